@@ -3,13 +3,13 @@
 from .batches import Batches, make_batches
 from .macs import accelerated_share
 from .measure import Agreement, LayerQuality
-from .options import AUTO, QuantiserOptions
+from .options import AUTO, EFFORTS, QuantiserOptions
 from .prepare import prepare
 from .quantise import QuantisedNetwork, evaluate_quality, quantise
 from .ranges import METHODS
 
 __all__ = [
-    "AUTO", "METHODS", "Agreement", "Batches", "LayerQuality", "QuantisedNetwork",
+    "AUTO", "EFFORTS", "METHODS", "Agreement", "Batches", "LayerQuality", "QuantisedNetwork",
     "QuantiserOptions", "accelerated_share", "evaluate_quality", "make_batches", "prepare",
     "quantise",
 ]  # fmt: skip

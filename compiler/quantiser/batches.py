@@ -90,6 +90,11 @@ class Batches:
         """Return the first `count` samples, or all if there are fewer."""
         return Batches({name: array[:count] for name, array in self.inputs.items()}, self.size)
 
+    def spread(self, count: int) -> "Batches":
+        """Return `count` samples spread evenly, or all if there are fewer."""
+        rows = np.arange(min(count, self.count)) * self.count // max(1, min(count, self.count))
+        return Batches({name: array[rows] for name, array in self.inputs.items()}, self.size)
+
     def graphs(self, graph: Graph) -> Iterator[tuple[Graph, dict[str, np.ndarray]]]:
         """Yield each batch's inputs and the graph that takes them, with unchanged nodes and names.
 

@@ -9,8 +9,9 @@ from ..graph import Graph, Quantisation
 from .batches import Batches
 from .float_layer import FloatLayer
 from .histogram import Histogram, merge
+from .joint import run_jointly
 from .points import Points
-from .ranges import centred_quantisation, choose_range, quantisation_of_range
+from .ranges import Range, centred_quantisation, choose_range, quantisation_of_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,15 @@ class ActivationStatistics:
     means: Mapping[str, np.ndarray]
 
 
-def calibrate(graph: Graph, points: Points, batches: Batches) -> ActivationStatistics:
+NOTHING_KNOWN = ActivationStatistics({}, {}, {})
+
+
+def calibrate(
+    graph: Graph, points: Points, batches: Batches, known: ActivationStatistics = NOTHING_KNOWN
+) -> ActivationStatistics:
     """Collect statistics, batch by batch; no activation is kept longer than its batch.
+
+    The network runs only as far as statistics are missing, and not at all if all are known.
 
     Parameters
     ----------
@@ -43,34 +51,58 @@ def calibrate(graph: Graph, points: Points, batches: Batches) -> ActivationStati
         Its points of quantisation.
     batches : Batches
         The calibration samples.
+    known : ActivationStatistics
+        Statistics of the same values, such as those of other points; they are in the result too.
 
     Raises
     ------
     InputError
         If a sample gives infinite values.
     """
-    weighted = [layer for layer in points.layers if layer.weighted]
-    images = [layer.output for layer in weighted if layer.kind == "conv"]
-    histograms = {name: Histogram(name) for name in points.values}
+    weighted = [
+        layer for layer in points.layers if layer.weighted and layer.linear not in known.means
+    ]
+    images = [
+        layer.output
+        for layer in points.layers
+        if layer.kind == "conv" and layer.output not in known.peaks
+    ]
+    histograms = {name: Histogram(name) for name in points.values if name not in known.histograms}
     peaks = {name: np.zeros(graph.types[name].shape[1]) for name in images}
     sums = {layer.linear: ChannelMean() for layer in weighted}
-    keep = dict.fromkeys([*histograms, *peaks, *sums])
-    for values in batches.run(graph, keep):
+    keep = tuple(dict.fromkeys([*histograms, *peaks, *sums]))
+    for (values,) in run_jointly(batches, [graph], [keep]) if keep else ():
         for name, histogram in histograms.items():
             histogram.add(values[name])
         for name, peak in peaks.items():
             np.maximum(peak, np.abs(values[name]).max(axis=(0, 2, 3)), out=peak)
         for layer in weighted:
             sums[layer.linear].add(channels_last(layer, values[layer.linear]))
+    means = {name: mean.value() for name, mean in sums.items()}
     return ActivationStatistics(
-        histograms, peaks, {name: mean.value() for name, mean in sums.items()}
+        {**known.histograms, **histograms}, {**known.peaks, **peaks}, {**known.means, **means}
     )
 
 
+ChosenRanges = dict[tuple[tuple[str, ...], str], Range]
+"""Group and method -> range."""
+
+
 def choose_quantisations(
-    points: Points, statistics: ActivationStatistics, method: str
+    points: Points, statistics: ActivationStatistics, method: str, ranges: ChosenRanges
 ) -> dict[str, Quantisation]:
     """Return the quantisation of every point; points of a group share one.
+
+    Parameters
+    ----------
+    points : Points
+        The points.
+    statistics : ActivationStatistics
+        Their statistics.
+    method : str
+        A key of `ranges.METHODS`.
+    ranges : dict
+        Ranges that an earlier call chose from the same statistics; new ones are added.
 
     Raises
     ------
@@ -79,11 +111,13 @@ def choose_quantisations(
     """
     chosen: dict[str, Quantisation] = {}
     for group in points.groups:
-        histograms = [statistics.histograms[name] for name in group]
-        histogram = histograms[0] if len(group) == 1 else merge(group[0], histograms)
+        if (group, method) not in ranges:
+            histograms = [statistics.histograms[name] for name in group]
+            histogram = histograms[0] if len(group) == 1 else merge(group[0], histograms)
+            ranges[group, method] = choose_range(histogram, method)
         centred = not points.centred.isdisjoint(group)
         quantise = centred_quantisation if centred else quantisation_of_range
-        chosen.update(dict.fromkeys(group, quantise(*choose_range(histogram, method))))
+        chosen.update(dict.fromkeys(group, quantise(*ranges[group, method])))
     return chosen
 
 

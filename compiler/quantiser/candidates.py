@@ -1,6 +1,10 @@
-"""Candidate quantisations of a network, and the search for the one with the least noise."""
+"""Candidate quantisations of a network, and the search for the one with the least noise.
 
-from collections.abc import Callable
+The float network is calibrated once. Candidates share its statistics, ranges and scales of weights,
+and are compared jointly, so that layers which they have in common run once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -8,12 +12,19 @@ import numpy as np
 from ...errors import CompileError
 from ..graph import Graph, Quantisation
 from .batches import Batches
-from .calibrate import ActivationStatistics, calibrate, choose_quantisations
+from .calibrate import (
+    ActivationStatistics,
+    ChosenRanges,
+    calibrate,
+    choose_quantisations,
+)
 from .correct import correct_biases
-from .equalise import equalise, find_links
+from .equalise import EqualisedPair, equalise, find_links
 from .insert import Inserted, insert_quantisation
+from .joint import run_jointly
 from .layers import find_layers
-from .measure import end_noise
+from .macs import macs
+from .measure import Noise, has_classes, last_layers
 from .narrow import narrow
 from .options import AUTO, QuantiserOptions
 from .points import Points, find_points
@@ -26,6 +37,32 @@ Progress = Callable[[str], None]
 MIN_GAIN_DB = 0.05
 """Least gain in dB for which an extra step is kept."""
 
+NODE_MACS = 200_000
+"""Multiplications that take about as long as the overhead of one node."""
+
+
+@dataclass(slots=True)
+class FloatSource:
+    """A float graph, and what its candidates share.
+
+    Attributes
+    ----------
+    graph : Graph
+        The float graph, with changes that keep its function.
+    statistics : ActivationStatistics
+        Statistics of its values, as far as they are known.
+    equalised : bool
+        Whether its channels are equalised.
+    ranges, scales : dict
+        Ranges of activations, and scales of weights, that candidates have found.
+    """
+
+    graph: Graph
+    statistics: ActivationStatistics
+    equalised: bool = False
+    ranges: ChosenRanges = field(default_factory=dict)
+    scales: dict[str, np.ndarray] = field(default_factory=dict)
+
 
 @dataclass(slots=True)
 class QuantisationCandidate:
@@ -33,52 +70,41 @@ class QuantisationCandidate:
 
     Attributes
     ----------
-    source : Graph
-        The float graph, with changes that keep its function.
+    source : FloatSource
+        The float graph.
     points : Points
         The points of quantisation.
-    statistics : ActivationStatistics
-        Statistics of the points.
     quantisations : dict
         Quantisation of each point.
     inserted : Inserted
         The quantised graph.
     method : str
         The method that chose the ranges.
-    equalised : bool
-        Whether the channels of `source` are equalised.
     corrections : dict
         Output of a weighted layer -> float64[channels], added to its bias.
     end_db : float
-        Signal-to-noise ratio after the last layers.
+        Mean signal-to-noise ratio after the last layers.
+    same_class : float or None
+        Share of samples that keep their class; None without classes.
     """
 
-    source: Graph
+    source: FloatSource
     points: Points
-    statistics: ActivationStatistics
     quantisations: dict[str, Quantisation]
     inserted: Inserted
     method: str
-    equalised: bool = False
     corrections: dict[str, np.ndarray] = field(default_factory=dict)
     end_db: float = -np.inf
+    same_class: float | None = None
 
 
-def best_candidate(
-    graph: Graph,
-    keep_float: tuple[str, ...],
-    batches: Batches,
-    options: QuantiserOptions,
-    progress: Progress,
-) -> QuantisationCandidate:
-    """Return the candidate with the least noise among all that the options allow.
+class CandidateSearch:
+    """Candidates for one network.
 
     Parameters
     ----------
     graph : Graph
         A prepared float graph.
-    keep_float : tuple of str
-        Layers, nodes or values that stay in float.
     batches : Batches
         The calibration samples.
     options : QuantiserOptions
@@ -86,65 +112,177 @@ def best_candidate(
     progress : callable
         Called with a description of each step.
 
+    Attributes
+    ----------
+    compared : Batches
+        The calibration samples that compare candidates.
+    cost : float
+        Multiplications that comparing one candidate costs, with overhead.
+    corrections : int
+        Candidates whose biases the budget allows to correct; at least one.
+
     Raises
     ------
     CompileError
         If no layer with weights is left to quantise, or a layer to keep in float is unknown.
+    InputError
+        If a sample gives infinite values.
     """
-    points = find_points(graph, find_layers(graph, keep_float))
-    if not any(layer.weighted for layer in points.layers):
-        raise CompileError(
-            f"model `{graph.name}`: expected a convolution or dense layer with constant weights to "
-            "quantise, got none; run it in float, without calibration"
+
+    def __init__(
+        self, graph: Graph, batches: Batches, options: QuantiserOptions, progress: Progress
+    ) -> None:
+        self.batches, self.options, self.progress = batches, options, progress
+        cost = macs(graph)[1] + NODE_MACS * len(graph.nodes)
+        self.compared = batches.spread(max(4, int(options.budget.comparison_macs // cost)))
+        self.cost = cost * self.compared.count
+        affordable = options.budget.correction_macs // (self.cost + cost * batches.count)
+        self.corrections = max(1, int(affordable))
+        points = find_points(graph, find_layers(graph, options.keep_float))
+        if not any(layer.weighted for layer in points.layers):
+            raise CompileError(
+                f"model `{graph.name}`: expected a convolution or dense layer with constant "
+                "weights to quantise, got none; run it in float, without calibration"
+            )
+        progress(f"calibrating with {batches.count} samples")
+        statistics = calibrate(graph, points, batches)
+        self._apart = unlike_joins(graph, points, statistics)
+        if self._apart:
+            points = self.points(graph)
+            statistics = calibrate(graph, points, batches, statistics)
+        narrowed = narrow(graph, points, statistics)
+        if narrowed is not graph:
+            graph, points = narrowed, self.points(narrowed)
+            statistics = calibrate(graph, points, batches, statistics)
+        self.graph = graph
+        self.sources = [FloatSource(graph, statistics)]
+        if options.equalise and (links := find_links(graph, points)):
+            progress("equalising channels")
+            other = equalise(graph, links, statistics.peaks)
+            known = _without(statistics, _scaled(graph, links))
+            found = calibrate(other, points, batches, known)
+            self.sources.append(FloatSource(other, found, equalised=True))
+        self._ends = last_layers(graph, points)
+        self._output = graph.outputs[0].value if has_classes(graph) else None
+        self._expected: dict[int, list[dict[str, np.ndarray]]] = {}
+
+    def points(self, graph: Graph, in_float: Iterable[str] = ()) -> Points:
+        """Return the points of a graph with more layers in float than the options say."""
+        kept = (*self.options.keep_float, *in_float)
+        return find_points(graph, find_layers(graph, kept, self._apart), self._apart)
+
+    def plain(self) -> list[QuantisationCandidate]:
+        """Return the candidates of all methods, without corrected biases."""
+        chosen = self.options.method
+        points = self.points(self.graph)
+        return self.compare(
+            [
+                self.candidate(source, points, method)
+                for source in self.sources
+                for method in (tuple(METHODS) if chosen == AUTO else (chosen,))
+            ]
         )
-    progress("calibrating")
-    statistics = calibrate(graph, points, batches)
-    apart = unlike_joins(graph, points, statistics)
-    if apart:
-        points = find_points(graph, find_layers(graph, keep_float, apart), apart)
-        statistics = calibrate(graph, points, batches)
-    narrowed = narrow(graph, points, statistics)
-    if narrowed is not graph:
-        graph = narrowed
-        points = find_points(graph, find_layers(graph, keep_float, apart), apart)
-        statistics = calibrate(graph, points, batches)
-    sources = [(graph, statistics)]
-    if options.equalise and (links := find_links(graph, points)):
-        progress("equalising channels")
-        other = equalise(graph, links, statistics.peaks)
-        sources.append((other, calibrate(other, points, batches)))
-    methods = tuple(METHODS) if options.method == AUTO else (options.method,)
-    found: list[QuantisationCandidate] = []
-    for source, statistics in sources:
-        for method in methods:
-            progress(f"quantising, ranges by {method}")
-            plain = _candidate(source, points, statistics, method, batches)
-            plain.equalised = source is not graph
-            found.append(plain)
-            if options.correct:
-                progress(f"correcting biases, ranges by {method}")
-                found.append(_corrected(plain, batches))
-    # A step is worth its effort only if its gain exceeds random variation.
-    steps = [each.equalised + bool(each.corrections) for each in found]
-    best = max(range(len(found)), key=lambda i: found[i].end_db - MIN_GAIN_DB * steps[i])
-    return found[best]
+
+    def candidate(self, source: FloatSource, points: Points, method: str) -> QuantisationCandidate:
+        """Return one candidate, not yet compared."""
+        source.statistics = calibrate(source.graph, points, self.batches, source.statistics)
+        chosen = choose_quantisations(points, source.statistics, method, source.ranges)
+        inserted = insert_quantisation(source.graph, points, chosen, scales=source.scales)
+        return QuantisationCandidate(source, points, chosen, inserted, method)
+
+    def corrected(self, plain: QuantisationCandidate) -> QuantisationCandidate:
+        """Return a candidate with corrected biases, not yet compared."""
+        self.progress(f"correcting biases, ranges by {plain.method}")
+        source, points = plain.source, plain.points
+        found = correct_biases(plain.inserted, points, source.statistics.means, self.batches)
+        inserted = insert_quantisation(
+            source.graph, points, plain.quantisations, found, source.scales
+        )
+        return replace(plain, inserted=inserted, corrections=found)
+
+    def compare(self, found: list[QuantisationCandidate]) -> list[QuantisationCandidate]:
+        """Measure the noise of candidates.
+
+        A float tail after the last layers, such as a softmax, would hide or exaggerate the noise.
+        Candidates with more layers in float are measured after the same layers.
+        """
+        self.progress(
+            f"comparing {len(found)} candidate{'s'[: len(found) > 1]} on "
+            f"{self.compared.count} samples"
+        )
+        graphs = [each.inserted.graph for each in found]
+        batches = self.compared.fitting(self.graph, *graphs)
+        shown = [{name: each.inserted.shown.get(name, name) for name in self._ends}
+                 for each in found]  # fmt: skip
+        keep = [
+            (*names.values(), *(graph.outputs[0].value for _ in self._outputs()))
+            for names, graph in zip(shown, graphs, strict=True)
+        ]
+        noises = [{name: Noise() for name in self._ends} for _ in found]
+        same = [0 for _ in found]
+        expected = self._expected_in(batches)
+        for true, got in zip(expected, run_jointly(batches, graphs, keep), strict=True):
+            for place, values in enumerate(got):
+                for name, noise in noises[place].items():
+                    noise.add(true[name], values[shown[place][name]])
+                for name in self._outputs():
+                    classes = values[graphs[place].outputs[0].value]
+                    same[place] += int(np.sum(_classes(true[name]) == _classes(classes)))
+        for each, ends, count in zip(found, noises, same, strict=True):
+            each.end_db = float(np.mean([noise.sqnr_db for noise in ends.values()]))
+            if self._output is not None:
+                each.same_class = count / sum(
+                    len(_classes(true[self._output])) for true in expected
+                )
+        return found
+
+    def best(self, found: Sequence[QuantisationCandidate]) -> QuantisationCandidate:
+        """Return the candidate with the least noise; a step must gain more than by chance."""
+        return max(
+            found,
+            key=lambda each: (
+                each.end_db - MIN_GAIN_DB * (each.source.equalised + bool(each.corrections))
+            ),
+        )
+
+    def loses_too_much(self, each: QuantisationCandidate) -> bool:
+        """Tell whether a candidate has more noise, or other classes, than the options allow."""
+        same = 1.0 if each.same_class is None else each.same_class
+        return each.end_db < self.options.least_end_db or same < self.options.least_agreement
+
+    def _outputs(self) -> tuple[str, ...]:
+        return () if self._output is None else (self._output,)
+
+    def _expected_in(self, batches: Batches) -> list[dict[str, np.ndarray]]:
+        """Return what the float network gives, computed once for each size of batches."""
+        if batches.size not in self._expected:
+            keep = (*self._ends, *self._outputs())
+            runs = run_jointly(batches, [self.graph], [keep])
+            self._expected[batches.size] = [values for (values,) in runs]
+        return self._expected[batches.size]
 
 
-def _candidate(
-    graph: Graph, points: Points, statistics: ActivationStatistics, method: str, batches: Batches
-) -> QuantisationCandidate:
-    quantisations = choose_quantisations(points, statistics, method)
-    inserted = insert_quantisation(graph, points, quantisations)
-    end_db = end_noise(graph, inserted, points, batches)
-    return QuantisationCandidate(
-        graph, points, statistics, quantisations, inserted, method, end_db=end_db
+def _classes(values: np.ndarray) -> np.ndarray:
+    return values.reshape(len(values), -1).argmax(axis=1)
+
+
+def _scaled(graph: Graph, links: Iterable[EqualisedPair]) -> set[str]:
+    """Return the values that equalisation scales."""
+    links = tuple(links)
+    ends = {link.second for link in links}
+    pending, found = [link.first for link in links], set[str]()
+    while pending:
+        name = pending.pop()
+        found.add(name)
+        readers = (value.name for user in graph.users(name) for value in user.outputs)
+        pending += [reader for reader in readers if reader not in ends]
+    return found
+
+
+def _without(known: ActivationStatistics, names: set[str]) -> ActivationStatistics:
+    """Return the statistics of all other values."""
+    return ActivationStatistics(
+        {name: each for name, each in known.histograms.items() if name not in names},
+        {name: each for name, each in known.peaks.items() if name not in names},
+        {name: each for name, each in known.means.items() if name not in names},
     )
-
-
-def _corrected(plain: QuantisationCandidate, batches: Batches) -> QuantisationCandidate:
-    """Return a candidate with corrected biases."""
-    graph, points = plain.source, plain.points
-    corrections = correct_biases(plain.inserted, points, plain.statistics.means, batches)
-    inserted = insert_quantisation(graph, points, plain.quantisations, corrections)
-    end_db = end_noise(graph, inserted, points, batches)
-    return replace(plain, inserted=inserted, corrections=corrections, end_db=end_db)

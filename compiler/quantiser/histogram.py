@@ -97,12 +97,14 @@ class Histogram:
         while self._index(self.high) - self._index(self.low) >= self.bins:
             self.width *= 2
         first, last = self._index(self.low), self._index(self.high)
+        if self.width == old_width and first == old_first and last - first + 1 == len(self.counts):
+            return
         counts = np.zeros(last - first + 1, dtype=np.int64)
         sums = np.zeros(last - first + 1, dtype=np.float64)
         if len(self.counts):
-            ratio = int(self.width / old_width)
-            # Indices of very narrow bins may not fit 64 bits.
-            places = [(old_first + i) // ratio - first for i in range(len(self.counts))]
+            # Exact: the ratio is a power of two. Indices of very narrow bins may not fit 64 bits.
+            old = float(old_first) + np.arange(len(self.counts))
+            places = np.floor(old / (self.width / old_width)).astype(np.int64) - first
             np.add.at(counts, places, self.counts)
             np.add.at(sums, places, self.sums)
         self.first, self.counts, self.sums = first, counts, sums

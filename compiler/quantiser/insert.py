@@ -9,7 +9,7 @@ from ..graph import Builder, Graph, Node, Output, Quantisation, drop_unused, ver
 from ..graph import operators as ops
 from .float_layer import FloatLayer, maker, origin
 from .points import Points
-from .weights import quantise_weights
+from .weights import least_error_scales, quantise_weights, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ def insert_quantisation(
     points: Points,
     quantisations: Mapping[str, Quantisation],
     corrections: Mapping[str, np.ndarray] | None = None,
+    scales: dict[str, np.ndarray] | None = None,
 ) -> Inserted:
     """Return a graph in QDQ form, which the recognising passes and other tools read.
 
@@ -46,6 +47,8 @@ def insert_quantisation(
         Quantisation of every point.
     corrections : mapping
         Output of a weighted layer -> float64[channels] to add to its bias.
+    scales : dict
+        Weights -> scales that an earlier call found for this graph; new ones are added.
 
     Raises
     ------
@@ -71,7 +74,9 @@ def insert_quantisation(
             f"{name}.dequantised",
         )
 
-    parameters = _parameters(graph, points, quantisations, corrections or {})
+    parameters = _parameters(
+        graph, points, quantisations, corrections or {}, {} if scales is None else scales
+    )
     for value in graph.inputs:
         if value.name in quantisations:
             quantise(value.name)
@@ -123,6 +128,7 @@ def _parameters(
     points: Points,
     quantisations: Mapping[str, Quantisation],
     corrections: Mapping[str, np.ndarray],
+    scales: dict[str, np.ndarray],
 ) -> dict[str, dict[int, _Held]]:
     """Return the integers that replace constants, by the node's output and the operand."""
     found: dict[str, dict[int, _Held]] = {}
@@ -131,9 +137,12 @@ def _parameters(
             continue
         weights, bias, axis = weights_of(graph, layer)
         bias = bias.astype(np.float64) + corrections.get(layer.output, 0.0)
+        name = maker(graph, layer.head).inputs[1]
+        if name not in scales:
+            scales[name] = least_error_scales(rows_of(weights, axis))
         held = quantise_weights(
             weights, bias, axis, input_quantisation(graph, layer, quantisations),
-            quantisations[layer.output],
+            quantisations[layer.output], scales[name],
         )  # fmt: skip
         bias_held = _Held(held.bias, held.bias_scales, 0)
         found.setdefault(layer.head, {})[1] = _Held(held.data, held.scales, axis)

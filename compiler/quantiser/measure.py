@@ -164,25 +164,28 @@ def last_layers(graph: Graph, points: Points) -> tuple[str, ...]:
     )
 
 
-def end_noise(graph: Graph, inserted: Inserted, points: Points, batches: Batches) -> float:
-    """Return the mean signal-to-noise ratio in dB after the last layers.
+@dataclass(frozen=True, slots=True)
+class OutputQuality:
+    """Cost of quantisation for one output of the network.
 
-    A float tail after them, such as a softmax, would hide or exaggerate the noise.
+    Attributes
+    ----------
+    name : str
+        The output.
+    sqnr_db : float
+        Signal-to-noise ratio of all values.
+    mean_squared_error : float
+        Mean squared error of all values.
     """
-    names = last_layers(graph, points)
-    noises = {name: Noise() for name in names}
-    others = [inserted.shown[name] for name in names]
-    batches = batches.fitting(graph, inserted.graph)
-    runs = batches.run(graph, names), batches.run(inserted.graph, others)
-    for expected, got in zip(*runs, strict=True):
-        for name, noise in noises.items():
-            noise.add(expected[name], got[inserted.shown[name]])
-    return float(np.mean([noise.sqnr_db for noise in noises.values()]))
+
+    name: str
+    sqnr_db: float
+    mean_squared_error: float
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Agreement of the quantised network with the float one, on the first output.
+    """Agreement of the quantised network with the float one; classes are of the first output.
 
     Attributes
     ----------
@@ -193,45 +196,62 @@ class Agreement:
         number per class.
     float_accuracy, accuracy : float or None
         Share of samples whose largest value is at the label's index; None without labels.
-    sqnr_db : float
-        Signal-to-noise ratio of all values.
-    mean_squared_error : float
-        Mean squared error of all values.
+    outputs : tuple of OutputQuality
+        Noise of each output.
     """
 
     samples: int
     same_class: float | None
     float_accuracy: float | None
     accuracy: float | None
-    sqnr_db: float
-    mean_squared_error: float
+    outputs: tuple[OutputQuality, ...]
+
+    @property
+    def sqnr_db(self) -> float:
+        """Signal-to-noise ratio of the first output."""
+        return self.outputs[0].sqnr_db
+
+    @property
+    def mean_squared_error(self) -> float:
+        """Mean squared error of the first output."""
+        return self.outputs[0].mean_squared_error
 
 
 def compare_networks(
-    expected: np.ndarray, got: np.ndarray, labels: np.ndarray | None, classes: bool
+    expected: Graph, got: Graph, batches: Batches, labels: np.ndarray | None
 ) -> Agreement:
-    """Compare the outputs of the two networks.
+    """Compare the outputs of two networks.
 
     Parameters
     ----------
-    expected, got : float[samples, ...]
-        First output of the float network and of the quantised one.
+    expected, got : Graph
+        The float network and the quantised one.
+    batches : Batches
+        Samples to compare with.
     labels : int[samples] or None
         True classes.
-    classes : bool
-        Whether the output is one number per class.
     """
-    noise = Noise()
-    noise.add(expected, got)
-    first, second = (array.reshape(len(array), -1).argmax(axis=1) for array in (expected, got))
+    batches = batches.fitting(expected, got)
+    noises = {output.name: Noise() for output in expected.outputs}
+    first = expected.outputs[0].name
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    for true, found in zip(batches.run(expected), batches.run(got), strict=True):
+        for name, noise in noises.items():
+            noise.add(true[name], found[name])
+        pairs.append((true[first], found[first]))
+    whole = np.concatenate if pairs[0][0].ndim else np.stack
+    ours, theirs = (whole(parts) for parts in zip(*pairs, strict=True))
+    one, two = (array.reshape(len(array), -1).argmax(axis=1) for array in (ours, theirs))
     known = labels is not None
     return Agreement(
-        len(expected),
-        float(np.mean(first == second)) if classes else None,
-        float(np.mean(first == labels)) if known else None,
-        float(np.mean(second == labels)) if known else None,
-        noise.sqnr_db,
-        noise.mean_squared_error,
+        len(ours),
+        float(np.mean(one == two)) if has_classes(expected) else None,
+        float(np.mean(one == labels)) if known else None,
+        float(np.mean(two == labels)) if known else None,
+        tuple(
+            OutputQuality(name, noise.sqnr_db, noise.mean_squared_error)
+            for name, noise in noises.items()
+        ),
     )
 
 

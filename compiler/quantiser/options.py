@@ -1,12 +1,43 @@
 """Options of the quantiser: the methods that it tries, and when it returns a layer to float."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ...errors import CompileError
 from .ranges import METHODS
 
 AUTO = "auto"
 """The method that tries every method of `METHODS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Work of a search, in multiplications; it does not depend on the machine.
+
+    Attributes
+    ----------
+    comparison_macs : float
+        Most that one run of the network over the samples that compare candidates may cost.
+    rescue_macs : float
+        Most that candidates with layers in float may cost together.
+    correction_macs : float
+        Most that correcting biases may cost; the best candidate is corrected in any case.
+    """
+
+    comparison_macs: float
+    rescue_macs: float
+    correction_macs: float
+
+
+EFFORTS: Mapping[str, Budget] = MappingProxyType(
+    {
+        "quick": Budget(4e9, 0, 0),
+        "normal": Budget(32e9, 100e9, 64e9),
+        "thorough": Budget(1e12, 2e12, 1e12),
+    }
+)
+"""Name of an effort -> its budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +54,8 @@ class QuantiserOptions:
     equalise, correct : bool
         Whether to try cross-layer equalisation and bias correction; each is kept only if it lowers
         the noise on the calibration samples.
+    effort : str
+        A key of `EFFORTS`. The result depends on it, but not on the speed of the machine.
     rescue : bool
         Whether layers may stay in float if the network would otherwise lose too much accuracy.
     least_layer_db : float
@@ -34,13 +67,14 @@ class QuantiserOptions:
     Raises
     ------
     CompileError
-        For an unknown method.
+        For an unknown method or effort.
     """
 
     method: str = "mse"
     keep_float: tuple[str, ...] = ()
     equalise: bool = True
     correct: bool = True
+    effort: str = "normal"
     rescue: bool = True
     least_layer_db: float = 20.0
     least_agreement: float = 0.98
@@ -52,6 +86,16 @@ class QuantiserOptions:
                 f"calibration: expected one of {', '.join((*METHODS, AUTO))}, got "
                 f"`{self.method}`; choose one"
             )
+        if self.effort not in EFFORTS:
+            raise CompileError(
+                f"quantisation: expected an effort of {', '.join(EFFORTS)}, got `{self.effort}`; "
+                "choose one"
+            )
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of the effort."""
+        return EFFORTS[self.effort]
 
 
 DEFAULT_OPTIONS = QuantiserOptions()

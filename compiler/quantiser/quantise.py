@@ -3,27 +3,21 @@
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from .. import frontend
 from ..graph import Graph
 from .batches import Batches
-from .candidates import Progress, QuantisationCandidate, best_candidate
-from .float_layer import FloatLayer, origin
+from .candidates import CandidateSearch, Progress
 from .measure import (
     Agreement,
     LayerQuality,
     compare_networks,
-    has_classes,
     measure_layers,
 )
 from .options import DEFAULT_OPTIONS, QuantiserOptions
 from .prepare import prepare
-
-MOST_RESCUED = 4
-"""Most layers that automatically return to float."""
-
-RESCUE_GAIN_DB = 1.0
-"""Least gain in dB, at the network's end, for which a layer stays in float."""
+from .rescue import rescue
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +56,7 @@ class QuantisedNetwork:
         return frontend.recognise_layers(self.graph)
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def quantise(
     graph: Graph,
     batches: Batches,
@@ -69,6 +64,9 @@ def quantise(
     progress: Progress = lambda text: None,
 ) -> QuantisedNetwork:
     """Quantise a float network.
+
+    BLAS takes one thread: its results would depend on their number, and most products are too small
+    for several.
 
     Parameters
     ----------
@@ -90,24 +88,28 @@ def quantise(
         If a sample gives infinite values.
     """
     prepared = prepare(graph)
-    best = best_candidate(prepared, options.keep_float, batches, options, progress)
+    search = CandidateSearch(prepared, batches, options, progress)
+    found = search.plain()
+    best = search.best(found)
+    if options.correct:
+        chosen = sorted(found, key=lambda each: -each.end_db)[: search.corrections]
+        corrected = search.compare([search.corrected(each) for each in chosen])
+        best = search.best([*found, *corrected])
     rescued: dict[str, str] = {}
-    while options.rescue and len(rescued) < MOST_RESCUED:
-        if not _loses_too_much(prepared, best, batches, options):
-            break
-        kept = (*options.keep_float, *rescued)
-        attempt = _rescue(prepared, best, kept, batches, options, progress)
-        if attempt is None:
-            break
-        more, best = attempt
-        rescued |= more
+    if options.rescue and search.loses_too_much(best):
+        rescued, saved = rescue(search, search.best(found))
+        if rescued:
+            more = search.compare([search.corrected(saved)]) if options.correct else []
+            best = search.best([saved, *more])
     progress("measuring layers")
-    qualities = measure_layers(best.source, best.inserted, best.points, best.quantisations, batches)
+    qualities = measure_layers(
+        best.source.graph, best.inserted, best.points, best.quantisations, search.compared
+    )
     return QuantisedNetwork(
         best.inserted.graph,
         prepared,
         best.method,
-        best.equalised,
+        best.source.equalised,
         bool(best.corrections),
         tuple(rescued.values()),
         best.end_db,
@@ -115,56 +117,7 @@ def quantise(
     )
 
 
-def _loses_too_much(
-    graph: Graph, best: QuantisationCandidate, batches: Batches, options: QuantiserOptions
-) -> bool:
-    if best.end_db < options.least_end_db:
-        return True
-    if not has_classes(graph):
-        return False
-    expected, got = batches.output(graph), batches.output(best.inserted.graph)
-    same = compare_networks(expected, got, None, classes=True).same_class
-    return same is not None and same < options.least_agreement
-
-
-def _rescue(
-    graph: Graph,
-    best: QuantisationCandidate,
-    kept: tuple[str, ...],
-    batches: Batches,
-    options: QuantiserOptions,
-    progress: Progress,
-) -> tuple[dict[str, str], QuantisationCandidate] | None:
-    """Keep the noisiest layer in float, alone or with the layers whose outputs it reads.
-
-    Returns the layers, as output of the first node -> name, and the new candidate; None if
-    nothing helps.
-    """
-    qualities = measure_layers(best.source, best.inserted, best.points, best.quantisations, batches)
-    noisy = sorted(
-        (quality for quality in qualities if quality.alone_db < options.least_layer_db),
-        key=lambda quality: quality.alone_db,
-    )
-    weighted = sum(layer.weighted for layer in best.points.layers)
-    for quality in noisy[:MOST_RESCUED]:
-        for layers in ([quality.layer], [quality.layer, *_read_by(best, quality.layer)]):
-            if sum(layer.weighted for layer in layers) == weighted:
-                continue
-            progress(f"trying `{quality.layer.name}` in float")
-            # The first node's output has the same name in all forms of the graph.
-            more = {layer.head: layer.name for layer in layers}
-            attempt = best_candidate(graph, (*kept, *more), batches, options, progress)
-            if attempt.end_db > best.end_db + RESCUE_GAIN_DB:
-                return more, attempt
-    return None
-
-
-def _read_by(best: QuantisationCandidate, reader: FloatLayer) -> list[FloatLayer]:
-    """Return the layers whose outputs a layer reads."""
-    sources = {origin(best.source, name) for name in reader.inputs}
-    return [layer for layer in best.points.layers if layer.output in sources]
-
-
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def evaluate_quality(
     quantised: QuantisedNetwork, integer: Graph, batches: Batches, labels: np.ndarray | None
 ) -> Agreement:
@@ -181,6 +134,4 @@ def evaluate_quality(
     labels : int[samples] or None
         Classes of the samples.
     """
-    expected = batches.output(quantised.reference)
-    got = batches.output(integer)
-    return compare_networks(expected, got, labels, has_classes(quantised.reference))
+    return compare_networks(quantised.reference, integer, batches, labels)

@@ -21,6 +21,9 @@ SHARES = np.linspace(1.0, 0.6, 41)
 BIAS_LIMIT = 2.0**29
 """Limit of an integer bias's magnitude; it leaves room for the zero point's part."""
 
+CACHED_WEIGHTS = 1 << 15
+"""Weights whose errors are computed together."""
+
 MARGIN = 1.001
 """Factor that keeps scales on the safe side of a limit despite binary32 rounding."""
 
@@ -50,8 +53,18 @@ class LayerWeights:
     bias_scales: np.ndarray
 
 
+def rows_of(weights: np.ndarray, axis: int) -> np.ndarray:
+    """Return float64[channels, weights of one], from weights with their channels on `axis`."""
+    return np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1).astype(np.float64)
+
+
 def quantise_weights(
-    weights: np.ndarray, bias: np.ndarray, axis: int, x: Quantisation, y: Quantisation
+    weights: np.ndarray,
+    bias: np.ndarray,
+    axis: int,
+    x: Quantisation,
+    y: Quantisation,
+    scales: np.ndarray,
 ) -> LayerWeights:
     """Quantise a layer's parameters.
 
@@ -65,9 +78,10 @@ def quantise_weights(
         Axis of the output channels.
     x, y : Quantisation
         Quantisation of the layer's input and output.
+    scales : float64[channels]
+        The `least_error_scales` of the weights, which do not depend on `x` and `y`.
     """
-    rows = np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1).astype(np.float64)
-    scales = least_error_scales(rows)
+    rows = rows_of(weights, axis)
     scales = np.maximum(scales, np.abs(bias) / (x.scale * BIAS_LIMIT) * MARGIN)
     smallest = SMALL_SCALE * y.scale / x.scale * MARGIN
     # An input differs from its zero point by at most 255.
@@ -91,23 +105,37 @@ def quantise_weights(
 def least_error_scales(rows: np.ndarray) -> np.ndarray:
     """Return, for each row, the scale with the least squared rounding error.
 
+    Errors are compared in binary32, a few rows at a time so that they stay in the cache.
+
     Parameters
     ----------
-    rows : float64[channels, weights]
+    rows : float[channels, weights]
         One row per channel; a row of zeros gets a scale of 1 / 127.
 
     Returns
     -------
     float64[channels]
     """
-    largest = np.abs(rows).max(axis=1, initial=0)
+    largest = np.abs(rows).max(axis=1, initial=0).astype(np.float64)
     largest = np.where(largest > 0, largest, 1.0)
     best, least = largest / LARGEST, np.full(len(rows), np.inf)
-    for share in SHARES:
-        scales = (largest * share / LARGEST).astype(np.float32).astype(np.float64)
-        error = ((_rounded(rows, scales) * scales[:, None] - rows) ** 2).sum(axis=1)
-        better = error < least
-        best, least = np.where(better, scales, best), np.where(better, error, least)
+    step = max(1, CACHED_WEIGHTS // max(1, rows.shape[1]))
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        # Rows are scaled to their largest weight, so that squares stay in the range of binary32.
+        shares_of_row = (rows[part] / largest[part, None]).astype(np.float32)
+        for share in SHARES:
+            scale = np.float32(share / LARGEST)
+            error = shares_of_row / scale
+            np.rint(error, out=error)
+            np.clip(error, -LARGEST, LARGEST, out=error)
+            error *= scale
+            error -= shares_of_row
+            total = np.einsum("ij,ij->i", error, error)
+            better = total < least[part]
+            scales = (largest[part] * share / LARGEST).astype(np.float32)
+            best[part] = np.where(better, scales, best[part])
+            least[part] = np.where(better, total, least[part])
     return best
 
 

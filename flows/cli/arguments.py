@@ -6,6 +6,8 @@ network in the cache does not wait for them.
 
 import argparse
 import contextlib
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -294,9 +296,29 @@ Advance = Callable[[str, int, int | None], None]
 """Called with a description, the number of steps done, and the total."""
 
 
+LINE_SECONDS = 5.0
+"""Least time between two lines of progress."""
+
+
+def line_progress(clock: Callable[[], float] = time.monotonic) -> Advance:
+    """Return a function that prints lines of progress on stderr, for runs without a terminal."""
+    last = start = clock()
+
+    def advance(text: str, done: int, total: int | None) -> None:
+        nonlocal last
+        now = clock()
+        if now - last < LINE_SECONDS:
+            return
+        last = now
+        count = "" if total is None else f", {done} of {total}"
+        print(f"{now - start:.0f} s: {text}{count}", file=sys.stderr, flush=True)
+
+    return advance
+
+
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Advance]:
-    """Show a progress bar on stderr; nothing if stderr is not a terminal."""
+    """Show a progress bar on stderr; a line every few seconds if stderr is not a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -313,8 +335,10 @@ def progress_bar() -> Iterator[Advance]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+    if not console.is_terminal:
+        yield line_progress()
+        return
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
 
         def advance(text: str, done: int, total: int | None) -> None:

@@ -17,6 +17,11 @@ METHODS = ("minmax", "percentile", "entropy", "mse", "auto")
 
 DEFAULT_METHOD = "mse"
 
+EFFORTS = ("quick", "normal", "thorough")
+"""Efforts of the search for the least noise."""
+
+DEFAULT_EFFORT = "normal"
+
 MOST_SAMPLES = 100
 """Default number of samples for calibration; more samples hardly change the ranges."""
 
@@ -39,12 +44,15 @@ class CalibrationOptions:
     samples : int or None
         Number of rows of the file that calibrate. None for `MOST_SAMPLES` but at most half of the
         file, or for all rows of a file with fewer than `FEW_SAMPLES`.
+    effort : str
+        One of `EFFORTS`.
     """
 
     path: Path
     method: str = DEFAULT_METHOD
     keep_float: tuple[str, ...] = ()
     samples: int | None = None
+    effort: str = DEFAULT_EFFORT
 
     def key(self) -> tuple[object, ...]:
         """Return the part of the cache key, including the file's bytes.
@@ -62,7 +70,7 @@ class CalibrationOptions:
                 "check the path"
             ) from None
         rows = self.samples or (MOST_SAMPLES, FEW_SAMPLES)
-        return (digest, self.method, self.keep_float, rows)
+        return (digest, self.method, self.keep_float, rows, self.effort)
 
 
 def add_calibration(
@@ -87,6 +95,11 @@ def add_calibration(
         help=f"how to choose ranges; auto tries all (default: {DEFAULT_METHOD})",
     )  # fmt: skip
     group.add_argument(
+        "--effort", choices=EFFORTS,
+        help="work of the search for the least noise; the result does not depend on the "
+        f"machine's speed (default: {DEFAULT_EFFORT})",
+    )  # fmt: skip
+    group.add_argument(
         "--calibration-samples", *aliases, type=int, metavar="N", dest="calibration_samples",
         help=f"calibrate with N samples (default: up to {MOST_SAMPLES} and half of the file, or "
         f"all of fewer than {FEW_SAMPLES})",
@@ -109,14 +122,21 @@ def chosen_calibration(arguments: argparse.Namespace) -> CalibrationOptions | No
     if count is not None and count < 1:
         raise UsageError(f"calibration with {count} samples: expected 1 or more; correct it")
     if arguments.calibrate is None:
-        if arguments.keep_float or arguments.method or count is not None:
+        if arguments.keep_float or arguments.method or arguments.effort or count is not None:
             raise UsageError(
-                "`--method`, `--keep-float` and `--calibration-samples` say how to quantise: "
-                "expected `--calibrate FILE` too, got none; give samples of the float model"
+                "`--method`, `--effort`, `--keep-float` and `--calibration-samples` say how to "
+                "quantise: expected `--calibrate FILE` too, got none; give samples of the float "
+                "model"
             )
         return None
     method = arguments.method or DEFAULT_METHOD
-    return CalibrationOptions(arguments.calibrate, method, tuple(arguments.keep_float), count)
+    return CalibrationOptions(
+        arguments.calibrate,
+        method,
+        tuple(arguments.keep_float),
+        count,
+        arguments.effort or DEFAULT_EFFORT,
+    )
 
 
 def refuse_calibration(source: Path, calibration: CalibrationOptions | None) -> None:

@@ -85,7 +85,9 @@ def quantise_model(
     rows = calibration_rows(samples.count, calibration.samples)
     chosen = {name: array[rows] for name, array in samples.inputs.items()}
     batches = make_batches(graph, chosen)
-    options = QuantiserOptions(calibration.method, calibration.keep_float)
+    options = QuantiserOptions(
+        calibration.method, calibration.keep_float, effort=calibration.effort
+    )
     result = quantise(graph, batches, options, progress)
     others = np.setdiff1d(np.arange(samples.count), rows)
     return QuantisedModel(result, samples, rows, others, batches.size)

@@ -53,8 +53,13 @@ class Quantize(Operator):
         with np.errstate(over="ignore"):
             ratio = x / along(self.scales, self.axis, x.ndim, np.float32)
         limits = np.iinfo(self.dtype)
-        rounded = np.nan_to_num(np.rint(ratio).astype(np.float64)) + zero
-        return np.clip(rounded, limits.min, limits.max).astype(self.dtype)
+        rounded = np.rint(ratio, out=ratio) if ratio.ndim else np.rint(ratio)
+        if limits.bits == 8:  # binary32 holds all integers here; NaN gives the zero point
+            least, most = ((limit - zero).astype(np.float32) for limit in (limits.min, limits.max))
+            rounded = np.nan_to_num(np.clip(rounded, least, most), copy=False)
+            return (rounded + zero.astype(np.float32)).astype(self.dtype)
+        whole = np.nan_to_num(rounded.astype(np.float64)) + zero
+        return np.clip(whole, limits.min, limits.max).astype(self.dtype)
 
 
 @operator("dequantize")
@@ -73,6 +78,8 @@ class Dequantize(Operator):
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         scale = along(self.scales, self.axis, x.ndim, np.float32)
+        if x.dtype.itemsize == 1:  # exact in binary32
+            return (x - along(self.zero_points, self.axis, x.ndim, np.float32)) * scale
         zero = along(self.zero_points, self.axis, x.ndim, np.int64)
         return (x.astype(np.int64) - zero).astype(np.float32) * scale
 

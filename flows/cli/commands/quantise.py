@@ -123,10 +123,12 @@ def agreement_sentences(made: QuantisedModel, agreement: Agreement) -> list[str]
         )
     if agreement.same_class is not None:
         lines.append(f"same class as in float: {agreement.same_class:.2%}")
-    lines.append(
-        f"first output: {agreement.sqnr_db:.1f} dB signal to noise, mean squared error "
-        f"{agreement.mean_squared_error:.3g}"
-    )
+    several = len(agreement.outputs) > 1
+    for each in agreement.outputs:
+        lines.append(
+            f"output{f' `{each.name}`' if several else ''}: {each.sqnr_db:.1f} dB signal to "
+            f"noise, mean squared error {each.mean_squared_error:.3g}"
+        )
     return lines
 
 
@@ -156,6 +158,14 @@ def to_json(
             "accuracy": agreement.accuracy,
             "sqnr_db": agreement.sqnr_db,
             "mean_squared_error": agreement.mean_squared_error,
+            "outputs": [
+                {
+                    "name": each.name,
+                    "sqnr_db": each.sqnr_db,
+                    "mean_squared_error": each.mean_squared_error,
+                }
+                for each in agreement.outputs
+            ],
         },
         "layers": [
             {

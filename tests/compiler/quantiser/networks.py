@@ -48,6 +48,11 @@ class Net:
         b = self.constant(self.random.standard_normal(channels) * 0.1)
         return self.node("Gemm", x, w, b)
 
+    def dense_rows(self, x: str, depth: int, channels: int) -> str:
+        w = self.constant(self.random.standard_normal((depth, channels)) / np.sqrt(depth))
+        bias = self.constant(self.random.standard_normal(channels) * 0.1)
+        return self.node("Add", self.node("MatMul", x, w), bias)
+
     def model(self, output: str) -> onnx.ModelProto:
         graph = helper.make_graph(
             self.nodes,

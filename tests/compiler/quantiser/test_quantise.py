@@ -115,6 +115,22 @@ def test_a_layer_that_would_cost_too_much_stays_in_float() -> None:
     assert [layer.layer.kind for layer in saved.layers] == ["pool", "dense"]
 
 
+def test_little_effort_leaves_no_work_for_layers_in_float() -> None:
+    net, output = fragile_network()
+    steps = {"equalise": False, "method": "minmax"}
+    assert quantised(net, output, effort="quick", **steps).rescued == ()
+
+
+def test_layers_before_a_logarithm_stay_in_float_together() -> None:
+    net = Net(6, 16)
+    x = net.node("Abs", net.dense_rows("x", 16, 16))
+    x = net.node("Log", net.node("Add", x, net.constant(1e-7)))
+    output = net.dense_rows(net.node("Relu", net.dense_rows(x, 16, 16)), 16, 8)
+    lost, saved = (quantised(net, output, rescue=each) for each in (False, True))
+    assert len(saved.rescued) > 1
+    assert saved.end_db > lost.end_db + 5
+
+
 def test_a_layer_is_not_blamed_for_the_noise_before_it() -> None:
     net, output = fragile_network()
     layers = quantised(net, output, equalise=False, method="minmax", rescue=False).layers
@@ -181,3 +197,16 @@ def test_weights_stored_as_integers_are_taken_for_what_they_stand_for() -> None:
     stored = quantise(graph, make_batches(graph, net.inputs(24)))
     assert stored.end_db == pytest.approx(folded.end_db, abs=0.01)
     assert stored.end_db != plain.end_db
+
+
+def test_every_output_has_its_noise() -> None:
+    net, output = small_network()
+    middle = net.nodes[-2].output[0]
+    proto = net.model(output)
+    proto.graph.output.add().name = middle
+    graph = import_onnx(proto.SerializeToString())
+    batches = make_batches(graph, net.inputs(8))
+    result = quantise(graph, batches)
+    found = evaluate_quality(result, result.integer_graph(), batches, None).outputs
+    assert [each.name for each in found] == [output, middle]
+    assert all(30 < each.sqnr_db < 70 for each in found)

@@ -7,17 +7,28 @@ from hypothesis import strategies as st
 
 from tilewright.compiler.accumulators import accumulator_bounds
 from tilewright.compiler.graph import Quantisation
-from tilewright.compiler.quantiser.weights import least_error_scales, quantise_weights
+from tilewright.compiler.quantiser.weights import (
+    LayerWeights,
+    least_error_scales,
+    quantise_weights,
+    rows_of,
+)
 from tilewright.isa.numbers import EXACT_LIMIT
 
 X, Y = Quantisation(0.05, -20), Quantisation(0.1, 10)
+
+
+def quantised(
+    weights: np.ndarray, bias: np.ndarray, axis: int, *kinds: Quantisation
+) -> LayerWeights:
+    return quantise_weights(weights, bias, axis, *kinds, least_error_scales(rows_of(weights, axis)))
 
 
 def test_each_channel_has_a_scale_of_its_own() -> None:
     random = np.random.default_rng(0)
     weights = random.standard_normal((6, 4, 3, 3)) * 10.0 ** np.arange(-3, 3)[:, None, None, None]
     weights = weights.astype(np.float32)
-    held = quantise_weights(weights, np.zeros(6), 0, X, Y)
+    held = quantised(weights, np.zeros(6), 0, X, Y)
     assert held.data.dtype == np.int8
     assert np.abs(held.data.astype(int)).max() == 127
     error = np.abs(held.data * held.scales[:, None, None, None] - weights).max(axis=(1, 2, 3))
@@ -26,7 +37,7 @@ def test_each_channel_has_a_scale_of_its_own() -> None:
 
 def test_a_dense_layer_has_its_channels_last() -> None:
     weights = np.array([[1, 100], [-2, 50], [0.5, 25]], dtype=np.float32)
-    held = quantise_weights(weights, np.array([1.0, 2.0]), 1, X, Y)
+    held = quantised(weights, np.array([1.0, 2.0]), 1, X, Y)
     np.testing.assert_allclose(held.data * held.scales, weights, atol=0.5)
     np.testing.assert_allclose(held.bias * held.bias_scales, [1, 2], rtol=1e-2)
 
@@ -56,7 +67,7 @@ def test_accumulators_always_requantise_exactly(
     weights = (random.uniform(-1, 1, (3, depth, 1, 1)) * 2.0**weight).astype(np.float32)
     weights[1] = 0
     real = random.uniform(-1, 1, 3) * 2.0**bias
-    held = quantise_weights(weights, real, 0, *kinds)
+    held = quantised(weights, real, 0, *kinds)
     kernel = held.data.transpose(2, 3, 1, 0)
     total = held.bias.astype(np.int64) - 127 * kernel.astype(np.int64).sum(axis=(0, 1, 2))
     lowest, highest = accumulator_bounds(kernel, total)
@@ -72,5 +83,5 @@ def test_accumulators_always_requantise_exactly(
 @pytest.mark.parametrize("bias", [1e6, -1e6])
 def test_a_huge_bias_coarsens_the_weights_and_not_the_other_way_round(bias: float) -> None:
     weights = np.full((1, 1, 1, 1), 1e-3, dtype=np.float32)
-    held = quantise_weights(weights, np.array([bias]), 0, X, Y)
+    held = quantised(weights, np.array([bias]), 0, X, Y)
     assert held.bias[0] * held.bias_scales[0] == pytest.approx(bias, rel=1e-6)

@@ -9,8 +9,9 @@ import onnx
 import pytest
 
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.quantiser import AUTO, METHODS, QuantiserOptions
+from tilewright.compiler.quantiser import AUTO, EFFORTS, METHODS, QuantiserOptions
 from tilewright.flows.cli import calibration_options
+from tilewright.flows.cli.arguments import line_progress
 from tilewright.flows.cli.calibration_options import calibration_rows
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution import quantise_model
@@ -129,9 +130,9 @@ def test_the_older_name_of_an_option_still_works(tilewright, float_model, sample
     [
         (["ablation", "--calibrate", "s.npz"], "`--calibrate`: expected a float ONNX model too, "
          "got none; give MODEL"),
-        (["passes", "m.onnx", "--method", "mse"], "`--method`, `--keep-float` and "
-         "`--calibration-samples` say how to quantise: expected `--calibrate FILE` too, got none; "
-         "give samples of the float model"),
+        (["passes", "m.onnx", "--method", "mse"], "`--method`, `--effort`, "
+         "`--keep-float` and `--calibration-samples` say how to quantise: expected "
+         "`--calibrate FILE` too, got none; give samples of the float model"),
     ],
 )  # fmt: skip
 def test_quantisation_without_what_it_needs(capsys, given, message):
@@ -152,6 +153,8 @@ def test_an_artifact_is_quantised_already(capsys, artifact, samples, command):
 def test_the_command_line_has_the_methods_of_the_quantiser():
     assert (*METHODS, AUTO) == calibration_options.METHODS
     assert QuantiserOptions().method == calibration_options.DEFAULT_METHOD
+    assert tuple(EFFORTS) == calibration_options.EFFORTS
+    assert QuantiserOptions().effort == calibration_options.DEFAULT_EFFORT
 
 
 def test_samples_are_spread_over_the_file_and_some_are_left():
@@ -166,8 +169,8 @@ def test_samples_are_spread_over_the_file_and_some_are_left():
         (
             ["run", "m.onnx", "--keep-float", "conv0"],
             2,
-            "`--method`, `--keep-float` and `--calibration-samples` say how to quantise: expected "
-            "`--calibrate FILE` too, got none; give samples of the float model",
+            "`--method`, `--effort`, `--keep-float` and `--calibration-samples` say how to "
+            "quantise: expected `--calibrate FILE` too, got none; give samples of the float model",
         ),
         (
             ["quantise", "m.onnx", "--calibrate", "s.npz", "--samples", "0"],
@@ -249,3 +252,11 @@ def test_a_float_model_is_told_how_to_reach_the_accelerator(tilewright, float_mo
     assert "cycles per sample" not in run
     assert re.search(r"nothing on the accelerator; on the host, .*conv", run)
     assert told in tilewright("compile", float_model, "-o", tmp_path / "net.tw").splitlines()
+
+
+def test_progress_without_a_terminal_is_a_line_every_few_seconds(capsys):
+    now = iter([0.0, 1.0, 6.0, 7.0, 12.0])
+    advance = line_progress(lambda: next(now))
+    for step in range(4):
+        advance("calibrating", step, 4)
+    assert capsys.readouterr().err == "6 s: calibrating, 1 of 4\n12 s: calibrating, 3 of 4\n"
