@@ -9,19 +9,16 @@ of scratchpads with more than `DEEPEST_BANK` rows; machines with either have no 
 
 from typing import Any
 
-from ...hardware.cells.ecp5 import BlockRam
+from ...hardware.blocks import BLOCK_18K, LEAST_LANE_BLOCKS, SHALLOW, array_blocks
 from ...hardware.core import CLIENTS
 from ...hardware.lookup_table import ROW_BYTES, ROWS
-from ...hardware.packed_array import multiplier_blocks
-from ...hardware.ram import SHALLOW
 from ...hardware.scratchpad import RowFormat
-from ...hardware.vector_lane import VectorLane
 from ...isa.configuration import Configuration, Memory
 
 DEEPEST_QUEUE = 32
 """Greatest number of instructions in a queue made of logic cells."""
 
-DEEPEST_BANK = max(BlockRam.WIDTHS)
+DEEPEST_BANK = BLOCK_18K.deepest
 """Greatest number of rows of one block RAM."""
 
 
@@ -37,8 +34,8 @@ def resources_of(configuration: Configuration) -> dict[str, Any]:
     """
     tables = configuration.vector_lanes * 8 * configuration.size_bytes(Memory.LUT)
     return {
-        "multipliers": multiplier_blocks(configuration)
-        + VectorLane.LEAST_BLOCKS * configuration.vector_lanes,
+        "multipliers": array_blocks(configuration)
+        + LEAST_LANE_BLOCKS * configuration.vector_lanes,
         "ram": block_rams(configuration),
         "ram_bits": tables + sum(8 * configuration.size_bytes(memory) for memory in CLIENTS),
     }
@@ -62,7 +59,6 @@ def ram_blocks(depth: int, width: int, granularity: int) -> int:
     """Return the block RAMs of one RAM; no two granules share a lane of a block."""
     if depth <= SHALLOW:
         return 0
-    block_width = BlockRam.WIDTHS[min(size for size in BlockRam.WIDTHS if size >= depth)]
-    lane_bits = min(block_width, BlockRam.LANE_BITS)
+    lanes_of_block, lane_bits = BLOCK_18K.lanes(BLOCK_18K.depth_for(depth))
     lanes = width // granularity * -(-granularity // lane_bits)
-    return -(-lanes // (block_width // lane_bits))
+    return -(-lanes // lanes_of_block)

@@ -8,9 +8,9 @@ from amaranth.hdl import Fragment, Instance
 from tilewright.flows.sweep.resources import resources_of
 from tilewright.flows.synthesis.devices import find_device
 from tilewright.flows.synthesis.flow import synthesise
+from tilewright.hardware.blocks import LEAST_LANE_BLOCKS, MOST_LANE_BLOCKS
 from tilewright.hardware.core import Core
 from tilewright.hardware.technology import Technology
-from tilewright.hardware.vector_lane import VectorLane
 from tilewright.isa.configuration import PRESETS
 
 
@@ -55,7 +55,7 @@ def test_counts_are_those_of_synthesis(changes):
     configuration = PRESETS["tiny"].replace(**changes)
     found = synthesise(configuration, find_device("ecp5-25"), place=False).resources
     counted = resources_of(configuration)
-    more = (VectorLane.MOST_BLOCKS - VectorLane.LEAST_BLOCKS) * configuration.vector_lanes
+    more = (MOST_LANE_BLOCKS - LEAST_LANE_BLOCKS) * configuration.vector_lanes
     assert counted["multipliers"] + more == found["multipliers"]
     assert counted["ram"] == found["ram"]
 
