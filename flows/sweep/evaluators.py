@@ -2,11 +2,12 @@
 
 `bound` computes the certified lower bound, in milliseconds. `sim` compiles the network, with
 schedules chosen by exact times, and times the program with each memory. `rtl` runs the program on
-the simulated hardware. `resources` counts the multipliers and memories that the machine takes. All
-of them give the same numbers in every process.
+the simulated hardware. `resources` counts the multipliers and memories that the machine takes, and
+estimates its logic. All of them give the same numbers in every process.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 from ...errors import TilewrightError, ToolError
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
+from ..area.counts import count_blocks
+from ..area.model import estimate
 from ..execution.compile_cache import CODE, source_digest
 from .records import LOST, Record, digest_of
 
@@ -36,7 +39,7 @@ SOURCES = {
     BOUND: ("flows/sweep/bounds.py", "sim/memory_model.py"),
     SIM: ("sim/memory_model.py", "flows/execution/retiming.py"),
     RTL: ("hardware", "sim"),
-    RESOURCES: ("flows/sweep/resources.py", "hardware"),
+    RESOURCES: ("flows/area", "hardware/blocks.py", "isa"),
 }
 """Code that determines the results of a rung. The compiler counts too, except for `resources`."""
 
@@ -48,7 +51,7 @@ def version_of(evaluator: str) -> str:
         path
         for source in SOURCES[evaluator]
         for path in sorted([ROOT / source, *(ROOT / source).rglob("*")])
-        if path.suffix in CODE
+        if path.suffix in (*CODE, ".json")
     ]
     parts = [digest_of(path.read_text()) for path in paths]
     return digest_of(" ".join([source_digest() if evaluator != RESOURCES else "", *parts]))
@@ -129,11 +132,19 @@ def rtl(
     return _kept_failures(evaluate, len(memories))
 
 
-def resources(configuration: Configuration) -> Record:
-    """Return the multipliers and memories of a machine, by arithmetic."""
-    from .resources import resources_of
+def resources(configuration: Configuration, multipliers: int | None = None) -> Record:
+    """Return the multipliers, memories and logic of a machine on an ECP5, by arithmetic.
 
-    return Record(resources_of(configuration))
+    The multipliers are the fewest that it can be built with.
+
+    Parameters
+    ----------
+    multipliers
+        Of the chip, for the estimate of its logic; None for a machine with the fewest.
+    """
+    counts, logic = count_blocks(configuration), estimate(configuration, multipliers)
+    chip = {} if multipliers is None else {"chip_multipliers": multipliers}
+    return Record({**asdict(counts), "lut": logic.lut, "ff": logic.ff, **chip})
 
 
 def _kept_failures(evaluate: Callable[[], list[Record]], count: int) -> list[Record]:

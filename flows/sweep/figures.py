@@ -28,11 +28,13 @@ COUNTS: Mapping[str, str] = MappingProxyType(
     {
         "multipliers": "multipliers of 18 by 18 bits on an ECP5",
         "ram": "block RAMs on an ECP5",
-        "ram_bits": "bits of all scratchpads and look-up tables",
+        "lut": "look-up tables on an ECP5, estimated",
+        "ff": "flip-flops on an ECP5, estimated",
+        "ram_bits": "bits of all scratchpads and of VECTOR's tables",
         "macs_per_cycle": "multiplications by weights in a cycle, lanes_in x lanes_out",
     }
 )
-"""Figures that are exact before compilation."""
+"""Figures that are known before compilation."""
 
 NUMBERS = tuple(name for name, about in PARAMETERS.items() if not about.choices)
 """Parameters of the configuration that are numbers."""

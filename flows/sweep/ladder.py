@@ -1,6 +1,6 @@
 """The sweep itself: a ladder of evaluators, on which the cheapest one that can decides each point.
 
-Resource counts are exact without compilation, and the certified bound is the fewest cycles that a
+Resources are known without compilation, and the certified bound is the fewest cycles that a
 machine could take. A machine is compiled unless, for each of its memories, a condition certainly
 fails or a compiled point beats even the bound. So the front is that of an exhaustive sweep. Each
 main memory has its own front, because it is given by the system and no objective counts its cost.
@@ -37,7 +37,7 @@ from .outcome import (
     Result,
 )
 from .pareto import Front, front
-from .records import LOST, Database, Key, Record, configuration_digest
+from .records import LOST, Database, Key, Record, configuration_digest, digest_of
 from .search import BATCH, Search, open_method
 from .space import Machine, Point, Rejected, Space
 from .work import Work
@@ -57,6 +57,7 @@ def sweep(
     objectives: Sequence[str] = DEFAULT_OBJECTIVES,
     where: Sequence[Condition] = (),
     clock_mhz: float = 100.0,
+    multipliers: int | None = None,
     executor: Executor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     exhaustive: bool = False,
@@ -75,6 +76,8 @@ def sweep(
         Conditions that a point must satisfy.
     clock_mhz
         The clock of all machines, for `ms`.
+    multipliers
+        Of the chip for which logic is estimated; None for machines with as few as possible.
     executor
         Runs the work; this process by default.
     progress
@@ -98,8 +101,8 @@ def sweep(
     executor = executor or InProcess([network.graph for network in networks])
     database = Database() if database is None else database
     return _Run(
-        networks, space, database, executor, progress, objectives, where, clock_mhz, exhaustive,
-        search,
+        networks, space, database, executor, progress, objectives, where, clock_mhz, multipliers,
+        exhaustive, search,
     ).outcome(rtl)  # fmt: skip
 
 
@@ -114,12 +117,14 @@ class _Run:
         objectives: Sequence[str],
         where: Sequence[Condition],
         clock_mhz: float,
+        multipliers: int | None,
         exhaustive: bool,
         search: Search | None,
     ) -> None:
         self.networks, self.space, self.database = tuple(networks), space, database
         self.objectives, self.where, self.clock_mhz = tuple(objectives), tuple(where), clock_mhz
         self.progress, self.exhaustive, self.search = progress, exhaustive, search
+        self.multipliers = multipliers
         digests = [graph_digest(network.graph) for network in networks]
         for network, digest in zip(networks, digests, strict=True):
             database.name_network(digest, network.name)
@@ -182,13 +187,15 @@ class _Run:
         return found
 
     def _count_resources(self, configurations: Sequence[Configuration]) -> None:
-        version = version_of(RESOURCES)
+        version = digest_of(f"{version_of(RESOURCES)} {self.multipliers}")
         keys = {
             Key(RESOURCES, version, "", configuration_digest(one), ""): one
             for one in configurations
         }
         found = self.database.find(keys)
-        new = [(key, resources(one)) for key, one in keys.items() if key not in found]
+        new = [
+            (key, resources(one, self.multipliers)) for key, one in keys.items() if key not in found
+        ]
         self.database.add(new)
         self.counts |= {key.configuration: record for key, record in (*found.items(), *new)}
 

@@ -11,6 +11,9 @@ from ....isa.configuration import (
     load_configuration,
 )
 from ....isa.encoding import word_bytes
+from ...area.clock import clock_of
+from ...area.resources import Resources, resources, smallest_device
+from ...synthesis.devices import RESOURCES, find_device
 from ..arguments import changed
 from ..console import configuration_sentence, say
 from ..tables import stdout, table, terminal_columns
@@ -38,6 +41,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         action.set_defaults(function=function)
         if name == "show":
             action.add_argument(
+                "--device", metavar="NAME",
+                help="chip whose resources are compared (default: the smallest ECP5 with enough)",
+            )  # fmt: skip
+            action.add_argument(
                 "--json", action="store_true", help="print a file that `--config` reads"
             )
 
@@ -63,14 +70,18 @@ def list_(arguments: argparse.Namespace) -> None:
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Print one configuration: value, meaning and legal values of each parameter.
+    """Print one configuration: value, meaning and legal values of each parameter, resources.
 
     Raises
     ------
     ConfigurationError
         If it does not exist, or breaks a rule.
+    UsageError
+        For an unknown device, or one whose resources only synthesis can tell.
     """
     configuration = _chosen(arguments)
+    device = find_device(arguments.device) if arguments.device else None
+    found = resources(configuration, device) if device else smallest_device(configuration)
     if arguments.json:
         say(configuration.to_json())
         return
@@ -95,7 +106,29 @@ def show(arguments: argparse.Namespace) -> None:
     console.print(table(["scratchpad", "rows x bytes", "banks", "bytes"], derived))
     if configuration.extra_operations:
         say(f"\nextra operations: {'; '.join(configuration.extra_operations)}")
-    say(f"\ninstruction words of {word_bytes(configuration)} bytes")
+    say(f"\ninstruction words of {word_bytes(configuration)} bytes\n")
+    _show_resources(configuration, found)
+
+
+def _show_resources(configuration: Configuration, found: Resources) -> None:
+    device = found.device
+    rows = []
+    for name, capacity in device.capacity.items():
+        used, error = found.used.get(name), found.error(name)
+        kind = "exact" if error is None else f"estimate, {error:.1%} off in the median"
+        if used is None:
+            rows.append((RESOURCES[name], "-", "-", "only synthesis can tell"))
+        else:
+            rows.append((RESOURCES[name], f"{used:,}", f"{used / capacity:.0%}", kind))
+    about = table(["resources", device.name, "share", ""], rows)
+    about.columns[3].justify = "left"
+    stdout().print(about)
+    if found.short:
+        short = ", ".join(RESOURCES[name] for name in found.short)
+        say(f"{device.name} has too few: {short}")
+    clock = clock_of(configuration, device)
+    if clock is not None:
+        say(f"clock: {clock}")
 
 
 def check(arguments: argparse.Namespace) -> None:

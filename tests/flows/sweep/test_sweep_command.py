@@ -126,7 +126,9 @@ def test_a_device_is_a_budget(tilewright, model, database):
             "sweep", model, *OPTIONS, "--database", database, "--device", "ecp5-45", "--json"
         )
     )
-    assert values["where"] == ["multipliers <= 72", "ram <= 108"]
+    assert values["where"] == [
+        "multipliers <= 72", "ram <= 108", "lut <= 43848", "ff <= 43848",
+    ]  # fmt: skip
     states = {point["chosen"]["lanes"]: point["state"] for point in values["points"]}
     assert states["16x16"] == "excluded"
 
@@ -178,7 +180,7 @@ def test_weights_count_networks(tilewright, model, database):
         (
             ("--minimise", "cycles,size"),
             "`--minimise cycles,size`: expected figures to minimise, for example cycles, ms, "
-            "multipliers, ram, ram_bits, macs_per_cycle, or a parameter, got `size`",
+            "multipliers, ram, lut, ff, ram_bits, macs_per_cycle, or a parameter, got `size`",
         ),
         (
             ("--device", "up5k"),

@@ -1,0 +1,165 @@
+"""Multipliers and memories of a configuration on a family of FPGAs, exactly, by arithmetic.
+
+The counts are those of the cells that `hardware` instantiates, and of the memories that synthesis
+makes of logic cells. Synthesis may use block RAMs for queues deeper than `DEEPEST_QUEUE`, and it
+chooses the blocks of scratchpads that are deeper than a block. Machines with either have no RAM
+count here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ...hardware.blocks import (
+    BLOCK_18K,
+    LEAST_LANE_BLOCKS,
+    SHALLOW,
+    USUAL_LANE_BLOCKS,
+    WORD_BITS,
+    BlockShape,
+    array_blocks,
+    granule_bits,
+    lane_blocks,
+)
+from ...hardware.technology import Technology
+from ...isa.configuration import Configuration, Memory
+from .logic_rams import logic_rams
+
+DEEPEST_QUEUE = 32
+"""Greatest number of instructions in a queue that is certainly made of logic cells."""
+
+SCRATCHPADS = tuple(memory for memory in Memory if memory is not Memory.DRAM)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The blocks of a technology.
+
+    Parameters
+    ----------
+    shape
+        Of a block RAM.
+    shallow
+        Greatest depth of a scratchpad's RAM that is made of logic cells; 0 if none is.
+    pairs
+        Whether a multiplier of the array forms two products.
+    lane_unit
+        Multipliers, as the family counts them, that a multiplier of a VECTOR lane takes.
+    counted
+        Whether the lanes of VECTOR share the multipliers of the chip that the array leaves.
+    """
+
+    shape: BlockShape
+    shallow: int
+    pairs: bool = True
+    lane_unit: int = 1
+    counted: bool = False
+
+
+BLOCKS: Mapping[Technology, Blocks] = MappingProxyType(
+    {
+        Technology.ECP5: Blocks(BLOCK_18K, SHALLOW, counted=True),
+        Technology.XILINX7: Blocks(BLOCK_18K, SHALLOW),
+        Technology.ULTRASCALE: Blocks(BLOCK_18K, SHALLOW),
+        Technology.GOWIN: Blocks(BLOCK_18K, 0, pairs=False, lane_unit=2),
+    }
+)
+"""Technologies with exact counts. An iCE40 has no RAM of logic cells, so synthesis decides more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Exact resources of a machine.
+
+    Parameters
+    ----------
+    multipliers
+        In the unit of the family: 18x18 on an ECP5, DSP48 on Xilinx, 9x9 on a Gowin.
+    ram
+        Block RAMs of 18 Kbit; None without an exact count.
+    ram_bits
+        Bits of all scratchpads and of each lane's look-up tables, on any chip.
+    """
+
+    multipliers: int
+    ram: int | None
+    ram_bits: int
+
+
+def count_blocks(
+    configuration: Configuration,
+    technology: Technology = Technology.ECP5,
+    multipliers: int | None = None,
+) -> Counts:
+    """Count the multipliers and block RAMs of a configuration.
+
+    Parameters
+    ----------
+    technology
+        One of `BLOCKS`.
+    multipliers
+        Of the chip, for technologies whose lanes share them; None for the fewest that the machine
+        can be built with.
+    """
+    blocks = BLOCKS[technology]
+    products = configuration.tile_bytes
+    array = array_blocks(configuration) if blocks.pairs else products
+    vector = (
+        sum(lanes_of(configuration, multipliers))
+        if blocks.counted
+        else (blocks.lane_unit * USUAL_LANE_BLOCKS * configuration.vector_lanes)
+    )
+    return Counts(array + vector, block_rams(configuration, blocks), scratchpad_bits(configuration))
+
+
+def lanes_of(configuration: Configuration, multipliers: int | None) -> list[int]:
+    """Return the multipliers of each lane of VECTOR on an ECP5.
+
+    Parameters
+    ----------
+    multipliers
+        As in `count_blocks`.
+    """
+    if multipliers is None:
+        return [LEAST_LANE_BLOCKS] * configuration.vector_lanes
+    return lane_blocks(configuration.vector_lanes, multipliers - array_blocks(configuration))
+
+
+def scratchpad_bits(configuration: Configuration) -> int:
+    """Return the bits of all scratchpads, with a copy of the look-up tables for each lane."""
+    copies = {Memory.LUT: configuration.vector_lanes}
+    return sum(
+        8 * copies.get(memory, 1) * configuration.size_bytes(memory) for memory in SCRATCHPADS
+    )
+
+
+def logic_ram_bits(configuration: Configuration) -> int | None:
+    """Return the bits of distributed RAM on an ECP5, all words of its cells; None if unknown."""
+    if configuration.queue_depth > DEEPEST_QUEUE:
+        return None
+    return 64 * sum(ram.cells for ram in logic_rams(configuration))
+
+
+def block_rams(configuration: Configuration, blocks: Blocks) -> int | None:
+    """Return the block RAMs of scratchpads and look-up tables, or None without an exact count."""
+    banks = [(memory, configuration.depth(memory)) for memory in SCRATCHPADS]
+    deepest = max(depth for _, depth in banks)
+    if configuration.queue_depth > DEEPEST_QUEUE or deepest > blocks.shape.deepest:
+        return None
+    found = 0
+    for memory, depth in banks:
+        row_bits = 8 * configuration.row_bytes(memory)
+        word_bits = min(row_bits, WORD_BITS)
+        copies = configuration.vector_lanes if memory is Memory.LUT else 1
+        words = copies * configuration.banks(memory) * row_bits // word_bits
+        found += words * _blocks_of_ram(depth, word_bits, granule_bits(memory), blocks)
+    return found
+
+
+def _blocks_of_ram(depth: int, width: int, granularity: int, blocks: Blocks) -> int:
+    """Return the block RAMs of one RAM; no two granules share a lane of a block."""
+    if depth <= blocks.shallow:
+        return 0
+    lanes_of_block, lane_bits = blocks.shape.lanes(blocks.shape.depth_for(depth))
+    lanes = width // granularity * -(-granularity // lane_bits)
+    return -(-lanes // lanes_of_block)
