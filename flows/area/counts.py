@@ -1,9 +1,9 @@
 """Multipliers and memories of a configuration on a family of FPGAs, exactly, by arithmetic.
 
 The counts are those of the cells that `hardware` instantiates, and of the memories that synthesis
-makes of logic cells. Synthesis may use block RAMs for queues deeper than `DEEPEST_QUEUE`, and it
-chooses the blocks of scratchpads that are deeper than a block. Machines with either have no RAM
-count here.
+makes of blocks or logic cells. For families other than ECP5, nobody has checked what synthesis
+makes of queues deeper than `DEEPEST_QUEUE` and of banks deeper than a block, so machines with
+either have no RAM count.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,8 @@ from ...hardware.blocks import (
 )
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration, Memory
-from .logic_rams import logic_rams
-
-DEEPEST_QUEUE = 32
-"""Greatest number of instructions in a queue that is certainly made of logic cells."""
+from ...isa.instructions import FAMILIES
+from .logic_rams import DEEPEST_QUEUE, logic_rams, queue_columns
 
 SCRATCHPADS = tuple(memory for memory in Memory if memory is not Memory.DRAM)
 
@@ -133,10 +131,8 @@ def scratchpad_bits(configuration: Configuration) -> int:
     )
 
 
-def logic_ram_bits(configuration: Configuration) -> int | None:
-    """Return the bits of distributed RAM on an ECP5, all words of its cells; None if unknown."""
-    if configuration.queue_depth > DEEPEST_QUEUE:
-        return None
+def logic_ram_bits(configuration: Configuration) -> int:
+    """Return the bits of distributed RAM on an ECP5, all words of its cells."""
     return 64 * sum(ram.cells for ram in logic_rams(configuration))
 
 
@@ -144,9 +140,14 @@ def block_rams(configuration: Configuration, blocks: Blocks) -> int | None:
     """Return the block RAMs of scratchpads and look-up tables, or None without an exact count."""
     banks = [(memory, configuration.depth(memory)) for memory in SCRATCHPADS]
     deepest = max(depth for _, depth in banks)
-    if configuration.queue_depth > DEEPEST_QUEUE or deepest > blocks.shape.deepest:
+    deep_queues = configuration.queue_depth > DEEPEST_QUEUE
+    if not blocks.counted and (deep_queues or deepest > blocks.shape.deepest):
         return None
     found = 0
+    if deep_queues:
+        widest = max(blocks.shape.widths.values())
+        owned = [family for family in FAMILIES if family.unit is not None]
+        found += sum(queue_columns(family, configuration, widest) for family in owned)
     for memory, depth in banks:
         row_bits = 8 * configuration.row_bytes(memory)
         word_bits = min(row_bits, WORD_BITS)
@@ -160,6 +161,8 @@ def _blocks_of_ram(depth: int, width: int, granularity: int, blocks: Blocks) -> 
     """Return the block RAMs of one RAM; no two granules share a lane of a block."""
     if depth <= blocks.shallow:
         return 0
+    if depth > blocks.shape.deepest:  # synthesis fills whole blocks
+        return width * depth // blocks.shape.deepest
     lanes_of_block, lane_bits = blocks.shape.lanes(blocks.shape.depth_for(depth))
     lanes = width // granularity * -(-granularity // lane_bits)
     return -(-lanes // lanes_of_block)

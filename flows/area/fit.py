@@ -5,7 +5,7 @@ quantity is bits, cells or levels of logic that is there, so a negative factor w
 quantity with the most negative part is left out until there is none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,10 +96,10 @@ def fit(rows: Sequence[Row]) -> dict[str, Any]:
     return {"errors": errors, "units": units}
 
 
-def error_sentence(errors: dict[str, Any], resource: str) -> str:
-    """Say how far the fit is off on configurations that it did not see."""
-    of = errors[resource]
-    return (
-        f"{resource.upper()}: {of['median']:.1%} in the median, {of['worst']:.1%} at worst "
-        f"(`{of['worst_row']}`), each row against a fit to all others"
-    )
+def errors_table(errors: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the errors as the table of `docs/synthesis.md`."""
+    rows = [
+        f"| {resource.upper()} | {100 * of['median']:.1f} % | {100 * of['worst']:.1f} % |\n"
+        for resource, of in errors.items()
+    ]
+    return "| | median error | worst |\n| --- | ---: | ---: |\n" + "".join(rows)

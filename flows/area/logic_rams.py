@@ -32,6 +32,9 @@ CELL_BITS, CELL_WORDS = 4, 16
 ADDER_BITS = 2
 """Bits that a cell of a carry chain adds, a CCU2C."""
 
+DEEPEST_QUEUE = 32
+"""Greatest number of instructions in a queue made of logic cells; others are block RAMs."""
+
 MOST_REGISTERS = 6
 """Greatest number of bits for which Yosys prefers registers."""
 
@@ -72,11 +75,10 @@ def logic_rams(configuration: Configuration) -> Iterator[LogicRam]:
         if family.unit is not None:
             gate = f"{family.unit.name.lower()}_gate"
             # The oldest instruction is in a register behind the memory.
-            read = read_bits(family, configuration)
-            columns = sum(
-                any(read[low : low + CELL_BITS]) for low in range(0, len(read), CELL_BITS)
-            )
-            yield LogicRam(gate, len(read), configuration.queue_depth - 1, columns)
+            if configuration.queue_depth <= DEEPEST_QUEUE:
+                columns = queue_columns(family, configuration, CELL_BITS)
+                depth = configuration.queue_depth - 1
+                yield LogicRam(gate, len(read_bits(family, configuration)), depth, columns)
             yield _queue(gate, 4, in_flight)
     yield _queue("fetch", configuration.bus_bits + 1, fetch_beats(configuration)[1])
     yield _queue("load", burst_bits(Load, configuration), outstanding)
@@ -93,6 +95,12 @@ def logic_rams(configuration: Configuration) -> Iterator[LogicRam]:
             for _ in range(configuration.banks(memory)):
                 bits = 8 * configuration.row_bytes(memory)
                 yield _ram(memory.name.lower(), bits, depth, granule_bits(memory))
+
+
+def queue_columns(family: type[Instruction], configuration: Configuration, bits: int) -> int:
+    """Return the memories of `bits` bits in which a queue holds what its unit reads."""
+    read = read_bits(family, configuration)
+    return sum(any(read[low : low + bits]) for low in range(0, len(read), bits))
 
 
 def _ram(unit: str, bits: int, depth: int, granule: int | None = None) -> LogicRam:

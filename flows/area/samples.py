@@ -1,4 +1,4 @@
-"""Configurations that the area model is fitted to: the presets, and random ones around them."""
+"""Configurations that the area model is fitted to: presets, extremes, and random ones between."""
 
 from collections.abc import Iterator
 from itertools import count, islice
@@ -19,6 +19,12 @@ PRESET_CHIPS = {
     "ecp5-85": "ecp5-85",
 }
 """Presets that are measured, each with its chip."""
+
+EXTREMES = (
+    PRESETS["tiny"].replace(name="deep-queues", queue_depth=64),
+    PRESETS["tiny"].replace(name="deep-banks", act_depth=32768),
+)
+"""Machines whose queues are block RAMs, and whose banks are deeper than a block; on an ecp5-25."""
 
 LANES = ("2x2", "2x4", "4x2", *["4x4"] * 6, *["4x8", "8x4"] * 2, *["8x8"] * 5, "8x16", "16x8")
 
@@ -56,6 +62,8 @@ def samples() -> Iterator[tuple[Configuration, str]]:
     """Yield configurations with the names of their chips, the same ones in each call."""
     for name, chip in PRESET_CHIPS.items():
         yield PRESETS[name], chip
+    for configuration in EXTREMES:
+        yield configuration, "ecp5-25"
     for number in count():
         yield _drawn(number)
 

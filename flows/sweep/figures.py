@@ -1,10 +1,8 @@
 """The figures of a point, for conditions, objectives, tables and the page.
 
-A figure that is not known yet is an interval, see `expressions`. A machine without an exact count
-has an infinite one, so no upper limit admits it.
+A figure that is not known yet is an interval, see `expressions`.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -92,8 +90,7 @@ def known_figures(point: Point, counts: Mapping[str, Any] | None) -> dict[str, I
         "macs_per_cycle": exactly(configuration.tile_bytes),
     }
     for name in COUNTS.keys() - found.keys():
-        value = EVER if counts is None else exactly(_or_infinite(counts[name]))
-        found[name] = value
+        found[name] = EVER if counts is None else exactly(counts[name])
     return {**found, **dict.fromkeys(TIMES, EVER)}
 
 
@@ -118,7 +115,3 @@ def timed_figures(
         "ms": (low / clock_mhz / 1e3, high / clock_mhz / 1e3),
         "of_peak": share,
     }
-
-
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None else value

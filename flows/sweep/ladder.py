@@ -323,7 +323,6 @@ class _Run:
         if not self._may_hold(figures):
             result.state = EXCLUDED
         result.figures = {name: low for name, (low, _) in figures.items() if math.isfinite(low)}
-        result.figures |= {name: math.inf for name, (low, _) in figures.items() if low == math.inf}
 
     def _apply_cycles(self, candidate: Candidate, result: Result) -> None:
         records = self.programs.records(candidate.item, result.point.setting.memory)

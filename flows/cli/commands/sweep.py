@@ -510,6 +510,4 @@ def figure_text(name: str, value: float) -> str:
     """Return a figure as text for a table."""
     if name == "of_peak":
         return f"{value:.1%}"
-    if value == float("inf"):
-        return "-"
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"

@@ -1,11 +1,13 @@
 """The area model: its rows, its fit, and what it says of machines that it never saw."""
 
+from pathlib import Path
+
 import pytest
 
 from tilewright.errors import UsageError
 from tilewright.flows.area.clock import clock_of
 from tilewright.flows.area.features import UNITS
-from tilewright.flows.area.fit import fit
+from tilewright.flows.area.fit import errors_table, fit
 from tilewright.flows.area.model import ESTIMATED, estimate, read_model
 from tilewright.flows.area.resources import resources, smallest_device
 from tilewright.flows.area.rows import Row, measure, read_rows, write_rows
@@ -36,6 +38,11 @@ def test_the_fit_is_good_on_machines_that_it_never_saw():
         assert kept["median"] == pytest.approx(found["errors"][resource]["median"], abs=0.002)
     assert read_model()["rows"] == len(ROWS)
     assert read_model()["rtl"] == sorted({row.rtl for row in ROWS})
+
+
+def test_the_page_tells_the_errors():
+    page = (Path(__file__).parents[3] / "docs" / "synthesis.md").read_text()
+    assert errors_table(read_model()["errors"]) in page
 
 
 def test_the_kept_factors_are_those_of_the_rows(monkeypatch):

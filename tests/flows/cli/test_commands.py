@@ -6,6 +6,7 @@ import pytest
 
 import tilewright as package
 from tilewright.compiler.graph import parse_graph
+from tilewright.flows.area.model import estimate
 from tilewright.flows.cli.main import main
 from tilewright.isa.assembly import parse_program
 from tilewright.isa.configuration import CONTRACT_VERSION, PARAMETERS, PRESETS, load_configuration
@@ -106,6 +107,31 @@ def test_config_show_tells_parameters_and_sizes(tilewright):
     for name, value in PRESETS["8x16"].parameters().items():
         assert [name, str(value)] in [row[:2] for row in rows]
     assert ["ACT", "8192", "x", "8", "4", "65,536"] in rows
+
+
+def test_config_show_tells_what_a_chip_must_have(tilewright):
+    shown = tilewright("config", "show", "4x4", "--device", "ecp5-45").splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in shown[-6:]}
+    assert rows["resources"] == ["ecp5-45", "share"]
+    assert rows["RAM"] == ["30", "28%", "exact"]
+    assert rows["multipliers"] == ["28", "39%", "exact"]
+    for name, resource in (("LUT", "lut"), ("FF", "ff")):
+        used = getattr(estimate(PRESETS["4x4"], 72), resource)
+        assert rows[name][:3] == [f"{used:,}", f"{used / 43_848:.0%}", "estimate,"]
+    assert shown[-1].startswith("clock: about ")
+
+
+def test_config_show_tells_when_a_chip_is_too_small(tilewright):
+    shown = tilewright("config", "show", "16x16", "--device", "ecp5-25").splitlines()
+    assert "ecp5-25 has too few: LUT, FF, RAM, multipliers" in shown
+    assert "resources    ecp5-85  share" in tilewright("config", "show", "16x16")
+
+
+def test_config_show_leaves_out_what_only_synthesis_can_tell(tilewright):
+    shown = tilewright("config", "show", "4x4", "--device", "xc7z020").splitlines()
+    assert [line.split()[:3] for line in shown[-4:]] == [
+        ["LUT", "-", "-"], ["FF", "-", "-"], ["RAM", "30", "11%"], ["multipliers", "24", "11%"],
+    ]  # fmt: skip
 
 
 def test_doctor_finds_this_machine_usable(tilewright):

@@ -133,6 +133,30 @@ def test_a_device_is_a_budget(tilewright, model, database):
     assert states["16x16"] == "excluded"
 
 
+def test_logic_is_that_of_a_machine_for_the_chip(tilewright, model, database):
+    """Lanes with more multipliers take fewer look-up tables."""
+    options = ("sweep", model, *OPTIONS, "--database", database, "--minimise", "ms,lut", "--json")
+    fewest, on_chip = (
+        {point["chosen"]["lanes"]: point["figures"] for point in json.loads(said)["points"]}
+        for said in (tilewright(*options), tilewright(*options, "--device", "ecp5-85"))
+    )
+    assert on_chip["4x4"]["lut"] < fewest["4x4"]["lut"]
+    assert on_chip["4x4"]["multipliers"] == fewest["4x4"]["multipliers"] == 20
+    with Database(database) as records:
+        rows = [row["figures"] for row in records.rows() if row["evaluator"] == "resources"]
+    assert {row.get("chip_multipliers") for row in rows} == {None, 156}
+    assert {row["lut"] for row in rows} >= {on_chip["4x4"]["lut"], fewest["4x4"]["lut"]}
+
+
+def test_a_condition_on_logic_excludes_machines(tilewright, model, database):
+    where = ("--where", "lut <= 25000 and ff <= 25000")
+    values = json.loads(
+        tilewright("sweep", model, *OPTIONS, *where, "--database", database, "--json")
+    )
+    for point in values["points"]:
+        assert (point["state"] == "excluded") == (point["chosen"]["lanes"] == "16x16")
+
+
 def test_databases_merge_and_export(tilewright, model, database, tmp_path):
     other, table, lines = (tmp_path / name for name in ("other.db", "all.csv", "all.jsonl"))
     said = tilewright(
