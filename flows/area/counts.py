@@ -6,6 +6,7 @@ makes of queues deeper than `DEEPEST_QUEUE` and of banks deeper than a block, so
 either have no RAM count.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -27,6 +28,14 @@ from ...isa.instructions import FAMILIES
 from .logic_rams import DEEPEST_QUEUE, logic_rams, queue_columns
 
 SCRATCHPADS = tuple(memory for memory in Memory if memory is not Memory.DRAM)
+
+ARRAY, LANES = "gemm.array", "vector.datapath"
+"""Instances of the core that have multipliers."""
+
+INSTANCES: Mapping[Memory, str] = MappingProxyType(
+    {memory: memory.name.lower() for memory in SCRATCHPADS} | {Memory.LUT: LANES}
+)
+"""Instances of the core that have the scratchpads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +80,28 @@ class Counts:
 
     Parameters
     ----------
-    multipliers
-        In the unit of the family: 18x18 on an ECP5, DSP48 on Xilinx, 9x9 on a Gowin.
-    ram
-        Block RAMs of 18 Kbit; None without an exact count.
+    multipliers_of
+        Multipliers by instance of the core, in the unit of the family: 18x18 on an ECP5, DSP48 on
+        Xilinx, 9x9 on a Gowin.
+    rams_of
+        Block RAMs of 18 Kbit by instance of the core; None without an exact count.
     ram_bits
         Bits of all scratchpads and of each lane's look-up tables, on any chip.
     """
 
-    multipliers: int
-    ram: int | None
+    multipliers_of: Mapping[str, int]
+    rams_of: Mapping[str, int] | None
     ram_bits: int
+
+    @property
+    def multipliers(self) -> int:
+        """Multipliers of the core."""
+        return sum(self.multipliers_of.values())
+
+    @property
+    def ram(self) -> int | None:
+        """Block RAMs of the core; None without an exact count."""
+        return None if self.rams_of is None else sum(self.rams_of.values())
 
 
 def count_blocks(
@@ -100,14 +120,17 @@ def count_blocks(
         can be built with.
     """
     blocks = BLOCKS[technology]
-    products = configuration.tile_bytes
-    array = array_blocks(configuration) if blocks.pairs else products
-    vector = (
-        sum(lanes_of(configuration, multipliers))
-        if blocks.counted
-        else (blocks.lane_unit * USUAL_LANE_BLOCKS * configuration.vector_lanes)
+    lanes = [USUAL_LANE_BLOCKS] * configuration.vector_lanes
+    if blocks.counted:
+        lanes = lanes_of(configuration, multipliers)
+    return Counts(
+        {
+            ARRAY: array_blocks(configuration) if blocks.pairs else configuration.tile_bytes,
+            LANES: blocks.lane_unit * sum(lanes),
+        },
+        block_rams(configuration, blocks),
+        scratchpad_bits(configuration),
     )
-    return Counts(array + vector, block_rams(configuration, blocks), scratchpad_bits(configuration))
 
 
 def lanes_of(configuration: Configuration, multipliers: int | None) -> list[int]:
@@ -136,24 +159,27 @@ def logic_ram_bits(configuration: Configuration) -> int:
     return 64 * sum(ram.cells for ram in logic_rams(configuration))
 
 
-def block_rams(configuration: Configuration, blocks: Blocks) -> int | None:
-    """Return the block RAMs of scratchpads and look-up tables, or None without an exact count."""
+def block_rams(configuration: Configuration, blocks: Blocks) -> Counter[str] | None:
+    """Return the block RAMs by instance of the core, or None without an exact count."""
     banks = [(memory, configuration.depth(memory)) for memory in SCRATCHPADS]
     deepest = max(depth for _, depth in banks)
     deep_queues = configuration.queue_depth > DEEPEST_QUEUE
     if not blocks.counted and (deep_queues or deepest > blocks.shape.deepest):
         return None
-    found = 0
+    found = Counter[str]()
     if deep_queues:
         widest = max(blocks.shape.widths.values())
-        owned = [family for family in FAMILIES if family.unit is not None]
-        found += sum(queue_columns(family, configuration, widest) for family in owned)
+        for family in FAMILIES:
+            if family.unit is not None:
+                gate = f"{family.unit.name.lower()}_gate"
+                found[gate] += queue_columns(family, configuration, widest)
     for memory, depth in banks:
         row_bits = 8 * configuration.row_bytes(memory)
         word_bits = min(row_bits, WORD_BITS)
         copies = configuration.vector_lanes if memory is Memory.LUT else 1
         words = copies * configuration.banks(memory) * row_bits // word_bits
-        found += words * _blocks_of_ram(depth, word_bits, granule_bits(memory), blocks)
+        each = _blocks_of_ram(depth, word_bits, granule_bits(memory), blocks)
+        found[INSTANCES[memory]] += words * each
     return found
 
 

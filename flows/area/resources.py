@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from ...errors import UsageError
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
-from ..synthesis.devices import DEVICES, Device
+from ..synthesis.devices import DEVICES, RESOURCES, Device
 from .counts import BLOCKS, count_blocks
+from .features import UNITS, unit_of
 from .model import ESTIMATED, estimate, read_model
 
 
@@ -19,13 +20,24 @@ class Resources:
     ----------
     device
         The chip that it is built for.
-    used
-        Counts by name: `lut` and `ff` are estimates, `ram` and `multipliers` exact. What nobody
-        knows without synthesis is left out.
+    units
+        Counts by unit and name: `lut` and `ff` are estimates, `ram` and `multipliers` exact.
+    known
+        Names of the resources that are known without synthesis.
     """
 
     device: Device
-    used: Mapping[str, int]
+    units: Mapping[str, Mapping[str, int]]
+    known: frozenset[str]
+
+    @property
+    def used(self) -> dict[str, int]:
+        """Counts of the core by name."""
+        return {
+            name: sum(unit.get(name, 0) for unit in self.units.values())
+            for name in RESOURCES
+            if name in self.known
+        }
 
     @property
     def short(self) -> list[str]:
@@ -33,8 +45,9 @@ class Resources:
         return self.device.short(self.used)
 
     def error(self, name: str) -> float | None:
-        """Median error of an estimated resource, as a share; None if it is exact."""
-        return read_model()["errors"][name]["median"] if name in ESTIMATED else None
+        """Median error of an estimated resource, as a share; None if it is exact or unknown."""
+        estimated = name in ESTIMATED and name in self.known
+        return read_model()["errors"][name]["median"] if estimated else None
 
 
 def resources(configuration: Configuration, device: Device) -> Resources:
@@ -56,12 +69,19 @@ def resources(configuration: Configuration, device: Device) -> Resources:
         )
     chip = device.capacity["multipliers"]
     counts = count_blocks(configuration, technology, chip)
-    used = {} if counts.ram is None else {"ram": counts.ram}
-    used["multipliers"] = counts.multipliers
+    known = {"multipliers": counts.multipliers_of}
+    if counts.rams_of is not None:
+        known["ram"] = counts.rams_of
+    units: dict[str, dict[str, int]] = {unit: {} for unit in UNITS}
+    for name, instances in known.items():
+        for instance, used in instances.items():
+            of = units[unit_of(instance.split("."))]
+            of[name] = of.get(name, 0) + used
     if technology is Technology.ECP5:
-        logic = estimate(configuration, chip)
-        used |= {"lut": logic.lut, "ff": logic.ff}
-    return Resources(device, used)
+        for unit, logic in estimate(configuration, chip).units.items():
+            units[unit].update(logic)
+    names = {*known, *(ESTIMATED if technology is Technology.ECP5 else ())}
+    return Resources(device, units, frozenset(names))
 
 
 def smallest_device(configuration: Configuration) -> Resources:

@@ -7,7 +7,6 @@ estimates its logic. All of them give the same numbers in every process.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,7 +143,8 @@ def resources(configuration: Configuration, multipliers: int | None = None) -> R
     """
     counts, logic = count_blocks(configuration), estimate(configuration, multipliers)
     chip = {} if multipliers is None else {"chip_multipliers": multipliers}
-    return Record({**asdict(counts), "lut": logic.lut, "ff": logic.ff, **chip})
+    exact = {"multipliers": counts.multipliers, "ram": counts.ram, "ram_bits": counts.ram_bits}
+    return Record({**exact, "lut": logic.lut, "ff": logic.ff, **chip})
 
 
 def _kept_failures(evaluate: Callable[[], list[Record]], count: int) -> list[Record]:

@@ -111,21 +111,33 @@ def show(arguments: argparse.Namespace) -> None:
 
 
 def _show_resources(configuration: Configuration, found: Resources) -> None:
-    device = found.device
-    rows = []
-    for name, capacity in device.capacity.items():
-        used, error = found.used.get(name), found.error(name)
-        kind = "exact" if error is None else f"estimate, {error:.1%} off in the median"
-        if used is None:
-            rows.append((RESOURCES[name], "-", "-", "only synthesis can tell"))
-        else:
-            rows.append((RESOURCES[name], f"{used:,}", f"{used / capacity:.0%}", kind))
-    about = table(["resources", device.name, "share", ""], rows)
-    about.columns[3].justify = "left"
-    stdout().print(about)
+    """Print the resources by unit and their share of a chip, as `tilewright synth` does."""
+    device, used = found.device, found.used
+    names = [name for name in RESOURCES if name in device.capacity]
+    made = table(
+        [f"{device.name}, unit", *(RESOURCES[name] for name in names)],
+        (
+            [unit, *(f"{of[name]:,}" if of.get(name) else "-" for name in names)]
+            for unit, of in found.units.items()
+            if of
+        ),
+    )
+    made.add_section()
+    core = [f"{used[name]:,}" if name in used else "unknown" for name in names]
+    made.add_row("core", *core, style="bold")
+    made.add_row("chip", *(f"{device.capacity[name]:,}" for name in names))
+    made.add_row(
+        "share",
+        *(f"{used[name] / device.capacity[name]:.0%}" if name in used else "-" for name in names),
+    )
+    stdout().print(made)
+    errors = [f"{error:.1%}" for name in ("lut", "ff") if (error := found.error(name)) is not None]
+    if errors:
+        say(f"LUT and FF are estimates, in the median {' and '.join(errors)} off; others are exact")
+    if len(used) < len(names):
+        say("only synthesis tells what is unknown: `tilewright synth --no-place`")
     if found.short:
-        short = ", ".join(RESOURCES[name] for name in found.short)
-        say(f"{device.name} has too few: {short}")
+        say(f"{device.name} has too few: {', '.join(RESOURCES[name] for name in found.short)}")
     clock = clock_of(configuration, device)
     if clock is not None:
         say(f"clock: {clock}")

@@ -111,27 +111,33 @@ def test_config_show_tells_parameters_and_sizes(tilewright):
 
 def test_config_show_tells_what_a_chip_must_have(tilewright):
     shown = tilewright("config", "show", "4x4", "--device", "ecp5-45").splitlines()
-    rows = {line.split()[0]: line.split()[1:] for line in shown[-6:]}
-    assert rows["resources"] == ["ecp5-45", "share"]
-    assert rows["RAM"] == ["30", "28%", "exact"]
-    assert rows["multipliers"] == ["28", "39%", "exact"]
-    for name, resource in (("LUT", "lut"), ("FF", "ff")):
-        used = getattr(estimate(PRESETS["4x4"], 72), resource)
-        assert rows[name][:3] == [f"{used:,}", f"{used / 43_848:.0%}", "estimate,"]
+    rows = {line.split()[0]: line.split()[1:] for line in shown[-17:]}
+    found = estimate(PRESETS["4x4"], 72)
+    assert rows["ecp5-45,"] == ["unit", "LUT", "FF", "RAM", "multipliers"]
+    assert rows["array"][2:] == ["-", "12"]
+    assert rows["gemm"] == [
+        *(f"{found.units['gemm'][name]:,}" for name in ("lut", "ff")),
+        "10",
+        "-",
+    ]
+    assert rows["core"] == [f"{found.lut:,}", f"{found.ff:,}", "30", "28"]
+    assert rows["chip"] == ["43,848", "43,848", "108", "72"]
+    assert rows["share"][2:] == ["28%", "39%"]
+    assert shown[-2].startswith("LUT and FF are estimates, in the median ")
     assert shown[-1].startswith("clock: about ")
 
 
 def test_config_show_tells_when_a_chip_is_too_small(tilewright):
     shown = tilewright("config", "show", "16x16", "--device", "ecp5-25").splitlines()
     assert "ecp5-25 has too few: LUT, FF, RAM, multipliers" in shown
-    assert "resources    ecp5-85  share" in tilewright("config", "show", "16x16")
+    assert "ecp5-85, unit " in tilewright("config", "show", "16x16")
 
 
-def test_config_show_leaves_out_what_only_synthesis_can_tell(tilewright):
+def test_config_show_tells_what_only_synthesis_can_tell(tilewright):
     shown = tilewright("config", "show", "4x4", "--device", "xc7z020").splitlines()
-    assert [line.split()[:3] for line in shown[-4:]] == [
-        ["LUT", "-", "-"], ["FF", "-", "-"], ["RAM", "30", "11%"], ["multipliers", "24", "11%"],
-    ]  # fmt: skip
+    assert shown[-4].split() == ["core", "unknown", "unknown", "30", "24"]
+    assert shown[-2].split() == ["share", "-", "-", "11%", "11%"]
+    assert shown[-1] == "only synthesis tells what is unknown: `tilewright synth --no-place`"
 
 
 def test_doctor_finds_this_machine_usable(tilewright):
