@@ -51,6 +51,11 @@ class Energy:
         return self.arithmetic + self.scratchpads + self.least_memory
 
     @property
+    def middle(self) -> float:
+        """The mean of the least and the greatest."""
+        return (self.least + self.greatest) / 2
+
+    @property
     def greatest(self) -> float:
         """All energy, with the greatest of main memory."""
         return self.arithmetic + self.scratchpads + self.greatest_memory

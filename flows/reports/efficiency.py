@@ -65,9 +65,8 @@ class Efficiency:
         """Return the figures in two lines."""
         used, energy = self.resources.used, self.energy
         least, greatest = self.gops_per_watt
-        middle = (energy.least + energy.greatest) / 2
         shares = ", ".join(
-            f"{part / middle:.0%} {name}"
+            f"{part / energy.middle:.0%} {name}"
             for name, part in (
                 ("arithmetic", energy.arithmetic),
                 ("scratchpads", energy.scratchpads),

@@ -15,6 +15,7 @@ from ...errors import TilewrightError, ToolError
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
 from ..area.counts import count_blocks
+from ..area.energy import energy_of
 from ..area.model import estimate
 from ..execution.compile_cache import CODE, source_digest
 from .records import LOST, Record, digest_of
@@ -28,7 +29,7 @@ REPORT = "this is a fault of Tilewright: report it"
 
 REQUIRED = {
     BOUND: {"cycles": int, "unit": str},
-    SIM: {"cycles": int, "macs": int},
+    SIM: {"cycles": int, "macs": int, "energy_nj": int},
     RTL: {"cycles": int},
 }
 """Figures that a result of a rung must have."""
@@ -36,7 +37,7 @@ REQUIRED = {
 ROOT = Path(__file__).parents[2]
 SOURCES = {
     BOUND: ("flows/sweep/bounds.py", "sim/memory_model.py"),
-    SIM: ("sim/memory_model.py", "flows/execution/retiming.py"),
+    SIM: ("sim/memory_model.py", "flows/execution/retiming.py", "flows/area/energy.py"),
     RTL: ("hardware", "sim"),
     RESOURCES: ("flows/area", "hardware/blocks.py", "isa"),
 }
@@ -103,7 +104,15 @@ def sim(
         module = compile_graph(graph, configuration, cache=False)
         settings = [Setting({}, configuration, memory) for memory in memories]
         macs = sum(layer.macs for segment in module.segments for layer in segment.layers)
-        about = {"macs": macs, "instructions": module.report["instructions"]}
+        energy = energy_of(
+            (instruction for segment in module.segments for instruction in segment.program),
+            configuration,
+        )
+        about = {
+            "macs": macs,
+            "instructions": module.report["instructions"],
+            "energy_nj": round(1e9 * energy.middle),
+        }
         return [Record({"cycles": cycles, **about}) for cycles in retime(module, settings)]
 
     return _kept_failures(evaluate, len(memories))

@@ -3,6 +3,7 @@
 A figure that is not known yet is an interval, see `expressions`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -18,9 +19,10 @@ TIMES: Mapping[str, str] = MappingProxyType(
         "cycles": "cycles of all networks, each multiplied by its weight",
         "ms": "milliseconds of these cycles at `--clock`",
         "of_peak": "share of the multiplications that the array could have done",
+        "energy_uj": "energy of all networks in microjoules, an estimate for 45 nm",
     }
 )
-"""Figures that follow from the cycles of a program."""
+"""Figures of a program."""
 
 COUNTS: Mapping[str, str] = MappingProxyType(
     {
@@ -94,17 +96,23 @@ def known_figures(point: Point, counts: Mapping[str, Any] | None) -> dict[str, I
     return {**found, **dict.fromkeys(TIMES, EVER)}
 
 
-def timed_figures(
-    cycles: Interval, macs: float | None, peak: int, clock_mhz: float
+def program_figures(
+    cycles: Interval,
+    peak: int,
+    clock_mhz: float,
+    macs: float | None = None,
+    energy_nj: float | None = None,
 ) -> dict[str, Interval]:
-    """Return the figures that follow from the cycles.
+    """Return the figures of a program.
 
     Parameters
     ----------
-    macs
-        Multiplications in these cycles; None while they are unknown.
     peak
         Multiplications in a cycle.
+    macs
+        Multiplications in these cycles; None while they are unknown.
+    energy_nj
+        Estimated energy; None while it is unknown.
     """
     low, high = cycles
     share = EVER
@@ -114,4 +122,5 @@ def timed_figures(
         "cycles": cycles,
         "ms": (low / clock_mhz / 1e3, high / clock_mhz / 1e3),
         "of_peak": share,
+        "energy_uj": (0.0, math.inf) if energy_nj is None else exactly(energy_nj / 1e3),
     }

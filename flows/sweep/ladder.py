@@ -23,7 +23,7 @@ from .candidate import Candidate
 from .evaluators import BOUND, REPORT, RESOURCES, RTL, SIM, graph_digest, resources, version_of
 from .executors import Executor, InProcess
 from .expressions import Condition, Interval, exactly
-from .figures import DEFAULT_OBJECTIVES, known_figures, timed_figures
+from .figures import DEFAULT_OBJECTIVES, known_figures, program_figures
 from .outcome import (
     BEATEN,
     EXCLUDED,
@@ -319,7 +319,7 @@ class _Run:
         least = self._weighted(result.bounds)
         known = self._known(result.point)
         peak = result.point.machine.configuration.tile_bytes
-        figures = {**known, **timed_figures((least, math.inf), None, peak, self.clock_mhz)}
+        figures = {**known, **program_figures((least, math.inf), peak, self.clock_mhz)}
         if not self._may_hold(figures):
             result.state = EXCLUDED
         result.figures = {name: low for name, (low, _) in figures.items() if math.isfinite(low)}
@@ -330,11 +330,16 @@ class _Run:
             return
         cycles = tuple(record.figures["cycles"] for record in records)
         result.cycles = cycles
-        macs = self._weighted([record.figures["macs"] for record in records])
+        macs, energy_nj = (
+            self._weighted([record.figures[name] for record in records])
+            for name in ("macs", "energy_nj")
+        )
         peak = result.point.machine.configuration.tile_bytes
         figures = {
             **self._known(result.point),
-            **timed_figures(exactly(self._weighted(cycles)), macs, peak, self.clock_mhz),
+            **program_figures(
+                exactly(self._weighted(cycles)), peak, self.clock_mhz, macs, energy_nj
+            ),
         }
         result.figures = {name: low for name, (low, _) in figures.items()}
         if not self._may_hold(figures):

@@ -157,6 +157,20 @@ def test_a_condition_on_logic_excludes_machines(tilewright, model, database):
         assert (point["state"] == "excluded") == (point["chosen"]["lanes"] == "16x16")
 
 
+def test_energy_is_a_figure_of_the_program(tilewright, model, database):
+    """Main memory's bandwidth changes the time of a program, and so its power."""
+    options = ("--config", "4x4", "--vary", "bandwidth=1/4,1/1", "--database", database)
+    values = json.loads(tilewright("sweep", model, *options, "--workers", 0, "--json"))
+    slow, fast = (point["figures"] for point in values["points"])
+    run = json.loads(tilewright("run", model, "--config", "4x4", "--json"))["efficiency"]
+    middle = (run["energy_j"]["least"] + run["energy_j"]["greatest"]) / 2
+    assert slow["energy_uj"] == fast["energy_uj"] == pytest.approx(1e6 * middle, abs=1e-3)
+    power = 2 * fast["energy_uj"] / (fast["ms"] + slow["ms"])
+    limited = ("--where", f"energy_uj / ms < {power}")
+    values = json.loads(tilewright("sweep", model, *options, *limited, "--workers", 0, "--json"))
+    assert [point["state"] for point in values["points"]] == ["front", "excluded"]
+
+
 def test_databases_merge_and_export(tilewright, model, database, tmp_path):
     other, table, lines = (tmp_path / name for name in ("other.db", "all.csv", "all.jsonl"))
     said = tilewright(
@@ -204,7 +218,8 @@ def test_weights_count_networks(tilewright, model, database):
         (
             ("--minimise", "cycles,size"),
             "`--minimise cycles,size`: expected figures to minimise, for example cycles, ms, "
-            "multipliers, ram, lut, ff, ram_bits, macs_per_cycle, or a parameter, got `size`",
+            "energy_uj, multipliers, ram, lut, ff, ram_bits, macs_per_cycle, or a parameter, got "
+            "`size`",
         ),
         (
             ("--device", "up5k"),
@@ -236,6 +251,11 @@ def test_weights_count_networks(tilewright, model, database):
         (
             ("--search", "model", "--evaluations", 5, "--exhaustive"),
             "`--search` and `--exhaustive`: expected one of the two; leave one of them out",
+        ),
+        (
+            ("--search", "model", "--evaluations", 5, "--minimise", "ms,energy_uj"),
+            "`--search model`: expected objectives that are known before compilation, or cycles, "
+            "got `energy_uj`; choose `--search nsga2`, or limit it with `--where`",
         ),
         (
             ("--evaluations", 5),
