@@ -2,12 +2,12 @@
 
 import argparse
 import json
-from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
 from ...atomic_write import write_output
+from ...hardware.technology import Technology
 from ..cli.main import guarded
 from .fit import errors_table, fit
 from .model import DATA
@@ -19,12 +19,20 @@ PAGE = Path(__file__).parents[2] / "docs" / "synthesis.md"
 
 
 def coefficients(rows: Sequence[Row]) -> str:
-    """Return the text of the model's file: date, rows, tools, errors and factors."""
-    found = fit(rows)
-    rtl = Counter(row.rtl for row in rows)
-    tools = sorted({f"{name} {number}" for row in rows for name, number in row.tools.items()})
-    about = {"date": date.today().isoformat(), "family": "ecp5", "rows": len(rows)}
-    return json.dumps({**about, "rtl": sorted(rtl), "tools": tools, **found}, indent=1) + "\n"
+    """Return the text of the model's file: for each technology date, rows, errors and factors."""
+    model = {}
+    for technology in Technology:
+        own = [row for row in rows if row.technology is technology]
+        if own:
+            tools = {f"{name} {number}" for row in own for name, number in row.tools.items()}
+            model[technology.value] = {
+                "date": date.today().isoformat(),
+                "rows": len(own),
+                "rtl": sorted({row.rtl for row in own}),
+                "tools": sorted(tools),
+                **fit(own),
+            }
+    return json.dumps(model, indent=1) + "\n"
 
 
 def main() -> None:
@@ -35,12 +43,15 @@ def main() -> None:
         help="also measure the first N samples; without it, only rows that exist",
     )  # fmt: skip
     parser.add_argument(
+        "--device", metavar="NAME", help="chip of these samples (default: ECP5s of several sizes)"
+    )
+    parser.add_argument(
         "--fit", action="store_true", help="fit the rows as they are, and measure nothing"
     )
     arguments = parser.parse_args()
     rows = read_rows()
     if not arguments.fit:
-        samples = first_samples(arguments.rows)
+        samples = first_samples(arguments.rows, arguments.device)
         names = {(configuration.name, chip) for configuration, chip in samples}
         samples += [
             (row.machine, row.device)
@@ -50,10 +61,10 @@ def main() -> None:
         rows = measure(samples, rows, write_rows, lambda line: print(line, flush=True))
         write_rows(rows)
     text = coefficients(rows)
-    before, after = (errors_table(json.loads(each)["errors"]) for each in (DATA.read_text(), text))
+    before, after = (errors_table(json.loads(each)) for each in (DATA.read_text(), text))
     write_output(DATA, text, f"`{DATA}`")
     write_output(PAGE, PAGE.read_text().replace(before, after), f"`{PAGE}`")
-    print(f"errors on machines that the fit did not see, {len(rows)} rows:\n\n{after}", end="")
+    print(f"errors on machines that the fit did not see:\n\n{after}", end="")
 
 
 if __name__ == "__main__":

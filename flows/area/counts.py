@@ -1,9 +1,9 @@
 """Multipliers and memories of a configuration on a family of FPGAs, exactly, by arithmetic.
 
 The counts are those of the cells that `hardware` instantiates, and of the memories that synthesis
-makes of blocks or logic cells. For families other than ECP5, nobody has checked what synthesis
-makes of queues deeper than `DEEPEST_QUEUE` and of banks deeper than a block, so machines with
-either have no RAM count.
+makes of blocks or logic cells. For UltraScale and Gowin, nobody has checked what synthesis makes of
+queues deeper than `DEEPEST_QUEUE` and of banks deeper than a block, so machines with either have no
+RAM count.
 """
 
 from collections import Counter
@@ -15,7 +15,6 @@ from ...hardware.blocks import (
     BLOCK_18K,
     LEAST_LANE_BLOCKS,
     SHALLOW,
-    USUAL_LANE_BLOCKS,
     WORD_BITS,
     BlockShape,
     array_blocks,
@@ -54,6 +53,11 @@ class Blocks:
         Multipliers, as the family counts them, that a multiplier of a VECTOR lane takes.
     counted
         Whether the lanes of VECTOR share the multipliers of the chip that the array leaves.
+    deepest_queue
+        Greatest number of instructions in a queue made of logic cells; others are block RAMs.
+    checked
+        Whether synthesis was seen to make block RAMs of deeper queues, and whole blocks of banks
+        that are deeper than a block.
     """
 
     shape: BlockShape
@@ -61,14 +65,16 @@ class Blocks:
     pairs: bool = True
     lane_unit: int = 1
     counted: bool = False
+    deepest_queue: int = DEEPEST_QUEUE
+    checked: bool = True
 
 
 BLOCKS: Mapping[Technology, Blocks] = MappingProxyType(
     {
         Technology.ECP5: Blocks(BLOCK_18K, SHALLOW, counted=True),
-        Technology.XILINX7: Blocks(BLOCK_18K, SHALLOW),
-        Technology.ULTRASCALE: Blocks(BLOCK_18K, SHALLOW),
-        Technology.GOWIN: Blocks(BLOCK_18K, 0, pairs=False, lane_unit=2),
+        Technology.XILINX7: Blocks(BLOCK_18K, SHALLOW, deepest_queue=64),
+        Technology.ULTRASCALE: Blocks(BLOCK_18K, SHALLOW, checked=False),
+        Technology.GOWIN: Blocks(BLOCK_18K, 0, pairs=False, lane_unit=2, checked=False),
     }
 )
 """Technologies with exact counts. An iCE40 has no RAM of logic cells, so synthesis decides more."""
@@ -120,9 +126,7 @@ def count_blocks(
         can be built with.
     """
     blocks = BLOCKS[technology]
-    lanes = [USUAL_LANE_BLOCKS] * configuration.vector_lanes
-    if blocks.counted:
-        lanes = lanes_of(configuration, multipliers)
+    lanes = lanes_of(configuration, technology, multipliers)
     return Counts(
         {
             ARRAY: array_blocks(configuration) if blocks.pairs else configuration.tile_bytes,
@@ -133,17 +137,22 @@ def count_blocks(
     )
 
 
-def lanes_of(configuration: Configuration, multipliers: int | None) -> list[int]:
-    """Return the multipliers of each lane of VECTOR on an ECP5.
+def lanes_of(
+    configuration: Configuration, technology: Technology, multipliers: int | None
+) -> list[int]:
+    """Return the multiplier blocks of each lane of VECTOR.
 
     Parameters
     ----------
-    multipliers
+    technology, multipliers
         As in `count_blocks`.
     """
+    lanes = configuration.vector_lanes
+    if not BLOCKS[technology].counted:
+        return lane_blocks(lanes, None)
     if multipliers is None:
-        return [LEAST_LANE_BLOCKS] * configuration.vector_lanes
-    return lane_blocks(configuration.vector_lanes, multipliers - array_blocks(configuration))
+        return [LEAST_LANE_BLOCKS] * lanes
+    return lane_blocks(lanes, multipliers - array_blocks(configuration))
 
 
 def scratchpad_bits(configuration: Configuration) -> int:
@@ -163,8 +172,8 @@ def block_rams(configuration: Configuration, blocks: Blocks) -> Counter[str] | N
     """Return the block RAMs by instance of the core, or None without an exact count."""
     banks = [(memory, configuration.depth(memory)) for memory in SCRATCHPADS]
     deepest = max(depth for _, depth in banks)
-    deep_queues = configuration.queue_depth > DEEPEST_QUEUE
-    if not blocks.counted and (deep_queues or deepest > blocks.shape.deepest):
+    deep_queues = configuration.queue_depth > blocks.deepest_queue
+    if not blocks.checked and (deep_queues or deepest > blocks.shape.deepest):
         return None
     found = Counter[str]()
     if deep_queues:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from ...hardware.blocks import SHALLOW, TapRows, granule_bits
+from ...hardware.technology import Technology
 from ...isa.configuration import Configuration, Memory
 from ...isa.durations import fetch_beats
 from ...isa.encoding import word_bytes
@@ -21,8 +22,11 @@ from .logic_rams import burst_bits, counted_totals, logic_rams, read_bits
 Features = dict[str, float]
 """Quantities by name."""
 
-LUTS_PER_CELL = 4
-"""Look-up tables that a cell of distributed RAM takes on an ECP5."""
+CONSTANT = "constant"
+"""Name of the part of a unit that does not depend on the configuration."""
+
+LUTS_PER_CELL = {Technology.ECP5: 4}
+"""Look-up tables that a cell of RAM takes; on other technologies they are fitted."""
 
 
 def _log2(power: int) -> int:
@@ -189,7 +193,7 @@ def _control(configuration: Configuration, lanes: Sequence[int]) -> Features:
     return {
         "counters": counted,
         "totals": totals,
-        "byte counter bits": _log2(configuration.bus_bytes) if totals > 20 else 0,
+        "byte counter bits": _log2(configuration.bus_bytes) * (configuration.counters == "all"),
         "address bits": configuration.address_bits,
         "queue places": _log2(configuration.queue_depth),
         "tokens": configuration.token_bits,
@@ -269,21 +273,34 @@ def unit_of(path: Sequence[str]) -> str:
     return _PARTS.get(".".join(path[:2])) or _PARTS.get(path[0], "instructions")
 
 
-def features(configuration: Configuration, multipliers: int | None) -> dict[str, Features]:
-    """Return the quantities of each unit.
+def features(
+    configuration: Configuration, technology: Technology, multipliers: int | None
+) -> dict[str, Features]:
+    """Return the quantities of each unit, with a constant.
 
     Parameters
     ----------
-    multipliers
+    technology, multipliers
         As in `counts.count_blocks`.
     """
-    lanes = lanes_of(configuration, multipliers)
-    return {unit: of(configuration, lanes) for unit, of in UNITS.items()}
+    lanes, cells = lanes_of(configuration, technology, multipliers), _ram_cells(configuration)
+    found = {}
+    for unit, of in UNITS.items():
+        found[unit] = {CONSTANT: 1, **of(configuration, lanes)}
+        if technology not in LUTS_PER_CELL:
+            found[unit]["cells of RAM"] = cells[unit]
+    return found
 
 
-def logic_ram_luts(configuration: Configuration) -> Counter[str]:
-    """Return by unit the look-up tables that are RAM, exactly."""
+def exact_luts(configuration: Configuration, technology: Technology) -> Counter[str]:
+    """Return by unit the look-up tables that are RAM, where their number is exact."""
+    each = LUTS_PER_CELL.get(technology, 0)
+    return Counter({unit: each * cells for unit, cells in _ram_cells(configuration).items()})
+
+
+def _ram_cells(configuration: Configuration) -> Counter[str]:
+    """Return the cells of RAM by unit."""
     found = Counter[str]()
     for ram in logic_rams(configuration):
-        found[unit_of([ram.unit])] += LUTS_PER_CELL * ram.cells
+        found[unit_of([ram.unit])] += ram.cells
     return found

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .features import UNITS, features, logic_ram_luts
-from .model import CONSTANT, ESTIMATED
+from .features import UNITS, exact_luts, features
+from .model import ESTIMATED
 from .rows import Row
 
 DIGITS = 5
@@ -36,10 +36,13 @@ class Sheet:
     def __init__(self, rows: Sequence[Row], unit: str, resource: str) -> None:
         machines = [row.machine for row in rows]
         found = [
-            {CONSTANT: 1.0, **features(machine, row.multipliers)[unit]}
+            features(machine, row.technology, row.multipliers)[unit]
             for machine, row in zip(machines, rows, strict=True)
         ]
-        exact = [logic_ram_luts(machine)[unit] * (resource == "lut") for machine in machines]
+        exact = [
+            exact_luts(machine, row.technology)[unit] * (resource == "lut")
+            for machine, row in zip(machines, rows, strict=True)
+        ]
         self.names = list(found[0])
         self.quantities = np.array([[float(of[name]) for name in self.names] for of in found])
         self.used = np.array(
@@ -70,7 +73,13 @@ class Sheet:
 
 
 def fit(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the factors of every unit, and the errors on rows that a fit did not see."""
+    """Fit the rows of one technology.
+
+    Returns
+    -------
+    dict
+        `units`: the factors of each unit. `errors`: those on rows that a fit did not see.
+    """
     units: dict[str, dict[str, dict[str, float]]] = {unit: {} for unit in UNITS}
     errors = {}
     every = np.arange(len(rows))
@@ -96,10 +105,11 @@ def fit(rows: Sequence[Row]) -> dict[str, Any]:
     return {"errors": errors, "units": units}
 
 
-def errors_table(errors: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the errors as the table of `docs/synthesis.md`."""
-    rows = [
-        f"| {resource.upper()} | {100 * of['median']:.1f} % | {100 * of['worst']:.1f} % |\n"
-        for resource, of in errors.items()
-    ]
-    return "| | median error | worst |\n| --- | ---: | ---: |\n" + "".join(rows)
+def errors_table(model: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the errors of a model as the table of `docs/synthesis.md`."""
+    lines = ["| family | rows | | median error | worst |", "| --- | ---: | --- | ---: | ---: |"]
+    for family, found in model.items():
+        for resource, of in found["errors"].items():
+            errors = f"{100 * of['median']:.1f} % | {100 * of['worst']:.1f} %"
+            lines.append(f"| `{family}` | {found['rows']} | {resource.upper()} | {errors} |")
+    return "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Look-up tables and flip-flops of a configuration on an ECP5: an estimate, unit by unit.
+"""Look-up tables and flip-flops of a configuration on an FPGA: an estimate, unit by unit.
 
 A unit takes so many look-up tables and flip-flops for each of its `features`. The factors are
 those of `coefficients.json`, which `python -m tilewright.flows.area` fits to measured syntheses.
@@ -11,16 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
-from .features import features, logic_ram_luts
+from .features import exact_luts, features
 
 DATA = Path(__file__).with_name("coefficients.json")
 
 ESTIMATED = ("lut", "ff")
 """Resources that the model estimates."""
-
-CONSTANT = "constant"
-"""Name of the part of a unit that does not depend on the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +46,38 @@ class Estimate:
 
 @cache
 def read_model() -> Mapping[str, Any]:
-    """Return the fitted model: factors, errors, date, rows."""
+    """Return by technology the fitted model: factors, errors, date, rows."""
     return json.loads(DATA.read_text())
 
 
-def estimate(configuration: Configuration, multipliers: int | None = None) -> Estimate:
-    """Estimate look-up tables and flip-flops on an ECP5.
+def is_modelled(technology: Technology | None) -> bool:
+    """Whether the model knows a technology."""
+    return technology is not None and technology.value in read_model()
+
+
+def estimate(
+    configuration: Configuration,
+    technology: Technology = Technology.ECP5,
+    multipliers: int | None = None,
+) -> Estimate:
+    """Estimate look-up tables and flip-flops.
 
     Operations that the configuration adds to VECTOR are not included.
 
     Parameters
     ----------
+    technology
+        One that `is_modelled`.
     multipliers
-        Of the chip; None for a machine with the fewest. With more of them, lanes of VECTOR take
-        less logic.
+        Of an ECP5; None for a machine with the fewest. With more of them, lanes of VECTOR take less
+        logic.
     """
-    factors, rams = read_model()["units"], logic_ram_luts(configuration)
+    factors, exact = read_model()[technology.value]["units"], exact_luts(configuration, technology)
     units = {}
-    for unit, found in features(configuration, multipliers).items():
-        quantities = {CONSTANT: 1, **found}
+    for unit, quantities in features(configuration, technology, multipliers).items():
         used = {
             name: sum(factor * quantities[of] for of, factor in factors[unit][name].items())
             for name in ESTIMATED
         }
-        units[unit] = {"lut": round(used["lut"]) + rams[unit], "ff": round(used["ff"])}
+        units[unit] = {"lut": round(used["lut"]) + exact[unit], "ff": round(used["ff"])}
     return Estimate(units)

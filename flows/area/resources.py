@@ -9,7 +9,7 @@ from ...isa.configuration import Configuration
 from ..synthesis.devices import DEVICES, RESOURCES, Device
 from .counts import BLOCKS, count_blocks
 from .features import UNITS, unit_of
-from .model import ESTIMATED, estimate, read_model
+from .model import ESTIMATED, estimate, is_modelled, read_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,10 @@ class Resources:
 
     def error(self, name: str) -> float | None:
         """Median error of an estimated resource, as a share; None if it is exact or unknown."""
-        estimated = name in ESTIMATED and name in self.known
-        return read_model()["errors"][name]["median"] if estimated else None
+        technology = self.device.family.technology
+        if name not in ESTIMATED or name not in self.known or technology is None:
+            return None
+        return read_model()[technology.value]["errors"][name]["median"]
 
 
 def resources(configuration: Configuration, device: Device) -> Resources:
@@ -77,10 +79,10 @@ def resources(configuration: Configuration, device: Device) -> Resources:
         for instance, used in instances.items():
             of = units[unit_of(instance.split("."))]
             of[name] = of.get(name, 0) + used
-    if technology is Technology.ECP5:
-        for unit, logic in estimate(configuration, chip).units.items():
+    if is_modelled(technology):
+        for unit, logic in estimate(configuration, technology, chip).units.items():
             units[unit].update(logic)
-    names = {*known, *(ESTIMATED if technology is Technology.ECP5 else ())}
+    names = {*known, *(ESTIMATED if is_modelled(technology) else ())}
     return Resources(device, units, frozenset(names))
 
 

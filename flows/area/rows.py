@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...atomic_write import write_output
+from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ..synthesis.devices import LOGIC_RAM, RESOURCES, Device, find_device
 from ..synthesis.flow import Synthesis, core_rtlil, hash_of, synthesise, tool_versions
@@ -56,6 +57,13 @@ class Row:
     def machine(self) -> Configuration:
         """The configuration."""
         return Configuration.from_dict({"name": self.configuration, **self.parameters})
+
+    @property
+    def technology(self) -> Technology:
+        """The technology of the device."""
+        technology = find_device(self.device).family.technology
+        assert technology is not None
+        return technology
 
     @property
     def multipliers(self) -> int:

@@ -68,9 +68,15 @@ def samples() -> Iterator[tuple[Configuration, str]]:
         yield _drawn(number)
 
 
-def first_samples(number: int) -> list[tuple[Configuration, str]]:
-    """Return the first `number` samples."""
-    return list(islice(samples(), number))
+def first_samples(number: int, device: str | None = None) -> list[tuple[Configuration, str]]:
+    """Return the first `number` samples.
+
+    Parameters
+    ----------
+    device
+        The chip of all of them; None for the ECP5 of each.
+    """
+    return [(configuration, device or chip) for configuration, chip in islice(samples(), number)]
 
 
 def _drawn(number: int) -> tuple[Configuration, str]:

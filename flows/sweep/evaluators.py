@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import TilewrightError, ToolError
+from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
 from ..area.counts import count_blocks
 from ..area.energy import energy_of
 from ..area.model import estimate
 from ..execution.compile_cache import CODE, source_digest
+from ..synthesis.devices import Device
 from .records import LOST, Record, digest_of
 
 if TYPE_CHECKING:
@@ -140,18 +142,23 @@ def rtl(
     return _kept_failures(evaluate, len(memories))
 
 
-def resources(configuration: Configuration, multipliers: int | None = None) -> Record:
-    """Return the multipliers, memories and logic of a machine on an ECP5, by arithmetic.
+def resources(configuration: Configuration, device: Device | None = None) -> Record:
+    """Return the multipliers, memories and logic of a machine on an FPGA, by arithmetic.
 
     The multipliers are the fewest that it can be built with.
 
     Parameters
     ----------
-    multipliers
-        Of the chip, for the estimate of its logic; None for a machine with the fewest.
+    device
+        The chip for which its logic is estimated; None for an ECP5 with the fewest multipliers.
     """
-    counts, logic = count_blocks(configuration), estimate(configuration, multipliers)
-    chip = {} if multipliers is None else {"chip_multipliers": multipliers}
+    technology, multipliers, chip = Technology.ECP5, None, {}
+    if device is not None:
+        assert device.family.technology is not None
+        technology, multipliers = device.family.technology, device.capacity["multipliers"]
+        chip = {"chip": device.name}
+    counts = count_blocks(configuration, technology)
+    logic = estimate(configuration, technology, multipliers)
     exact = {"multipliers": counts.multipliers, "ram": counts.ram, "ram_bits": counts.ram_bits}
     return Record({**exact, "lut": logic.lut, "ff": logic.ff, **chip})
 

@@ -26,10 +26,10 @@ TIMES: Mapping[str, str] = MappingProxyType(
 
 COUNTS: Mapping[str, str] = MappingProxyType(
     {
-        "multipliers": "multipliers of 18 by 18 bits on an ECP5",
-        "ram": "block RAMs on an ECP5",
-        "lut": "look-up tables on an ECP5, estimated",
-        "ff": "flip-flops on an ECP5, estimated",
+        "multipliers": "multipliers: of 18 by 18 bits on an ECP5, DSP48 on Xilinx",
+        "ram": "block RAMs of 18 Kbit",
+        "lut": "look-up tables, estimated",
+        "ff": "flip-flops, estimated",
         "ram_bits": "bits of all scratchpads and of VECTOR's tables",
         "macs_per_cycle": "multiplications by weights in a cycle, lanes_in x lanes_out",
     }

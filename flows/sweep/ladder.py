@@ -19,6 +19,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
+from ..synthesis.devices import Device
 from .candidate import Candidate
 from .evaluators import BOUND, REPORT, RESOURCES, RTL, SIM, graph_digest, resources, version_of
 from .executors import Executor, InProcess
@@ -57,7 +58,7 @@ def sweep(
     objectives: Sequence[str] = DEFAULT_OBJECTIVES,
     where: Sequence[Condition] = (),
     clock_mhz: float = 100.0,
-    multipliers: int | None = None,
+    device: Device | None = None,
     executor: Executor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     exhaustive: bool = False,
@@ -76,8 +77,8 @@ def sweep(
         Conditions that a point must satisfy.
     clock_mhz
         The clock of all machines, for `ms`.
-    multipliers
-        Of the chip for which logic is estimated; None for machines with as few as possible.
+    device
+        The chip for which resources are counted, see `evaluators.resources`.
     executor
         Runs the work; this process by default.
     progress
@@ -101,7 +102,7 @@ def sweep(
     executor = executor or InProcess([network.graph for network in networks])
     database = Database() if database is None else database
     return _Run(
-        networks, space, database, executor, progress, objectives, where, clock_mhz, multipliers,
+        networks, space, database, executor, progress, objectives, where, clock_mhz, device,
         exhaustive, search,
     ).outcome(rtl)  # fmt: skip
 
@@ -117,14 +118,14 @@ class _Run:
         objectives: Sequence[str],
         where: Sequence[Condition],
         clock_mhz: float,
-        multipliers: int | None,
+        device: Device | None,
         exhaustive: bool,
         search: Search | None,
     ) -> None:
         self.networks, self.space, self.database = tuple(networks), space, database
         self.objectives, self.where, self.clock_mhz = tuple(objectives), tuple(where), clock_mhz
         self.progress, self.exhaustive, self.search = progress, exhaustive, search
-        self.multipliers = multipliers
+        self.device = device
         digests = [graph_digest(network.graph) for network in networks]
         for network, digest in zip(networks, digests, strict=True):
             database.name_network(digest, network.name)
@@ -187,15 +188,13 @@ class _Run:
         return found
 
     def _count_resources(self, configurations: Sequence[Configuration]) -> None:
-        version = digest_of(f"{version_of(RESOURCES)} {self.multipliers}")
+        version = digest_of(f"{version_of(RESOURCES)} {self.device.name if self.device else ''}")
         keys = {
             Key(RESOURCES, version, "", configuration_digest(one), ""): one
             for one in configurations
         }
         found = self.database.find(keys)
-        new = [
-            (key, resources(one, self.multipliers)) for key, one in keys.items() if key not in found
-        ]
+        new = [(key, resources(one, self.device)) for key, one in keys.items() if key not in found]
         self.database.add(new)
         self.counts |= {key.configuration: record for key, record in (*found.items(), *new)}
 

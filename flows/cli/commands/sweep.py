@@ -11,6 +11,7 @@ from ....atomic_write import write_output
 from ....errors import HardwareError, UsageError
 from ....isa.configuration import DEFAULT, load_configuration
 from ....sim.cache import kept_folder
+from ...area.model import is_modelled
 from ...sweep.dimensions import Dimension, read_dimension, text_of
 from ...sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
 from ...sweep.export import check_export, export
@@ -66,9 +67,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="exclude points that do not satisfy it, such as `act_depth <= 4096 and ms < 2`; may "
         "be repeated",
     )  # fmt: skip
-    parser.add_argument(
-        "--device", metavar="NAME", help="an ECP5 device, whose resources are the budget"
-    )
+    parser.add_argument("--device", metavar="NAME", help="an FPGA whose resources are the budget")
     parser.add_argument(
         "--minimise", metavar="NAME,...",
         help=f"figures to minimise (default: {','.join(DEFAULT_OBJECTIVES)})",
@@ -191,7 +190,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
                         objectives=objectives,
                         where=where,
                         clock_mhz=clock_mhz,
-                        multipliers=device.capacity["multipliers"] if device else None,
+                        device=device,
                         executor=executor,
                         progress=progress,
                         exhaustive=arguments.exhaustive,
@@ -258,7 +257,8 @@ def chosen_device(arguments: argparse.Namespace, description: Description) -> De
     name = arguments.device or description.device
     if not name:
         return None
-    device, known = find_device(name), [d for d in DEVICES if d.startswith("ecp5")]
+    device = find_device(name)
+    known = [each.name for each in DEVICES.values() if is_modelled(each.family.technology)]
     if device.name not in known:
         raise UsageError(
             f"`--device {name}`: expected one of {', '.join(known)}, because the resources "

@@ -20,6 +20,11 @@ MEDIAN, WORST = 0.05, 0.15
 """Greatest errors on machines that the fit did not see, as shares."""
 
 ROWS = read_rows()
+TECHNOLOGIES = tuple(read_model())
+
+
+def rows_of(technology: str) -> list[Row]:
+    return [row for row in ROWS if row.technology.value == technology]
 
 
 def test_the_units_of_a_row_make_the_whole_core():
@@ -29,32 +34,36 @@ def test_the_units_of_a_row_make_the_whole_core():
         assert row.units.keys() <= UNITS.keys()
 
 
-def test_the_fit_is_good_on_machines_that_it_never_saw():
-    found = fit(ROWS)
+@pytest.mark.parametrize("technology", TECHNOLOGIES)
+def test_the_fit_is_good_on_machines_that_it_never_saw(technology):
+    rows, kept = rows_of(technology), read_model()[technology]
+    found = fit(rows)
     for resource in ESTIMATED:
         assert found["errors"][resource]["median"] <= MEDIAN
         assert found["errors"][resource]["worst"] <= WORST
-        kept = read_model()["errors"][resource]
-        assert kept["median"] == pytest.approx(found["errors"][resource]["median"], abs=0.002)
-    assert read_model()["rows"] == len(ROWS)
-    assert read_model()["rtl"] == sorted({row.rtl for row in ROWS})
+        median = kept["errors"][resource]["median"]
+        assert median == pytest.approx(found["errors"][resource]["median"], abs=0.002)
+    assert kept["rows"] == len(rows)
+    assert kept["rtl"] == sorted({row.rtl for row in rows})
 
 
 def test_the_page_tells_the_errors():
     page = (Path(__file__).parents[3] / "docs" / "synthesis.md").read_text()
-    assert errors_table(read_model()["errors"]) in page
+    assert errors_table(read_model()) in page
 
 
-def test_the_kept_factors_are_those_of_the_rows(monkeypatch):
+@pytest.mark.parametrize("technology", TECHNOLOGIES)
+def test_the_kept_factors_are_those_of_the_rows(technology, monkeypatch):
     """Factors themselves may differ where two quantities are equal in all rows."""
-    kept = [estimate(row.machine, row.multipliers) for row in ROWS]
+    rows = rows_of(technology)
+    kept = [estimate(row.machine, row.technology, row.multipliers) for row in rows]
+    fitted = {technology: fit(rows)}
     monkeypatch.setattr("tilewright.flows.area.model.read_model", lambda: fitted)
-    fitted = fit(ROWS)
-    for row, before in zip(ROWS, kept, strict=True):
-        now = estimate(row.machine, row.multipliers)
+    for row, before in zip(rows, kept, strict=True):
+        now = estimate(row.machine, row.technology, row.multipliers)
         for resource in ESTIMATED:
             value = getattr(before, resource)
-            assert value == pytest.approx(getattr(now, resource), rel=0.005)
+            assert value == pytest.approx(getattr(now, resource), rel=0.01)
             assert value == pytest.approx(row.resources[resource], rel=WORST)
 
 
@@ -76,7 +85,7 @@ def test_less_hardware_takes_less_logic(changes, resource):
 
 
 def test_lanes_with_more_multipliers_take_less_logic():
-    luts = [estimate(PRESETS["8x8"], on_chip).lut for on_chip in (None, 56, 64)]
+    luts = [estimate(PRESETS["8x8"], multipliers=on_chip).lut for on_chip in (None, 56, 64)]
     assert luts == sorted(luts, reverse=True)
     assert len(set(luts)) == 3
 
@@ -118,6 +127,8 @@ def test_samples_are_the_same_in_each_call():
     many = first_samples(30)
     assert many == first_samples(30)
     assert len({configuration.name for configuration, _ in many}) == 30
+    assert {chip for _, chip in many} == {"ecp5-25", "ecp5-45", "ecp5-85"}
+    assert first_samples(1, "xc7z020") == [(many[0][0], "xc7z020")]
 
 
 def test_only_rows_that_changed_are_measured_again(monkeypatch, tmp_path):

@@ -20,7 +20,7 @@ def test_speed_is_divided_by_what_the_machine_takes(run):
     cycles, macs = run["totals"]["cycles"], run["totals"]["macs"]
     assert found["device"] == "ecp5-45"
     assert found["gops"] == pytest.approx(2 * macs / cycles * 125e6 / 1e9)
-    assert found["resources"]["lut"] == estimate(machine, 72).lut
+    assert found["resources"]["lut"] == estimate(machine, multipliers=72).lut
     multipliers = count_blocks(machine, multipliers=72).multipliers
     assert found["gops_per_multiplier"] == pytest.approx(found["gops"] / multipliers)
     assert found["gops_per_lut"] == pytest.approx(found["gops"] / found["resources"]["lut"])

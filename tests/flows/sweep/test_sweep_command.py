@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.flows.area.resources import resources
 from tilewright.flows.cli.main import main
 from tilewright.flows.sweep import Database, Space
 from tilewright.flows.sweep.executors import RUNGS
 from tilewright.flows.sweep.records import Record
 from tilewright.flows.sweep.spaces import read_description
+from tilewright.flows.synthesis.devices import find_device
+from tilewright.isa.configuration import DEFAULT
 
 OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
 """The space of `conftest.VARY`."""
@@ -144,8 +147,20 @@ def test_logic_is_that_of_a_machine_for_the_chip(tilewright, model, database):
     assert on_chip["4x4"]["multipliers"] == fewest["4x4"]["multipliers"] == 20
     with Database(database) as records:
         rows = [row["figures"] for row in records.rows() if row["evaluator"] == "resources"]
-    assert {row.get("chip_multipliers") for row in rows} == {None, 156}
+    assert {row.get("chip") for row in rows} == {None, "ecp5-85"}
     assert {row["lut"] for row in rows} >= {on_chip["4x4"]["lut"], fewest["4x4"]["lut"]}
+
+
+def test_resources_are_those_of_the_chips_family(tilewright, model, database):
+    options = ("--device", "xc7z020", "--database", database, "--json")
+    values = json.loads(tilewright("sweep", model, *OPTIONS, *options))
+    assert values["where"] == [
+        "multipliers <= 220", "ram <= 280", "lut <= 53200", "ff <= 106400",
+    ]  # fmt: skip
+    point = next(point for point in values["points"] if point["chosen"]["lanes"] == "4x4")
+    machine = DEFAULT.replace(lanes_in=4, lanes_out=4, bus_bits=32)
+    found = resources(machine, find_device("xc7z020"))
+    assert {name: point["figures"][name] for name in found.used} == found.used
 
 
 def test_a_condition_on_logic_excludes_machines(tilewright, model, database):
@@ -223,7 +238,8 @@ def test_weights_count_networks(tilewright, model, database):
         ),
         (
             ("--device", "up5k"),
-            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, because the resources "
+            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, xc7z020, because the "
+            "resources "
             "of others are known only after synthesis; choose one, or set limits with `--where`",
         ),
         (
