@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from .blocks import TapRows
 from .selection import choose
 
 ELEMENT_BITS = 8
@@ -30,43 +31,6 @@ def array_ports(lanes_in: int, lanes_out: int, taps: int) -> dict[str, wiring.Me
         "sums": Out(signed(2 * ELEMENT_BITS + levels)).array(lanes_out),
         **(mode if taps else {}),
     }
-
-
-class TapRows:
-    """Rows of the array in which the taps of a depthwise step lie, for each output lane.
-
-    Where one multiplier serves a pair of output lanes, both must share its operand. In a depthwise
-    step no two lanes do, so the taps of a pair are spread: each has a row of its own, as long as
-    there are rows. The first `separate` rows have a multiplier for each lane.
-
-    Parameters
-    ----------
-    lanes_in, taps : int
-        Rows of the array, and those used in a depthwise step.
-    spread : bool
-        Whether pairs of lanes share multipliers; if not, tap `t` lies in row `t`.
-
-    Attributes
-    ----------
-    separate : int
-    last : int
-        Rows from this one on multiply the plain vector alone.
-    """
-
-    def __init__(self, lanes_in: int, taps: int, spread: bool):
-        self.taps = taps
-        self.separate = max(0, 2 * taps - lanes_in) if spread else taps
-        self.last = 2 * taps - self.separate
-
-    def row(self, tap: int, lane: int) -> int:
-        """Return the row of a lane's tap."""
-        beyond = tap - self.separate
-        return tap if beyond < 0 else self.separate + 2 * beyond + lane % 2
-
-    def tap(self, row: int) -> int:
-        """Return the tap in a row before `last`."""
-        beyond = row - self.separate
-        return row if beyond < 0 else self.separate + beyond // 2
 
 
 class ArrayOperands(wiring.Component):

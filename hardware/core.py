@@ -13,6 +13,7 @@ from ..isa.instructions import Unit
 from ..isa.registers import Error
 from .axi import read_port, write_port
 from .axi_lite import axi_lite_port
+from .blocks import array_blocks
 from .clock_gating import ClockGating
 from .control import ADDRESS_BITS, Control
 from .counters import counters_of
@@ -20,7 +21,6 @@ from .dispatcher import FAMILY_OF, Dispatcher
 from .fetch import FetchUnit
 from .gemm import GemmUnit
 from .load import LoadUnit
-from .packed_array import multiplier_blocks
 from .read_arbiter import ReadArbiter
 from .read_buffer import ReadBuffer
 from .scratchpad import Scratchpad
@@ -97,11 +97,7 @@ class Core(wiring.Component):
             if memory is not Memory.PARAM:
                 m.submodules[memory.name.lower()] = pads[memory]
         load, gemm = LoadUnit(configuration), GemmUnit(configuration)
-        spare = (
-            None
-            if self.multipliers is None
-            else self.multipliers - multiplier_blocks(configuration)
-        )
+        spare = None if self.multipliers is None else self.multipliers - array_blocks(configuration)
         vector, store = VectorUnit(configuration, spare), StoreUnit(configuration)
         units = dict(zip(Unit, (load, gemm, vector, store), strict=True))
         gates = {

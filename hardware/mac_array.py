@@ -9,7 +9,8 @@ from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ..isa.pipeline import GEMM_ARRAY_CYCLES
-from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows, array_ports
+from .array_operands import ELEMENT_BITS, ArrayOperands, array_ports
+from .blocks import TapRows
 from .delay import delayed
 from .packed_array import PackedArray
 from .product_array import ProductArray

@@ -21,8 +21,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..isa.configuration import Configuration
-from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows, array_ports
+from .array_operands import ELEMENT_BITS, ArrayOperands, array_ports
+from .blocks import TapRows
 from .cells import ecp5, xilinx
 from .fan_out import copied
 from .logic_adder import LogicAdder
@@ -58,13 +58,6 @@ OPERAND_TIME = 1
 """Cycle in which the operands are in their registers; the vector is there in cycle 0."""
 PRODUCT_TIME = 4
 """Cycle in which the multipliers' products are in their registers."""
-
-
-def multiplier_blocks(configuration: Configuration) -> int:
-    """Return how many multipliers the array of a machine takes on such a chip."""
-    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
-    rows = TapRows(lanes_in, configuration.depthwise_taps, spread=True)
-    return (lanes_in + rows.separate) * lanes_out // 2
 
 
 class PackedArray(wiring.Component):

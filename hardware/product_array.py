@@ -7,7 +7,8 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ..isa.pipeline import GEMM_ARRAY_CYCLES, MULTIPLIER_CYCLES
-from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows, array_ports
+from .array_operands import ELEMENT_BITS, ArrayOperands, array_ports
+from .blocks import TapRows
 from .cells import gowin, ice40
 from .delay import delayed
 from .technology import Technology

@@ -9,6 +9,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
+from .blocks import SHALLOW
 from .cells import ecp5, gowin, ice40, xilinx
 from .cells.interfaces import BlockRam
 from .technology import Technology
@@ -20,12 +21,6 @@ BLOCKS: dict[Technology, type[BlockRam]] = {
     Technology.XILINX7: xilinx.BlockRam,
     Technology.ULTRASCALE: xilinx.BlockRam,
 }
-
-SHALLOW = 16
-"""Greatest depth of a RAM made of logic cells without extra logic.
-
-The iCE40 has no such RAM, and on a Gowin 64 bits take a whole tile of eight tables.
-"""
 
 LOGIC_RAMS = {Technology.ECP5, Technology.XILINX7, Technology.ULTRASCALE}
 """Technologies that use RAMs made of logic cells."""
@@ -89,7 +84,7 @@ class Ram(wiring.Component):
         m = Module()
         if platform in LOGIC_RAMS and self.depth <= SHALLOW:
             self._describe_shallow(m)
-        elif platform in BLOCKS and self.depth <= max(BLOCKS[platform].WIDTHS):
+        elif platform in BLOCKS and self.depth <= BLOCKS[platform].SHAPE.deepest:
             self._instantiate(m, BLOCKS[platform])
         else:
             self._describe(m, platform)
@@ -148,9 +143,9 @@ class Ram(wiring.Component):
 
     def _instantiate(self, m: Module, block_type: type[BlockRam]) -> None:
         """Fill the lanes of blocks that are at least as deep as the RAM, granule by granule."""
-        depth = min(depth for depth in block_type.WIDTHS if depth >= self.depth)
+        depth = block_type.SHAPE.depth_for(self.depth)
         lanes: list[tuple[Value, Value, Value]] = []
-        lane_bits = min(block_type.WIDTHS[depth], block_type.LANE_BITS)
+        _, lane_bits = block_type.SHAPE.lanes(depth)
         for granule, enable in enumerate(self.write_enable):
             low = granule * self.granularity
             high = low + self.granularity

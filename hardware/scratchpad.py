@@ -13,13 +13,11 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
 from ..isa.pipeline import READ_LATENCY
+from .blocks import WORD_BITS, granule_bits
 from .delay import delayed
 from .fan_out import copied
 from .ram import Ram
 from .selection import Choice
-
-WORD_BITS = 64
-"""Rows lie in words of at most this many bits, each in its own RAM."""
 
 
 class RowFormat:
@@ -39,7 +37,7 @@ class RowFormat:
         row_bits = 8 * configuration.row_bytes(memory)
         self.word_bits = min(row_bits, WORD_BITS)
         self.words = row_bits // self.word_bits
-        self.granularity = 32 if memory is Memory.ACC else 8
+        self.granularity = granule_bits(memory)
         self.address_bits = address_width(configuration.rows(memory))
         self.banks = configuration.banks(memory)
 

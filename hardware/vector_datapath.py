@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
 from ..isa.instructions.vector import Vector
+from .blocks import lane_blocks
 from .lookup_table import ROW_BYTES, ROWS, LookupTable
 from .technology import Technology
 from .vector_lane import VectorLane
@@ -108,8 +109,8 @@ class VectorDatapath(wiring.Component):
         holds = platform is Technology.SIMULATION
         m.d.comb += active.eq(self.valid | lingers if holds else 1)
 
-        for index in range(self.configuration.vector_lanes):
-            blocks = self._blocks_of(index)
+        lanes = lane_blocks(self.configuration.vector_lanes, self.blocks)
+        for index, blocks in enumerate(lanes):
             lane = VectorLane(constants.shape(), self.configuration.operations, blocks)
             table = LookupTable(self.configuration.lut_tables)
             m.submodules[f"lane_{index}"] = EnableInserter(active)(lane) if holds else lane
@@ -154,11 +155,3 @@ class VectorDatapath(wiring.Component):
             self.busy.eq(steps.any() | slices.any() | outputs.any()),
         ]
         return m
-
-    def _blocks_of(self, index: int) -> int:
-        """Return a lane's share of the multiplier blocks."""
-        if self.blocks is None:
-            return VectorLane.USUAL_BLOCKS
-        share, rest = divmod(self.blocks, self.configuration.vector_lanes)
-        share += index < rest
-        return min(max(share, VectorLane.LEAST_BLOCKS), VectorLane.MOST_BLOCKS)

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from ..isa.instructions import ReduceMode
 from ..isa.pipeline import VECTOR_BIAS_CYCLES, VECTOR_REDUCE_CYCLES
 from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
+from .blocks import USUAL_LANE_BLOCKS
 from .delay import delayed
 from .fan_out import copied
 from .logic_adder import Gate, LogicAdder
@@ -31,7 +32,8 @@ class VectorLane(wiring.Component):
     operations : Sequence[Operation]
         Operations that a step can compute, by code.
     blocks : int
-        Multiplier blocks of the FPGA that the lane may take, from `LEAST_BLOCKS` to `MOST_BLOCKS`.
+        Multiplier blocks of the FPGA that the lane may take, from `LEAST_LANE_BLOCKS` to
+        `MOST_LANE_BLOCKS`.
         The other products are built from logic, with the same latency.
 
     Members
@@ -57,13 +59,12 @@ class VectorLane(wiring.Component):
     PARAM_DELAY = REDUCE_DELAY + 1
     TOTAL_LATENCY = REDUCE_DELAY + VECTOR_BIAS_CYCLES
     RESULT_LATENCY = TOTAL_LATENCY + Requantizer.LATENCY
-    LEAST_BLOCKS, USUAL_BLOCKS, MOST_BLOCKS = 2, 3, 4
 
     def __init__(
         self,
         constants_layout: data.StructLayout,
         operations: Sequence[Operation],
-        blocks: int = USUAL_BLOCKS,
+        blocks: int = USUAL_LANE_BLOCKS,
     ):
         self.operations, self.blocks = operations, blocks
         super().__init__(

@@ -163,6 +163,7 @@ print([name for name in {NOT_FOR_RUNNING!r} if name in sys.modules])
         (["--help"], ["numpy", "onnx", "amaranth", "llvmlite", "rich", "tilewright.isa"]),
         (["--version"], ["onnx", "amaranth", "llvmlite", "rich", "tilewright.compiler"]),
         (["config", "list"], ["onnx", "amaranth", "llvmlite", "tilewright.compiler.graph"]),
+        (["config", "show"], ["onnx", "amaranth", "llvmlite", "tilewright.compiler.graph"]),
     ],
 )
 def test_short_answers_import_little(arguments, unused):

@@ -11,6 +11,7 @@ from ..cli.clock_options import DEFAULT_CLOCK_MHZ
 from ..cli.console import NO_LAYERS
 from ..execution.run_samples import RunOutcome
 from . import terminal as report
+from .efficiency import efficiency_of
 from .speed import speed_of
 
 
@@ -39,6 +40,10 @@ def show(
         say_cycles(profile, say)
     if speed := speed_of(profile, clock_mhz):
         say(speed.sentence())
+    there = speed.accelerator_ms if speed else None
+    if efficiency := efficiency_of(outcome.module, profile.macs, there):
+        for line in efficiency.sentences():
+            say(line)
     if any(layer.microseconds for layer in profile.layers):
         runs = outcome.host_runs
         how = f"median of {runs:,} runs" if runs > 1 else "one run; later runs take less"
@@ -69,6 +74,8 @@ def to_json(outcome: RunOutcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[s
     """
     configuration = outcome.module.configuration
     profile, speed = outcome.profile.to_json(), speed_of(outcome.profile, clock_mhz)
+    there = speed.accelerator_ms if speed else None
+    efficiency = efficiency_of(outcome.module, outcome.profile.macs, there)
     result: dict[str, Any] = {
         "network": outcome.module.name,
         "configuration": {
@@ -83,6 +90,7 @@ def to_json(outcome: RunOutcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[s
         "seconds": outcome.seconds,
         "host_runs": outcome.host_runs,
         "speed": None if speed is None else speed.to_json(),
+        "efficiency": None if efficiency is None else efficiency.to_json(),
         **profile,
         "totals": {**profile["totals"], "all_macs": outcome.profile.all_macs},
         **report.agreement(outcome.outputs, outcome.samples),

@@ -2,8 +2,8 @@
 
 `bound` computes the certified lower bound, in milliseconds. `sim` compiles the network, with
 schedules chosen by exact times, and times the program with each memory. `rtl` runs the program on
-the simulated hardware. `resources` counts the multipliers and memories that the machine takes. All
-of them give the same numbers in every process.
+the simulated hardware. `resources` counts the multipliers and memories that the machine takes, and
+estimates its logic. All of them give the same numbers in every process.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import TilewrightError, ToolError
+from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
+from ..area.counts import count_blocks
+from ..area.energy import energy_of
+from ..area.model import estimate
 from ..execution.compile_cache import CODE, source_digest
+from ..synthesis.devices import Device
 from .records import LOST, Record, digest_of
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ REPORT = "this is a fault of Tilewright: report it"
 
 REQUIRED = {
     BOUND: {"cycles": int, "unit": str},
-    SIM: {"cycles": int, "macs": int},
+    SIM: {"cycles": int, "macs": int, "energy_nj": int},
     RTL: {"cycles": int},
 }
 """Figures that a result of a rung must have."""
@@ -34,9 +39,9 @@ REQUIRED = {
 ROOT = Path(__file__).parents[2]
 SOURCES = {
     BOUND: ("flows/sweep/bounds.py", "sim/memory_model.py"),
-    SIM: ("sim/memory_model.py", "flows/execution/retiming.py"),
+    SIM: ("sim/memory_model.py", "flows/execution/retiming.py", "flows/area/energy.py"),
     RTL: ("hardware", "sim"),
-    RESOURCES: ("flows/sweep/resources.py", "hardware"),
+    RESOURCES: ("flows/area", "hardware/blocks.py", "isa"),
 }
 """Code that determines the results of a rung. The compiler counts too, except for `resources`."""
 
@@ -48,7 +53,7 @@ def version_of(evaluator: str) -> str:
         path
         for source in SOURCES[evaluator]
         for path in sorted([ROOT / source, *(ROOT / source).rglob("*")])
-        if path.suffix in CODE
+        if path.suffix in (*CODE, ".json")
     ]
     parts = [digest_of(path.read_text()) for path in paths]
     return digest_of(" ".join([source_digest() if evaluator != RESOURCES else "", *parts]))
@@ -101,7 +106,15 @@ def sim(
         module = compile_graph(graph, configuration, cache=False)
         settings = [Setting({}, configuration, memory) for memory in memories]
         macs = sum(layer.macs for segment in module.segments for layer in segment.layers)
-        about = {"macs": macs, "instructions": module.report["instructions"]}
+        energy = energy_of(
+            (instruction for segment in module.segments for instruction in segment.program),
+            configuration,
+        )
+        about = {
+            "macs": macs,
+            "instructions": module.report["instructions"],
+            "energy_nj": round(1e9 * energy.middle),
+        }
         return [Record({"cycles": cycles, **about}) for cycles in retime(module, settings)]
 
     return _kept_failures(evaluate, len(memories))
@@ -129,11 +142,25 @@ def rtl(
     return _kept_failures(evaluate, len(memories))
 
 
-def resources(configuration: Configuration) -> Record:
-    """Return the multipliers and memories of a machine, by arithmetic."""
-    from .resources import resources_of
+def resources(configuration: Configuration, device: Device | None = None) -> Record:
+    """Return the multipliers, memories and logic of a machine on an FPGA, by arithmetic.
 
-    return Record(resources_of(configuration))
+    The multipliers are the fewest that it can be built with.
+
+    Parameters
+    ----------
+    device
+        The chip for which its logic is estimated; None for an ECP5 with the fewest multipliers.
+    """
+    technology, multipliers, chip = Technology.ECP5, None, {}
+    if device is not None:
+        assert device.family.technology is not None
+        technology, multipliers = device.family.technology, device.capacity["multipliers"]
+        chip = {"chip": device.name}
+    counts = count_blocks(configuration, technology)
+    logic = estimate(configuration, technology, multipliers)
+    exact = {"multipliers": counts.multipliers, "ram": counts.ram, "ram_bits": counts.ram_bits}
+    return Record({**exact, "lut": logic.lut, "ff": logic.ff, **chip})
 
 
 def _kept_failures(evaluate: Callable[[], list[Record]], count: int) -> list[Record]:

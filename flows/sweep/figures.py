@@ -1,7 +1,6 @@
 """The figures of a point, for conditions, objectives, tables and the page.
 
-A figure that is not known yet is an interval, see `expressions`. A machine without an exact count
-has an infinite one, so no upper limit admits it.
+A figure that is not known yet is an interval, see `expressions`.
 """
 
 import math
@@ -20,19 +19,22 @@ TIMES: Mapping[str, str] = MappingProxyType(
         "cycles": "cycles of all networks, each multiplied by its weight",
         "ms": "milliseconds of these cycles at `--clock`",
         "of_peak": "share of the multiplications that the array could have done",
+        "energy_uj": "energy of all networks in microjoules, an estimate for 45 nm",
     }
 )
-"""Figures that follow from the cycles of a program."""
+"""Figures of a program."""
 
 COUNTS: Mapping[str, str] = MappingProxyType(
     {
-        "multipliers": "multipliers of 18 by 18 bits on an ECP5",
-        "ram": "block RAMs on an ECP5",
-        "ram_bits": "bits of all scratchpads and look-up tables",
+        "multipliers": "multipliers: of 18 by 18 bits on an ECP5, DSP48 on Xilinx",
+        "ram": "block RAMs of 18 Kbit",
+        "lut": "look-up tables, estimated",
+        "ff": "flip-flops, estimated",
+        "ram_bits": "bits of all scratchpads and of VECTOR's tables",
         "macs_per_cycle": "multiplications by weights in a cycle, lanes_in x lanes_out",
     }
 )
-"""Figures that are exact before compilation."""
+"""Figures that are known before compilation."""
 
 NUMBERS = tuple(name for name, about in PARAMETERS.items() if not about.choices)
 """Parameters of the configuration that are numbers."""
@@ -90,22 +92,27 @@ def known_figures(point: Point, counts: Mapping[str, Any] | None) -> dict[str, I
         "macs_per_cycle": exactly(configuration.tile_bytes),
     }
     for name in COUNTS.keys() - found.keys():
-        value = EVER if counts is None else exactly(_or_infinite(counts[name]))
-        found[name] = value
+        found[name] = EVER if counts is None else exactly(counts[name])
     return {**found, **dict.fromkeys(TIMES, EVER)}
 
 
-def timed_figures(
-    cycles: Interval, macs: float | None, peak: int, clock_mhz: float
+def program_figures(
+    cycles: Interval,
+    peak: int,
+    clock_mhz: float,
+    macs: float | None = None,
+    energy_nj: float | None = None,
 ) -> dict[str, Interval]:
-    """Return the figures that follow from the cycles.
+    """Return the figures of a program.
 
     Parameters
     ----------
-    macs
-        Multiplications in these cycles; None while they are unknown.
     peak
         Multiplications in a cycle.
+    macs
+        Multiplications in these cycles; None while they are unknown.
+    energy_nj
+        Estimated energy; None while it is unknown.
     """
     low, high = cycles
     share = EVER
@@ -115,8 +122,5 @@ def timed_figures(
         "cycles": cycles,
         "ms": (low / clock_mhz / 1e3, high / clock_mhz / 1e3),
         "of_peak": share,
+        "energy_uj": (0.0, math.inf) if energy_nj is None else exactly(energy_nj / 1e3),
     }
-
-
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None else value

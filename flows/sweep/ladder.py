@@ -1,6 +1,6 @@
 """The sweep itself: a ladder of evaluators, on which the cheapest one that can decides each point.
 
-Resource counts are exact without compilation, and the certified bound is the fewest cycles that a
+Resources are known without compilation, and the certified bound is the fewest cycles that a
 machine could take. A machine is compiled unless, for each of its memories, a condition certainly
 fails or a compiled point beats even the bound. So the front is that of an exhaustive sweep. Each
 main memory has its own front, because it is given by the system and no objective counts its cost.
@@ -19,11 +19,12 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
+from ..synthesis.devices import Device
 from .candidate import Candidate
 from .evaluators import BOUND, REPORT, RESOURCES, RTL, SIM, graph_digest, resources, version_of
 from .executors import Executor, InProcess
 from .expressions import Condition, Interval, exactly
-from .figures import DEFAULT_OBJECTIVES, known_figures, timed_figures
+from .figures import DEFAULT_OBJECTIVES, known_figures, program_figures
 from .outcome import (
     BEATEN,
     EXCLUDED,
@@ -37,7 +38,7 @@ from .outcome import (
     Result,
 )
 from .pareto import Front, front
-from .records import LOST, Database, Key, Record, configuration_digest
+from .records import LOST, Database, Key, Record, configuration_digest, digest_of
 from .search import BATCH, Search, open_method
 from .space import Machine, Point, Rejected, Space
 from .work import Work
@@ -57,6 +58,7 @@ def sweep(
     objectives: Sequence[str] = DEFAULT_OBJECTIVES,
     where: Sequence[Condition] = (),
     clock_mhz: float = 100.0,
+    device: Device | None = None,
     executor: Executor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     exhaustive: bool = False,
@@ -75,6 +77,8 @@ def sweep(
         Conditions that a point must satisfy.
     clock_mhz
         The clock of all machines, for `ms`.
+    device
+        The chip for which resources are counted, see `evaluators.resources`.
     executor
         Runs the work; this process by default.
     progress
@@ -98,8 +102,8 @@ def sweep(
     executor = executor or InProcess([network.graph for network in networks])
     database = Database() if database is None else database
     return _Run(
-        networks, space, database, executor, progress, objectives, where, clock_mhz, exhaustive,
-        search,
+        networks, space, database, executor, progress, objectives, where, clock_mhz, device,
+        exhaustive, search,
     ).outcome(rtl)  # fmt: skip
 
 
@@ -114,12 +118,14 @@ class _Run:
         objectives: Sequence[str],
         where: Sequence[Condition],
         clock_mhz: float,
+        device: Device | None,
         exhaustive: bool,
         search: Search | None,
     ) -> None:
         self.networks, self.space, self.database = tuple(networks), space, database
         self.objectives, self.where, self.clock_mhz = tuple(objectives), tuple(where), clock_mhz
         self.progress, self.exhaustive, self.search = progress, exhaustive, search
+        self.device = device
         digests = [graph_digest(network.graph) for network in networks]
         for network, digest in zip(networks, digests, strict=True):
             database.name_network(digest, network.name)
@@ -182,13 +188,13 @@ class _Run:
         return found
 
     def _count_resources(self, configurations: Sequence[Configuration]) -> None:
-        version = version_of(RESOURCES)
+        version = digest_of(f"{version_of(RESOURCES)} {self.device.name if self.device else ''}")
         keys = {
             Key(RESOURCES, version, "", configuration_digest(one), ""): one
             for one in configurations
         }
         found = self.database.find(keys)
-        new = [(key, resources(one)) for key, one in keys.items() if key not in found]
+        new = [(key, resources(one, self.device)) for key, one in keys.items() if key not in found]
         self.database.add(new)
         self.counts |= {key.configuration: record for key, record in (*found.items(), *new)}
 
@@ -312,11 +318,10 @@ class _Run:
         least = self._weighted(result.bounds)
         known = self._known(result.point)
         peak = result.point.machine.configuration.tile_bytes
-        figures = {**known, **timed_figures((least, math.inf), None, peak, self.clock_mhz)}
+        figures = {**known, **program_figures((least, math.inf), peak, self.clock_mhz)}
         if not self._may_hold(figures):
             result.state = EXCLUDED
         result.figures = {name: low for name, (low, _) in figures.items() if math.isfinite(low)}
-        result.figures |= {name: math.inf for name, (low, _) in figures.items() if low == math.inf}
 
     def _apply_cycles(self, candidate: Candidate, result: Result) -> None:
         records = self.programs.records(candidate.item, result.point.setting.memory)
@@ -324,11 +329,16 @@ class _Run:
             return
         cycles = tuple(record.figures["cycles"] for record in records)
         result.cycles = cycles
-        macs = self._weighted([record.figures["macs"] for record in records])
+        macs, energy_nj = (
+            self._weighted([record.figures[name] for record in records])
+            for name in ("macs", "energy_nj")
+        )
         peak = result.point.machine.configuration.tile_bytes
         figures = {
             **self._known(result.point),
-            **timed_figures(exactly(self._weighted(cycles)), macs, peak, self.clock_mhz),
+            **program_figures(
+                exactly(self._weighted(cycles)), peak, self.clock_mhz, macs, energy_nj
+            ),
         }
         result.figures = {name: low for name, (low, _) in figures.items()}
         if not self._may_hold(figures):

@@ -3,7 +3,6 @@
 It has no times or other values that differ between two runs of the same sweep.
 """
 
-import math
 from dataclasses import asdict
 from typing import Any
 
@@ -55,7 +54,7 @@ def _point(result: Result, outcome: Outcome, shown: tuple[str, ...]) -> dict[str
         "rtl": dict(zip((n.name for n in outcome.networks), result.rtl, strict=False)),
         "cycles": dict(zip((n.name for n in outcome.networks), result.cycles, strict=False)),
         "figures": {
-            name: None if math.isinf(value) else value
+            name: value
             for name in shown
             if (value := result.figures.get(name)) is not None and (result.cycles or name in COUNTS)
         },

@@ -17,7 +17,10 @@ from .multiplier_sites import ecp5_sites
 from .tools import NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
 
 Resources = Mapping[str, int]
-"""Counts by name: some of `RESOURCES`."""
+"""Counts by name: some of `RESOURCES`, and `LOGIC_RAM`."""
+
+LOGIC_RAM = "logic_ram_bits"
+"""Name of the bits of RAM that is made of logic cells, whose tables count as `lut` too."""
 
 RESOURCES: Mapping[str, str] = MappingProxyType(
     {
@@ -135,7 +138,7 @@ _ECP5 = Family(
     cells={
         **_each({"lut": 1}, "LUT4"),
         **_each({"lut": 2}, "CCU2C"),
-        **_each({"lut": 4}, "TRELLIS_DPR16X4"),
+        **_each({"lut": 4, LOGIC_RAM: 64}, "TRELLIS_DPR16X4"),
         **_each({"ff": 1}, "TRELLIS_FF"),
         **_each({"ram": 1}, "DP16KD", "PDPW16KD"),
         **_each({"multipliers": 1}, "MULT18X18D"),

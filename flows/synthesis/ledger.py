@@ -10,11 +10,14 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...atomic_write import write_output
 from ...isa.configuration import Configuration
 from .devices import DEVICES, RESOURCES
-from .flow import Synthesis
+
+if TYPE_CHECKING:
+    from .flow import Synthesis
 
 DATA = Path(__file__).with_name("ledger.jsonl")
 PAGE = Path(__file__).parents[2] / "docs" / "area.md"
@@ -85,7 +88,7 @@ class Row:
         return statistics.median(self.clocks_mhz) if self.clocks_mhz else None
 
 
-def row_of(found: Synthesis) -> Row:
+def row_of(found: "Synthesis") -> Row:
     """The ledger's row of a synthesis."""
     return Row(
         configuration=found.configuration.name,

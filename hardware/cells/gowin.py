@@ -108,7 +108,7 @@ class BlockRam(interfaces.BlockRam):
         enables = self.write_enable if self.lanes > 1 else Const(0, 0)
         write = self.write if self.lanes > 1 else self.write & self.write_enable
         # The cell with a parity bit in every byte has another name.
-        cell, pins = ("SDPX9B", 36) if self.width >= self.LANE_BITS else ("SDPB", 32)
+        cell, pins = ("SDPX9B", 36) if self.width >= self.SHAPE.lane_bits else ("SDPB", 32)
         output = Signal(pins)
         m.d.comb += self.read_data.eq(output)
         m.submodules.cell = Instance(

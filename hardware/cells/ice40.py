@@ -5,13 +5,13 @@ cells in all modes (`share/ice40/cells_sim.v`). The large RAMs of the chip, SB_S
 not used: they have one port, but one unit may read a bank while another one writes it.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..blocks import BLOCK_4K, BlockShape
 from . import interfaces
 from .interfaces import ELEMENT_BITS
 
@@ -121,8 +121,7 @@ def _controls(hold_left: object = None) -> dict[str, object]:
 class BlockRam(interfaces.BlockRam):
     """One SB_RAM40_4K and a register behind it."""
 
-    WIDTHS: ClassVar[Mapping[int, int]] = {256: 16, 512: 8, 1024: 4, 2048: 2}
-    LANE_BITS: ClassVar[int] = 8
+    SHAPE: ClassVar[BlockShape] = BLOCK_4K
 
     def elaborate(self, platform) -> Module:
         m = Module()

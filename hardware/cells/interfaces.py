@@ -1,12 +1,13 @@
 """Ports and behaviour of cells that several technologies have."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import ClassVar
 
 from amaranth.hdl import Instance, Module, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+from ..blocks import BLOCK_18K, BlockShape
 
 ELEMENT_BITS = 8
 
@@ -20,7 +21,7 @@ class BlockRam(wiring.Component, ABC):
     Parameters
     ----------
     depth : int
-        Words, one of `WIDTHS`, which gives their width.
+        Words, one of `SHAPE.widths`, which gives their width.
 
     Members
     -------
@@ -33,26 +34,14 @@ class BlockRam(wiring.Component, ABC):
     Attributes
     ----------
     lanes, lane_bits : int
-        Parts of a word with a write-enable bit each, and their width. Words of at most `LANE_BITS`
-        have one.
+        Parts of a word with a write-enable bit each, and their width.
     """
 
-    WIDTHS: ClassVar[Mapping[int, int]] = {
-        512: 36,
-        1024: 18,
-        2048: 9,
-        4096: 4,
-        8192: 2,
-        16384: 1,
-    }
-    """Bits of a word, by the depth of the block."""
-    LANE_BITS: ClassVar[int] = 9
-    """Bits that one write-enable bit covers, in words of that many bits or more."""
+    SHAPE: ClassVar[BlockShape] = BLOCK_18K
 
     def __init__(self, depth: int):
-        self.width = self.WIDTHS[depth]
-        self.lane_bits = min(self.width, self.LANE_BITS)
-        self.lanes = self.width // self.lane_bits
+        self.width = self.SHAPE.widths[depth]
+        self.lanes, self.lane_bits = self.SHAPE.lanes(depth)
         self.address_bits = (depth - 1).bit_length()
         super().__init__(
             {

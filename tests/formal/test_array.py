@@ -6,7 +6,8 @@ The proof covers the inputs of the multipliers; products and their sums are simu
 import pytest
 from amaranth.hdl import Module, Mux, Signal, Value
 
-from tilewright.hardware.array_operands import ELEMENT_BITS, ArrayOperands, TapRows
+from tilewright.hardware.array_operands import ELEMENT_BITS, ArrayOperands
+from tilewright.hardware.blocks import TapRows
 
 from .bench import ProofBench, probe
 from .prove import bounded, induction

@@ -11,6 +11,9 @@ from ....isa.configuration import (
     load_configuration,
 )
 from ....isa.encoding import word_bytes
+from ...area.clock import clock_of
+from ...area.resources import Resources, resources, smallest_device
+from ...synthesis.devices import RESOURCES, find_device
 from ..arguments import changed
 from ..console import configuration_sentence, say
 from ..tables import stdout, table, terminal_columns
@@ -38,6 +41,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         action.set_defaults(function=function)
         if name == "show":
             action.add_argument(
+                "--device", metavar="NAME",
+                help="chip whose resources are compared (default: the smallest ECP5 with enough)",
+            )  # fmt: skip
+            action.add_argument(
                 "--json", action="store_true", help="print a file that `--config` reads"
             )
 
@@ -63,14 +70,18 @@ def list_(arguments: argparse.Namespace) -> None:
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Print one configuration: value, meaning and legal values of each parameter.
+    """Print one configuration: value, meaning and legal values of each parameter, resources.
 
     Raises
     ------
     ConfigurationError
         If it does not exist, or breaks a rule.
+    UsageError
+        For an unknown device, or one whose resources only synthesis can tell.
     """
     configuration = _chosen(arguments)
+    device = find_device(arguments.device) if arguments.device else None
+    found = resources(configuration, device) if device else smallest_device(configuration)
     if arguments.json:
         say(configuration.to_json())
         return
@@ -95,7 +106,41 @@ def show(arguments: argparse.Namespace) -> None:
     console.print(table(["scratchpad", "rows x bytes", "banks", "bytes"], derived))
     if configuration.extra_operations:
         say(f"\nextra operations: {'; '.join(configuration.extra_operations)}")
-    say(f"\ninstruction words of {word_bytes(configuration)} bytes")
+    say(f"\ninstruction words of {word_bytes(configuration)} bytes\n")
+    _show_resources(configuration, found)
+
+
+def _show_resources(configuration: Configuration, found: Resources) -> None:
+    """Print the resources by unit and their share of a chip, as `tilewright synth` does."""
+    device, used = found.device, found.used
+    names = [name for name in RESOURCES if name in device.capacity]
+    made = table(
+        [f"{device.name}, unit", *(RESOURCES[name] for name in names)],
+        (
+            [unit, *(f"{of[name]:,}" if of.get(name) else "-" for name in names)]
+            for unit, of in found.units.items()
+            if of
+        ),
+    )
+    made.add_section()
+    core = [f"{used[name]:,}" if name in used else "unknown" for name in names]
+    made.add_row("core", *core, style="bold")
+    made.add_row("chip", *(f"{device.capacity[name]:,}" for name in names))
+    made.add_row(
+        "share",
+        *(f"{used[name] / device.capacity[name]:.0%}" if name in used else "-" for name in names),
+    )
+    stdout().print(made)
+    errors = [f"{error:.1%}" for name in ("lut", "ff") if (error := found.error(name)) is not None]
+    if errors:
+        say(f"LUT and FF are estimates, in the median {' and '.join(errors)} off; others are exact")
+    if len(used) < len(names):
+        say("only synthesis tells what is unknown: `tilewright synth --no-place`")
+    if found.short:
+        say(f"{device.name} has too few: {', '.join(RESOURCES[name] for name in found.short)}")
+    clock = clock_of(configuration, device)
+    if clock is not None:
+        say(f"clock: {clock}")
 
 
 def check(arguments: argparse.Namespace) -> None:

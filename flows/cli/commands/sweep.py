@@ -11,6 +11,7 @@ from ....atomic_write import write_output
 from ....errors import HardwareError, UsageError
 from ....isa.configuration import DEFAULT, load_configuration
 from ....sim.cache import kept_folder
+from ...area.model import is_modelled
 from ...sweep.dimensions import Dimension, read_dimension, text_of
 from ...sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
 from ...sweep.export import check_export, export
@@ -25,7 +26,7 @@ from ...sweep.search import Search
 from ...sweep.space import Space
 from ...sweep.spaces import SPACES, Description, read_description
 from ...sweep.time_limit import TIME_LIMIT_S
-from ...synthesis.devices import DEVICES, find_device
+from ...synthesis.devices import DEVICES, Device, find_device
 from ..arguments import add_configuration, add_json, changed, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, say
@@ -42,7 +43,7 @@ KIND = "sweeps"
 LONGEST_S = 1_000_000
 """Greatest time limit in seconds."""
 
-BUDGET = ("multipliers", "ram")
+BUDGET = ("multipliers", "ram", "lut", "ff")
 """Resources of a device that limit the machines."""
 
 
@@ -66,9 +67,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="exclude points that do not satisfy it, such as `act_depth <= 4096 and ms < 2`; may "
         "be repeated",
     )  # fmt: skip
-    parser.add_argument(
-        "--device", metavar="NAME", help="an ECP5 device, whose multipliers and RAM are the budget"
-    )
+    parser.add_argument("--device", metavar="NAME", help="an FPGA whose resources are the budget")
     parser.add_argument(
         "--minimise", metavar="NAME,...",
         help=f"figures to minimise (default: {','.join(DEFAULT_OBJECTIVES)})",
@@ -166,7 +165,8 @@ def sweep_(arguments: argparse.Namespace) -> None:
         raise UsageError("MODEL: expected a quantised ONNX file; name one")
     description = read_description(arguments.space) if arguments.space else Description()
     space = chosen_space(arguments, description)
-    where = chosen_conditions(arguments, description)
+    device = chosen_device(arguments, description)
+    where = chosen_conditions(arguments, description, device)
     objectives = chosen_objectives(arguments, description)
     search = chosen_search(arguments)
     arguments.clock = arguments.clock or description.clock_mhz or DEFAULT_CLOCK_MHZ
@@ -190,6 +190,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
                         objectives=objectives,
                         where=where,
                         clock_mhz=clock_mhz,
+                        device=device,
                         executor=executor,
                         progress=progress,
                         exhaustive=arguments.exhaustive,
@@ -245,29 +246,43 @@ def chosen_space(arguments: argparse.Namespace, description: Description) -> Spa
     return Space(tuple(found.values()), changed(base, arguments.changes))
 
 
+def chosen_device(arguments: argparse.Namespace, description: Description) -> Device | None:
+    """Return the device whose resources are the budget, if there is one.
+
+    Raises
+    ------
+    UsageError
+        For an unknown device, or one whose resources only synthesis can tell.
+    """
+    name = arguments.device or description.device
+    if not name:
+        return None
+    device = find_device(name)
+    known = [each.name for each in DEVICES.values() if is_modelled(each.family.technology)]
+    if device.name not in known:
+        raise UsageError(
+            f"`--device {name}`: expected one of {', '.join(known)}, because the resources "
+            "of others are known only after synthesis; choose one, or set limits with `--where`"
+        )
+    return device
+
+
 def chosen_conditions(
-    arguments: argparse.Namespace, description: Description
+    arguments: argparse.Namespace, description: Description, device: Device | None
 ) -> tuple[Condition, ...]:
     """Return all conditions, including those of the device.
 
     Raises
     ------
     UsageError
-        For a text that is not a condition, or a device without exact resource counts.
+        For a text that is not a condition.
     """
     found = [
         read_condition(text, FIGURES, f"{description.source}, `where`")
         for text in description.where
     ]
     found += [read_condition(text, FIGURES, f"`--where {text}`") for text in arguments.where]
-    name = arguments.device or description.device
-    if name:
-        device, exact = find_device(name), [d for d in DEVICES if d.startswith("ecp5")]
-        if device.name not in exact:
-            raise UsageError(
-                f"`--device {name}`: expected one of {', '.join(exact)}, because the resources "
-                "of others are known only after synthesis; choose one, or set limits with `--where`"
-            )
+    if device:
         found += [
             read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--device`")
             for resource in BUDGET
@@ -495,6 +510,4 @@ def figure_text(name: str, value: float) -> str:
     """Return a figure as text for a table."""
     if name == "of_peak":
         return f"{value:.1%}"
-    if value == float("inf"):
-        return "-"
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"

@@ -20,6 +20,7 @@ from ...cli.clock_options import DEFAULT_CLOCK_MHZ
 from ...execution.retiming import VARIABLE, retime, settings
 from ...execution.timed import TimedSegment
 from .. import terminal as report
+from ..efficiency import efficiency_of
 from .bins import activity_bins
 from .causes import CAUSE_TEXT, CausedStep, by_cause, path_steps
 from .layer_rows import LayerFacts, layer_facts, layer_row
@@ -108,9 +109,11 @@ def _summary(
     macs = sum(fact.layer.macs for fact in facts)
     peak = configuration.lanes_in * configuration.lanes_out
     instructions = sum(len(segment.program) for segment in segments)
+    efficiency = efficiency_of(module, macs, cycles / clock_mhz / 1e3)
     return {
         "cycles": cycles,
         "accelerator_ms": cycles / clock_mhz / 1e3,
+        "efficiency": None if efficiency is None else efficiency.to_json(),
         "macs": macs,
         "peak": peak,
         "of_peak": macs / (cycles * peak) if cycles else None,

@@ -103,7 +103,14 @@ def open_method(
     ------
     ToolError
         When a library that the method needs is not installed.
+    UsageError
+        When the method cannot minimise an objective.
     """
+    if search.method == "model" and "energy_uj" in objectives:
+        raise UsageError(
+            "`--search model`: expected objectives that are known before compilation, or cycles, "
+            "got `energy_uj`; choose `--search nsga2`, or limit it with `--where`"
+        )
     library = search.require_library()
     drawing = Drawing(space, search.seed, rejected)
     if search.method == "nsga2":

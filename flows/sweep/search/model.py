@@ -13,7 +13,7 @@ import numpy as np
 
 from ....compiler.accelerator.lower_bound import UNITS
 from ..candidate import Candidate
-from ..figures import NUMBERS, TIMES
+from ..figures import NUMBERS
 from ..outcome import Result
 from ..pareto import Front
 from ..space import Machine
@@ -39,6 +39,9 @@ MARGIN = 0.5
 """Share by which the volume extends beyond the worst objectives. Without it, the cheapest and the
 fastest machines would add none; with 0.1, the fastest one could be missed."""
 
+BOUNDED = ("cycles", "ms")
+"""Objectives that are a multiple of the bound."""
+
 TINY = 1e-9
 """Objectives count as at least this much, as zero has no logarithm."""
 
@@ -63,7 +66,7 @@ class ModelGuided:
         self, xgboost: Any, drawing: Drawing, objectives: Sequence[str], seed: int
     ) -> None:
         self._drawing, self._xgboost = drawing, xgboost
-        self._timed = np.array([name in TIMES for name in objectives])
+        self._timed = np.array([name in BOUNDED for name in objectives])
         self._random = np.random.default_rng(seed)
         self._samples = self._random.random((SAMPLES, len(objectives)))
         self._features: list[list[float]] = []

@@ -6,6 +6,7 @@ import pytest
 
 import tilewright as package
 from tilewright.compiler.graph import parse_graph
+from tilewright.flows.area.model import estimate
 from tilewright.flows.cli.main import main
 from tilewright.isa.assembly import parse_program
 from tilewright.isa.configuration import CONTRACT_VERSION, PARAMETERS, PRESETS, load_configuration
@@ -106,6 +107,37 @@ def test_config_show_tells_parameters_and_sizes(tilewright):
     for name, value in PRESETS["8x16"].parameters().items():
         assert [name, str(value)] in [row[:2] for row in rows]
     assert ["ACT", "8192", "x", "8", "4", "65,536"] in rows
+
+
+def test_config_show_tells_what_a_chip_must_have(tilewright):
+    shown = tilewright("config", "show", "4x4", "--device", "ecp5-45").splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in shown[-17:]}
+    found = estimate(PRESETS["4x4"], multipliers=72)
+    assert rows["ecp5-45,"] == ["unit", "LUT", "FF", "RAM", "multipliers"]
+    assert rows["array"][2:] == ["-", "12"]
+    assert rows["gemm"] == [
+        *(f"{found.units['gemm'][name]:,}" for name in ("lut", "ff")),
+        "10",
+        "-",
+    ]
+    assert rows["core"] == [f"{found.lut:,}", f"{found.ff:,}", "30", "28"]
+    assert rows["chip"] == ["43,848", "43,848", "108", "72"]
+    assert rows["share"][2:] == ["28%", "39%"]
+    assert shown[-2].startswith("LUT and FF are estimates, in the median ")
+    assert shown[-1].startswith("clock: about ")
+
+
+def test_config_show_tells_when_a_chip_is_too_small(tilewright):
+    shown = tilewright("config", "show", "16x16", "--device", "ecp5-25").splitlines()
+    assert "ecp5-25 has too few: LUT, FF, RAM, multipliers" in shown
+    assert "ecp5-85, unit " in tilewright("config", "show", "16x16")
+
+
+def test_config_show_tells_what_only_synthesis_can_tell(tilewright):
+    shown = tilewright("config", "show", "4x4", "--device", "gw2ar-18").splitlines()
+    assert shown[-4].split() == ["core", "unknown", "unknown", "30", "40"]
+    assert shown[-2].split() == ["share", "-", "-", "65%", "42%"]
+    assert shown[-1] == "only synthesis tells what is unknown: `tilewright synth --no-place`"
 
 
 def test_doctor_finds_this_machine_usable(tilewright):

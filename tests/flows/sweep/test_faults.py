@@ -106,7 +106,7 @@ def module(configuration) -> Any:
     """A module as `sim` needs it, with a number of cycles that no bound forbids."""
     layers = [SimpleNamespace(macs=1)]
     cycles = 10**6 + configuration.act_depth
-    segments = [SimpleNamespace(layers=layers)]
+    segments = [SimpleNamespace(layers=layers, program=[])]
     return SimpleNamespace(segments=segments, report={"instructions": 1}, cycles=cycles)
 
 
@@ -156,7 +156,7 @@ def test_an_evaluator_that_hangs_is_interrupted(swept, digits, monkeypatch):
     def sleep(graph, configuration, memories):
         if configuration.lanes_in == 8:
             time.sleep(3600)
-        return [Record({"cycles": 10**6, "macs": 1}) for _ in memories]
+        return [Record({"cycles": 10**6, "macs": 1, "energy_nj": 1}) for _ in memories]
 
     monkeypatch.setitem(executors.RUNGS, SIM, sleep)
     database = Database()
@@ -188,7 +188,7 @@ class Poison:
             time.sleep(3600)
         if configuration.act_depth == 1024 or (configuration.act_depth == 2048 and tries == 1):
             os.kill(os.getpid(), signal.SIGKILL)
-        return [Record({"cycles": 10**6, "macs": 1}) for _ in memories]
+        return [Record({"cycles": 10**6, "macs": 1, "energy_nj": 1}) for _ in memories]
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ class Formula(InProcess):
         shallow = 64 / machine.act_depth + 32 / machine.wgt_depth + 64 / machine.acc_depth
         ratio = 1 + shallow * (1 + 4 * machine.lanes_in / machine.bus_bits)
         return [
-            Record({"cycles": math.ceil(each.figures["cycles"] * ratio), "macs": 1})
+            Record({"cycles": math.ceil(each.figures["cycles"] * ratio), "macs": 1, "energy_nj": 1})
             for each in records
         ]
 

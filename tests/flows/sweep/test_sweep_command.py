@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.flows.area.resources import resources
 from tilewright.flows.cli.main import main
 from tilewright.flows.sweep import Database, Space
 from tilewright.flows.sweep.executors import RUNGS
 from tilewright.flows.sweep.records import Record
 from tilewright.flows.sweep.spaces import read_description
+from tilewright.flows.synthesis.devices import find_device
+from tilewright.isa.configuration import DEFAULT
 
 OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
 """The space of `conftest.VARY`."""
@@ -126,9 +129,61 @@ def test_a_device_is_a_budget(tilewright, model, database):
             "sweep", model, *OPTIONS, "--database", database, "--device", "ecp5-45", "--json"
         )
     )
-    assert values["where"] == ["multipliers <= 72", "ram <= 108"]
+    assert values["where"] == [
+        "multipliers <= 72", "ram <= 108", "lut <= 43848", "ff <= 43848",
+    ]  # fmt: skip
     states = {point["chosen"]["lanes"]: point["state"] for point in values["points"]}
     assert states["16x16"] == "excluded"
+
+
+def test_logic_is_that_of_a_machine_for_the_chip(tilewright, model, database):
+    """Lanes with more multipliers take fewer look-up tables."""
+    options = ("sweep", model, *OPTIONS, "--database", database, "--minimise", "ms,lut", "--json")
+    fewest, on_chip = (
+        {point["chosen"]["lanes"]: point["figures"] for point in json.loads(said)["points"]}
+        for said in (tilewright(*options), tilewright(*options, "--device", "ecp5-85"))
+    )
+    assert on_chip["4x4"]["lut"] < fewest["4x4"]["lut"]
+    assert on_chip["4x4"]["multipliers"] == fewest["4x4"]["multipliers"] == 20
+    with Database(database) as records:
+        rows = [row["figures"] for row in records.rows() if row["evaluator"] == "resources"]
+    assert {row.get("chip") for row in rows} == {None, "ecp5-85"}
+    assert {row["lut"] for row in rows} >= {on_chip["4x4"]["lut"], fewest["4x4"]["lut"]}
+
+
+def test_resources_are_those_of_the_chips_family(tilewright, model, database):
+    options = ("--device", "xc7z020", "--database", database, "--json")
+    values = json.loads(tilewright("sweep", model, *OPTIONS, *options))
+    assert values["where"] == [
+        "multipliers <= 220", "ram <= 280", "lut <= 53200", "ff <= 106400",
+    ]  # fmt: skip
+    point = next(point for point in values["points"] if point["chosen"]["lanes"] == "4x4")
+    machine = DEFAULT.replace(lanes_in=4, lanes_out=4, bus_bits=32)
+    found = resources(machine, find_device("xc7z020"))
+    assert {name: point["figures"][name] for name in found.used} == found.used
+
+
+def test_a_condition_on_logic_excludes_machines(tilewright, model, database):
+    where = ("--where", "lut <= 25000 and ff <= 25000")
+    values = json.loads(
+        tilewright("sweep", model, *OPTIONS, *where, "--database", database, "--json")
+    )
+    for point in values["points"]:
+        assert (point["state"] == "excluded") == (point["chosen"]["lanes"] == "16x16")
+
+
+def test_energy_is_a_figure_of_the_program(tilewright, model, database):
+    """Main memory's bandwidth changes the time of a program, and so its power."""
+    options = ("--config", "4x4", "--vary", "bandwidth=1/4,1/1", "--database", database)
+    values = json.loads(tilewright("sweep", model, *options, "--workers", 0, "--json"))
+    slow, fast = (point["figures"] for point in values["points"])
+    run = json.loads(tilewright("run", model, "--config", "4x4", "--json"))["efficiency"]
+    middle = (run["energy_j"]["least"] + run["energy_j"]["greatest"]) / 2
+    assert slow["energy_uj"] == fast["energy_uj"] == pytest.approx(1e6 * middle, abs=1e-3)
+    power = 2 * fast["energy_uj"] / (fast["ms"] + slow["ms"])
+    limited = ("--where", f"energy_uj / ms < {power}")
+    values = json.loads(tilewright("sweep", model, *options, *limited, "--workers", 0, "--json"))
+    assert [point["state"] for point in values["points"]] == ["front", "excluded"]
 
 
 def test_databases_merge_and_export(tilewright, model, database, tmp_path):
@@ -178,11 +233,13 @@ def test_weights_count_networks(tilewright, model, database):
         (
             ("--minimise", "cycles,size"),
             "`--minimise cycles,size`: expected figures to minimise, for example cycles, ms, "
-            "multipliers, ram, ram_bits, macs_per_cycle, or a parameter, got `size`",
+            "energy_uj, multipliers, ram, lut, ff, ram_bits, macs_per_cycle, or a parameter, got "
+            "`size`",
         ),
         (
             ("--device", "up5k"),
-            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, because the resources "
+            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, xc7z020, because the "
+            "resources "
             "of others are known only after synthesis; choose one, or set limits with `--where`",
         ),
         (
@@ -210,6 +267,11 @@ def test_weights_count_networks(tilewright, model, database):
         (
             ("--search", "model", "--evaluations", 5, "--exhaustive"),
             "`--search` and `--exhaustive`: expected one of the two; leave one of them out",
+        ),
+        (
+            ("--search", "model", "--evaluations", 5, "--minimise", "ms,energy_uj"),
+            "`--search model`: expected objectives that are known before compilation, or cycles, "
+            "got `energy_uj`; choose `--search nsga2`, or limit it with `--where`",
         ),
         (
             ("--evaluations", 5),

@@ -44,8 +44,8 @@ CLICKS = """
 </script></body>"""
 """Actions of a user: sort both ways, search, brush an axis, choose an axis, click a row."""
 
-RAM = 7
-"""Column of block RAMs, after two varied names, the state, three times and multipliers."""
+RAM = 8
+"""Column of block RAMs, after two varied names, the state, four figures and multipliers."""
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tilewright.flows.synthesis.critical_path import compress, critical_path, shown_name
-from tilewright.flows.synthesis.devices import DEVICES
+from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM
 from tilewright.flows.synthesis.netlist import PINS, TOP_LEVEL, read_netlist, split_name
 
 ECP5 = DEVICES["ecp5-25"].family
@@ -31,7 +31,7 @@ def netlist():
 
 def test_cells_are_counted_by_unit():
     assert netlist().units() == {
-        "act": {"lut": 4, "ram": 1},
+        "act": {"lut": 4, "ram": 1, LOGIC_RAM: 64},
         "gemm": {"lut": 3, "ff": 1},
         TOP_LEVEL: {"lut": 1, "ff": 1},
         PINS: {"ff": 1},
@@ -41,7 +41,7 @@ def test_cells_are_counted_by_unit():
 
 def test_what_stands_at_the_ports_is_counted_apart():
     assert netlist().pins == {"ff": 1}
-    assert netlist().total == {"lut": 8, "ff": 3, "ram": 1}
+    assert netlist().total == {"lut": 8, "ff": 3, "ram": 1, LOGIC_RAM: 64}
 
 
 @pytest.mark.parametrize(

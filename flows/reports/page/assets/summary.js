@@ -25,6 +25,7 @@ function showSummary() {
       (host ? ", without the host's time" : "")),
     figure("Of peak", percent(summary.of_peak),
       `${millions(summary.macs)} MACs; the array does ${summary.peak} per cycle`),
+    ...efficiencyFigures(summary.efficiency),
     figure("Bound by", largest, `${percent(share)} of the critical path`),
     figure("Bytes moved", bytes(moved),
       `${bytes(summary.read_bytes)} read, ${bytes(summary.written_bytes)} written, ` +
@@ -35,6 +36,20 @@ function showSummary() {
   byId("made").textContent =
     `Made by Tilewright ${DATA.version} for device “${DATA.device}”, configuration ` +
     `${configuration.name} (${configuration.hash}), on ${DATA.date}.`;
+}
+
+function efficiencyFigures(efficiency) {
+  if (!efficiency) return [];
+  const { resources, energy_j, gops_per_watt, device } = efficiency;
+  const span = (low, high) => `${significant(low)} to ${significant(high)}`;
+  return [
+    figure("Speed", `${significant(efficiency.gops)} GOPS`,
+      `${significant(1000 * efficiency.gops_per_lut)} per 1,000 LUT of about ` +
+      `${grouped(resources.lut)}, ${significant(efficiency.gops_per_multiplier)} per multiplier ` +
+      `of ${resources.multipliers} (${device})`),
+    figure("Energy, estimated", `${span(1e6 * energy_j.least, 1e6 * energy_j.greatest)} µJ`,
+      `per sample at 45 nm; ${span(...gops_per_watt)} GOPS per watt`),
+  ];
 }
 
 function stack(cycles, total, className, labelled) {

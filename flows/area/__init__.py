@@ -1,0 +1,1 @@
+"""Resources of a configuration without synthesis: exact counts, and a model fitted to syntheses."""

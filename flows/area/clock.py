@@ -1,0 +1,59 @@
+"""The clock of a configuration on a device: measured where the ledger has it, else an estimate."""
+
+import statistics
+from dataclasses import dataclass
+
+from ...isa.configuration import Configuration
+from ..synthesis.devices import DEVICES, Device
+from ..synthesis.ledger import read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A clock in MHz.
+
+    Parameters
+    ----------
+    median_mhz, least_mhz, greatest_mhz
+        Over the placer's seeds; of an estimate, over all seeds of all measured machines.
+    seeds
+        How many.
+    measured
+        Whether this machine was placed on this device.
+    """
+
+    median_mhz: float
+    least_mhz: float
+    greatest_mhz: float
+    seeds: int
+    measured: bool
+
+    def __str__(self) -> str:
+        span = f"{self.least_mhz:.0f} to {self.greatest_mhz:.0f}"
+        if self.measured:
+            return f"{self.median_mhz:.1f} MHz, the median of {self.seeds} seeds ({span})"
+        return f"about {self.median_mhz:.0f} MHz, an estimate: measured machines reach {span}"
+
+
+def clock_of(configuration: Configuration, device: Device) -> Clock | None:
+    """Return the clock of the ledger's row, or the range of the family's rows; None without any.
+
+    All machines have the same pipelines, so their clocks differ little.
+    """
+    rows = [row for row in read_rows() if row.clocks_mhz]
+    own = [
+        clock
+        for row in rows
+        if row.device == device.name and row.parameters == configuration.parameters()
+        for clock in row.clocks_mhz
+    ]
+    family = [
+        clock
+        for row in rows
+        if DEVICES[row.device].family is device.family
+        for clock in row.clocks_mhz
+    ]
+    clocks = own or family
+    if not clocks:
+        return None
+    return Clock(statistics.median(clocks), min(clocks), max(clocks), len(clocks), bool(own))

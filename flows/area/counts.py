@@ -1,0 +1,203 @@
+"""Multipliers and memories of a configuration on a family of FPGAs, exactly, by arithmetic.
+
+The counts are those of the cells that `hardware` instantiates, and of the memories that synthesis
+makes of blocks or logic cells. For UltraScale and Gowin, nobody has checked what synthesis makes of
+queues deeper than `DEEPEST_QUEUE` and of banks deeper than a block, so machines with either have no
+RAM count.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ...hardware.blocks import (
+    BLOCK_18K,
+    LEAST_LANE_BLOCKS,
+    SHALLOW,
+    WORD_BITS,
+    BlockShape,
+    array_blocks,
+    granule_bits,
+    lane_blocks,
+)
+from ...hardware.technology import Technology
+from ...isa.configuration import Configuration, Memory
+from ...isa.instructions import FAMILIES
+from .logic_rams import DEEPEST_QUEUE, logic_rams, queue_columns
+
+SCRATCHPADS = tuple(memory for memory in Memory if memory is not Memory.DRAM)
+
+ARRAY, LANES = "gemm.array", "vector.datapath"
+"""Instances of the core that have multipliers."""
+
+INSTANCES: Mapping[Memory, str] = MappingProxyType(
+    {memory: memory.name.lower() for memory in SCRATCHPADS} | {Memory.LUT: LANES}
+)
+"""Instances of the core that have the scratchpads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The blocks of a technology.
+
+    Parameters
+    ----------
+    shape
+        Of a block RAM.
+    shallow
+        Greatest depth of a scratchpad's RAM that is made of logic cells; 0 if none is.
+    pairs
+        Whether a multiplier of the array forms two products.
+    lane_unit
+        Multipliers, as the family counts them, that a multiplier of a VECTOR lane takes.
+    counted
+        Whether the lanes of VECTOR share the multipliers of the chip that the array leaves.
+    deepest_queue
+        Greatest number of instructions in a queue made of logic cells; others are block RAMs.
+    checked
+        Whether synthesis was seen to make block RAMs of deeper queues, and whole blocks of banks
+        that are deeper than a block.
+    """
+
+    shape: BlockShape
+    shallow: int
+    pairs: bool = True
+    lane_unit: int = 1
+    counted: bool = False
+    deepest_queue: int = DEEPEST_QUEUE
+    checked: bool = True
+
+
+BLOCKS: Mapping[Technology, Blocks] = MappingProxyType(
+    {
+        Technology.ECP5: Blocks(BLOCK_18K, SHALLOW, counted=True),
+        Technology.XILINX7: Blocks(BLOCK_18K, SHALLOW, deepest_queue=64),
+        Technology.ULTRASCALE: Blocks(BLOCK_18K, SHALLOW, checked=False),
+        Technology.GOWIN: Blocks(BLOCK_18K, 0, pairs=False, lane_unit=2, checked=False),
+    }
+)
+"""Technologies with exact counts. An iCE40 has no RAM of logic cells, so synthesis decides more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Exact resources of a machine.
+
+    Parameters
+    ----------
+    multipliers_of
+        Multipliers by instance of the core, in the unit of the family: 18x18 on an ECP5, DSP48 on
+        Xilinx, 9x9 on a Gowin.
+    rams_of
+        Block RAMs of 18 Kbit by instance of the core; None without an exact count.
+    ram_bits
+        Bits of all scratchpads and of each lane's look-up tables, on any chip.
+    """
+
+    multipliers_of: Mapping[str, int]
+    rams_of: Mapping[str, int] | None
+    ram_bits: int
+
+    @property
+    def multipliers(self) -> int:
+        """Multipliers of the core."""
+        return sum(self.multipliers_of.values())
+
+    @property
+    def ram(self) -> int | None:
+        """Block RAMs of the core; None without an exact count."""
+        return None if self.rams_of is None else sum(self.rams_of.values())
+
+
+def count_blocks(
+    configuration: Configuration,
+    technology: Technology = Technology.ECP5,
+    multipliers: int | None = None,
+) -> Counts:
+    """Count the multipliers and block RAMs of a configuration.
+
+    Parameters
+    ----------
+    technology
+        One of `BLOCKS`.
+    multipliers
+        Of the chip, for technologies whose lanes share them; None for the fewest that the machine
+        can be built with.
+    """
+    blocks = BLOCKS[technology]
+    lanes = lanes_of(configuration, technology, multipliers)
+    return Counts(
+        {
+            ARRAY: array_blocks(configuration) if blocks.pairs else configuration.tile_bytes,
+            LANES: blocks.lane_unit * sum(lanes),
+        },
+        block_rams(configuration, blocks),
+        scratchpad_bits(configuration),
+    )
+
+
+def lanes_of(
+    configuration: Configuration, technology: Technology, multipliers: int | None
+) -> list[int]:
+    """Return the multiplier blocks of each lane of VECTOR.
+
+    Parameters
+    ----------
+    technology, multipliers
+        As in `count_blocks`.
+    """
+    lanes = configuration.vector_lanes
+    if not BLOCKS[technology].counted:
+        return lane_blocks(lanes, None)
+    if multipliers is None:
+        return [LEAST_LANE_BLOCKS] * lanes
+    return lane_blocks(lanes, multipliers - array_blocks(configuration))
+
+
+def scratchpad_bits(configuration: Configuration) -> int:
+    """Return the bits of all scratchpads, with a copy of the look-up tables for each lane."""
+    copies = {Memory.LUT: configuration.vector_lanes}
+    return sum(
+        8 * copies.get(memory, 1) * configuration.size_bytes(memory) for memory in SCRATCHPADS
+    )
+
+
+def logic_ram_bits(configuration: Configuration) -> int:
+    """Return the bits of distributed RAM on an ECP5, all words of its cells."""
+    return 64 * sum(ram.cells for ram in logic_rams(configuration))
+
+
+def block_rams(configuration: Configuration, blocks: Blocks) -> Counter[str] | None:
+    """Return the block RAMs by instance of the core, or None without an exact count."""
+    banks = [(memory, configuration.depth(memory)) for memory in SCRATCHPADS]
+    deepest = max(depth for _, depth in banks)
+    deep_queues = configuration.queue_depth > blocks.deepest_queue
+    if not blocks.checked and (deep_queues or deepest > blocks.shape.deepest):
+        return None
+    found = Counter[str]()
+    if deep_queues:
+        widest = max(blocks.shape.widths.values())
+        for family in FAMILIES:
+            if family.unit is not None:
+                gate = f"{family.unit.name.lower()}_gate"
+                found[gate] += queue_columns(family, configuration, widest)
+    for memory, depth in banks:
+        row_bits = 8 * configuration.row_bytes(memory)
+        word_bits = min(row_bits, WORD_BITS)
+        copies = configuration.vector_lanes if memory is Memory.LUT else 1
+        words = copies * configuration.banks(memory) * row_bits // word_bits
+        each = _blocks_of_ram(depth, word_bits, granule_bits(memory), blocks)
+        found[INSTANCES[memory]] += words * each
+    return found
+
+
+def _blocks_of_ram(depth: int, width: int, granularity: int, blocks: Blocks) -> int:
+    """Return the block RAMs of one RAM; no two granules share a lane of a block."""
+    if depth <= blocks.shallow:
+        return 0
+    if depth > blocks.shape.deepest:  # synthesis fills whole blocks
+        return width * depth // blocks.shape.deepest
+    lanes_of_block, lane_bits = blocks.shape.lanes(blocks.shape.depth_for(depth))
+    lanes = width // granularity * -(-granularity // lane_bits)
+    return -(-lanes // lanes_of_block)

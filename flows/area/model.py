@@ -1,0 +1,83 @@
+"""Look-up tables and flip-flops of a configuration on an FPGA: an estimate, unit by unit.
+
+A unit takes so many look-up tables and flip-flops for each of its `features`. The factors are
+those of `coefficients.json`, which `python -m tilewright.flows.area` fits to measured syntheses.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...hardware.technology import Technology
+from ...isa.configuration import Configuration
+from .features import exact_luts, features
+
+DATA = Path(__file__).with_name("coefficients.json")
+
+ESTIMATED = ("lut", "ff")
+"""Resources that the model estimates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Estimated resources of a machine.
+
+    Parameters
+    ----------
+    units
+        Look-up tables and flip-flops by unit.
+    """
+
+    units: Mapping[str, Mapping[str, int]]
+
+    @property
+    def lut(self) -> int:
+        """Look-up tables of the core."""
+        return sum(unit["lut"] for unit in self.units.values())
+
+    @property
+    def ff(self) -> int:
+        """Flip-flops of the core."""
+        return sum(unit["ff"] for unit in self.units.values())
+
+
+@cache
+def read_model() -> Mapping[str, Any]:
+    """Return by technology the fitted model: factors, errors, date, rows."""
+    return json.loads(DATA.read_text())
+
+
+def is_modelled(technology: Technology | None) -> bool:
+    """Whether the model knows a technology."""
+    return technology is not None and technology.value in read_model()
+
+
+def estimate(
+    configuration: Configuration,
+    technology: Technology = Technology.ECP5,
+    multipliers: int | None = None,
+) -> Estimate:
+    """Estimate look-up tables and flip-flops.
+
+    Operations that the configuration adds to VECTOR are not included.
+
+    Parameters
+    ----------
+    technology
+        One that `is_modelled`.
+    multipliers
+        Of an ECP5; None for a machine with the fewest. With more of them, lanes of VECTOR take less
+        logic.
+    """
+    factors, exact = read_model()[technology.value]["units"], exact_luts(configuration, technology)
+    units = {}
+    for unit, quantities in features(configuration, technology, multipliers).items():
+        used = {
+            name: sum(factor * quantities[of] for of, factor in factors[unit][name].items())
+            for name in ESTIMATED
+        }
+        units[unit] = {"lut": round(used["lut"]) + exact[unit], "ff": round(used["ff"])}
+    return Estimate(units)

@@ -1,0 +1,94 @@
+"""All resources of a configuration on a device, exact or estimated, without synthesis."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...errors import UsageError
+from ...hardware.technology import Technology
+from ...isa.configuration import Configuration
+from ..synthesis.devices import DEVICES, RESOURCES, Device
+from .counts import BLOCKS, count_blocks
+from .features import UNITS, unit_of
+from .model import ESTIMATED, estimate, is_modelled, read_model
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources of a machine on a device.
+
+    Parameters
+    ----------
+    device
+        The chip that it is built for.
+    units
+        Counts by unit and name: `lut` and `ff` are estimates, `ram` and `multipliers` exact.
+    known
+        Names of the resources that are known without synthesis.
+    """
+
+    device: Device
+    units: Mapping[str, Mapping[str, int]]
+    known: frozenset[str]
+
+    @property
+    def used(self) -> dict[str, int]:
+        """Counts of the core by name."""
+        return {
+            name: sum(unit.get(name, 0) for unit in self.units.values())
+            for name in RESOURCES
+            if name in self.known
+        }
+
+    @property
+    def short(self) -> list[str]:
+        """Resources of which the device has fewer."""
+        return self.device.short(self.used)
+
+    def error(self, name: str) -> float | None:
+        """Median error of an estimated resource, as a share; None if it is exact or unknown."""
+        technology = self.device.family.technology
+        if name not in ESTIMATED or name not in self.known or technology is None:
+            return None
+        return read_model()[technology.value]["errors"][name]["median"]
+
+
+def resources(configuration: Configuration, device: Device) -> Resources:
+    """Return the resources of a configuration on a device.
+
+    Raises
+    ------
+    UsageError
+        If only synthesis can tell them.
+    """
+    technology = device.family.technology
+    if technology is None or technology not in BLOCKS:
+        known = ", ".join(
+            name for name, other in DEVICES.items() if other.family.technology in BLOCKS
+        )
+        raise UsageError(
+            f"device `{device.name}`: expected one of {known}, because the resources of others are "
+            "known only after synthesis (`tilewright synth --no-place`); choose one"
+        )
+    chip = device.capacity["multipliers"]
+    counts = count_blocks(configuration, technology, chip)
+    known = {"multipliers": counts.multipliers_of}
+    if counts.rams_of is not None:
+        known["ram"] = counts.rams_of
+    units: dict[str, dict[str, int]] = {unit: {} for unit in UNITS}
+    for name, instances in known.items():
+        for instance, used in instances.items():
+            of = units[unit_of(instance.split("."))]
+            of[name] = of.get(name, 0) + used
+    if is_modelled(technology):
+        for unit, logic in estimate(configuration, technology, chip).units.items():
+            units[unit].update(logic)
+    names = {*known, *(ESTIMATED if is_modelled(technology) else ())}
+    return Resources(device, units, frozenset(names))
+
+
+def smallest_device(configuration: Configuration) -> Resources:
+    """Return the resources on the smallest ECP5 that has enough, or else on the largest one."""
+    chips = [device for device in DEVICES.values() if device.family.technology is Technology.ECP5]
+    chips.sort(key=lambda device: device.capacity["lut"])
+    found = [resources(configuration, device) for device in chips]
+    return next((each for each in found if not each.short), found[-1])

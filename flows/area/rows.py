@@ -1,0 +1,154 @@
+"""Measured resources of the samples, unit by unit: what the model is fitted to.
+
+`rows.jsonl` beside this file holds one row per line. A row names the RTL and the tools that it was
+measured with, so it is measured again only if one of them changed. Each row is written at once; an
+interrupted run goes on behind the last one.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ...atomic_write import write_output
+from ...hardware.technology import Technology
+from ...isa.configuration import Configuration
+from ..synthesis.devices import LOGIC_RAM, RESOURCES, Device, find_device
+from ..synthesis.flow import Synthesis, core_rtlil, hash_of, synthesise, tool_versions
+from ..synthesis.netlist import PINS
+from .features import PACKING, unit_of
+
+DATA = Path(__file__).with_name("rows.jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One configuration on one device.
+
+    Parameters
+    ----------
+    configuration, device
+        Names; together they identify the row.
+    parameters
+        Of the configuration.
+    resources
+        By name, of the core.
+    units
+        Resources by unit of the model; together those of the core.
+    logic_ram_bits
+        Bits of RAM made of logic cells.
+    rtl
+        Hash of the RTL.
+    tools
+        Versions by name.
+    """
+
+    configuration: str
+    device: str
+    parameters: dict
+    resources: dict[str, int]
+    units: dict[str, dict[str, int]]
+    logic_ram_bits: int
+    rtl: str
+    tools: dict[str, str]
+
+    @property
+    def machine(self) -> Configuration:
+        """The configuration."""
+        return Configuration.from_dict({"name": self.configuration, **self.parameters})
+
+    @property
+    def technology(self) -> Technology:
+        """The technology of the device."""
+        technology = find_device(self.device).family.technology
+        assert technology is not None
+        return technology
+
+    @property
+    def multipliers(self) -> int:
+        """Multipliers of the chip."""
+        return find_device(self.device).capacity["multipliers"]
+
+
+def read_rows(path: Path = DATA) -> list[Row]:
+    """Rows of the data file, in its order."""
+    return [Row(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def write_rows(rows: Sequence[Row], path: Path = DATA) -> None:
+    """Write the data file.
+
+    Raises
+    ------
+    UsageError
+        When it cannot be written.
+    """
+    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
+    write_output(path, lines, f"`{path}`")
+
+
+def row_of(found: Synthesis) -> Row:
+    """Return the row of a synthesis."""
+    units: dict[str, Counter[str]] = {}
+    for path, resources in found.netlist.cells:
+        if path[0] != PINS:
+            units.setdefault(unit_of(path), Counter()).update(resources)
+    packing = Counter(found.packed)
+    packing.subtract(found.netlist.total)
+    units[PACKING] = packing
+    return Row(
+        configuration=found.configuration.name,
+        device=found.device.name,
+        parameters=found.configuration.parameters(),
+        resources=found.resources,
+        units={
+            unit: {name: used[name] for name in RESOURCES if used[name]}
+            for unit, used in sorted(units.items())
+        },
+        logic_ram_bits=sum(used[LOGIC_RAM] for used in units.values() if used is not packing),
+        rtl=found.rtl,
+        tools=found.tools,
+    )
+
+
+def measure(
+    samples: Sequence[tuple[Configuration, str]],
+    kept: Sequence[Row],
+    keep: Callable[[Sequence[Row]], None],
+    say: Callable[[str], None],
+) -> list[Row]:
+    """Measure the samples whose RTL or tools have changed; return a row for each sample.
+
+    Parameters
+    ----------
+    samples
+        Configurations, each with the name of its chip.
+    kept
+        Rows of earlier measurements.
+    keep
+        Receives all rows after each measurement.
+    say
+        Receives a line about each sample.
+
+    Raises
+    ------
+    ToolError, HardwareError
+        When a tool is missing, or rejects a design.
+    """
+    rows = {(row.configuration, row.device): row for row in kept}
+    for number, (configuration, chip) in enumerate(samples, 1):
+        device, key = find_device(chip), (configuration.name, chip)
+        text = f"{number}/{len(samples)} {configuration.name} on {chip}"
+        if key in rows and _is_current(rows[key], configuration, device):
+            say(f"{text}: kept")
+            continue
+        rows[key] = row_of(synthesise(configuration, device, place=False))
+        keep(list(rows.values()))
+        say(f"{text}: {rows[key].resources['lut']:,} LUT")
+    return [rows[configuration.name, chip] for configuration, chip in samples]
+
+
+def _is_current(row: Row, configuration: Configuration, device: Device) -> bool:
+    same = row.parameters == configuration.parameters() and row.tools == tool_versions(device)
+    return same and row.rtl == hash_of(core_rtlil(configuration, device))

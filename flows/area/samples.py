@@ -1,0 +1,101 @@
+"""Configurations that the area model is fitted to: presets, extremes, and random ones between."""
+
+from collections.abc import Iterator
+from itertools import count, islice
+from random import Random
+
+from ...errors import ConfigurationError
+from ...isa.configuration import PRESETS, Configuration
+
+PRESET_CHIPS = {
+    "tiny": "ecp5-25",
+    "4x4": "ecp5-45",
+    "8x8": "ecp5-45",
+    "8x16": "ecp5-85",
+    "16x8": "ecp5-85",
+    "16x16": "ecp5-85",
+    "ecp5-25": "ecp5-25",
+    "ecp5-45": "ecp5-45",
+    "ecp5-85": "ecp5-85",
+}
+"""Presets that are measured, each with its chip."""
+
+EXTREMES = (
+    PRESETS["tiny"].replace(name="deep-queues", queue_depth=64),
+    PRESETS["tiny"].replace(name="deep-banks", act_depth=32768),
+)
+"""Machines whose queues are block RAMs, and whose banks are deeper than a block; on an ecp5-25."""
+
+LANES = ("2x2", "2x4", "4x2", *["4x4"] * 6, *["4x8", "8x4"] * 2, *["8x8"] * 5, "8x16", "16x8")
+
+LEVELS: dict[str, tuple[int | str, ...]] = {
+    "act_banks": (2, 4, 4, 8),
+    "act_depth": (16, 128, 512, 1024, 2048, 4096, 8192),
+    "wgt_banks": (1, 2, 2, 4),
+    "wgt_depth": (16, 128, 256, 512, 1024, 2048, 4096),
+    "acc_banks": (2, 2, 4, 8),
+    "acc_depth": (16, 128, 256, 512, 1024, 2048),
+    "param_depth": (4, 16, 64, 128, 256, 512),
+    "lut_tables": (1, 2, 4, 8, 16),
+    "bus_bits": (32, 64, 128, 256),
+    "burst_beats": (4, 8, 16, 32, 64),
+    "outstanding_bursts": (2, 4, 8, 16, 32, 64),
+    "queue_depth": (2, 2, 4, 8, 8, 16, 32),
+    "token_bits": (2, 3, 4, 5, 6),
+    "extent_bits": (6, 8, 10, 12, 14, 16),
+    "tile_loops": (1, 2, 3, 4, 5, 6),
+    "row_loops": (1, 2, 3),
+    "map_loops": (1, 2, 3, 4, 5, 6),
+    "reduce_loops": (1, 2, 3),
+    "dma_loops": (1, 2, 3, 4, 5, 6),
+    "address_bits": (20, 24, 28, 32),
+    "depthwise_taps": (0, 0, 2, 3, 4, 8),
+    "counters": ("all", "all", "basic", "none"),
+}
+"""Values that random configurations take; those that are listed twice are drawn twice as often."""
+
+CHANGED = 0.5
+"""Share of the parameters that a random configuration changes."""
+
+
+def samples() -> Iterator[tuple[Configuration, str]]:
+    """Yield configurations with the names of their chips, the same ones in each call."""
+    for name, chip in PRESET_CHIPS.items():
+        yield PRESETS[name], chip
+    for configuration in EXTREMES:
+        yield configuration, "ecp5-25"
+    for number in count():
+        yield _drawn(number)
+
+
+def first_samples(number: int, device: str | None = None) -> list[tuple[Configuration, str]]:
+    """Return the first `number` samples.
+
+    Parameters
+    ----------
+    device
+        The chip of all of them; None for the ECP5 of each.
+    """
+    return [(configuration, device or chip) for configuration, chip in islice(samples(), number)]
+
+
+def _drawn(number: int) -> tuple[Configuration, str]:
+    """Draw the random configuration of a number, again until no rule is broken."""
+    random = Random(number)
+    while True:
+        lanes_in, lanes_out = map(int, random.choice(LANES).split("x"))
+        base = PRESETS["8x8"].replace(
+            name=f"random-{number}", lanes_in=lanes_in, lanes_out=lanes_out
+        )
+        changes: dict[str, int | str] = {
+            name: random.choice(values)
+            for name, values in LEVELS.items()
+            if random.random() < CHANGED
+        }
+        if random.random() < CHANGED:
+            changes["vector_lanes"] = random.choice((2, 4, 8))
+        chip = random.choice(("ecp5-25", "ecp5-45", "ecp5-45", "ecp5-85"))
+        try:
+            return base.replace(**changes), chip
+        except ConfigurationError:
+            continue

@@ -1,0 +1,98 @@
+"""Counts by arithmetic against the cells of elaborated cores, and of synthesised ones."""
+
+from collections import Counter
+
+import pytest
+from amaranth.hdl import Fragment, Instance
+
+from tilewright.flows.area.counts import BLOCKS, count_blocks, logic_ram_bits
+from tilewright.flows.area.rows import Row, read_rows
+from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM, Family, find_device
+from tilewright.flows.synthesis.flow import synthesise
+from tilewright.hardware.core import Core
+from tilewright.hardware.technology import Technology
+from tilewright.isa.configuration import PRESETS
+
+
+def family_of(technology: Technology) -> Family:
+    return next(d.family for d in DEVICES.values() if d.family.technology is technology)
+
+
+def instances(fragment: Fragment) -> Counter[str]:
+    """Instances of vendor cells by type."""
+    found = Counter[str]()
+    if isinstance(fragment, Instance):
+        found[fragment.type] += 1
+    for inner, *_ in fragment.subfragments:
+        found += instances(inner)
+    return found
+
+
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes", "technology"),
+    [
+        ("tiny", {}, Technology.ECP5),
+        ("4x4", {}, Technology.ECP5),
+        ("4x4", {"act_depth": 8192, "lut_tables": 16, "depthwise_taps": 0}, Technology.ECP5),
+        slow("8x8", {"depthwise_taps": 8, "acc_banks": 4, "param_depth": 16}, Technology.ECP5),
+        slow("16x8", {}, Technology.ECP5),
+        slow(
+            "4x4",
+            {"lanes_out": 16, "vector_lanes": 2, "act_depth": 16384, "wgt_depth": 32},
+            Technology.ECP5,
+        ),
+        ("4x4", {"lanes_in": 2, "acc_depth": 16, "acc_banks": 16}, Technology.ECP5),
+        ("tiny", {}, Technology.GOWIN),
+        slow("8x8", {"acc_depth": 16}, Technology.GOWIN),
+        ("tiny", {}, Technology.XILINX7),
+        slow("8x8", {"acc_depth": 16}, Technology.XILINX7),
+        ("tiny", {}, Technology.ULTRASCALE),
+    ],
+)
+def test_counts_are_those_of_the_instantiated_cells(preset, changes, technology):
+    configuration = PRESETS[preset].replace(**changes)
+    counted = count_blocks(configuration, technology)
+    shared = counted.multipliers if technology is Technology.ECP5 else None
+    found = Counter[str]()
+    for cell, count in instances(Fragment.get(Core(configuration, shared), technology)).items():
+        for name, each in family_of(technology).cells.get(cell, {}).items():
+            found[name] += count * each
+    assert counted.multipliers == found["multipliers"]
+    assert counted.ram == found["ram"]
+
+
+@pytest.mark.parametrize("row", read_rows(), ids=lambda row: f"{row.configuration}-{row.device}")
+def test_counts_are_those_of_the_measured_netlists(row: Row):
+    counted = count_blocks(row.machine, row.technology, row.multipliers)
+    assert counted.multipliers == row.resources["multipliers"]
+    assert counted.ram == row.resources.get("ram", 0)
+    if row.technology is Technology.ECP5:
+        assert logic_ram_bits(row.machine) == row.logic_ram_bits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"queue_depth": 32}])
+def test_counts_are_those_of_synthesis(changes):
+    configuration, device = PRESETS["tiny"].replace(**changes), find_device("ecp5-25")
+    found = synthesise(configuration, device, place=False)
+    counted = count_blocks(configuration, multipliers=device.capacity["multipliers"])
+    assert counted.multipliers == found.resources["multipliers"]
+    assert counted.ram == found.resources["ram"]
+    assert logic_ram_bits(configuration) == found.netlist.total[LOGIC_RAM]
+
+
+def test_there_is_no_count_where_nobody_knows_what_synthesis_does():
+    for changes in {"queue_depth": 64}, {"act_depth": 32768}:
+        machine = PRESETS["tiny"].replace(**changes)
+        assert count_blocks(machine, Technology.GOWIN).ram is None
+        assert count_blocks(machine).ram is not None
+
+
+def test_lanes_take_multipliers_that_the_array_leaves():
+    counts = [count_blocks(PRESETS["4x4"], multipliers=on_chip) for on_chip in (None, 24, 72)]
+    assert [count.multipliers for count in counts] == [20, 24, 28]
+    assert set(BLOCKS) == {d.family.technology for d in DEVICES.values()} - {Technology.ICE40}

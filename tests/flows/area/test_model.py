@@ -1,0 +1,164 @@
+"""The area model: its rows, its fit, and what it says of machines that it never saw."""
+
+from pathlib import Path
+
+import pytest
+
+from tilewright.errors import UsageError
+from tilewright.flows.area.clock import clock_of
+from tilewright.flows.area.features import UNITS
+from tilewright.flows.area.fit import errors_table, fit
+from tilewright.flows.area.model import ESTIMATED, estimate, read_model
+from tilewright.flows.area.resources import resources, smallest_device
+from tilewright.flows.area.rows import Row, measure, read_rows, write_rows
+from tilewright.flows.area.samples import first_samples
+from tilewright.flows.synthesis.devices import find_device
+from tilewright.flows.synthesis.ledger import read_rows as read_ledger
+from tilewright.isa.configuration import PRESETS
+
+MEDIAN, WORST = 0.05, 0.15
+"""Greatest errors on machines that the fit did not see, as shares."""
+
+ROWS = read_rows()
+TECHNOLOGIES = tuple(read_model())
+
+
+def rows_of(technology: str) -> list[Row]:
+    return [row for row in ROWS if row.technology.value == technology]
+
+
+def test_the_units_of_a_row_make_the_whole_core():
+    for row in ROWS:
+        for name, used in row.resources.items():
+            assert sum(unit.get(name, 0) for unit in row.units.values()) == used
+        assert row.units.keys() <= UNITS.keys()
+
+
+@pytest.mark.parametrize("technology", TECHNOLOGIES)
+def test_the_fit_is_good_on_machines_that_it_never_saw(technology):
+    rows, kept = rows_of(technology), read_model()[technology]
+    found = fit(rows)
+    for resource in ESTIMATED:
+        assert found["errors"][resource]["median"] <= MEDIAN
+        assert found["errors"][resource]["worst"] <= WORST
+        median = kept["errors"][resource]["median"]
+        assert median == pytest.approx(found["errors"][resource]["median"], abs=0.002)
+    assert kept["rows"] == len(rows)
+    assert kept["rtl"] == sorted({row.rtl for row in rows})
+
+
+def test_the_page_tells_the_errors():
+    page = (Path(__file__).parents[3] / "docs" / "synthesis.md").read_text()
+    assert errors_table(read_model()) in page
+
+
+@pytest.mark.parametrize("technology", TECHNOLOGIES)
+def test_the_kept_factors_are_those_of_the_rows(technology, monkeypatch):
+    """Factors themselves may differ where two quantities are equal in all rows."""
+    rows = rows_of(technology)
+    kept = [estimate(row.machine, row.technology, row.multipliers) for row in rows]
+    fitted = {technology: fit(rows)}
+    monkeypatch.setattr("tilewright.flows.area.model.read_model", lambda: fitted)
+    for row, before in zip(rows, kept, strict=True):
+        now = estimate(row.machine, row.technology, row.multipliers)
+        for resource in ESTIMATED:
+            value = getattr(before, resource)
+            assert value == pytest.approx(getattr(now, resource), rel=0.01)
+            assert value == pytest.approx(row.resources[resource], rel=WORST)
+
+
+@pytest.mark.parametrize(
+    ("changes", "resource"),
+    [
+        ({"vector_lanes": 4}, "lut"),
+        ({"lanes_out": 4}, "lut"),
+        ({"queue_depth": 2}, "lut"),
+        ({"counters": "none"}, "ff"),
+        ({"dma_loops": 2}, "ff"),
+        ({"extent_bits": 8}, "ff"),
+        ({"bus_bits": 32}, "ff"),
+    ],
+)
+def test_less_hardware_takes_less_logic(changes, resource):
+    before, after = PRESETS["8x8"], PRESETS["8x8"].replace(**changes)
+    assert getattr(estimate(after), resource) < getattr(estimate(before), resource)
+
+
+def test_lanes_with_more_multipliers_take_less_logic():
+    luts = [estimate(PRESETS["8x8"], multipliers=on_chip).lut for on_chip in (None, 56, 64)]
+    assert luts == sorted(luts, reverse=True)
+    assert len(set(luts)) == 3
+
+
+def test_the_smallest_chip_that_has_enough_is_chosen():
+    assert smallest_device(PRESETS["tiny"]).device.name == "ecp5-25"
+    assert smallest_device(PRESETS["8x8"]).device.name == "ecp5-45"
+    largest = smallest_device(PRESETS["32x32"])
+    assert largest.device.name == "ecp5-85"
+    assert "multipliers" in largest.short
+
+
+def test_other_families_have_exact_counts_only():
+    assert resources(PRESETS["4x4"], find_device("gw2ar-18")).used == {
+        "ram": 30,
+        "multipliers": 40,
+    }
+    with pytest.raises(
+        UsageError, match=r"^device `up5k`: expected one of ecp5-25, .*; choose one"
+    ):
+        resources(PRESETS["4x4"], find_device("up5k"))
+
+
+def test_a_clock_is_measured_or_a_range():
+    kept = next(row for row in read_ledger() if row.clocks_mhz)
+    device = find_device(kept.device)
+    measured = clock_of(kept.machine, device)
+    assert measured is not None
+    assert measured.measured
+    assert (measured.median_mhz, measured.seeds) == (kept.median_mhz, len(kept.clocks_mhz))
+    other = clock_of(kept.machine.replace(token_bits=7), device)
+    assert other is not None
+    assert not other.measured
+    assert "an estimate" in str(other)
+    assert clock_of(kept.machine, find_device("xc7z020")) is None
+
+
+def test_samples_are_the_same_in_each_call():
+    many = first_samples(30)
+    assert many == first_samples(30)
+    assert len({configuration.name for configuration, _ in many}) == 30
+    assert {chip for _, chip in many} == {"ecp5-25", "ecp5-45", "ecp5-85"}
+    assert first_samples(1, "xc7z020") == [(many[0][0], "xc7z020")]
+
+
+def test_only_rows_that_changed_are_measured_again(monkeypatch, tmp_path):
+    kept = ROWS[:2]
+    samples = [(row.machine, row.device) for row in kept]
+    module = "tilewright.flows.area.rows"
+    monkeypatch.setattr(f"{module}.core_rtlil", lambda configuration, device: configuration.name)
+    monkeypatch.setattr(f"{module}.hash_of", {kept[0].configuration: kept[0].rtl}.get)
+    monkeypatch.setattr(f"{module}.tool_versions", lambda device: dict(kept[0].tools))
+    monkeypatch.setattr(f"{module}.synthesise", lambda configuration, device, place: configuration)
+    monkeypatch.setattr(f"{module}.row_of", lambda found: measured(found, kept[1]))
+    said, written = [], []
+    rows = measure(samples, kept, written.append, said.append)
+    assert said[0].endswith(": kept")
+    assert said[1].endswith(": 17 LUT")
+    assert [row.rtl for row in rows] == [kept[0].rtl, "new"]
+    assert written == [rows]
+    path = tmp_path / "rows.jsonl"
+    write_rows(rows, path)
+    assert read_rows(path) == rows
+
+
+def measured(configuration, old: Row) -> Row:
+    return Row(
+        configuration=configuration.name,
+        device=old.device,
+        parameters=old.parameters,
+        resources={"lut": 17},
+        units={},
+        logic_ram_bits=0,
+        rtl="new",
+        tools=old.tools,
+    )
