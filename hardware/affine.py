@@ -146,16 +146,13 @@ class AffineNest(wiring.Component):
             self.last.eq(ends[0]),
         ]
 
-        def enter(flags: Sequence[Value], runs: Value) -> list:
-            """Enter a state in which the levels with a flag are at their ends.
-
-            Only the selects depend on `runs`, which is late if it is `load`.
-            """
+        def enter(flags: Sequence[Value]) -> list:
+            """Enter a state in which the levels with a flag are at their ends."""
             inner = [Cat(flags[level:]).all() for level in depth] + [Const(1)]
             return [
                 *(register.eq(flags[level]) for level, register in at_end.items()),
                 *(ends[level].eq(inner[level]) for level in depth),
-                *(steps[level].eq(runs & ~flags[level] & inner[level + 1]) for level in depth),
+                *(steps[level].eq(~flags[level] & inner[level + 1]) for level in depth),
             ]
 
         near = [self._count(m, level, steps[level], ends[level]) for level in depth]
@@ -173,17 +170,20 @@ class AffineNest(wiring.Component):
         alone = [self.parameters.loops[level].extent_minus_one == 0 for level in depth]
         with m.If(~self.active):
             m.d.sync += [register.eq(alone[level]) for level, register in single.items()]
-            m.d.sync += [self.active.eq(self.load), *enter(alone, self.load)]
+            m.d.sync += [self.active.eq(self.load), *enter(alone)]
             m.d.sync += [at_start[level].eq(1) for level in depth]
         with m.Elif(self.advance & self.last):
             m.d.sync += self.active.eq(0)
         with m.Elif(self.advance):
-            m.d.sync += enter([flag_after_advance(level) for level in depth], Const(1))
+            m.d.sync += enter([flag_after_advance(level) for level in depth])
             for level in depth:
                 with m.If(steps[level]):
                     m.d.sync += at_start[level].eq(0)
                 with m.Elif(ends[level]):
                     m.d.sync += at_start[level].eq(1)
+        # No level steps while idle. `load` is late, so it only resets the selects.
+        with m.If(~self.active & ~self.load):
+            m.d.sync += [selected.eq(0) for selected in steps]
 
         for operand, width in self.widths.items():
             self._run_operand(m, operand, width, steps)

@@ -12,7 +12,7 @@ from ..isa.pipeline import QUEUED_BURSTS
 from .affine import AffineNest
 from .axi import LEN_BITS, WINDOW_BITS
 from .layouts import command_layout
-from .logic_adder import less
+from .logic_adder import LogicAdder, less
 from .queue import Queue
 
 MEMORY_CODE = {Load: "destination", Store: "source"}
@@ -99,10 +99,12 @@ class BurstIssuer(wiring.Component):
         wiring.connect(m, queue.output, wiring.flipped(self.bursts))
         command = self.commands.payload
         fills = self.family is Load
+        burst_bits = (self.configuration.burst_bytes - 1).bit_length()
 
         # Fields of the command that the nest does not keep. They apply to all its runs.
         carried = Signal(self.layout, reset_less=True)
         length = Signal.like(command.length, reset_less=True)
+        is_long = Signal(reset_less=True)
         room = Signal(signed(WINDOW_BITS + 1), reset_less=True)
         m.d.comb += [
             nest.assign(command, self.family.nests),
@@ -112,6 +114,7 @@ class BurstIssuer(wiring.Component):
         with m.If(~nest.active):
             m.d.sync += [
                 length.eq(command.length),
+                is_long.eq(command.length[burst_bits:].any()),
                 carried.code.eq(getattr(command, MEMORY_CODE[self.family])),
                 room.eq(self.data_bytes - command.length - 1),
             ]
@@ -122,7 +125,6 @@ class BurstIssuer(wiring.Component):
         # the last byte, counted from the burst boundary before the run. A run that leaves the
         # window stays here until reset. One that crosses boundaries stays for several bursts.
         page_bits = (PAGE_BYTES - 1).bit_length()
-        burst_bits = (self.configuration.burst_bytes - 1).bit_length()
         offset = nest.addresses.memory
         run = Signal(self.layout, reset_less=True)
         end = Signal(max(len(length), burst_bits) + 1, reset_less=True)
@@ -130,7 +132,13 @@ class BurstIssuer(wiring.Component):
         valid = Signal()
         leaves = Signal()
         is_fill = carried.fill if fills else Const(0)
-        first_end = Mux(is_fill, 0, offset[:burst_bits]) + length
+        m.submodules.end_adder = end_adder = LogicAdder(len(end))
+        m.d.comb += [
+            end_adder.a.eq(offset[:burst_bits]),
+            end_adder.b.eq((~is_fill).replicate(len(end))),
+            end_adder.c.eq(length),
+            end_adder.d.eq(-1),
+        ]
         ready = Signal()
         stays = Signal(reset_less=True)
         m.d.comb += [
@@ -139,7 +147,9 @@ class BurstIssuer(wiring.Component):
             self.out_of_window.eq(valid & leaves),
         ]
         outside = ~is_fill & (less(room, offset) | offset[-1])
-        more = ~is_fill & first_end[burst_bits:].any()
+        # The carry into the bits above a burst, and `length` itself, tell whether the run crosses.
+        carried_over = (end_adder.sum ^ length)[burst_bits]
+        more = ~is_fill & (is_long | carried_over)
         with m.If(ready):
             pages = offset[page_bits:] + self.data_base[page_bits:]
             m.d.sync += [
@@ -149,7 +159,7 @@ class BurstIssuer(wiring.Component):
                 run.address.eq(Cat(offset[:page_bits], pages)),
                 run.local.eq(nest.addresses.local),
                 run.last.eq(nest.last),
-                end.eq(first_end),
+                end.eq(end_adder.sum),
                 crosses.eq(more),
                 stays.eq(outside | more),
             ]

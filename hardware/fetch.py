@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Assert, Cat, Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Assert, Cat, Module, Mux, Shape, Signal, Value, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,6 +15,7 @@ from ..isa.pipeline import FETCH_BURSTS
 from ..isa.registers import Error
 from .axi import WINDOW_BITS, read_beat_layout, request_layout
 from .layouts import dispatch_layout, instruction_fields
+from .logic_adder import LogicAdder
 from .queue import Queue
 
 
@@ -32,7 +33,8 @@ class FetchUnit(wiring.Component):
     start : In(1)
         Start at `program_base`; ignored while `busy`.
     stop : In(1)
-        Make no more requests and offer no more instructions; beats in flight are dropped.
+        Make no more requests and offer no more instructions from the next cycle on; beats in
+        flight are dropped.
     program_base : In(address_bits)
         Byte address, a multiple of 32.
     program_bytes : In(32)
@@ -79,8 +81,8 @@ class FetchUnit(wiring.Component):
         running = Signal()
         starts = Signal()
         ends = Signal()
-        # Places in the buffer, from the request of a beat until it leaves.
-        reserved = Signal(range(self.buffer_beats + 1))
+        # Places in the buffer; the others are taken from the request of a beat until it leaves.
+        places = Signal(range(self.buffer_beats + 1), init=self.buffer_beats)
         idle = Signal(init=1)
         m.d.comb += [
             starts.eq(self.start & ~self.busy & ~self.stop),
@@ -96,22 +98,21 @@ class FetchUnit(wiring.Component):
         position = Signal(self.configuration.address_bits - beat_bits, reset_less=True)
         left_beats = Signal(WINDOW_BITS - beat_bits, reset_less=True)
         burst_bits = (self.burst_beats - 1).bit_length()
-        to_boundary = Signal(range(self.burst_beats + 1))
-        count = Signal(range(self.burst_beats + 1), reset_less=True)
+        # Minus the beats of the burst, so that one adder updates `places`.
+        negated = Signal(signed(burst_bits + 1), reset_less=True)
         settled, fits, free, near_end, exhausted = Signal(), Signal(), Signal(), Signal(), Signal()
         prepared = Signal()
         bursts = Signal(range(FETCH_BURSTS + 1))
         requested = self.requests.valid & self.requests.ready
         left_in_burst = left_beats[:burst_bits]
         m.d.comb += [
-            to_boundary.eq(self.burst_beats - position[:burst_bits]),
-            self.requests.valid.eq(prepared & running & ~self.stop),
+            self.requests.valid.eq(prepared),
             self.requests.payload.address.eq(position << beat_bits),
-            self.requests.payload.beats_minus_one.eq(count - 1),
+            self.requests.payload.beats_minus_one.eq(~negated[:burst_bits]),
         ]
         m.d.sync += [
             settled.eq(~starts & ~requested),
-            fits.eq(reserved <= self.buffer_beats - self.burst_beats),
+            fits.eq(places >= self.burst_beats),
             free.eq(bursts != FETCH_BURSTS),
             near_end.eq(left_beats[burst_bits:] == 0),
             exhausted.eq(~starts & settled & near_end & (left_in_burst == 0)),
@@ -125,14 +126,18 @@ class FetchUnit(wiring.Component):
         with m.Elif(requested):
             m.d.sync += [
                 prepared.eq(0),
-                position.eq(position + count),
-                left_beats.eq(left_beats - count),
+                position.eq(position - negated),
+                left_beats.eq(left_beats + negated),
             ]
+        with m.Elif(~running | ends | self.stop):
+            m.d.sync += prepared.eq(0)
         with m.Elif(~prepared):
-            last_burst = near_end & (left_in_burst < to_boundary)
+            place_in_burst = position[:burst_bits]
+            to_boundary_negated = Cat(place_in_burst, 1).as_signed()
+            last_burst = near_end & ~(left_in_burst + place_in_burst)[-1]
             m.d.sync += [
                 prepared.eq(settled & fits & free & ~(near_end & (left_in_burst == 0))),
-                count.eq(Mux(last_burst, left_in_burst, to_boundary)),
+                negated.eq(Mux(last_burst, -left_in_burst, to_boundary_negated)),
             ]
 
         leaves = buffer.output.valid & buffer.output.ready
@@ -142,9 +147,17 @@ class FetchUnit(wiring.Component):
             buffer.input.valid.eq(self.beats.valid),
             buffer.input.payload.eq(self.beats.payload),
         ]
+        m.submodules.adder = adder = LogicAdder(len(places))
+        m.d.comb += [
+            adder.a.eq(places),
+            adder.b.eq(-1),
+            adder.c.eq(negated),
+            adder.d.eq(requested.replicate(len(places))),
+            adder.carry.eq(leaves),
+        ]
         m.d.sync += [
-            reserved.eq(reserved + Mux(requested, count, 0) - leaves),
-            idle.eq((reserved == 0) & ~requested),
+            places.eq(adder.sum),
+            idle.eq((places == self.buffer_beats) & ~requested),
             bursts.eq(bursts + requested - ends_burst),
             Assert(~self.beats.valid | buffer.input.ready, "the buffer has no room for a beat"),
         ]
@@ -223,7 +236,7 @@ class FetchUnit(wiring.Component):
             instruction.wait.eq(complete_header.wait),
             instruction.signal.eq(complete_header.signal),
             instruction.word.eq(word),
-            self.instructions.valid.eq(offers & ~self.stop),
+            self.instructions.valid.eq(offers),
             taken.eq(self.instructions.valid & self.instructions.ready),
         ]
 

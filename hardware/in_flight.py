@@ -20,7 +20,7 @@ class InFlight(wiring.Component):
     complete : In(1)
         The oldest incomplete command becomes complete.
     freeze : In(1)
-        Nothing retires.
+        Nothing retires from the next cycle on.
     room : Out(1)
         Fewer than `limit` commands are in flight.
     active : Out(1)
@@ -47,11 +47,13 @@ class InFlight(wiring.Component):
         inside = Signal(range(self.limit + 1))
         complete = Signal(range(self.limit + 1))
         full, some = Signal(), Signal()
+        frozen = Signal()
         retires = self.retired.valid & self.retired.ready
         m.d.comb += [
             self.room.eq(~full),
-            self.retired.valid.eq(some & ~self.freeze),
+            self.retired.valid.eq(some & ~frozen),
         ]
+        m.d.sync += frozen.eq(self.freeze)
         # The flags are registers beside the counts, since units wait for them.
         with m.If(self.accept & ~retires):
             m.d.sync += [

@@ -60,7 +60,8 @@ class LoadUnit(wiring.Component):
     data_bytes : In(32)
         Size of the data window in bytes.
     stop : In(1)
-        Make no more requests; data already requested still arrive and are written.
+        Make no more requests from the next cycle on; data already requested still arrive and are
+        written.
     busy : Out(1)
         Commands are in flight; after `stop` or an error, transfers are in flight.
     starved : Out(1)
@@ -119,8 +120,11 @@ class LoadUnit(wiring.Component):
         burst = issuer.bursts.payload
         most_open = configuration.outstanding_bursts
         open_bursts = Signal(range(most_open + 1))
-        closed = Signal()
-        offered = issuer.bursts.valid & ~halted & ~closed
+        # These follow from the count and from `halted`, but are registers to shorten paths.
+        some, closed = Signal(), Signal()
+        refuses = Signal()
+        m.d.sync += refuses.eq(halted)
+        offered = issuer.bursts.valid & ~refuses & ~closed
         m.d.comb += [
             self.requests.payload.address.eq(burst.address),
             self.requests.payload.beats_minus_one.eq(burst.beats_minus_one),
@@ -142,13 +146,17 @@ class LoadUnit(wiring.Component):
         ]
         opens, ends = expected.input.valid, takes & piece.ends_burst
         with m.If(opens & ~ends):
-            m.d.sync += [open_bursts.eq(open_bursts + 1), closed.eq(open_bursts == most_open - 1)]
+            m.d.sync += [
+                open_bursts.eq(open_bursts + 1),
+                some.eq(1),
+                closed.eq(open_bursts == most_open - 1),
+            ]
         with m.Elif(ends & ~opens):
-            m.d.sync += [open_bursts.eq(open_bursts - 1), closed.eq(0)]
+            m.d.sync += [open_bursts.eq(open_bursts - 1), some.eq(open_bursts != 1), closed.eq(0)]
         m.d.comb += in_flight.complete.eq(self._write(m, piece, takes))
 
         m.d.comb += [
-            self.busy.eq(Mux(halted, open_bursts != 0, in_flight.active)),
+            self.busy.eq(Mux(refuses, some, in_flight.active)),
             self.starved.eq(pieces.valid & ~piece.fill & ~self.beats.valid),
         ]
         with m.If(takes & ~piece.fill):

@@ -45,7 +45,7 @@ class StoreUnit(wiring.Component):
     data_bytes : In(32)
         Size of the data window in bytes.
     stop : In(1)
-        Make no more requests; bursts whose address was issued are completed.
+        Make no more requests from the next cycle on; bursts whose address was issued are completed.
     busy : Out(1)
         Commands are in flight; after `stop` or an error, transfers are in flight.
     starved : Out(1)
@@ -92,6 +92,8 @@ class StoreUnit(wiring.Component):
         wiring.connect(m, in_flight.retired, wiring.flipped(self.retired))
 
         halted, failed = Signal(), Signal()
+        refuses = Signal()
+        m.d.sync += refuses.eq(halted)
         m.d.comb += [
             halted.eq(self.stop | failed),
             in_flight.freeze.eq(halted),
@@ -111,7 +113,7 @@ class StoreUnit(wiring.Component):
         m.d.comb += [
             sends.eq(
                 issuer.bursts.valid
-                & ~halted
+                & ~refuses
                 & (~memory.awvalid | memory.awready)
                 & unanswered.input.ready
             ),
@@ -134,6 +136,7 @@ class StoreUnit(wiring.Component):
         with m.Elif(memory.awready):
             m.d.sync += memory.awvalid.eq(0)
 
+        rejected = memory.bresp != RESPONSE_OKAY
         with m.If(~memory.wvalid | memory.wready):
             m.d.sync += [
                 memory.wvalid.eq(packer.beats.valid),
@@ -145,18 +148,18 @@ class StoreUnit(wiring.Component):
             packer.beats.ready.eq(~memory.wvalid | memory.wready),
             memory.bready.eq(1),
             unanswered.output.ready.eq(memory.bvalid),
-            in_flight.complete.eq(memory.bvalid & unanswered.output.payload),
+            in_flight.complete.eq(memory.bvalid & ~rejected & unanswered.output.payload),
         ]
         takes = cutter.pieces.valid & cutter.pieces.ready
         m.d.comb += [
-            self.busy.eq(Mux(halted, unanswered.level != 0, in_flight.active)),
-            self.starved.eq(~takes & (unanswered.level != 0)),
+            self.busy.eq(Mux(refuses, unanswered.output.valid, in_flight.active)),
+            self.starved.eq(~takes & unanswered.output.valid),
         ]
         with m.If(takes):
             m.d.comb += self.moved_bytes.eq(cutter.pieces.payload.bytes_minus_one + 1)
 
         with m.If(~failed):
-            with m.If(memory.bvalid & (memory.bresp != RESPONSE_OKAY)):
+            with m.If(memory.bvalid & rejected):
                 m.d.sync += [failed.eq(1), self.error.eq(Error.MEMORY_RESPONSE)]
             with m.Elif(issuer.out_of_window):
                 m.d.sync += [failed.eq(1), self.error.eq(Error.OUT_OF_WINDOW)]

@@ -89,8 +89,9 @@ class FetchBench(ProofBench):
         unknown = (header.opcode == Vector.opcode) & (vector.combine > last)
         is_halt = header.opcode == Halt.opcode
         legal = known & ~unknown & ~(is_halt & (header.wait | header.signal).any())
-        present = inside["running"] & (inside["missing"] == 0) & ~fetch.stop
+        present = inside["running"] & (inside["missing"] == 0)
         arrived = present & ~inside["failed"]
+        judged = present & ~fetch.stop
         target = Const(1) << header.target
         for family in FAMILIES:
             if family.unit is not None:
@@ -107,9 +108,9 @@ class FetchBench(ProofBench):
         self.claim(m, ~inside["running"] | whole, "a word is complete when no beat is missing")
         self.claim(m, offered == (arrived & legal & ~is_halt), "legal words are handed out")
         fates = {
-            "halts": (arrived & legal & is_halt, fetch.halted),
-            "is_illegal": (arrived & ~legal, fetch.error == Error.ILLEGAL_INSTRUCTION),
-            "failed_to_arrive": (present & inside["failed"], fetch.error == Error.MEMORY_RESPONSE),
+            "halts": (judged & arrived & legal & is_halt, fetch.halted),
+            "is_illegal": (judged & arrived & ~legal, fetch.error == Error.ILLEGAL_INSTRUCTION),
+            "failed_to_arrive": (judged & inside["failed"], fetch.error == Error.MEMORY_RESPONSE),
         }
         for name, (happens, follows) in fates.items():
             words = name.replace("_", " ")
@@ -135,7 +136,9 @@ class FetchBench(ProofBench):
         m.d.sync += handed_out.eq(offered & fetch.instructions.ready)
         self.claim(m, ~(fetch.halted & handed_out), "a halt is two cycles after what it follows")
         acts = offered | fetch.requests.valid
-        self.claim(m, ~fetch.stop | ~acts, "stopped, it asks for nothing")
+        stopped = Signal()
+        m.d.sync += stopped.eq(fetch.stop)
+        self.claim(m, ~stopped | ~acts, "a cycle after a stop it asks for nothing")
 
         # Quiet: it runs, and waits neither for memory nor for a queue.
         quiet = Signal(range(self.most_quiet + 2))
@@ -148,17 +151,19 @@ class FetchBench(ProofBench):
         self.goal(m, fetch.halted, "a program that halts")
 
         # Why: every beat is accounted for.
-        reserved, count, missing = (inside[name] for name in ("reserved", "count", "missing"))
+        places, negated, missing = (inside[name] for name in ("places", "negated", "missing"))
+        reserved = fetch.buffer_beats - places
+        count = -negated
         flags_follow_level(self, m, inside, "buffer", fetch.buffer_beats)
         stored = memory.flying + inside["buffer.level"]
         self.claim(m, reserved == stored, "a place is reserved for every beat")
-        self.claim(m, reserved <= fetch.buffer_beats, "no more places than there are")
+        self.claim(m, places <= fetch.buffer_beats, "no more places than there are")
         self.claim(m, inside["bursts"] == memory.bursts, "bursts in flight are counted")
         self.claim(m, memory.bursts <= FETCH_BURSTS, "no more bursts than agreed")
         lacks = missing <= fetch.word_beats
         self.claim(m, ~inside["running"] | lacks, "no more beats than a word lacks")
         prepared = inside["prepared"]
-        some = (count != 0) & (count <= fetch.burst_beats) & (count <= inside["left_beats"])
+        some = (count > 0) & (count <= fetch.burst_beats) & (count <= inside["left_beats"])
         self.claim(m, ~prepared | some, "a request is neither empty nor too long")
         fits = reserved + count <= fetch.buffer_beats
         self.claim(m, ~prepared | fits, "a request has room for its beats")

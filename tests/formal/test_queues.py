@@ -95,9 +95,11 @@ class InFlightBench(ProofBench):
         ]
         self.claim(m, inside <= self.limit, "no more commands than the limit")
         self.claim(m, block.active == (inside != 0), "active while a command is inside")
+        frozen = Signal()
+        m.d.sync += frozen.eq(block.freeze)
         self.claim(
             m,
-            block.retired.valid == ((complete != 0) & ~block.freeze),
+            block.retired.valid == ((complete != 0) & ~frozen),
             "a complete command retires, and no other",
         )
         self.goal(m, complete == self.limit, "all commands complete and none retired")

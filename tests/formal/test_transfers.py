@@ -70,9 +70,12 @@ class StoreBench(ProofBench):
         self.claim(m, port.awaddr[:beat_bits] == 0, "addresses are of whole beats")
         halted = store.stop | (store.error != Error.NONE)
         self.claim(m, inside["failed"] == (store.error != Error.NONE), "an error is a failure")
-        quiet = Signal()
-        m.d.sync += quiet.eq(halted & (~port.awvalid | port.awready))
-        self.claim(m, ~quiet | ~port.awvalid, "stopped or failed, it asks for nothing more")
+        was_halted, quiet = Signal(), Signal()
+        m.d.sync += [
+            was_halted.eq(halted),
+            quiet.eq(was_halted & (~port.awvalid | port.awready)),
+        ]
+        self.claim(m, ~quiet | ~port.awvalid, "after a stop or an error it asks for nothing more")
         # Between the packer, which `test_pieces` is about, and the port no beat is lost.
         packed = inside["packer.beats__valid"] & inside["beats__ready"]
         last = inside["packer.beats__payload"][-1]
@@ -176,8 +179,10 @@ class LoadBench(ProofBench):
 
         halted = load.stop | (load.error != Error.NONE)
         self.claim(m, inside["failed"] == (load.error != Error.NONE), "an error is a failure")
-        self.claim(m, ~halted | ~requests.valid, "stopped or failed, it asks for nothing more")
-        self.claim(m, ~halted | ~load.retired.valid, "stopped or failed, nothing retires")
+        was_halted = Signal()
+        m.d.sync += was_halted.eq(halted)
+        self.claim(m, ~was_halted | ~requests.valid, "after a stop or an error it asks for nothing")
+        self.claim(m, ~was_halted | ~load.retired.valid, "after a stop or an error nothing retires")
         limit = LIMIT - (1 if self.greedy else 0)
         self.claim(m, open_bursts <= limit, "no more bursts in flight than agreed")
         expected = inside["expected.level"]

@@ -19,9 +19,9 @@ X, Y = Quantisation(0.05, -20), Quantisation(0.1, 10)
 
 
 def quantised(
-    weights: np.ndarray, bias: np.ndarray, axis: int, *kinds: Quantisation
+    weights: np.ndarray, bias: np.ndarray, axis: int, x: Quantisation, y: Quantisation
 ) -> LayerWeights:
-    return quantise_weights(weights, bias, axis, *kinds, least_error_scales(rows_of(weights, axis)))
+    return quantise_weights(weights, bias, axis, x, y, least_error_scales(rows_of(weights, axis)))
 
 
 def test_each_channel_has_a_scale_of_its_own() -> None:
