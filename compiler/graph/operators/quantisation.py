@@ -56,7 +56,7 @@ class Quantize(Operator):
         rounded = np.rint(ratio, out=ratio) if ratio.ndim else np.rint(ratio)
         if limits.bits == 8:  # binary32 holds all integers here; NaN gives the zero point
             least, most = ((limit - zero).astype(np.float32) for limit in (limits.min, limits.max))
-            rounded = np.nan_to_num(np.clip(rounded, least, most), copy=False)
+            rounded = np.nan_to_num(np.clip(rounded, least, most))
             return (rounded + zero.astype(np.float32)).astype(self.dtype)
         whole = np.nan_to_num(rounded.astype(np.float64)) + zero
         return np.clip(whole, limits.min, limits.max).astype(self.dtype)
