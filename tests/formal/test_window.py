@@ -68,6 +68,8 @@ class WindowBench(ProofBench):
         run = data.View(issuer.layout, inside["run"])
         room = inside["room"] + inside["length"] + 1
         self.claim(m, ~inside["nest.active"] | (room == size), "room is the window less a run")
+        is_long = inside["is_long"] == inside["length"][burst_bits:].any()
+        self.claim(m, ~inside["nest.active"] | is_long, "a long run is recognised")
         to_memory = Const(1)
         if self.family is Load:
             to_memory = ~run.fill
