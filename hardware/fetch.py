@@ -162,38 +162,46 @@ class FetchUnit(wiring.Component):
             Assert(~self.beats.valid | buffer.input.ready, "the buffer has no room for a beat"),
         ]
 
-        # Words: beats shift in from the top. The next word begins when this one has gone.
-        word = Signal(8 * word_bytes(self.configuration), reset_less=True)
-        missing = Signal(range(self.word_beats + 1))
+        # Words: `expects` selects the slot of the next beat. The slot loads in every cycle until the
+        # beat is there, so its enable is a register. The next word begins when this one has gone.
+        beat = buffer.output.payload
+        slots = [
+            Signal(self.configuration.bus_bits, name=f"word_{index}", reset_less=True)
+            for index in range(self.word_beats)
+        ]
+        word = Value.cast(Cat(slots))
+        following = Value.cast(Cat(slots[:-1], beat.data))
+        expects = Signal(self.word_beats)
         complete = Signal()
         failed = Signal()
         present = Signal()
         taken = Signal()
         shifts = Signal()
-        beat = buffer.output.payload
-        following = Value.cast(Cat(word, beat.data))[self.configuration.bus_bits :]
         m.d.comb += [
             present.eq(running & complete),
             buffer.output.ready.eq(~present),
             shifts.eq(buffer.output.valid & buffer.output.ready),
         ]
-        completes = shifts & (missing == 1)
-        with m.If(starts):
-            m.d.sync += [missing.eq(self.word_beats), complete.eq(0), failed.eq(0)]
-        with m.Elif(taken):
-            m.d.sync += [missing.eq(self.word_beats), complete.eq(0)]
+        for slot, loads in zip(slots, expects, strict=True):
+            with m.If(loads):
+                m.d.sync += slot.eq(beat.data)
+        completes = shifts & expects[-1]
+        with m.If(starts | taken):
+            m.d.sync += [expects.eq(1), complete.eq(0)]
         with m.Elif(shifts):
-            m.d.sync += [missing.eq(missing - 1), complete.eq(completes)]
-        with m.If(shifts):
-            m.d.sync += [word.eq(following), failed.eq(failed | beat.failed)]
+            m.d.sync += Cat(expects, complete).eq(Cat(expects, complete) << 1)
+        with m.If(starts):
+            m.d.sync += failed.eq(0)
+        with m.Elif(shifts):
+            m.d.sync += failed.eq(failed | beat.failed)
 
         dry = running & exhausted & idle & ~present
         arrives = running & completes & ~failed & ~beat.failed
-        self._check(m, word, following, shifts, arrives, present, failed, dry, taken, ends)
+        self._check(m, word, following, expects[-1], arrives, present, failed, dry, taken, ends)
         return m
 
     def _check(
-        self, m: Module, word, following, shifts, arrives, present, failed, dry, taken, ends
+        self, m: Module, word, following, loads, arrives, present, failed, dry, taken, ends
     ) -> None:
         """Issue the word, or end the program; a word is classified while its last beat enters."""
         header = instruction_fields(following, Sync, self.configuration)
@@ -210,7 +218,7 @@ class FetchUnit(wiring.Component):
         units = Signal(len(Unit))
         syncs = header.opcode == Sync.opcode
         owned = [family for family in FAMILIES if family.unit is not None]
-        with m.If(shifts):
+        with m.If(loads):
             m.d.sync += [
                 legal.eq(known & ~meaningless),
                 is_halt.eq(halts),
@@ -224,7 +232,7 @@ class FetchUnit(wiring.Component):
             ]
         with m.If(taken | self.stop):
             m.d.sync += offers.eq(0)
-        with m.Elif(shifts):
+        with m.Elif(loads):
             issues = known & ~meaningless & ~halts
             m.d.sync += offers.eq(arrives & issues)
 

@@ -5,7 +5,7 @@ from functools import reduce
 from operator import or_
 
 import pytest
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 
 from tilewright.hardware.fetch import FetchUnit
 from tilewright.hardware.layouts import instruction_fields
@@ -83,13 +83,13 @@ class FetchBench(ProofBench):
         self.claim(m, ~offered | masks, "tokens are those of the word")
 
         # Every word has one of four fates, by its bits alone.
-        word = inside["word"]
+        word = Cat(inside[f"word_{index}"] for index in range(fetch.word_beats))
         header, vector = (instruction_fields(word, f, configuration) for f in (Sync, Vector))
         known = reduce(or_, (header.opcode == f.opcode for f in FAMILIES))
         unknown = (header.opcode == Vector.opcode) & (vector.combine > last)
         is_halt = header.opcode == Halt.opcode
         legal = known & ~unknown & ~(is_halt & (header.wait | header.signal).any())
-        present = inside["running"] & (inside["missing"] == 0)
+        present = inside["running"] & inside["complete"]
         arrived = present & ~inside["failed"]
         judged = present & ~fetch.stop
         target = Const(1) << header.target
@@ -102,10 +102,10 @@ class FetchBench(ProofBench):
             & (inside["is_sync"] == (header.opcode == Sync.opcode))
             & (~legal | is_halt | (inside["units"] == target))
         )
-        stands = inside["running"] & inside["complete"]
-        self.claim(m, ~stands | classified, "a complete word is classified by its bits")
-        whole = inside["complete"] == (inside["missing"] == 0)
-        self.claim(m, ~inside["running"] | whole, "a word is complete when no beat is missing")
+        self.claim(m, ~present | classified, "a complete word is classified by its bits")
+        states = Cat(inside["expects"], inside["complete"])
+        one = (states != 0) & ((states & (states - 1)) == 0)
+        self.claim(m, ~inside["running"] | one, "a word expects one beat, or is complete")
         self.claim(m, offered == (arrived & legal & ~is_halt), "legal words are handed out")
         fates = {
             "halts": (judged & arrived & legal & is_halt, fetch.halted),
@@ -151,7 +151,7 @@ class FetchBench(ProofBench):
         self.goal(m, fetch.halted, "a program that halts")
 
         # Why: every beat is accounted for.
-        places, negated, missing = (inside[name] for name in ("places", "negated", "missing"))
+        places, negated = inside["places"], inside["negated"]
         reserved = fetch.buffer_beats - places
         count = -negated
         flags_follow_level(self, m, inside, "buffer", fetch.buffer_beats)
@@ -160,8 +160,6 @@ class FetchBench(ProofBench):
         self.claim(m, places <= fetch.buffer_beats, "no more places than there are")
         self.claim(m, inside["bursts"] == memory.bursts, "bursts in flight are counted")
         self.claim(m, memory.bursts <= FETCH_BURSTS, "no more bursts than agreed")
-        lacks = missing <= fetch.word_beats
-        self.claim(m, ~inside["running"] | lacks, "no more beats than a word lacks")
         prepared = inside["prepared"]
         some = (count > 0) & (count <= fetch.burst_beats) & (count <= inside["left_beats"])
         self.claim(m, ~prepared | some, "a request is neither empty nor too long")
