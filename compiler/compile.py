@@ -2,14 +2,14 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
 from ..isa.checker import check
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
-from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool
 from .accelerator.lower_schedules import Emitted, Lowering
 from .accelerator.program_size import refuse_huge_programs
@@ -33,9 +33,10 @@ from .main_memory.memory_plan import MemoryPlan, plan_memory
 from .module import Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options
 from .scheduling.bound_report import LayerGap, layer_gap, report_of
-from .scheduling.candidate_timer import CandidateTimer, Measure
+from .scheduling.candidate_timer import CandidateTimer
 from .scheduling.fusion import form_groups
 from .scheduling.given_schedules import joined, refuse_unknown_layers, with_given
+from .scheduling.issue_order import Measure, issue
 from .segments import bind, lay_out_segment, lifetimes, partition
 from .transpose_on_host import transpose_on_host
 
@@ -74,7 +75,8 @@ def compile_graph(
         The optimisations to use.
     measure
         Gives the exact cycles of a program, such as the model in `tilewright.sim.timing`. With it,
-        the most likely schedules are compared by exact cycles; without it, by an estimate.
+        the most likely schedules are compared by exact cycles, and instructions are issued in the
+        order in which they can start; without it, schedules are compared by an estimate.
     placement
         The nodes that run on the accelerator; by default all that it supports.
     costs
@@ -120,7 +122,7 @@ def compile_graph(
             else:
                 steps += [node.outputs[0].name for node in group]
     refuse_unknown_layers(schedules, [layer for segment in segments for layer in segment.layers])
-    exact = measure and sum(measure(segment.program, configuration) for segment in segments)
+    exact = measure and sum(measure(segment.program, configuration)[0] for segment in segments)
     host = plan_host(graph, steps, segments, host_target())
     code = compile_host(host, progress)
     report = {
@@ -201,23 +203,21 @@ def _compile_segment(
         gaps.append(layer_gap(group.name, parts, configuration, timer))
         texts.append(joined(scheduled))
         progress(str(gaps[-1]))
-    program = synthesise_tokens([e.instruction for e in lowering.stream], configuration)
-    notes, positions = _annotate(program, lowering.stream)
-    layers, first = [], 0
-    for group, end, text in zip(groups, ends, texts, strict=True):
-        last = positions[end - 1] + 1 if end else 0
-        layers.append(
-            Layer(
-                name=group.name,
-                op=group.op,
-                output=group.output,
-                macs=sum(kernel.macs for kernel, _ in group.work),
-                schedule=text,
-                first=first,
-                last=last,
-            )
+    instructions = [emitted.instruction for emitted in lowering.stream]
+    program, order, _ = issue(instructions, configuration, measure)
+    notes = _notes(program, [lowering.stream[index] for index in order])
+    runs = _runs(program, [bisect_right(ends, index) for index in order])
+    layers = [
+        Layer(
+            name=group.name,
+            op=group.op,
+            output=group.output,
+            macs=sum(kernel.macs for kernel, _ in group.work),
+            schedule=text,
+            runs=tuple(runs.get(number, ())),
         )
-        first = last
+        for number, (group, text) in enumerate(zip(groups, texts, strict=True))
+    ]
     data_bytes = align(pool.base + pool.size)
     check(program, configuration, data_bytes)
     segment = Segment(
@@ -238,16 +238,35 @@ def _compile_segment(
     return segment, gaps, placed, plan
 
 
-def _annotate(
-    program: tuple[Instruction, ...], stream: list[Emitted]
-) -> tuple[tuple[str, ...], list[int]]:
-    """The note of every instruction, and the new index of each emitted one after adding SYNCs."""
-    notes, positions, emitted = [], [], iter(stream)
-    for position, instruction in enumerate(program[:-1]):
+def _notes(program: Sequence[Instruction], emitted: Sequence[Emitted]) -> tuple[str, ...]:
+    """The note of every instruction."""
+    items = iter(emitted)
+    notes = [
+        "token" if instruction.only_tokens else f"{(item := next(items)).kernel}: {item.note}"
+        for instruction in program[:-1]
+    ]
+    return (*notes, "end")
+
+
+def _runs(
+    program: Sequence[Instruction], layers: Sequence[int]
+) -> dict[int, list[tuple[int, int]]]:
+    """The ranges of a program that belong to each layer; a SYNC belongs to the next instruction.
+
+    Parameters
+    ----------
+    layers
+        For each instruction that is not a SYNC or HALT, the number of its layer.
+    """
+    runs: dict[int, list[tuple[int, int]]] = {}
+    numbers, first, before = iter(layers), 0, None
+    for place, instruction in enumerate(program[:-1]):
         if instruction.only_tokens:
-            notes.append("token")
             continue
-        item = next(emitted)
-        notes.append(f"{item.kernel}: {item.note}")
-        positions.append(position)
-    return (*notes, "end"), positions
+        number = next(numbers)
+        mine = runs.setdefault(number, [])
+        if number == before:
+            first, _ = mine.pop()
+        mine.append((first, place + 1))
+        first, before = place + 1, number
+    return runs

@@ -89,8 +89,9 @@ class Layer:
         Number of multiplications by the model's definition.
     schedule
         The steps of its schedule, one per line; see `given_schedules`.
-    first, last
-        Its instructions, as a half-open range of the segment's program.
+    runs
+        Its instructions, as ascending half-open ranges of the segment's program. There are several
+        if instructions of neighbouring layers stand between them.
     """
 
     name: str
@@ -98,8 +99,12 @@ class Layer:
     output: str
     macs: int
     schedule: str
-    first: int
-    last: int
+    runs: tuple[tuple[int, int], ...]
+
+    @property
+    def places(self) -> list[int]:
+        """Places of its instructions in the segment's program."""
+        return [place for run in self.runs for place in range(*run)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ class Segment:
     notes
         The purpose of each instruction.
     layers
-        In order; their instruction ranges are disjoint.
+        In order; no instruction belongs to two of them.
     inputs, outputs
         Activations that the host writes before a run and reads after it.
     activations

@@ -27,7 +27,7 @@ from .arrays import from_npy, to_npy
 from .manifest import describe_segment, module_of, read_segment, take
 
 FORMAT = "tilewright artifact"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Version of the file format; every incompatible change increments it."""
 
 SUFFIX = ".tw"

@@ -73,8 +73,7 @@ def read_segment(
             output=take(entry, "output", str),
             macs=take(entry, "macs", int),
             schedule=take(entry, "schedule", str),
-            first=take(entry, "first", int),
-            last=take(entry, "last", int),
+            runs=tuple(_run(run) for run in take(entry, "runs", list)),
         )
         for entry in take(described, "layers", list)
     )
@@ -119,6 +118,17 @@ def numbers(values: object, key: str) -> list[int]:
     return found
 
 
+def _run(values: object) -> tuple[int, int]:
+    """Return a range of instructions."""
+    if (
+        not isinstance(values, list)
+        or len(values) != 2
+        or not all(type(value) is int for value in values)
+    ):
+        raise ArtifactError(f"manifest: `runs`: expected pairs of whole numbers, got {values!r}")
+    return values[0], values[1]
+
+
 def _named(described: Mapping, key: str, places: Mapping[str, Binding]) -> tuple[Binding, ...]:
     names = take(described, key, list)
     for name in names:
@@ -160,13 +170,14 @@ def _check_segment(segment: Segment) -> None:
                 f"{list(shape)} at {list(corner)} of {list(stored)}, border {binding.fill}"
             )
     length, end = len(segment.program), 0
-    for layer in segment.layers:
-        if not end <= layer.first <= layer.last <= length:
+    runs = sorted((*run, layer.name) for layer in segment.layers for run in layer.runs)
+    for first, last, name in runs:
+        if not end <= first < last < length:
             raise ArtifactError(
-                f"layer `{layer.name}`: expected instructions among {end} to {length}, got "
-                f"{layer.first} to {layer.last}"
+                f"layer `{name}`: expected instructions among {end} to {length - 1}, got {first} "
+                f"to {last}"
             )
-        end = layer.last
+        end = last
     if len(segment.notes) != length:
         raise ArtifactError(f"expected {length} notes, got {len(segment.notes)}")
 

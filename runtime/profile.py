@@ -257,7 +257,7 @@ def _segment_rows(
     cycles = layer_cycles(segment, result.spans)
     rows = []
     for layer, time in zip(segment.layers, cycles, strict=True):
-        program = segment.program[layer.first : layer.last]
+        program = [segment.program[place] for place in layer.places]
         rows.append(
             LayerProfile(
                 layer.name,
@@ -287,7 +287,7 @@ def layer_cycles(segment: Segment, spans: np.ndarray | None) -> list[int | None]
     cycles: list[int | None] = []
     completed = 0
     for layer in segment.layers:
-        retired = spans[layer.first : layer.last, 1]
+        retired = spans[layer.places, 1]
         done = max(completed, int(retired.max(initial=0)))
         cycles.append(done - completed)
         completed = done

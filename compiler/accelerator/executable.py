@@ -96,7 +96,7 @@ class Executable:
         return Segment(
             program=self.program,
             notes=tuple(f"{name}: {note}" for note in self.notes),
-            layers=(Layer(name, "kernel", output, self.kernel.macs, self.schedule, 0, last),),
+            layers=(Layer(name, "kernel", output, self.kernel.macs, self.schedule, ((0, last),)),),
             inputs=(),
             outputs=(),
             activations=(),

@@ -6,13 +6,11 @@ the rest of the search, so a candidate that cannot change the choice is not time
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ...isa.configuration import Configuration
 from ...isa.expressions import Call, Expression, Literal, Reduction
-from ...isa.instructions import Instruction
-from ...isa.tokens import synthesise_tokens
 from ..accelerator.constants import ConstantPool
 from ..accelerator.dma import DramTensor
 from ..accelerator.lower_bound import demand_of
@@ -22,9 +20,7 @@ from ..options import Options
 from ..te.schedule import Schedule
 from ..tensor import Kernel
 from .given_schedules import GivenSchedule, Part
-
-Measure = Callable[[Sequence[Instruction], Configuration], int]
-"""Gives the cycles of a program that the checker accepts."""
+from .issue_order import Measure, issue
 
 NEAR = 1.01
 """If the best time is within this factor of the lower bound, no other schedule is timed."""
@@ -113,9 +109,9 @@ class CandidateTimer:
             for kernel, candidate in parts:
                 lowering.lower(self.schedule(kernel, candidate))
             instructions = [emitted.instruction for emitted in lowering.stream]
-            program = synthesise_tokens(instructions, self.configuration)
-            self.instructions += len(program)
-            self.known[key] = self.measure(program, self.configuration)
+            issued = issue(instructions, self.configuration, self.measure)
+            self.instructions += len(issued.program)
+            self.known[key] = issued.cycles
         return self.known[key]
 
     def schedule(self, kernel: Kernel, choice: Candidate | GivenSchedule) -> Schedule:

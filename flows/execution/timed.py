@@ -68,7 +68,7 @@ class TimedSegment:
         """The index of each instruction's layer in the segment, int64[instructions]."""
         layers = np.full(len(self.program), NO_LAYER, dtype=np.int64)
         for number, layer in enumerate(self.segment.layers):
-            layers[layer.first : layer.last] = number
+            layers[layer.places] = number
         return layers
 
     def layer_name(self, index: int) -> str:

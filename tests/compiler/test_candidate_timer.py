@@ -38,9 +38,11 @@ class Told:
     def __init__(self, cycles: float, falling: int = 0) -> None:
         self.cycles, self.falling, self.programs = int(cycles), falling, 0
 
-    def __call__(self, program: Sequence[Instruction], configuration: Configuration) -> int:
+    def __call__(
+        self, program: Sequence[Instruction], configuration: Configuration
+    ) -> tuple[int, None]:
         self.programs += 1
-        return self.cycles - self.falling * self.programs
+        return self.cycles - self.falling * self.programs, None
 
     def timer(self, kernel: Kernel) -> CandidateTimer:
         """A timer for one kernel's activations."""

@@ -60,7 +60,7 @@ def network(name: str, even: bool) -> Graph:
 def copied(module: Module) -> dict[str, int]:
     """Instructions of each concatenation and resized value."""
     return {
-        layer.output: layer.last - layer.first
+        layer.output: len(layer.places)
         for segment in module.segments
         for layer in segment.layers
         if issubclass(OPERATORS[layer.op], Rearranging)
@@ -116,10 +116,10 @@ def test_nothing_is_copied_in_a_network_of_one_quantisation(name):
 def test_what_a_split_gives_is_read_where_it_lies_and_copied_into_a_concatenation():
     module, _ = run(network("cross stage", True), PRESETS["16x16"])
     (segment,) = module.segments
-    counts = [layer.last - layer.first for layer in segment.layers if layer.op == "qslice"]
+    counts = [len(layer.places) for layer in segment.layers if layer.op == "qslice"]
     assert len(counts) == 2
     assert min(counts) > 0
-    assert [layer.last - layer.first for layer in segment.layers if layer.op == "qconcat"] == [0]
+    assert [len(layer.places) for layer in segment.layers if layer.op == "qconcat"] == [0]
 
 
 def test_a_kept_module_knows_where_parts_lie(tmp_path):
@@ -249,7 +249,7 @@ def test_a_value_twice_in_one_result_is_stored_and_copied():
     module, _ = run(making.graph(making.concat(x, x, x)), PRESETS["8x8"])
     (segment,) = module.segments
     (layer,) = (layer for layer in segment.layers if layer.op == "qconcat")
-    stores = [i for i in segment.program[layer.first : layer.last] if isinstance(i, Store)]
+    stores = [i for i in (segment.program[place] for place in layer.places) if isinstance(i, Store)]
     assert stores
 
 

@@ -42,7 +42,7 @@ def chain(names: list[str], layers: list[int]) -> Module:
     found, first = [], 0
     for last in layers:
         joined = " + ".join(names[first : last + 1])
-        found.append(Layer(joined, "conv", f"v{last}", 0, "", 0, 0))
+        found.append(Layer(joined, "conv", f"v{last}", 0, "", ()))
         first = last + 1
     segment = Segment((), (), tuple(found), (), (), (), b"", 0, 0)
     return Module("chain", SMALL, graph, (0,), (segment,), {})

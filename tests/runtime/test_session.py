@@ -152,7 +152,7 @@ def test_a_layer_that_ends_before_its_predecessor_adds_nothing(module):
     segment = module.segments[0]
     spans = np.full((len(segment.program), 2), 50)
     first = segment.layers[0]
-    spans[first.first : first.last, 1] = 70
+    spans[first.places, 1] = 70
     others = len(segment.layers) - 1
     assert layer_cycles(segment, spans) == [70, *[0] * others]
     assert layer_cycles(segment, None) == [None] * len(segment.layers)

@@ -47,15 +47,23 @@ def inspect(arguments: argparse.Namespace) -> None:
             report.say(f"# {line}".rstrip())
     names, nodes = layer_names(module), layer_nodes(module)
     for index, segment in enumerate(module.segments):
-        layers = [layer for where, layer in wanted if where == index]
-        for layer in layers:
+        runs = sorted(
+            (*run, layer) for where, layer in wanted if where == index for run in layer.runs
+        )
+        titled: set[str] = set()
+        for first, last, layer in runs:
             report.say("")
-            held = [node.name for node in nodes[layer.output]]
-            report.say(disassemble(segment, layer, names[layer.output], held).rstrip())
+            name = names[layer.output]
+            if layer.output in titled:
+                report.say(f"# layer {name}, continued")
+            else:
+                held = [node.name for node in nodes[layer.output]]
+                report.say(title(segment, layer, name, held))
+                titled.add(layer.output)
+            report.say(disassemble(segment, layer, range(first, last)).rstrip())
         if arguments.layer is None:
-            tail = layers[-1].last if layers else 0
             report.say("")
-            report.say(format_program(segment.program[tail:]).rstrip())
+            report.say(format_program(segment.program[-1:]).rstrip())
 
 
 def select(module: Module, name: str | None) -> list[tuple[int, Layer]]:
@@ -99,28 +107,33 @@ def header(module: Module) -> Iterator[str]:
         )
         wide = max((len(layer.op) for layer in segment.layers), default=0)
         for layer in segment.layers:
-            yield f"    {layer.first:5} to {layer.last:5}  {layer.op:{wide}} {names[layer.output]}"
+            count = len(layer.places)
+            yield f"    {count:5} instructions  {layer.op:{wide}} {names[layer.output]}"
 
 
-def disassemble(segment: Segment, layer: Layer, name: str, nodes: Sequence[str]) -> str:
-    """Disassemble a layer; a note above an instruction states its purpose, if that changes."""
-    comments: dict[int, str] = {}
-    before = ""
-    for index in range(layer.first, layer.last):
-        note = segment.notes[index].removeprefix(f"{layer.name}: ")
-        if note != before:
-            comments[index - layer.first] = f"  {note}"
-        before = note
+def title(segment: Segment, layer: Layer, name: str, nodes: Sequence[str]) -> str:
+    """Return the facts of a layer, as comments."""
     places = {binding.name: binding for binding in segment.activations}
     place = places[layer.output]
-    title = (
+    text = (
         f"# layer {name} ({layer.op}): {layer.macs:,} MACs\n"
         f"# {'nodes' if len(nodes) > 1 else 'node'} {', '.join(f'`{node}`' for node in nodes)}\n"
         f"# gives int8{list(place.shape)} at {place.offset:#x}, stored as "
         f"{list(place.stored_shape)}\n"
     )
-    title += "".join(f"# {line}\n" for line in layer.schedule.splitlines())
-    return title + format_program(segment.program[layer.first : layer.last], comments)
+    return text + "".join(f"# {line}\n" for line in layer.schedule.splitlines())
+
+
+def disassemble(segment: Segment, layer: Layer, run: range) -> str:
+    """Disassemble instructions of a layer; a note above one states its purpose, if that changes."""
+    comments: dict[int, str] = {}
+    before = ""
+    for index in run:
+        note = segment.notes[index].removeprefix(f"{layer.name}: ")
+        if note != before:
+            comments[index - run.start] = f"  {note}"
+        before = note
+    return format_program(segment.program[run.start : run.stop], comments)
 
 
 def describe(module: Module, wanted: list[tuple[int, Layer]]) -> dict[str, Any]:
@@ -147,13 +160,13 @@ def describe(module: Module, wanted: list[tuple[int, Layer]]) -> dict[str, Any]:
                         "output": layer.output,
                         "macs": layer.macs,
                         "schedule": layer.schedule,
-                        "first": layer.first,
                         "instructions": [
                             {
+                                "place": at,
                                 "text": format_instruction(segment.program[at]),
                                 "note": segment.notes[at].removeprefix(f"{layer.name}: "),
                             }
-                            for at in range(layer.first, layer.last)
+                            for at in layer.places
                         ],
                     }
                     for where, layer in wanted

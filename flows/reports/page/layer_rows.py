@@ -77,7 +77,7 @@ class LayerFacts:
     @property
     def instructions(self) -> int:
         """Number of its instructions."""
-        return self.layer.last - self.layer.first
+        return len(self.layer.places)
 
     @property
     def path_cycles(self) -> int:
@@ -125,7 +125,7 @@ def layer_facts(
     nodes = layer_nodes(module)
     facts = []
     for number, (layer, cycles) in enumerate(zip(segment.segment.layers, added, strict=True)):
-        own = range(layer.first, layer.last)
+        own = layer.places
         program = [segment.program[index] for index in own]
         worked = {u: int(work[own][units[own] == u].sum()) for u in (Unit.GEMM, Unit.LOAD)}
         mine = [step for step in steps if step.layer == number]

@@ -143,7 +143,7 @@ def _latency(module: Module, fact: LayerFacts) -> str:
 def _dispatch(module: Module, fact: LayerFacts) -> str:
     configuration = module.configuration
     beats = word_bytes(configuration) // configuration.bus_bytes
-    own = fact.segment.timing.links.unit[fact.layer.first : fact.layer.last]
+    own = fact.segment.timing.links.unit[fact.layer.places]
     gemms = int((own == Unit.GEMM).sum())
     each = f"; a GEMM lasts {fact.gemm_cycles / gemms:.0f}" if gemms else ""
     return (

@@ -168,7 +168,7 @@ def test_a_layer_that_another_holds_back_names_it(data, module):
             continue
         holder = segment.segment.layers[names.index(found[2])]
         unit = Unit[found[1]]
-        own = [i for i in range(holder.first, holder.last) if segment.program[i].home is unit]
+        own = [i for i in holder.places if segment.program[i].home is unit]
         first = path_steps(segment)
         first = next(step.step.instruction for step in first if step.layer == number)
         assert segment.timing.column("ready")[first] - 1 - READY_CYCLES in retired[own]

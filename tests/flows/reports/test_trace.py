@@ -82,7 +82,7 @@ def test_every_instruction_appears_by_layer_and_mnemonic(trace, timed):
     assert sorted(worked) == list(range(len(timed.program) - 1)), "all but HALT"
     names = {layer.output: timed.names[layer.output] for layer in timed.segment.layers}
     for layer in timed.segment.layers:
-        for index in range(layer.first, layer.last):
+        for index in layer.places:
             mnemonic = timed.program[index].mnemonic
             assert worked[index] == f"{shorten(names[layer.output], 28)}: {mnemonic}"
     assert {e["args"].get("layer") for e in slices(trace)} == {*names.values(), None}
