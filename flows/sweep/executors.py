@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from ...compiler.graph import Graph
 
 RETRIES = 2
-"""Number of times that a batch is restarted after its worker died."""
+"""Number of times that a batch is run again after an exception outside the evaluators."""
+
+RESTARTS = 1
+"""Number of times that a local cluster restarts a batch after its worker died."""
 
 PATIENCE_S = 10.0
 """Seconds of work in this process before a local cluster starts; starting one takes as long."""
@@ -233,6 +236,10 @@ class WhenNeeded:
 class OnDask:
     """Run batches on a Dask cluster.
 
+    When a worker dies, Dask blames all batches that the worker held, even those that only waited.
+    So a batch whose workers died is run again, job by job, while no other batch runs. A job fails
+    only if its workers die then too.
+
     Parameters
     ----------
     workers
@@ -269,6 +276,7 @@ class OnDask:
                 self._cluster = distributed.LocalCluster(
                     n_workers=workers, threads_per_worker=1, processes=True,
                     dashboard_address=None, silence_logs="ERROR",
+                    scheduler_kwargs={"allowed_failures": RESTARTS},
                 )  # fmt: skip
         try:
             self._client = distributed.Client(self._cluster or scheduler, timeout=30)
@@ -277,26 +285,33 @@ class OnDask:
                 f"`--scheduler {scheduler}`: expected a Dask scheduler there, got `{problem}`; "
                 "start one with `dask scheduler`, or leave the option out"
             ) from None
-        self._time_limit_s = time_limit_s
-        # Unlike scattered data, the result of a task is made again when its worker dies.
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-            self._graphs = self._client.submit(_same, list(graphs), pure=False)
+        self._time_limit_s, self._networks = time_limit_s, list(graphs)
+        self._graphs = self._send_graphs()
+        self._jobs: dict[Any, Sequence[Job]] = {}
+        self._lost: set[Any] = set()
         self.workers = workers or max(1, len(self._client.scheduler_info()["workers"]))
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         """Send a batch to a worker."""
-        return self._client.submit(
+        handle = self._client.submit(
             _run_on_worker, self._graphs, tuple(jobs), self._time_limit_s, pure=False,
             retries=RETRIES,
             key=f"batch-{time.monotonic_ns()}-{len(jobs)}",
         )  # fmt: skip
+        self._jobs[handle] = jobs
+        return handle
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
-        """Wait for a batch."""
+        """Wait until at least one batch is done; batches of dead workers come last."""
         handles = list(handles)
-        done = self._distributed.wait(handles, return_when="FIRST_COMPLETED").done
-        return [(handle, self._result(handle)) for handle in handles if handle in done]
+        while running := [handle for handle in handles if handle not in self._lost]:
+            over = self._distributed.wait(running, return_when="FIRST_COMPLETED").done
+            killed = self._distributed.KilledWorker
+            self._lost |= {handle for handle in over if isinstance(handle.exception(), killed)}
+            if found := [handle for handle in running if handle in over - self._lost]:
+                return [(handle, self._result(handle)) for handle in found]
+        self._lost.remove(handles[0])
+        return [(handles[0], self._run_alone(self._jobs.pop(handles[0])))]
 
     def close(self) -> None:
         """Drop the running batches, and stop a local cluster."""
@@ -304,8 +319,25 @@ class OnDask:
         if self._cluster is not None:
             self._cluster.close()
 
+    def _send_graphs(self) -> Any:
+        # Unlike scattered data, the result of a task is made again when its worker dies.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            return self._client.submit(_same, self._networks, pure=False)
+
+    def _run_alone(self, jobs: Sequence[Job]) -> Done:
+        """Run jobs one by one while no batch runs."""
+        self._distributed.wait(list(self._jobs))
+        parts = []
+        for job in jobs:
+            if self._graphs.status == "error":  # they were on their way to a worker that died
+                self._graphs = self._send_graphs()
+            parts.append(self._result(self.submit([job])))
+        records = [some for part in parts for some in part.records]
+        return Done(records, sum(part.seconds for part in parts))
+
     def _result(self, handle: Any) -> Done:
-        problem = handle.exception()
+        jobs, problem = self._jobs.pop(handle), handle.exception()
         if problem is None:
             done, worker = handle.result()
             if done.left_behind:
@@ -313,4 +345,5 @@ class OnDask:
                     self._client.restart_workers([worker])
             return done
         text = " ".join(str(problem).split())
-        return Done([[Record(error=f"{LOST}{type(problem).__name__}: {text}")]], 0.0)
+        failure = Record(error=f"{LOST}{type(problem).__name__}: {text}")
+        return Done([[failure] * len(job.memories) for job in jobs], 0.0)
