@@ -30,6 +30,9 @@ RETRIES = 2
 RESTARTS = 1
 """Number of times that a local cluster restarts a batch after its worker died."""
 
+NEVER_S = 1e9
+"""Seconds that no sweep takes."""
+
 PATIENCE_S = 10.0
 """Seconds of work in this process before a local cluster starts; starting one takes as long."""
 
@@ -90,7 +93,7 @@ class Executor(Protocol):
         ...
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
-        """Wait until at least one batch is done, and return all finished ones."""
+        """Wait until at least one of all running batches is done, and return the finished ones."""
         ...
 
     def close(self) -> None:
@@ -272,6 +275,9 @@ class OnDask:
         self._distributed = distributed
         self._cluster = None
         if scheduler is None:
+            # Dask looks for a worker so long after it died. If the worker is dead again just then,
+            # Dask closes its nanny, which would have restarted it, and the sweep waits forever.
+            import_module("dask.config").set({"distributed.deploy.lost-worker-timeout": NEVER_S})
             with _ignored_interrupts():  # workers inherit this; the sweep stops them
                 self._cluster = distributed.LocalCluster(
                     n_workers=workers, threads_per_worker=1, processes=True,
@@ -306,10 +312,10 @@ class OnDask:
         handles = list(handles)
         while running := [handle for handle in handles if handle not in self._lost]:
             over = self._distributed.wait(running, return_when="FIRST_COMPLETED").done
-            killed = self._distributed.KilledWorker
-            self._lost |= {handle for handle in over if isinstance(handle.exception(), killed)}
-            if found := [handle for handle in running if handle in over - self._lost]:
-                return [(handle, self._result(handle)) for handle in found]
+            results = {handle: self._result(handle) for handle in running if handle in over}
+            self._lost |= {handle for handle, done in results.items() if done is None}
+            if found := [(handle, done) for handle, done in results.items() if done is not None]:
+                return found
         self._lost.remove(handles[0])
         return [(handles[0], self._run_alone(self._jobs.pop(handles[0])))]
 
@@ -326,24 +332,32 @@ class OnDask:
             return self._client.submit(_same, self._networks, pure=False)
 
     def _run_alone(self, jobs: Sequence[Job]) -> Done:
-        """Run jobs one by one while no batch runs."""
-        self._distributed.wait(list(self._jobs))
         parts = []
         for job in jobs:
             if self._graphs.status == "error":  # they were on their way to a worker that died
                 self._graphs = self._send_graphs()
-            parts.append(self._result(self.submit([job])))
+            handle = self.submit([job])
+            parts.append(self._result(handle) or self._failure(handle))
         records = [some for part in parts for some in part.records]
         return Done(records, sum(part.seconds for part in parts))
 
-    def _result(self, handle: Any) -> Done:
-        jobs, problem = self._jobs.pop(handle), handle.exception()
-        if problem is None:
+    def _result(self, handle: Any) -> Done | None:
+        """Return the result of a batch that is over; None if its workers died."""
+        killed = self._distributed.KilledWorker
+        if (problem := handle.exception()) is not None:
+            return None if isinstance(problem, killed) else self._failure(handle)
+        try:
             done, worker = handle.result()
-            if done.left_behind:
-                with suppress(ValueError):  # a worker that the user started without a nanny
-                    self._client.restart_workers([worker])
-            return done
+        except killed:  # the result was lost with its worker, and so were the next workers
+            return None
+        del self._jobs[handle]
+        if done.left_behind:
+            with suppress(ValueError):  # a worker that the user started without a nanny
+                self._client.restart_workers([worker])
+        return done
+
+    def _failure(self, handle: Any) -> Done:
+        problem = handle.exception()
         text = " ".join(str(problem).split())
         failure = Record(error=f"{LOST}{type(problem).__name__}: {text}")
-        return Done([[failure] * len(job.memories) for job in jobs], 0.0)
+        return Done([[failure] * len(job.memories) for job in self._jobs.pop(handle)], 0.0)
