@@ -1,4 +1,4 @@
-"""How soon each search finds the front of a space whose machines are all compiled once.
+"""Speed of the searches: the machines that each one compiles to find the front of a known space.
 
 A search is judged by hypervolume: the volume, in logarithms of the objectives, that its front
 dominates, as a share of that of all machines. The results are replayed, so many seeds cost little.
