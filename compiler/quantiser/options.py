@@ -94,7 +94,7 @@ class QuantiserOptions:
 
     @property
     def budget(self) -> Budget:
-        """The budget of the effort."""
+        """The search budget that the chosen effort allows."""
         return EFFORTS[self.effort]
 
 

@@ -72,7 +72,7 @@ def write_rows(rows: Sequence[Row], data: Path = DATA, page: Path = PAGE) -> Non
     Raises
     ------
     UsageError
-        When one of them cannot be written.
+        When a file cannot be written.
     """
     write_lines(rows, data)
     write_output(page, render(rows), f"`{page}`")

@@ -30,7 +30,7 @@ RELOCATION = struct.Struct("<QQq")
 IDENTITY = b"\x7fELF\x02\x01\x01"
 """A 64-bit little-endian ELF file."""
 SYMBOLS, STRINGS, WITH_ADDENDS, EMPTY = 2, 3, 4, 8
-"""Section types that are more than bytes."""
+"""Types of the sections that the loader interprets: symbols, their names, relocations, zeros."""
 PLAIN = (0, 1, 7, 0x70000001)
 """Other section types of kernels: none, bytes, notes, and tables for unwinding."""
 EXECUTABLE = 4
