@@ -1,6 +1,6 @@
 """Blocks of an FPGA that a machine takes: the rules by which its units choose them.
 
-Only numbers: this file imports no hardware description language, so that counting the blocks of
+This file has only numbers and imports no hardware description language, so counting the blocks of
 many machines is quick. The units take the same rules from here.
 """
 
@@ -64,7 +64,7 @@ BLOCK_4K = BlockShape(MappingProxyType({256: 16, 512: 8, 1024: 4, 2048: 2}), 8)
 
 
 def granule_bits(memory: Memory) -> int:
-    """Return how many bits of a scratchpad's row are written together."""
+    """Return the number of bits of a scratchpad's row that are written together."""
     return 32 if memory is Memory.ACC else 8
 
 
