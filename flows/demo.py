@@ -105,7 +105,7 @@ def refuse_differences(name: str, outcome: RunOutcome) -> None:
     Raises
     ------
     DeviceError
-        Naming the device and the first difference.
+        When it does; the message names the device and the first difference.
     """
     comparison = outcome.comparison
     if comparison is None or comparison.not_kept or not comparison.equal:

@@ -57,10 +57,10 @@ class BlockShape:
 BLOCK_18K = BlockShape(
     MappingProxyType({512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}), 9
 )
-"""Of ECP5, Gowin and Xilinx."""
+"""Block RAMs of ECP5, Gowin and Xilinx."""
 
 BLOCK_4K = BlockShape(MappingProxyType({256: 16, 512: 8, 1024: 4, 2048: 2}), 8)
-"""Of the iCE40."""
+"""Block RAMs of the iCE40."""
 
 
 def granule_bits(memory: Memory) -> int:

@@ -152,7 +152,7 @@ def summary(curves: Sequence[Sequence[float]], machines: int) -> dict[str, objec
     Parameters
     ----------
     curves
-        By seed, the share of the hypervolume after each machine.
+        The share of the hypervolume after each machine, by seed.
     machines
         Number of machines of the space.
     """

@@ -66,7 +66,7 @@ def load_cases(match: str = "") -> list[TestCase]:
 
 
 def _squeezed(name: str) -> str:
-    """`LayerNormalization` and `layer_normalization` alike."""
+    """Return a name without underscores, in lower case, for comparison."""
     return name.replace("_", "").lower()
 
 

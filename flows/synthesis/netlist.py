@@ -12,7 +12,7 @@ PINS = "(pins)"
 """Unit of the cells outside the core: the registers of `hardware.pins`."""
 
 SCOPE = "$scopeinfo"
-"""Type of the cells that Yosys leaves where it has flattened an instance."""
+"""Type of the cells that Yosys leaves in place of a flattened instance."""
 
 TOP_LEVEL = "(connections)"
 """Unit of the cells between the units, and of those without a name."""
@@ -66,7 +66,7 @@ def read_netlist(text: str, top: str, family: Family) -> Netlist:
     top
         Its top module.
     family
-        Says what a cell costs.
+        The family, which gives the resources of each cell.
     """
     return Netlist(tuple(_cells(json.loads(text)["modules"][top]["cells"], family)))
 
