@@ -40,7 +40,7 @@ help:
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
-	@echo "make bench   the figures that the README quotes (MODELS=... for whole networks)"
+	@echo "make bench   the figures that the README quotes (MODELS=\"A.onnx ...\": those of these networks)"
 	@echo "make ablation  what pipelining brings ResNet-18's layers (MODEL=... for a network)"
 	@echo "make digits  train the demo's network again, into examples/digits"
 	@echo "make wheel   dist/tilewright-*.whl"
@@ -99,11 +99,14 @@ digits: $(VENV)/.installed-test
 	@$(BIN)/python examples/train_digits.py
 
 bench: $(VENV)/.installed-test
-	@$(BIN)/python -m tilewright.flows.bench
 	@$(BIN)/python -m tilewright.flows.bench.timing_model $(MODELS)
+ifdef MODELS
+	@$(BIN)/python -m tilewright.flows.bench.cpu_networks $(MODELS)
+else
+	@$(BIN)/python -m tilewright.flows.bench
 	@$(BIN)/python -m tilewright.flows.bench.cpu_kernels
 	@$(BIN)/python -m tilewright.flows.bench.searches
-	@$(if $(MODELS),$(BIN)/python -m tilewright.flows.bench.cpu_networks $(MODELS))
+endif
 
 ablation: $(VENV)/.installed
 	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)

@@ -9,7 +9,7 @@ from pathlib import Path
 from .errors import TilewrightError, UsageError
 
 UNFINISHED_SUFFIX = ".part"
-"""Of a file until it is whole; one that a killed process left behind may be removed."""
+"""Suffix of an incomplete file. A killed process may leave one behind, which may be removed."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that mean that there is no room."""

@@ -74,18 +74,18 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return what a message says at its end about an unknown word.
+    """Return the end of a message about an unknown word: a known word that is similar.
 
-    Words that differ in their numbers alone are not near each other.
+    Words that differ only in their numbers do not count as similar.
 
     Parameters
     ----------
     word : str
-        As the user wrote it.
+        The word as the user wrote it.
     known : iterable of str
-        Words that were possible.
+        The possible words.
     otherwise : str
-        Said where none of them is near.
+        The end of the message if no word is similar.
     """
     from difflib import get_close_matches
 

@@ -17,7 +17,7 @@ from pathlib import Path
 KEY_BYTES = 32
 FILE = "signing.key"
 PURPOSE = b"tilewright machine code\0"
-"""Signed before the data, so that a mark for another purpose is not one of this."""
+"""Prefix of the signed data, so that a signature made for another purpose is not accepted."""
 
 
 def sign(data: bytes) -> str:

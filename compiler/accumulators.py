@@ -31,7 +31,7 @@ def accumulator_bounds(
     Parameters
     ----------
     weights : integer[KH, KW, Ci / groups, Co]
-        Of a QConv, or wider ones.
+        Weights of a QConv, or wider integers.
     bias : int64[Co] or float64[Co]
         In units of input scale times weight scale, the input's zero point included.
     low, high : int64[1, 1, Ci / groups, Co] or int
@@ -59,9 +59,9 @@ def result_bounds(accumulators: Bounds, scale: np.ndarray, zero_point: int, limi
     accumulators : two arrays [Co]
         From `accumulator_bounds`.
     scale : float32[Co]
-        Of the output.
+        Requantisation scales of the layer.
     zero_point : int
-        Of the output.
+        Zero point of the output.
     limits : tuple of int
         Smallest and largest result.
     """
@@ -88,14 +88,14 @@ def exact_layer(
     Parameters
     ----------
     weights : integer[KH, KW, Ci / groups, Co]
-        Of the layer.
+        Weights of the layer.
     bias : float64[Co]
         In units of input scale times weight scale, the input's zero point included; integers, or
         infinite.
     scale : float32[Co]
-        Of the output.
+        Requantisation scales of the layer.
     zero_point : int
-        Of the output.
+        Zero point of the output.
     limits : tuple of int
         Smallest and largest result, within int8.
     inputs : two arrays int64[1, 1, Ci / groups, Co]

@@ -20,10 +20,10 @@ MACHINE = PRESETS["4x4"]
 
 
 def declare():
-    """What is computed: `clamp(round(queries x keys x scale))` of every head, as a kernel.
+    """Declare the computation `clamp(round(queries x keys x scale))` of every head as a kernel.
 
-    An index says which element, `te.sum` over which axis a product is summed. Nothing here says in
-    which order, where anything lies, or what an instruction is.
+    An index selects an element, and `te.sum` sums a product over an axis. The order of the loops,
+    the places of the data and the instructions are left to the schedule.
     """
     h, q, k = te.axes(h=HEADS, q=QUERIES, k=KEYS)
     (d,) = te.reduce_axes(d=DEPTH)
@@ -42,36 +42,36 @@ def declare():
 
 
 def schedule_for(kernel, depth: int) -> te.Schedule:
-    """How it is computed: head after head, `depth` of them at a time on the chip."""
+    """Schedule the kernel: head after head, `depth` of them at a time on the chip."""
     s = te.Schedule(kernel, MACHINE)
 
-    # Where data lies. GEMM multiplies rows of ACT by tiles of WGT into ACC; VECTOR requantises from
-    # ACC to ACT, with scales from PARAM. Each copy will be a LOAD, or the STORE of the scores.
+    # The places of data. GEMM multiplies rows of ACT by tiles of WGT into ACC. VECTOR requantises
+    # from ACC to ACT, with scales from PARAM. Each copy will be a LOAD, or the STORE of the scores.
     s.cache_read("queries", "ACT", "products")
     s.cache_read("keys", "WGT", "products")
     s.set_scope("products", "ACC")
     result = s.cache_write("scores", "ACT")
     s.cache_read("scale", "PARAM", result)
 
-    # When. The scales stay for all heads; everything else is done inside the loop over heads, the
-    # outermost stage first, since a stage moves into a loop of one that reads it.
+    # The order. The scales stay for all heads. All else is done inside the loop over heads, the
+    # outermost stage first, since a stage moves into a loop of a stage that reads it.
     s.compute_at(result, "scores", "h")
     s.compute_at("products", "scores", "h")
     s.compute_at("queries.ACT", "scores", "h")
     s.compute_at("keys.WGT", "scores", "h")
 
-    # How many slots each buffer in the loop has. With two, the next head is loaded while this one
-    # is multiplied and the one before is stored: the memory's latency is hidden.
+    # The slots of each buffer in the loop. With two, the next head is loaded while this one is
+    # multiplied and the previous one is stored, so the memory's latency is hidden.
     s.pipeline("scores", "h", depth)
 
-    # What is an instruction. Which one follows from the expression, and where its operands lie.
+    # The instructions. Each one follows from the expression and from the places of its operands.
     s.tensorise("products", "h")
     s.tensorise(result, "h")
     return s
 
 
 def expected(queries: np.ndarray, keys: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The same in NumPy: multiply in float32, round to even, saturate."""
+    """Compute the same in NumPy: multiply in float32, round to even, saturate."""
     products = queries.astype(np.int32) @ keys.astype(np.int32)
     return np.clip(np.rint(products.astype(np.float32) * scale), -128, 127).astype(np.int8)
 

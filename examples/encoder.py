@@ -36,7 +36,7 @@ class Encoder:
         Tokens of a sequence, channels of each, heads that share them, and channels between the two
         last layers of a block.
     blocks
-        How many follow each other.
+        Number of blocks, one after the other.
     operators
         Whether a layer norm and GELU are one operator each, as today's exporters write them, or the
         sums, products and functions that older ones do. The weights are the same.
@@ -81,7 +81,7 @@ class Encoder:
         return self.hold(name, self.random.normal(0, deviation, shape).astype(np.float32))
 
     def block(self, name: str, x: str, hidden: int) -> str:
-        """Attention, then two layers; each is added to what it reads."""
+        """Append attention and two layers; each result is added to its operand."""
         attended = self.attention(f"{name}.attention", self.norm(f"{name}.norm1", x))
         x = self.add("Add", f"{name}.sum1", x, attended)
         inner = self.dense(f"{name}.expand", self.norm(f"{name}.norm2", x), self.width, hidden)
@@ -112,7 +112,7 @@ class Encoder:
         return self.add("Add", name, scaled, self.draw(f"{name}.bias", self.width))
 
     def attention(self, name: str, x: str) -> str:
-        """Every token's values, weighted by how its query meets their keys, head by head."""
+        """Append attention: sums of the tokens' values, weighted by query times key, per head."""
         width = self.width
         query, key, value = (
             self.split(f"{name}.{part}", self.dense(f"{name}.{part}", x, width, width), axes)
@@ -207,7 +207,7 @@ def quantise(encoder: Encoder, path: Path, zero_points: bool) -> None:
 
 
 def outputs_of(model: bytes, sequences: np.ndarray) -> np.ndarray:
-    """Return what ONNX Runtime gives on one thread, as the model is written."""
+    """Return ONNX Runtime's outputs on one thread for the unoptimised model."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -32,7 +32,7 @@ class NetworkBuilder:
     """Nodes and weights of a network so far; `width` multiplies the published channel counts.
 
     Weights are drawn after He et al. (arXiv:1502.01852): a `gain` of 2 makes up for what a ReLU
-    cuts off. A block scales what it adds to its shortcut by a lower gain, so ranges grow slowly
+    cuts off. A block has a lower gain before the sum with its shortcut, so ranges grow slowly
     with depth.
     """
 
@@ -94,7 +94,7 @@ class NetworkBuilder:
 
 
 Convolutions = tuple[tuple[int, int, int], ...]
-"""Of a residual block, in order: kernel, channels, stride."""
+"""Convolutions of a residual block, in order: kernel, channels, stride."""
 
 
 def basic_block(channels: int, stride: int) -> Convolutions:
@@ -128,7 +128,7 @@ def resnet(
 def residual_block(
     net: NetworkBuilder, name: str, x: str, layers: Convolutions, stride: int
 ) -> str:
-    """Convolutions beside a shortcut, which is convolved too where the shape changes."""
+    """Append convolutions and a shortcut, which is convolved too if the shape changes."""
     y = x
     for number, (kernel, channels, step) in enumerate(layers[:-1], start=1):
         y = net.convolve(f"{name}.conv{number}", y, channels, kernel, step)
@@ -200,7 +200,7 @@ NETWORKS: dict[str, Callable[[NetworkBuilder, str], str]] = {
     "mobilenet_v1": mobilenet_v1,
     "mobilenet_v2": mobilenet_v2,
 }
-"""Name -> what appends its layers, from the image to the last feature map."""
+"""Functions that append a network's layers, from image to last feature map, by its name."""
 
 
 def float_model(
@@ -269,7 +269,7 @@ def quantise(model: onnx.ModelProto, images: np.ndarray, path: Path) -> None:
 
 
 def logits_of(model: bytes, images: np.ndarray) -> np.ndarray:
-    """Return what ONNX Runtime gives on one thread, float32[count, classes].
+    """Return ONNX Runtime's outputs on one thread, float32[count, classes].
 
     Nothing is fused: the integer kernels of fused layers saturate on processors without VNNI.
     """

@@ -97,7 +97,7 @@ def initial_parameters(random: np.random.Generator) -> Parameters:
 
 
 def forward(p: Parameters, x: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return logits float32[n, 10] and what `gradients` needs; x is scaled to 0..1."""
+    """Return logits float32[n, 10] and the inputs of `gradients`; x is scaled to 0..1."""
     kept = {"x0": x}
     y, kept["patches1"] = convolve(x, p["conv1.weight"], p["conv1.bias"], 1)
     kept["x1"] = np.maximum(y, 0)
@@ -234,7 +234,7 @@ def quantise(model: onnx.ModelProto, scans: Scans, path: Path) -> None:
 
 
 def logits_of(model: bytes, images: np.ndarray) -> np.ndarray:
-    """Return what ONNX Runtime gives on one thread, float32[count, 10].
+    """Return ONNX Runtime's outputs on one thread, float32[count, 10].
 
     Nothing is fused: the integer kernels of fused layers saturate on processors without VNNI.
     """

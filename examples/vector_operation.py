@@ -27,7 +27,7 @@ ROWS, COLUMNS, CHANNELS, WINDOW = 16, 16, 8, 4
 
 
 def declare():
-    """What is computed: for each position and channel, how far the window is from the pattern."""
+    """Declare the distance of the window from the pattern, for each position and channel."""
     y, x, c = te.axes(y=ROWS, x=COLUMNS, c=CHANNELS)
     ky, kx = te.reduce_axes(ky=WINDOW, kx=WINDOW)
     image = te.tensor("image", "int8", (ROWS + WINDOW - 1, COLUMNS + WINDOW - 1, CHANNELS))

@@ -89,7 +89,7 @@ def demo(
 
 
 def device_sentence(name: str, outcome: RunOutcome) -> str:
-    """One line about a device."""
+    """Return one line about a device."""
     tallies = outcome.comparison.tallies if outcome.comparison else []
     values = sum(tally.values for tally in tallies)
     differing = sum(tally.differing for tally in tallies)
@@ -100,12 +100,12 @@ def device_sentence(name: str, outcome: RunOutcome) -> str:
 
 
 def refuse_differences(name: str, outcome: RunOutcome) -> None:
-    """Fail where a device differs from the reference or from `sim`, or was not compared.
+    """Fail if a device differs from the reference or from `sim`, or was not compared.
 
     Raises
     ------
     DeviceError
-        Naming the device and the first difference.
+        When it does; the message names the device and the first difference.
     """
     comparison = outcome.comparison
     if comparison is None or comparison.not_kept or not comparison.equal:
@@ -114,7 +114,7 @@ def refuse_differences(name: str, outcome: RunOutcome) -> None:
 
 
 def pictures(samples: Samples, outputs: np.ndarray) -> Iterator[str]:
-    """Scans side by side as block characters, with what the network says of each."""
+    """Return scans side by side as block characters, each with the network's answer."""
     scans = next(iter(samples.inputs.values())).reshape(samples.count, 8, 8)
     shades = SHADES if "utf" in (sys.stdout.encoding or "").lower() else ASCII_SHADES
     levels = np.rint(scans / BRIGHTEST * (len(shades) - 1)).astype(int)

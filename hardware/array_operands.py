@@ -51,7 +51,7 @@ class ArrayOperands(wiring.Component):
     vector : In(int8)[lanes_in]
     valid : In(1)
     depthwise, begins, part : In
-        As in `MacArray`; only where there are taps.
+        As in `MacArray`; only in arrays with taps.
 
     Attributes
     ----------

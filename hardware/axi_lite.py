@@ -59,7 +59,7 @@ class AxiLiteRegisters(wiring.Component):
         Read the register at `read_offset`.
     read_offset : Out
     read_valid : In(1)
-        `read_data` is its value; looked at only while `read`, which ends with it.
+        `read_data` is the value of the register. It counts only while `read` is set, and ends it.
     read_data : In(32)
     """
 

@@ -1,6 +1,6 @@
 """Blocks of an FPGA that a machine takes: the rules by which its units choose them.
 
-Only numbers: this file imports no hardware description language, so that counting the blocks of
+This file has only numbers and imports no hardware description language, so counting the blocks of
 many machines is quick. The units take the same rules from here.
 """
 
@@ -57,14 +57,14 @@ class BlockShape:
 BLOCK_18K = BlockShape(
     MappingProxyType({512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}), 9
 )
-"""Of ECP5, Gowin and Xilinx."""
+"""Block RAMs of ECP5, Gowin and Xilinx."""
 
 BLOCK_4K = BlockShape(MappingProxyType({256: 16, 512: 8, 1024: 4, 2048: 2}), 8)
-"""Of the iCE40."""
+"""Block RAMs of the iCE40."""
 
 
 def granule_bits(memory: Memory) -> int:
-    """Return how many bits of a scratchpad's row are written together."""
+    """Return the number of bits of a scratchpad's row that are written together."""
     return 32 if memory is Memory.ACC else 8
 
 

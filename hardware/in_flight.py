@@ -11,7 +11,7 @@ class InFlight(wiring.Component):
     Parameters
     ----------
     limit : int
-        Most commands in flight.
+        Greatest number of commands in flight.
 
     Members
     -------

@@ -45,7 +45,7 @@ class LookupTable(wiring.Component):
     write_data : In(32)
         Bytes of the row, the lowest index first.
     write_bytes : In(4)
-        Which of them to write.
+        Mask of the bytes to write.
     """
 
     LATENCY = LOOKUP_CYCLES

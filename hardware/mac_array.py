@@ -59,7 +59,7 @@ class MacArray(wiring.Component):
     write : In(1)
         Write `weights` to the shadow.
     for_depthwise : In(1)
-        The row belongs to the tile of a depthwise step; only where there are taps.
+        The row belongs to the tile of a depthwise step; only in arrays with taps.
     swap : In(1)
     vector : In(int8)[lanes_in]
     valid : In(1)
@@ -67,7 +67,7 @@ class MacArray(wiring.Component):
     depthwise, begins : In(1)
     part : In(range(parts))
         Output `o` takes channel `part * lanes_out + o % lanes_in` of a depthwise vector. These
-        three only where there are taps.
+        three only in arrays with taps.
     sums : Out(signed)[lanes_out]
         Products summed over the inputs, exact.
     """

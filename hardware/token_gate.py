@@ -49,7 +49,7 @@ class TokenGate(wiring.Component):
         The unit's instructions.
     configuration : Configuration
     in_flight : int
-        Most instructions between start and retirement; the others wait in the queue.
+        Greatest number of instructions between start and retirement; the others wait in the queue.
 
     Members
     -------

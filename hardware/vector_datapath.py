@@ -63,9 +63,9 @@ class VectorDatapath(wiring.Component):
     table_address : In(range(tables * 64))
         Row of the look-up tables to write: `table * 64 + index // 4`.
     table_data : In(32)
-        Its bytes, the lowest index first.
+        Bytes of the row, the lowest index first.
     table_bytes : In(4)
-        Which of them to write.
+        Mask of the bytes to write.
     """
 
     PARAM_DELAY = VectorLane.PARAM_DELAY

@@ -71,8 +71,8 @@ class VectorFactors:
     first, second : tuple[Value, Value]
         Left and right factor of the 18 by 16 bit multiplier, and of the 8 by 16 bit one.
     passed : Value
-        The value that passes beside the first multiplier, when the products are there; 0 if there
-        is a product, as the product is 0 if there is none.
+        The value that passes beside the first multiplier, in the cycle of the products. If the
+        multiplier has a product, this value is 0; if not, the product is 0.
     """
 
     def __init__(

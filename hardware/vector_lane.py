@@ -47,7 +47,7 @@ class VectorLane(wiring.Component):
     reduces : In(1)
         A step is at the reduction in the next cycle.
     restarts : In(1)
-        It is the first of its reduction.
+        That step is the first one of its reduction.
     bias : In(int32)
     scale : In(32)
         Parameters of a step, `PARAM_DELAY` cycles after it.

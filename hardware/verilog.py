@@ -118,7 +118,7 @@ def readable_verilog(
     Parameters
     ----------
     technology
-        Cells that memories and multipliers are built from; None for what every tool understands.
+        Its cells form memories and multipliers; None for a description that every tool understands.
     multipliers
         Multiplier blocks of the chip, as in `Core`.
     """

@@ -24,7 +24,7 @@ class WideMultiplier(wiring.Component):
     bits : int
         Width of both operands.
     low_bits : int
-        n, at least half of `bits`. The blocks take n and n + 1 bits; n is less where that is too
+        n, at least half of `bits`. The blocks take n and n + 1 bits; n is less if that is too
         wide for them.
 
     Members

@@ -96,7 +96,7 @@ def parse_program(
     Raises
     ------
     IsaError
-        Names source, line and what was expected.
+        When a line is wrong; the message has source, line and expected syntax.
     """
     program = []
     for number, line in enumerate(text.splitlines(), 1):

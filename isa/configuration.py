@@ -46,13 +46,13 @@ class Scratchpad(NamedTuple):
     element_bytes
         Bytes of an element; an element of PARAM is a pair of bias and scale.
     lanes
-        The parameter with the elements of a row; empty where a row has a fixed number, 4.
+        The parameter with the number of elements of a row; empty if that number is always 4.
     depth
-        The parameter that makes it larger: rows of a bank, or tables.
+        The parameter with the size of a bank: its rows, or its tables.
     banks
-        The parameter with the number of banks; empty where there is one.
+        The parameter with the number of banks; empty if there is only one.
     unit, unit_rows
-        What instructions address, in the plural, and its rows, where that is a fixed number.
+        Name of the addressed units, in the plural, and the rows of a unit if that number is fixed.
     """
 
     elements: tuple[str, ...]

@@ -22,7 +22,7 @@ def word_bytes(configuration: Configuration) -> int:
 
 
 def encode(instruction: Instruction, configuration: Configuration) -> bytes:
-    """One instruction as a word.
+    """Return one instruction as a word.
 
     Raises
     ------
@@ -55,12 +55,12 @@ def decode(word: bytes, configuration: Configuration) -> Instruction:
 
 
 def encode_program(program: Iterable[Instruction], configuration: Configuration) -> bytes:
-    """All words in order.
+    """Return the words of a program in order.
 
     Raises
     ------
     IsaError
-        Naming the instruction's index.
+        When an instruction cannot be encoded; the message has its index.
     """
     words = []
     for index, instruction in enumerate(program):
@@ -77,7 +77,7 @@ def decode_program(code: bytes, configuration: Configuration) -> tuple[Instructi
     Raises
     ------
     IsaError
-        Naming the instruction's index.
+        When a word cannot be decoded; the message has the instruction's index.
     """
     size, program = word_bytes(configuration), []
     if len(code) % size:

@@ -48,7 +48,7 @@ class Footprint(NamedTuple):
     reads, writes
         One bit per bank of every scratchpad, numbered by `bank_bit`, and one for main memory.
     read_regions, written_regions
-        The bytes.
+        Bytes that the instruction reads, and bytes that it writes.
     """
 
     unit: Unit | None

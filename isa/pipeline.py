@@ -18,7 +18,7 @@ class PipelineConstant:
     value, unit
         Number and unit of measurement.
     owner
-        The unit or block that it belongs to.
+        The unit or block to which it belongs.
     meaning
         Explanation: the events that it counts between.
     """

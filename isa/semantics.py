@@ -236,7 +236,7 @@ def check_bounds(
     Raises
     ------
     ProgramError
-        Names instruction, operand, bytes touched and the memory's size.
+        When it does; the message has instruction, operand, bytes and the memory's size.
     """
     for access in instruction.accesses(configuration):
         dram = access.memory is Memory.DRAM

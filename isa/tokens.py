@@ -30,7 +30,7 @@ class _Entry:
 
 
 class _Weaver:
-    """Entries so far, and what is known to be complete when a unit's next instruction starts."""
+    """Entries so far, and those that are complete when a unit's next instruction starts."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration

@@ -15,7 +15,7 @@ from ..errors import ArtifactError
 from ..isa.instructions import Instruction
 
 MOST_WINDOW_BYTES = 1 << 32
-"""Addresses inside a data window have 32 bits."""
+"""Largest data window in bytes, because addresses inside it have 32 bits."""
 
 
 def describe_segment(segment: Segment) -> dict[str, Any]:

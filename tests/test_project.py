@@ -1,5 +1,6 @@
 """The packaging says what the folders say."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -32,6 +33,16 @@ def test_every_package_has_a_docstring_that_says_what_it_is_for():
         path = ROOT.joinpath(*package.split(".")[1:], "__init__.py")
         assert path.is_file(), f"`{path}` is missing"
         assert path.read_text().startswith('"""'), f"`{path}` has no docstring"
+
+
+def test_no_module_docstring_begins_with_a_question_word():
+    """It names the contents of the file, as a noun or an imperative."""
+    files = [*ROOT.glob("*.py")]
+    for folder in (*PARTS, "examples", "tests"):
+        files += (ROOT / folder).rglob("*.py")
+    for file in files:
+        first, *_ = (ast.get_docstring(ast.parse(file.read_text())) or " ").split(" ")
+        assert first not in ("How", "What", "Which", "Who", "Whether", "Where", "Why"), file
 
 
 def test_every_dependency_states_its_reason():

@@ -23,7 +23,7 @@ class Measured(Protocol):
 
     @property
     def cycles(self) -> int | None:
-        """From start to done; None where the device knows no time."""
+        """Cycles from start to done; None if the device measures no time."""
         ...
 
 
@@ -43,14 +43,14 @@ class Runner(Protocol[Answer]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Answer]):
-    """The kernel's output, and what the device reported: cycles, spans, counters."""
+    """The kernel's output, and the device's report: cycles, spans, counters."""
 
     output: np.ndarray
     result: Answer
 
     @property
     def cycles(self) -> int | None:
-        """From start to done; None where the device knows no time."""
+        """Cycles from start to done; None if the device measures no time."""
         return self.result.cycles
 
 

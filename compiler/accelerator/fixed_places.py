@@ -60,7 +60,7 @@ class FixedPlaces:
         return self.bases[self.partners.get(name, (name,))[0], slot]
 
     def taken(self, memory: Memory, units: int) -> Iterator[tuple[int, int]]:
-        """The parts of a scratchpad that buffers lie in, of so many units it has."""
+        """The occupied parts of a scratchpad, half-open ranges of its `units` units."""
         unit = self.configuration.size_bytes(memory) // units
         for low, high in self.ends.get(memory, ()):
             yield low // unit, -(-high // unit)

@@ -42,7 +42,7 @@ class Transfers:
     pool
         Collects the constants.
     packed
-        Packed constants of the kernel, by what was packed; more are added.
+        Packed constants of the kernel, by their contents; new ones are added.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
 
 
 class Emitted(NamedTuple):
-    """An instruction and what it is there for."""
+    """An instruction and its purpose."""
 
     instruction: Instruction
     kernel: str
@@ -40,7 +40,7 @@ class Emitted(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What it is there for, as `inspect` shows it; a tile starts at 0 where nothing is said."""
+        """The purpose, as `inspect` shows it; a tile starts at 0 unless the text says otherwise."""
         event = self.event
         if isinstance(event, Rolled):
             return f"{event.stage} rows {event.first}: pad"
@@ -60,7 +60,7 @@ class Emitted(NamedTuple):
 
 @dataclass(slots=True)
 class KnownPieces:
-    """What the schedules of a kernel share: forms of instructions, and packed constants."""
+    """Forms of instructions and packed constants that the schedules of a kernel share."""
 
     tensorisers: dict[object, Tensoriser] = field(default_factory=dict)
     forms: dict[object, Form] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Lowering:
     most_instructions
         Largest program that is accepted.
     known
-        What other lowerings for this machine have found, by kernel.
+        Results that lowerings for this machine share, by kernel.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class _KernelLowering:
         self.placed: dict[str, Placed] = {}
 
     def run(self) -> None:
-        """Emit all instructions, each with what it is there for."""
+        """Emit all instructions, each with its purpose."""
         walk(self.program, self._visit, self._present)
 
     def _visit(self, event: Event) -> None:

@@ -24,7 +24,7 @@ def refuse_huge_programs(
     Raises
     ------
     CompileError
-        Names the kernel with the most instructions.
+        When they do; the message names the kernel with the most instructions.
     """
     counts = [
         (estimate_instructions(schedule.plan(kernel, configuration), configuration), kernel)

@@ -14,7 +14,7 @@ Region = tuple[int, int]
 
 
 class RegionRequest(NamedTuple):
-    """Bytes that a buffer needs at least, and from how many on nothing waits for it."""
+    """The fewest bytes that a buffer needs, and the bytes with which nothing waits for it."""
 
     least: int
     wanted: int

@@ -1,4 +1,4 @@
-"""Processors that kernels are compiled for: their vector registers, fused and dot products.
+"""Processors for which kernels are compiled: their vector registers, fused and dot products.
 
 Names and features are LLVM's. `host` is this machine, `generic` any processor of a level. The
 environment variable `TILEWRIGHT_CPU_LEVEL` caps what `host` finds, so that everything runs as on a
@@ -24,12 +24,12 @@ _S16 = (("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A feature set that kernels have schedules for.
+    """A feature set for which kernels have schedules.
 
     Parameters
     ----------
     features
-        LLVM's names of the features that a processor must have, all of them.
+        LLVM's names of all features that a processor must have.
     cpu
         LLVM's name of the least processor that has them.
     lanes
@@ -147,7 +147,7 @@ def host_levels() -> tuple[str, ...]:
 
 
 def host(level: str | None = None) -> CpuTarget:
-    """This machine, with all that it can do or with the features of a lower level alone.
+    """This machine, with all of its features, or only with those of a lower level.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def host(level: str | None = None) -> CpuTarget:
 
 
 def generic(level: str) -> CpuTarget:
-    """Any processor of a level, for code that another machine is to run."""
+    """Any processor of a level, for code that another machine runs."""
     triple = llvm.get_process_triple()
     return CpuTarget(
         triple if _is_x86_64(triple) else "x86_64-unknown-linux-gnu", LEVELS[level].cpu, "", level
@@ -187,7 +187,7 @@ def check_runs(level: str) -> None:
     Raises
     ------
     ProcessorError
-        Naming the reason, and the levels that the machine does run.
+        When it does not; the message has the reason, and the levels that this machine runs.
     UsageError
         See `host_levels`.
     """

@@ -28,7 +28,7 @@ NEIGHBOURS = (0, 1, -1, 2, -2, 3, -3)
 
 @dataclass(frozen=True, slots=True)
 class AddFit:
-    """Constants of a QAdd, and how many of the 65,536 operand pairs differ from the definition."""
+    """Constants of a QAdd, and the number of operand pairs, of 65,536, that differ from ONNX."""
 
     multipliers: tuple[int, int]
     constant: int
@@ -38,7 +38,7 @@ class AddFit:
 
 @dataclass(frozen=True, slots=True)
 class AverageFit:
-    """Constants of a QAvgPool, and how many of the reachable sums differ from the definition."""
+    """Constants of a QAvgPool, and the number of reachable sums that differ from ONNX."""
 
     constant: int
     scale: float

@@ -79,7 +79,7 @@ class KernelStore:
         return self._loaded[key]
 
     def _load(self, key: str, description: Description, threads: int) -> CompiledKernel | None:
-        """Load a kernel's machine code; None where there is none that may be used."""
+        """Load a kernel's machine code; None if there is none, or it must not be used."""
         data = self.code.get(key)
         if data is None:
             return None

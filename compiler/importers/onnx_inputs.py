@@ -93,7 +93,7 @@ def with_extents(
 
 
 def _missing_extents(missing: Iterable[tuple[str, int, str]]) -> str:
-    """Say which dimensions have no extent, given their names, axes and inputs."""
+    """Return the sentence about dimensions without extent, given their names, axes and inputs."""
     listed, remedies = [], []
     for symbol, axis, value in missing:
         option = f"--dim {symbol}=EXTENT"

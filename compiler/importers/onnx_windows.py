@@ -92,7 +92,7 @@ def _pads(
 
 
 def _reach(size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> int:
-    """Return how far the last window extends beyond the padding under `ceil_mode`.
+    """Return the elements by which the last window exceeds the padding under `ceil_mode`.
 
     A window that would start in the padding at the end is dropped. Source: ONNX operator MaxPool.
     """

@@ -50,13 +50,13 @@ def narrow_weights(
     Parameters
     ----------
     layer : QConv
-        One that `can_narrow` accepts.
+        A layer that `can_narrow` accepts.
     image : str
         Its input, int8[N, H, W, C].
     weights : int16[KH, KW, Ci / groups, Co]
         From -255 to 255.
     x : Quantisation
-        Of the input.
+        Quantisation of the input.
     label : str
         Name of the emitted nodes.
 

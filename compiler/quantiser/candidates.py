@@ -43,7 +43,7 @@ NODE_MACS = 200_000
 
 @dataclass(slots=True)
 class FloatSource:
-    """A float graph, and what its candidates share.
+    """A float graph, with the results that its candidates share.
 
     Attributes
     ----------
@@ -254,7 +254,7 @@ class CandidateSearch:
         return () if self._output is None else (self._output,)
 
     def _expected_in(self, batches: Batches) -> list[dict[str, np.ndarray]]:
-        """Return what the float network gives, computed once for each size of batches."""
+        """Return the outputs of the float network, computed once for each size of batches."""
         if batches.size not in self._expected:
             keep = (*self._ends, *self._outputs())
             runs = run_jointly(batches, [self.graph], [keep])

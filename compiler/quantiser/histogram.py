@@ -19,7 +19,7 @@ class Histogram:
     name : str
         Name of the tensor, for messages.
     bins : int
-        Most bins. At least a quarter of them are used once two values differ.
+        Greatest number of bins. At least a quarter of them are used once two values differ.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Histogram:
     counts : int64[bins used]
         Values in each bin.
     sums : float64[bins used]
-        Their sum in each bin.
+        Sum of the values in each bin.
     """
 
     def __init__(self, name: str, bins: int = 4096) -> None:

@@ -18,11 +18,11 @@ class Budget:
     Attributes
     ----------
     comparison_macs : float
-        Most that one run of the network over the samples that compare candidates may cost.
+        Greatest cost of one run of the network over the samples that compare candidates.
     rescue_macs : float
-        Most that candidates with layers in float may cost together.
+        Greatest total cost of candidates with layers in float.
     correction_macs : float
-        Most that correcting biases may cost; the best candidate is corrected in any case.
+        Greatest cost of correcting biases; the best candidate is corrected in any case.
     """
 
     comparison_macs: float
@@ -94,7 +94,7 @@ class QuantiserOptions:
 
     @property
     def budget(self) -> Budget:
-        """The budget of the effort."""
+        """The search budget that the chosen effort allows."""
         return EFFORTS[self.effort]
 
 

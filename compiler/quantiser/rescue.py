@@ -12,7 +12,7 @@ from .measure import measure_layers
 from .points import Points
 
 MOST_ROUNDS = 4
-"""Most times that layers are added to those in float."""
+"""Greatest number of rounds that add layers to those in float."""
 
 NOISY_LAYERS = 4
 """Noisiest layers that a round tries."""
@@ -27,7 +27,7 @@ LEAST_GAIN_DB = 1.0
 def rescue(
     search: CandidateSearch, plain: QuantisationCandidate
 ) -> tuple[dict[str, str], QuantisationCandidate]:
-    """Return layers that stay in float and the candidate with them there.
+    """Return the layers that stay in float, and the candidate in which they do.
 
     The search ends when the network is good enough, nothing helps, or the budget is spent.
 

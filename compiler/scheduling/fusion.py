@@ -45,7 +45,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return self.kernel.name
 
     @property
@@ -65,12 +65,12 @@ class Group:
 
     @property
     def output(self) -> str:
-        """The value that it gives."""
+        """The value that it produces."""
         return self.nodes[-1].output.name
 
     @property
     def work(self) -> tuple[tuple[Kernel, Candidate], ...]:
-        """What is lowered."""
+        """The kernels to lower, with their schedules."""
         return ((self.kernel, self.candidate),)
 
 
@@ -83,7 +83,7 @@ class Movement:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return self.nodes[0].name
 
     @property
@@ -98,7 +98,7 @@ class Movement:
 
     @property
     def output(self) -> str:
-        """The value that it gives."""
+        """The value that it produces."""
         return self.nodes[0].output.name
 
 

@@ -6,7 +6,7 @@ from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 
 
 def variable(name: str) -> Affine:
-    """The variable alone."""
+    """Return the affine form of one variable."""
     return Affine(((name, 1),))
 
 

@@ -130,9 +130,9 @@ class Bounds:
     Parameters
     ----------
     plans, instructions
-        By stage; an instruction of the machine is there once the stage was checked.
+        Plans and instructions by stage; a checked stage has its instruction of the machine.
     definitions
-        By variable.
+        Definitions by variable.
     """
 
     plans: dict[str, StagePlan] = field(default_factory=dict)
@@ -213,7 +213,7 @@ def infer_bounds(state: State, known: Bounds | None = None) -> Bounds:
         bounds.instructions = known.instructions
         bounds._known, bounds._found = known._known, known._found
     around: dict[str, tuple[int, ...]] = {}
-    """The plans of a stage and of the stages around it, which determine what it needs."""
+    """The plans of a stage and of the stages around it, which determine its box."""
     for stage in reversed(state.stages):
         readers = (around[reader.name] for reader in state.readers(stage.name))
         key = stage.name, stage.relations, stage.depths, stage.ahead, *readers

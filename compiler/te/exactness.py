@@ -27,7 +27,7 @@ def check_exact(stage: Stage, state: State, found: Match, family: type[Instructi
     Raises
     ------
     ScheduleError
-        Says what differs.
+        When it would; the message has the difference.
     """
     mnemonic = family.mnemonic
     if stage.output.dtype == "int8" and not is_int8(stage.body, state):
@@ -94,7 +94,7 @@ def check_inside(
     Raises
     ------
     ScheduleError
-        Says what is read.
+        When there is one; the message names it.
     """
     for read, used in edges:
         domain = state.domains[read.tensor]

@@ -27,7 +27,7 @@ def check_state(state: State, step: Step, known: Bounds | None = None) -> Bounds
     Raises
     ------
     ScheduleError
-        Names the stage and the loop.
+        When the state is illegal; the message names stage and loop.
     """
     rolling = [stage for stage in state.stages if stage.ahead is not None]
     tensorised = [stage for stage in state.stages if stage.instruction]

@@ -18,7 +18,7 @@ from .stages import Division, ScheduleError, Stage
 
 @dataclass(frozen=True, slots=True)
 class Rolling:
-    """How a stage rolls through a ring of rows while its reader advances.
+    """The progress of a stage through a ring of rows while its reader advances.
 
     Parameters
     ----------

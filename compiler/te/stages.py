@@ -282,9 +282,9 @@ class Stage:
         Parameters
         ----------
         factors, depths
-            By stage and loop.
+            New factors and depths, by stage and loop.
         ahead
-            By stage.
+            New numbers of rows ahead, by stage.
         """
         name = self.name
         relations = tuple(

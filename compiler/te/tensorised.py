@@ -74,7 +74,7 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
     Raises
     ------
     ScheduleError
-        Says what does not match.
+        When it is not; the message has the mismatch.
     """
     opened = stage.loops.index(stage.instruction)
     for inside in stage.loops[opened:]:

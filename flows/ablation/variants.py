@@ -69,7 +69,7 @@ class VariantResult:
     cycles
         Cycles of all segments, by the exact timing model.
     of_peak
-        MACs of the model as a share of what the multipliers could do in that time.
+        MACs of the model as a share of those that the multipliers could do in that time.
     moved, least
         Bytes that the program moves, and the minimum for any program.
     """
@@ -100,7 +100,7 @@ class LayerResult:
         Cycles at the speed of all multipliers, and the lower bound: the larger one of
         `peak_cycles` and the bus cycles for `least`.
     cycles
-        By pipeline depth.
+        Cycles by pipeline depth.
     """
 
     name: str

@@ -53,11 +53,7 @@ def main() -> None:
     if not arguments.fit:
         samples = first_samples(arguments.rows, arguments.device)
         names = {(configuration.name, chip) for configuration, chip in samples}
-        samples += [
-            (row.machine, row.device)
-            for row in rows
-            if (row.configuration, row.device) not in names
-        ]
+        samples += [(row.machine, row.device) for row in rows if row.key not in names]
         rows = measure(samples, rows, write_rows, lambda line: print(line, flush=True))
         write_rows(rows)
     text = coefficients(rows)

@@ -15,9 +15,9 @@ class Clock:
     Parameters
     ----------
     median_mhz, least_mhz, greatest_mhz
-        Over the placer's seeds; of an estimate, over all seeds of all measured machines.
+        Statistics over the placer's seeds; an estimate uses the seeds of all measured machines.
     seeds
-        How many.
+        Number of seeds.
     measured
         Whether this machine was placed on this device.
     """
@@ -36,7 +36,7 @@ class Clock:
 
 
 def clock_of(configuration: Configuration, device: Device) -> Clock | None:
-    """Return the clock of the ledger's row, or the range of the family's rows; None without any.
+    """Return the clock in the ledger, or an estimate from the device's family; None without rows.
 
     All machines have the same pipelines, so their clocks differ little.
     """

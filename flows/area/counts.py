@@ -44,7 +44,7 @@ class Blocks:
     Parameters
     ----------
     shape
-        Of a block RAM.
+        The shape of a block RAM.
     shallow
         Greatest depth of a scratchpad's RAM that is made of logic cells; 0 if none is.
     pairs
@@ -122,8 +122,8 @@ def count_blocks(
     technology
         One of `BLOCKS`.
     multipliers
-        Of the chip, for technologies whose lanes share them; None for the fewest that the machine
-        can be built with.
+        Multipliers of the chip, for technologies whose lanes share them; None for the fewest with
+        which the machine can be built.
     """
     blocks = BLOCKS[technology]
     lanes = lanes_of(configuration, technology, multipliers)

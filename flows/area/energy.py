@@ -1,7 +1,7 @@
 """Energy of an inference: an estimate from the operations and accesses that a program makes.
 
 The energies are those that M. Horowitz published for a 45 nm process at 0.9 V ("Computing's energy
-problem (and what we can do about it)", ISSCC 2014, figure 1.1.9). Nothing is known of the wires,
+problem (and what we can do about it)", ISSCC 2014, figure 1.1.9). They do not include the wires,
 clocks and control of a chip, and an FPGA takes many times as much, so the estimate compares
 programs and machines; it predicts no chip. Between published sizes, the energy of a memory grows by
 a power of its size.
@@ -35,9 +35,9 @@ class Energy:
     Parameters
     ----------
     arithmetic, scratchpads
-        Of the operations, and of the accesses to memories in the chip.
+        Energy of the operations, and of the accesses to memories in the chip.
     least_memory, greatest_memory
-        Of main memory.
+        Bounds of the energy of main memory.
     """
 
     arithmetic: float
@@ -47,17 +47,17 @@ class Energy:
 
     @property
     def least(self) -> float:
-        """All energy, with the least of main memory."""
+        """The total energy, with the least for main memory."""
         return self.arithmetic + self.scratchpads + self.least_memory
 
     @property
     def middle(self) -> float:
-        """The mean of the least and the greatest."""
+        """The mean of the least and the greatest energy."""
         return (self.least + self.greatest) / 2
 
     @property
     def greatest(self) -> float:
-        """All energy, with the greatest of main memory."""
+        """The total energy, with the greatest for main memory."""
         return self.arithmetic + self.scratchpads + self.greatest_memory
 
 

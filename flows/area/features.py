@@ -1,4 +1,4 @@
-"""Quantities of a configuration that the logic of each unit grows with.
+"""Quantities of a configuration that determine the logic of each unit.
 
 Each one counts registers or look-up tables of a part of the unit, as the hardware describes it:
 bits of a loop nest, byte places of a rotation, cells of a queue. A fit finds the factors.
@@ -238,9 +238,9 @@ UNITS: Mapping[str, Callable[[Configuration, Sequence[int]], Features]] = Mappin
 )
 """Units of the model, each with its quantities.
 
-Names of cells follow signals, so a signal between two units counts for either. The units here are
-so large that each one has all cells of what it describes: GEMM has the accumulators and the
-weights, VECTOR the parameters, and FETCH, queues, tokens and dispatch are one.
+Names of cells follow signals, so a signal between two units counts for either of them. These units
+are so large that each one has all cells that its quantities describe: GEMM has the accumulators and
+the weights, VECTOR the parameters, and FETCH, queues, tokens and dispatch are one unit.
 """
 
 _PARTS: Mapping[str, str] = MappingProxyType(
@@ -293,7 +293,7 @@ def features(
 
 
 def exact_luts(configuration: Configuration, technology: Technology) -> Counter[str]:
-    """Return by unit the look-up tables that are RAM, where their number is exact."""
+    """Return the look-up tables of each unit that are RAM, where their number is exact."""
     each = LUTS_PER_CELL.get(technology, 0)
     return Counter({unit: each * cells for unit, cells in _ram_cells(configuration).items()})
 

@@ -1,8 +1,8 @@
 """The fit of the area model: linear least squares for each unit, without negative factors.
 
 Each row counts by its relative error, since a small machine matters as much as a large one. Every
-quantity is bits, cells or levels of logic that is there, so a negative factor would be wrong; the
-quantity with the most negative part is left out until there is none.
+quantity counts bits, cells or levels of existing logic, so a negative factor would be wrong. While
+there is one, the fit drops the quantity with the most negative part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class Sheet:
     quantities
         float64[rows, quantities]
     used
-        What the model explains: the resource without the exact part, float64[rows].
+        The amounts that the model explains: the resource without the exact part, float64[rows].
     totals
         The resource of the whole core, float64[rows].
     """
@@ -78,7 +78,7 @@ def fit(rows: Sequence[Row]) -> dict[str, Any]:
     Returns
     -------
     dict
-        `units`: the factors of each unit. `errors`: those on rows that a fit did not see.
+        `units`: the factors of each unit. `errors`: the errors on rows that a fit did not see.
     """
     units: dict[str, dict[str, dict[str, float]]] = {unit: {} for unit in UNITS}
     errors = {}

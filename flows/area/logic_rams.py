@@ -1,8 +1,8 @@
 """Memories that an FPGA keeps in its logic cells: queues, the counters' totals, shallow banks.
 
 Their widths follow from the instructions' fields, and from the places of a burst in memory, in a
-row and in a beat (`hardware/bursts.py`, `hardware/pieces.py`). Synthesis removes a cell of which no
-bit is read.
+row and in a beat (`hardware/bursts.py`, `hardware/pieces.py`). Synthesis removes a cell if nothing
+reads its bits.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class LogicRam:
     Parameters
     ----------
     unit
-        The instance in the core that it is in.
+        The instance in the core that contains the memory.
     bits
         Bits of a word.
     depth
@@ -62,7 +62,7 @@ class LogicRam:
 
     @property
     def cells(self) -> int:
-        """Cells of an ECP5 that it takes; a few bits are in registers."""
+        """Cells of an ECP5 that the memory takes; a few bits are in registers."""
         if self.depth < 2 or self.depth * self.bits <= MOST_REGISTERS:
             return 0
         return self.columns * -(-self.depth // CELL_WORDS)
@@ -98,19 +98,19 @@ def logic_rams(configuration: Configuration) -> Iterator[LogicRam]:
 
 
 def queue_columns(family: type[Instruction], configuration: Configuration, bits: int) -> int:
-    """Return the memories of `bits` bits in which a queue holds what its unit reads."""
+    """Return the memories, `bits` wide, in which a queue holds the fields that its unit reads."""
     read = read_bits(family, configuration)
     return sum(any(read[low : low + bits]) for low in range(0, len(read), bits))
 
 
 def _ram(unit: str, bits: int, depth: int, granule: int | None = None) -> LogicRam:
-    """Return a memory of which `granule` bits are written together; None for all."""
+    """Return a memory whose writes have `granule` bits; None for whole words."""
     part = granule or bits
     return LogicRam(unit, bits, depth, bits // part * -(-part // CELL_BITS))
 
 
 def _queue(unit: str, bits: int, depth: int) -> LogicRam:
-    """Return the memory of a `Queue`; one of two places is a pair of registers."""
+    """Return the memory of a `Queue`; a queue of two places is a pair of registers."""
     return _ram(unit, bits, 0 if depth == 2 else depth)
 
 
@@ -128,9 +128,9 @@ def read_bits(family: type[Instruction], configuration: Configuration) -> tuple[
 def _reach(family: type[Instruction], field: Field, configuration: Configuration) -> int:
     """Return the bits of a field that matter for addresses of its operand's scratchpads.
 
-    A byte address is shifted by each scratchpad's row, and the rows all have the bits of the
-    highest. A cell of a carry chain adds two bits, so the one above the last that matters is read
-    too, if the address generator has it.
+    A byte address is shifted by the row size of each scratchpad, and all row numbers have the bits
+    of the highest. A cell of a carry chain adds two bits, so the unit also reads the bit above the
+    last one that matters, if the address generator has it.
     """
     name = field.name.rpartition(".")[2]
     places = family.places.get(name)
@@ -170,7 +170,7 @@ def burst_bits(family: type[Load] | type[Store], configuration: Configuration) -
 
 
 def counted_totals(configuration: Configuration) -> int:
-    """Totals of the performance counters, with those of FETCH, of all cycles, and a zero."""
+    """Return the number of totals in the counters' memory: units, FETCH, cycles, and a zero."""
     names = unit_counters(configuration.counters)
     if not names:
         return 0

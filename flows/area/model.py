@@ -1,7 +1,8 @@
 """Look-up tables and flip-flops of a configuration on an FPGA: an estimate, unit by unit.
 
-A unit takes so many look-up tables and flip-flops for each of its `features`. The factors are
-those of `coefficients.json`, which `python -m tilewright.flows.area` fits to measured syntheses.
+The look-up tables and flip-flops of a unit are sums over its `features`, each multiplied by a
+factor. `python -m tilewright.flows.area` fits the factors in `coefficients.json` to measured
+syntheses.
 """
 
 import json
@@ -46,7 +47,7 @@ class Estimate:
 
 @cache
 def read_model() -> Mapping[str, Any]:
-    """Return by technology the fitted model: factors, errors, date, rows."""
+    """Return the fitted model of each technology: factors, errors, date, rows."""
     return json.loads(DATA.read_text())
 
 
@@ -67,10 +68,10 @@ def estimate(
     Parameters
     ----------
     technology
-        One that `is_modelled`.
+        A technology for which `is_modelled` is true.
     multipliers
-        Of an ECP5; None for a machine with the fewest. With more of them, lanes of VECTOR take less
-        logic.
+        Multipliers of the ECP5; None for the fewest that the machine can be built with. With more
+        of them, lanes of VECTOR take less logic.
     """
     factors, exact = read_model()[technology.value]["units"], exact_luts(configuration, technology)
     units = {}

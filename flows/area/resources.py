@@ -19,7 +19,7 @@ class Resources:
     Parameters
     ----------
     device
-        The chip that it is built for.
+        The chip for which the machine is built.
     units
         Counts by unit and name: `lut` and `ff` are estimates, `ram` and `multipliers` exact.
     known
@@ -41,7 +41,7 @@ class Resources:
 
     @property
     def short(self) -> list[str]:
-        """Resources of which the device has fewer."""
+        """Resources of which the device has too few."""
         return self.device.short(self.used)
 
     def error(self, name: str) -> float | None:
@@ -87,7 +87,7 @@ def resources(configuration: Configuration, device: Device) -> Resources:
 
 
 def smallest_device(configuration: Configuration) -> Resources:
-    """Return the resources on the smallest ECP5 that has enough, or else on the largest one."""
+    """Return the resources on the smallest ECP5 that is large enough, or on the largest."""
     chips = [device for device in DEVICES.values() if device.family.technology is Technology.ECP5]
     chips.sort(key=lambda device: device.capacity["lut"])
     found = [resources(configuration, device) for device in chips]

@@ -1,62 +1,35 @@
-"""Measured resources of the samples, unit by unit: what the model is fitted to.
+"""Measured resources of the samples, unit by unit, in `rows.jsonl`: the model is fitted to them."""
 
-`rows.jsonl` beside this file holds one row per line. A row names the RTL and the tools that it was
-measured with, so it is measured again only if one of them changed. Each row is written at once; an
-interrupted run goes on behind the last one.
-"""
-
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from ...atomic_write import write_output
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ..synthesis.devices import LOGIC_RAM, RESOURCES, Device, find_device
 from ..synthesis.flow import Synthesis, core_rtlil, hash_of, synthesise, tool_versions
 from ..synthesis.netlist import PINS
+from ..synthesis.rows import SynthesisRow, read_lines, write_lines
 from .features import PACKING, unit_of
 
 DATA = Path(__file__).with_name("rows.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One configuration on one device.
+class Row(SynthesisRow):
+    """The resources of one configuration on one device.
 
     Parameters
     ----------
-    configuration, device
-        Names; together they identify the row.
-    parameters
-        Of the configuration.
-    resources
-        By name, of the core.
     units
-        Resources by unit of the model; together those of the core.
+        Resources by unit of the model; their sums are the resources of the core.
     logic_ram_bits
         Bits of RAM made of logic cells.
-    rtl
-        Hash of the RTL.
-    tools
-        Versions by name.
     """
 
-    configuration: str
-    device: str
-    parameters: dict
-    resources: dict[str, int]
     units: dict[str, dict[str, int]]
     logic_ram_bits: int
-    rtl: str
-    tools: dict[str, str]
-
-    @property
-    def machine(self) -> Configuration:
-        """The configuration."""
-        return Configuration.from_dict({"name": self.configuration, **self.parameters})
 
     @property
     def technology(self) -> Technology:
@@ -67,13 +40,13 @@ class Row:
 
     @property
     def multipliers(self) -> int:
-        """Multipliers of the chip."""
+        """Number of multipliers that the chip has."""
         return find_device(self.device).capacity["multipliers"]
 
 
 def read_rows(path: Path = DATA) -> list[Row]:
-    """Rows of the data file, in its order."""
-    return [Row(**json.loads(line)) for line in path.read_text().splitlines()]
+    """Return the rows of the data file in its order."""
+    return read_lines(Row, path)
 
 
 def write_rows(rows: Sequence[Row], path: Path = DATA) -> None:
@@ -82,10 +55,9 @@ def write_rows(rows: Sequence[Row], path: Path = DATA) -> None:
     Raises
     ------
     UsageError
-        When it cannot be written.
+        When the file cannot be written.
     """
-    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    write_output(path, lines, f"`{path}`")
+    write_lines(rows, path)
 
 
 def row_of(found: Synthesis) -> Row:
@@ -97,18 +69,13 @@ def row_of(found: Synthesis) -> Row:
     packing = Counter(found.packed)
     packing.subtract(found.netlist.total)
     units[PACKING] = packing
-    return Row(
-        configuration=found.configuration.name,
-        device=found.device.name,
-        parameters=found.configuration.parameters(),
-        resources=found.resources,
+    return Row.of(
+        found,
         units={
             unit: {name: used[name] for name in RESOURCES if used[name]}
             for unit, used in sorted(units.items())
         },
         logic_ram_bits=sum(used[LOGIC_RAM] for used in units.values() if used is not packing),
-        rtl=found.rtl,
-        tools=found.tools,
     )
 
 
@@ -136,7 +103,7 @@ def measure(
     ToolError, HardwareError
         When a tool is missing, or rejects a design.
     """
-    rows = {(row.configuration, row.device): row for row in kept}
+    rows = {row.key: row for row in kept}
     for number, (configuration, chip) in enumerate(samples, 1):
         device, key = find_device(chip), (configuration.name, chip)
         text = f"{number}/{len(samples)} {configuration.name} on {chip}"
@@ -150,5 +117,6 @@ def measure(
 
 
 def _is_current(row: Row, configuration: Configuration, device: Device) -> bool:
-    same = row.parameters == configuration.parameters() and row.tools == tool_versions(device)
-    return same and row.rtl == hash_of(core_rtlil(configuration, device))
+    return row.parameters == configuration.parameters() and row.is_of(
+        hash_of(core_rtlil(configuration, device)), tool_versions(device)
+    )

@@ -1,4 +1,4 @@
-"""Configurations that the area model is fitted to: presets, extremes, and random ones between."""
+"""Configurations to which the area model is fitted: presets, extremes and random ones."""
 
 from collections.abc import Iterator
 from itertools import count, islice
@@ -74,13 +74,13 @@ def first_samples(number: int, device: str | None = None) -> list[tuple[Configur
     Parameters
     ----------
     device
-        The chip of all of them; None for the ECP5 of each.
+        The chip of all samples; None for the ECP5 that `samples` gives to each one.
     """
     return [(configuration, device or chip) for configuration, chip in islice(samples(), number)]
 
 
 def _drawn(number: int) -> tuple[Configuration, str]:
-    """Draw the random configuration of a number, again until no rule is broken."""
+    """Draw the random configuration with a number; draw again while it breaks a rule."""
     random = Random(number)
     while True:
         lanes_in, lanes_out = map(int, random.choice(LANES).split("x"))

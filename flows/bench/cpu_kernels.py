@@ -55,11 +55,11 @@ DEPTHWISE = (
     (14, 576, 2),
     (7, 960, 1),
 )
-"""MobileNetV2's: extent, channels, stride (Sandler et al., CVPR 2018, table 2)."""
+"""Layers of MobileNetV2: extent, channels, stride (Sandler et al., CVPR 2018, table 2)."""
 
 PRODUCTS = {"qkv": (128, 768, 2304), "output": (128, 768, 768), "up": (128, 768, 3072)}
 PRODUCTS["down"] = (128, 3072, 768)
-"""A transformer block's of 768 channels over 128 tokens: rows, inner extent, columns."""
+"""Products of a transformer block, 768 channels, 128 tokens: rows, inner extent, columns."""
 
 HEADS = 12
 """Shapes of the block's attention, with 64 channels per head."""
@@ -120,7 +120,7 @@ def cases() -> Iterator[tuple[str, str, Description, int]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, and write JSON if asked."""
+    """Measure, print, and write JSON if requested."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.cpu_kernels", description=__doc__
     )
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(description: Description, threads: int, target: CpuTarget) -> dict:
-    """Minimum seconds of both, and the speedup of the CPU target."""
+    """Return the minimum seconds of both contenders, and the speedup of the CPU target."""
     started = time.thread_time()
     kernel = compile_kernel(description, target, threads)
     compiled = time.thread_time() - started
@@ -180,7 +180,7 @@ def measure(description: Description, threads: int, target: CpuTarget) -> dict:
 
 
 def runner(kernel: CompiledKernel) -> Run:
-    """A kernel with its own arrays, bound once as in a session, ready to run."""
+    """Return a kernel with its own arrays, bound once as in a session, ready to run."""
     generator = np.random.default_rng(0)
     description = kernel.description
     *operands, out = in_one_block([*description.operands.values(), description.output])
@@ -216,7 +216,7 @@ def in_one_block(arrays: Sequence[Array]) -> list[np.ndarray]:
 
 
 def duration(run: Run, clock: Callable[[], float]) -> float:
-    """Seconds of one run, the fastest of five after two."""
+    """Return the seconds of the fastest of five runs, after two that do not count."""
     found = []
     for _ in range(7):
         before = clock()

@@ -38,7 +38,7 @@ TURN_S = 0.05
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, and write JSON if asked."""
+    """Measure, print, and write JSON if requested."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.cpu_networks", description=__doc__
     )
@@ -85,7 +85,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
-    """Median seconds of both for one run of a network, and the minimum of each of our steps.
+    """Return the median seconds of both contenders for a run, and the minimum of each of our steps.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ _INSTRUCTIONS = {
     },
     "avx2": {"float32": (_FMA.format(lanes=8), "<8 x float>", "<8 x float>", 16)},
 }
-"""By level and type: intrinsic, types of sums and factors, multiplications and additions."""
+"""The loop of each level and type: intrinsic, types of sums and factors, operations."""
 
 
 def peak_rates(target: CpuTarget) -> Mapping[str, float]:

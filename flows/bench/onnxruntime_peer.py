@@ -157,7 +157,7 @@ def _product(layer: Convolution) -> Peer:
 
 
 def _products(product: BatchedProduct) -> Iterator[Peer]:
-    """Two operands that are not constants: as onnxruntime fuses them, and without the factor."""
+    """Products of two operands, as onnxruntime fuses them, and without the factor."""
     a, b = (_normal(array.shape) for array in product.operands.values())
     attributes = {"transB": int(product.transposed), "alpha": product.scale}
     yield Peer(a, {}, (("FusedMatMul", attributes),), ("x", "b"), CONTRIBUTED, {"b": b})
@@ -170,7 +170,7 @@ def _following(layer: Convolution) -> tuple[tuple[str, dict], ...]:
 
 
 def _convolutions(layer: Convolution) -> Iterator[Peer]:
-    """In NCHW, as in a model, and in blocks of channels."""
+    """Convolutions in NCHW, as in a model, and in blocks of channels."""
     channels, out, groups = layer.channels_in, layer.channels_out, layer.groups
     x = _normal((layer.batch, channels, layer.height, layer.width))
     weights = {"w": _normal((out, channels // groups, *layer.kernel)), "bias": _normal((out,))}
@@ -182,7 +182,7 @@ def _convolutions(layer: Convolution) -> Iterator[Peer]:
 
 
 def _quantised(layer: Convolution) -> Iterator[Peer]:
-    """Bytes with NHWC or NCHW; a matrix product has its own operator, without bias."""
+    """Layers of bytes in NHWC or NCHW; a matrix product has its own operator, without bias."""
     assert layer.quantised is not None
     channels, out, groups = layer.channels_in, layer.channels_out, layer.groups
     q = layer.quantised

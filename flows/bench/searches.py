@@ -1,4 +1,4 @@
-"""How soon each search finds the front of a space whose machines are all compiled once.
+"""Speed of the searches: the machines that each one compiles to find the front of a known space.
 
 A search is judged by hypervolume: the volume, in logarithms of the objectives, that its front
 dominates, as a share of that of all machines. The results are replayed, so many seeds cost little.
@@ -152,7 +152,7 @@ def summary(curves: Sequence[Sequence[float]], machines: int) -> dict[str, objec
     Parameters
     ----------
     curves
-        By seed, the share of the hypervolume after each machine.
+        The share of the hypervolume after each machine, by seed.
     machines
         Number of machines of the space.
     """

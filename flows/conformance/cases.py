@@ -26,7 +26,7 @@ PASSED, REFUSED, WRONG, CRASHED = "passed", "refused", "wrong", "crashed"
 OUTCOMES = (PASSED, REFUSED, WRONG, CRASHED)
 
 BFLOAT16_TOLERANCE = 2.0**-6
-"""Relative; two units in the last place, as ONNX's own runner allows."""
+"""Relative tolerance: two units in the last place, as in ONNX's own runner."""
 
 HEADING = re.compile(r"### (.+)")
 LISTED = re.compile(r"\* `(\w+)`")
@@ -66,7 +66,7 @@ def load_cases(match: str = "") -> list[TestCase]:
 
 
 def _squeezed(name: str) -> str:
-    """`LayerNormalization` and `layer_normalization` alike."""
+    """Return a name without underscores, in lower case, for comparison."""
     return name.replace("_", "").lower()
 
 

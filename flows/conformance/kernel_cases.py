@@ -22,7 +22,7 @@ from ...runtime.devices import open_device
 from ...runtime.session import Session
 
 MACHINE = PRESETS["4x4"]
-"""Configuration of the module, which needs one; nothing runs on it."""
+"""Configuration that the module must have, although nothing runs on it."""
 
 
 @dataclass(slots=True)

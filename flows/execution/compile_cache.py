@@ -1,7 +1,7 @@
 """The cache of compiled networks: the same model for the same machine is compiled once.
 
-A kept module is an artifact in the cache folder. Its name is a hash of everything that it follows
-from: the model's bytes and those of the files that hold its tensors (or the graph), the
+A kept module is an artifact in the cache folder. Its name is a hash of everything that determines
+it: the model's bytes and those of the files that hold its tensors (or the graph), the
 configuration, the options, the measure that schedules were chosen by, the level that the user set
 for the host's kernels, the name of the key that signs their code, and the compiler's own source.
 Beside it lies its report, which an artifact leaves out, with one digest of name, artifact and
@@ -36,13 +36,13 @@ ROOT = Path(__file__).parents[2]
 KIND = "networks"
 """The folder inside the cache."""
 SUFFIX, REPORT_SUFFIX = ".tw", ".json"
-"""Of a module, and of its report."""
+"""Suffixes of the files of a module and of its report."""
 SOURCES = (
     *("compiler", "isa", "runtime", "sim/timing"),
     *("flows/cli/calibration_options.py", "flows/execution/quantise_model.py"),
     "flows/execution/compile_graph.py",
 )
-"""Code that a compiled module follows from; the timing model chooses its schedules."""
+"""Code that determines a compiled module; the timing model chooses its schedules."""
 MEASURE = "exact cycles"
 """The measure of every kept module: the compiled timing model and the one in Python agree."""
 CODE = (".py", ".cpp", ".h")
@@ -51,7 +51,7 @@ DAYS_KEPT = 30
 """A module that nobody has asked for in this time is removed."""
 SECONDS_A_DAY = 24 * 60 * 60
 EXTERNAL = re.compile(rb"\n\x08location\x12([\x80-\xff]*[\x00-\x7f])")
-"""How an ONNX file says that a tensor lies in another file: a key, and the length of its name."""
+"""Mark in an ONNX file of a tensor in another file: a key, and the length of the file's name."""
 
 
 class CompileCache:
@@ -60,17 +60,17 @@ class CompileCache:
     Parameters
     ----------
     name : str
-        Of the network.
+        The network's name.
     digest : hashlib._Hash
-        SHA-256 of the network, to which the rest is added.
+        SHA-256 of the network; the other inputs are added to it.
     configuration : Configuration or None
         None for an artifact's own.
     options : Options
-        Of the compiler.
+        The options of the compiler.
     keep_all : bool
         Whether every layer's output can be read.
     more : tuple
-        What else the module follows from; printed alike where it is alike.
+        All else that determines the module. Equal values must print equally.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class CompileCache:
         keep_all: bool,
         more: tuple[object, ...] = (),
     ) -> "CompileCache":
-        """The place of the module of an ONNX file, or of an artifact that is compiled again.
+        """Return the place for the module of an ONNX file, or of an artifact to compile again.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class CompileCache:
         keep_all: bool,
         more: tuple[object, ...] = (),
     ) -> "CompileCache":
-        """The place of a graph's module on this processor."""
+        """Return the place for a graph's module on this processor."""
         from ...compiler.graph import print_graph
         from ...compiler.host import host_target
 
@@ -138,7 +138,7 @@ class CompileCache:
         return cls(graph.name, digest, configuration, options, keep_all=keep_all, more=more)
 
     def load(self) -> "Module | None":
-        """The kept module with its report; None where they are not both whole."""
+        """Return the kept module with its report; None if either is missing or damaged."""
         from ...runtime.artifact import load
 
         found = self.read()
@@ -150,7 +150,7 @@ class CompileCache:
             return None
 
     def read(self) -> tuple[bytes, dict[str, Any]] | None:
-        """The kept artifact and its module's report; None where they are not both whole."""
+        """Return the kept artifact and its report; None if either is missing or damaged."""
         try:
             data = self.path.read_bytes()
             report = json.loads(self.path.with_suffix(REPORT_SUFFIX).read_text())
@@ -162,7 +162,7 @@ class CompileCache:
         return data, report
 
     def save(self, module: "Module") -> None:
-        """Keep a module; where that fails, say so on stderr."""
+        """Keep a module; print a warning on stderr if that fails."""
         from ...runtime.artifact import artifact_bytes
 
         with _saying_why_not():
@@ -171,7 +171,7 @@ class CompileCache:
             self._describe(module.report)
 
     def keep(self, artifact: Path, report: Mapping[str, object]) -> None:
-        """Keep a module that was written, with its report; where that fails, say so on stderr."""
+        """Keep a module from a file, with its report; print a warning on stderr if that fails."""
         with _saying_why_not():
             kept_folder(KIND, "keeping compiled networks")
             write_atomically(self.path, artifact.read_bytes())
@@ -191,12 +191,12 @@ class CompileCache:
                 other.unlink()
 
     def _digest(self, data: bytes, report: Mapping[str, object]) -> str:
-        """A hash of the name, the artifact and the report."""
+        """Return a hash of the name, the artifact and the report."""
         text = json.dumps([self.path.stem, hashlib.sha256(data).hexdigest(), report])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _touch(self) -> None:
-        """Note that the module was asked for."""
+        """Record that the module was requested."""
         os.utime(self.path)
         with contextlib.suppress(OSError):
             os.utime(self.path.with_suffix(REPORT_SUFFIX))
@@ -214,7 +214,7 @@ def _saying_why_not() -> Iterator[None]:
 
 
 def _external_files(model: Path, data: bytes) -> Iterator[Path]:
-    """Files beside a model that hold its tensors, each once; found without parsing the model."""
+    """Return the files that hold a model's tensors, each once, without parsing the model."""
     names = set()
     for match in EXTERNAL.finditer(data):
         length = sum((byte & 0x7F) << 7 * index for index, byte in enumerate(match[1]))
@@ -225,7 +225,7 @@ def _external_files(model: Path, data: bytes) -> Iterator[Path]:
 
 @cache
 def source_digest() -> str:
-    """A hash of the code that a compiled module follows from."""
+    """Return a hash of the code that determines a compiled module."""
     digest = hashlib.sha256()
     for source in SOURCES:
         for path in sorted([ROOT / source, *(ROOT / source).rglob("*")]):

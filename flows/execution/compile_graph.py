@@ -1,7 +1,7 @@
-"""The one way from a graph to a module: exact times choose the schedules, and the result is kept.
+"""The only way from a graph to a module: exact times choose schedules, and the module is kept.
 
-The Python API, the commands, the demo and the examples all compile here, so that the same network
-for the same machine is the same program everywhere.
+The Python API, the commands, the demo and the examples all compile here. So one network for one
+machine always gives the same program.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,15 +39,15 @@ def compile_graph(
     configuration : Configuration
         The accelerator.
     progress : callable
-        Called with one line per layer, and per kernel of the host.
+        Called with one line for each layer, and for each kernel of the host.
     keep_all : bool
-        Give every activation a place of its own, so that all of them can be read after a run.
+        Whether every activation has its own place, so that all can be read after a run.
     options : Options
-        What the compiler may do to make the network faster.
+        Optimisations that the compiler may apply.
     placement : Placement
-        Who runs what; the accelerator all it can by default.
+        The side that runs each layer; by default, the accelerator runs all that it can.
     costs : Costs
-        What times are estimated from, where the placement asks for the least, and in the report.
+        Figures for estimated times, which the report has, and by which a placement may choose.
     schedules : mapping
         Steps for some layers, by the layer's name; see `compiler.scheduling.given_schedules`.
     cache : bool
@@ -56,8 +56,8 @@ def compile_graph(
     Returns
     -------
     Module
-        Its report has what `compiler.compile.compile_graph` reports, and `search`: the most
-        `candidates` timed for a kernel, and the `measure` that timed them.
+        Its report adds `search` to that of `compiler.compile.compile_graph`: the largest number of
+        `candidates` that were timed for a kernel, and the `measure` that timed them.
 
     Raises
     ------

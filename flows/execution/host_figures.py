@@ -1,6 +1,6 @@
-"""The speed of this machine as a host, measured once and kept; the first time takes half a second.
+"""The speed of this machine as a host, measured once in half a second, and kept.
 
-Figures are rounded to two digits: other work on the machine makes them no more precise than that.
+Figures are rounded to two digits, because other work on the machine makes further digits random.
 """
 
 import contextlib
@@ -32,17 +32,17 @@ KIND = "host"
 SHAPE = ConvolutionShape("C", 28, 64, 64, 3, 1, 1)
 """A convolution of a common size, whose operands fit the second-level cache."""
 SMALL = ConvolutionShape("S", 4, 16, 16, 1, 1, 1)
-"""One so small that its time is the time of a call."""
+"""A convolution so small that its time is that of a call."""
 BYTES = Requantisation("int8", "int8")
 COPIED_BYTES = 1 << 24
-"""More than the caches hold."""
+"""Bytes of a copy, more than the caches hold."""
 REPEATED = 5
 """Number of runs, of which the fastest counts."""
 
 
 @cache
 def measured_host() -> HostSpeed:
-    """This machine's figures, measured now or earlier; they do not change within a process.
+    """Return this machine's figures, measured now or earlier; a process always gets the same ones.
 
     Without kernels for this processor, the figures are NumPy's.
     """
@@ -79,7 +79,7 @@ def measure_host(target: CpuTarget | None) -> HostSpeed:
     Parameters
     ----------
     target : Target or None
-        What kernels are compiled for; None where there are none.
+        The processor for which kernels are compiled; None without kernels.
     """
     graph = layer_graph(SHAPE)
     (node,) = graph.nodes

@@ -21,7 +21,7 @@ from ..cli.input_options import NO_OVERRIDES, InputOverrides
 from .samples import Samples, read_samples
 
 Progress = Callable[[str], None]
-"""Called with what is being done."""
+"""Called with a description of the current step."""
 
 
 @dataclass(frozen=True, slots=True)

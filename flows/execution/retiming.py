@@ -1,7 +1,7 @@
 """Retiming: the time of one compiled network with many memories and machines.
 
-The hardware changes, the program does not: it is not compiled again, so only parameters that leave
-every instruction word and every token as they are can be varied.
+The hardware changes, but the program is not compiled again. So only parameters that leave every
+instruction word and every token unchanged can be varied.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Run samples on a device, and compare what it gives, layer by layer and byte by byte."""
+"""Run samples on a device, and compare the results, layer by layer and byte by byte."""
 
 import contextlib
 import time
@@ -16,31 +16,31 @@ from ..cli.arguments import progress_bar
 from .samples import Samples
 
 WARM_RUNS, WARM_S = 5, 0.25
-"""A host's first run takes several times as long as others: few samples are run again until there
-are so many runs, or so many seconds have passed. Their times alone are kept."""
+"""Greatest number and total seconds of further runs. A host's first run takes several times as long
+as the others, so a few samples are run again, and only the times of these runs count."""
 
 WARM_DEVICES = ("cpu", "sim")
-"""On which a run is short."""
+"""Devices on which a run is short enough to be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What a device gave for a number of samples.
+    """The results of some samples on a device.
 
     Parameters
     ----------
     outputs : ndarray
         The network's first output, [samples, ...].
     profile : Profile
-        Of the first sample; what host steps take is the median of all runs.
+        Profile of the first sample; times of host steps are medians of all runs.
     results : tuple
-        What the device said of each segment, for the first sample.
+        The device's result of each segment, for the first sample.
     comparison : Comparison or None
-        None where none was asked for.
+        The comparison with the reference; None if it was not requested.
     seconds : float
         The device's time, comparisons included.
     host_runs : int
-        Runs of which host times are the median.
+        Number of runs over which host times are medians.
     """
 
     module: Module

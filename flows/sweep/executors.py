@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from ...compiler.graph import Graph
 
 RETRIES = 2
-"""Number of times that a batch is restarted after its worker died."""
+"""Number of times that a batch is run again after an exception outside the evaluators."""
+
+RESTARTS = 1
+"""Number of times that a local cluster restarts a batch after its worker died."""
+
+NEVER_S = 1e9
+"""Seconds that no sweep takes."""
 
 PATIENCE_S = 10.0
 """Seconds of work in this process before a local cluster starts; starting one takes as long."""
@@ -87,7 +93,7 @@ class Executor(Protocol):
         ...
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
-        """Wait until at least one batch is done, and return all finished ones."""
+        """Wait until at least one of all running batches is done, and return the finished ones."""
         ...
 
     def close(self) -> None:
@@ -233,6 +239,10 @@ class WhenNeeded:
 class OnDask:
     """Run batches on a Dask cluster.
 
+    When a worker dies, Dask blames all batches that the worker held, even those that only waited.
+    So a batch whose workers died is run again, job by job, while no other batch runs. A job fails
+    only if its workers die then too.
+
     Parameters
     ----------
     workers
@@ -265,10 +275,14 @@ class OnDask:
         self._distributed = distributed
         self._cluster = None
         if scheduler is None:
+            # Dask looks for a worker so long after it died. If the worker is dead again just then,
+            # Dask closes its nanny, which would have restarted it, and the sweep waits forever.
+            import_module("dask.config").set({"distributed.deploy.lost-worker-timeout": NEVER_S})
             with _ignored_interrupts():  # workers inherit this; the sweep stops them
                 self._cluster = distributed.LocalCluster(
                     n_workers=workers, threads_per_worker=1, processes=True,
                     dashboard_address=None, silence_logs="ERROR",
+                    scheduler_kwargs={"allowed_failures": RESTARTS},
                 )  # fmt: skip
         try:
             self._client = distributed.Client(self._cluster or scheduler, timeout=30)
@@ -277,26 +291,33 @@ class OnDask:
                 f"`--scheduler {scheduler}`: expected a Dask scheduler there, got `{problem}`; "
                 "start one with `dask scheduler`, or leave the option out"
             ) from None
-        self._time_limit_s = time_limit_s
-        # Unlike scattered data, the result of a task is made again when its worker dies.
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-            self._graphs = self._client.submit(_same, list(graphs), pure=False)
+        self._time_limit_s, self._networks = time_limit_s, list(graphs)
+        self._graphs = self._send_graphs()
+        self._jobs: dict[Any, Sequence[Job]] = {}
+        self._lost: set[Any] = set()
         self.workers = workers or max(1, len(self._client.scheduler_info()["workers"]))
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         """Send a batch to a worker."""
-        return self._client.submit(
+        handle = self._client.submit(
             _run_on_worker, self._graphs, tuple(jobs), self._time_limit_s, pure=False,
             retries=RETRIES,
             key=f"batch-{time.monotonic_ns()}-{len(jobs)}",
         )  # fmt: skip
+        self._jobs[handle] = jobs
+        return handle
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
-        """Wait for a batch."""
+        """Wait until at least one batch is done; batches of dead workers come last."""
         handles = list(handles)
-        done = self._distributed.wait(handles, return_when="FIRST_COMPLETED").done
-        return [(handle, self._result(handle)) for handle in handles if handle in done]
+        while running := [handle for handle in handles if handle not in self._lost]:
+            over = self._distributed.wait(running, return_when="FIRST_COMPLETED").done
+            results = {handle: self._result(handle) for handle in running if handle in over}
+            self._lost |= {handle for handle, done in results.items() if done is None}
+            if found := [(handle, done) for handle, done in results.items() if done is not None]:
+                return found
+        self._lost.remove(handles[0])
+        return [(handles[0], self._run_alone(self._jobs.pop(handles[0])))]
 
     def close(self) -> None:
         """Drop the running batches, and stop a local cluster."""
@@ -304,13 +325,39 @@ class OnDask:
         if self._cluster is not None:
             self._cluster.close()
 
-    def _result(self, handle: Any) -> Done:
-        problem = handle.exception()
-        if problem is None:
+    def _send_graphs(self) -> Any:
+        # Unlike scattered data, the result of a task is made again when its worker dies.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            return self._client.submit(_same, self._networks, pure=False)
+
+    def _run_alone(self, jobs: Sequence[Job]) -> Done:
+        parts = []
+        for job in jobs:
+            if self._graphs.status == "error":  # they were on their way to a worker that died
+                self._graphs = self._send_graphs()
+            handle = self.submit([job])
+            parts.append(self._result(handle) or self._failure(handle))
+        records = [some for part in parts for some in part.records]
+        return Done(records, sum(part.seconds for part in parts))
+
+    def _result(self, handle: Any) -> Done | None:
+        """Return the result of a batch that is over; None if its workers died."""
+        killed = self._distributed.KilledWorker
+        if (problem := handle.exception()) is not None:
+            return None if isinstance(problem, killed) else self._failure(handle)
+        try:
             done, worker = handle.result()
-            if done.left_behind:
-                with suppress(ValueError):  # a worker that the user started without a nanny
-                    self._client.restart_workers([worker])
-            return done
+        except killed:  # the result was lost with its worker, and so were the next workers
+            return None
+        del self._jobs[handle]
+        if done.left_behind:
+            with suppress(ValueError):  # a worker that the user started without a nanny
+                self._client.restart_workers([worker])
+        return done
+
+    def _failure(self, handle: Any) -> Done:
+        problem = handle.exception()
         text = " ".join(str(problem).split())
-        return Done([[Record(error=f"{LOST}{type(problem).__name__}: {text}")]], 0.0)
+        failure = Record(error=f"{LOST}{type(problem).__name__}: {text}")
+        return Done([[failure] * len(job.memories) for job in self._jobs.pop(handle)], 0.0)

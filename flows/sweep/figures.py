@@ -22,7 +22,7 @@ TIMES: Mapping[str, str] = MappingProxyType(
         "energy_uj": "energy of all networks in microjoules, an estimate for 45 nm",
     }
 )
-"""Figures of a program."""
+"""Figures of a compiled program, with their meanings."""
 
 COUNTS: Mapping[str, str] = MappingProxyType(
     {

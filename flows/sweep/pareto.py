@@ -44,7 +44,7 @@ def dominated(values: np.ndarray, rivals: np.ndarray) -> np.ndarray:
 
 
 def hypervolume(values: np.ndarray, reference: np.ndarray) -> float:
-    """Measure how much of the space below a reference point some values dominate.
+    """Measure the volume below a reference point that some values dominate.
 
     Parameters
     ----------

@@ -185,12 +185,10 @@ class Work:
         for item in batch:
             for index in sorted(item.missing):
                 keys = self._keys(item, networks={index})
-                # If its worker died, a batch has one failure for all of its jobs.
-                some = next(records, done.records[-1])
+                some = next(records)
                 if len(some) != len(keys):
-                    error = some[0].error if len(some) == 1 else None
                     text = f"`{self.rung}`: expected {len(keys)} results, got {len(some)}; {REPORT}"
-                    some = [Record(error=error or text)] * len(keys)
+                    some = [Record(error=text)] * len(keys)
                 found += [
                     (key, self.check(key, checked(self.rung, record)))
                     for key, record in zip(keys, some, strict=True)

@@ -20,8 +20,8 @@ def shorten_carry_chains(module: dict[str, Any]) -> None:
 
     * Sums and carries that nothing reads are left open.
     * A chain whose last half is free begins with a half that makes the carry.
-    * In others, a constant that enters becomes part of the first bit's carry, if that depends on
-      two inputs at most. The first bit's sum, if it is used, moves to a look-up table.
+    * In other chains, a constant carry in becomes part of the first bit's carry, if that carry
+      depends on two inputs at most. The first bit's sum, if it is used, moves to a look-up table.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def without_open_outputs(module: dict[str, Any]) -> None:
 
 
 def _readers(module: dict[str, Any]) -> Counter:
-    """Return how many inputs each net has."""
+    """Return the number of inputs that read each net."""
     found: Counter = Counter()
     for cell in module["cells"].values():
         for pin, bits in cell["connections"].items():
@@ -75,7 +75,7 @@ def _chain(links: dict, name: str, followers: dict, readers: Counter) -> list[st
 
 
 def _absorb(cells: dict, name: str) -> None:
-    """Make a constant that enters a chain part of its first half, if that has two inputs."""
+    """Make the constant carry into a chain part of its first half, if that half has two inputs."""
     cell = cells[name]
     pins = cell["connections"]
     inputs = [pins[f"{pin}0"][0] for pin in _PINS]

@@ -15,7 +15,7 @@ class Step:
     Parameters
     ----------
     name
-        Instances and signal; the instance alone for logic that has no name.
+        Instances and signal; only the instances for logic without a name.
     logic_ns, routing_ns
         Delay of the cells, and of the wires that lead to them.
     """
@@ -57,7 +57,7 @@ def compress(path: Iterable[Mapping[str, Any]]) -> list[Step]:
 
 
 def shown_name(cell: str) -> str:
-    """Name of a cell as the hardware's source has it, without the core's own name."""
+    """Return the name of a cell as in the hardware's source, without the core's own name."""
     *path, signal = split_name(cell)
     if path[:1] == [CORE]:
         path = path[1:]

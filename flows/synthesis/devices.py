@@ -52,7 +52,7 @@ class Family:
     Parameters
     ----------
     name
-        Its vendor's name.
+        The vendor's name of the family.
     synthesis
         The Yosys command that maps a design to the family's cells.
     finish
@@ -62,7 +62,7 @@ class Family:
     technology
         The description of the hardware that is synthesised; None for the portable one.
     lut
-        What a look-up table is called, for tables.
+        The heading of look-up tables in tables.
     cells
         Resources that one cell of each type takes. Types that are left out take none.
     bels
@@ -96,19 +96,19 @@ class Device:
     name
         As `--device` takes it.
     part
-        As its vendor calls it.
+        The vendor's name of the chip.
     package
         Package and speed grade, as far as the tools ask for them.
     capacity
-        Resources that it has.
+        Resources of the chip.
     clock_mhz
         The clock that the placer aims at if the user names none.
     arguments
-        What the place-and-route tool must know.
+        Arguments of the place-and-route tool.
     files
         Files that the arguments name, with their text.
     multiplier_sites
-        Where the multipliers of a design are put; empty if the placer decides.
+        Sites for the multipliers of a design; empty if the placer decides.
     """
 
     name: str
@@ -189,7 +189,7 @@ _GOWIN = Family(
     lut="LUT4",
     cells={
         **_each({"lut": 1}, "LUT1", "LUT2", "LUT3", "LUT4", "ALU"),
-        # A RAM occupies a tile, as far as nextpnr is concerned.
+        # In nextpnr, a RAM occupies a tile.
         **_each({"lut": 8, "ff": 6}, "RAM16SDP4", "RAM16SDP2", "RAM16SDP1"),
         **_each(
             {"ff": 1},

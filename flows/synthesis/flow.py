@@ -1,7 +1,7 @@
 """The flow from a configuration to figures: elaboration, Yosys, capacity, nextpnr per seed.
 
-Each step is kept in the cache under a hash of what it depends on, so an interrupted run goes on
-where it stopped, and a change of the hardware that leaves the RTL alone costs nothing.
+The result of each step is kept in the cache under a hash of its inputs. So an interrupted run
+continues where it stopped, and a change of the hardware that leaves the RTL alone costs nothing.
 """
 
 import gzip
@@ -28,7 +28,7 @@ from .netlist import Netlist, read_netlist
 from .tools import YOSYS, run_tool, tool_version
 
 Advance = Callable[[str, int, int | None], None]
-"""Shows progress: what is done now, steps done, steps in all."""
+"""Shows progress: the current step, the number of steps done, and the total."""
 
 TOP = "top"
 KIND, TASK = "synthesis", "synthesis"
@@ -45,7 +45,7 @@ class Placement:
     Parameters
     ----------
     seed
-        Of the placer.
+        The seed of the placer.
     clock_mhz
         The fastest clock that the timing analysis allows.
     path
@@ -68,8 +68,9 @@ class Synthesis:
     netlist
         Cells of the core, and those at its ports.
     packed
-        Resources that all of them take on the chip. nextpnr counts them after packing, for example
-        the cells that lead into carry chains; without nextpnr they are the netlist's.
+        Resources that all these cells take on the chip. nextpnr counts them after packing, with
+        the cells that lead into carry chains, for example. Without nextpnr, they are those of the
+        netlist.
     target_mhz
         The clock that the placer aimed at.
     placements
@@ -102,12 +103,12 @@ class Synthesis:
 
     @property
     def median(self) -> Placement:
-        """The placement with the median clock; the slower of two."""
+        """The placement with the median clock; of two middle ones, the slower."""
         order = sorted(self.placements, key=lambda placement: placement.clock_mhz)
         return order[(len(order) - 1) // 2]
 
     def to_json(self, depth: int = 1) -> dict[str, Any]:
-        """All figures as JSON values."""
+        """Return all figures as JSON values."""
         units = self.netlist.units(depth)
         clock: dict[str, Any] | None = None
         if self.placements:
@@ -193,29 +194,29 @@ def synthesise(
 
 
 def tool_versions(device: Device) -> dict[str, str]:
-    """Versions of the tools that a device needs, by name.
+    """Return the versions of the tools that a device needs, by name.
 
     Raises
     ------
     ToolError
-        When one of them is missing.
+        When a tool is missing.
     """
     tools = (YOSYS, device.family.placer)
     return {tool.name: tool_version(tool) for tool in tools if tool is not None}
 
 
 def hash_of(rtl: str) -> str:
-    """The hash of RTLIL that figures are kept under."""
+    """Return the hash of RTLIL by which figures are kept."""
     return digest([rtl])[:HASH_DIGITS]
 
 
 def core_rtlil(configuration: Configuration, device: Device) -> str:
-    """RTLIL of the core behind four pins, without source lines; kept in the cache."""
+    """Return the RTLIL of the core behind four pins, without source lines; kept in the cache."""
     return _rtlil(configuration, device, True)
 
 
 def bare_rtlil(configuration: Configuration, device: Device) -> str:
-    """RTLIL of the core with its own ports, top module `core`; kept in the cache."""
+    """Return the RTLIL of the core with its own ports, top module `core`; kept in the cache."""
     return _rtlil(configuration, device, False)
 
 
@@ -246,7 +247,7 @@ def map_design(
     show: Callable[[str], None] = lambda step: None,
     top: str = TOP,
 ) -> Path:
-    """Map RTLIL to the cells of a family; the path of the kept netlist, which `read_mapped` reads.
+    """Map RTLIL to the cells of a family; return the path of the netlist, for `read_mapped`.
 
     Parameters
     ----------
@@ -284,7 +285,7 @@ def _yosys_step(line: str, show: Callable[[str], None]) -> None:
 
 
 def read_mapped(path: Path) -> str:
-    """The JSON text of a netlist that `map_design` keeps."""
+    """Return the JSON text of a netlist that `map_design` has kept."""
     return _read(path)
 
 
@@ -294,7 +295,7 @@ def require_capacity(found: Synthesis) -> None:
     Raises
     ------
     HardwareError
-        When it does not; the message names resources and parameters to lower.
+        When the design does not fit; the message names resources and parameters to lower.
     """
     device, used = found.device, found.packed
     problems = []
@@ -316,7 +317,7 @@ def require_capacity(found: Synthesis) -> None:
 
 
 def pack_design(mapped: Path, device: Device) -> dict[str, int]:
-    """Resources of a netlist on the chip, as nextpnr counts them; takes seconds."""
+    """Return the resources of a netlist on the chip, as nextpnr counts them; takes seconds."""
     report = _nextpnr(mapped, device, ["--pack-only"], lambda step: None)
     packed = Counter[str]()
     for bel, resources in device.family.bels.items():
@@ -339,7 +340,7 @@ def place_design(
     ToolError
         When the tool is missing.
     HardwareError
-        When it cannot place or route the design.
+        When the tool cannot place or route the design.
     """
     options = ["--timing-allow-fail", "--seed", str(seed), "--freq", f"{target_mhz:g}"]
     report = _nextpnr(mapped, device, options, show)

@@ -1,20 +1,14 @@
-"""The ledger: area and clock of chosen configurations, kept like the cycles of networks.
+"""The ledger: area and clock of chosen configurations, in `ledger.jsonl` and `docs/area.md`."""
 
-`ledger.jsonl` beside this file holds one row per line, `docs/area.md` shows them. A row names the
-RTL and the tools that it was measured with, so a row is measured again only if one of them changed.
-Each new row is written at once; an interrupted run goes on behind the last one.
-"""
-
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...atomic_write import write_output
-from ...isa.configuration import Configuration
 from .devices import DEVICES, RESOURCES
+from .rows import SynthesisRow, read_lines, write_lines
 
 if TYPE_CHECKING:
     from .flow import Synthesis
@@ -42,45 +36,19 @@ placer's seeds, with the least and the greatest. `make area CHECK=1` fails if a 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One configuration on one device.
+class Row(SynthesisRow):
+    """The area and the clock of one configuration on one device.
 
     Parameters
     ----------
-    configuration, device
-        Names; together they identify the row.
-    parameters
-        Of the configuration.
-    resources
-        By name, of the core.
     target_mhz
         The clock that the placer aimed at.
     clocks_mhz
-        The clock of each seed, from seed 1; empty where nothing can be placed.
-    rtl
-        Hash of the RTL.
-    tools
-        Versions by name.
+        The clock of each seed, from seed 1; empty for devices without an open placer.
     """
 
-    configuration: str
-    device: str
-    parameters: dict
-    resources: dict[str, int]
     target_mhz: float
     clocks_mhz: list[float]
-    rtl: str
-    tools: dict[str, str]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The identity of the row."""
-        return self.configuration, self.device
-
-    @property
-    def machine(self) -> Configuration:
-        """The configuration."""
-        return Configuration.from_dict({"name": self.configuration, **self.parameters})
 
     @property
     def median_mhz(self) -> float | None:
@@ -89,22 +57,13 @@ class Row:
 
 
 def row_of(found: "Synthesis") -> Row:
-    """The ledger's row of a synthesis."""
-    return Row(
-        configuration=found.configuration.name,
-        device=found.device.name,
-        parameters=found.configuration.parameters(),
-        resources=found.resources,
-        target_mhz=found.target_mhz,
-        clocks_mhz=found.clocks_mhz,
-        rtl=found.rtl,
-        tools=found.tools,
-    )
+    """Return the ledger's row of a synthesis."""
+    return Row.of(found, target_mhz=found.target_mhz, clocks_mhz=found.clocks_mhz)
 
 
 def read_rows(path: Path = DATA) -> list[Row]:
-    """Rows of the data file, in its order."""
-    return [Row(**json.loads(line)) for line in path.read_text().splitlines()]
+    """Return the rows of the data file in its order."""
+    return read_lines(Row, path)
 
 
 def write_rows(rows: Sequence[Row], data: Path = DATA, page: Path = PAGE) -> None:
@@ -113,22 +72,21 @@ def write_rows(rows: Sequence[Row], data: Path = DATA, page: Path = PAGE) -> Non
     Raises
     ------
     UsageError
-        When one of them cannot be written.
+        When a file cannot be written.
     """
-    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    write_output(data, lines, f"`{data}`")
+    write_lines(rows, data)
     write_output(page, render(rows), f"`{page}`")
 
 
 def with_row(rows: Sequence[Row], new: Row) -> list[Row]:
-    """Rows with one replaced in its place, or added at the end."""
+    """Return the rows with a new one in the place of its predecessor, or at the end."""
     if new.key in [row.key for row in rows]:
         return [new if row.key == new.key else row for row in rows]
     return [*rows, new]
 
 
 def render(rows: Sequence[Row]) -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     headings = ["configuration", "device", *RESOURCES.values(), "clock MHz", "seeds", "RTL"]
     lines = [
         f"| {' | '.join(headings)} |",
@@ -158,7 +116,7 @@ def _cells(row: Row) -> Iterator[str]:
 
 
 def worse(kept: Row, found: Row) -> list[str]:
-    """Figures that are more than `TOLERANCE` worse than the kept ones, as text for a message.
+    """Return the figures that are more than `TOLERANCE` worse than the kept ones, as text.
 
     Clocks are compared only if the found row has some.
     """
@@ -183,4 +141,4 @@ def _change(now: float, before: float) -> str:
 def is_current(kept: Row, rtl: str, tools: Mapping[str, str], seeds: int) -> bool:
     """Whether measuring a row again would give the same figures."""
     placed = not kept.clocks_mhz or len(kept.clocks_mhz) == seeds
-    return kept.rtl == rtl and kept.tools == dict(tools) and placed
+    return kept.is_of(rtl, tools) and placed

@@ -43,8 +43,9 @@ def ecp5_sites(rows: Sequence[int], left: int, right: int) -> tuple[str, ...]:
 def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
     """Give every multiplier of a netlist a site, in place.
 
-    The array's multipliers are in the order of their names, the others in their middle, and all of
-    them in the middle of the sites. A design with more multipliers than sites is left as it is.
+    The array's multipliers follow the order of their names, with all other multipliers in the
+    middle of them. Together they take the middle of the sites. A design with more multipliers than
+    sites does not change.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A mapped netlist: which resources it takes, and which unit of the core takes them."""
+"""A mapped netlist: the resources that it takes, by unit of the core."""
 
 import json
 import re
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from .devices import RESOURCES, Family, Resources
 
 PINS = "(pins)"
-"""Unit of what is not in the core: the registers of `hardware.pins`."""
+"""Unit of the cells outside the core: the registers of `hardware.pins`."""
 
 SCOPE = "$scopeinfo"
-"""Type of the cells that Yosys leaves where it has flattened an instance."""
+"""Type of the cells that Yosys leaves in place of a flattened instance."""
 
 TOP_LEVEL = "(connections)"
 """Unit of the cells between the units, and of those without a name."""
@@ -34,13 +34,13 @@ class Netlist:
     Parameters
     ----------
     cells
-        Names of instances from the core inwards, resources of a cell.
+        For each cell, the names of its instances from the core inwards, and its resources.
     """
 
     cells: tuple[tuple[tuple[str, ...], Resources], ...]
 
     def units(self, depth: int = 1) -> dict[str, Counter[str]]:
-        """Resources by unit, the largest first; names of `depth` instances lead to a unit."""
+        """Return the resources by unit, the largest first; `depth` instances name a unit."""
         found: dict[str, Counter[str]] = {}
         for path, resources in self.cells:
             found.setdefault(".".join(path[:depth]), Counter()).update(resources)
@@ -66,7 +66,7 @@ def read_netlist(text: str, top: str, family: Family) -> Netlist:
     top
         Its top module.
     family
-        Says what a cell costs.
+        The family, which gives the resources of each cell.
     """
     return Netlist(tuple(_cells(json.loads(text)["modules"][top]["cells"], family)))
 
@@ -80,7 +80,7 @@ def _cells(cells: dict, family: Family) -> Iterator[tuple[tuple[str, ...], Resou
 
 
 def unit_path(name: str, scopes: Set[tuple[str, ...]]) -> tuple[str, ...]:
-    """Instances that a cell is in, from the core inwards.
+    """Return the instances that contain a cell, from the core inwards.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def unit_path(name: str, scopes: Set[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def split_name(name: str) -> list[str]:
-    """The instances of a cell or a net, and the signal that it is named after.
+    """Return the instances of a cell or a net, and the signal after which it is named.
 
     Yosys joins instances by dots. A name without meaning begins with a dollar sign; a name that
     occurs twice ends in a dollar sign and a number.

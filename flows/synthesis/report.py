@@ -14,7 +14,7 @@ from .netlist import PINS
 
 
 def introduction(found: Synthesis) -> list[str]:
-    """Say what was synthesised, for which device, with which tools."""
+    """Return lines about the configuration, the device, the tools and the RTL."""
     device = found.device
     tools = ", ".join(f"{name} {number}" for name, number in found.tools.items())
     return [
@@ -26,7 +26,7 @@ def introduction(found: Synthesis) -> list[str]:
 
 
 def units_table(found: Synthesis, depth: int = 1) -> Table:
-    """Resources by unit, in all, and as a share of the chip."""
+    """Return the table of resources by unit, with the total and its share of the chip."""
     device = found.device
     names = shown_resources(device)
     headings = [device.family.lut if name == "lut" else RESOURCES[name] for name in names]
@@ -48,12 +48,12 @@ def units_table(found: Synthesis, depth: int = 1) -> Table:
 
 
 def shown_resources(device: Device) -> list[str]:
-    """The resources that a device has."""
+    """Return the resources that a device has."""
     return [name for name in RESOURCES if name in device.capacity]
 
 
 def share(used: Resources, device: Device, name: str) -> str:
-    """Used part of a resource, in per cent."""
+    """Return the used part of a resource, in per cent."""
     return f"{100 * used.get(name, 0) / device.capacity[name]:.0f} %"
 
 
@@ -62,7 +62,7 @@ def _counts(resources: Resources, names: Sequence[str]) -> list[str]:
 
 
 def clock_sentence(found: Synthesis) -> str:
-    """Say how fast the placed designs are."""
+    """Return a sentence about the clock of the placed designs."""
     clocks, target = found.clocks_mhz, f"aimed at {found.target_mhz:g} MHz"
     median = found.median.clock_mhz
     if len(clocks) == 1:
@@ -74,7 +74,7 @@ def clock_sentence(found: Synthesis) -> str:
 
 
 def path_sentence(found: Synthesis) -> str:
-    """Say how long the critical path is, and what it consists of."""
+    """Return a sentence about the delay of the critical path, logic and routing."""
     path = found.median.path
     logic = sum(step.logic_ns for step in path)
     routing = sum(step.routing_ns for step in path)
@@ -85,7 +85,7 @@ def path_sentence(found: Synthesis) -> str:
 
 
 def path_table(path: Sequence[Step]) -> Table:
-    """The critical path, one row per signal."""
+    """Return the table of the critical path, one row per signal."""
     at, rows = 0.0, []
     for step in path:
         at += step.logic_ns + step.routing_ns

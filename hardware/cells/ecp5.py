@@ -264,9 +264,9 @@ class Half:
     Parameters
     ----------
     table : int
-        Of 16 bits, as for a LUT4.
+        The 16 bits of the table, as for a LUT4.
     inputs : tuple[Value, ...]
-        Up to four.
+        Up to four inputs of the table.
     total : Value, optional
         Receives the sum.
     """

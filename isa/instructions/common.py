@@ -84,7 +84,7 @@ class Access:
     operand
         Name of the operand.
     memory
-        Where.
+        The memory.
     writes
         Whether the access writes; otherwise it reads.
     base, length

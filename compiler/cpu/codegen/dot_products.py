@@ -106,9 +106,9 @@ class DotProductCode:
     lanes
         Sums, int32.
     element
-        What is multiplied; bytes are widened to it. Elements of a lane fill 32 bits.
+        Type of the factors, to which bytes are widened. Elements of a lane fill 32 bits.
     adds
-        Whether the intrinsic takes the sums before and adds to them; sums wrap.
+        Whether the intrinsic adds to previous sums, which wrap.
     """
 
     intrinsic: str
@@ -117,7 +117,7 @@ class DotProductCode:
     adds: bool
 
     def emit(self, emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand) -> LlvmValue:
-        """The sums after; `a` is the same in all lanes, `b` lies lane by lane."""
+        """Return the new sums; `a` is the same in all lanes, `b` lies lane by lane."""
         kind = ir.VectorType(self.element, 32 // self.element.width * self.lanes)
         word = emitter.splat(self._loaded(emitter, a, I32), self.lanes)
         right = self._loaded(emitter, b, kind)

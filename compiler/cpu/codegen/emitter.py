@@ -183,9 +183,9 @@ class Emitter:
         return self.builder.shuffle_vector(value, undefined, ir.Constant(kind, order))
 
     def transposed(self, rows: Sequence[LlvmValue]) -> list[LlvmValue]:
-        """The columns of as many rows as each has elements, a power of two.
+        """The columns of a square of rows, whose number is a power of two.
 
-        Rows of the first half are interleaved with those of the second, as often as it takes.
+        Each step interleaves the rows of the first half with those of the second.
         """
         found, lanes = list(rows), len(rows)
         numbers = [lane + half for lane in range(lanes) for half in (0, lanes)]
@@ -202,7 +202,7 @@ class Emitter:
     def looked_up(self, table: LlvmValue, places: LlvmValue) -> LlvmValue:
         """Bytes at 64 places of a table of 256, each half of it by one instruction (AVX512-VBMI).
 
-        The instruction looks at seven bits of a place; the eighth tells which half was meant.
+        The instruction reads seven bits of a place; the eighth bit selects the half.
         """
         builder, kind, size = self.builder, places.type, places.type.count
         parts = []

@@ -18,7 +18,7 @@ from .environment import Environment, divided
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A tensor of `shape` as an array of more dimensions, the blocks of cut ones among them.
+    """A tensor of `shape` as an array in which blocks of a dimension are dimensions too.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Number of elements that there is room for."""
+        """Number of elements for which the array has room."""
         return math.prod(self.shape)
 
     def conditions(self, index: tuple[Affine, ...]) -> tuple[Condition, ...]:

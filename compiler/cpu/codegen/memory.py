@@ -91,7 +91,7 @@ class MemoryAccess:
     # Elements ------------------------------------------------------------------------------------
 
     def inside(self, area: CodeBuffer, index: Sequence[Affine]) -> tuple[Affine, ...]:
-        """An index from the buffer's first element on."""
+        """Return an index, counted from the buffer's first element."""
         pairs = zip(index, area.origin, strict=True)
         return tuple(i if start == _ZERO else total(i, scaled(start, -1)) for i, start in pairs)
 
@@ -103,7 +103,7 @@ class MemoryAccess:
     def place(
         self, area: CodeBuffer, index: Sequence[Affine], env: Environment
     ) -> tuple[Affine, int]:
-        """Offset of lane 0 in elements, and from lane to lane."""
+        """Return the offset of lane 0, and the distance from lane to lane, in elements."""
         offset = area.layout.offset(self.inside(area, index), env, area.tensor.name)
         return without(offset, env.lane), offset.coefficient(env.lane)
 

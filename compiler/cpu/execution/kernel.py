@@ -28,7 +28,7 @@ UNSIGNED = (
     "your key has not signed its machine code; `--trust-code` (in Python `load(path, "
     "trust_code=True)`) runs it as it is"
 )
-"""Why code is not run, in a message."""
+"""Reason in messages why code is not run."""
 
 
 class CompiledKernel:
@@ -280,8 +280,8 @@ def load_kernel(
     description, target, threads
         As for `compile_kernel`.
     trust_code
-        Whether to take code that this user's key has not signed. What the header says is then
-        compared with what follows from the description; the machine code itself runs unchecked.
+        Whether to accept code that this user's key has not signed. Its header is compared with
+        the description, but the machine code itself runs unchecked.
 
     Raises
     ------
@@ -315,7 +315,7 @@ def load_kernel(
 def _frame(
     tensors: tuple[str, ...], layouts: Mapping[str, Layout], workspace_bytes: int
 ) -> dict[str, Any]:
-    """What a caller of the code must know, as JSON values."""
+    """Return the interface of the code for its caller, as JSON values."""
     return {
         "tensors": tensors,
         "layouts": {name: asdict(layout) for name, layout in layouts.items()},

@@ -30,7 +30,7 @@ RELOCATION = struct.Struct("<QQq")
 IDENTITY = b"\x7fELF\x02\x01\x01"
 """A 64-bit little-endian ELF file."""
 SYMBOLS, STRINGS, WITH_ADDENDS, EMPTY = 2, 3, 4, 8
-"""Section types that are more than bytes."""
+"""Types of the sections that the loader interprets: symbols, their names, relocations, zeros."""
 PLAIN = (0, 1, 7, 0x70000001)
 """Other section types of kernels: none, bytes, notes, and tables for unwinding."""
 EXECUTABLE = 4
@@ -78,7 +78,7 @@ def check_object(code: bytes, entry: str) -> None:
     Raises
     ------
     CompileError
-        Naming the first fault.
+        When there is a fault; the message names the first one.
     """
     try:
         fault = next(_faults(code, entry), None)
@@ -89,7 +89,7 @@ def check_object(code: bytes, entry: str) -> None:
 
 
 def _faults(code: bytes, entry: str) -> Iterator[str]:
-    """All that is wrong with an object file, in words."""
+    """Yield every fault of an object file as text."""
     header = FILE_HEADER.unpack_from(code)
     identity, kind, machine, _, _, _, table, _, _, _, _, size, count, names = header
     if not identity.startswith(IDENTITY) or (kind, machine) != (1, 62):
@@ -146,7 +146,7 @@ def _faults(code: bytes, entry: str) -> Iterator[str]:
 
 
 def _relocation_faults(code: bytes, section: tuple, sections: list, symbols: int) -> Iterator[str]:
-    """All that is wrong with a section of relocations."""
+    """Yield every fault of a section of relocations as text."""
     if section[1] != WITH_ADDENDS:
         return
     if section[7] >= len(sections) or section[9] != RELOCATION.size or section[5] % section[9]:

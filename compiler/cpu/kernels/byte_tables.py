@@ -22,7 +22,7 @@ class ByteSum(Description):
     size
         Number of elements.
     added
-        How two bytes become one.
+        The requantised sum of two bytes.
     """
 
     size: int

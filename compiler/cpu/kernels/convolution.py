@@ -1,6 +1,6 @@
 """Convolution of NHWC arrays, and the matrix product as its case of one tap.
 
-The shape and the target decide how it is done: directly (`direct_convolution`), in groups of
+The shape and the target select the method: directly (`direct_convolution`), in groups of
 channels (`grouped_convolution`, `depthwise`), or with fewer products (`winograd`, `byte_winograd`).
 """
 
@@ -41,7 +41,7 @@ class Convolution(Windowed):
     """`out[n, y, x, o] = sum(x[n, y * s + ky * d - top, ..., i] * w[ky, kx, i, o]) + bias[o]`.
 
     Operands are `x` as [N, H, W, I], `w` as [KH, KW, I / groups, O], `bias` [O] (float32, or int32
-    for bytes), for bytes `scale` float32[O], and `residual` like the output where there is one. The
+    for bytes), for bytes `scale` float32[O], and `residual` like the output, if there is one. The
     output is [N, OH, OW, O]. All but `x` and `residual` are constants.
 
     Parameters
@@ -67,7 +67,7 @@ class Convolution(Windowed):
         float32, which is exact and takes half the instructions, as there is no fused multiply-add
         of int32.
     added
-        For bytes, how a residual of bytes is added to the kernel's own.
+        The addition of a residual of bytes to the results of a kernel of bytes.
     groups
         Number of groups of channels; divides both numbers of channels. Only a convolution of one
         group adds a residual.
@@ -172,7 +172,7 @@ class Convolution(Windowed):
         return self.quantised.requantised(total, scale)
 
     def moved_bias(self, constants: Mapping[str, np.ndarray], shift: int = 0) -> np.ndarray:
-        """The bias with the zero point, and what was added to activations, taken out: int64[O]."""
+        """The bias minus the parts of the zero point and of the activations' shift: int64[O]."""
         assert self.quantised is not None
         w = constants["w"].astype(np.int64)
         moved = self.quantised.moved + shift

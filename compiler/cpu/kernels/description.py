@@ -1,4 +1,4 @@
-"""Descriptions of kernels: the arrays that one takes and gives, its declaration, its schedule."""
+"""Descriptions of kernels: operands and output, declaration and schedule."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -28,12 +28,12 @@ class KernelSchedule:
     Parameters
     ----------
     schedule
-        For the processor of a target. Its tensors may have other shapes than the caller's arrays,
-        with the same elements in the same order.
+        The schedule for the target's processor. Its tensors may have other shapes than the caller's
+        arrays, with the same elements in the same order.
     layouts
         Layouts of the tensors that are packed before the first call.
     tiles
-        How tensors of tiles lie in the caller's arrays.
+        Places of tensors of tiles in the caller's arrays.
     """
 
     schedule: te.Schedule

@@ -99,7 +99,7 @@ class DirectPlanner:
         return prepared
 
     def declared(self) -> te.DeclaredTensor:
-        """The convolution over rows of runs, and what follows."""
+        """The convolution over rows of runs, with its requantisation or activation."""
         c = self.conv
         images, height, width, channels = c.image
         rows, columns = c.size_out

@@ -22,7 +22,7 @@ UNROLLED_BYTES = 9
 """Taps of the largest window of bytes that is unrolled."""
 
 SIDE_BY_SIDE = 4
-"""Vectors that are reduced together, of one pixel if it has so many: memory is read in order, and
+"""Vectors that are reduced together, of one pixel if it has enough: memory is read in order, and
 sums do not wait for each other."""
 
 
@@ -83,7 +83,7 @@ class Pooling(PoolingWindow):
     Parameters
     ----------
     average
-        Whether the mean is wanted, not the largest value.
+        Whether the result is the mean instead of the largest value.
     count_include_pad
         Whether the divisor of a mean counts padding.
     overhang
@@ -160,7 +160,7 @@ class Pooling(PoolingWindow):
 class BytePooling(PoolingWindow):
     """`out[n, y, x, c]` of the window at `x[n, y * s - top, x * s - left, c]`, int8[N, H, W, C].
 
-    The largest element, limited to `low`..`high`; or, where there is a scale, the sum of the window
+    The largest element, limited to `low`..`high`; or, if there is a scale, the sum of the window
     and `constant`, requantised. `PoolingWindow` has the other parameters.
 
     Parameters
@@ -168,7 +168,7 @@ class BytePooling(PoolingWindow):
     quantised
         Limits of the output; for sums also the zero points.
     constant
-        Added to sums.
+        Number added to sums.
     scale
         None for the largest element.
     """

@@ -1,4 +1,4 @@
-"""Requantisation: how bytes stand for numbers, and how sums become bytes."""
+"""Requantisation: the numbers that bytes represent, and the rounding of sums to bytes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ... import te
 
 @dataclass(frozen=True, slots=True)
 class Requantisation:
-    """How bytes stand for numbers: `number = scale * (byte - zero_point)`.
+    """The numbers that bytes represent, `number = scale * (byte - zero_point)`, and the rounding.
 
     A kernel takes one factor per output channel: the scale of the activations times that of the
     channel's weights, divided by that of the output. Weights are int8 with zero point 0.

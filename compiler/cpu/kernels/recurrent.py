@@ -38,15 +38,15 @@ UPDATES: Mapping[str, tuple[Mapping[str, int], Callable[[Part], te.TensorExpress
     "lstm_state": ({"gates": 4, "cell": 1}, _lstm_state),
     "gru_state": ({"x": 3, "r": 3, "state": 1}, _gru_state),
 }
-"""Operands of each update with their number of gates, and what it computes."""
+"""Operands of each update with their number of gates, and the function of the update."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentUpdate(Description):
     """The next state of `rows` samples with `hidden` numbers each, float32[rows, hidden].
 
-    Operands are float32[rows, gates * hidden]. Those of a GRU are what the input and the state give
-    to the three gates, and the state.
+    Operands are float32[rows, gates * hidden]. Those of a GRU are the parts of the three gates that
+    stem from the input and from the state, and the state itself.
 
     Parameters
     ----------

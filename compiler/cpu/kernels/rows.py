@@ -111,7 +111,7 @@ class LayerNormalisation(RowKernel):
     rows, columns
         Extents.
     epsilon
-        Added to the variance.
+        Number added to the variance.
     centred
         Whether the mean is taken out; if not, it counts as 0 (RMSNorm).
     """

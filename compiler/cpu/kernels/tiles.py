@@ -1,4 +1,4 @@
-"""Register tiles: how large they are at each level, and the loops of a matrix product in them.
+"""Register tiles: their sizes at each level, and the loops of a matrix product in them.
 
 A tile is some rows (output pixels, or rows of a matrix) by one panel of columns, one or two vectors
 wide. Its sums stay in registers over the whole reduction; with one vector of weights for each
@@ -48,7 +48,7 @@ TILES: Mapping[str, RegisterTile] = {
 
 @dataclass(frozen=True, slots=True)
 class Multiplication:
-    """How a target multiplies and adds: float32 numbers, or bytes by its dot products.
+    """The products and sums of a target: of float32 numbers, or of bytes by its dot products.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ class Multiplication:
     taps
         Neighbours along the reduction that are multiplied at once.
     shift
-        Added to signed bytes where the dot product takes unsigned ones alone; the bias takes its
-        part of the sums out again.
+        Number added to signed bytes if the dot product takes only unsigned ones; the bias subtracts
+        its part of the sums.
     """
 
     instruction: DotProduct | None
@@ -67,7 +67,7 @@ class Multiplication:
 
     @staticmethod
     def of(quantised: Requantisation | None, target: CpuTarget) -> "Multiplication":
-        """The way for float32, or for bytes."""
+        """Return the multiplication of float32 numbers, or of bytes."""
         if quantised is None:
             return Multiplication(None, 1, 0)
         instruction = target.processor.instructions[0]
@@ -88,7 +88,7 @@ class Multiplication:
 
 
 def panel_of(columns: int, target: CpuTarget) -> int:
-    """Columns of a panel: one vector where that covers all, else two."""
+    """Columns of a panel: one vector if it covers all columns, else two."""
     return (1 if columns <= target.lanes else 2) * target.lanes
 
 

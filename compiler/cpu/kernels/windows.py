@@ -1,4 +1,4 @@
-"""Kernels with windows over an image: how many there are, and where they lie."""
+"""Kernels with windows over an image: the number of windows, and their places."""
 
 import math
 from typing import ClassVar

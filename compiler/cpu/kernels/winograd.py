@@ -63,11 +63,11 @@ class TilePlanner:
         return te.compute("padded", x.tensor.dtype, axes, element)
 
     def residual(self, axes: tuple[te.Index, ...]) -> te.TensorExpression:
-        """The element that is added at a place of the tiles."""
+        """The element of the residual at a place of the tiles."""
         return te.tensor("residual", self.conv.output.dtype, self.tiles.shape)[axes]
 
     def placed(self, s: te.Schedule, layouts: Mapping[str, Layout]) -> KernelSchedule:
-        """The schedule, with tiles where the output and what is added have them."""
+        """The schedule, with the tiles of the output and of the residual."""
         names = ("out", "residual")
         return KernelSchedule(s, layouts, {n: self.tiles for n in names if n in s.kernel.tensors})
 

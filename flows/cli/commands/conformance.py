@@ -88,7 +88,7 @@ def conformance(arguments: argparse.Namespace) -> None:
 
 
 def kernels_sentence(results: list[CaseResult]) -> str:
-    """Say how many cases used kernels, and how many kernels."""
+    """Return a sentence about the number of cases that used kernels, and of kernels."""
     cases = sum(result.kernels > 0 for result in results)
     passed = sum(result.outcome == PASSED for result in results)
     right = sum(result.kernels > 0 and result.outcome == PASSED for result in results)

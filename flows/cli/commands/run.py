@@ -156,7 +156,7 @@ def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
 
 
 def waveform_sentence(path: Path) -> str:
-    """Say what a waveform contains, and how to open it."""
+    """Return a sentence about the contents of a waveform, and the command that opens it."""
     return (
         f"waveform: `{path}`, {path.stat().st_size / 1e6:,.1f} MB, all signals of the run; open it "
         f"with `gtkwave {path}` or `surfer {path}`"

@@ -1,4 +1,4 @@
-"""The methods of a search by name, and what a sweep asks of each."""
+"""The methods of a search by name, and the interface that a sweep uses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ MARGIN = 0.5
 fastest machines would add none; with 0.1, the fastest one could be missed."""
 
 BOUNDED = ("cycles", "ms")
-"""Objectives that are a multiple of the bound."""
+"""Objectives whose lower bound is proportional to the bound of the cycles."""
 
 TINY = 1e-9
 """Objectives count as at least this much, as zero has no logarithm."""

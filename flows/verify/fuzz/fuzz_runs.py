@@ -58,7 +58,7 @@ class Failure:
     Parameters
     ----------
     smallest
-        What makes it again: a sketch for `realise`, or `(seed, steps)` for `random_model`.
+        Input that reproduces it: a sketch for `realise`, or `(seed, steps)` for `random_model`.
     graph
         The smallest one as text; empty if it could not be imported.
     """
@@ -98,7 +98,7 @@ class FuzzTally:
         return outcome.kind != "failed"
 
     def __add__(self, other: "FuzzTally") -> "FuzzTally":
-        """Both together."""
+        """Return the totals of both tallies."""
         pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
         return FuzzTally(**{name: ours + theirs for name, ours, theirs in pairs})
 
@@ -170,7 +170,7 @@ class FuzzRunner:
 
 
 def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
-    """Random inputs: any int8, often the extremes, or normally distributed; few of other types.
+    """Return random inputs: any int8, often extremes; normal floats; 0 or 1 for other types.
 
     Raises
     ------

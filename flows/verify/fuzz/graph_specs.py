@@ -285,4 +285,4 @@ REALISE: dict[str, Callable[[Builder, NodeSpec, list[str], str], str]] = {
     "cut": _cut,
     "host": _host,
 }
-"""Kind of a step -> what emits its operator."""
+"""Functions that emit the operator of a step, by its kind."""

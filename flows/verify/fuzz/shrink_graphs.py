@@ -37,9 +37,9 @@ def shrink_sketch(sketch: Sketch, fails: Callable[[Sketch], bool]) -> Sketch:
     Parameters
     ----------
     sketch
-        One that fails.
+        A sketch that fails.
     fails
-        Tells whether a sketch shows the failure; only asked of sketches that `realise` accepts.
+        Tells whether a sketch shows the failure; called only with sketches that `realise` accepts.
     """
     tries = 0
     changed = True

@@ -77,7 +77,7 @@ def small_sums(configuration: Configuration) -> Program:
             continue
         kept.append(instruction)
         if isinstance(instruction, Vector):
-            # What it wrote, before the next one writes there.
+            # Store the result before the next instruction overwrites it.
             source = Memory.ACC if instruction.to_acc else Memory.ACT
             length = 4 * count if instruction.to_acc else count
             length *= configuration.vector_lanes

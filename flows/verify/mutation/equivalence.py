@@ -161,9 +161,9 @@ class _Cut:
         return live
 
     def cone(self, number: int, depth: int | None = None) -> dict:
-        """Logic cone of the outputs that a fault reaches; without ports if there are none.
+        """Return the logic cone of the outputs that a fault reaches; it may have no ports.
 
-        With a depth, the bits that many cells after the fault are outputs too.
+        With a depth, bits at this distance in cells behind the fault are outputs too.
         """
         reached, border = self._reached(self._chosen_by(number), depth)
         outputs: dict[str, Bits] = {"border": [bit for bit in border if bit in self.live]}

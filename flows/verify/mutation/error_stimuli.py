@@ -188,7 +188,7 @@ class ErrorStimuli:
             yield from self.again(session)
 
     def full_counters(self, session: FaultSession) -> Iterator[Observation]:
-        """Units that must wait to signal, after a SYNC and after real work; then they can, or not.
+        """Units that must wait to signal, after a SYNC and after real work, and then can or cannot.
 
         The checker rejects these programs, because none is needed; the hardware still waits.
         """

@@ -46,7 +46,7 @@ opt_clean
 memory_collect
 attrmap -remove generator
 """
-"""As `hardware.verilog` has them, so that faults sit in the cells that the generated RTL has."""
+"""The commands of `hardware.verilog`, so that faults are in the cells of the generated RTL."""
 
 LIST = """
 design -save whole
@@ -143,7 +143,7 @@ def build_faulty_core(configuration: Configuration, count: int, seed: int) -> Fa
     Parameters
     ----------
     count
-        How many faults.
+        Number of faults.
     seed
         The same seed gives the same faults.
 

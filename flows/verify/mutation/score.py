@@ -1,4 +1,4 @@
-"""Run every faulty core in a process of its own until a test tells it from the good one.
+"""Run every faulty core in a process of its own until a test distinguishes it from the good one.
 
 A fault can make a core oscillate, which ends the simulator's process; this counts as found. The
 process also hides the output of failing assertions.
@@ -107,7 +107,7 @@ def try_all(
     jobs
         Processes at once.
     budget_s
-        Seconds after which no new one starts.
+        Seconds after which no new process starts.
     limit_s
         Seconds after which a process counts as hanging.
     """

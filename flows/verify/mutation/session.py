@@ -29,7 +29,7 @@ SILENCE_CYCLES = 1 << 40
 """Runs end by their budget, never by silence."""
 
 PATIENCE_CYCLES = 300
-"""So much longer than the core without faults may a run take."""
+"""Cycles by which a run may exceed that of the core without faults."""
 
 
 class ObservationKind(StrEnum):
@@ -208,7 +208,7 @@ class FaultSession:
         return Observation(ObservationKind.REGISTER, name, self.harness.read(name))
 
     def every_offset(self) -> Iterator[Observation]:
-        """Every word of the register space, the bits inside a word anything."""
+        """Read every word of the register space, at varying byte offsets inside the word."""
         for offset in range(0, REGISTER_SPACE_BYTES, 4):
             inside = offset // 4 * 7 % 4
             value = self.read_offset(offset + inside)

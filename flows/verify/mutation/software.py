@@ -47,7 +47,7 @@ PROGRAMS, SPOILT = 10, 12
 DATA_BYTES = 4096
 TIMED_PROGRAMS = 30
 COMPILED_PROGRAMS = 5
-"""Per configuration of the verification: compared with the compiled model, in all columns."""
+"""Programs per configuration that are compared with the compiled model, in all columns."""
 
 
 def score_checker(count: int, seed: int, *, jobs: int = 2, budget_s: float = float("inf")) -> Score:

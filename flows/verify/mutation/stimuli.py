@@ -33,7 +33,7 @@ def stimuli(configuration: Configuration, programs: int) -> dict[str, Stimulus]:
     Parameters
     ----------
     programs
-        How many random programs.
+        Number of random programs.
     """
     found: dict[str, Stimulus] = {"registers": registers}
     for seed in range(programs):

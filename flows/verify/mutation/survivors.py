@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """An argument, and the faults that it holds for."""
+    """An argument, and the faults for which it holds."""
 
     place: str
     source: str
@@ -206,9 +206,9 @@ def reason(place: str, source: str, registers: tuple[str, ...]) -> str | None:
     place
         Name of the configuration, a slash, and `Fault.place`.
     source
-        File and text of the line that it comes from.
+        File and text of the source line of the fault.
     registers
-        Registers that it can change in one cycle.
+        Registers that the fault can change in one cycle.
     """
     for found in REASONS:
         if (

@@ -80,7 +80,7 @@ def parse_case(text: str, source: str = "case") -> Case:
     Raises
     ------
     IsaError
-        When a line of the head is missing or not of its form, or the assembly is wrong.
+        When a line of the header is missing or malformed, or the assembly is wrong.
     """
     lines = filter(None, map(_LINE.fullmatch, text.splitlines()))
     head: dict[str, str] = {line[1]: line[2] for line in lines}

@@ -169,7 +169,7 @@ class ProgramDrawing:
                 share = SHARES.get(field.name, 0.5)
                 given[field.name] = values[self.chance.random() < share]
             else:
-                # The first ones are the plainest, and most use.
+                # The first ones are the plainest, and the most used.
                 weights = (4, 3, *[1] * len(values))[: len(values)]
                 given[field.name] = self.chance.choices(values, weights)[0]
         return given
@@ -177,7 +177,7 @@ class ProgramDrawing:
     # Families ----------------------------------------------------------------------------------
 
     def load(self, budget: int | None = None) -> Load:
-        """A copy or a fill."""
+        """Draw a LOAD: a copy or a fill."""
         places = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
         destination = self.chance.choices(places, (10, 5, 3, 2))[0]
         fill = self.chance.random() < (0.02 if destination is Memory.PARAM else 0.25)
@@ -190,7 +190,7 @@ class ProgramDrawing:
         return Load(**fields, memory=memory, local=local, loops=loops)
 
     def store(self, budget: int | None = None) -> Store:
-        """A copy back."""
+        """Draw a STORE."""
         source = self.chance.choice(SOURCES)
         length, extents, unit, ends = self._copy(source, budget or self.budget())
         remote = self.window(Memory.DRAM)
@@ -232,7 +232,7 @@ class ProgramDrawing:
         return window[0] // granule + base, strides
 
     def gemm(self, most: int | None = None) -> Gemm:
-        """A tile; drawn again until no ACC row comes back too early."""
+        """Draw a GEMM; draw again while it visits an ACC row again too early."""
         configuration = self.configuration
         for attempt in range(30):
             budget = most or self.long_budget()
@@ -264,7 +264,7 @@ class ProgramDrawing:
         raise AssertionError("a GEMM without loops is legal")
 
     def vector(self, budget: int | None = None) -> Vector:
-        """Any operation; drawn again until its operands keep apart."""
+        """Draw a VECTOR of any operation; draw again while its operands conflict."""
         for attempt in range(30):
             most = budget or self.long_budget()
             instruction = self._vector(most if attempt < 29 else 1)
@@ -310,7 +310,7 @@ class ProgramDrawing:
         )
 
     def sync(self) -> Sync:
-        """Nothing but tokens."""
+        """Draw a SYNC, which has only tokens."""
         return Sync(target=self.chance.choice(tuple(Unit)))
 
 

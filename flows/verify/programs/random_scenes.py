@@ -89,7 +89,7 @@ class Scenes(ProgramDrawing):
         return self.chance.randint(0, self.data_bytes - length)
 
     def byte_runs(self) -> Scene:
-        """Many runs of one byte, or of less than a beat that lie on each other."""
+        """Many runs of one byte, or overlapping runs of less than a beat."""
         local = self.chance.choice((*LOCAL[:2], *LOCAL[:2], Memory.LUT, Memory.ACC))
         length = self.chance.choice((1, 1, 2, 3, self.configuration.bus_bytes - 1))
         extents = self.extents(self.configuration.dma_loops, 48)

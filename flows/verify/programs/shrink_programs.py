@@ -38,7 +38,7 @@ def shrink(
     Parameters
     ----------
     program
-        One that fails, with tokens, HALT last.
+        A program that fails, with tokens, HALT last.
     data_bytes
         Size of the data window, for the checker.
     fails
@@ -162,7 +162,7 @@ def without(program: Program, chosen: Sequence[int]) -> Program:
 
 
 def without_token(program: Program, giver: int, taker: int) -> Program:
-    """Without one token: both ends."""
+    """Return a copy without one token, at both of its ends."""
     source, target = program[giver], program[taker]
     changed = list(program)
     changed[giver] = replace(source, signal=source.signal - {target.home})

@@ -128,7 +128,7 @@ def test_code_with_other_numbers_in_it_has_another_key() -> None:
 
 
 def changed(data: bytes, change=lambda header: None, cut=lambda code: code) -> bytes:
-    """A stored kernel with another header or code, and a checksum that fits."""
+    """Return a stored kernel with a changed header or changed code, and with its new checksum."""
     _, _, _, text, code = data.split(b"\n", 4)
     header = json.loads(text)
     change(header)

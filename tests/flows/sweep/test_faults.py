@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import cloudpickle
 import pytest
 
 from tilewright.errors import CompileError
 from tilewright.flows.sweep import Database, Space, executors
-from tilewright.flows.sweep.evaluators import SIM
-from tilewright.flows.sweep.executors import Done, InProcess, OnDask
+from tilewright.flows.sweep.evaluators import SIM, version_of
+from tilewright.flows.sweep.executors import Done, InProcess, Job, OnDask
 from tilewright.flows.sweep.records import LOST, Record
+from tilewright.isa.configuration import Configuration
+from tilewright.sim.memory_model import MemoryModel
 
 MANY = {
     "lanes": "4x4,4x8,8x8,8x16,16x8,16x16",
@@ -178,7 +181,7 @@ class Poison:
         self.folder = folder
 
     def setup(self, worker) -> None:
-        executors.RUNGS[SIM] = self.evaluate  # type: ignore[index]
+        mock.patch.dict(executors.RUNGS, {SIM: self.evaluate}).start()
 
     def evaluate(self, graph, configuration, memories):
         with (self.folder / "starts").open("a") as starts:
@@ -191,17 +194,23 @@ class Poison:
         return [Record({"cycles": 10**6, "macs": 1, "energy_nj": 1}) for _ in memories]
 
 
-@pytest.mark.slow
-def test_workers_that_hang_or_die_are_replaced(swept, digits, tmp_path):
+@pytest.fixture
+def poisoned(digits, tmp_path):
+    """A cluster of one worker with `Poison`, which writes the depths that it starts to a file."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     executor = OnDask([digits.graph], workers=1, time_limit_s=10)
     try:
         executor._client.register_plugin(plugin(tmp_path), name="poison")
-        database = Database()
-        outcome = swept({"act_depth": "256..8192"}, database, executor=executor, exhaustive=True)
+        yield executor
     finally:
         executor.close()
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.mark.slow
+def test_workers_that_hang_or_die_are_replaced(swept, poisoned, tmp_path):
+    database = Database()
+    outcome = swept({"act_depth": "256..8192"}, database, executor=poisoned, exhaustive=True)
     errors = {result.point.chosen["act_depth"]: result.error for result in outcome.results}
     assert str(errors.pop("512")).startswith("`sim`: not done after 10 s")
     assert str(errors.pop("1024")).startswith(f"{LOST}KilledWorker")
@@ -211,6 +220,33 @@ def test_workers_that_hang_or_die_are_replaced(swept, digits, tmp_path):
     assert starts["1024"] >= 2
     assert starts["2048"] >= 2
     assert len([row for row in database.rows() if row["evaluator"] == SIM]) == 6
+
+
+@pytest.mark.slow
+def test_a_job_that_kills_workers_takes_no_other_with_it(poisoned):
+    """Neither jobs of its batch, nor a batch that waits, nor the networks on their way."""
+    memories = (MemoryModel(), MemoryModel(latency_cycles=200))
+    killer, *others = (
+        Job(SIM, version_of(SIM), 0, Configuration(name=f"{depth}", act_depth=depth), memories)
+        for depth in (1024, 256, 4096, 8192)
+    )
+    mixed = poisoned.submit([others[0], killer, others[1]])
+    waiting = poisoned.submit([others[2]])
+    poisoned._graphs = poisoned._client.submit(die)
+    unsent = poisoned.submit([others[0]])
+    handles, found = [mixed, waiting, unsent], {}
+    while handles:
+        found |= dict(poisoned.wait(handles))
+        handles = [handle for handle in handles if handle not in found]
+    fine = [Record({"cycles": 10**6, "macs": 1, "energy_nj": 1})] * 2
+    first, lost, last = found[mixed].records
+    assert (first, last) == (fine, fine)
+    assert [str(record.error).startswith(f"{LOST}KilledWorker") for record in lost] == [True, True]
+    assert found[waiting].records == found[unsent].records == [fine]
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def plugin(folder: Path):
