@@ -28,7 +28,7 @@ class _FusesAll(CandidateTimer):
     """A timer that searches no schedules and rates every fused kernel as fast as its parts."""
 
     def __init__(self, configuration: Configuration) -> None:
-        super().__init__({}, 0, configuration, lambda program, _: len(program))
+        super().__init__({}, 0, configuration, lambda program, _: (len(program), None))
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """A schedule without tiles."""

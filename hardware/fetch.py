@@ -162,8 +162,9 @@ class FetchUnit(wiring.Component):
             Assert(~self.beats.valid | buffer.input.ready, "the buffer has no room for a beat"),
         ]
 
-        # Words: `expects` selects the slot of the next beat. The slot loads in every cycle until the
-        # beat is there, so its enable is a register. The next word begins when this one has gone.
+        # Words: `expects` selects the slot of the next beat. The slot loads in every cycle until
+        # that beat is there, so its enable is a register. The next word begins when this one has
+        # gone.
         beat = buffer.output.payload
         slots = [
             Signal(self.configuration.bus_bits, name=f"word_{index}", reset_less=True)

@@ -16,7 +16,7 @@ class InFlight(wiring.Component):
     Members
     -------
     accept : In(1)
-        A command enters; allowed while `room`.
+        A command enters; allowed while `room`, but not in two cycles in a row.
     complete : In(1)
         The oldest incomplete command becomes complete.
     freeze : In(1)
@@ -48,27 +48,27 @@ class InFlight(wiring.Component):
         complete = Signal(range(self.limit + 1))
         full, some = Signal(), Signal()
         frozen = Signal()
+        # The gate that gives commands may lie far away, so they are counted a cycle later.
+        entered, occupied = Signal(), Signal()
         retires = self.retired.valid & self.retired.ready
         m.d.comb += [
             self.room.eq(~full),
+            self.active.eq(occupied | entered),
             self.retired.valid.eq(some & ~frozen),
         ]
-        m.d.sync += frozen.eq(self.freeze)
+        m.d.sync += [frozen.eq(self.freeze), entered.eq(self.accept)]
         # The flags are registers beside the counts, since units wait for them.
-        with m.If(self.accept & ~retires):
-            m.d.sync += [
-                inside.eq(inside + 1),
-                self.active.eq(1),
-                full.eq(inside == self.limit - 1),
-            ]
-        with m.If(retires & ~self.accept):
-            m.d.sync += [inside.eq(inside - 1), self.active.eq(inside != 1), full.eq(0)]
+        with m.If(entered & ~retires):
+            m.d.sync += [inside.eq(inside + 1), occupied.eq(1), full.eq(inside == self.limit - 1)]
+        with m.If(retires & ~entered):
+            m.d.sync += [inside.eq(inside - 1), occupied.eq(inside != 1), full.eq(0)]
         with m.If(self.complete & ~retires):
             m.d.sync += [complete.eq(complete + 1), some.eq(1)]
         with m.If(retires & ~self.complete):
             m.d.sync += [complete.eq(complete - 1), some.eq(complete != 1)]
         m.d.sync += [
             Assert(~self.accept | self.room, "more commands in flight than the limit"),
+            Assert(~self.accept | ~entered, "commands entered in two cycles in a row"),
             Assert(complete <= inside, "a command completed that never entered"),
         ]
         return m

@@ -27,7 +27,7 @@ class Estimator(CandidateTimer):
     """A timer that returns the compiler's estimates."""
 
     def __init__(self, configuration: Configuration) -> None:
-        super().__init__({}, 0, configuration, lambda program, _: len(program))
+        super().__init__({}, 0, configuration, lambda program, _: (len(program), None))
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """Return the schedule with the lowest estimate; the rival is ignored."""

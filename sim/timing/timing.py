@@ -17,7 +17,6 @@ from .links import Links
 from .native import TimedProgram, library
 from .transfers import COLUMNS
 
-
 DEEP = 64
 """Queue depth at which a queue is hardly ever full."""
 

@@ -83,12 +83,14 @@ class InFlightBench(ProofBench):
         retires = block.retired.valid & block.retired.ready
         inside = Signal(range(self.limit + 2))
         complete = Signal(range(self.limit + 2))
+        accepted = Signal()
         m.d.sync += [
+            accepted.eq(block.accept),
             inside.eq(inside + block.accept - retires),
             complete.eq(complete + block.complete - retires),
         ]
         m.d.comb += [
-            block.accept.eq(self.any(m, "accepts") & (block.room | self.careless)),
+            block.accept.eq(self.any(m, "accepts") & ~accepted & (block.room | self.careless)),
             block.complete.eq(self.any(m, "completes") & (complete != inside)),
             block.freeze.eq(self.any(m, "freezes")),
             block.retired.ready.eq(self.any(m, "ready")),
