@@ -22,18 +22,19 @@ def short_name(name: str) -> str:
 def node_names(graph: Graph) -> dict[str, str]:
     """Return the shortest name that tells a node from all others, by its first output.
 
-    Only nodes that the accelerator may run have one. It depends on the network alone, so a node has
-    the same name on every machine.
+    It depends on the network alone, so a node has the same name on every machine. Nodes that the
+    accelerator may run take precedence.
     """
-    nodes = filter(is_accelerated, graph.nodes)
-    shorts = {node.outputs[0].name: short_name(node.name) for node in nodes}
-    owners = Counter(map(_owner, shorts.values()))
+    nodes = sorted(graph.nodes, key=lambda node: not is_accelerated(node))
+    owners = Counter(_owner(short_name(node.name)) for node in filter(is_accelerated, nodes))
     names: dict[str, str] = {}
     taken = Counter[str]()
-    for value, short in shorts.items():
-        name = _owner(short) if owners[_owner(short)] == 1 else short
+    for node in nodes:
+        short = short_name(node.name)
+        alone = is_accelerated(node) and owners[_owner(short)] == 1
+        name = _owner(short) if alone else short
         taken[name] += 1
-        names[value] = name if taken[name] == 1 else f"{name}#{taken[name]}"
+        names[node.outputs[0].name] = name if taken[name] == 1 else f"{name}#{taken[name]}"
     return names
 
 
