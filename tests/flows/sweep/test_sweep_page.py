@@ -104,6 +104,14 @@ def test_the_command_writes_the_page(tilewright, model, kept, tmp_path):
         assert embedded[name] == value
 
 
+def test_layers_and_limits_have_all_cycles_of_every_point(data):
+    assert [point["state"] for point in data["points"]].count("failed") == 0
+    for point in data["points"]:
+        cells = filter(None, point["layers"]["digits"])
+        cycles = point["cycles"]["digits"]
+        assert sum(count for count, _ in cells) == sum(point["limits"]["digits"].values()) == cycles
+
+
 def test_a_missing_library_is_told_before_the_sweep(model, monkeypatch, capsys, tmp_path):
     def missing(name):
         raise ImportError(name)
