@@ -4,8 +4,9 @@ A layer is a node, or several nodes that pass values to each other on chip.
 """
 
 import re
+from collections import Counter
 
-from ..compiler.graph import Node
+from ..compiler.graph import Graph, Node, is_accelerated
 from ..compiler.module import Layer, Module
 
 WEIGHT = re.compile(r"/ReadVariableOp\b.*")
@@ -16,6 +17,25 @@ def short_name(name: str) -> str:
     """Return the last two parts of the last path in a name that an exporter joined with `;`."""
     path = WEIGHT.sub("", name.rsplit(";", 1)[-1]).strip("/")
     return "/".join(path.rsplit("/", 2)[-2:])
+
+
+def node_names(graph: Graph) -> dict[str, str]:
+    """Return the shortest name that tells a node from all others, by its first output.
+
+    It depends on the network alone, so a node has the same name on every machine. Nodes that the
+    accelerator may run take precedence.
+    """
+    nodes = sorted(graph.nodes, key=lambda node: not is_accelerated(node))
+    owners = Counter(_owner(short_name(node.name)) for node in filter(is_accelerated, nodes))
+    names: dict[str, str] = {}
+    taken = Counter[str]()
+    for node in nodes:
+        short = short_name(node.name)
+        alone = is_accelerated(node) and owners[_owner(short)] == 1
+        name = _owner(short) if alone else short
+        taken[name] += 1
+        names[node.outputs[0].name] = name if taken[name] == 1 else f"{name}#{taken[name]}"
+    return names
 
 
 def layer_nodes(module: Module) -> dict[str, tuple[Node, ...]]:

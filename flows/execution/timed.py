@@ -15,6 +15,7 @@ from ...errors import CompileError
 from ...isa.instructions import Instruction
 from ...runtime.device import Result
 from ...runtime.names import layer_names
+from ...runtime.profile import layer_cycles
 from ...sim.memory_model import MemoryModel
 from ...sim.timing import Timing, time_program
 from ...sim.timing.beats import Beats, beats
@@ -70,6 +71,16 @@ class TimedSegment:
         for number, layer in enumerate(self.segment.layers):
             layers[layer.places] = number
         return layers
+
+    @property
+    def layer_cycles(self) -> list[int]:
+        """Cycles by which each layer delays the end of the segment; their sum is the segment's.
+
+        The last layer's include the few cycles after the last retirement.
+        """
+        counts = [count or 0 for count in layer_cycles(self.segment, self.timing.spans)]
+        counts[-1] += self.timing.cycles - sum(counts)
+        return counts
 
     def layer_name(self, index: int) -> str:
         """The short name of an instruction's layer; empty for HALT."""

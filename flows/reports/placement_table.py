@@ -72,9 +72,11 @@ def layers_of(module: "Module", memory: "MemoryModel | None" = None):
     from ...compiler.assignment import ACCELERATOR, PlacedLayer, placed_layers
     from ...compiler.host import host_target, plan_host
     from ...runtime.names import layer_nodes
+    from ..execution.timed import time_segments
 
     nodes = layer_nodes(module)
-    times = iter(cycles_of(module, memory))
+    timed = time_segments(module, memory)
+    times = iter([cycles for segment in timed for cycles in segment.layer_cycles])
     segments = [
         [
             PlacedLayer(
@@ -86,20 +88,6 @@ def layers_of(module: "Module", memory: "MemoryModel | None" = None):
     ]
     host = plan_host(module.graph, module.steps, module.segments, host_target())
     return placed_layers(module.graph, module.steps, segments, (*host.kernels, *host.recurrences))
-
-
-def cycles_of(module: "Module", memory: "MemoryModel | None" = None) -> list[int]:
-    """Return the cycles by which each layer delays the end of the run; their sum is the run's."""
-    from ...runtime.profile import layer_cycles
-    from ...sim.timing import time_program
-
-    found: list[int] = []
-    for segment in module.segments:
-        timing = time_program(segment.program, module.configuration, memory)
-        counts = [count or 0 for count in layer_cycles(segment, timing.spans)]
-        counts[-1] += timing.cycles - sum(counts)  # the cycles after the last retirement
-        found += counts
-    return found
 
 
 def placement_sentence(placement: Mapping[str, Any]) -> str:

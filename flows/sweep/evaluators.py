@@ -31,15 +31,21 @@ REPORT = "this is a fault of Tilewright: report it"
 
 REQUIRED = {
     BOUND: {"cycles": int, "unit": str},
-    SIM: {"cycles": int, "macs": int, "energy_nj": int},
+    SIM: {"cycles": int, "macs": int, "energy_nj": int, "limits": dict, "layers": list},
     RTL: {"cycles": int},
 }
 """Figures that a result of a rung must have."""
 
+KINDS = {int: "a whole number", str: "a word", dict: "numbers by name", list: "a list"}
+"""Names of the kinds of figures."""
+
 ROOT = Path(__file__).parents[2]
 SOURCES = {
     BOUND: ("flows/sweep/bounds.py", "sim/memory_model.py"),
-    SIM: ("sim/memory_model.py", "flows/execution/retiming.py", "flows/area/energy.py"),
+    SIM: (
+        *("sim/memory_model.py", "flows/sweep/path_limits.py", "flows/reports/page/causes.py"),
+        *("flows/execution/timed.py", "flows/area/energy.py"),
+    ),
     RTL: ("hardware", "sim"),
     RESOURCES: ("flows/area", "hardware/blocks.py", "isa"),
 }
@@ -71,9 +77,8 @@ def checked(evaluator: str, record: Record) -> Record:
     for name, kind in REQUIRED[evaluator].items() if record.error is None else ():
         value = record.figures.get(name)
         if type(value) is not kind or (isinstance(value, int) and value < 0):
-            wanted = "a whole number" if kind is int else "a word"
             return Record(
-                error=f"`{evaluator}`: expected {wanted} as `{name}`, got `{value}`; {REPORT}"
+                error=f"`{evaluator}`: expected {KINDS[kind]} as `{name}`, got `{value}`; {REPORT}"
             )
     return record
 
@@ -96,15 +101,17 @@ def sim(
 ) -> list[Record]:
     """Return, for each memory, the exact cycles of the program that `tilewright compile` makes.
 
+    `limits` has the cycles of the critical path by what takes them, and `layers` each layer's name,
+    cycles and limit.
+
     A program does not depend on the memory, so it is compiled once. It does not go to the cache,
     because a thousand programs would fill the disk; the record has all that a sweep needs.
     """
     from ..execution.compile_graph import compile_graph
-    from ..execution.retiming import Setting, retime
+    from .path_limits import path_limits
 
     def evaluate() -> list[Record]:
         module = compile_graph(graph, configuration, cache=False)
-        settings = [Setting({}, configuration, memory) for memory in memories]
         macs = sum(layer.macs for segment in module.segments for layer in segment.layers)
         energy = energy_of(
             (instruction for segment in module.segments for instruction in segment.program),
@@ -115,7 +122,17 @@ def sim(
             "instructions": module.report["instructions"],
             "energy_nj": round(1e9 * energy.middle),
         }
-        return [Record({"cycles": cycles, **about}) for cycles in retime(module, settings)]
+        return [
+            Record(
+                {
+                    "cycles": path.cycles,
+                    **about,
+                    "limits": dict(path.limits),
+                    "layers": [[one.name, one.cycles, one.limit] for one in path.layers],
+                }
+            )
+            for path in path_limits(module, memories)
+        ]
 
     return _kept_failures(evaluate, len(memories))
 

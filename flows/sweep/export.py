@@ -49,7 +49,13 @@ def export(database: Database, path: Path) -> int:
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: row[name] for name in FIRST}
     rest = {name: row[name] for name in LAST}
-    return {**given, **row["parameters"], **dict(sorted(row["figures"].items())), **rest}
+    figures = {name: _cell(value) for name, value in sorted(row["figures"].items())}
+    return {**given, **row["parameters"], **figures, **rest}
+
+
+def _cell(value: Any) -> Any:
+    """Return lists and objects as JSON text, because a cell of a table has one value."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def _as_lines(rows: list[dict[str, Any]]) -> str:

@@ -329,6 +329,8 @@ class _Run:
             return
         cycles = tuple(record.figures["cycles"] for record in records)
         result.cycles = cycles
+        result.limits = tuple(record.figures["limits"] for record in records)
+        result.layers = tuple(record.figures["layers"] for record in records)
         macs, energy_nj = (
             self._weighted([record.figures[name] for record in records])
             for name in ("macs", "energy_nj")

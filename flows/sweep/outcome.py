@@ -1,6 +1,7 @@
 """The data of a sweep: its networks, the state of every point, its progress and its outcome."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,9 @@ class Result:
     bounds, units, cycles
         By network: the certified bound, the busiest unit in that bound, and the exact cycles if the
         machine was compiled.
+    limits, layers
+        By network, if the machine was compiled: the cycles of the critical path by what takes them,
+        and each layer's name, cycles and limit; see `path_limits`.
     rtl
         Cycles on the RTL, by network, if the programs ran there.
     figures
@@ -64,6 +68,8 @@ class Result:
     bounds: tuple[int, ...] = ()
     units: tuple[str, ...] = ()
     cycles: tuple[int, ...] = ()
+    limits: tuple[Mapping[str, int], ...] = ()
+    layers: tuple[Sequence[tuple[str, int, str]], ...] = ()
     rtl: tuple[int, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
     error: str | None = None

@@ -8,13 +8,24 @@ from typing import Any
 
 from ... import __version__
 from ...isa.configuration import PARAMETERS
+from ..reports.layer_groups import LayerGroup, group_layers
 from .dimensions import as_parameters
 from .figures import COUNTS, TIMES
 from .outcome import Outcome, Result
+from .path_limits import HIDDEN, JOINT
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the networks, the space, and every point with its state and figures."""
+    """Return the networks, the space, and every point with its state, figures and layers.
+
+    `layers` names the layers of each network. Those of a point are [cycles, limit], in this order;
+    where its machine fuses others, their sum. None stands for a layer that it does not have.
+    """
+    grouped = [
+        group_layers([_nodes(result, index) for result in outcome.results if result.cycles])
+        for index in range(len(outcome.networks))
+    ]
+    timed = iter(range(len(outcome.results)))
     shown = (*TIMES, *COUNTS, *(n for n in outcome.objectives if n not in (*TIMES, *COUNTS)))
     return {
         "version": __version__,
@@ -31,8 +42,45 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "rejected": outcome.rejected.count,
         "counts": dict(sorted(outcome.counts.items())),
         "interrupted": outcome.interrupted,
-        "points": [_point(result, outcome, shown) for result in outcome.results],
+        "layers": {
+            network.name: [JOINT.join(group.nodes) for group in groups]
+            for network, groups in zip(outcome.networks, grouped, strict=True)
+        },
+        "points": [
+            {
+                **_point(result, outcome, shown),
+                "layers": _layers(result, outcome, grouped, next(timed) if result.cycles else 0),
+            }
+            for result in outcome.results
+        ],
     }
+
+
+def _nodes(result: Result, network: int) -> list[list[str]]:
+    """Return the nodes of each layer of a compiled point."""
+    return [name.split(JOINT) for name, _, _ in result.layers[network]]
+
+
+def _layers(
+    result: Result, outcome: Outcome, grouped: list[list[LayerGroup]], run: int
+) -> dict[str, list[list[Any] | None]]:
+    """Return the cycles and the limit of each group of layers, by network.
+
+    Parameters
+    ----------
+    run
+        Number of the point among those that were compiled.
+    """
+    found = {}
+    for network, groups, layers in zip(outcome.networks, grouped, result.layers, strict=False):
+        found[network.name] = cells = []
+        for group in groups:
+            mine = [layers[index] for index in group.members[run]]
+            on_path = [layer for layer in mine if layer[2] != HIDDEN] or mine
+            longest = max(on_path, key=lambda layer: layer[1], default=None)
+            total = sum(cycles for _, cycles, _ in mine)
+            cells.append(None if longest is None else [total, longest[2]])
+    return found
 
 
 def _point(result: Result, outcome: Outcome, shown: tuple[str, ...]) -> dict[str, Any]:
@@ -53,6 +101,7 @@ def _point(result: Result, outcome: Outcome, shown: tuple[str, ...]) -> dict[str
         "unit": dict(zip((n.name for n in outcome.networks), result.units, strict=False)),
         "rtl": dict(zip((n.name for n in outcome.networks), result.rtl, strict=False)),
         "cycles": dict(zip((n.name for n in outcome.networks), result.cycles, strict=False)),
+        "limits": dict(zip((n.name for n in outcome.networks), result.limits, strict=False)),
         "figures": {
             name: value
             for name in shown

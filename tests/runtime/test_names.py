@@ -10,7 +10,14 @@ from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QAdd, QConv, TensorType, Value
 from tilewright.compiler.module import Layer, Module, Segment
 from tilewright.isa.configuration import PRESETS
-from tilewright.runtime.names import find_layers, layer_names, layer_nodes, on_chip, short_name
+from tilewright.runtime.names import (
+    find_layers,
+    layer_names,
+    layer_nodes,
+    node_names,
+    on_chip,
+    short_name,
+)
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
 SMALL = PRESETS["8x8"]
@@ -53,6 +60,19 @@ def test_paths_are_cut_to_what_says_most():
     assert short_name("dense") == "dense"
     assert short_name("/Conv") == "Conv"
     assert short_name("m/conv2d_5/BiasAdd/ReadVariableOp/resource1_prequant") == "conv2d_5/BiasAdd"
+
+
+def test_names_of_nodes_are_short_and_differ():
+    names = ["a/first/Conv", "a/first/Add", "b/second/Conv", "c/third/Conv", "d/third/Conv"]
+    assert list(node_names(chain(names, [4]).graph).values()) == [
+        "first/Conv", "first/Add", "second", "third/Conv", "third/Conv#2",
+    ]  # fmt: skip
+
+
+def test_a_reshape_does_not_take_the_name_of_a_layer(module):
+    names = list(node_names(module.graph).values())
+    assert len(set(names)) == len(names) == len(module.graph.nodes)
+    assert {"conv1", "conv2", "conv3", "residual", "pool", "dense"} <= set(names)
 
 
 def test_layers_hold_every_accelerated_node_once(module):

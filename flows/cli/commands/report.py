@@ -1,18 +1,30 @@
-"""`tilewright report`: write an HTML page that shows where a network's cycles went, and why."""
+"""`tilewright report`: write an HTML page that shows where a network's cycles went, and why.
+
+With `--compare A B`, the page has two reports side by side: earlier ones, or two of this call.
+"""
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from ....atomic_write import write_output
 from ....compiler.module import Module
 from ....errors import UsageError, did_you_mean
+from ....isa.configuration import Configuration
 from ....runtime import Session, open_device
 from ....runtime.device import Result
 from ....sim.memory_model import MemoryModel
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments, time_segments
 from ...reports import terminal
-from ...reports.page import render, report_data
+from ...reports.page import (
+    REPORT_SUFFIXES,
+    comparison,
+    read_report,
+    render,
+    render_comparison,
+    report_data,
+)
 from ...reports.placement_table import placement_of, show_placement
 from ..arguments import (
     add_configuration,
@@ -24,6 +36,7 @@ from ..arguments import (
 )
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
+from ..compare_options import chosen_side
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
@@ -34,7 +47,15 @@ DEVICES = "sim", "rtl"
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
+    parser.add_argument(
+        "source", type=Path, nargs="?", metavar="MODEL", help="ONNX file or artifact"
+    )
+    parser.add_argument(
+        "--compare", nargs=2, metavar=("A", "B"),
+        help="two reports side by side; with MODEL, A and B are machines or memories "
+        "(8x8, 16x16,act_depth=512, latency=200), without it reports (pages or files of --json), "
+        "models or artifacts",
+    )  # fmt: skip
     add_configuration(parser)
     add_fixes(parser)
     parser.add_argument(
@@ -46,7 +67,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="sample for rtl, .npz or .npy (default: random)"
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: MODEL.html")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: MODEL.html, or compare.html"
+    )
     add_json(parser, "the page's data")
     add_memory(parser)
     add_placement(parser)
@@ -56,7 +79,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def write_report(arguments: argparse.Namespace) -> None:
-    """Time the network and write the page.
+    """Time the network, or both sides of a comparison, and write the page.
 
     Raises
     ------
@@ -69,23 +92,16 @@ def write_report(arguments: argparse.Namespace) -> None:
             f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}"
             + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
-    memory, overrides = memory_model(arguments), chosen_overrides(arguments)
-    placing = chosen_placing(arguments, places=True)
-    require_tools(arguments.device)
-    module = load_module(
-        arguments.source,
-        chosen_configuration(arguments),
-        calibration=chosen_calibration(arguments),
-        overrides=overrides,
-        placing=placing,
-        trust_code=arguments.trust_code,
-    )
-    require_segments(module)
-    results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
-    segments = time_segments(module, memory, results)
-    data = report_data(module, segments, arguments.device, memory, placing.clock)
-    placement = placement_of(module, placing, memory)
-    data["placement"] = placement
+    if arguments.compare:
+        write_comparison(arguments)
+        return
+    if arguments.source is None:
+        raise UsageError(
+            "MODEL: expected an ONNX file or an artifact; name one, or two reports with "
+            "`--compare A B`"
+        )
+    memory = memory_model(arguments)
+    data = timed(arguments, arguments.source, chosen_configuration(arguments), memory)
     target = arguments.output or Path(arguments.source.with_suffix(".html").name)
     write_output(target, render(data), f"`--output {target}`")
     if arguments.json:
@@ -95,12 +111,102 @@ def write_report(arguments: argparse.Namespace) -> None:
         largest = max(causes, key=causes.__getitem__)
         summary = data["summary"]
         terminal.say(
-            f"{target}: {cycles_text(summary['cycles'], placing.clock)}, "
+            f"{target}: {cycles_text(summary['cycles'], data['clock_mhz'])}, "
             f"{terminal.percent(summary['of_peak'])} of peak, mostly bound by {largest}; open the "
             "page in a browser"
         )
         if arguments.table:
-            show_placement(placement)
+            show_placement(data["placement"])
+
+
+def write_comparison(arguments: argparse.Namespace) -> None:
+    """Write the page of two sides.
+
+    Raises
+    ------
+    TilewrightError
+        For a problem with a side, the arguments or the tools.
+    """
+    if arguments.table:
+        raise UsageError(
+            "`--table`: expected a report of one network, got `--compare`; leave one of them out"
+        )
+    read = all(Path(text).suffix in REPORT_SUFFIXES for text in arguments.compare)
+    if read and arguments.source is None and (arguments.config or arguments.changes):
+        raise UsageError(
+            "`--config`, `--set`: expected a model to time, got two reports after `--compare`; "
+            "leave them out"
+        )
+    sides = [side_data(arguments, text) for text in arguments.compare]
+    data = comparison(*sides)
+    target = arguments.output or Path("compare.html")
+    write_output(target, render_comparison(data), f"`--output {target}`")
+    if arguments.json:
+        write_json(arguments.json, data)
+    if arguments.json != "-":
+        for name, text, side in zip("AB", arguments.compare, data["sides"], strict=True):
+            time = cycles_text(side["figures"]["cycles"], side["clock_mhz"])
+            machine = side["configuration"]["name"]
+            terminal.say(f"{name}  {text}: {side['network']} on {machine}, {time}")
+        a, b = (side["figures"]["ms"] for side in data["sides"])
+        terminal.say(f"B takes {b / a:.3g} times as long as A")
+        terminal.say(f"{target}: open the page in a browser")
+
+
+def side_data(arguments: argparse.Namespace, text: str) -> dict[str, Any]:
+    """Return the report of one side of a comparison.
+
+    Raises
+    ------
+    TilewrightError
+        As `write_comparison`.
+    """
+    if arguments.source is not None:
+        return timed(arguments, arguments.source, *chosen_side(arguments, text))
+    path, option = Path(text), f"`--compare {text}`"
+    if path.suffix in REPORT_SUFFIXES:
+        return read_report(path, option)
+    if not path.exists():
+        raise UsageError(
+            f"{option}: expected a report, a model or an artifact, found no such file; to compare "
+            "machines, name the model too: `tilewright report MODEL --compare A B`"
+        )
+    return timed(arguments, path, chosen_configuration(arguments), memory_model(arguments))
+
+
+def timed(
+    arguments: argparse.Namespace,
+    source: Path,
+    configuration: Configuration | None,
+    memory: MemoryModel,
+) -> dict[str, Any]:
+    """Return the report's data of a model or an artifact, placement included.
+
+    Parameters
+    ----------
+    configuration
+        None for the default, or an artifact's own.
+
+    Raises
+    ------
+    TilewrightError
+        For a problem with the model, the arguments or the tools.
+    """
+    overrides, placing = chosen_overrides(arguments), chosen_placing(arguments, places=True)
+    require_tools(arguments.device)
+    module = load_module(
+        source,
+        configuration,
+        calibration=chosen_calibration(arguments),
+        overrides=overrides,
+        placing=placing,
+        trust_code=arguments.trust_code,
+    )
+    require_segments(module)
+    results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
+    segments = time_segments(module, memory, results)
+    data = report_data(module, segments, arguments.device, memory, placing.clock)
+    return {**data, "placement": placement_of(module, placing, memory)}
 
 
 def measure(module: Module, memory: MemoryModel, path: Path | None) -> tuple[Result, ...]:

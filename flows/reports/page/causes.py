@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ....isa.instructions import Unit
-from ....sim.timing.beats import FETCH
+from ....sim.timing.beats import FETCH, Beats
 from ....sim.timing.critical_path import START, PathStep, critical_path
 from ....sim.timing.stalls import Wait
 from ...execution.timed import NO_LAYER, TimedSegment
@@ -83,8 +83,19 @@ class CausedStep:
         return self.step.cycles
 
 
-def path_steps(segment: TimedSegment) -> list[CausedStep]:
-    """Return the critical path of a segment."""
+Channels = tuple[Beats, Beats]
+"""Beats that are read, and beats that are written."""
+
+
+def path_steps(segment: TimedSegment, channels: Channels | None = None) -> list[CausedStep]:
+    """Return the critical path of a segment.
+
+    Parameters
+    ----------
+    channels
+        The beats on main memory; the exact ones if None, which take long to find.
+    """
+    channels = channels or segment.beats
     units = segment.timing.links.unit
     steps: list[CausedStep] = []
     for whole in critical_path(segment.timing):
@@ -93,23 +104,24 @@ def path_steps(segment: TimedSegment) -> list[CausedStep]:
         unit = Unit(int(units[index])) if known else None
         layer = int(segment.layer[index]) if known else NO_LAYER
         steps += [
-            CausedStep(step, unit, layer, cause) for step, cause in _split(segment, whole, unit)
+            CausedStep(step, unit, layer, cause)
+            for step, cause in _split(segment, channels, whole, unit)
         ]
     return steps
 
 
 def _split(
-    segment: TimedSegment, step: PathStep, unit: Unit | None
+    segment: TimedSegment, channels: Channels, step: PathStep, unit: Unit | None
 ) -> Iterator[tuple[PathStep, Cause]]:
     """Return a step with its cause, or parts of it with theirs."""
     if unit is not None and step.wait is Wait.FETCH:
-        yield from _split_fetch(segment, step)
+        yield from _split_fetch(segment, channels, step)
         return
     handed_over = step.wait is Wait.FILL and step.cycles <= PORT_CYCLES
     if unit is None or unit not in _MOVES or handed_over:
         yield step, cause_of(unit, step.wait)
         return
-    idle = step.cycles - _busy_cycles(segment, unit, step)
+    idle = step.cycles - _busy_cycles(segment, channels, unit, step)
     if step.wait is Wait.WORK:
         idle = min(idle, _starved_cycles(segment, step.instruction))
     turn = step.end - idle
@@ -119,9 +131,11 @@ def _split(
         yield replace(step, begin=turn), Cause.LATENCY
 
 
-def _split_fetch(segment: TimedSegment, step: PathStep) -> Iterator[tuple[PathStep, Cause]]:
+def _split_fetch(
+    segment: TimedSegment, channels: Channels, step: PathStep
+) -> Iterator[tuple[PathStep, Cause]]:
     """Split the wait for an instruction by what the read channel does."""
-    reads = segment.beats[0]
+    reads, _ = channels
     first, last = reads.cycle.searchsorted([step.begin, step.end])
     words = int((reads.instruction[first:last] == FETCH).sum())
     begin = step.begin
@@ -134,9 +148,9 @@ def _split_fetch(segment: TimedSegment, step: PathStep) -> Iterator[tuple[PathSt
         yield replace(step, begin=begin), Cause.LATENCY
 
 
-def _busy_cycles(segment: TimedSegment, unit: Unit, step: PathStep) -> int:
+def _busy_cycles(segment: TimedSegment, channels: Channels, unit: Unit, step: PathStep) -> int:
     """Return the cycles in which the unit's channel is busy during a step."""
-    channel = segment.beats[unit is Unit.STORE].cycle
+    channel = channels[unit is Unit.STORE].cycle
     first, last = channel.searchsorted([step.begin, step.end])
     return min(step.cycles, round((last - first) * segment.timing.memory.beat_cycles))
 

@@ -17,10 +17,11 @@ from ...reports.page.render import POLICY, build_page
 from ..figures import COUNTS, FIGURES, TIMES
 from ..outcome import STATES, Outcome
 from ..outcome_json import outcome_json
+from ..path_limits import LIMITS
 
 FOLDER = Path(__file__).parent / "assets"
 
-SCRIPTS = "points", "scatter", "parallel", "rows", "main"
+SCRIPTS = "points", "scatter", "parallel", "heat", "rows", "main"
 """Scripts in the order in which the page runs them, after the shared one."""
 
 
@@ -33,6 +34,7 @@ def page_data(outcome: Outcome) -> dict[str, Any]:
         "date": datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
         "figures": {name: FIGURES[name] for name in figures},
         "states": STATES,
+        "limits": dict(LIMITS),
         "memory": [dimension.name for dimension in outcome.space.dimensions if dimension.in_memory],
         "compiled": outcome.compiled,
         "reused": outcome.reused,

@@ -259,6 +259,21 @@ def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, module, tm
 
 @pytest.mark.slow
 @pytest.mark.browser
+def test_a_reason_is_told_once(browse, data, tmp_path):
+    reason = "of its critical path is GEMM's work with every lane in use."
+    shares = [99, 98, 97]
+    for layer, share in zip(data["layers"], shares, strict=False):
+        layer["sentence"] = f"{share}% {reason}"
+    page = tmp_path / "report.html"
+    page.write_text(render(data))
+    text = Text(browse(page)[0]).text["layers"]
+    assert text.count(reason) == 1
+    for share in shares[1:]:
+        assert f"{share}%, as layer 1." in text
+
+
+@pytest.mark.slow
+@pytest.mark.browser
 def test_a_request_would_be_seen(browse, tmp_path):
     page = tmp_path / "page.html"
     page.write_text('<img src="http://127.0.0.1:9/picture.png">')

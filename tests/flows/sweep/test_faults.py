@@ -19,6 +19,7 @@ from tilewright.errors import CompileError
 from tilewright.flows.sweep import Database, Space, executors
 from tilewright.flows.sweep.evaluators import SIM, version_of
 from tilewright.flows.sweep.executors import Done, InProcess, Job, OnDask
+from tilewright.flows.sweep.path_limits import PathLimits
 from tilewright.flows.sweep.records import LOST, Record
 from tilewright.isa.configuration import Configuration
 from tilewright.sim.memory_model import MemoryModel
@@ -31,6 +32,9 @@ MANY = {
     "acc_depth": "32..256",
 }
 """A space of 1,152 machines."""
+
+TIMED = {"cycles": 10**6, "macs": 1, "energy_nj": 1, "limits": {}, "layers": []}
+"""Figures of a program."""
 
 
 def raised(problem: BaseException):
@@ -97,12 +101,14 @@ class Chaos(InProcess):
         if fault is None:
             return [(batch, Done([[Record(error=f"{LOST}KilledWorker: it died")]], 0.0))]
         self.monkeypatch.setattr(COMPILE, lambda graph, configuration, cache: module(configuration))
-        self.monkeypatch.setattr(RETIME, lambda module, settings: fault(module.cycles))
+        self.monkeypatch.setattr(
+            PATHS, lambda module, memories: [PathLimits(c, {}, ()) for c in fault(module.cycles)]
+        )
         return super().wait([batch])
 
 
 COMPILE = "tilewright.flows.execution.compile_graph.compile_graph"
-RETIME = "tilewright.flows.execution.retiming.retime"
+PATHS = "tilewright.flows.sweep.path_limits.path_limits"
 
 
 def module(configuration) -> Any:
@@ -144,7 +150,7 @@ def inject(swept, digits, tmp_path, monkeypatch, vary, fewest: int) -> None:
         found = Counter(row["error"] is None for row in rows)
         assert found[True] == sum(not expected for expected in chaos.expected.values())
 
-        monkeypatch.setattr(RETIME, lambda module, settings: [module.cycles])
+        monkeypatch.setattr(PATHS, lambda module, memories: [PathLimits(module.cycles, {}, ())])
         lost = sum(expected.startswith(LOST) for expected in chaos.expected.values())
         assert swept(space, database, exhaustive=True).compiled == lost, "as no machine's fault"
         failed = len(outcome.results) - lost - found[True]
@@ -159,7 +165,7 @@ def test_an_evaluator_that_hangs_is_interrupted(swept, digits, monkeypatch):
     def sleep(graph, configuration, memories):
         if configuration.lanes_in == 8:
             time.sleep(3600)
-        return [Record({"cycles": 10**6, "macs": 1, "energy_nj": 1}) for _ in memories]
+        return [Record(TIMED) for _ in memories]
 
     monkeypatch.setitem(executors.RUNGS, SIM, sleep)
     database = Database()
@@ -191,7 +197,7 @@ class Poison:
             time.sleep(3600)
         if configuration.act_depth == 1024 or (configuration.act_depth == 2048 and tries == 1):
             os.kill(os.getpid(), signal.SIGKILL)
-        return [Record({"cycles": 10**6, "macs": 1, "energy_nj": 1}) for _ in memories]
+        return [Record(TIMED) for _ in memories]
 
 
 @pytest.fixture

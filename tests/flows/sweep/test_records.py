@@ -1,5 +1,6 @@
 """Databases: every result once, shared, merged, and never harmed by a bad file."""
 
+import csv
 import io
 import json
 import os
@@ -248,6 +249,23 @@ def test_equal_records_are_exported_as_equal_bytes(tmp_path):
         Database() as d,
     ):
         export(d, tmp_path / "all.xlsx")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_figure_with_several_values_is_exported_as_text(tmp_path, suffix):
+    layers = [["conv1", 5, "GEMM"]]
+    found = key(1), Record({"cycles": 5, "layers": layers})
+    path = tmp_path / f"all{suffix}"
+    with Database() as database:
+        database.add([found])
+        export(database, path)
+    if suffix == ".parquet":
+        (row,) = pyarrow.parquet.read_table(path).to_pylist()
+    elif suffix == ".csv":
+        (row,) = csv.DictReader(io.StringIO(path.read_text()))
+    else:
+        row = json.loads(path.read_text())
+    assert json.loads(row["layers"]) == layers
 
 
 def test_a_missing_writer_is_told_before_the_sweep(monkeypatch):

@@ -34,6 +34,16 @@ CLICKS = """
   document.getElementById("across").value = "ram";
   document.getElementById("across").dispatchEvent(new Event("change"));
   told.across = document.getElementById("scatter").layout.xaxis.title.text;
+  const heat = document.getElementById("heat");
+  const choose = (id, value) => {
+    document.getElementById(id).value = value;
+    document.getElementById(id).dispatchEvent(new Event("change"));
+  };
+  choose("heat-machines", "all compiled");
+  told.heat = { rows: heat.layout.yaxis.ticktext, columns: heat.layout.xaxis.ticktext,
+    cycles: heat.data[0].hovertext, ratios: heat.data[0].z.map((row) => row.map((z) => 2 ** z)) };
+  choose("heat-colour", "limit");
+  told.limits = heat.data[0].text;
   document.querySelector("tr.point").click();
   told.chosen = document.querySelectorAll("tr.chosen").length;
   const note = document.createElement("div");
@@ -44,8 +54,8 @@ CLICKS = """
 </script></body>"""
 """Actions of a user: sort both ways, search, brush an axis, choose an axis, click a row."""
 
-RAM = 8
-"""Column of block RAMs, after two varied names, the state, four figures and multipliers."""
+RAM = 9
+"""Column of block RAMs, after two varied names, state, limit, four figures and multipliers."""
 
 
 @pytest.fixture
@@ -94,6 +104,14 @@ def test_the_command_writes_the_page(tilewright, model, kept, tmp_path):
         assert embedded[name] == value
 
 
+def test_layers_and_limits_have_all_cycles_of_every_point(data):
+    assert [point["state"] for point in data["points"]].count("failed") == 0
+    for point in data["points"]:
+        cells = filter(None, point["layers"]["digits"])
+        cycles = point["cycles"]["digits"]
+        assert sum(count for count, _ in cells) == sum(point["limits"]["digits"].values()) == cycles
+
+
 def test_a_missing_library_is_told_before_the_sweep(model, monkeypatch, capsys, tmp_path):
     def missing(name):
         raise ImportError(name)
@@ -123,6 +141,10 @@ def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, tmp_path, 
     assert "WebGL" not in text["parallel"]
     assert "16x16" in text["parallel"]
     for point in data["points"]:
+        limits = point["limits"]["digits"]
+        limit = max(limits, key=limits.__getitem__)
+        share = limits[limit] / sum(limits.values())
+        assert f"{limit} {share:.1%}" in text["table"]
         assert f"{point['figures']['ram']}" in text["table"]
 
 
@@ -151,4 +173,13 @@ def test_a_user_sorts_searches_and_brushes(browse, data, tmp_path):
     assert [row[:2] for row in told["found"]] == [["4x4", "128"]]
     assert {row[0] for row in told["brushed"]} == {"4x4"}
     assert told["across"] == "block RAMs"
+    assert told["heat"]["rows"] == data["layers"]["digits"]
+    assert told["heat"]["columns"] == ["4x4, 128", "4x4, 32"], "brushed, the fastest first"
+    slow, fast = (point for point in data["points"] if point["chosen"]["lanes"] == "4x4")
+    pairs = list(zip(fast["layers"]["digits"], slow["layers"]["digits"], strict=True))
+    for row, cells in enumerate(pairs):
+        fewest = min(cycles for cycles, _ in cells)
+        assert told["heat"]["ratios"][row] == pytest.approx([c / fewest for c, _ in cells])
+        assert f"{cells[0][0]:,} cycles" in told["heat"]["cycles"][row][0]
+        assert told["limits"][row] == [limit for _, limit in cells]
     assert told["chosen"] == 1

@@ -6,3 +6,21 @@ const WAIT_NAMES = {
   work: "work", memory: "main memory", token: "token", queue: "full queue", fetch: "FETCH",
   unit: "own pipeline", fill: "pipeline fills", done: "done",
 };
+
+// A bar of cycles by cause.
+function stack(cycles, total, className, labelled) {
+  const bar = make("div", { class: className });
+  for (const cause of CAUSES) {
+    if (!cycles[cause]) continue;
+    const share = cycles[cause] / total;
+    const part = make("div", {
+      class: LIGHT.has(cause) ? "on-light" : "",
+      style: `width:${100 * share}%;background:${colour(cause)}`,
+    });
+    if (labelled && share > 0.09) part.textContent = percent(share);
+    bar.append(part);
+  }
+  hovers(bar, () => CAUSES.filter((cause) => cycles[cause]).map((cause) =>
+    tipLine(cause, cause, `${grouped(cycles[cause])} (${percent(cycles[cause] / total)})`)));
+  return bar;
+}

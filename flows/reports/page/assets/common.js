@@ -40,6 +40,13 @@ function millions(count) {
 const swatch = (name) => make("i", { class: "swatch", style: `background:${colour(name)}` });
 const legendEntry = (name, text) => make("span", {}, swatch(name), text);
 
+// The background of a ratio: orange above 1, blue below.
+function ratioStyle(ratio) {
+  const strength = Math.min(45, Math.abs(Math.log2(ratio)) * 55);
+  const tint = ratio > 1.0005 ? "memory" : ratio < 0.9995 ? "compute" : "card";
+  return `background:color-mix(in srgb, ${colour(tint)} ${strength.toFixed(0)}%, var(--stripe))`;
+}
+
 // Distances between marks on an axis: 1, 2 or 5 times a power of ten.
 function niceStep(range, marks) {
   const rough = range / Math.max(1, marks);
@@ -87,6 +94,15 @@ function table(headings, bodies, left = 1) {
     return make("th", classes ? { class: classes, scope: "col" } : { scope: "col" }, text);
   });
   return make("table", {}, make("thead", {}, make("tr", {}, ...cells)), ...bodies);
+}
+
+// A sentence; where an earlier layer has the same reason, the share and that layer's number.
+function reasonOnce(sentence, number, told) {
+  const [, share, reason] = sentence.match(/^(\d+%) (of its critical path .*)$/) || [];
+  if (!reason) return sentence;
+  if (told.has(reason)) return `${share}, as layer ${told.get(reason)}.`;
+  told.set(reason, number);
+  return sentence;
 }
 
 function figure(name, value, more) {

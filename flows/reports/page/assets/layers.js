@@ -1,7 +1,9 @@
 // The table of layers, each with its bar and its sentence.
 function showLayers() {
   const most = Math.max(...DATA.layers.map((layer) => layer.path_cycles), 1);
-  const bodies = DATA.layers.map((layer, index) => layerBody(layer, index, most));
+  const told = new Map();
+  const bodies = DATA.layers.map((layer, index) =>
+    layerBody(layer, index, most, reasonOnce(layer.sentence, index + 1, told)));
   const { summary } = DATA;
   const added = DATA.layers.reduce((sum, layer) => sum + layer.added_cycles, 0);
   const path = DATA.layers.reduce((sum, layer) => sum + layer.path_cycles, 0);
@@ -20,14 +22,14 @@ function showLayers() {
   byId("layers").append(made);
 }
 
-function layerBody(layer, index, most) {
+function layerBody(layer, index, most, why) {
   const bar = make("div", { style: `width:${Math.max(3, (100 * layer.path_cycles) / most)}%` },
     stack(layer.causes, Math.max(1, layer.path_cycles), "mini", false));
   bar.firstChild.style.minWidth = "0";
   const wide = (text) => make("td", { class: "wide" }, text);
   const name = make("td", { class: "left name-cell" }, layer.name);
   hovers(name, () => [make("b", {}, layer.full_name), make("div", {}, layer.schedule)]);
-  const operator = make("td", { class: "left wide op-cell" }, layer.op);
+  const operator = make("td", { class: "left wide op-cell" }, layer.op.replaceAll("+", "+\u200b"));
   hovers(operator, () => [make("div", {}, layer.op)]);
   const read = wide(bytes(layer.read_bytes));
   hovers(read, () => Object.entries(layer.read).map(([what, size]) =>
@@ -44,5 +46,5 @@ function layerBody(layer, index, most) {
       make("td", {}, percent(layer.of_peak)), read, wide(bytes(layer.written_bytes)),
       wide(grouped(layer.instructions))),
     make("tr", { class: "why" }, make("td", { class: "left" }),
-      make("td", { class: "left", colspan: "11" }, layer.sentence)));
+      make("td", { class: "left", colspan: "11" }, why)));
 }

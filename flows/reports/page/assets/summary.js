@@ -52,23 +52,6 @@ function efficiencyFigures(efficiency) {
   ];
 }
 
-function stack(cycles, total, className, labelled) {
-  const bar = make("div", { class: className });
-  for (const cause of CAUSES) {
-    if (!cycles[cause]) continue;
-    const share = cycles[cause] / total;
-    const part = make("div", {
-      class: LIGHT.has(cause) ? "on-light" : "",
-      style: `width:${100 * share}%;background:${colour(cause)}`,
-    });
-    if (labelled && share > 0.09) part.textContent = percent(share);
-    bar.append(part);
-  }
-  hovers(bar, () => CAUSES.filter((cause) => cycles[cause]).map((cause) =>
-    tipLine(cause, cause, `${grouped(cycles[cause])} (${percent(cycles[cause] / total)})`)));
-  return bar;
-}
-
 function showCauses() {
   const { causes, rows } = DATA.path;
   const total = DATA.summary.cycles;

@@ -1,11 +1,9 @@
 // What-if tables, counters and the glossary.
 function ratioCell(cycles, isBase) {
   const ratio = cycles / DATA.summary.cycles;
-  const strength = Math.min(45, Math.abs(Math.log2(ratio)) * 55);
-  const tint = ratio > 1.0005 ? "memory" : ratio < 0.9995 ? "compute" : "card";
   return make("td", {
     class: isBase ? "base" : "",
-    style: `background:color-mix(in srgb, ${colour(tint)} ${strength.toFixed(0)}%, var(--stripe))`,
+    style: ratioStyle(ratio),
   }, grouped(cycles), make("small", {}, isBase ? "this run" : `${ratio.toFixed(2)}×`));
 }
 

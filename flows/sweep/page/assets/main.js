@@ -54,10 +54,15 @@ function showWords() {
   }
   list.append(make("dt", {}, nameText("unit")), make("dd", {}, "The unit that determines the " +
     "lower bound: no program can take fewer cycles, because this unit has so much work."));
+  list.append(make("dt", {}, nameText("limit")), make("dd", {}, "What takes most cycles of the " +
+    "exact critical path of the compiled program. A layer is hidden if no part of it is there."));
+  for (const [limit, text] of Object.entries(DATA.limits)) {
+    list.append(make("dt", {}, `Limit: ${limit}`), make("dd", {}, sentence(text)));
+  }
   byId("words").append(list);
 }
 
-for (const show of [showHeading, showScatter, showParallel, showRows, showWords]) show();
+for (const show of [showHeading, showScatter, showParallel, showHeat, showRows, showWords]) show();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   drawParallel();
   changed();

@@ -7,6 +7,11 @@ const COLOURS = {
   failed: "--queue", open: "--unit",
 };
 
+const LIMIT_COLOURS = {
+  GEMM: "--work", VECTOR: "--unit", LOAD: "--memory", STORE: "--queue", latency: "--latency",
+  dispatch: "--dispatch", hidden: "--token",
+};
+
 const POINTS = DATA.points.map((point, index) => ({
   ...point,
   index,
@@ -55,6 +60,21 @@ const hasPlace = (point) => point.least !== null && point.state !== "failed";
 const shownPoints = () =>
   POINTS.filter((point) => VIEW.memory === ALL || point.memory === VIEW.memory);
 
+// What takes the cycles of a point's critical paths: names with their shares, the largest first.
+function limitsOf(point) {
+  const cycles = {};
+  for (const { name, weight } of DATA.networks) {
+    for (const [limit, count] of Object.entries(point.limits[name] || {})) {
+      cycles[limit] = (cycles[limit] || 0) + weight * count;
+    }
+  }
+  const total = Object.values(cycles).reduce((sum, count) => sum + count, 0);
+  return Object.entries(cycles).map(([limit, count]) => [limit, count / total])
+    .sort((a, b) => b[1] - a[1]);
+}
+const limitText = (point) =>
+  limitsOf(point).slice(0, 1).map(([name, share]) => `${name} ${percent(share)}`).join("") || "–";
+
 function figureText(name, value) {
   if (value === null || value === undefined) return "–";
   if (name === "of_peak") return percent(value);
@@ -62,7 +82,7 @@ function figureText(name, value) {
   return Number.isInteger(value) ? grouped(value) : significant(value);
 }
 
-const nameText = (name) => ({ ram: "block RAMs", unit: "busiest unit" })[name]
+const nameText = (name) => ({ ram: "block RAMs", unit: "busiest unit", limit: "limited by" })[name]
   || name.replaceAll("_", " ");
 
 // Fonts and colours of the page for Plotly.

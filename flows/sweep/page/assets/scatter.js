@@ -17,7 +17,7 @@ function showScatter() {
   const [up, across] = DATA.objectives;
   options(byId("across"), axes, across || "macs_per_cycle");
   options(byId("up"), axes, up);
-  options(byId("colour"), ["state", ...VARIED], "state");
+  options(byId("colour"), ["state", "limit", ...VARIED], "state");
   const memories = [...new Set(POINTS.map((point) => point.memory))];
   options(byId("memory"), [...memories, ALL], VIEW.memory, (text) => text);
   byId("memory-label").hidden = memories.length < 2;
@@ -77,14 +77,16 @@ const WHEEL = ["--work", "--memory", "--unit", "--queue", "--fetch", "--fill", "
 
 function groups(places, across, up) {
   const by = byId("colour").value;
-  const key = ({ point }) => (by === "state" ? point.state : point.chosen[by]);
+  const key = ({ point }) => (by === "state" ? point.state
+    : by === "limit" ? limitsOf(point)[0]?.[0] || "not compiled" : point.chosen[by]);
   const keys = [...new Set(places.map(key))];
   if (by === "state") keys.sort((a, b) => (a === "front") - (b === "front"));
   return keys.map((name, number) => {
     const mine = places.filter((place) => key(place) === name);
-    const paint = cssColour(by === "state" ? COLOURS[name] : WHEEL[number % WHEEL.length]);
+    const paint = cssColour(by === "state" ? COLOURS[name]
+      : by === "limit" ? LIMIT_COLOURS[name] || "--token" : WHEEL[number % WHEEL.length]);
     return {
-      type: "scatter", mode: "markers", name: by === "state" ? name : `${nameText(by)} ${name}`,
+      type: "scatter", mode: "markers", name: by === "state" || by === "limit" ? name : `${nameText(by)} ${name}`,
       x: mine.map((p) => p.x), y: mine.map((p) => p.y),
       customdata: mine.map(({ point }) => point.index),
       marker: {
@@ -98,7 +100,7 @@ function groups(places, across, up) {
       hovertemplate: mine.map(({ point, x, y }) =>
         `<b>${point.label}</b><br>${nameText(up)} ${point.compiled ? "" : "at least "}` +
         `${figureText(up, y)}<br>${nameText(across)} ${figureText(across, x)}<br>` +
-        `${point.state}<extra></extra>`),
+        `${point.state}${point.compiled ? `, limited by ${limitText(point)}` : ""}<extra></extra>`),
     };
   });
 }

@@ -1,0 +1,86 @@
+// The heat map: every layer on every machine shown, by cycles or by what limits it.
+const MOST_COLUMNS = 60;
+
+function showHeat() {
+  const names = DATA.networks.map(({ name }) => name);
+  options(byId("heat-network"), names, names[0], (text) => text);
+  byId("heat-network-label").hidden = names.length < 2;
+  options(byId("heat-machines"), ["front", "all compiled"], "front", (text) => text);
+  options(byId("heat-colour"), ["cycles", "limit"], "cycles");
+  for (const id of ["heat-network", "heat-machines", "heat-colour"]) {
+    byId(id).addEventListener("change", drawHeat);
+  }
+  byId("heat-legend").append(...Object.keys(LIMIT_COLOURS).map((name) =>
+    make("span", {}, make("i", { class: "swatch", style: `background:var(${LIMIT_COLOURS[name]})` }),
+      name)));
+  VIEW.redraw.push(drawHeat);
+  whenSized(byId("heat"), drawHeat);
+  byId("heat").on?.("plotly_click", ({ points: [{ x }] }) => {
+    VIEW.chosen = Number(byId("heat").dataset.order.split(",")[x]);
+    changed();
+  });
+}
+
+function heatColumns() {
+  const found = shownPoints().filter((point) => point.compiled && isSelected(point) &&
+    (byId("heat-machines").value === "all compiled" || point.state === "front"));
+  const [first] = DATA.objectives;
+  found.sort((a, b) => valueOf(a, first) - valueOf(b, first) || a.index - b.index);
+  byId("heat-note").textContent = found.length > MOST_COLUMNS
+    ? `The first ${MOST_COLUMNS} of ${grouped(found.length)} machines are shown.` : "";
+  return found.slice(0, MOST_COLUMNS);
+}
+
+function drawHeat() {
+  const [target, network] = [byId("heat"), byId("heat-network").value];
+  const [shown, layers] = [heatColumns(), DATA.layers[network]];
+  const byLimit = byId("heat-colour").value === "limit";
+  byId("heat-legend").hidden = !byLimit;
+  target.dataset.order = shown.map((point) => point.index).join();
+  const most = target.clientWidth < 720 ? 14 : 30;
+  const short = (text) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  const wide = (target.clientWidth - 8 * most) / Math.max(1, shown.length);
+  const machine = (point) => {
+    const text = VARIED.filter((name) => VIEW.memory === ALL || MACHINE.includes(name))
+      .map((name) => point.chosen[name]).join(", ") || DATA.base.name;
+    return point.index === VIEW.chosen ? `<b>${text}</b>` : text;
+  };
+  const rows = layers.map((name, row) => {
+    const cells = shown.map((point) => point.layers[network][row]);
+    return { name, cells, fewest: Math.min(...cells.map((cell) => cell?.[0] || Infinity)) };
+  });
+  const limits = Object.keys(LIMIT_COLOURS);
+  const each = (pick) => rows.map((row) => row.cells.map((cell, at) => pick(row, cell, at)));
+  const ratio = ({ fewest }, cell) => (cell ? Math.max(1, cell[0] / fewest) : null);
+  const trace = {
+    type: "heatmap", xgap: 1, ygap: 1, hoverongaps: false, hoverinfo: "text",
+    z: each((row, cell) => (!cell ? null : byLimit
+      ? limits.indexOf(cell[1]) : Math.log2(ratio(row, cell)))),
+    text: each((row, cell) => (!cell ? "" : byLimit ? cell[1] : `${significant(ratio(row, cell))}×`)),
+    texttemplate: wide > 48 ? "%{text}" : "",
+    hovertext: each((row, cell, at) => (!cell ? "" :
+      `<b>${row.name}</b><br>${shown[at].label}<br>${grouped(cell[0])} cycles, ` +
+      `${significant(ratio(row, cell))}× the fewest<br>limit: ${cell[1]}`)),
+  };
+  const top = Math.max(1, ...each((row, cell) => Math.log2(ratio(row, cell) || 1)).flat());
+  const steps = Array.from({ length: Math.floor(top) + 1 }, (_, step) => step);
+  Object.assign(trace, byLimit
+    ? { zmin: -0.5, zmax: limits.length - 0.5, showscale: false,
+      colorscale: limits.flatMap((name, at) => [at, at + 1].map((end) =>
+        [end / limits.length, cssColour(LIMIT_COLOURS[name])])) }
+    : { zmin: 0, zmax: top,
+      colorscale: [[0, cssColour("--stripe")], [1, cssColour("--memory")]],
+      colorbar: { thickness: 10, outlinewidth: 0, tickvals: steps,
+        ticktext: steps.map((step) => `${2 ** step}×`) } });
+  const layout = look((of) => ({
+    height: 110 + 24 * rows.length, margin: { l: 40, r: 8, t: 8, b: 40 },
+    xaxis: { tickvals: shown.map((_, at) => at), ticktext: shown.map(machine),
+      showticklabels: wide > 13, showgrid: false, zeroline: false, automargin: true,
+      fixedrange: true },
+    yaxis: { tickvals: rows.map((_, at) => at), ticktext: rows.map(({ name }) => short(name)),
+      autorange: "reversed", showgrid: false, zeroline: false, automargin: true,
+      fixedrange: true },
+    plot_bgcolor: of("--card"),
+  }));
+  Plotly.react(target, [trace], layout, { responsive: false, displayModeBar: false });
+}

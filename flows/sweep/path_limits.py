@@ -1,0 +1,144 @@
+"""Limits of a run: what takes the cycles of its exact critical path, for each layer and for all.
+
+The causes are those of the report. The beats on main memory, which tell whether a wait is for data
+or for an answer, are spread evenly over each transfer here: the exact ones take as long to find as
+the program takes to compile.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from ...compiler.module import Module
+from ...isa.encoding import word_bytes
+from ...isa.instructions import Load, Store, Unit
+from ...runtime.names import layer_nodes, node_names
+from ...sim.memory_model import MemoryModel
+from ...sim.timing import Timing
+from ...sim.timing.beats import FETCH, Beats
+from ...sim.timing.links import moved_bytes
+from ..execution.timed import NO_LAYER, TimedSegment, time_segments
+from ..reports.page.causes import CAUSE_TEXT, Cause, CausedStep, path_steps
+
+JOINT = " + "
+HIDDEN = "hidden"
+
+LIMITS: Mapping[str, str] = MappingProxyType(
+    {
+        Unit.GEMM.name: "GEMM works",
+        Unit.VECTOR.name: "VECTOR works",
+        Unit.LOAD.name: "LOAD moves data, or the read channel is busy with data",
+        Unit.STORE.name: "STORE moves data, or waits for its busy channel",
+        **{str(cause): CAUSE_TEXT[cause] for cause in (Cause.LATENCY, Cause.DISPATCH)},
+    }
+)
+"""What may take a cycle of the critical path, with its meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedLayer:
+    """A layer on the accelerator.
+
+    Parameters
+    ----------
+    name : str
+        Names of the nodes that it computes, see `node_names`, joined with `JOINT`.
+    cycles : int
+        Cycles by which it delays the end of the run.
+    limit : str
+        What takes most of its cycles on the critical path; `hidden` if it has none there.
+    """
+
+    name: str
+    cycles: int
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class PathLimits:
+    """The limits of a run.
+
+    Parameters
+    ----------
+    cycles : int
+        Cycles of the run.
+    limits : mapping
+        Cycles of the critical path by limit; their sum is `cycles`.
+    layers : tuple of LimitedLayer
+        In order of execution; the sum of their cycles is `cycles`.
+    """
+
+    cycles: int
+    limits: Mapping[str, int]
+    layers: tuple[LimitedLayer, ...]
+
+
+def path_limits(module: Module, memories: Iterable[MemoryModel]) -> list[PathLimits]:
+    """Return the limits of a compiled network with each main memory."""
+    names, nodes = node_names(module.graph), layer_nodes(module)
+    joined = {
+        output: JOINT.join(names[node.outputs[0].name] for node in mine)
+        for output, mine in nodes.items()
+    }
+    return [_path_limits(time_segments(module, memory), joined) for memory in memories]
+
+
+def _path_limits(segments: Sequence[TimedSegment], names: Mapping[str, str]) -> PathLimits:
+    total = Counter[str]()
+    layers: list[LimitedLayer] = []
+    for segment in segments:
+        own = [Counter[str]() for _ in segment.segment.layers]
+        for step in path_steps(segment, _spread_beats(segment.timing)):
+            limit = _limit_of(step)
+            total[limit] += step.cycles
+            if step.layer != NO_LAYER:
+                own[step.layer][limit] += step.cycles
+        for layer, cycles, found in zip(
+            segment.segment.layers, segment.layer_cycles, own, strict=True
+        ):
+            largest = max(found, key=lambda limit: (found[limit], limit), default=HIDDEN)
+            layers.append(LimitedLayer(names[layer.output], cycles, largest))
+    limits = {limit: total[limit] for limit in LIMITS if total[limit]}
+    return PathLimits(sum(limits.values()), limits, tuple(layers))
+
+
+def _limit_of(step: CausedStep) -> str:
+    if step.cause is Cause.COMPUTE and step.unit is not None:
+        return step.unit.name
+    if step.cause is Cause.MEMORY:  # while a unit waits for its instruction, LOAD has the channel
+        return Unit.STORE.name if step.unit is Unit.STORE else Unit.LOAD.name
+    return str(step.cause)
+
+
+def _spread_beats(timing: Timing) -> tuple[Beats, Beats]:
+    """Return the beats of main memory, each transfer's at equal distances."""
+    words = timing.column("word")
+    words = words[words >= 0]
+    beats = word_bytes(timing.configuration) // timing.configuration.bus_bytes
+    before = np.arange(beats) * timing.memory.beat_cycles
+    fetched = (words[:, None] - before.astype(np.int64)).ravel()
+    reads = [(FETCH, fetched), *_transfers(timing, Unit.LOAD)]
+    return _in_order(reads), _in_order(list(_transfers(timing, Unit.STORE)))
+
+
+def _transfers(timing: Timing, unit: Unit) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the instructions of a unit that move data, and the cycles of their beats."""
+    first, last = timing.column("first").tolist(), timing.column("last").tolist()
+    for index in timing.links.of_unit(unit).tolist():
+        instruction = timing.program[index]
+        if isinstance(instruction, Load | Store) and moved_bytes(instruction):
+            run_beats = -(-instruction.length // timing.configuration.bus_bytes)
+            room = (last[index] - first[index] + 1) / timing.memory.beat_cycles
+            count = max(1, min(run_beats * instruction.steps(), round(room)))
+            yield index, np.linspace(first[index], last[index], count).astype(np.int64)
+
+
+def _in_order(found: Sequence[tuple[int, np.ndarray]]) -> Beats:
+    owners = [np.full(cycles.size, owner, dtype=np.int64) for owner, cycles in found]
+    cycle = np.concatenate([np.empty(0, dtype=np.int64), *(cycles for _, cycles in found)])
+    owner = np.concatenate([np.empty(0, dtype=np.int64), *owners])
+    order = np.argsort(cycle, kind="stable")
+    return Beats(cycle[order], owner[order], np.zeros_like(order))
