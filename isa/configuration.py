@@ -425,6 +425,22 @@ _PRESETS = (
         queue_depth=2,
     ),
     Configuration(name="ecp5-85", vector_lanes=8, acc_depth=512, queue_depth=2),
+    Configuration(
+        name="gowin20",
+        lanes_in=4,
+        lanes_out=4,
+        vector_lanes=2,
+        act_depth=1024,
+        wgt_depth=512,
+        acc_depth=256,
+        bus_bits=32,
+        outstanding_bursts=8,
+        queue_depth=2,
+        address_bits=24,
+        counters="basic",
+    ),
+    Configuration(name="zynq7020", queue_depth=2),
+    Configuration(name="ultra96", lanes_out=32, wgt_depth=1024, bus_bits=128, queue_depth=2),
 )
 
 PRESETS: dict[str, Configuration] = {preset.name: preset for preset in _PRESETS}
