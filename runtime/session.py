@@ -5,9 +5,9 @@ host's memory live as long as the session, so constants are written once. A run 
 inputs.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -96,7 +96,7 @@ class Session:
     Raises
     ------
     DeviceError
-        If the device has another configuration.
+        If the device has another configuration, or the network does not fit memory.
     """
 
     def __init__(
@@ -117,11 +117,12 @@ class Session:
             )
         self.module = module
         self.device = device
-        self._codes = [encode_program(segment.program, ours) for segment in module.segments]
-        self._windows = [data_window(segment) for segment in module.segments]
-        self._kept = [kept_layers(segment) for segment in module.segments]
-        self._names = layer_names(module)
-        self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
+        with enough_memory(module.name):
+            self._codes = [encode_program(segment.program, ours) for segment in module.segments]
+            self._windows = [data_window(segment) for segment in module.segments]
+            self._kept = [kept_layers(segment) for segment in module.segments]
+            self._names = layer_names(module)
+            self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
         self._constants = {constant.name: constant.data for constant in module.graph.constants}
         self._keep_all = keep_all
         self._kernels = (*self.host.plan.kernels, *self.host.plan.recurrences)
@@ -146,10 +147,10 @@ class Session:
         InputError
             If an input is missing or unknown, or has another type or shape.
         DeviceError
-            If the device fails.
+            If the device fails, or the network does not fit memory.
         """
         given = check_inputs(self.module.graph, inputs)
-        with self._running:
+        with self._running, enough_memory(self.module.name):
             return self._run(given)
 
     def _run(self, given: Mapping[str, np.ndarray]) -> Run:
@@ -201,6 +202,25 @@ class Session:
             result = self.device.run(self._codes[index], window)
             return lambda: result
         return self._beside.submit(self.device.run, self._codes[index], window).result
+
+
+@contextmanager
+def enough_memory(network: str) -> Iterator[None]:
+    """Turn a lack of memory into an error that says so.
+
+    Raises
+    ------
+    DeviceError
+        If there is not enough memory.
+    """
+    try:
+        yield
+    except MemoryError as problem:
+        got = f", got `{problem}`" if str(problem) else ""
+        raise DeviceError(
+            f"network `{network:.60}`: expected enough memory for its values{got}; free some, or "
+            "compile a smaller network"
+        ) from problem
 
 
 def _apart(array: np.ndarray, given: Iterable[np.ndarray]) -> np.ndarray:
