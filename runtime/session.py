@@ -5,12 +5,14 @@ host's memory live as long as the session, so constants are written once. A run 
 inputs.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
+from weakref import WeakSet
 
 import numpy as np
 
@@ -76,6 +78,8 @@ class Run:
 class Session:
     """A module on a device, ready to run; one run at a time, other threads wait.
 
+    A forked child may use it too, even if another thread was running it.
+
     A kernel whose machine code was changed, or is not signed by this user's key, is compiled anew;
     see `host.distrusted`. NumPy replaces a kernel that cannot be compiled; see `host.refused`.
 
@@ -128,6 +132,11 @@ class Session:
         self._kernels = (*self.host.plan.kernels, *self.host.plan.recurrences)
         self._rounded = not all(kernel.exact for kernel in self._kernels)
         self._overlaps = overlaps(self.host.plan.events)
+        self._renew()
+        _sessions.add(self)
+
+    def _renew(self) -> None:
+        """Take a thread for segments, and a lock for runs, that no run holds."""
         self._beside = ThreadPoolExecutor(1) if any(self._overlaps.values()) else None
         self._running = Lock()
 
@@ -221,6 +230,18 @@ def enough_memory(network: str) -> Iterator[None]:
             f"network `{network:.60}`: expected enough memory for its values{got}; free some, or "
             "compile a smaller network"
         ) from problem
+
+
+_sessions: WeakSet[Session] = WeakSet()
+
+
+def _renew_sessions() -> None:
+    """Free the sessions of a forked child, which has none of its parent's other threads."""
+    for session in tuple(_sessions):
+        session._renew()
+
+
+os.register_at_fork(after_in_child=_renew_sessions)
 
 
 def _apart(array: np.ndarray, given: Iterable[np.ndarray]) -> np.ndarray:

@@ -17,7 +17,6 @@ from ..atomic_write import UNFINISHED_SUFFIX, write_atomically
 from ..errors import ToolError
 from .toolchain import progress
 
-
 SECONDS_KEPT = 30 * 24 * 60 * 60
 """What nobody has asked for in this time is removed."""
 
