@@ -161,6 +161,21 @@ TEXT_MISTAKES = {
         "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "
         "`scales=(0.5,), zero_points=(3,), axle=None`; correct them",
     ),
+    "attribute of bytes": (
+        lambda text: text.replace("zero_points=(3,), axis=None", "zero_points=b'3', axis=None"),
+        "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "
+        "`scales=(0.5,), zero_points=b'3', axis=None`; correct them",
+    ),
+    "element of text": (
+        lambda text: text.replace("zero_points=(3,), axis=None", "zero_points=('3',), axis=None"),
+        "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "
+        "`scales=(0.5,), zero_points=('3',), axis=None`; correct them",
+    ),
+    "truth for a number": (
+        lambda text: text.replace("zero_points=(3,), axis=None", "zero_points=(3,), axis=True"),
+        "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "
+        "`scales=(0.5,), zero_points=(3,), axis=True`; correct them",
+    ),
     "calls in attributes": (
         lambda text: text.replace("axis=None", "axis=print()"),
         "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "

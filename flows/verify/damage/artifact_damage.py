@@ -69,14 +69,18 @@ def damaged_artifact(given: Sequence[bytes], seed: int) -> bytes:
     seed
         The same seed damages the same artifact in the same way.
     """
-    chance = random.Random(seed)
+    with warnings.catch_warnings(action="ignore"):  # of odd literals, and of names that repeat
+        return _damaged(random.Random(seed), given, fixed_code=trusts(seed))
+
+
+def _damaged(chance: random.Random, given: Sequence[bytes], *, fixed_code: bool) -> bytes:
     data = chance.choice(given)
     if chance.random() < 0.05:
         return chance.choice(BYTES)(chance, data)
     entries, other = unpack(data), unpack(chance.choice(given))
     more: list[tuple[str, bytes]] = []
     for _ in range(chance.choice((0, 1, 1, 1, 2, 3))):
-        _damage_entry(chance, entries, other, more, fixed_code=trusts(seed))
+        _damage_entry(chance, entries, other, more, fixed_code=fixed_code)
     if chance.random() < 0.2:
         _change_everywhere(chance, entries)
     _recompute_digests(entries)
@@ -122,8 +126,8 @@ def _kind(name: str) -> str:
 
 def _change_everywhere(chance: random.Random, entries: Entries) -> None:
     """Replace a number or a word of the graph in all texts, so that they still agree."""
-    tokens = re.findall(r"\w+", entries.get(GRAPH, b"").decode(errors="replace"))
-    old = chance.choice(tokens or ["1"])
+    tokens = re.findall(r"\w+", entries.get(GRAPH, b"").decode(errors="replace")) or ["1"]
+    old = chance.choice(tokens)
     new = str(_odd_integer(chance, old)) if old.isdigit() else chance.choice(tokens)
     word = re.compile(rf"(?<![\w.-]){re.escape(old)}(?![\w.])".encode())
     for name in (GRAPH, MANIFEST):
@@ -295,7 +299,7 @@ def _recompute_constants(entries: Entries, names: Sequence[str]) -> None:
 def _zipped(entries: Entries, more: Sequence[tuple[str, bytes]]) -> bytes:
     """A zip file, in which names may occur twice."""
     buffer = io.BytesIO()
-    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(buffer, "w") as archive:
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in (*more, *sorted(entries.items())):
             archive.writestr(zipfile.ZipInfo(name, EPOCH), data)
     return buffer.getvalue()
