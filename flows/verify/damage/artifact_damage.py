@@ -79,7 +79,7 @@ def _damaged(chance: random.Random, given: Sequence[bytes], *, fixed_code: bool)
         return chance.choice(BYTES)(chance, data)
     entries, other = unpack(data), unpack(chance.choice(given))
     more: list[tuple[str, bytes]] = []
-    for _ in range(chance.choice((0, 1, 1, 1, 2, 3))):
+    for _ in range(min(chance.choice((0, 1, 1, 1, 2, 3)), len(entries) - 1)):
         _damage_entry(chance, entries, other, more, fixed_code=fixed_code)
     if chance.random() < 0.2:
         _change_everywhere(chance, entries)

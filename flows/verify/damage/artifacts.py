@@ -126,7 +126,7 @@ def try_artifact(path: Path, data: bytes, seed: int) -> tuple[str, str]:
         return "refused", text
     except Exception as problem:
         return "failed", f"{step} raises {type(problem).__name__}: {problem}"
-    exact = all(kernel.exact for kernel in session.host.plan.kernels)
+    exact = all(kernel.exact for kernel in run.host.kernels)
     for name, array in expected.items():
         tally = Tally(name, tolerance=0.0 if exact else TOLERANCE)
         tally.add(got[name], array, "output")

@@ -31,7 +31,7 @@ def stress(rounds: int) -> None:
     for name in KINDS:
         found = Counter(kill_writers(name))
         seen = ", ".join(f"{number} {what}" for what, number in sorted(found.items()))
-        print(f"stress: {found.total()} writers of {name} killed: {seen}", flush=True)
+        print(f"stress: {name}: {found.total()} writers, all but one killed: {seen}", flush=True)
     for name, test in (
         ("processes raced on an empty cache", race),
         ("forks after and during use", fork_after_use),

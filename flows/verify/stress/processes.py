@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 
 from ....errors import TilewrightError
 
-PATIENCE_S = 60.0
+PATIENCE_S = 600.0
 """Seconds without any result after which processes count as hanging."""
 
 KILLED = "killed"
