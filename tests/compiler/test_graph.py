@@ -260,6 +260,15 @@ BROKEN = {
         "graph `small`: node `pool/1;2:0` (`qmaxpool`): expected -128 <= low <= high <= 127, got "
         "low `128` and high `127`; correct the clamp",
     ),
+    "pads": (
+        changed(
+            dataclasses.replace(
+                POOL, attributes=dataclasses.replace(POOL.attributes, pads=(0, 0, 1, -1))
+            )
+        ),
+        "graph `small`: node `pool/1;2:0` (`qmaxpool`): window: expected padding of 0 to 1,048,576 "
+        "elements on an axis, got -1; correct the model's padding",
+    ),
     "output": (
         changed(outputs=(Output("y", "nowhere"),)),
         "graph `small`: output `y`: expected a value of the graph, got `nowhere`, which nothing "

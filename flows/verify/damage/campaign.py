@@ -27,6 +27,9 @@ class FileResult:
     kind: str
     text: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.kind}: seed {self.seed}, {self.source}: {self.text[:300]}"
+
 
 @dataclass(slots=True)
 class Count:
@@ -41,6 +44,7 @@ class Count:
         self.kinds[result.kind] += 1
         if result.kind not in ("equal", "refused"):
             self.failures.append(result)
+            print(result, file=sys.stderr, flush=True)
 
 
 def try_files(
@@ -137,10 +141,7 @@ def report(what: str, count: Count) -> str:
     """Summary for people."""
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(count.kinds.items()))
     lines = [f"{what}: {count.kinds.total()} in {count.seconds:.0f} s: {kinds}"]
-    lines += [
-        f"  {result.kind}: seed {result.seed}, {result.source}: {result.text[:300]}"
-        for result in count.failures
-    ]
+    lines += [f"  {result}" for result in count.failures]
     return "\n".join(lines)
 
 
