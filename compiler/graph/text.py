@@ -217,6 +217,11 @@ def _constant(number: int, match: re.Match[str], arrays: Mapping[str, np.ndarray
     if array.dtype.kind == "V" and array.dtype.itemsize == np.dtype(DTYPES[kind.dtype]).itemsize:
         array = array.view(DTYPES[kind.dtype])  # `.npy` stores types that NumPy lacks as raw bytes
     constant = Constant(name, array)
+    if (constant.type.dtype, constant.type.shape) != (kind.dtype, kind.shape):
+        raise CompileError(
+            f"graph text: line {number}: constant `{name}`: expected {kind}, got {constant.type}; "
+            "pass the arrays that belong to this text"
+        )
     if constant.digest != digest:
         raise CompileError(
             f"graph text: line {number}: constant `{name}`: expected digest `{digest}`, got "

@@ -191,6 +191,11 @@ TEXT_MISTAKES = {
         f"graph text: line 6: expected one of {', '.join(DTYPES)}, got `complex64`; correct the "
         "element type",
     ),
+    "another shape": (
+        lambda text: text.replace("%table : int8[256]", "%table : int8[16,16]"),
+        "graph text: line 3: constant `table`: expected int8[16, 16], got int8[256]; pass the "
+        "arrays that belong to this text",
+    ),
     "another array": (
         lambda text: re.sub("digest .*", "digest 0123456789abcdef", text),
         "graph text: line 3: constant `table`: expected digest `0123456789abcdef`, got "
