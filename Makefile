@@ -7,6 +7,8 @@ PYTEST_ARGS ?=
 VERIFY_ARGS ?=
 FUZZ_ARGS ?=
 DAMAGE_ARGS ?=
+ARTIFACT_ARGS ?=
+STRESS_ARGS ?=
 MUTATION_ARGS ?=
 ABLATION_ARGS ?=
 GATES_ARGS ?=
@@ -31,7 +33,9 @@ help:
 	@echo "make test-all  those and the slow ones: long proofs, large networks, many random programs"
 	@echo "make test-levels  CPU tests again as if on a processor with AVX2 only, and with SSE2 only"
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
-	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less)"
+	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less);"
+	@echo "             then damaged artifacts, races, kills, forks and threads"
+	@echo "             (ARTIFACT_ARGS=\"--artifacts 10000\", STRESS_ARGS=\"--rounds 10\")"
 	@echo "make gates   random programs on the netlist of a small machine, every byte, every cycle"
 	@echo "make area    area and clock of the machines in docs/area.md, measured again where they changed"
 	@echo "             (CHECK=1: fail if a figure is more than 3 % worse, write nothing)"
@@ -66,8 +70,10 @@ test-levels: $(VENV)/.installed-test
 	@for level in avx2 sse2; do TILEWRIGHT_CPU_LEVEL=$$level \
 	    $(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m processor $(PYTEST_ARGS) || exit 1; done
 
-verify: $(VENV)/.installed
+verify: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.damage.artifacts --operators $(ARTIFACT_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.stress $(STRESS_ARGS)
 
 gates: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify.gate_level $(GATES_ARGS)

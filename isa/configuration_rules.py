@@ -58,6 +58,9 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
 
     Types are checked first; if one is wrong, the other rules are skipped.
     """
+    if not isinstance(machine.name, str):
+        yield False, f"`name` must be text, not {machine.name!r}"
+        return
     for field in fields(machine):
         if not field.metadata:
             continue

@@ -33,6 +33,10 @@ FORMAT_VERSION = 5
 SUFFIX = ".tw"
 MANIFEST = "manifest.json"
 GRAPH = "graph.txt"
+UNFIT = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+"""Exceptions of operators whose attributes no importer would write."""
+MOST_MESSAGE = 1000
+"""Characters of a message about the content of a file."""
 CODE = "code/"
 """Folder with the machine code of the host's kernels, by key."""
 
@@ -129,7 +133,7 @@ def load(
     try:
         module = _load(data, configuration, trusted)
     except TilewrightError as problem:
-        raise ArtifactError(f"{where}: {problem}") from problem
+        raise ArtifactError(f"{where}: {_readable(str(problem))}") from problem
     except MemoryError:
         raise ArtifactError(
             f"{where}: its content does not fit memory; free some, or compile a smaller network"
@@ -144,6 +148,12 @@ def is_artifact(path: str | os.PathLike[str]) -> bool:
             return file.read(len(ZIP_MAGIC)) == ZIP_MAGIC or Path(path).suffix == SUFFIX
     except OSError:
         return Path(path).suffix == SUFFIX
+
+
+def _readable(text: str) -> str:
+    """Put a message on one line, without the middle if it repeats a long part of the file."""
+    text, half = " ".join(text.split()), MOST_MESSAGE // 2
+    return text if len(text) <= MOST_MESSAGE else f"{text[:half]} [...] {text[-half:]}"
 
 
 def _load(data: bytes, configuration: Configuration | None, trusted: bool) -> Module:
@@ -173,7 +183,7 @@ def _load(data: bytes, configuration: Configuration | None, trusted: bool) -> Mo
         }
         return replace(module_of(graph, built_for, manifest, segments), code=code)
     except KeyError as problem:
-        raise ArtifactError(f"expected an entry {problem}, got none; {AGAIN}") from None
+        raise ArtifactError(f"expected an entry `{problem.args[0]}`, got none; {AGAIN}") from None
 
 
 def _manifest(entries: Mapping[str, bytes]) -> dict:
@@ -236,7 +246,14 @@ def _graph(entries: Mapping[str, bytes], names: list) -> Graph:
             raise ArtifactError(
                 f"entry `{_array_entry(index)}`: expected an array, got `{problem}`; {AGAIN}"
             ) from None
-    return verify(parse_graph(entries[GRAPH].decode(errors="replace"), arrays), "artifact")
+    text = entries[GRAPH].decode(errors="replace")
+    try:
+        return verify(parse_graph(text, arrays), "artifact")
+    except UNFIT as problem:
+        raise ArtifactError(
+            f"entry `{GRAPH}`: expected attributes that fit their operators, got "
+            f"`{type(problem).__name__}: {problem}`; {AGAIN}"
+        ) from problem
 
 
 def _entry(segment: int, kind: str) -> str:

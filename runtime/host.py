@@ -1,7 +1,7 @@
 """The host's part of a run: kernels that share one arena, and NumPy for all other nodes.
 
 The module contains machine code. If it was made for another processor, or this user's key has not
-signed it, loading compiles it again.
+signed it, loading compiles it again, or takes it from the cache.
 """
 
 import os
@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +31,7 @@ from ..compiler.host import (
 )
 from ..compiler.module import Module
 from ..errors import CompileError, InputError
+from .kernel_cache import keep_kernels, kept_kernel
 
 if TYPE_CHECKING:
     from ..compiler.host.kernel_store import KernelStore
@@ -73,8 +73,8 @@ class HostSide:
         Reasons why kernels could not be compiled, by the value that each computes; NumPy computes
         their nodes instead.
     distrusted : dict
-        Reasons why machine code of the module was compiled anew, by the kernel's key; a line on
-        stderr has the first.
+        Reasons why machine code of the module was not used, by the kernel's key; a line on stderr
+        has the first, unless the cache has all these kernels.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class HostSide:
         from ..compiler.host.kernel_store import KernelStore
         from .recurrence import RecurrenceCall
 
-        store = KernelStore(self.plan.target, code, self.threads, trust_code)
+        store = KernelStore(self.plan.target, code, self.threads, trust_code, kept_kernel)
         for step in (*self.plan.kernels, *self.plan.recurrences):
             try:
                 if isinstance(step, HostKernel):
@@ -161,8 +161,10 @@ class HostSide:
                 call = partial(self._evaluate_all, step)
             self._calls[step.output] = call
         self.distrusted = store.distrusted
-        for reason in islice(self.distrusted.values(), 1):
-            say_compiled_anew(self._name, len(self.distrusted), reason)
+        keep_kernels(store.compiled)
+        anew = [reason for key, reason in self.distrusted.items() if key in store.compiled]
+        if anew:
+            say_compiled_anew(self._name, len(anew), anew[0])
 
     def _evaluate_all(self, step: "HostKernel | Recurrence", values: Values) -> None:
         """Compute a kernel's nodes in NumPy, in place of the kernel."""

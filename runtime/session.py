@@ -5,12 +5,14 @@ host's memory live as long as the session, so constants are written once. A run 
 inputs.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
+from weakref import WeakSet
 
 import numpy as np
 
@@ -76,6 +78,8 @@ class Run:
 class Session:
     """A module on a device, ready to run; one run at a time, other threads wait.
 
+    A forked child may use it too, even if another thread was running it.
+
     A kernel whose machine code was changed, or is not signed by this user's key, is compiled anew;
     see `host.distrusted`. NumPy replaces a kernel that cannot be compiled; see `host.refused`.
 
@@ -96,7 +100,7 @@ class Session:
     Raises
     ------
     DeviceError
-        If the device has another configuration.
+        If the device has another configuration, or the network does not fit memory.
     """
 
     def __init__(
@@ -117,16 +121,22 @@ class Session:
             )
         self.module = module
         self.device = device
-        self._codes = [encode_program(segment.program, ours) for segment in module.segments]
-        self._windows = [data_window(segment) for segment in module.segments]
-        self._kept = [kept_layers(segment) for segment in module.segments]
-        self._names = layer_names(module)
-        self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
+        with enough_memory(module.name):
+            self._codes = [encode_program(segment.program, ours) for segment in module.segments]
+            self._windows = [data_window(segment) for segment in module.segments]
+            self._kept = [kept_layers(segment) for segment in module.segments]
+            self._names = layer_names(module)
+            self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
         self._constants = {constant.name: constant.data for constant in module.graph.constants}
         self._keep_all = keep_all
         self._kernels = (*self.host.plan.kernels, *self.host.plan.recurrences)
         self._rounded = not all(kernel.exact for kernel in self._kernels)
         self._overlaps = overlaps(self.host.plan.events)
+        self._renew()
+        _sessions.add(self)
+
+    def _renew(self) -> None:
+        """Take a thread for segments, and a lock for runs, that no run holds."""
         self._beside = ThreadPoolExecutor(1) if any(self._overlaps.values()) else None
         self._running = Lock()
 
@@ -146,10 +156,10 @@ class Session:
         InputError
             If an input is missing or unknown, or has another type or shape.
         DeviceError
-            If the device fails.
+            If the device fails, or the network does not fit memory.
         """
         given = check_inputs(self.module.graph, inputs)
-        with self._running:
+        with self._running, enough_memory(self.module.name):
             return self._run(given)
 
     def _run(self, given: Mapping[str, np.ndarray]) -> Run:
@@ -201,6 +211,37 @@ class Session:
             result = self.device.run(self._codes[index], window)
             return lambda: result
         return self._beside.submit(self.device.run, self._codes[index], window).result
+
+
+@contextmanager
+def enough_memory(network: str) -> Iterator[None]:
+    """Turn a lack of memory into an error that says so.
+
+    Raises
+    ------
+    DeviceError
+        If there is not enough memory.
+    """
+    try:
+        yield
+    except MemoryError as problem:
+        got = f", got `{problem}`" if str(problem) else ""
+        raise DeviceError(
+            f"network `{network:.60}`: expected enough memory for its values{got}; free some, or "
+            "compile a smaller network"
+        ) from problem
+
+
+_sessions: WeakSet[Session] = WeakSet()
+
+
+def _renew_sessions() -> None:
+    """Free the sessions of a forked child, which has none of its parent's other threads."""
+    for session in tuple(_sessions):
+        session._renew()
+
+
+os.register_at_fork(after_in_child=_renew_sessions)
 
 
 def _apart(array: np.ndarray, given: Iterable[np.ndarray]) -> np.ndarray:

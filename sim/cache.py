@@ -3,17 +3,22 @@
 Two processes never make the same file twice, and no process reads an incomplete file.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from ..atomic_write import write_atomically
+from ..atomic_write import UNFINISHED_SUFFIX, write_atomically
 from ..errors import ToolError
 from .toolchain import progress
+
+SECONDS_KEPT = 30 * 24 * 60 * 60
+"""What nobody has asked for in this time is removed."""
 
 
 class CacheError(ToolError):
@@ -67,6 +72,32 @@ def say_nothing_is_kept(folder: Path, reason: str) -> None:
         "room, or set `TILEWRIGHT_CACHE` to a folder that you may write",
         "cache",
     )
+
+
+@contextlib.contextmanager
+def saying_why_not() -> Iterator[None]:
+    """Turn a failure to write the cache into one warning on stderr; the result is made again."""
+    try:
+        yield
+    except CacheError as problem:
+        say_nothing_is_kept(cache_folder(), problem.reason)
+    except OSError as problem:
+        say_nothing_is_kept(cache_folder(), problem.strerror or str(problem))
+
+
+def remove_unused(folder: Path, *suffixes: str) -> None:
+    """Remove files of these suffixes, and unfinished ones, that nobody has asked for any more.
+
+    Raises
+    ------
+    OSError
+        When the folder cannot be read, or a file cannot be removed.
+    """
+    oldest = time.time() - SECONDS_KEPT
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process removed it
+            if path.suffix in (*suffixes, UNFINISHED_SUFFIX) and path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 def digest(parts: list[str]) -> str:

@@ -16,6 +16,8 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -161,6 +163,9 @@ def _operator(number: int, op: str, attributes: str) -> Operator:
         values = {
             str(word.arg): ast.literal_eval(_Numbers().visit(word.value)) for word in call.keywords
         }
+        for name, value in values.items():
+            if not _is(value, _kinds(op).get(name, Any)):
+                raise ValueError(f"`{name}` is of another type")
         return OPERATORS[op](**values)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         names = ", ".join(field.name for field in dataclasses.fields(OPERATORS[op]))
@@ -168,6 +173,29 @@ def _operator(number: int, op: str, attributes: str) -> Operator:
             f"graph text: line {number}: expected `{op}` with attributes {names or 'none'}, got "
             f"`{attributes:.200}`; correct them"
         ) from error
+
+
+@cache
+def _kinds(op: str) -> dict[str, Any]:
+    """Types of an operator's attributes."""
+    return get_type_hints(OPERATORS[op])
+
+
+def _is(value: object, kind: Any) -> bool:
+    """Whether a value is of a type that the attributes of operators have."""
+    kinds = get_args(kind)
+    if kind is Any or kind is None:
+        return kind is Any or value is None
+    if get_origin(kind) is tuple:
+        if not isinstance(value, tuple):
+            return False
+        kinds = kinds[:1] * len(value) if kinds[-1] is Ellipsis else kinds
+        return len(kinds) == len(value) and all(map(_is, value, kinds))
+    if kinds:
+        return any(_is(value, one) for one in kinds)
+    if kind in (int, float):
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+    return isinstance(value, kind)
 
 
 class _Numbers(ast.NodeTransformer):
@@ -189,6 +217,11 @@ def _constant(number: int, match: re.Match[str], arrays: Mapping[str, np.ndarray
     if array.dtype.kind == "V" and array.dtype.itemsize == np.dtype(DTYPES[kind.dtype]).itemsize:
         array = array.view(DTYPES[kind.dtype])  # `.npy` stores types that NumPy lacks as raw bytes
     constant = Constant(name, array)
+    if (constant.type.dtype, constant.type.shape) != (kind.dtype, kind.shape):
+        raise CompileError(
+            f"graph text: line {number}: constant `{name}`: expected {kind}, got {constant.type}; "
+            "pass the arrays that belong to this text"
+        )
     if constant.digest != digest:
         raise CompileError(
             f"graph text: line {number}: constant `{name}`: expected digest `{digest}`, got "

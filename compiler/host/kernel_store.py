@@ -48,18 +48,24 @@ class KernelStore:
         Threads that share a kernel's parallel loops.
     trust_code : bool
         Whether to run machine code that this user's key has not signed.
+    kept : callable
+        Returns machine code by its key, from a cache of what was compiled earlier, or None.
 
     Attributes
     ----------
     distrusted : dict
-        Why machine code was not used, by the kernel's key; these kernels were compiled.
+        Why machine code of the module was not used, by the kernel's key.
+    compiled : dict
+        Machine code that had to be compiled, by its key.
     """
 
     target: CpuTarget
     code: Mapping[str, bytes]
     threads: int
     trust_code: bool = False
+    kept: Callable[[str], bytes | None] = lambda key: None
     distrusted: dict[str, str] = field(default_factory=dict)
+    compiled: dict[str, bytes] = field(default_factory=dict)
     _loaded: dict[str, CompiledKernel] = field(default_factory=dict)
 
     def get(self, description: Description) -> CompiledKernel:
@@ -73,18 +79,20 @@ class KernelStore:
         key = key_of(description, self.target)
         if key not in self._loaded:
             threads = self.threads if work_of(description) >= SHARED_WORK else 1
-            self._loaded[key] = self._load(key, description, threads) or compile_kernel(
-                description, self.target, threads
-            )
+            self._loaded[key] = self._find(key, description, threads)
         return self._loaded[key]
 
-    def _load(self, key: str, description: Description, threads: int) -> CompiledKernel | None:
-        """Load a kernel's machine code; None if there is none, or it must not be used."""
-        data = self.code.get(key)
-        if data is None:
-            return None
-        try:
-            return load_kernel(data, description, self.target, threads, trust_code=self.trust_code)
-        except CompileError as problem:
-            self.distrusted[key] = str(problem).removesuffix("; compile it again")
-            return None
+    def _find(self, key: str, description: Description, threads: int) -> CompiledKernel:
+        """Load a kernel from the module or the cache, or compile it."""
+        if (data := self.code.get(key)) is not None:
+            trust = self.trust_code
+            try:
+                return load_kernel(data, description, self.target, threads, trust_code=trust)
+            except CompileError as problem:
+                self.distrusted[key] = str(problem).removesuffix("; compile it again")
+        if (data := self.kept(key)) is not None:
+            with contextlib.suppress(CompileError):
+                return load_kernel(data, description, self.target, threads)
+        kernel = compile_kernel(description, self.target, threads)
+        self.compiled[key] = kernel.to_bytes()
+        return kernel

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import ProcessorError
+from ...errors import ProcessorError, ToolError
+from ..cpu_level import LEVEL_VARIABLE, NO_LEVEL, level_cap
 from ..graph import Graph, Node
 from ..module import Segment
 from .kernel import HostKernel
@@ -91,9 +92,24 @@ def host_nodes(graph: Graph, steps: Sequence[str | int]) -> list[Node]:
 
 
 def host_target() -> "CpuTarget | None":
-    """Return this machine's processor; None if the CPU target has no schedules for it."""
-    from ..cpu import host
+    """Return this machine's processor; None if the CPU target has no schedules for it.
 
+    Raises
+    ------
+    ToolError
+        If the package `llvmlite` is missing, and `TILEWRIGHT_CPU_LEVEL` does not do without it.
+    """
+    if level_cap() == NO_LEVEL:
+        return None
+    try:
+        from ..cpu import host
+    except ModuleNotFoundError as problem:
+        if problem.name is None or problem.name.partition(".")[0] != "llvmlite":
+            raise
+        raise ToolError(
+            "kernels for this processor: the Python package `llvmlite` is not installed; run "
+            f"`pip install llvmlite`, or set `{LEVEL_VARIABLE}={NO_LEVEL}` to run them in NumPy"
+        ) from None
     try:
         return host()
     except ProcessorError:

@@ -13,20 +13,19 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...atomic_write import UNFINISHED_SUFFIX, write_atomically
+from ...atomic_write import write_atomically
 from ...compiler.cpu_level import level_cap
 from ...compiler.options import Options
 from ...errors import ImportModelError, TilewrightError
 from ...isa.configuration import Configuration
 from ...signing import key_name
-from ...sim.cache import CacheError, cache_folder, kept_folder, say_nothing_is_kept
+from ...sim.cache import cache_folder, kept_folder, remove_unused, saying_why_not
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -47,9 +46,6 @@ MEASURE = "exact cycles"
 """The measure of every kept module: the compiled timing model and the one in Python agree."""
 CODE = (".py", ".cpp", ".h")
 """Suffixes of code."""
-DAYS_KEPT = 30
-"""A module that nobody has asked for in this time is removed."""
-SECONDS_A_DAY = 24 * 60 * 60
 EXTERNAL = re.compile(rb"\n\x08location\x12([\x80-\xff]*[\x00-\x7f])")
 """Mark in an ONNX file of a tensor in another file: a key, and the length of the file's name."""
 
@@ -165,14 +161,14 @@ class CompileCache:
         """Keep a module; print a warning on stderr if that fails."""
         from ...runtime.artifact import artifact_bytes
 
-        with _saying_why_not():
+        with saying_why_not():
             kept_folder(KIND, "keeping compiled networks")
             write_atomically(self.path, artifact_bytes(module))
             self._describe(module.report)
 
     def keep(self, artifact: Path, report: Mapping[str, object]) -> None:
         """Keep a module from a file, with its report; print a warning on stderr if that fails."""
-        with _saying_why_not():
+        with saying_why_not():
             kept_folder(KIND, "keeping compiled networks")
             write_atomically(self.path, artifact.read_bytes())
             self._describe(report)
@@ -182,13 +178,7 @@ class CompileCache:
         digest = self._digest(self.path.read_bytes(), report)
         text = json.dumps({**report, "sha256": digest})
         write_atomically(self.path.with_suffix(REPORT_SUFFIX), text.encode())
-        oldest = time.time() - DAYS_KEPT * SECONDS_A_DAY
-        for other in self.path.parent.iterdir():
-            if (
-                other.suffix in (SUFFIX, REPORT_SUFFIX, UNFINISHED_SUFFIX)
-                and other.stat().st_mtime < oldest
-            ):
-                other.unlink()
+        remove_unused(self.path.parent, SUFFIX, REPORT_SUFFIX)
 
     def _digest(self, data: bytes, report: Mapping[str, object]) -> str:
         """Return a hash of the name, the artifact and the report."""
@@ -200,17 +190,6 @@ class CompileCache:
         os.utime(self.path)
         with contextlib.suppress(OSError):
             os.utime(self.path.with_suffix(REPORT_SUFFIX))
-
-
-@contextlib.contextmanager
-def _saying_why_not() -> Iterator[None]:
-    """One line on stderr for a module that cannot be kept; it is compiled again the next time."""
-    try:
-        yield
-    except CacheError as problem:
-        say_nothing_is_kept(cache_folder(), problem.reason)
-    except OSError as problem:
-        say_nothing_is_kept(cache_folder(), problem.strerror or str(problem))
 
 
 def _external_files(model: Path, data: bytes) -> Iterator[Path]:

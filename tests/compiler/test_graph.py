@@ -161,6 +161,21 @@ TEXT_MISTAKES = {
         "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "
         "`scales=(0.5,), zero_points=(3,), axle=None`; correct them",
     ),
+    "attribute of bytes": (
+        lambda text: text.replace("zero_points=(3,), axis=None", "zero_points=b'3', axis=None"),
+        "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "
+        "`scales=(0.5,), zero_points=b'3', axis=None`; correct them",
+    ),
+    "element of text": (
+        lambda text: text.replace("zero_points=(3,), axis=None", "zero_points=('3',), axis=None"),
+        "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "
+        "`scales=(0.5,), zero_points=('3',), axis=None`; correct them",
+    ),
+    "truth for a number": (
+        lambda text: text.replace("zero_points=(3,), axis=None", "zero_points=(3,), axis=True"),
+        "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "
+        "`scales=(0.5,), zero_points=(3,), axis=True`; correct them",
+    ),
     "calls in attributes": (
         lambda text: text.replace("axis=None", "axis=print()"),
         "graph text: line 6: expected `dequantize` with attributes scales, zero_points, axis, got "
@@ -175,6 +190,11 @@ TEXT_MISTAKES = {
         lambda text: text.replace("float32", "complex64"),
         f"graph text: line 6: expected one of {', '.join(DTYPES)}, got `complex64`; correct the "
         "element type",
+    ),
+    "another shape": (
+        lambda text: text.replace("%table : int8[256]", "%table : int8[16,16]"),
+        "graph text: line 3: constant `table`: expected int8[16, 16], got int8[256]; pass the "
+        "arrays that belong to this text",
     ),
     "another array": (
         lambda text: re.sub("digest .*", "digest 0123456789abcdef", text),
@@ -244,6 +264,15 @@ BROKEN = {
         ),
         "graph `small`: node `pool/1;2:0` (`qmaxpool`): expected -128 <= low <= high <= 127, got "
         "low `128` and high `127`; correct the clamp",
+    ),
+    "pads": (
+        changed(
+            dataclasses.replace(
+                POOL, attributes=dataclasses.replace(POOL.attributes, pads=(0, 0, 1, -1))
+            )
+        ),
+        "graph `small`: node `pool/1;2:0` (`qmaxpool`): window: expected padding of 0 to 1,048,576 "
+        "elements on an axis, got -1; correct the model's padding",
     ),
     "output": (
         changed(outputs=(Output("y", "nowhere"),)),

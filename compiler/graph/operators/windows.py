@@ -42,7 +42,7 @@ def window_extents(
     Raises
     ------
     CompileError
-        If not a single window fits, or the padding is too large.
+        If not a single window fits, or the padding is negative or too large.
     """
     count, extents = len(sizes), []
     more = getattr(operator, "overhang", (0,) * count)
@@ -50,10 +50,11 @@ def window_extents(
         span, stride = (taps - 1) * dilation + 1, operator.strides[i]
         padding = operator.pads[i] + operator.pads[i + count]
         free = size + padding + more[i] - span
-        if padding > LARGEST_PADDING:
+        least = min(operator.pads[i], operator.pads[i + count], more[i])
+        if least < 0 or padding > LARGEST_PADDING:
             raise CompileError(
-                f"window: expected padding of at most {LARGEST_PADDING:,} elements on an axis, got "
-                f"{padding:,}; correct the model's padding"
+                f"window: expected padding of 0 to {LARGEST_PADDING:,} elements on an axis, got "
+                f"{least if least < 0 else padding:,}; correct the model's padding"
             )
         if free < 0 or min(size, taps, stride, dilation) < 1:
             raise CompileError(

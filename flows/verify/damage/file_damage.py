@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 import onnx
 from google.protobuf.message import DecodeError
 
+from .byte_damage import BYTES
+
 HUGE = (-(2**63), -1, 0, 1, 2, 7, 2**16, 2**31 - 1, 2**31, 2**40, 2**63 - 1)
 """Unusual integers for sizes, axes and shapes."""
 
@@ -37,34 +39,6 @@ def damaged(model: bytes, seed: int) -> bytes:
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         chance.choice(INSIDE)(chance, proto)
     return proto.SerializeToString()
-
-
-def flip_bits(chance: random.Random, model: bytes) -> bytes:
-    """Invert a few bits anywhere."""
-    changed = bytearray(model)
-    for _ in range(chance.choice((1, 1, 2, 4, 16))):
-        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
-    return bytes(changed)
-
-
-def truncate(chance: random.Random, model: bytes) -> bytes:
-    """Keep the beginning only."""
-    return model[: chance.randrange(len(model))]
-
-
-def overwrite(chance: random.Random, model: bytes) -> bytes:
-    """Put noise, zeros or another part of the file over a stretch of it."""
-    length = min(chance.choice((1, 4, 16, 64)), len(model))
-    at = chance.randrange(len(model) - length + 1)
-    other = chance.randrange(len(model) - length + 1)
-    filling = chance.choice((chance.randbytes(length), bytes(length), model[other:][:length]))
-    return model[:at] + filling + model[at + length :]
-
-
-def remove_bytes(chance: random.Random, model: bytes) -> bytes:
-    """Remove a stretch."""
-    at = chance.randrange(len(model))
-    return model[:at] + model[at + chance.choice((1, 2, 8, 100)) :]
 
 
 def _pick(chance: random.Random, things: Sequence):
@@ -213,14 +187,6 @@ def change_header(chance: random.Random, proto: onnx.ModelProto) -> None:
     elif proto.graph.input:
         chance.choice(proto.graph.input).name = chance.choice(("", "nowhere", "x\n\x00`"))
 
-
-BYTES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
-    flip_bits,
-    truncate,
-    overwrite,
-    remove_bytes,
-)
-"""Damage to the file."""
 
 INSIDE: tuple[Callable[[random.Random, onnx.ModelProto], None], ...] = (
     change_attribute,

@@ -7,15 +7,12 @@ import pytest
 
 from tilewright.compiler.graph import Graph, Output, TensorType, Value
 from tilewright.errors import InputError
-from tilewright.flows.verify.damage import __main__ as damaged_models
 from tilewright.flows.verify.damage import file_damage as damage
-from tilewright.flows.verify.damage.__main__ import (
-    Worker,
-    damaged_files,
-    main,
-    try_model,
-    try_models,
-)
+from tilewright.flows.verify.damage.__main__ import damaged_files, main, model_trial, try_model
+from tilewright.flows.verify.damage.byte_damage import BYTES
+from tilewright.flows.verify.damage.campaign import try_files
+from tilewright.flows.verify.damage.operator_models import operator_models
+from tilewright.flows.verify.damage.workers import Worker
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner, random_inputs
 from tilewright.flows.verify.fuzz.random_models import random_model
 
@@ -25,24 +22,24 @@ DIGITS = (EXAMPLES / "digits" / "digits_int8_qdq.onnx").read_bytes()
 
 @pytest.fixture
 def worker():
-    made = Worker()
+    made = Worker(model_trial)
     yield made
     made.stop()
 
 
 def test_damaged_random_models_are_refused_or_right(worker):
-    count = try_models(damaged_files([], [], range(1, 200)), [worker])
+    count = try_files(damaged_files([], [], range(1, 200)), [worker])
     assert not count.failures
     assert count.kinds.total() == 199
     assert min(count.kinds["equal"], count.kinds["refused"]) > 20
 
 
 def test_damaged_operators_are_refused_or_right(worker):
-    operators = damaged_models.operator_models()
+    operators = operator_models()
     assert len(operators) > 1000
     seeds = itertools.islice(range(1, 10**6, 2), 200)
     files = (next(damaged_files([], operators[::7], range(seed, seed + 1))) for seed in seeds)
-    count = try_models(files, [worker])
+    count = try_files(files, [worker])
     assert not count.failures
     assert count.kinds.total() == 200
 
@@ -71,7 +68,7 @@ def test_shapes_that_would_take_a_million_instructions_are_refused_at_once(sourc
 )
 def test_operators_that_were_once_damaged_into_failures(name):
     """By odd element types, by nodes without work, by pools that look like convolutions."""
-    (model,) = (model for other, model in damaged_models.operator_models() if other == name)
+    (model,) = (model for other, model in operator_models() if other == name)
     with FuzzRunner() as runner:
         assert try_model(model, 0, runner) == ("equal", "")
 
@@ -91,7 +88,7 @@ def test_the_same_seed_does_the_same_damage():
     assert len(set(once)) > 70
 
 
-@pytest.mark.parametrize("harm", damage.BYTES)
+@pytest.mark.parametrize("harm", BYTES)
 def test_each_harm_to_bytes_harms(harm):
     model = random_model(5)
     changed = {harm(damage.random.Random(seed), model) for seed in range(20)}
@@ -99,9 +96,9 @@ def test_each_harm_to_bytes_harms(harm):
 
 
 def test_a_process_that_takes_too_long_is_told_and_replaced():
-    worker = Worker(limit_s=0.0)
+    worker = Worker(model_trial, limit_s=0.0)
     try:
-        count = try_models(iter([(1, "slow", random_model(1)), (2, "slow", b"")]), [worker])
+        count = try_files(iter([(1, "slow", random_model(1)), (2, "slow", b"")]), [worker])
     finally:
         worker.stop()
     assert [failure.kind for failure in count.failures] == ["hung", "hung"]

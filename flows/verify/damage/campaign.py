@@ -1,0 +1,155 @@
+"""A campaign of damaged files: try each in a worker, count the results, report the failures.
+
+Seeds determine all damage, so a campaign that was interrupted goes on with the next `--seed`.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+
+from ....errors import UsageError
+from ...cli.json_output import write_json
+from .workers import LIMIT_BYTES, OpenTrial, Worker
+
+WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """Result for one file: `equal`, `refused` or the kind of failure, with its message."""
+
+    seed: int
+    source: str
+    kind: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: seed {self.seed}, {self.source}: {self.text[:300]}"
+
+
+@dataclass(slots=True)
+class Count:
+    """Totals of a run."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    failures: list[FileResult] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, result: FileResult) -> None:
+        """Count a file."""
+        self.kinds[result.kind] += 1
+        if result.kind not in ("equal", "refused"):
+            self.failures.append(result)
+            print(result, file=sys.stderr, flush=True)
+
+
+def try_files(
+    files: Iterator[tuple[int, str, bytes]],
+    workers: Sequence[Worker],
+    told: Callable[[Count], None] = lambda count: None,
+) -> Count:
+    """Try files until there are no more.
+
+    Parameters
+    ----------
+    files
+        Seed, source and bytes of each.
+    workers
+        Processes that share the files; the caller stops them.
+    told
+        Called after each file.
+    """
+    count, started = Count(), time.monotonic()
+    busy: dict[int, tuple[int, str]] = {}
+    following = next(files, None)
+    while following is not None or busy:
+        for index, worker in enumerate(workers):
+            if index not in busy and following is not None:
+                seed, source, data = following
+                busy[index] = seed, source
+                worker.send(seed, data)
+                following = next(files, None)  # made while the worker is busy
+        for index in list(busy):
+            answer = workers[index].answer()
+            if answer is not None:
+                count.add(FileResult(*busy.pop(index), *answer))
+                count.seconds = time.monotonic() - started
+                told(count)
+    return count
+
+
+def add_options(parser: argparse.ArgumentParser, what: str, count: int) -> None:
+    """Add the options of `run_campaign`; `what` names the files, in the plural."""
+    parser.add_argument(
+        f"--{what}", dest="files", type=int, default=count, help=f"how many (default: {count})"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the first (default: 1)")
+    parser.add_argument(
+        "--workers", type=int, default=WORKERS, help=f"processes (default: {WORKERS})"
+    )
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="figures as JSON")
+
+
+def run_campaign(
+    what: str,
+    options: argparse.Namespace,
+    files: Callable[[range], Iterator[tuple[int, str, bytes]]],
+    open_trial: OpenTrial,
+    limit_bytes: int = LIMIT_BYTES,
+) -> bool:
+    """Try files, print the results, and return whether all were refused or right.
+
+    Parameters
+    ----------
+    what
+        Name of the files in messages, in the plural.
+    options
+        Those of `add_options`.
+    files
+        Seed, source and bytes of each, from a range of seeds.
+    open_trial, limit_bytes
+        As for `Worker`.
+
+    Raises
+    ------
+    UsageError
+        For fewer than one worker.
+    """
+    if options.workers < 1:
+        raise UsageError(f"`--workers {options.workers}`: expected at least 1; correct it")
+    seeds = range(options.seed, options.seed + options.files)
+    with ExitStack() as stack:
+        workers = []
+        for _ in range(options.workers):
+            workers.append(Worker(open_trial, limit_bytes=limit_bytes))
+            stack.callback(workers[-1].stop)
+        count = try_files(files(seeds), workers, lambda count: _tell(what, count, seeds))
+    if options.json:
+        failures = [asdict(result) for result in count.failures]
+        figures = {"kinds": dict(count.kinds), "failures": failures}
+        write_json(options.json, {**figures, "seconds": count.seconds})
+    if options.json != "-":
+        print(report(what, count))
+    return not count.failures
+
+
+def report(what: str, count: Count) -> str:
+    """Summary for people."""
+    kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(count.kinds.items()))
+    lines = [f"{what}: {count.kinds.total()} in {count.seconds:.0f} s: {kinds}"]
+    lines += [f"  {result}" for result in count.failures]
+    return "\n".join(lines)
+
+
+def _tell(what: str, count: Count, seeds: range) -> None:
+    tried = count.kinds.total()
+    if tried % 500 == 0:
+        print(
+            f"{what}: {tried} of {len(seeds)}, {len(count.failures)} failed, {count.seconds:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )

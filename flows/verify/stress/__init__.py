@@ -1,0 +1,1 @@
+"""Stress: processes racing on the cache, kills in the middle of writes, forks, shared modules."""
