@@ -107,7 +107,8 @@ class VectorUnit(wiring.Component):
 
         constants = Signal(datapath.constants.shape(), reset_less=True)
         reads_b = Signal(reset_less=True)
-        with m.If(accepts):
+        # Like the nests, the constants follow the command until it is accepted.
+        with m.If(~targets.active):
             m.d.sync += reads_b.eq(
                 Cat(
                     command.combine != code
