@@ -1,0 +1,45 @@
+"""The table of presets for chips in `docs/synthesis.md`."""
+
+import re
+from pathlib import Path
+
+from tilewright.flows.area.counts import count_blocks
+from tilewright.flows.synthesis.devices import DEVICES
+from tilewright.isa.configuration import PRESETS
+
+PAGE = Path(__file__).parents[3] / "docs" / "synthesis.md"
+CHIPS = {
+    "ecp5-25": "ecp5-25",
+    "ecp5-45": "ecp5-45",
+    "ecp5-85": "ecp5-85",
+    "gowin20": "gw2ar-18",
+    "zynq7020": "xc7z020",
+    "ultra96": "xczu3eg",
+}
+"""The device of each preset."""
+
+
+def test_the_table_has_the_resources_of_each_preset():
+    rows = re.findall(
+        r"^\| `(\w+-?\w+)` \| [^|]+ \| (\d+)x(\d+) \| (\d+) \| (\d+) of (\d+)[^|]* "
+        r"\| (\d+) of (\d+) \| (\d+) bits",
+        PAGE.read_text(),
+        re.MULTILINE,
+    )
+    assert [row[0] for row in rows] == list(CHIPS)
+    for name, *numbers in rows:
+        machine, device = PRESETS[name], DEVICES[CHIPS[name]]
+        assert device.family.technology is not None
+        capacity = device.capacity
+        counts = count_blocks(machine, device.family.technology, capacity["multipliers"])
+        assert [int(number) for number in numbers] == [
+            machine.lanes_in,
+            machine.lanes_out,
+            machine.vector_lanes,
+            counts.multipliers,
+            capacity["multipliers"],
+            counts.ram,
+            capacity["ram"],
+            machine.bus_bits,
+        ]
+        assert not device.short({"multipliers": counts.multipliers, "ram": counts.ram or 0})
