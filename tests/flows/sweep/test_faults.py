@@ -244,7 +244,7 @@ def test_a_job_that_kills_workers_takes_no_other_with_it(poisoned):
     while handles:
         found |= dict(poisoned.wait(handles))
         handles = [handle for handle in handles if handle not in found]
-    fine = [Record({"cycles": 10**6, "macs": 1, "energy_nj": 1})] * 2
+    fine = [Record(TIMED)] * 2
     first, lost, last = found[mixed].records
     assert (first, last) == (fine, fine)
     assert [str(record.error).startswith(f"{LOST}KilledWorker") for record in lost] == [True, True]
