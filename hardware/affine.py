@@ -36,7 +36,7 @@ class AffineNest(wiring.Component):
     Members
     -------
     load : In(1)
-        Take `parameters`; allowed while not `active`.
+        Take `parameters`; ignored while `active`.
     parameters : In(struct)
         `base.<operand>`, and `loops[level].extent_minus_one` and `loops[level].jumps.<operand>`,
         outermost level first. Jumps count modulo the width of the address.
@@ -189,7 +189,6 @@ class AffineNest(wiring.Component):
             self._run_operand(m, operand, width, steps)
 
         m.d.sync += Assert(~self.advance | self.active, "nest advanced while idle")
-        m.d.sync += Assert(~self.load | ~self.active, "nest loaded while busy")
         return m
 
     def _count(self, m: Module, level: int, steps: Value, ends: Value) -> Signal:

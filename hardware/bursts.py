@@ -109,7 +109,7 @@ class BurstIssuer(wiring.Component):
         m.d.comb += [
             nest.assign(command, self.family.nests),
             self.commands.ready.eq(~nest.active),
-            nest.load.eq(self.commands.valid & self.commands.ready),
+            nest.load.eq(self.commands.valid),
         ]
         with m.If(~nest.active):
             m.d.sync += [

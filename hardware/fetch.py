@@ -187,11 +187,11 @@ class FetchUnit(wiring.Component):
             with m.If(loads):
                 m.d.sync += slot.eq(beat.data)
         completes = shifts & expects[-1]
-        with m.If(starts | taken):
+        with m.If(~running | taken):
             m.d.sync += [expects.eq(1), complete.eq(0)]
         with m.Elif(shifts):
             m.d.sync += Cat(expects, complete).eq(Cat(expects, complete) << 1)
-        with m.If(starts):
+        with m.If(~running):
             m.d.sync += failed.eq(0)
         with m.Elif(shifts):
             m.d.sync += failed.eq(failed | beat.failed)
