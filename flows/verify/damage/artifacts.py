@@ -37,13 +37,11 @@ from ....runtime.compare import TOLERANCE, Tally
 from ....runtime.devices import open_device
 from ....runtime.session import Session
 from ....sim.cache import kept_folder
-from ...cli.main import guarded
 from ..fuzz.fuzz_runs import random_inputs
 from ..fuzz.graph_specs import realise
 from ..fuzz.random_graphs import random_sketch
 from .artifact_damage import damaged_artifact, trusts
-from .campaign import add_options, run_campaign
-from .operator_models import operator_models
+from .campaign import Files, Operators, run_command
 from .workers import Trial
 
 MACHINE = PRESETS["4x4"]
@@ -161,24 +159,16 @@ def defined_outputs(module: Module, inputs: Mapping[str, np.ndarray]) -> dict[st
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try artifacts, print the results, and return 1 if any failed."""
+    """Run the campaign, print its results, and return 1 if an artifact failed."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.verify.damage.artifacts", description=__doc__
     )
-    parser.add_argument("--operators", action="store_true", help="damage ONNX's operator tests too")
-    add_options(parser, "artifacts", 10_000)
-    options = parser.parse_args(arguments)
-    passed = False
 
-    def call() -> None:
-        nonlocal passed
-        models = operator_models() if options.operators else []
-        plain = [(name, model) for name, model in models if not name.endswith(EXPANDED)]
-        files = partial(damaged_artifacts, plain)
-        named = "damaged artifacts", options, files, artifact_trial
-        passed = run_campaign(*named, limit_bytes=LIMIT_BYTES)
+    def files(options: argparse.Namespace, operators: Operators) -> Files:
+        plain = [(name, model) for name, model in operators if not name.endswith(EXPANDED)]
+        return partial(damaged_artifacts, plain)
 
-    return guarded(call) or int(not passed)
+    return run_command(parser, arguments, "artifacts", 10_000, files, artifact_trial, LIMIT_BYTES)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,17 @@ from dataclasses import asdict, dataclass, field
 
 from ....errors import UsageError
 from ...cli.json_output import write_json
+from ...cli.main import guarded
+from .operator_models import operator_models
 from .workers import LIMIT_BYTES, OpenTrial, Worker
 
 WORKERS = 2
+
+Operators = Sequence[tuple[str, bytes]]
+"""Names and bytes of ONNX's operator tests."""
+
+Files = Callable[[range], Iterator[tuple[int, str, bytes]]]
+"""Makes the seed, the source and the bytes of each file, from a range of seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +90,47 @@ def try_files(
     return count
 
 
-def add_options(parser: argparse.ArgumentParser, what: str, count: int) -> None:
-    """Add the options of `run_campaign`; `what` names the files, in the plural."""
+def run_command(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    what: str,
+    count: int,
+    files: Callable[[argparse.Namespace, Operators], Files],
+    open_trial: OpenTrial,
+    limit_bytes: int = LIMIT_BYTES,
+) -> int:
+    """Run the campaign that a command line asks for, and return 1 if a file failed.
+
+    Parameters
+    ----------
+    parser
+        Has the options of `files`; those of every campaign are added.
+    arguments
+        The command line; by default that of the process.
+    what
+        Name of the files, in the plural.
+    count
+        Default number of files.
+    files
+        Makes the files from the options and ONNX's operator tests, which are empty by default.
+    open_trial, limit_bytes
+        As for `Worker`.
+    """
+    _add_options(parser, what, count)
+    options = parser.parse_args(arguments)
+    passed = False
+
+    def call() -> None:
+        nonlocal passed
+        operators = operator_models() if options.operators else []
+        made = files(options, operators)
+        passed = run_campaign(f"damaged {what}", options, made, open_trial, limit_bytes)
+
+    return guarded(call) or int(not passed)
+
+
+def _add_options(parser: argparse.ArgumentParser, what: str, count: int) -> None:
+    parser.add_argument("--operators", action="store_true", help="damage ONNX's operator tests too")
     parser.add_argument(
         f"--{what}", dest="files", type=int, default=count, help=f"how many (default: {count})"
     )
@@ -97,7 +144,7 @@ def add_options(parser: argparse.ArgumentParser, what: str, count: int) -> None:
 def run_campaign(
     what: str,
     options: argparse.Namespace,
-    files: Callable[[range], Iterator[tuple[int, str, bytes]]],
+    files: Files,
     open_trial: OpenTrial,
     limit_bytes: int = LIMIT_BYTES,
 ) -> bool:
@@ -108,11 +155,9 @@ def run_campaign(
     what
         Name of the files in messages, in the plural.
     options
-        Those of `add_options`.
-    files
-        Seed, source and bytes of each, from a range of seeds.
-    open_trial, limit_bytes
-        As for `Worker`.
+        Those of `run_command`.
+    files, open_trial, limit_bytes
+        As for `run_command`, and for `Worker`.
 
     Raises
     ------

@@ -59,7 +59,7 @@ class Worker:
         self.deadline = float("inf")
 
     def send(self, seed: int, data: bytes) -> None:
-        """Begin with a file."""
+        """Give a file to the process, which must be idle."""
         self.deadline = time.monotonic() + self.limit_s
         self.pipe.send((seed, data))
 

@@ -1,6 +1,8 @@
 """Damaged model files give a clear error or a correct result."""
 
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,9 @@ import pytest
 from tilewright.compiler.graph import Graph, Output, TensorType, Value
 from tilewright.errors import InputError
 from tilewright.flows.verify.damage import file_damage as damage
-from tilewright.flows.verify.damage.__main__ import damaged_files, main, model_trial, try_model
 from tilewright.flows.verify.damage.byte_damage import BYTES
 from tilewright.flows.verify.damage.campaign import try_files
+from tilewright.flows.verify.damage.models import damaged_files, main, model_trial, try_model
 from tilewright.flows.verify.damage.operator_models import operator_models
 from tilewright.flows.verify.damage.workers import Worker
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner, random_inputs
@@ -136,3 +138,10 @@ def test_no_process_at_all_makes_no_sense(capsys):
 def test_the_command_prints_what_it_saw(capsys):
     assert main(["--models", "3", "--seed", "7", "--workers", "1"]) == 0
     assert capsys.readouterr().out.startswith("damaged models: 3 in ")
+
+
+def test_the_command_gives_its_trials_to_other_processes():
+    command = [sys.executable, "-m", "tilewright.flows.verify.damage", "--models", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("damaged models: 2 in ")
