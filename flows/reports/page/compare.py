@@ -16,7 +16,7 @@ from .... import __version__
 from ....errors import UsageError
 from ..layer_groups import group_layers
 from .causes import CAUSE_TEXT
-from .render import FOLDER, build_page
+from .render import build_report
 
 PAGES = (".html", ".htm")
 SUFFIXES = (*PAGES, ".json")
@@ -182,10 +182,4 @@ def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, A
 def render_comparison(data: Mapping[str, Any]) -> str:
     """Return the page for the data of `comparison`."""
     a, b = (f"{side['network']} on {side['configuration']['name']}" for side in data["sides"])
-    return build_page(
-        f"{a} and {b}",
-        FOLDER / "compare.html",
-        style=[FOLDER / "page.css"],
-        script=[FOLDER / f"{name}.js" for name in SCRIPTS],
-        data=data,
-    )
+    return build_report(f"{a} and {b}", "compare", SCRIPTS, data)

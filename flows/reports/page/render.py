@@ -31,11 +31,17 @@ SCRIPTS = (
 
 def render(data: Mapping[str, Any]) -> str:
     """Return the page for the data of `report_data`."""
+    title = f"{data['network']} on {data['configuration']['name']}"
+    return build_report(title, "page", SCRIPTS, data)
+
+
+def build_report(title: str, body: str, scripts: Iterable[str], data: Mapping[str, Any]) -> str:
+    """Return a page in the style of the report, from a body and scripts in `FOLDER`."""
     return build_page(
-        f"{data['network']} on {data['configuration']['name']}",
-        FOLDER / "page.html",
+        title,
+        FOLDER / f"{body}.html",
         style=[FOLDER / "page.css"],
-        script=[FOLDER / f"{name}.js" for name in SCRIPTS],
+        script=[FOLDER / f"{name}.js" for name in scripts],
         data=data,
     )
 
