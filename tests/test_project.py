@@ -18,6 +18,8 @@ from tilewright import errors
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PARTS = ("isa", "hardware", "compiler", "sim", "runtime", "flows")
+LARGEST_FILE = 1 << 20
+"""Most bytes of a file in the repository."""
 
 
 def test_every_package_folder_is_listed_and_nothing_else():
@@ -43,6 +45,16 @@ def test_no_module_docstring_begins_with_a_question_word():
     for file in files:
         first, *_ = (ast.get_docstring(ast.parse(file.read_text())) or " ").split(" ")
         assert first not in ("How", "What", "Which", "Who", "Whether", "Where", "Why"), file
+
+
+def test_no_large_file_is_in_the_repository():
+    """Compiled networks, for example, which `tilewright compile` writes to the current folder."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        assert not path.is_file() or path.stat().st_size <= LARGEST_FILE, name
 
 
 def test_every_dependency_states_its_reason():
@@ -148,7 +160,7 @@ NOT_FOR_RUNNING = (
     *("tilewright.compiler.quantiser", "tilewright.compiler.frontend", "tilewright.flows"),
     *("tilewright.compiler.accelerator", "tilewright.compiler.te", "tilewright.compiler.cpu"),
 )
-"""What loading and running an artifact on `sim` has no use for."""
+"""Modules that are not imported to load and run an artifact on `sim`."""
 
 
 def test_an_artifact_runs_without_the_compiler(tmp_path):
