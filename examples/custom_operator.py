@@ -42,7 +42,7 @@ def declare():
 
 
 def schedule_for(kernel, depth: int) -> te.Schedule:
-    """Schedule the kernel: head after head, `depth` of them at a time on the chip."""
+    """Schedule the kernel one head at a time, with `depth` heads on the chip."""
     s = te.Schedule(kernel, MACHINE)
 
     # The places of data. GEMM multiplies rows of ACT by tiles of WGT into ACC. VECTOR requantises

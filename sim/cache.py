@@ -18,7 +18,7 @@ from ..errors import ToolError
 from .toolchain import progress
 
 SECONDS_KEPT = 30 * 24 * 60 * 60
-"""What nobody has asked for in this time is removed."""
+"""Files that are not used for this many seconds are removed."""
 
 
 class CacheError(ToolError):

@@ -174,7 +174,7 @@ def host(level: str | None = None) -> CpuTarget:
 
 
 def generic(level: str) -> CpuTarget:
-    """Any processor of a level, for code that another machine runs."""
+    """Return a generic processor of a level, for code that runs on another machine."""
     triple = llvm.get_process_triple()
     return CpuTarget(
         triple if _is_x86_64(triple) else "x86_64-unknown-linux-gnu", LEVELS[level].cpu, "", level

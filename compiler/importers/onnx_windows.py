@@ -92,7 +92,7 @@ def _pads(
 
 
 def _reach(size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> int:
-    """Return the elements by which the last window exceeds the padding under `ceil_mode`.
+    """Return how far the last window reaches beyond the padding under `ceil_mode`, in elements.
 
     A window that would start in the padding at the end is dropped. Source: ONNX operator MaxPool.
     """

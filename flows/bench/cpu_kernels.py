@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(description: Description, threads: int, target: CpuTarget) -> dict:
-    """Return the minimum seconds of both contenders, and the speedup of the CPU target."""
+    """Return the shortest time of each contender in seconds, and the speedup of the CPU target."""
     started = time.thread_time()
     kernel = compile_kernel(description, target, threads)
     compiled = time.thread_time() - started

@@ -186,7 +186,7 @@ class CompileCache:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _touch(self) -> None:
-        """Record that the module was requested."""
+        """Update the time of last use of the module."""
         os.utime(self.path)
         with contextlib.suppress(OSError):
             os.utime(self.path.with_suffix(REPORT_SUFFIX))

@@ -28,7 +28,7 @@ RETRIES = 2
 """Number of times that a batch is run again after an exception outside the evaluators."""
 
 RESTARTS = 1
-"""Number of times that a local cluster restarts a batch after its worker died."""
+"""Number of times that a local cluster runs a batch again after its worker has died."""
 
 NEVER_S = 1e9
 """Seconds that no sweep takes."""
@@ -308,7 +308,7 @@ class OnDask:
         return handle
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
-        """Wait until at least one batch is done; batches of dead workers come last."""
+        """Wait until at least one batch is done. Batches whose workers died come last."""
         handles = list(handles)
         while running := [handle for handle in handles if handle not in self._lost]:
             over = self._distributed.wait(running, return_when="FIRST_COMPLETED").done

@@ -35,7 +35,7 @@ LIMITS: Mapping[str, str] = MappingProxyType(
         **{str(cause): CAUSE_TEXT[cause] for cause in (Cause.LATENCY, Cause.DISPATCH)},
     }
 )
-"""What may take a cycle of the critical path, with its meaning."""
+"""Meaning of each limit: the unit or the wait that takes a cycle of the critical path."""
 
 
 @dataclass(frozen=True, slots=True)

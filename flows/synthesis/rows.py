@@ -44,7 +44,7 @@ class SynthesisRow:
 
     @classmethod
     def of(cls, found: "Synthesis", **figures: Any) -> Self:
-        """Return the row of a synthesis, with the figures that the class adds."""
+        """Return the row of a synthesis, including the fields of this subclass."""
         return cls(
             configuration=found.configuration.name,
             device=found.device.name,

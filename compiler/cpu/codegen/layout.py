@@ -18,7 +18,7 @@ from .environment import Environment, divided
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A tensor of `shape` as an array in which blocks of a dimension are dimensions too.
+    """The order of a tensor's elements in memory, with dimensions split into blocks.
 
     Parameters
     ----------

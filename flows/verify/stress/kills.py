@@ -31,7 +31,7 @@ from . import network
 from .processes import KILLED, StressError, outcomes
 
 OLD, NEW, NOTHING = "old", "new", "nothing"
-"""What a reader may find."""
+"""States of a file that a reader finds."""
 
 WATCHED = {
     str(module.__file__)

@@ -66,7 +66,7 @@ FAULTS = {
     "`sim`: expected 1 results, got 0": lambda cycles: [],
     f"{LOST}KilledWorker": None,
 }
-"""What goes wrong while a machine is compiled, by the beginning of the error that must follow."""
+"""Faults while a machine is compiled, by the beginning of the error that must follow."""
 
 
 @dataclass
