@@ -22,7 +22,7 @@ class AffineNest(wiring.Component):
 
     The first iteration is at the outputs in the cycle after `load`, the next one in the cycle after
     `advance`. All registers follow `parameters` in every cycle without an iteration, so `load`
-    reaches only `active` and the selects. Addresses wrap at their width.
+    reaches only `active`. Addresses wrap at their width.
 
     Parameters
     ----------
@@ -140,24 +140,17 @@ class AffineNest(wiring.Component):
         # beside the state that they describe.
         ends = [Signal(name=f"ends_{n}") for n in depth]
         steps = [Signal(name=f"steps_{n}") for n in depth]
+        # `advance` is late, so it reaches the enable that all registers share and nothing else.
+        moves = Signal()
         m.d.comb += [
+            moves.eq(~self.active | self.advance),
             self.ends.eq(Cat(ends)),
             self.zeros.eq(Cat(at_start)),
             self.last.eq(ends[0]),
         ]
+        near = [self._count(m, level, moves, steps[level], ends[level]) for level in depth]
 
-        def enter(flags: Sequence[Value]) -> list:
-            """Enter a state in which the levels with a flag are at their ends."""
-            inner = [Cat(flags[level:]).all() for level in depth] + [Const(1)]
-            return [
-                *(register.eq(flags[level]) for level, register in at_end.items()),
-                *(ends[level].eq(inner[level]) for level in depth),
-                *(steps[level].eq(~flags[level] & inner[level + 1]) for level in depth),
-            ]
-
-        near = [self._count(m, level, steps[level], ends[level]) for level in depth]
-
-        def flag_after_advance(level: int) -> Value:
+        def after_advance(level: int) -> Value:
             """Whether the level is at its end after an advance within the nest."""
             if level == 0:
                 unless_it_steps = at_end.get(0, Const(0))
@@ -168,30 +161,31 @@ class AffineNest(wiring.Component):
             return Mux(steps[level], near[level], unless_it_steps)
 
         alone = [self.parameters.loops[level].extent_minus_one == 0 for level in depth]
+        flags = [Mux(self.active, after_advance(level), alone[level]) for level in depth]
+        inner = [Cat(flags[level:]).all() for level in depth] + [Const(1)]
         with m.If(~self.active):
             m.d.sync += [register.eq(alone[level]) for level, register in single.items()]
-            m.d.sync += [self.active.eq(self.load), *enter(alone)]
-            m.d.sync += [at_start[level].eq(1) for level in depth]
+            m.d.sync += self.active.eq(self.load)
         with m.Elif(self.advance & self.last):
             m.d.sync += self.active.eq(0)
-        with m.Elif(self.advance):
-            m.d.sync += enter([flag_after_advance(level) for level in depth])
+        with m.If(moves):
+            m.d.sync += [register.eq(flags[level]) for level, register in at_end.items()]
             for level in depth:
-                with m.If(steps[level]):
-                    m.d.sync += at_start[level].eq(0)
-                with m.Elif(ends[level]):
-                    m.d.sync += at_start[level].eq(1)
-        # No level steps while idle. `load` is late, so it only resets the selects.
-        with m.If(~self.active & ~self.load):
-            m.d.sync += [selected.eq(0) for selected in steps]
+                m.d.sync += [
+                    ends[level].eq(inner[level]),
+                    steps[level].eq(~flags[level] & inner[level + 1]),
+                    at_start[level].eq(
+                        ~self.active | ends[level] | (at_start[level] & ~steps[level])
+                    ),
+                ]
 
         for operand, width in self.widths.items():
-            self._run_operand(m, operand, width, steps)
+            self._run_operand(m, operand, width, moves, steps)
 
         m.d.sync += Assert(~self.advance | self.active, "nest advanced while idle")
         return m
 
-    def _count(self, m: Module, level: int, steps: Value, ends: Value) -> Signal:
+    def _count(self, m: Module, level: int, moves: Value, steps: Value, ends: Value) -> Signal:
         """Count a level's iterations; return whether its next step leads to its last iteration."""
         extent_minus_one = self.parameters.loops[level].extent_minus_one
         extent = Signal(self.extent_bits, name=f"extent_{level}", reset_less=True)
@@ -200,37 +194,50 @@ class AffineNest(wiring.Component):
         two = Signal(name=f"two_{level}", reset_less=True)
         near = Signal(name=f"near_{level}", reset_less=True)
         with m.If(~self.active):
+            m.d.sync += [extent.eq(extent_minus_one), two.eq(extent_minus_one == 1)]
+        restarts = Signal(name=f"restarts_{level}")
+        m.submodules[f"counter_{level}"] = counter = LogicAdder(self.extent_bits)
+        m.d.comb += [
+            restarts.eq(~self.active | ends),
+            counter.a.eq(ahead),
+            counter.b.eq((~restarts).replicate(self.extent_bits)),
+            # Only one of them is 1.
+            counter.c.eq(Cat(steps & ~restarts, restarts)),
+            counter.d.eq(0b11),
+        ]
+        with m.If(moves):
             m.d.sync += [
-                extent.eq(extent_minus_one),
-                two.eq(extent_minus_one == 1),
-                near.eq(extent_minus_one == 1),
+                ahead.eq(counter.sum),
+                near.eq(
+                    Mux(
+                        self.active,
+                        Mux(steps, ahead == extent, Mux(ends, two, near)),
+                        extent_minus_one == 1,
+                    )
+                ),
             ]
-        with m.Elif(self.advance):
-            m.d.sync += near.eq(Mux(steps, ahead == extent, Mux(ends, two, near)))
-        with m.If(~self.active | (self.advance & ends)):
-            m.d.sync += ahead.eq(2)
-        with m.Elif(self.advance & steps):
-            m.d.sync += ahead.eq(ahead + 1)
         return near
 
-    def _run_operand(self, m: Module, operand: str, width: int, steps: Sequence[Signal]) -> None:
+    def _run_operand(
+        self, m: Module, operand: str, width: int, moves: Value, steps: Sequence[Signal]
+    ) -> None:
         """Add the jump of the level that steps to the operand's address."""
         address = Signal(width, name=f"{operand}_address", reset_less=True)
-        # While idle, the base is added to 0. At most one of the summands is not 0, so their OR has
-        # the shortest delay, and the adder takes in part of it.
-        summands = [Mux(self.active, 0, self.parameters.base[operand])]
+        jumps = []
         for level, selected in enumerate(steps):
             jump = Signal(width, name=f"{operand}_jump_{level}", reset_less=True)
             with m.If(~self.active):
                 m.d.sync += jump.eq(self.parameters.loops[level].jumps[operand])
-            summands.append(Mux(selected, jump, 0))
+            jumps.append(Mux(selected, jump, 0))
+        # While idle, the base is added to 0. At most one of the summands is not 0, so their OR has
+        # the shortest delay, and the adder takes in part of it.
         m.submodules[f"{operand}_adder"] = adder = LogicAdder(width, Gate.AND, Gate.OR)
         m.d.comb += [
             adder.a.eq(address),
             adder.b.eq(self.active.replicate(width)),
-            adder.c.eq(reduce(or_, summands[:2])),
-            adder.d.eq(reduce(or_, summands[2:], Const(0))),
+            adder.c.eq(Mux(self.active, jumps[0], self.parameters.base[operand])),
+            adder.d.eq(Mux(self.active, reduce(or_, jumps[1:], Const(0)), 0)),
             self.addresses[operand].eq(address),
         ]
-        with m.If(~self.active | self.advance):
+        with m.If(moves):
             m.d.sync += address.eq(adder.sum)
