@@ -64,14 +64,20 @@ class BeatPacker(wiring.Component):
 
         # A slot of the queue is reserved before the read, so the data never wait.
         piece = self.pieces.payload
+        # `free` follows from the number of slots, but is a register to shorten paths.
         slots = Signal(range(QUEUED_BEATS + 1), init=QUEUED_BEATS)
+        free = Signal(init=1)
         takes = Signal()
         m.d.comb += [
-            self.pieces.ready.eq(~piece.ends_beat | (slots != 0)),
+            self.pieces.ready.eq(~piece.ends_beat | free),
             takes.eq(self.pieces.valid & self.pieces.ready),
         ]
         returned = self.beats.valid & self.beats.ready
-        m.d.sync += slots.eq(slots - (takes & piece.ends_beat) + returned)
+        reserved = piece.ends_beat & free
+        m.d.sync += [
+            slots.eq(slots - reserved + returned),
+            free.eq(returned | (slots > reserved)),
+        ]
         for code, client in enumerate(clients):
             m.d.comb += [
                 client.enable.eq(takes & (piece.code == code)),

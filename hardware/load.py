@@ -142,7 +142,7 @@ class LoadUnit(wiring.Component):
         m.d.comb += [
             takes.eq(pieces.valid & (piece.fill | self.beats.valid)),
             pieces.ready.eq(takes),
-            self.beats.ready.eq(pieces.valid & ~piece.fill & piece.ends_beat),
+            self.beats.ready.eq(piece.ends_beat),
         ]
         opens, ends = expected.input.valid, takes & piece.ends_burst
         with m.If(opens & ~ends):

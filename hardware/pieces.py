@@ -28,7 +28,8 @@ def piece_layout(
 
     It has `bytes_minus_one` + 1 bytes, from `byte` of the row and from `beat_byte` of the beat on.
     `rotation` is the distance from source to target, modulo the beat. `ends_beat` marks the last
-    piece of a beat, `ends_burst` that of a burst, `last` that of a command.
+    piece of a beat of memory, `ends_burst` that of a burst, `last` that of a command. `ends_beat`
+    is 0 without a piece, and in a fill.
     """
     burst = burst_layout(family, configuration)
     widest = max(configuration.row_bytes(memory) for memory in memories)
@@ -92,7 +93,7 @@ def begin_cut(
         "row": choose([burst.local >> count for count in bits], burst.code),
         "to_row": row_end & ~burst.local,
         "beat_byte": first_byte,
-        "end": burst.end_byte - Mux(final, first_byte, 0),
+        "end": Mux(final, burst.end_byte - first_byte, burst.end_byte),
         "beats_left": burst.beats_minus_one,
         "final": final,
         "last": burst.last,
@@ -218,14 +219,15 @@ class PieceCutter(wiring.Component):
                 piece.beat_byte.eq(beat_byte),
                 piece.rotation.eq(byte - beat_byte if fills else beat_byte - byte),
                 piece.bytes_minus_one.eq(Mux(ends_row, to_row, to_beat)),
-                piece.ends_beat.eq(ends_beat),
+                piece.ends_beat.eq(ends_beat & valid & ~fill),
                 piece.ends_burst.eq(ends_burst),
                 piece.last.eq(last & ends_burst),
-                row.eq(row + ends_row),
                 to_row.eq(Mux(ends_row, row_end, row_beyond_beat)),
                 to_beat.eq(beat_beyond_row),
                 beat_byte.eq(beat_byte + to_row + 1),
             ]
+            with m.If(ends_row):
+                m.d.sync += row.eq(row + 1)
             with m.If(ends_beat):
                 m.d.sync += [
                     to_beat.eq(Mux(beats_left == 1, end_byte, beat_end)),

@@ -100,9 +100,12 @@ class Queue(wiring.Component):
         """
         width = Shape.cast(self.shape).width
         m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[])
-        # `some` and `full` follow from the level, but are registers to shorten paths.
-        some, full = Signal(), Signal()
-        enters, leaves = Signal(), Signal()
+        # `some`, `several` and `full` follow from the level, but are registers to shorten paths.
+        some = Signal()
+        several = Signal()
+        full = Signal()
+        enters = Signal()
+        leaves = Signal()
         write = storage.write_port()
         m.d.comb += [
             enters.eq(self.input.valid & ~full),
@@ -131,11 +134,12 @@ class Queue(wiring.Component):
             with m.If(leaves):
                 m.d.sync += second.eq(self._after(second))
             with m.If(leaves | ~some):
-                m.d.sync += first.eq(Mux(self.level > 1, read.data, self.input.payload))
+                m.d.sync += first.eq(Mux(several, read.data, self.input.payload))
         with m.If(enters ^ leaves):
             m.d.sync += [
                 self.level.eq(_counted(self.level, leaves)),
                 some.eq(enters | (self.level != 1)),
+                several.eq(Mux(enters, some, self.level > 2)),
                 full.eq(enters & (self.level == self.depth - 1)),
             ]
 

@@ -50,7 +50,7 @@ class ReadArbiter(wiring.Component):
         memory = self.memory
         owners_depth = self.configuration.outstanding_bursts + FETCH_BURSTS
         # The owner of a burst is a register, in time for its first beat: a burst is at `memory` in
-        # the cycle before.
+        # the cycle before. So no beat has to wait for `owners.output.valid`.
         m.submodules.owners = owners = Queue(1, owners_depth, buffered=True)
         m.submodules.queue = queue = Queue(request_layout(self.configuration), REQUEST_REGISTERS)
 
@@ -74,7 +74,7 @@ class ReadArbiter(wiring.Component):
         ]
 
         for owner, beats in enumerate((self.load_beats, self.fetch_beats)):
-            mine = owners.output.valid & (owners.output.payload == owner)
+            mine = owners.output.payload == owner
             m.d.comb += [
                 beats.valid.eq(memory.rvalid & mine),
                 beats.payload.data.eq(memory.rdata),

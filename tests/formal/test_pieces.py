@@ -109,7 +109,7 @@ class PiecesBench(ProofBench):
             "code": code,
             "byte": byte,
             "bytes_minus_one": length,
-            "ends_beat": ends_beat,
+            "ends_beat": ends_beat & ~fill,
             "ends_burst": ends_burst,
             "last": last & ends_burst,
         }
@@ -216,6 +216,7 @@ class PackerBench(ProofBench):
         end = piece.beat_byte + piece.bytes_minus_one
         self.assume(m, end < bus_bytes)
         self.assume(m, ~piece.ends_burst | piece.ends_beat)
+        self.assume(m, ~piece.ends_beat | packer.pieces.valid)
 
         takes = packer.pieces.valid & packer.pieces.ready
         mask = Cat((piece.beat_byte <= byte) & (end >= byte) for byte in range(bus_bytes))
@@ -247,6 +248,7 @@ class PackerBench(ProofBench):
         flags_follow_level(self, m, inside, "queue", QUEUED_BEATS)
         self.claim(m, level + travelling == reserved, "beats inside have a place")
         self.claim(m, inside["slots"] + reserved == QUEUED_BEATS, "places are counted")
+        self.claim(m, inside["free"] == (inside["slots"] != 0), "a place is free")
         self.claim(m, reserved <= QUEUED_BEATS, "no more beats than places")
         self.goal(m, level == QUEUED_BEATS, "as many beats as there is room for")
 

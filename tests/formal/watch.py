@@ -95,4 +95,5 @@ def flags_follow_level(
     level = inside[f"{queue}.level"]
     some, room = inside[f"{queue}.output__valid"], inside[f"{queue}.input__ready"]
     right = (some == (level != 0)) & (room == (level != depth)) & (level <= depth)
+    right &= inside[f"{queue}.several"] == (level > 1)
     bench.claim(m, right, f"{queue}: what is beside the level follows it")
