@@ -1,7 +1,7 @@
 """Conflicts between instructions: overlapping affine accesses and shared bank ports.
 
 The checker proves with these functions that a program has no race, and the compiler places tokens
-with the same functions, so the two always agree. Results are cached by shape, because tiles of one
+with the same functions, so the two always agree. Results are shared by shape, because tiles of one
 layer differ only in their base addresses.
 """
 
@@ -30,12 +30,25 @@ class Shape(NamedTuple):
 
 
 class Region(NamedTuple):
-    """The bytes that `shape` covers between `low` and `high` of a memory."""
+    """The bytes that `shape` covers between `low` and `high` of a memory, for one operand."""
 
-    access: Access
+    memory: Memory
     low: int
     high: int
     shape: Shape
+    operand: str
+    writes: bool
+
+
+class _Access(NamedTuple):
+    """An access of an instruction, and the bytes by which each address step moves it."""
+
+    region: Region
+    bank_bytes: int
+    shift: int
+    name: str
+    address: int
+    step: int
 
 
 class Footprint(NamedTuple):
@@ -130,12 +143,13 @@ def _shapes_meet(one: Shape, other: Shape, distance: int) -> bool:
 
 def region(access: Access) -> Region:
     """An access as a region, the form that this module compares."""
-    return Region(access, access.low, access.high, normalise(access.length, access.loops))
+    shape = normalise(access.length, access.loops)
+    return Region(access.memory, access.low, access.high, shape, access.operand, access.writes)
 
 
 def regions_meet(one: Region, other: Region) -> bool:
     """Whether two regions share a byte: exact up to `EXACT_RUNS` runs, never wrongly False."""
-    if one.access.memory is not other.access.memory:
+    if one.memory is not other.memory:
         return False
     if one.high < other.low or other.high < one.low:
         return False
@@ -149,34 +163,65 @@ def overlap(one: Access, other: Access) -> bool:
 
 def bank_mask(place: Region, configuration: Configuration) -> int:
     """Banks that a region touches, one bit per bank of its memory; 1 for main memory."""
-    if place.access.memory is Memory.DRAM:
+    if place.memory is Memory.DRAM:
         return 1
-    bank_bytes = configuration.bank_bytes(place.access.memory)
-    first, last = place.low // bank_bytes, place.high // bank_bytes
-    if first == last:
+    return _banks(place, configuration.bank_bytes(place.memory))
+
+
+def _banks(place: Region, bank_bytes: int) -> int:
+    first, offset = divmod(place.low, bank_bytes)
+    if place.high < (first + 1) * bank_bytes:
         return 1 << first
-    spread = intervals(place.shape) if place.shape.loops else None
+    return _banks_from(place.shape, offset, place.high - place.low, bank_bytes) << first
+
+
+@lru_cache(maxsize=1 << 16)
+def _banks_from(shape: Shape, offset: int, reach: int, bank_bytes: int) -> int:
+    """Banks that a shape touches whose first byte is at `offset` in bank 0, and last `reach` on."""
+    spread = intervals(shape) if shape.loops else None
     if spread is None:
-        return (1 << (last + 1)) - (1 << first)
-    starts = (spread[0] + place.low) // bank_bytes
-    ends = (spread[1] + place.low - 1) // bank_bytes
+        return (1 << ((offset + reach) // bank_bytes + 1)) - 1
+    starts = (spread[0] + offset) // bank_bytes
+    ends = (spread[1] + offset - 1) // bank_bytes
     mask = 0
     for low, high in set(zip(starts.tolist(), ends.tolist(), strict=True)):
         mask |= (1 << (high + 1)) - (1 << low)
     return mask
 
 
-@lru_cache(maxsize=1 << 15)
 def footprint(instruction: Instruction, configuration: Configuration) -> Footprint:
     """Everything that an instruction reads and writes; it may exceed a memory."""
+    known = instruction.shared.get("accesses")
+    if known is None or known[0] is not configuration:
+        known = configuration, _accesses(instruction, configuration)
+        instruction.shared["accesses"] = known
     masks, places = [0, 0], ([], [])
-    for access in instruction.accesses(configuration):
-        place = region(access)
-        if place.low >= 0:
-            shift = bank_bit(access.memory, configuration)
-            masks[access.writes] |= bank_mask(place, configuration) << shift
-        places[access.writes].append(place)
+    for at_first, bank_bytes, shift, name, address, step in known[1]:
+        memory, low, high, shape, operand, writes = at_first
+        if step:
+            moved = (getattr(instruction, name) - address) * step
+            low, high = low + moved, high + moved
+        place = Region(memory, low, high, shape, operand, writes)
+        if low >= 0:
+            masks[writes] |= (_banks(place, bank_bytes) if bank_bytes else 1) << shift
+        places[writes].append(place)
     return Footprint(instruction.home, masks[0], masks[1], tuple(places[0]), tuple(places[1]))
+
+
+def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[_Access, ...]:
+    """The accesses of an instruction; those of its copies are the same at other addresses."""
+    operands = {operand.name for operand in instruction.operands}
+    found = []
+    for access in instruction.accesses(configuration):
+        memory, name = access.memory, access.operand
+        bank_bytes = configuration.bank_bytes(memory) if memory is not Memory.DRAM else 0
+        address = step = 0
+        if name in operands:
+            address = getattr(instruction, name)
+            step = instruction.granule_bytes(name, configuration)
+        shift = bank_bit(memory, configuration)
+        found.append(_Access(region(access), bank_bytes, shift, name, address, step))
+    return tuple(found)
 
 
 def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
@@ -226,12 +271,11 @@ def explain_conflict(
         return None
     met = _meeting(first, second)
     if met is not None:
-        verbs = ["writes" if place.access.writes else "reads" for place in met]
+        verbs = ["writes" if place.writes else "reads" for place in met]
         low, high = max(met[0].low, met[1].low), min(met[0].high, met[1].high)
         return (
-            f"the first {verbs[0]} (`{met[0].access.operand}`) what the second {verbs[1]} "
-            f"(`{met[1].access.operand}`) among bytes {low} to {high} of "
-            f"{met[0].access.memory.name}"
+            f"the first {verbs[0]} (`{met[0].operand}`) what the second {verbs[1]} "
+            f"(`{met[1].operand}`) among bytes {low} to {high} of {met[0].memory.name}"
         )
     ports = (("read", first.reads & second.reads), ("write", first.writes & second.writes))
     for verb, mask in ports:
