@@ -107,28 +107,29 @@ def compile_graph(
     gaps: list[list[LayerGap]] = []
     layers: list[list[PlacedLayer]] = []
     plans: list[MemoryPlan] = []
+    exact = 0
     with _paused_collector():
         decision = decide(graph, configuration, options, placement, costs)
         for group in partition(graph, decision.on_accelerator):
             if decision.on_accelerator(group[0]):
                 steps.append(len(segments))
-                segment, found, placed, plan = _compile_segment(
+                segment, cycles, found, placed, plan = _compile_segment(
                     graph, group, configuration, progress, keep_all, options, measure, schedules
                 )
                 segments.append(segment)
+                exact += cycles
                 gaps.append(found)
                 layers.append(placed)
                 plans.append(plan)
             else:
                 steps += [node.outputs[0].name for node in group]
     refuse_unknown_layers(schedules, [layer for segment in segments for layer in segment.layers])
-    exact = measure and sum(measure(segment.program, configuration)[0] for segment in segments)
     host = plan_host(graph, steps, segments, host_target())
     code = compile_host(host, progress)
     report = {
         "compile_s": time.perf_counter() - started,
         "instructions": sum(len(segment.program) for segment in segments),
-        **report_of(gaps, exact),
+        **report_of(gaps, exact if measure else None),
         "windows": [
             {
                 "bytes": segment.data_bytes,
@@ -171,7 +172,7 @@ def _compile_segment(
     options: Options,
     measure: Measure | None,
     schedules: Mapping[str, str],
-) -> tuple[Segment, list[LayerGap], list[PlacedLayer], MemoryPlan]:
+) -> tuple[Segment, int, list[LayerGap], list[PlacedLayer], MemoryPlan]:
     layout = lay_out_segment(graph, nodes, configuration, options)
     inputs, outputs, placements = layout.inputs, layout.outputs, layout.placements
     timer = None
@@ -204,7 +205,7 @@ def _compile_segment(
         texts.append(joined(scheduled))
         progress(str(gaps[-1]))
     instructions = [emitted.instruction for emitted in lowering.stream]
-    program, order, _ = issue(instructions, configuration, measure)
+    program, order, cycles = issue(instructions, configuration, measure)
     notes = _notes(program, [lowering.stream[index] for index in order])
     runs = _runs(program, [bisect_right(ends, index) for index in order])
     layers = [
@@ -235,7 +236,7 @@ def _compile_segment(
         PlacedLayer(group.name, group.op, ACCELERATOR, group.nodes, gap.cycles, gap.exact)
         for group, gap in zip(groups, gaps, strict=True)
     ]
-    return segment, gaps, placed, plan
+    return segment, cycles, gaps, placed, plan
 
 
 def _notes(program: Sequence[Instruction], emitted: Sequence[Emitted]) -> tuple[str, ...]:

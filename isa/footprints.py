@@ -5,6 +5,7 @@ with the same functions, so the two always agree. Results are shared by shape, b
 layer differ only in their base addresses.
 """
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -237,6 +238,19 @@ def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
     return bool(shared) and _meeting(earlier, later) is not None
 
 
+def last_conflict(passed: Sequence[Footprint], first: int, later: Footprint) -> int | None:
+    """Index of the last of some footprints of another unit, from `first` on, that conflicts."""
+    _, later_reads, later_writes, _, _ = later
+    touched = later_reads | later_writes
+    for index in range(len(passed) - 1, first - 1, -1):
+        _, reads, writes, _, _ = passed[index]
+        if (reads & later_reads) | (writes & later_writes) > 1:
+            return index
+        if (reads & later_writes or writes & touched) and _meeting(passed[index], later):
+            return index
+    return None
+
+
 def conflicts(earlier: Instruction, later: Instruction, configuration: Configuration) -> bool:
     """Whether `earlier` must be complete before `later` starts.
 
@@ -256,8 +270,14 @@ def _meeting(earlier: Footprint, later: Footprint) -> tuple[Region, Region] | No
     )
     for ours, theirs in pairs:
         for one in ours:
-            for other in theirs:
-                if regions_meet(one, other):
+            memory, low, high, shape, _, _ = one
+            for other in theirs:  # `regions_meet`, without a call for most pairs
+                if (
+                    other.memory is memory
+                    and low <= other.high
+                    and other.low <= high
+                    and _shapes_meet(shape, other.shape, other.low - low)
+                ):
                     return one, other
     return None
 

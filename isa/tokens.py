@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .configuration import Configuration
-from .footprints import Footprint, footprint, footprints_conflict
+from .footprints import Footprint, footprint, last_conflict
 from .instructions import Halt, Instruction, Sync, Unit
 from .instructions.common import peers
 
@@ -36,6 +36,7 @@ class _Weaver:
         self.configuration = configuration
         self.entries: list[_Entry] = []
         self.passed: dict[Unit, list[_Entry]] = {unit: [] for unit in Unit}
+        self.footprints: dict[Unit, list[Footprint]] = {unit: [] for unit in Unit}
         self.known = {unit: [0] * len(Unit) for unit in Unit}
         self.takers: dict[tuple[Unit, Unit], list[int]] = {(u, v): [] for u in Unit for v in Unit}
 
@@ -45,17 +46,14 @@ class _Weaver:
         unit = instruction.home
         if unit is not None:
             for other in peers(unit):
-                window = self.passed[other][self.known[unit][other] :]
-                conflicting = (
-                    e for e in reversed(window) if footprints_conflict(e.footprint, entry.footprint)
-                )
-                latest = next(conflicting, None)
+                passed, first = self.passed[other], self.known[unit][other]
+                latest = last_conflict(self.footprints[other], first, entry.footprint)
                 if latest is not None:
-                    self._order(latest, other, unit, entry)
-                elif (choice := redundant(len(window))) is not None and self._room(
-                    window[choice], other, unit
+                    self._order(passed[latest], other, unit, entry)
+                elif (choice := redundant(len(passed) - first)) is not None and self._room(
+                    passed[first + choice], other, unit
                 ):
-                    self._order(window[choice], other, unit, entry)
+                    self._order(passed[first + choice], other, unit, entry)
         self._place(entry)
 
     def _place(self, entry: _Entry) -> None:
@@ -65,6 +63,7 @@ class _Weaver:
         if unit is not None:
             entry.clock = list(self.known[unit])
             self.passed[unit].append(entry)
+            self.footprints[unit].append(entry.footprint)
             entry.clock[unit] = len(self.passed[unit])
             for giver in entry.wait:
                 self.takers[giver, unit].append(entry.place)

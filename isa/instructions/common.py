@@ -5,10 +5,11 @@ assembly, address streams and footprints follow from the declaration. The constr
 extent 1, so instructions with equal meaning compare equal.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum, IntEnum
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -210,11 +211,12 @@ class Instruction(_Copied):
     def _copy(self, changes: Mapping[str, Any]) -> "Instruction":
         """A copy with other addresses or tokens; it has the same `shared`."""
         family = type(self)
+        get, places = _slots(family)
         found = object.__new__(family)
-        for name in _defaults(family):
-            object.__setattr__(found, name, getattr(self, name))
+        for place, value in zip(places.values(), get(self), strict=True):
+            place(found, value)
         for name, value in changes.items():
-            object.__setattr__(found, name, value)
+            places[name](found, value)
         object.__setattr__(found, "_shared", self.shared)
         return found
 
@@ -459,6 +461,15 @@ def _mask(home: Unit, units: frozenset[Unit]) -> int:
 @cache
 def _flags(family: type[Instruction]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(family) if field.type is bool)
+
+
+@cache
+def _slots(
+    family: type[Instruction],
+) -> tuple[Callable[[Instruction], tuple[Any, ...]], dict[str, Callable[[Instruction, Any], None]]]:
+    """A getter of all fields, and a setter of each, which is faster than the constructor."""
+    names = tuple(_defaults(family))
+    return attrgetter(*names), {name: getattr(family, name).__set__ for name in names}
 
 
 @cache
