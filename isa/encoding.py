@@ -64,9 +64,7 @@ def _encode_first(instruction: Instruction, configuration: Configuration) -> byt
 
 
 @cache
-def _places(
-    family: type[Instruction], configuration: Configuration
-) -> dict[str, tuple[int, int]]:
+def _places(family: type[Instruction], configuration: Configuration) -> dict[str, tuple[int, int]]:
     """First bit of each field in a word, and the number of its codes."""
     places, position = {}, 0
     for field in family.layout(configuration):

@@ -42,14 +42,27 @@ class Region(NamedTuple):
 
 
 class _Access(NamedTuple):
-    """An access of an instruction, and the bytes by which each address step moves it."""
+    """An access of an instruction at address 0 of its operand.
 
-    region: Region
+    Parameters
+    ----------
+    name, step
+        The operand, and the bytes by which each address step moves the access.
+    low, reach
+        First byte at address 0, and the distance to the last byte.
+    bank_bytes, shift
+        Size of a bank, or 0 for main memory; the bit of the first bank in a `Footprint`.
+    """
+
+    name: str
+    step: int
+    low: int
+    reach: int
+    memory: Memory
+    shape: Shape
+    writes: bool
     bank_bytes: int
     shift: int
-    name: str
-    address: int
-    step: int
 
 
 class Footprint(NamedTuple):
@@ -166,18 +179,13 @@ def bank_mask(place: Region, configuration: Configuration) -> int:
     """Banks that a region touches, one bit per bank of its memory; 1 for main memory."""
     if place.memory is Memory.DRAM:
         return 1
-    return _banks(place, configuration.bank_bytes(place.memory))
-
-
-def _banks(place: Region, bank_bytes: int) -> int:
+    bank_bytes = configuration.bank_bytes(place.memory)
     first, offset = divmod(place.low, bank_bytes)
-    if place.high < (first + 1) * bank_bytes:
-        return 1 << first
-    return _banks_from(place.shape, offset, place.high - place.low, bank_bytes) << first
+    return _banks(place.shape, offset, place.high - place.low, bank_bytes) << first
 
 
 @lru_cache(maxsize=1 << 16)
-def _banks_from(shape: Shape, offset: int, reach: int, bank_bytes: int) -> int:
+def _banks(shape: Shape, offset: int, reach: int, bank_bytes: int) -> int:
     """Banks that a shape touches whose first byte is at `offset` in bank 0, and last `reach` on."""
     spread = intervals(shape) if shape.loops else None
     if spread is None:
@@ -197,15 +205,20 @@ def footprint(instruction: Instruction, configuration: Configuration) -> Footpri
         known = configuration, _accesses(instruction, configuration)
         instruction.shared["accesses"] = known
     masks, places = [0, 0], ([], [])
-    for at_first, bank_bytes, shift, name, address, step in known[1]:
-        memory, low, high, shape, operand, writes = at_first
+    for name, step, low, reach, memory, shape, writes, bank_bytes, shift in known[1]:
         if step:
-            moved = (getattr(instruction, name) - address) * step
-            low, high = low + moved, high + moved
-        place = Region(memory, low, high, shape, operand, writes)
-        if low >= 0:
-            masks[writes] |= (_banks(place, bank_bytes) if bank_bytes else 1) << shift
-        places[writes].append(place)
+            low += getattr(instruction, name) * step
+        places[writes].append(Region(memory, low, low + reach, shape, name, writes))
+        if low < 0:
+            continue
+        if not bank_bytes:
+            masks[writes] |= 1
+            continue
+        bank, offset = divmod(low, bank_bytes)
+        if offset + reach < bank_bytes:
+            masks[writes] |= 1 << (bank + shift)
+        else:
+            masks[writes] |= _banks(shape, offset, reach, bank_bytes) << (bank + shift)
     return Footprint(instruction.home, masks[0], masks[1], tuple(places[0]), tuple(places[1]))
 
 
@@ -214,14 +227,15 @@ def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[_
     operands = {operand.name for operand in instruction.operands}
     found = []
     for access in instruction.accesses(configuration):
-        memory, name = access.memory, access.operand
-        bank_bytes = configuration.bank_bytes(memory) if memory is not Memory.DRAM else 0
-        address = step = 0
+        memory, name, step = access.memory, access.operand, 0
+        place = region(access)
+        low, reach = place.low, place.high - place.low
         if name in operands:
-            address = getattr(instruction, name)
             step = instruction.granule_bytes(name, configuration)
-        shift = bank_bit(memory, configuration)
-        found.append(_Access(region(access), bank_bytes, shift, name, address, step))
+            low -= getattr(instruction, name) * step
+        bank_bytes = configuration.bank_bytes(memory) if memory is not Memory.DRAM else 0
+        banks = bank_bytes, bank_bit(memory, configuration)
+        found.append(_Access(name, step, low, reach, memory, place.shape, access.writes, *banks))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Instruction, Load, Loop, Store, fill_memory, transfer
+from ...isa.instructions import Instruction, Loop, fill_memory, move_transfer, transfer
 from ...isa.instructions.common import local_bits
 from ..tensor import Patches, Tensor
 from .tile_layout import row_major
@@ -97,14 +97,8 @@ def load_box(
 ) -> list[Instruction]:
     """LOADs that bring `box` to byte `local`, padding first."""
     box, memory = _from_zero(source, box)
-    return [
-        first.moved(
-            {"local": local + first.local}
-            if first.fill
-            else {"memory": memory + first.memory, "local": local + first.local}
-        )
-        for first in _loads(source.shape, source.strides, box, destination, pad, limits)
-    ]
+    firsts = _loads(source.shape, source.strides, box, destination, pad, limits)
+    return [move_transfer(first, memory, local) for first in firsts]
 
 
 def _from_zero(tensor: DramTensor, box: Box) -> tuple[Box, int]:
@@ -132,7 +126,7 @@ def _loads(
     destination: Memory,
     pad: int,
     limits: Configuration,
-) -> tuple[Load, ...]:
+) -> tuple[Instruction, ...]:
     """The LOADs of a box to byte 0, from a tensor at byte 0."""
     pitch = row_major(box)
     valid = tuple(
@@ -151,7 +145,7 @@ def _loads(
         base = memory, _offset(valid, box, pitch)
         for length, bases, loops in copy_runs(dims, base, limits):
             loads.append(transfer(Memory.DRAM, destination, length, bases, loops))
-    return tuple(load for load in loads if isinstance(load, Load))
+    return tuple(loads)
 
 
 def fill_bytes(
@@ -221,9 +215,8 @@ def store_box(
     for piece in _own_channels(target, box) if target.pitch else (box,):
         start = local + _offset(piece, box, pitch)
         piece, memory = _from_zero(target, piece)
-        for first in _stores(target.strides, target.copies, piece, pitch, source, limits):
-            bases = {"local": start + first.local, "memory": memory + first.memory}
-            stores.append(first.moved(bases))
+        firsts = _stores(target.strides, target.copies, piece, pitch, source, limits)
+        stores += [move_transfer(first, memory, start) for first in firsts]
     return stores
 
 
@@ -235,18 +228,17 @@ def _stores(
     pitch: tuple[int, ...],
     source: Memory,
     limits: Configuration,
-) -> tuple[Store, ...]:
+) -> tuple[Instruction, ...]:
     """The STOREs of a box whose first element is at byte 0, with strides `pitch`."""
     memory = sum(low * stride for (low, _), stride in zip(box, strides, strict=True))
     dims = [(count, 0, apart) for count, apart in copies]
     dims += [
         (high - low, p, stride) for (low, high), stride, p in zip(box, strides, pitch, strict=True)
     ]
-    found = (
+    return tuple(
         transfer(source, Memory.DRAM, length, bases, loops)
         for length, bases, loops in copy_runs(dims, (0, memory), limits)
     )
-    return tuple(store for store in found if isinstance(store, Store))
 
 
 def _own_channels(target: DramTensor, box: Box) -> Iterator[Box]:

@@ -6,7 +6,7 @@ the program takes to compile.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -19,7 +19,6 @@ from ...runtime.names import layer_nodes, node_names
 from ...sim.memory_model import MemoryModel
 from ...sim.timing import Timing
 from ...sim.timing.beats import FETCH, Beats
-from ...sim.timing.links import moved_bytes
 from ..execution.timed import NO_LAYER, TimedSegment, time_segments
 from ..reports.page.causes import CAUSE_TEXT, Cause, CausedStep, path_steps
 
@@ -120,25 +119,33 @@ def _spread_beats(timing: Timing) -> tuple[Beats, Beats]:
     beats = word_bytes(timing.configuration) // timing.configuration.bus_bytes
     before = np.arange(beats) * timing.memory.beat_cycles
     fetched = (words[:, None] - before.astype(np.int64)).ravel()
-    reads = [(FETCH, fetched), *_transfers(timing, Unit.LOAD)]
-    return _in_order(reads), _in_order(list(_transfers(timing, Unit.STORE)))
+    cycle, owner = _transfers(timing, Unit.LOAD)
+    fetches = np.full(fetched.size, FETCH)
+    reads = _in_order(np.concatenate([fetched, cycle]), np.concatenate([fetches, owner]))
+    return reads, _in_order(*_transfers(timing, Unit.STORE))
 
 
-def _transfers(timing: Timing, unit: Unit) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the instructions of a unit that move data, and the cycles of their beats."""
-    first, last = timing.column("first").tolist(), timing.column("last").tolist()
-    for index in timing.links.of_unit(unit).tolist():
-        instruction = timing.program[index]
-        if isinstance(instruction, Load | Store) and moved_bytes(instruction):
-            run_beats = -(-instruction.length // timing.configuration.bus_bytes)
-            room = (last[index] - first[index] + 1) / timing.memory.beat_cycles
-            count = max(1, min(run_beats * instruction.steps(), round(room)))
-            yield index, np.linspace(first[index], last[index], count).astype(np.int64)
+def _transfers(timing: Timing, unit: Unit) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cycle of each beat that a unit moves, and the index of its instruction."""
+    mine = timing.links.of_unit(unit)
+    moving = mine[timing.links.moved_bytes[mine] > 0]
+    most = np.array([_run_beats(timing, index) for index in moving.tolist()], dtype=np.int64)
+    first, last = timing.column("first")[moving], timing.column("last")[moving]
+    room = np.rint((last - first + 1) / timing.memory.beat_cycles).astype(np.int64)
+    count = np.maximum(1, np.minimum(most, room))
+    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    step = (last - first) / np.maximum(1, count - 1)
+    cycle = number * np.repeat(step, count) + np.repeat(first, count)
+    return cycle.astype(np.int64), np.repeat(moving, count)
 
 
-def _in_order(found: Sequence[tuple[int, np.ndarray]]) -> Beats:
-    owners = [np.full(cycles.size, owner, dtype=np.int64) for owner, cycles in found]
-    cycle = np.concatenate([np.empty(0, dtype=np.int64), *(cycles for _, cycles in found)])
-    owner = np.concatenate([np.empty(0, dtype=np.int64), *owners])
+def _run_beats(timing: Timing, index: int) -> int:
+    """Return the beats of a transfer whose runs are all aligned."""
+    instruction = timing.program[index]
+    assert isinstance(instruction, Load | Store)
+    return -(-instruction.length // timing.configuration.bus_bytes) * instruction.steps()
+
+
+def _in_order(cycle: np.ndarray, owner: np.ndarray) -> Beats:
     order = np.argsort(cycle, kind="stable")
     return Beats(cycle[order], owner[order], np.zeros_like(order))

@@ -52,6 +52,18 @@ def _transfer_at_zero(
     return Store(source=source, length=length, local=0, memory=0, loops=loops)
 
 
+def move_transfer(first: Instruction, memory: int, local: int) -> Instruction:
+    """Return a transfer with addresses greater by `memory` and `local` bytes.
+
+    Memory does not move for a fill, which has no address there.
+    """
+    assert isinstance(first, Load | Store)
+    bases = {"local": first.local + local}
+    if isinstance(first, Store) or not first.fill:
+        bases["memory"] = first.memory + memory
+    return first.moved(bases)
+
+
 def transfer_problem(source: Memory, destination: Memory) -> str:
     """Reason why no unit moves data that way; empty if one does."""
     loads = source is Memory.DRAM and destination in DESTINATIONS
