@@ -76,6 +76,8 @@ class Footprint(NamedTuple):
         One bit per bank of every scratchpad, numbered by `bank_bit`, and one for main memory.
     read_regions, written_regions
         Bytes that the instruction reads, and bytes that it writes.
+    dram_low, dram_high
+        First and last byte of main memory; the last one comes first if it uses none.
     """
 
     unit: Unit | None
@@ -83,6 +85,8 @@ class Footprint(NamedTuple):
     writes: int
     read_regions: tuple[Region, ...]
     written_regions: tuple[Region, ...]
+    dram_low: int
+    dram_high: int
 
 
 @cache
@@ -204,11 +208,13 @@ def footprint(instruction: Instruction, configuration: Configuration) -> Footpri
     if known is None or known[0] is not configuration:
         known = configuration, _accesses(instruction, configuration)
         instruction.shared["accesses"] = known
-    masks, places = [0, 0], ([], [])
+    masks, places, dram_low, dram_high = [0, 0], ([], []), 0, -1
     for name, step, low, reach, memory, shape, writes, bank_bytes, shift in known[1]:
         if step:
             low += getattr(instruction, name) * step
         places[writes].append(Region(memory, low, low + reach, shape, name, writes))
+        if not bank_bytes:
+            dram_low, dram_high = low, low + reach
         if low < 0:
             continue
         if not bank_bytes:
@@ -219,7 +225,8 @@ def footprint(instruction: Instruction, configuration: Configuration) -> Footpri
             masks[writes] |= 1 << (bank + shift)
         else:
             masks[writes] |= _banks(shape, offset, reach, bank_bytes) << (bank + shift)
-    return Footprint(instruction.home, masks[0], masks[1], tuple(places[0]), tuple(places[1]))
+    read, written = map(tuple, places)
+    return Footprint(instruction.home, *masks, read, written, dram_low, dram_high)
 
 
 def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[_Access, ...]:
@@ -241,26 +248,22 @@ def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[_
 
 def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
     """`conflicts` for footprints that are already computed; the fast form for loops."""
-    unit, reads, writes, _, _ = earlier
-    later_unit, later_reads, later_writes, _, _ = later
-    if unit is later_unit:
-        return False
-    ports = (reads & later_reads) | (writes & later_writes)
-    if ports > 1:
-        return True
-    shared = (reads & later_writes) | (writes & (later_reads | later_writes))
-    return bool(shared) and _meeting(earlier, later) is not None
+    return earlier.unit is not later.unit and last_conflict((earlier,), 0, later) is not None
 
 
 def last_conflict(passed: Sequence[Footprint], first: int, later: Footprint) -> int | None:
     """Index of the last of some footprints of another unit, from `first` on, that conflicts."""
-    _, later_reads, later_writes, _, _ = later
+    _, later_reads, later_writes, _, _, later_low, later_high = later
     touched = later_reads | later_writes
     for index in range(len(passed) - 1, first - 1, -1):
-        _, reads, writes, _, _ = passed[index]
-        if (reads & later_reads) | (writes & later_writes) > 1:
+        _, reads, writes, _, _, low, high = passed[index]
+        ports = (reads & later_reads) | (writes & later_writes)
+        if ports > 1:
             return index
-        if (reads & later_writes or writes & touched) and _meeting(passed[index], later):
+        shared = (reads & later_writes) | (writes & touched)
+        if not shared or (shared == 1 and (high < later_low or later_high < low)):
+            continue
+        if _meeting(passed[index], later) is not None:
             return index
     return None
 
