@@ -188,7 +188,8 @@ def _compile_segment(
     dram = placements.dram(plan.offsets)
     bound = {name: bind(layout.places[name], placements.of[name], dram[name]) for name in spans}
     pool = ConstantPool(base=align(plan.size))
-    lowering = Lowering(configuration, dram, pool, options.most_instructions)
+    known = timer.pieces if timer else None
+    lowering = Lowering(configuration, dram, pool, options.most_instructions, known)
     ends: list[int] = []
     gaps: list[LayerGap] = []
     texts: list[str] = []

@@ -8,7 +8,7 @@ known to be complete. Tokens therefore stay first in, first out.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .configuration import Configuration
 from .footprints import Footprint, footprint, last_conflict
@@ -19,14 +19,22 @@ Pick = Callable[[int], int | None]
 """Chooses one of the given number of instructions that may signal, or None."""
 
 
+_UNITS = [
+    frozenset(unit for unit in Unit if number >> unit & 1) for number in range(1 << len(Unit))
+]
+"""Sets of units, by one bit per unit."""
+
+
 @dataclass(slots=True)
 class _Entry:
+    """An instruction, the clock after it, and the units that it waits for and signals as bits."""
+
     instruction: Instruction
     place: int
     footprint: Footprint
-    clock: list[int] = field(default_factory=list)
-    wait: set[Unit] = field(default_factory=set)
-    signal: set[Unit] = field(default_factory=set)
+    clock: Sequence[int] = ()
+    wait: int = 0
+    signal: int = 0
 
 
 class _Weaver:
@@ -61,11 +69,11 @@ class _Weaver:
         self.entries.append(entry)
         unit = entry.instruction.home
         if unit is not None:
-            entry.clock = list(self.known[unit])
             self.passed[unit].append(entry)
             self.footprints[unit].append(entry.footprint)
-            entry.clock[unit] = len(self.passed[unit])
-            for giver in entry.wait:
+            clock = entry.clock = self.known[unit].copy()
+            clock[unit] = len(self.passed[unit])
+            for giver in _UNITS[entry.wait]:
                 self.takers[giver, unit].append(entry.place)
 
     def _room(self, giver: _Entry, source: Unit, target: Unit) -> bool:
@@ -80,9 +88,9 @@ class _Weaver:
             sync = Sync(target=source)
             giver = _Entry(sync, 0, footprint(sync, self.configuration))
             self._place(giver)
-        giver.signal.add(target)
-        taker.wait.add(source)
-        self.known[target] = [max(p) for p in zip(self.known[target], giver.clock, strict=True)]
+        giver.signal |= 1 << target
+        taker.wait |= 1 << source
+        self.known[target] = list(map(max, self.known[target], giver.clock))
 
 
 def synthesise_tokens(
@@ -107,13 +115,13 @@ def synthesise_tokens(
     weaver = _Weaver(configuration)
     for instruction in program:
         if not isinstance(instruction, Halt):
-            weaver.append(_with_tokens(instruction, set(), set()), redundant)
+            weaver.append(_with_tokens(instruction, 0, 0), redundant)
     woven = [_with_tokens(e.instruction, e.wait, e.signal) for e in weaver.entries]
     return (*woven, Halt())
 
 
-def _with_tokens(instruction: Instruction, wait: set[Unit], signal: set[Unit]) -> Instruction:
+def _with_tokens(instruction: Instruction, wait: int, signal: int) -> Instruction:
     """The instruction with these tokens and no others."""
-    if instruction.wait == wait and instruction.signal == signal:
+    if not (wait or signal or instruction.wait or instruction.signal):
         return instruction
-    return instruction.with_tokens(frozenset(wait), frozenset(signal))
+    return instruction.with_tokens(_UNITS[wait], _UNITS[signal])

@@ -167,6 +167,8 @@ def load_bytes(
     memory: int, size: int, destination: Memory, local: int, limits: Configuration
 ) -> list[Instruction]:
     """LOADs that bring `size` contiguous bytes."""
+    if 0 < size <= 1 << local_bits(limits):
+        return [transfer(Memory.DRAM, destination, size, (memory, local))]
     return [
         transfer(Memory.DRAM, destination, length, base, loops)
         for length, base, loops in copy_runs([(size, 1, 1)], (memory, local), limits)
