@@ -225,8 +225,8 @@ def footprint(instruction: Instruction, configuration: Configuration) -> Footpri
             masks[writes] |= 1 << (bank + shift)
         else:
             masks[writes] |= _banks(shape, offset, reach, bank_bytes) << (bank + shift)
-    read, written = map(tuple, places)
-    return Footprint(instruction.home, *masks, read, written, dram_low, dram_high)
+    (reads, writes), (read, written) = masks, map(tuple, places)
+    return Footprint(instruction.home, reads, writes, read, written, dram_low, dram_high)
 
 
 def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[_Access, ...]:
