@@ -86,14 +86,18 @@ class CandidateTimer:
 
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         bound = demand_of(kernel, self.configuration).cycles
-        likely = likely_candidates(
-            kernel, self.configuration, options.pipeline_depth, options.candidates * PATIENCE
-        )
+        few, many = options.candidates, options.candidates * PATIENCE
+        likely = likely_candidates(kernel, self.configuration, options.pipeline_depth, few)
         best, least, before = likely[0], math.inf, self.instructions
-        for number, schedule in enumerate(likely):
+        for number in range(many):
             far = least > FAR * bound and self.instructions - before < FEW_INSTRUCTIONS
-            if number >= options.candidates and not far:
+            if number >= few and not far:
                 break
+            if number == few:
+                likely = likely_candidates(kernel, self.configuration, options.pipeline_depth, many)
+            if number >= len(likely):
+                break
+            schedule = likely[number]
             if least <= NEAR * bound or schedule.estimated_cycles > HOPELESS * min(least, rival):
                 break
             cycles = self.cycles((kernel, schedule))
