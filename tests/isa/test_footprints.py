@@ -253,7 +253,8 @@ def test_a_footprint_has_a_bit_for_each_bank():
 def test_a_moved_copy_is_encoded_and_touches_bytes_as_if_it_were_made_anew(seed):
     program, _ = random_program(TINY, seed)
     for instruction in program:
-        encode(instruction, TINY), footprint(instruction, TINY)  # what its copies share
+        encode(instruction, TINY)  # finds what its copies share
+        footprint(instruction, TINY)
         bases = {operand.name: 1 for operand in instruction.operands}
         if isinstance(instruction, Load) and instruction.fill:
             del bases["memory"]
