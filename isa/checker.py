@@ -92,11 +92,11 @@ class _ProgramWalk:
 
     def visit(self, index: int, instruction: Instruction) -> Iterator[str]:
         """Every fault that this instruction adds."""
-        here = footprint(instruction, self.configuration)
-        yield from instruction_faults(instruction, self.configuration, self.data_bytes, here)
+        yield from instruction_faults(instruction, self.configuration, self.data_bytes)
         unit = instruction.home
         if unit is None:
             return
+        here = footprint(instruction, self.configuration)
         yield from self._take_tokens(unit, instruction)
         yield from self._races(unit, instruction, here)
         self.passed[unit].append((index, instruction))

@@ -214,7 +214,8 @@ def footprint(instruction: Instruction, configuration: Configuration) -> Footpri
             low += getattr(instruction, name) * step
         places[writes].append(Region(memory, low, low + reach, shape, name, writes))
         if not bank_bytes:
-            dram_low, dram_high = low, low + reach
+            dram_low = min(low, dram_low) if dram_high >= 0 else low
+            dram_high = max(low + reach, dram_high)
         if low < 0:
             continue
         if not bank_bytes:

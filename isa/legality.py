@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import IsaError, ProgramError
 from .configuration import Configuration, Memory
 from .encoding import encode
-from .footprints import EXACT_RUNS, Footprint, bank_mask, footprint, regions_meet
+from .footprints import EXACT_RUNS, bank_mask, footprint, regions_meet
 from .instructions import Gemm, Instruction, Loop, Vector
 from .instructions.loops import nest_addresses, nest_jumps
 from .pipeline import GEMM_REVISIT_STEPS
@@ -22,10 +22,7 @@ _ACC = Gemm.nests["tile_loops"].index("acc"), Gemm.nests["row_loops"].index("acc
 
 
 def instruction_faults(
-    instruction: Instruction,
-    configuration: Configuration,
-    data_bytes: int,
-    here: Footprint | None = None,
+    instruction: Instruction, configuration: Configuration, data_bytes: int
 ) -> Iterator[str]:
     """Faults of one instruction on its own; empty for a legal one.
 
@@ -33,13 +30,10 @@ def instruction_faults(
     ----------
     data_bytes
         Size of the data window of main memory.
-    here
-        The instruction's footprint, if it is known.
     """
     try:
         encode(instruction, configuration)
-        here = here or footprint(instruction, configuration)
-        if _leaves_a_memory(here, configuration, data_bytes):
+        if _leaves_a_memory(instruction, configuration, data_bytes):
             check_bounds(instruction, configuration, data_bytes, 0)
     except IsaError as problem:
         yield str(problem).removeprefix(f"{instruction.mnemonic}: ")
@@ -57,8 +51,11 @@ def instruction_faults(
         yield from vector_faults(instruction, configuration)
 
 
-def _leaves_a_memory(here: Footprint, configuration: Configuration, data_bytes: int) -> bool:
-    """Whether `check_bounds` would fail, from the footprint that the race check needs anyway."""
+def _leaves_a_memory(
+    instruction: Instruction, configuration: Configuration, data_bytes: int
+) -> bool:
+    """Whether `check_bounds` would fail, from the footprint."""
+    here = footprint(instruction, configuration)
     for place in here.read_regions + here.written_regions:
         memory = place.memory
         size = data_bytes if memory is Memory.DRAM else configuration.size_bytes(memory)
