@@ -11,6 +11,7 @@ ARTIFACT_ARGS ?=
 STRESS_ARGS ?=
 MUTATION_ARGS ?=
 ABLATION_ARGS ?=
+SWEEP_ARGS ?=
 GATES_ARGS ?=
 AREA_ARGS ?=
 CHECK ?=
@@ -44,7 +45,8 @@ help:
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
-	@echo "make bench   the figures that the README quotes (MODELS=\"A.onnx ...\": those of these networks)"
+	@echo "make bench   the figures that the README quotes (MODELS=\"A.onnx ...\": those of these networks;"
+	@echo "             SWEEP_ARGS=\"--points 24\": fewer machines in the sweep)"
 	@echo "make ablation  what pipelining brings ResNet-18's layers (MODEL=... for a network)"
 	@echo "make digits  train the demo's network again, into examples/digits"
 	@echo "make wheel   dist/tilewright-*.whl"
@@ -112,6 +114,9 @@ else
 	@$(BIN)/python -m tilewright.flows.bench
 	@$(BIN)/python -m tilewright.flows.bench.cpu_kernels
 	@$(BIN)/python -m tilewright.flows.bench.searches
+	@$(BIN)/python examples/networks.py resnet18 build/resnet18
+	@$(BIN)/python -m tilewright.flows.bench.sweep_speed build/resnet18/resnet18_int8_qdq.onnx \
+	    $(SWEEP_ARGS)
 endif
 
 ablation: $(VENV)/.installed

@@ -5,6 +5,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 
 from ..isa.checker import check
@@ -57,6 +58,7 @@ def compile_graph(
     placement: Placement = DEFAULT_PLACEMENT,
     costs: Costs = DEFAULT_COSTS,
     schedules: Mapping[str, str] = NO_SCHEDULES,
+    lean: bool = False,
 ) -> Module:
     """Compile an integer graph for a configuration.
 
@@ -84,6 +86,9 @@ def compile_graph(
     schedules
         Schedule steps for some layers, by the layer's name. They replace the compiler's choice; see
         `given_schedules`.
+    lean
+        Leave out what cycles do not depend on: the checker's proof, the host's machine code, notes,
+        and the report of the placement. The module is for timing alone.
 
     Returns
     -------
@@ -107,28 +112,28 @@ def compile_graph(
     gaps: list[list[LayerGap]] = []
     layers: list[list[PlacedLayer]] = []
     plans: list[MemoryPlan] = []
-    with _paused_collector():
+    exact = 0
+    with paused_collector():
         decision = decide(graph, configuration, options, placement, costs)
         for group in partition(graph, decision.on_accelerator):
             if decision.on_accelerator(group[0]):
                 steps.append(len(segments))
-                segment, found, placed, plan = _compile_segment(
-                    graph, group, configuration, progress, keep_all, options, measure, schedules
-                )
+                segment, cycles, found, placed, plan = _compile_segment(
+                    graph, group, configuration, progress, keep_all, options, measure, schedules,
+                    lean,
+                )  # fmt: skip
                 segments.append(segment)
+                exact += cycles
                 gaps.append(found)
                 layers.append(placed)
                 plans.append(plan)
             else:
                 steps += [node.outputs[0].name for node in group]
     refuse_unknown_layers(schedules, [layer for segment in segments for layer in segment.layers])
-    exact = measure and sum(measure(segment.program, configuration)[0] for segment in segments)
-    host = plan_host(graph, steps, segments, host_target())
-    code = compile_host(host, progress)
     report = {
         "compile_s": time.perf_counter() - started,
         "instructions": sum(len(segment.program) for segment in segments),
-        **report_of(gaps, exact),
+        **report_of(gaps, exact if measure else None),
         "windows": [
             {
                 "bytes": segment.data_bytes,
@@ -138,20 +143,25 @@ def compile_graph(
             }
             for segment, plan in zip(segments, plans, strict=True)
         ],
+    }
+    module = Module(graph.name, configuration, graph, tuple(steps), tuple(segments), report)
+    if lean:
+        return module
+    host = plan_host(graph, steps, segments, host_target())
+    code = compile_host(host, progress)
+    kernels = (*host.kernels, *host.recurrences)
+    report |= {
         "host": report_of_host(host),
         "placement": placement_report(
-            graph,
-            placed_layers(graph, steps, layers, (*host.kernels, *host.recurrences)),
-            placement,
-            decision,
-            costs,
+            graph, placed_layers(graph, steps, layers, kernels), placement, decision, costs
         ),
     }
-    return Module(graph.name, configuration, graph, tuple(steps), tuple(segments), report, code)
+    report["compile_s"] = time.perf_counter() - started
+    return replace(module, code=code)
 
 
 @contextmanager
-def _paused_collector() -> Iterator[None]:
+def paused_collector() -> Iterator[None]:
     """Disable cyclic garbage collection: a search makes many objects and few cycles."""
     was_on = gc.isenabled()
     gc.disable()
@@ -171,7 +181,8 @@ def _compile_segment(
     options: Options,
     measure: Measure | None,
     schedules: Mapping[str, str],
-) -> tuple[Segment, list[LayerGap], list[PlacedLayer], MemoryPlan]:
+    lean: bool,
+) -> tuple[Segment, int, list[LayerGap], list[PlacedLayer], MemoryPlan]:
     layout = lay_out_segment(graph, nodes, configuration, options)
     inputs, outputs, placements = layout.inputs, layout.outputs, layout.placements
     timer = None
@@ -187,7 +198,8 @@ def _compile_segment(
     dram = placements.dram(plan.offsets)
     bound = {name: bind(layout.places[name], placements.of[name], dram[name]) for name in spans}
     pool = ConstantPool(base=align(plan.size))
-    lowering = Lowering(configuration, dram, pool, options.most_instructions)
+    known = timer.pieces if timer else None
+    lowering = Lowering(configuration, dram, pool, options.most_instructions, known)
     ends: list[int] = []
     gaps: list[LayerGap] = []
     texts: list[str] = []
@@ -204,8 +216,8 @@ def _compile_segment(
         texts.append(joined(scheduled))
         progress(str(gaps[-1]))
     instructions = [emitted.instruction for emitted in lowering.stream]
-    program, order, _ = issue(instructions, configuration, measure)
-    notes = _notes(program, [lowering.stream[index] for index in order])
+    program, order, cycles = issue(instructions, configuration, measure)
+    notes = () if lean else _notes(program, [lowering.stream[index] for index in order])
     runs = _runs(program, [bisect_right(ends, index) for index in order])
     layers = [
         Layer(
@@ -219,7 +231,8 @@ def _compile_segment(
         for number, (group, text) in enumerate(zip(groups, texts, strict=True))
     ]
     data_bytes = align(pool.base + pool.size)
-    check(program, configuration, data_bytes)
+    if not lean:
+        check(program, configuration, data_bytes)
     segment = Segment(
         program=program,
         notes=notes,
@@ -235,7 +248,7 @@ def _compile_segment(
         PlacedLayer(group.name, group.op, ACCELERATOR, group.nodes, gap.cycles, gap.exact)
         for group, gap in zip(groups, gaps, strict=True)
     ]
-    return segment, gaps, placed, plan
+    return segment, cycles, gaps, placed, plan
 
 
 def _notes(program: Sequence[Instruction], emitted: Sequence[Emitted]) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 from ..errors import ProgramError
 from .configuration import Configuration
-from .footprints import Footprint, explain_conflict, footprint, footprints_conflict
+from .footprints import Footprint, explain_conflict, footprint, last_conflict
 from .instructions import Halt, Instruction, Unit
 from .legality import instruction_faults
 
@@ -85,7 +85,8 @@ class _ProgramWalk:
         }
         self.peaks = dict.fromkeys(self.pending, 0)
         self.known = {unit: [0] * len(Unit) for unit in Unit}
-        self.passed: dict[Unit, list[tuple[int, Instruction, Footprint]]] = {u: [] for u in Unit}
+        self.passed: dict[Unit, list[tuple[int, Instruction]]] = {u: [] for u in Unit}
+        self.footprints: dict[Unit, list[Footprint]] = {unit: [] for unit in Unit}
         self.tokens = 0
         self.concurrent_pairs = 0
 
@@ -98,7 +99,8 @@ class _ProgramWalk:
         here = footprint(instruction, self.configuration)
         yield from self._take_tokens(unit, instruction)
         yield from self._races(unit, instruction, here)
-        self.passed[unit].append((index, instruction, here))
+        self.passed[unit].append((index, instruction))
+        self.footprints[unit].append(here)
         yield from self._give_tokens(unit, index, instruction)
 
     def _take_tokens(self, unit: Unit, instruction: Instruction) -> Iterator[str]:
@@ -118,10 +120,13 @@ class _ProgramWalk:
         for other in Unit:
             if other is unit:
                 continue
-            for earlier_index, earlier, there in self.passed[other][self.known[unit][other] :]:
-                self.concurrent_pairs += 1
-                if footprints_conflict(there, here):
-                    reason = explain_conflict(earlier, instruction, self.configuration)
+            first, end = self.known[unit][other], len(self.passed[other])
+            self.concurrent_pairs += end - first
+            if last_conflict(self.footprints[other], first, here) is None:
+                continue
+            for earlier_index, earlier in self.passed[other][first:]:
+                reason = explain_conflict(earlier, instruction, self.configuration)
+                if reason is not None:
                     yield (
                         f"races with instruction {earlier_index} ({earlier.mnemonic}): no "
                         f"token orders them and {reason}; let {other.name} signal {unit.name} "

@@ -82,8 +82,14 @@ def _shown(value: object) -> str:
     return ("; ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
 
 
+class _Hashed:
+    """The place of a configuration's hash, which is no parameter."""
+
+    __slots__ = ("_hash",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(_Hashed):
     """Parameters of one accelerator; each field declares its meaning and legal values.
 
     If `vector_lanes` or `depthwise_taps` is omitted, it takes its default, or the largest value
@@ -192,9 +198,13 @@ class Configuration:
         object.__setattr__(self, "extra_operations", tuple(map(str, extra)))
 
     def __hash__(self) -> int:
-        """Hash the few fields in which machines mostly differ; caches ask once per instruction."""
-        sizes = self.lanes_in, self.lanes_out, self.act_depth, self.wgt_depth, self.acc_depth
-        return hash((self.name, *sizes, self.bus_bits))
+        """Hash the few fields in which machines mostly differ, once; caches ask very often."""
+        try:
+            return self._hash
+        except AttributeError:
+            sizes = self.lanes_in, self.lanes_out, self.act_depth, self.wgt_depth, self.acc_depth
+            object.__setattr__(self, "_hash", hash((self.name, *sizes, self.bus_bits)))
+            return self._hash
 
     # Derived sizes -------------------------------------------------------------------------
 

@@ -29,11 +29,48 @@ def encode(instruction: Instruction, configuration: Configuration) -> bytes:
     IsaError
         When a field does not fit; the message names field and range.
     """
+    known = instruction.shared.get("word")
+    if known is None or known[0] is not configuration:
+        return _encode_first(instruction, configuration)
+    size, word, wait_bit, signal_bit, bases = known[1]
+    wait, signal = instruction.token_masks
+    word |= wait << wait_bit | signal << signal_bit
+    for name, position, limit in bases:
+        address = getattr(instruction, name)
+        if not 0 <= address < limit:
+            return _encode_first(instruction, configuration)  # reports the field
+        word |= address << position
+    return word.to_bytes(size, "little")
+
+
+def _encode_first(instruction: Instruction, configuration: Configuration) -> bytes:
+    """Encode all fields, and share those that are neither addresses nor tokens."""
+    layout = instruction.layout(configuration)
     try:
-        word = pack(instruction.layout(configuration), instruction.values(configuration))
+        word = pack(layout, instruction.values(configuration))
     except IsaError as problem:
         raise IsaError(f"{instruction.mnemonic}: {problem}") from None
-    return word.to_bytes(word_bytes(configuration), "little")
+    operands = [operand.name for operand in instruction.operands]
+    places = _places(type(instruction), configuration)
+    rest = word
+    for name in ("wait", "signal", *operands):
+        position, limit = places[name]
+        rest &= ~((limit - 1) << position)
+    size = word_bytes(configuration)
+    bases = tuple((name, *places[name]) for name in operands)
+    shared = size, rest, places["wait"][0], places["signal"][0], bases
+    instruction.shared["word"] = configuration, shared
+    return word.to_bytes(size, "little")
+
+
+@cache
+def _places(family: type[Instruction], configuration: Configuration) -> dict[str, tuple[int, int]]:
+    """First bit of each field in a word, and the number of its codes."""
+    places, position = {}, 0
+    for field in family.layout(configuration):
+        places[field.name] = position, 1 << field.bits
+        position += field.bits
+    return places
 
 
 def decode(word: bytes, configuration: Configuration) -> Instruction:

@@ -1,10 +1,11 @@
 """Conflicts between instructions: overlapping affine accesses and shared bank ports.
 
 The checker proves with these functions that a program has no race, and the compiler places tokens
-with the same functions, so the two always agree. Results are cached by shape, because tiles of one
+with the same functions, so the two always agree. Results are shared by shape, because tiles of one
 layer differ only in their base addresses.
 """
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -30,12 +31,38 @@ class Shape(NamedTuple):
 
 
 class Region(NamedTuple):
-    """The bytes that `shape` covers between `low` and `high` of a memory."""
+    """The bytes that `shape` covers between `low` and `high` of a memory, for one operand."""
 
-    access: Access
+    memory: Memory
     low: int
     high: int
     shape: Shape
+    operand: str
+    writes: bool
+
+
+class _Access(NamedTuple):
+    """An access of an instruction at address 0 of its operand.
+
+    Parameters
+    ----------
+    name, step
+        The operand, and the bytes by which each address step moves the access.
+    low, reach
+        First byte at address 0, and the distance to the last byte.
+    bank_bytes, shift
+        Size of a bank, or 0 for main memory; the bit of the first bank in a `Footprint`.
+    """
+
+    name: str
+    step: int
+    low: int
+    reach: int
+    memory: Memory
+    shape: Shape
+    writes: bool
+    bank_bytes: int
+    shift: int
 
 
 class Footprint(NamedTuple):
@@ -49,6 +76,8 @@ class Footprint(NamedTuple):
         One bit per bank of every scratchpad, numbered by `bank_bit`, and one for main memory.
     read_regions, written_regions
         Bytes that the instruction reads, and bytes that it writes.
+    dram_low, dram_high
+        First and last byte of main memory; the last one comes first if it uses none.
     """
 
     unit: Unit | None
@@ -56,6 +85,8 @@ class Footprint(NamedTuple):
     writes: int
     read_regions: tuple[Region, ...]
     written_regions: tuple[Region, ...]
+    dram_low: int
+    dram_high: int
 
 
 @cache
@@ -130,12 +161,13 @@ def _shapes_meet(one: Shape, other: Shape, distance: int) -> bool:
 
 def region(access: Access) -> Region:
     """An access as a region, the form that this module compares."""
-    return Region(access, access.low, access.high, normalise(access.length, access.loops))
+    shape = normalise(access.length, access.loops)
+    return Region(access.memory, access.low, access.high, shape, access.operand, access.writes)
 
 
 def regions_meet(one: Region, other: Region) -> bool:
     """Whether two regions share a byte: exact up to `EXACT_RUNS` runs, never wrongly False."""
-    if one.access.memory is not other.access.memory:
+    if one.memory is not other.memory:
         return False
     if one.high < other.low or other.high < one.low:
         return False
@@ -149,47 +181,92 @@ def overlap(one: Access, other: Access) -> bool:
 
 def bank_mask(place: Region, configuration: Configuration) -> int:
     """Banks that a region touches, one bit per bank of its memory; 1 for main memory."""
-    if place.access.memory is Memory.DRAM:
+    if place.memory is Memory.DRAM:
         return 1
-    bank_bytes = configuration.bank_bytes(place.access.memory)
-    first, last = place.low // bank_bytes, place.high // bank_bytes
-    if first == last:
-        return 1 << first
-    spread = intervals(place.shape) if place.shape.loops else None
+    bank_bytes = configuration.bank_bytes(place.memory)
+    first, offset = divmod(place.low, bank_bytes)
+    return _banks(place.shape, offset, place.high - place.low, bank_bytes) << first
+
+
+@lru_cache(maxsize=1 << 16)
+def _banks(shape: Shape, offset: int, reach: int, bank_bytes: int) -> int:
+    """Banks that a shape touches whose first byte is at `offset` in bank 0, and last `reach` on."""
+    spread = intervals(shape) if shape.loops else None
     if spread is None:
-        return (1 << (last + 1)) - (1 << first)
-    starts = (spread[0] + place.low) // bank_bytes
-    ends = (spread[1] + place.low - 1) // bank_bytes
+        return (1 << ((offset + reach) // bank_bytes + 1)) - 1
+    starts = (spread[0] + offset) // bank_bytes
+    ends = (spread[1] + offset - 1) // bank_bytes
     mask = 0
     for low, high in set(zip(starts.tolist(), ends.tolist(), strict=True)):
         mask |= (1 << (high + 1)) - (1 << low)
     return mask
 
 
-@lru_cache(maxsize=1 << 15)
 def footprint(instruction: Instruction, configuration: Configuration) -> Footprint:
     """Everything that an instruction reads and writes; it may exceed a memory."""
-    masks, places = [0, 0], ([], [])
+    known = instruction.shared.get("accesses")
+    if known is None or known[0] is not configuration:
+        known = configuration, _accesses(instruction, configuration)
+        instruction.shared["accesses"] = known
+    masks, places, dram_low, dram_high = [0, 0], ([], []), 0, -1
+    for name, step, low, reach, memory, shape, writes, bank_bytes, shift in known[1]:
+        if step:
+            low += getattr(instruction, name) * step
+        places[writes].append(Region(memory, low, low + reach, shape, name, writes))
+        if not bank_bytes:
+            dram_low = min(low, dram_low) if dram_high >= 0 else low
+            dram_high = max(low + reach, dram_high)
+        if low < 0:
+            continue
+        if not bank_bytes:
+            masks[writes] |= 1
+            continue
+        bank, offset = divmod(low, bank_bytes)
+        if offset + reach < bank_bytes:
+            masks[writes] |= 1 << (bank + shift)
+        else:
+            masks[writes] |= _banks(shape, offset, reach, bank_bytes) << (bank + shift)
+    (reads, writes), (read, written) = masks, map(tuple, places)
+    return Footprint(instruction.home, reads, writes, read, written, dram_low, dram_high)
+
+
+def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[_Access, ...]:
+    """The accesses of an instruction; those of its copies are the same at other addresses."""
+    operands = {operand.name for operand in instruction.operands}
+    found = []
     for access in instruction.accesses(configuration):
+        memory, name, step = access.memory, access.operand, 0
         place = region(access)
-        if place.low >= 0:
-            shift = bank_bit(access.memory, configuration)
-            masks[access.writes] |= bank_mask(place, configuration) << shift
-        places[access.writes].append(place)
-    return Footprint(instruction.home, masks[0], masks[1], tuple(places[0]), tuple(places[1]))
+        low, reach = place.low, place.high - place.low
+        if name in operands:
+            step = instruction.granule_bytes(name, configuration)
+            low -= getattr(instruction, name) * step
+        bank_bytes = configuration.bank_bytes(memory) if memory is not Memory.DRAM else 0
+        banks = bank_bytes, bank_bit(memory, configuration)
+        found.append(_Access(name, step, low, reach, memory, place.shape, access.writes, *banks))
+    return tuple(found)
 
 
 def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
     """`conflicts` for footprints that are already computed; the fast form for loops."""
-    unit, reads, writes, _, _ = earlier
-    later_unit, later_reads, later_writes, _, _ = later
-    if unit is later_unit:
-        return False
-    ports = (reads & later_reads) | (writes & later_writes)
-    if ports > 1:
-        return True
-    shared = (reads & later_writes) | (writes & (later_reads | later_writes))
-    return bool(shared) and _meeting(earlier, later) is not None
+    return earlier.unit is not later.unit and last_conflict((earlier,), 0, later) is not None
+
+
+def last_conflict(passed: Sequence[Footprint], first: int, later: Footprint) -> int | None:
+    """Index of the last of some footprints of another unit, from `first` on, that conflicts."""
+    _, later_reads, later_writes, _, _, later_low, later_high = later
+    touched = later_reads | later_writes
+    for index in range(len(passed) - 1, first - 1, -1):
+        _, reads, writes, _, _, low, high = passed[index]
+        ports = (reads & later_reads) | (writes & later_writes)
+        if ports > 1:
+            return index
+        shared = (reads & later_writes) | (writes & touched)
+        if not shared or (shared == 1 and (high < later_low or later_high < low)):
+            continue
+        if _meeting(passed[index], later) is not None:
+            return index
+    return None
 
 
 def conflicts(earlier: Instruction, later: Instruction, configuration: Configuration) -> bool:
@@ -211,8 +288,14 @@ def _meeting(earlier: Footprint, later: Footprint) -> tuple[Region, Region] | No
     )
     for ours, theirs in pairs:
         for one in ours:
-            for other in theirs:
-                if regions_meet(one, other):
+            memory, low, high, shape, _, _ = one
+            for other in theirs:  # `regions_meet`, without a call for most pairs
+                if (
+                    other.memory is memory
+                    and low <= other.high
+                    and other.low <= high
+                    and _shapes_meet(shape, other.shape, other.low - low)
+                ):
                     return one, other
     return None
 
@@ -226,12 +309,11 @@ def explain_conflict(
         return None
     met = _meeting(first, second)
     if met is not None:
-        verbs = ["writes" if place.access.writes else "reads" for place in met]
+        verbs = ["writes" if place.writes else "reads" for place in met]
         low, high = max(met[0].low, met[1].low), min(met[0].high, met[1].high)
         return (
-            f"the first {verbs[0]} (`{met[0].access.operand}`) what the second {verbs[1]} "
-            f"(`{met[1].access.operand}`) among bytes {low} to {high} of "
-            f"{met[0].access.memory.name}"
+            f"the first {verbs[0]} (`{met[0].operand}`) what the second {verbs[1]} "
+            f"(`{met[1].operand}`) among bytes {low} to {high} of {met[0].memory.name}"
         )
     ports = (("read", first.reads & second.reads), ("write", first.writes & second.writes))
     for verb, mask in ports:

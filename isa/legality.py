@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import IsaError, ProgramError
 from .configuration import Configuration, Memory
 from .encoding import encode
-from .footprints import EXACT_RUNS, bank_mask, footprint, region, regions_meet
+from .footprints import EXACT_RUNS, bank_mask, footprint, regions_meet
 from .instructions import Gemm, Instruction, Loop, Vector
 from .instructions.loops import nest_addresses, nest_jumps
 from .pipeline import GEMM_REVISIT_STEPS
@@ -42,7 +42,11 @@ def instruction_faults(
         yield str(problem).split(": ", 1)[1]
         return
     if isinstance(instruction, Gemm):
-        yield from gemm_faults(instruction, configuration)
+        known = instruction.shared.get("revisits")  # these do not depend on its addresses
+        if known is None or known[0] is not configuration or known[1]:
+            revisits = tuple(gemm_faults(instruction, configuration))
+            instruction.shared["revisits"] = configuration, bool(revisits)
+            yield from revisits
     elif isinstance(instruction, Vector):
         yield from vector_faults(instruction, configuration)
 
@@ -50,10 +54,10 @@ def instruction_faults(
 def _leaves_a_memory(
     instruction: Instruction, configuration: Configuration, data_bytes: int
 ) -> bool:
-    """Whether `check_bounds` would fail, from the footprint that the race check needs anyway."""
+    """Whether `check_bounds` would fail, from the footprint."""
     here = footprint(instruction, configuration)
     for place in here.read_regions + here.written_regions:
-        memory = place.access.memory
+        memory = place.memory
         size = data_bytes if memory is Memory.DRAM else configuration.size_bytes(memory)
         if place.low < 0 or place.high >= size:
             return True
@@ -111,7 +115,8 @@ def vector_faults(vector: Vector, configuration: Configuration) -> Iterator[str]
     of writes by the depth of the pipeline. A slice may be read by the output that overwrites it or
     by an earlier output, which both see the old value, but never by a later one.
     """
-    places = {access.operand: region(access) for access in vector.accesses(configuration)}
+    here = footprint(vector, configuration)
+    places = {place.operand: place for place in here.read_regions + here.written_regions}
     if "b" in places and not vector.a_from_acc:
         shared = bank_mask(places["a"], configuration) & bank_mask(places["b"], configuration)
         if shared:

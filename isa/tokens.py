@@ -8,10 +8,10 @@ known to be complete. Tokens therefore stay first in, first out.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .configuration import Configuration
-from .footprints import Footprint, footprint, footprints_conflict
+from .footprints import Footprint, footprint, last_conflict
 from .instructions import Halt, Instruction, Sync, Unit
 from .instructions.common import peers
 
@@ -19,14 +19,22 @@ Pick = Callable[[int], int | None]
 """Chooses one of the given number of instructions that may signal, or None."""
 
 
+_UNITS = [
+    frozenset(unit for unit in Unit if number >> unit & 1) for number in range(1 << len(Unit))
+]
+"""Sets of units, by one bit per unit."""
+
+
 @dataclass(slots=True)
 class _Entry:
+    """An instruction, the clock after it, and the units that it waits for and signals as bits."""
+
     instruction: Instruction
     place: int
     footprint: Footprint
-    clock: list[int] = field(default_factory=list)
-    wait: set[Unit] = field(default_factory=set)
-    signal: set[Unit] = field(default_factory=set)
+    clock: Sequence[int] = ()
+    wait: int = 0
+    signal: int = 0
 
 
 class _Weaver:
@@ -36,6 +44,7 @@ class _Weaver:
         self.configuration = configuration
         self.entries: list[_Entry] = []
         self.passed: dict[Unit, list[_Entry]] = {unit: [] for unit in Unit}
+        self.footprints: dict[Unit, list[Footprint]] = {unit: [] for unit in Unit}
         self.known = {unit: [0] * len(Unit) for unit in Unit}
         self.takers: dict[tuple[Unit, Unit], list[int]] = {(u, v): [] for u in Unit for v in Unit}
 
@@ -45,17 +54,14 @@ class _Weaver:
         unit = instruction.home
         if unit is not None:
             for other in peers(unit):
-                window = self.passed[other][self.known[unit][other] :]
-                conflicting = (
-                    e for e in reversed(window) if footprints_conflict(e.footprint, entry.footprint)
-                )
-                latest = next(conflicting, None)
+                passed, first = self.passed[other], self.known[unit][other]
+                latest = last_conflict(self.footprints[other], first, entry.footprint)
                 if latest is not None:
-                    self._order(latest, other, unit, entry)
-                elif (choice := redundant(len(window))) is not None and self._room(
-                    window[choice], other, unit
+                    self._order(passed[latest], other, unit, entry)
+                elif (choice := redundant(len(passed) - first)) is not None and self._room(
+                    passed[first + choice], other, unit
                 ):
-                    self._order(window[choice], other, unit, entry)
+                    self._order(passed[first + choice], other, unit, entry)
         self._place(entry)
 
     def _place(self, entry: _Entry) -> None:
@@ -63,10 +69,11 @@ class _Weaver:
         self.entries.append(entry)
         unit = entry.instruction.home
         if unit is not None:
-            entry.clock = list(self.known[unit])
             self.passed[unit].append(entry)
-            entry.clock[unit] = len(self.passed[unit])
-            for giver in entry.wait:
+            self.footprints[unit].append(entry.footprint)
+            clock = entry.clock = self.known[unit].copy()
+            clock[unit] = len(self.passed[unit])
+            for giver in _UNITS[entry.wait]:
                 self.takers[giver, unit].append(entry.place)
 
     def _room(self, giver: _Entry, source: Unit, target: Unit) -> bool:
@@ -81,9 +88,9 @@ class _Weaver:
             sync = Sync(target=source)
             giver = _Entry(sync, 0, footprint(sync, self.configuration))
             self._place(giver)
-        giver.signal.add(target)
-        taker.wait.add(source)
-        self.known[target] = [max(p) for p in zip(self.known[target], giver.clock, strict=True)]
+        giver.signal |= 1 << target
+        taker.wait |= 1 << source
+        self.known[target] = list(map(max, self.known[target], giver.clock))
 
 
 def synthesise_tokens(
@@ -108,13 +115,13 @@ def synthesise_tokens(
     weaver = _Weaver(configuration)
     for instruction in program:
         if not isinstance(instruction, Halt):
-            weaver.append(_with_tokens(instruction, set(), set()), redundant)
+            weaver.append(_with_tokens(instruction, 0, 0), redundant)
     woven = [_with_tokens(e.instruction, e.wait, e.signal) for e in weaver.entries]
     return (*woven, Halt())
 
 
-def _with_tokens(instruction: Instruction, wait: set[Unit], signal: set[Unit]) -> Instruction:
+def _with_tokens(instruction: Instruction, wait: int, signal: int) -> Instruction:
     """The instruction with these tokens and no others."""
-    if instruction.wait == wait and instruction.signal == signal:
+    if not (wait or signal or instruction.wait or instruction.signal):
         return instruction
-    return instruction.with_tokens(frozenset(wait), frozenset(signal))
+    return instruction.with_tokens(_UNITS[wait], _UNITS[signal])

@@ -7,9 +7,10 @@ be a part of another one, and there may be several copies of it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Instruction, Loop, fill_memory, transfer
+from ...isa.instructions import Instruction, Loop, fill_memory, move_transfer, transfer
 from ...isa.instructions.common import local_bits
 from ..tensor import Patches, Tensor
 from .tile_layout import row_major
@@ -95,27 +96,56 @@ def load_box(
     source: DramTensor, box: Box, destination: Memory, local: int, pad: int, limits: Configuration
 ) -> list[Instruction]:
     """LOADs that bring `box` to byte `local`, padding first."""
-    pitch, strides = row_major(box), source.strides
+    box, memory = _from_zero(source, box)
+    firsts = _loads(source.shape, source.strides, box, destination, pad, limits)
+    return [move_transfer(first, memory, local) for first in firsts]
+
+
+def _from_zero(tensor: DramTensor, box: Box) -> tuple[Box, int]:
+    """Move a box to 0 in all dimensions in which it is inside its tensor.
+
+    Returns
+    -------
+    The box, which takes the same transfers at other addresses, and the byte that is now at 0.
+    """
+    moved, memory = [], tensor.base
+    for (low, high), size, stride in zip(box, tensor.shape, tensor.strides, strict=True):
+        if low >= 0 and high <= size:
+            memory += low * stride
+            moved.append((0, high - low))
+        else:
+            moved.append((low, high))
+    return tuple(moved), memory
+
+
+@lru_cache(maxsize=1 << 14)
+def _loads(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    box: Box,
+    destination: Memory,
+    pad: int,
+    limits: Configuration,
+) -> tuple[Instruction, ...]:
+    """The LOADs of a box to byte 0, from a tensor at byte 0."""
+    pitch = row_major(box)
     valid = tuple(
-        (max(low, 0), min(high, size)) for (low, high), size in zip(box, source.shape, strict=True)
+        (max(low, 0), min(high, size)) for (low, high), size in zip(box, shape, strict=True)
     )
-    loads = []
+    loads: list[Instruction] = []
     for slab in _outside(box, valid):
-        start = local + _offset(slab, box, pitch)
         dims = [(high - low, p) for (low, high), p in zip(slab, pitch, strict=True)]
-        loads += fill_bytes(dims, destination, start, pad, limits)
+        loads += fill_bytes(dims, destination, _offset(slab, box, pitch), pad, limits)
     if all(low < high for low, high in valid):
-        start = local + _offset(valid, box, pitch)
-        memory = source.base + sum(
-            low * stride for (low, _), stride in zip(valid, strides, strict=True)
-        )
+        memory = sum(low * stride for (low, _), stride in zip(valid, strides, strict=True))
         dims = [
             (high - low, stride, p)
             for (low, high), stride, p in zip(valid, strides, pitch, strict=True)
         ]
-        for length, base, loops in copy_runs(dims, (memory, start), limits):
-            loads.append(transfer(Memory.DRAM, destination, length, base, loops))
-    return loads
+        base = memory, _offset(valid, box, pitch)
+        for length, bases, loops in copy_runs(dims, base, limits):
+            loads.append(transfer(Memory.DRAM, destination, length, bases, loops))
+    return tuple(loads)
 
 
 def fill_bytes(
@@ -137,6 +167,8 @@ def load_bytes(
     memory: int, size: int, destination: Memory, local: int, limits: Configuration
 ) -> list[Instruction]:
     """LOADs that bring `size` contiguous bytes."""
+    if 0 < size <= 1 << local_bits(limits):
+        return [transfer(Memory.DRAM, destination, size, (memory, local))]
     return [
         transfer(Memory.DRAM, destination, length, base, loops)
         for length, base, loops in copy_runs([(size, 1, 1)], (memory, local), limits)
@@ -180,23 +212,35 @@ def store_box(
 
     For a part of a larger tensor, only its own channels are stored.
     """
-    pitch, strides = row_major(box), target.strides
+    pitch = row_major(box)
     stores = []
     for piece in _own_channels(target, box) if target.pitch else (box,):
         start = local + _offset(piece, box, pitch)
-        memory = target.base + sum(
-            low * stride for (low, _), stride in zip(piece, strides, strict=True)
-        )
-        dims = [(count, 0, apart) for count, apart in target.copies]
-        dims += [
-            (high - low, p, stride)
-            for (low, high), stride, p in zip(piece, strides, pitch, strict=True)
-        ]
-        stores += [
-            transfer(source, Memory.DRAM, length, base, loops)
-            for length, base, loops in copy_runs(dims, (start, memory), limits)
-        ]
+        piece, memory = _from_zero(target, piece)
+        firsts = _stores(target.strides, target.copies, piece, pitch, source, limits)
+        stores += [move_transfer(first, memory, start) for first in firsts]
     return stores
+
+
+@lru_cache(maxsize=1 << 14)
+def _stores(
+    strides: tuple[int, ...],
+    copies: tuple[tuple[int, int], ...],
+    box: Box,
+    pitch: tuple[int, ...],
+    source: Memory,
+    limits: Configuration,
+) -> tuple[Instruction, ...]:
+    """The STOREs of a box whose first element is at byte 0, with strides `pitch`."""
+    memory = sum(low * stride for (low, _), stride in zip(box, strides, strict=True))
+    dims = [(count, 0, apart) for count, apart in copies]
+    dims += [
+        (high - low, p, stride) for (low, high), stride, p in zip(box, strides, pitch, strict=True)
+    ]
+    return tuple(
+        transfer(source, Memory.DRAM, length, bases, loops)
+        for length, bases, loops in copy_runs(dims, (0, memory), limits)
+    )
 
 
 def _own_channels(target: DramTensor, box: Box) -> Iterator[Box]:

@@ -6,12 +6,13 @@ serves to reject absurd programs before generation.
 """
 
 import math
+from collections.abc import Sequence
 
 from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from .dma import Box, box_bytes
-from .phases import Phase, box_of
+from .phases import Phase, Tile, box_of
 from .tile_plan import TilePlan, streamed_rows, weight_tiles
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
@@ -47,6 +48,18 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     return max(busy) + serial + sum(busy) // 64
 
 
+def least_cycles(
+    phases: Sequence[Phase], tiles: Sequence[Tile], configuration: Configuration
+) -> int:
+    """A lower bound of `estimate` for all plans with these tiles: the time of GEMM and VECTOR."""
+    gemm = vector = piece = 0
+    for phase, tile in zip(phases, tiles, strict=True):
+        least = _Compute(phase, tile, configuration)
+        piece = least.vector_piece
+        gemm, vector = gemm + least.gemm, vector + least.vector
+    return max(gemm, vector) + piece + (gemm + vector) // 64
+
+
 def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
     """Estimated instructions of a plan, ignoring splits by the machine's loop limits."""
     last, tile = plan.phases[-1], plan.tiles[-1]
@@ -70,7 +83,44 @@ def _crowding(plan: TilePlan, resident: int, configuration: Configuration) -> in
 
 
 def _count(step: Phase, tile, axes) -> int:
-    return math.prod(-(-step.extents[axis] // tile[axis]) for axis in axes)
+    count, extents = 1, step.extents
+    for axis in axes:
+        count *= -(-extents[axis] // tile[axis])
+    return count
+
+
+class _Compute:
+    """Busy cycles of GEMM and VECTOR in a phase, if all weights have room.
+
+    Attributes
+    ----------
+    spatial, groups, chunks
+        Numbers of tiles of pixels and of channels, and of parts of the reduction.
+    weight_tiles
+        Weight tiles of one part; 0 without a product.
+    vector_piece
+        Cycles of VECTOR for one tile.
+    """
+
+    def __init__(self, step: Phase, tile: Tile, configuration: Configuration) -> None:
+        self.spatial = _count(step, tile, step.pixels)
+        self.groups = _count(step, tile, step.channels)
+        self.chunks = step.reductions[step.reduced] // tile[step.reduced] if step.reduced else 1
+        size = window = 1
+        for axis in (*step.pixels, *step.channels):
+            size *= tile[axis]
+        self.gemm = self.weight_tiles = 0
+        if step.product is not None:
+            self.weight_tiles = weight_tiles(step, tile, configuration)
+            rows = streamed_rows(step, tile, configuration)
+            cycles = _passes(step, tile, self.weight_tiles, rows, configuration)
+            count = self.spatial * self.groups * self.chunks
+            self.gemm = count * (cycles + INSTRUCTION_OVERHEAD_CYCLES)
+        else:
+            window = math.prod(step.reductions.values())
+        steps = size // configuration.vector_lanes * window
+        self.vector_piece = steps + INSTRUCTION_OVERHEAD_CYCLES
+        self.vector = self.spatial * self.groups * self.vector_piece
 
 
 class _Units:
@@ -81,30 +131,22 @@ class _Units:
     ) -> None:
         step, tile = plan.phases[index], plan.tiles[index]
         overhead = INSTRUCTION_OVERHEAD_CYCLES
-        spatial, groups = _count(step, tile, step.pixels), _count(step, tile, step.channels)
-        chunks = step.reductions[step.reduced] // tile[step.reduced] if step.reduced else 1
-        pixels = math.prod(tile[axis] for axis in step.pixels)
-        channels = math.prod(tile[axis] for axis in step.channels)
+        compute = _Compute(step, tile, configuration)
+        spatial, groups, chunks = compute.spatial, compute.groups, compute.chunks
         outer = plan.channels_outer and index == len(plan.phases) - 1
-        self.gemm = self.weights = 0
+        self.gemm, self.weights = compute.gemm, 0
         self.instructions = spatial * groups
         if step.product is not None:
-            tiles = weight_tiles(step, tile, configuration)
-            room = configuration.weight_tiles
+            tiles, room = compute.weight_tiles, configuration.weight_tiles
             fits = (chunks * tiles if outer else resident) <= room
-            rows = streamed_rows(step, tile, configuration)
-            cycles = _passes(step, tile, tiles, rows, configuration) + overhead
             load = _loading_weights(plan, step, tile, tiles, configuration)
             if 2 * tiles > room and resident > room:
-                cycles += load
-            self.gemm = spatial * groups * chunks * cycles
+                self.gemm += spatial * groups * chunks * load
             own = _count(step, tile, _moved(step.weights) & set(step.pixels))
             brought = groups * chunks * (own if fits else spatial)
             self.weights = brought * (load + overhead)
             self.instructions += spatial * groups * chunks + brought
-        window = 1 if step.product else math.prod(step.reductions.values())
-        self.vector_piece = pixels * channels // configuration.vector_lanes * window + overhead
-        self.vector = spatial * groups * self.vector_piece
+        self.vector_piece, self.vector = compute.vector_piece, compute.vector
         made = {other.name for other in plan.phases}
         self.loads = {
             read.tensor: _loads(plan, step, read, spatial, groups, chunks, outer)

@@ -4,17 +4,18 @@ A candidate fixes the tile of every phase of the kernel, and whether channels or
 outer loop of the last phase. Only legal candidates are compared. The choice is deterministic.
 """
 
-import heapq
 import itertools
+from bisect import insort_right
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ..te.schedule import Schedule
 from ..tensor import Kernel
 from .default_schedule import default_steps
-from .estimate import estimate
+from .estimate import estimate, least_cycles
 from .phases import Phase, Tile, phases_of
 from .tile_plan import TilePlan, make_plan, passes_tiles, tile_fits
 
@@ -120,8 +121,17 @@ def likely_candidates(
     CompileError
         When not even the smallest tile fits, naming what is too small.
     """
-    legal = legal_candidates(kernel, configuration, depth)
-    best = heapq.nsmallest(count, legal, key=lambda schedule: schedule.estimated_cycles)
+    phases = phases_of(kernel)
+    best: list[Candidate] = []
+    for tiles in _all_tiles(phases, kernel, configuration):
+        # Most tiles take so long to compute that no plan for them can be among the best.
+        if len(best) == count:
+            least = least_cycles(phases, tiles, configuration)
+            if least >= best[-1].estimated_cycles:
+                continue
+        for candidate in _candidates(kernel, phases, tiles, configuration, depth):
+            insort_right(best, candidate, key=attrgetter("estimated_cycles"))
+            del best[count:]
     if not best:
         raise CompileError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
@@ -136,20 +146,31 @@ def legal_candidates(
     kernel: Kernel, configuration: Configuration, depth: int = 0
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
-    steps = phases_of(kernel)
-    last = steps[-1]
-    for tiles in _all_tiles(steps, kernel, configuration):
-        # If one tile has all channels, both orders are the same.
-        cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
-        for channels_outer in (False, True) if cut else (False,):
-            plan = make_plan(kernel, steps, tiles, channels_outer, depth, configuration)
-            if plan is not None:
-                yield Candidate(
-                    tuple(tuple(tile.items()) for tile in tiles),
-                    channels_outer,
-                    estimate(plan, configuration),
-                    depth,
-                )
+    phases = phases_of(kernel)
+    for tiles in _all_tiles(phases, kernel, configuration):
+        yield from _candidates(kernel, phases, tiles, configuration, depth)
+
+
+def _candidates(
+    kernel: Kernel,
+    phases: tuple[Phase, ...],
+    tiles: tuple[Tile, ...],
+    configuration: Configuration,
+    depth: int,
+) -> Iterator[Candidate]:
+    """The candidates with these tiles that fit."""
+    last = phases[-1]
+    # If one tile has all channels, both orders are the same.
+    cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
+    for channels_outer in (False, True) if cut else (False,):
+        plan = make_plan(kernel, phases, tiles, channels_outer, depth, configuration)
+        if plan is not None:
+            yield Candidate(
+                tuple(tuple(tile.items()) for tile in tiles),
+                channels_outer,
+                estimate(plan, configuration),
+                depth,
+            )
 
 
 def _all_tiles(

@@ -8,7 +8,7 @@ unrolled into several instructions. Nothing here knows an instruction by name.
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ...errors import CompileError
@@ -38,6 +38,8 @@ class Form:
         Operands that are table numbers, with their tensors.
     variants
         For each instruction, the address steps and fields in which it differs.
+    firsts
+        The instructions of the first tile with some tables; those of all other tiles are copies.
     """
 
     family: type[Instruction]
@@ -46,6 +48,7 @@ class Form:
     operands: Mapping[str, tuple[str, int, int]]
     tables: Mapping[str, str]
     variants: tuple[Mapping[str, int], ...]
+    firsts: dict[tuple[int, ...], list[Instruction]] = field(default_factory=dict)
 
     def at(self, buffers: Mapping[str, Buffer]) -> list[Instruction]:
         """The instructions for operands in these buffers."""
@@ -53,12 +56,14 @@ class Form:
         for name, (tensor, granule, steps) in self.operands.items():
             bases[name] = _divide(buffers[tensor].base, granule, tensor) + steps
         tables = {name: buffers[tensor].base for name, tensor in self.tables.items()}
-        instructions = []
-        for variant in self.variants:
-            arguments: dict[str, Any] = {**self.settings, **self.nests, **tables, **variant}
-            arguments |= {name: base + variant.get(name, 0) for name, base in bases.items()}
-            instructions.append(self.family(**arguments))
-        return instructions
+        key = tuple(tables.values())
+        if key not in self.firsts:
+            fixed = {**dict.fromkeys(bases, 0), **self.settings, **self.nests, **tables}
+            self.firsts[key] = [self.family(**{**fixed, **variant}) for variant in self.variants]
+        return [
+            first.moved({name: base + variant.get(name, 0) for name, base in bases.items()})
+            for first, variant in zip(self.firsts[key], self.variants, strict=True)
+        ]
 
 
 class Tensoriser:

@@ -15,10 +15,11 @@ from ..accelerator.constants import ConstantPool
 from ..accelerator.dma import DramTensor
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.lower_schedules import KnownPieces, Lowering
+from ..accelerator.matching import find_pattern
 from ..accelerator.search import Candidate, likely_candidates
 from ..options import Options
 from ..te.schedule import Schedule
-from ..tensor import Kernel
+from ..tensor import Compute, Kernel
 from .given_schedules import GivenSchedule, Part
 from .issue_order import Measure, issue
 
@@ -85,14 +86,18 @@ class CandidateTimer:
 
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         bound = demand_of(kernel, self.configuration).cycles
-        likely = likely_candidates(
-            kernel, self.configuration, options.pipeline_depth, options.candidates * PATIENCE
-        )
+        few, many = options.candidates, options.candidates * PATIENCE
+        likely = likely_candidates(kernel, self.configuration, options.pipeline_depth, few)
         best, least, before = likely[0], math.inf, self.instructions
-        for number, schedule in enumerate(likely):
+        for number in range(many):
             far = least > FAR * bound and self.instructions - before < FEW_INSTRUCTIONS
-            if number >= options.candidates and not far:
+            if number >= few and not far:
                 break
+            if number == few:
+                likely = likely_candidates(kernel, self.configuration, options.pipeline_depth, many)
+            if number >= len(likely):
+                break
+            schedule = likely[number]
             if least <= NEAR * bound or schedule.estimated_cycles > HOPELESS * min(least, rival):
                 break
             cycles = self.cycles((kernel, schedule))
@@ -128,12 +133,14 @@ class CandidateTimer:
     def _form(self, kernel: Kernel) -> object:
         names = {name: f"t{index}" for index, name in enumerate(kernel.tensors)}
         plain = kernel.renamed(names)
-        numbers: dict[int, int] = {}
         stages = tuple(
-            replace(
-                stage,
-                output=replace(stage.output, value="", pad=0),
-                body=_numbered(stage.body, numbers),
+            (
+                replace(
+                    stage,
+                    output=replace(stage.output, value="", pad=0),
+                    body=_without_numbers(stage.body),
+                ),
+                _instruction_of(stage),
             )
             for stage in plain.stages
         )
@@ -148,12 +155,20 @@ class CandidateTimer:
         return stages, tensors
 
 
-def _numbered(tree: Expression, numbers: dict[int, int]) -> Expression:
-    """Replace each constant of an expression by the rank of its first appearance."""
+def _without_numbers(tree: Expression) -> Expression:
+    """Replace each constant of an expression by 0."""
     if isinstance(tree, Literal):
-        return Literal(numbers.setdefault(tree.value, len(numbers)))
+        return Literal(0)
     if isinstance(tree, Call):
-        return Call(tree.op, tuple(_numbered(argument, numbers) for argument in tree.arguments))
+        return Call(tree.op, tuple(map(_without_numbers, tree.arguments)))
     if isinstance(tree, Reduction):
-        return Reduction(tree.op, _numbered(tree.body, numbers))
+        return Reduction(tree.op, _without_numbers(tree.body))
     return tree
+
+
+def _instruction_of(stage: Compute) -> tuple[object, ...]:
+    """The instruction of a stage, without the numbers in its fields; constants may decide on it."""
+    pattern, found = find_pattern(stage)
+    fields = ((name, None if type(value) is int else value) for name, value in found.fields)
+    operands = (slot.operand for slot, _ in found.reads)
+    return pattern.family, *pattern.fields.items(), *fields, *operands

@@ -226,19 +226,17 @@ def _join(
     if not _hands_over(first.kernel, second.kernel):
         return None
     parts = [(group.kernel, group.candidate) for group in (first, second)]
-    if timer is None:
-        apart = sum(candidate.estimated_cycles for _, candidate in parts)
-    else:
-        apart = timer.cycles(*parts)
+    alone = [timer.cycles(part) if timer else part[1].estimated_cycles for part in parts]
     nodes = (*first.nodes, *second.nodes)
     try:
-        joined = _group(kernels, nodes, configuration, options, timer, apart)
+        joined = _group(kernels, nodes, configuration, options, timer, sum(alone))
     except CompileError:
         return None
-    together = joined.candidate.estimated_cycles
-    if timer is not None:
-        together = timer.cycles((joined.kernel, joined.candidate))
-    return joined if together <= apart else None
+    if timer is None:
+        return joined if joined.candidate.estimated_cycles <= sum(alone) else None
+    together = timer.cycles((joined.kernel, joined.candidate))
+    # One after the other, they overlap a little, but they take no less than the longer one.
+    return joined if together <= max(alone) or together <= timer.cycles(*parts) else None
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ...isa.configuration import Configuration
 from ..synthesis.devices import DEVICES, Device
-from ..synthesis.ledger import read_rows
+from ..synthesis.ledger import Row, read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +36,26 @@ class Clock:
 
 
 def clock_of(configuration: Configuration, device: Device) -> Clock | None:
-    """Return the clock in the ledger, or an estimate from the device's family; None without rows.
+    """Return the clock in the ledger, or an estimate from the device's family; None if unknown.
 
-    All machines have the same pipelines, so their clocks differ little.
+    All machines have the same pipelines, but wires get longer with the array. So the estimate is
+    for sizes between those of measured machines, and nothing is said of others.
     """
-    rows = [row for row in read_rows() if row.clocks_mhz]
+    rows = measured_rows(device)
     own = [
-        clock
+        row
         for row in rows
         if row.device == device.name and row.parameters == configuration.parameters()
-        for clock in row.clocks_mhz
     ]
-    family = [
-        clock
-        for row in rows
-        if DEVICES[row.device].family is device.family
-        for clock in row.clocks_mhz
-    ]
-    clocks = own or family
+    sizes = [row.machine.tile_bytes for row in rows]
+    between = bool(rows) and min(sizes) <= configuration.tile_bytes <= max(sizes)
+    clocks = [clock for row in own or rows if own or between for clock in row.clocks_mhz]
     if not clocks:
         return None
     return Clock(statistics.median(clocks), min(clocks), max(clocks), len(clocks), bool(own))
+
+
+def measured_rows(device: Device) -> list[Row]:
+    """Return the ledger's rows with a clock on devices of this family."""
+    rows = (row for row in read_rows() if row.clocks_mhz)
+    return [row for row in rows if DEVICES[row.device].family is device.family]

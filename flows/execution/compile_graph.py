@@ -29,6 +29,7 @@ def compile_graph(
     costs: Costs = DEFAULT_COSTS,
     schedules: Mapping[str, str] = NO_SCHEDULES,
     cache: bool = True,
+    lean: bool = False,
 ) -> Module:
     """Compile an integer graph, or take the module from the cache.
 
@@ -52,6 +53,8 @@ def compile_graph(
         Steps for some layers, by the layer's name; see `compiler.scheduling.given_schedules`.
     cache : bool
         Whether to look for the module in the cache folder, and to keep it there.
+    lean : bool
+        Whether to leave out what cycles do not depend on. A lean module is not cached.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def compile_graph(
         When a layer does not fit the configuration, or the placement is not possible.
     """
     kept = None
-    if cache:
+    if cache and not lean:
         more = (
             () if placement == DEFAULT_PLACEMENT and costs == DEFAULT_COSTS else (placement, costs)
         )
@@ -85,6 +88,7 @@ def compile_graph(
         placement=placement,
         costs=costs,
         schedules=schedules,
+        lean=lean,
     )
     search = {"candidates": options.candidates, "measure": measure.name}
     module = replace(module, report={**module.report, "search": search})

@@ -105,13 +105,15 @@ def sim(
     cycles and limit.
 
     A program does not depend on the memory, so it is compiled once. It does not go to the cache,
-    because a thousand programs would fill the disk; the record has all that a sweep needs.
+    because a thousand programs would fill the disk; the record has all that a sweep needs. What
+    cycles do not depend on is left out, the checker's proof too.
     """
+    from ...compiler.compile import paused_collector
     from ..execution.compile_graph import compile_graph
     from .path_limits import path_limits
 
     def evaluate() -> list[Record]:
-        module = compile_graph(graph, configuration, cache=False)
+        module = compile_graph(graph, configuration, lean=True)
         macs = sum(layer.macs for segment in module.segments for layer in segment.layers)
         energy = energy_of(
             (instruction for segment in module.segments for instruction in segment.program),
@@ -134,7 +136,8 @@ def sim(
             for path in path_limits(module, memories)
         ]
 
-    return _kept_failures(evaluate, len(memories))
+    with paused_collector():
+        return _kept_failures(evaluate, len(memories))
 
 
 def rtl(

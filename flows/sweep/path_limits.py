@@ -5,8 +5,10 @@ or for an answer, are spread evenly over each transfer here: the exact ones take
 the program takes to compile.
 """
 
+import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -18,10 +20,15 @@ from ...isa.instructions import Load, Store, Unit
 from ...runtime.names import layer_nodes, node_names
 from ...sim.memory_model import MemoryModel
 from ...sim.timing import Timing
-from ...sim.timing.beats import FETCH, Beats
-from ...sim.timing.links import moved_bytes
 from ..execution.timed import NO_LAYER, TimedSegment, time_segments
-from ..reports.page.causes import CAUSE_TEXT, Cause, CausedStep, path_steps
+from ..reports.page.causes import (
+    CAUSE_TEXT,
+    BeatCounts,
+    Cause,
+    CausedStep,
+    count_before,
+    path_steps,
+)
 
 JOINT = " + "
 HIDDEN = "hidden"
@@ -113,32 +120,42 @@ def _limit_of(step: CausedStep) -> str:
     return str(step.cause)
 
 
-def _spread_beats(timing: Timing) -> tuple[Beats, Beats]:
+def _spread_beats(timing: Timing) -> BeatCounts:
     """Return the beats of main memory, each transfer's at equal distances."""
     words = timing.column("word")
     words = words[words >= 0]
     beats = word_bytes(timing.configuration) // timing.configuration.bus_bytes
     before = np.arange(beats) * timing.memory.beat_cycles
     fetched = (words[:, None] - before.astype(np.int64)).ravel()
-    reads = [(FETCH, fetched), *_transfers(timing, Unit.LOAD)]
-    return _in_order(reads), _in_order(list(_transfers(timing, Unit.STORE)))
+    loads, stores = (_count_spread(timing, unit) for unit in (Unit.LOAD, Unit.STORE))
+    return BeatCounts(count_before(np.sort(fetched)), loads, stores)
 
 
-def _transfers(timing: Timing, unit: Unit) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the instructions of a unit that move data, and the cycles of their beats."""
-    first, last = timing.column("first").tolist(), timing.column("last").tolist()
-    for index in timing.links.of_unit(unit).tolist():
-        instruction = timing.program[index]
-        if isinstance(instruction, Load | Store) and moved_bytes(instruction):
-            run_beats = -(-instruction.length // timing.configuration.bus_bytes)
-            room = (last[index] - first[index] + 1) / timing.memory.beat_cycles
-            count = max(1, min(run_beats * instruction.steps(), round(room)))
-            yield index, np.linspace(first[index], last[index], count).astype(np.int64)
+def _count_spread(timing: Timing, unit: Unit) -> Callable[[int], int]:
+    """Return a function that counts the beats of a unit before a cycle."""
+    mine = timing.links.of_unit(unit)
+    moving = mine[timing.links.moved_bytes[mine] > 0]
+    most = np.array([_run_beats(timing, index) for index in moving.tolist()], dtype=np.int64)
+    first, last = timing.column("first")[moving], timing.column("last")[moving]
+    room = np.rint((last - first + 1) / timing.memory.beat_cycles).astype(np.int64)
+    beats = np.maximum(1, np.minimum(most, room))
+    begins, counts = first.tolist(), beats.tolist()
+    steps = ((last - first) / np.maximum(1, beats - 1)).tolist()
+    earlier = (np.cumsum(beats) - beats).tolist()
+
+    def before(cycle: int) -> int:
+        index = bisect_left(begins, cycle) - 1
+        if index < 0:
+            return 0
+        step = steps[index]
+        begun = math.ceil((cycle - begins[index]) / step) if step else counts[index]
+        return earlier[index] + min(counts[index], begun)
+
+    return before
 
 
-def _in_order(found: Sequence[tuple[int, np.ndarray]]) -> Beats:
-    owners = [np.full(cycles.size, owner, dtype=np.int64) for owner, cycles in found]
-    cycle = np.concatenate([np.empty(0, dtype=np.int64), *(cycles for _, cycles in found)])
-    owner = np.concatenate([np.empty(0, dtype=np.int64), *owners])
-    order = np.argsort(cycle, kind="stable")
-    return Beats(cycle[order], owner[order], np.zeros_like(order))
+def _run_beats(timing: Timing, index: int) -> int:
+    """Return the beats of a transfer whose runs are all aligned."""
+    instruction = timing.program[index]
+    assert isinstance(instruction, Load | Store)
+    return -(-instruction.length // timing.configuration.bus_bytes) * instruction.steps()

@@ -6,7 +6,7 @@ from .gemm import Gemm
 from .load import Load
 from .loops import Loop
 from .store import Store
-from .transfers import fill_memory, transfer, transfer_problem
+from .transfers import fill_memory, move_transfer, transfer, transfer_problem
 from .vector import Combine, ReduceMode, Vector
 
 FAMILIES: tuple[type[Instruction], ...] = (Load, Gemm, Vector, Store, Sync, Halt)
@@ -28,6 +28,7 @@ __all__ = [
     "Unit",
     "Vector",
     "fill_memory",
+    "move_transfer",
     "peers",
     "transfer",
     "transfer_problem",

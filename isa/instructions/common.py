@@ -5,10 +5,11 @@ assembly, address streams and footprints follow from the declaration. The constr
 extent 1, so instructions with equal meaning compare equal.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum, IntEnum
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -115,8 +116,14 @@ class Access:
         return nest_addresses(self.base, self.loops)
 
 
+class _Copied:
+    """The place of `Instruction.shared`, which is no field of an instruction."""
+
+    __slots__ = ("_shared",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instruction:
+class Instruction(_Copied):
     """An instruction of some unit; `wait` and `signal` name other units.
 
     Attributes
@@ -195,12 +202,35 @@ class Instruction:
 
     def with_tokens(self, wait: frozenset[Unit], signal: frozenset[Unit]) -> "Instruction":
         """The instruction with other tokens; its own unit is in neither set."""
-        found = object.__new__(type(self))
-        for name in _defaults(type(self)):
-            object.__setattr__(found, name, getattr(self, name))
-        object.__setattr__(found, "wait", wait)
-        object.__setattr__(found, "signal", signal)
+        return self._copy({"wait": wait, "signal": signal})
+
+    def moved(self, bases: Mapping[str, int]) -> "Instruction":
+        """The instruction with other addresses, by operand."""
+        return self._copy(bases)
+
+    def _copy(self, changes: Mapping[str, Any]) -> "Instruction":
+        """A copy with other addresses or tokens; it has the same `shared`."""
+        family = type(self)
+        get, places = _slots(family)
+        found = object.__new__(family)
+        for place, value in zip(places.values(), get(self), strict=True):
+            place(found, value)
+        for name, value in changes.items():
+            places[name](found, value)
+        object.__setattr__(found, "_shared", self.shared)
         return found
+
+    @property
+    def shared(self) -> dict[str, tuple[Configuration, Any]]:
+        """Facts that depend neither on addresses nor on tokens, by name, each with its machine.
+
+        Tiles of a layer differ only in these, so the facts are found once for all tiles.
+        """
+        try:
+            return self._shared
+        except AttributeError:
+            object.__setattr__(self, "_shared", {})
+            return self._shared
 
     @property
     def home(self) -> Unit | None:
@@ -341,7 +371,7 @@ class Instruction:
             that a field selects.
         """
         values = self._idle_values(configuration).copy()
-        values["wait"], values["signal"] = self._mask(self.wait), self._mask(self.signal)
+        values["wait"], values["signal"] = self.token_masks
         for field in self.own_fields(configuration):
             values[field.name] = self.code_of(field.name, configuration)
         for operand in self.operands:
@@ -375,10 +405,13 @@ class Instruction:
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in arguments.items() if key in known})
 
-    def _mask(self, units: frozenset[Unit]) -> int:
-        if not units or self.home is None:
-            return 0
-        return sum(1 << bit for bit, other in enumerate(peers(self.home)) if other in units)
+    @property
+    def token_masks(self) -> tuple[int, int]:
+        """Values of the fields `wait` and `signal`."""
+        home = self.home
+        if home is None:
+            return 0, 0
+        return _mask(home, self.wait), _mask(home, self.signal)
 
     def nest_of(self, operand: str) -> tuple[tuple[int, int], ...]:
         """`(extent, stride)` of an operand over all loops, outermost first, in its own granules."""
@@ -421,8 +454,22 @@ class Instruction:
 
 
 @cache
+def _mask(home: Unit, units: frozenset[Unit]) -> int:
+    return sum(1 << bit for bit, other in enumerate(peers(home)) if other in units)
+
+
+@cache
 def _flags(family: type[Instruction]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(family) if field.type is bool)
+
+
+@cache
+def _slots(
+    family: type[Instruction],
+) -> tuple[Callable[[Instruction], tuple[Any, ...]], dict[str, Callable[[Instruction, Any], None]]]:
+    """A getter of all fields, and a setter of each, which is faster than the constructor."""
+    names = tuple(_defaults(family))
+    return attrgetter(*names), {name: getattr(family, name).__set__ for name in names}
 
 
 @cache

@@ -1,5 +1,7 @@
 """Instructions that move bytes, chosen by source and destination instead of by name."""
 
+from functools import lru_cache
+
 from ...errors import IsaError
 from ..configuration import Memory
 from .common import Instruction
@@ -33,14 +35,33 @@ def transfer(
     IsaError
         When no unit moves data that way.
     """
+    first = _transfer_at_zero(source, destination, length, loops)
+    names = ("memory", "local") if source is Memory.DRAM else ("local", "memory")
+    return first.moved(dict(zip(names, base, strict=True)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _transfer_at_zero(
+    source: Memory, destination: Memory, length: int, loops: tuple[Loop, ...]
+) -> Instruction:
     problem = transfer_problem(source, destination)
     if problem:
         raise IsaError(problem)
     if source is Memory.DRAM:
-        return Load(
-            destination=destination, length=length, memory=base[0], local=base[1], loops=loops
-        )
-    return Store(source=source, length=length, local=base[0], memory=base[1], loops=loops)
+        return Load(destination=destination, length=length, memory=0, local=0, loops=loops)
+    return Store(source=source, length=length, local=0, memory=0, loops=loops)
+
+
+def move_transfer(first: Instruction, memory: int, local: int) -> Instruction:
+    """Return a transfer with addresses greater by `memory` and `local` bytes.
+
+    Memory does not move for a fill, which has no address there.
+    """
+    assert isinstance(first, Load | Store)
+    bases = {"local": first.local + local}
+    if isinstance(first, Store) or not first.fill:
+        bases["memory"] = first.memory + memory
+    return first.moved(bases)
 
 
 def transfer_problem(source: Memory, destination: Memory) -> str:
@@ -58,8 +79,15 @@ def fill_memory(
     destination: Memory, value: int, length: int, base: int, loops: tuple[Loop, ...] = ()
 ) -> Instruction:
     """Write the byte `value` over runs of a scratchpad; strides are `(any, destination)`."""
+    return _fill_at_zero(destination, value, length, loops).moved({"local": base})
+
+
+@lru_cache(maxsize=1 << 14)
+def _fill_at_zero(
+    destination: Memory, value: int, length: int, loops: tuple[Loop, ...]
+) -> Instruction:
     return Load(
-        destination=destination, fill=True, value=value, length=length, local=base, loops=loops
+        destination=destination, fill=True, value=value, length=length, local=0, loops=loops
     )
 
 

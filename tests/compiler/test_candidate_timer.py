@@ -167,3 +167,12 @@ def test_the_garbage_collector_rests_while_compiling_and_goes_on_afterwards():
     with pytest.raises(ZeroDivisionError):
         compile_graph(GRAPH, MACHINE, lambda line: seen.append(1 // 0))
     assert gc.isenabled()
+
+
+def test_a_lean_module_has_the_same_program_and_cycles_and_no_proof(monkeypatch):
+    whole = compile_graph(GRAPH, MACHINE, measure=ExactMeasure())
+    monkeypatch.setattr("tilewright.compiler.compile.check", None)
+    lean = compile_graph(GRAPH, MACHINE, measure=ExactMeasure(), lean=True)
+    assert [one.program for one in lean.segments] == [one.program for one in whole.segments]
+    assert lean.report["cycles"] == whole.report["cycles"]
+    assert lean.segments[0].notes == ()

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.accelerator.kernels import build_kernel
-from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
+from tilewright.compiler.accelerator.search import (
+    Candidate,
+    choose_candidate,
+    legal_candidates,
+    likely_candidates,
+)
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv
 from tilewright.isa.configuration import PRESETS, Configuration
@@ -110,3 +115,13 @@ def test_an_estimate_of_the_best_is_near_the_exact_time(monkeypatch):
         chosen = choose_candidate(kernel, machine)
         cycles = exact_cycles(graph, chosen, machine, monkeypatch)
         assert 0.8 < chosen.estimated_cycles / cycles < 1.25
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("count", [1, 3, 24])
+def test_likely_candidates_are_the_first_of_all_legal_ones(name, count):
+    graph = layer(*LAYERS[name])
+    machine = PRESETS["8x8"].replace(act_depth=256)
+    kernel = build_kernel(graph.nodes[0], graph, machine)
+    legal = sorted(legal_candidates(kernel, machine), key=lambda one: one.estimated_cycles)
+    assert likely_candidates(kernel, machine, 0, count) == legal[:count]

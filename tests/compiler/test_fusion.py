@@ -21,11 +21,14 @@ from tilewright.compiler.graph import (
     Value,
     evaluate,
 )
+from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
 from tilewright.compiler.scheduling.fusion import Group, form_groups
+from tilewright.compiler.scheduling.given_schedules import Part
 from tilewright.compiler.tensor import Kernel
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.semantics import Machine
+from tilewright.sim.timing import ExactMeasure
 
 ALIKE = QAdd((3, 2), 5, 0.4, -3, -128, 127)
 MACHINE = PRESETS["8x8"].replace(name="many-banks", act_banks=16, act_depth=512)
@@ -247,3 +250,28 @@ def test_a_pool_by_parts_of_a_row_leaves_room_at_whole_rows():
     net = Network((1, 11, 11, 9))
     mean = net.pool(net.input, "mean", QAvgPool((11, 11), (1, 1), (0, 0, 0, 0), 0, 0, 0.01, 0))
     assert_runs_as_defined(net.graph(net.conv(mean, "conv", 1)), machine)
+
+
+@pytest.mark.parametrize(
+    ("together", "apart", "fused"),
+    [(100, None, True), (150, 150, True), (150, 149, False)],
+    ids=["within the longer one", "no slower", "slower"],
+)
+def test_kernels_are_timed_one_after_the_other_only_if_that_decides(
+    monkeypatch, together, apart, fused
+):
+    timed = []
+
+    def cycles(timer: CandidateTimer, *parts: Part) -> int:
+        timed.append(len(parts))
+        if len(parts) == 2:
+            assert apart is not None, "the time together decides already"
+            return apart
+        return together if len(parts[0][0].stages) > 2 else 100
+
+    monkeypatch.setattr(CandidateTimer, "cycles", cycles)
+    net = Network((1, 12, 7, 11))
+    graph = net.graph(net.add(net.conv(net.input, "conv", 11), net.input, "sum"))
+    (segment,) = compile_graph(graph, MACHINE, measure=ExactMeasure()).segments
+    assert (len(segment.layers) == 1) == fused
+    assert (2 in timed) == (apart is not None)

@@ -1,11 +1,15 @@
 """Overlaps and banks are exact: compared with sets of bytes, written out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
+from tilewright.isa.encoding import encode
 from tilewright.isa.footprints import (
     EXACT_RUNS,
     bank_bit,
@@ -14,6 +18,7 @@ from tilewright.isa.footprints import (
     explain_conflict,
     footprint,
     intervals,
+    last_conflict,
     normalise,
     overlap,
     region,
@@ -242,3 +247,30 @@ def test_a_footprint_has_a_bit_for_each_bank():
     here = footprint(both, DEFAULT)
     first = bank_bit(Memory.ACT, DEFAULT)
     assert (here.unit, here.reads, here.writes) == (Unit.LOAD, 1, 0b11 << first)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_moved_copy_is_encoded_and_touches_bytes_as_if_it_were_made_anew(seed):
+    program, _ = random_program(TINY, seed)
+    for instruction in program:
+        encode(instruction, TINY)  # finds what its copies share
+        footprint(instruction, TINY)
+        bases = {operand.name: 1 for operand in instruction.operands}
+        if isinstance(instruction, Load) and instruction.fill:
+            del bases["memory"]
+        copy = instruction.moved(bases).with_tokens(frozenset(), frozenset())
+        anew = replace(instruction, **bases, wait=frozenset(), signal=frozenset())
+        assert copy == anew
+        for machine in (TINY, TINY.replace(act_depth=2 * TINY.act_depth)):
+            assert encode(copy, machine) == encode(anew, machine)
+            assert footprint(copy, machine) == footprint(anew, machine)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_last_conflict_is_that_of_all_pairs(seed):
+    program, _ = random_program(TINY, seed)
+    for index, later in enumerate(program):
+        earlier = [one for one in program[:index] if one.home is not later.home]
+        found = last_conflict([footprint(one, TINY) for one in earlier], 0, footprint(later, TINY))
+        at = [at for at, one in enumerate(earlier) if explain_conflict(one, later, TINY)]
+        assert found == (at[-1] if at else None)

@@ -11,7 +11,7 @@ from ....isa.configuration import (
     load_configuration,
 )
 from ....isa.encoding import word_bytes
-from ...area.clock import clock_of
+from ...area.clock import clock_of, measured_rows
 from ...area.resources import Resources, resources, smallest_device
 from ...synthesis.devices import RESOURCES, find_device
 from ..arguments import changed
@@ -141,6 +141,8 @@ def _show_resources(configuration: Configuration, found: Resources) -> None:
     clock = clock_of(configuration, device)
     if clock is not None:
         say(f"clock: {clock}")
+    elif measured_rows(device):
+        say("clock: unknown for this size; measure it with `tilewright synth`")
 
 
 def check(arguments: argparse.Namespace) -> None:

@@ -7,9 +7,11 @@ brings data, dispatch if it brings instructions, and latency if it is idle.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import numpy as np
 
 from ....isa.instructions import Unit
 from ....sim.timing.beats import FETCH, Beats
@@ -83,19 +85,45 @@ class CausedStep:
         return self.step.cycles
 
 
-Channels = tuple[Beats, Beats]
-"""Beats that are read, and beats that are written."""
+@dataclass(frozen=True, slots=True)
+class BeatCounts:
+    """Counts of beats on main memory before a cycle.
+
+    Parameters
+    ----------
+    words, loads, stores
+        For the beats of instruction words, and those of LOAD and of STORE.
+    """
+
+    words: Callable[[int], int]
+    loads: Callable[[int], int]
+    stores: Callable[[int], int]
+
+    @staticmethod
+    def exact(reads: Beats, writes: Beats) -> "BeatCounts":
+        """Count recorded beats."""
+        words = reads.instruction == FETCH
+        return BeatCounts(
+            count_before(reads.cycle[words]),
+            count_before(reads.cycle[~words]),
+            count_before(writes.cycle),
+        )
 
 
-def path_steps(segment: TimedSegment, channels: Channels | None = None) -> list[CausedStep]:
+def count_before(cycles: np.ndarray) -> Callable[[int], int]:
+    """Return a function that counts the elements of an ascending array below its argument."""
+    return lambda cycle: int(cycles.searchsorted(cycle))
+
+
+def path_steps(segment: TimedSegment, counts: BeatCounts | None = None) -> list[CausedStep]:
     """Return the critical path of a segment.
 
     Parameters
     ----------
-    channels
+    counts
         The beats on main memory; the exact ones if None, which take long to find.
     """
-    channels = channels or segment.beats
+    counts = counts or BeatCounts.exact(*segment.beats)
     units = segment.timing.links.unit
     steps: list[CausedStep] = []
     for whole in critical_path(segment.timing):
@@ -105,23 +133,23 @@ def path_steps(segment: TimedSegment, channels: Channels | None = None) -> list[
         layer = int(segment.layer[index]) if known else NO_LAYER
         steps += [
             CausedStep(step, unit, layer, cause)
-            for step, cause in _split(segment, channels, whole, unit)
+            for step, cause in _split(segment, counts, whole, unit)
         ]
     return steps
 
 
 def _split(
-    segment: TimedSegment, channels: Channels, step: PathStep, unit: Unit | None
+    segment: TimedSegment, counts: BeatCounts, step: PathStep, unit: Unit | None
 ) -> Iterator[tuple[PathStep, Cause]]:
     """Return a step with its cause, or parts of it with theirs."""
     if unit is not None and step.wait is Wait.FETCH:
-        yield from _split_fetch(segment, channels, step)
+        yield from _split_fetch(segment, counts, step)
         return
     handed_over = step.wait is Wait.FILL and step.cycles <= PORT_CYCLES
     if unit is None or unit not in _MOVES or handed_over:
         yield step, cause_of(unit, step.wait)
         return
-    idle = step.cycles - _busy_cycles(segment, channels, unit, step)
+    idle = step.cycles - _busy_cycles(segment, counts, unit, step)
     if step.wait is Wait.WORK:
         idle = min(idle, _starved_cycles(segment, step.instruction))
     turn = step.end - idle
@@ -132,14 +160,12 @@ def _split(
 
 
 def _split_fetch(
-    segment: TimedSegment, channels: Channels, step: PathStep
+    segment: TimedSegment, counts: BeatCounts, step: PathStep
 ) -> Iterator[tuple[PathStep, Cause]]:
     """Split the wait for an instruction by what the read channel does."""
-    reads, _ = channels
-    first, last = reads.cycle.searchsorted([step.begin, step.end])
-    words = int((reads.instruction[first:last] == FETCH).sum())
+    loads, words = (count(step.end) - count(step.begin) for count in (counts.loads, counts.words))
     begin = step.begin
-    for beats, cause in ((last - first - words, Cause.MEMORY), (words, Cause.DISPATCH)):
+    for beats, cause in ((loads, Cause.MEMORY), (words, Cause.DISPATCH)):
         end = min(step.end, begin + round(beats * segment.timing.memory.beat_cycles))
         if end > begin:
             yield replace(step, begin=begin, end=end), cause
@@ -148,11 +174,11 @@ def _split_fetch(
         yield replace(step, begin=begin), Cause.LATENCY
 
 
-def _busy_cycles(segment: TimedSegment, channels: Channels, unit: Unit, step: PathStep) -> int:
+def _busy_cycles(segment: TimedSegment, counts: BeatCounts, unit: Unit, step: PathStep) -> int:
     """Return the cycles in which the unit's channel is busy during a step."""
-    channel = channels[unit is Unit.STORE].cycle
-    first, last = channel.searchsorted([step.begin, step.end])
-    return min(step.cycles, round((last - first) * segment.timing.memory.beat_cycles))
+    channel = (counts.stores,) if unit is Unit.STORE else (counts.loads, counts.words)
+    beats = sum(count(step.end) - count(step.begin) for count in channel)
+    return min(step.cycles, round(beats * segment.timing.memory.beat_cycles))
 
 
 def _starved_cycles(segment: TimedSegment, index: int) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.errors import UsageError
-from tilewright.flows.area.clock import clock_of
+from tilewright.flows.area.clock import clock_of, measured_rows
 from tilewright.flows.area.features import UNITS
 from tilewright.flows.area.fit import errors_table, fit
 from tilewright.flows.area.model import ESTIMATED, estimate, read_model
@@ -121,6 +121,16 @@ def test_a_clock_is_measured_or_a_range():
     assert not other.measured
     assert "an estimate" in str(other)
     assert clock_of(kept.machine, find_device("xc7z020")) is None
+
+
+def test_no_clock_is_said_of_a_size_that_was_never_placed():
+    kept = next(row for row in read_ledger() if row.clocks_mhz)
+    device = find_device(kept.device)
+    sizes = [row.machine.tile_bytes for row in measured_rows(device)]
+    assert kept.machine.tile_bytes in sizes
+    larger = kept.machine.replace(lanes_in=64, lanes_out=64, wgt_depth=64)
+    assert larger.tile_bytes > max(sizes)
+    assert clock_of(larger, device) is None
 
 
 def test_samples_are_the_same_in_each_call():

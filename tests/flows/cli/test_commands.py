@@ -129,6 +129,12 @@ def test_config_show_tells_what_a_chip_must_have(tilewright):
     assert shown[-1].startswith("clock: about ")
 
 
+def test_config_show_says_that_the_clock_of_a_huge_array_is_unknown(tilewright):
+    changes = ("--set", "lanes_in=64", "--set", "lanes_out=64", "--device", "ecp5-85")
+    shown = tilewright("config", "show", "16x16", *changes).splitlines()
+    assert shown[-1] == "clock: unknown for this size; measure it with `tilewright synth`"
+
+
 def test_config_show_tells_when_a_chip_is_too_small(tilewright):
     shown = tilewright("config", "show", "16x16", "--device", "ecp5-25").splitlines()
     assert "ecp5-25 has too few: LUT, FF, RAM, multipliers" in shown

@@ -33,12 +33,12 @@ def test_messages_and_documentation_are_left_alone():
 
 def _with_fault(fault, answer) -> None:
     put_fault(fault)
-    answer.put((footprints.footprints_conflict is tokens.footprints_conflict, bool(_conflicts())))
+    answer.put((footprints.last_conflict is tokens.last_conflict, _conflicts()))
 
 
 def _conflicts() -> bool:
-    nothing = footprints.Footprint(None, 0, 0, (), ())
-    return tokens.footprints_conflict(nothing._replace(unit=0), nothing._replace(unit=1))
+    nothing = footprints.Footprint(None, 0, 0, (), (), 0, -1)
+    return tokens.last_conflict((nothing,), 0, nothing) is not None
 
 
 def test_a_fault_reaches_those_who_imported_the_function_before():
