@@ -66,10 +66,10 @@ def expand(site: Site, layer: ops.ConvTranspose, x: str, w: str) -> str | None:
         _phases(image[i], kernel[i], result[i], layer.strides[i], layer.dilations[i], layer.pads[i])
         for i in range(2)
     )
-    parameters = [
-        _parameter(site, name, layer, rows.taps, columns.taps) for name in site.root.inputs[1:]
-    ]
-    if None in parameters or rows.stop <= rows.start or columns.stop <= columns.start:
+    given = site.root.inputs[1:]
+    found = (_parameter(site, name, layer, rows.taps, columns.taps) for name in given)
+    parameters = [name for name in found if name is not None]
+    if len(parameters) < len(given) or rows.stop <= rows.start or columns.stop <= columns.start:
         return None
     n, channels = site.shape_of(x)[:2]
     ends = (n, channels, rows.stop, columns.stop)
