@@ -2,7 +2,8 @@
 
 Each phase of the pixels is a convolution of its own, with those output channels that it needs, and
 without taps whose weights are all zero. The accelerator stores its results where they belong, so
-that the movement costs nothing. If only the host reads the pixels, it moves them.
+that the movement costs nothing. The host moves pixels that only it reads, and those of few channels
+for which so many convolutions would leave too many lanes empty.
 """
 
 from dataclasses import replace
@@ -14,9 +15,13 @@ from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
 from .expand_transposed_convolutions import CHANNEL_MAJOR, PHASE_MAJOR
 from .patterns import TO_FIRST
+from .wide_weights import lane_blocks
 
 MOST_PHASES = 16
 """Most convolutions into which one is split."""
+
+HOST_STEPS, ELEMENT_STEPS = 10_000, 0.6
+"""About how many cycles of GEMM take as long as the host, and for each element that it moves."""
 
 PHASES = op(
     *(ops.QConv, value("x"), value("w", constant=True)),
@@ -62,12 +67,15 @@ def recognise_interleaving(graph: Graph) -> Graph:
             return None
         if site.root.output.name not in read:
             return None
+        places = [slice(phase * channels, (phase + 1) * channels) for phase in range(count)]
+        if not phase_major:
+            places = [slice(phase, None, count) for phase in range(count)]
+        split_up = [_without_zeros(conv, site.data(w)[..., chosen]) for chosen in places]
+        further = sum(_steps(weights) for _, weights in split_up) - _steps(site.data(w))
+        if n * height * width * further > HOST_STEPS + ELEMENT_STEPS * made.output.type.elements:
+            return None
         parts = []
-        for phase in range(count):
-            chosen = slice(phase * channels, (phase + 1) * channels)
-            if not phase_major:
-                chosen = slice(phase, None, count)
-            trimmed, weights = _without_zeros(conv, site.data(w)[..., chosen])
+        for phase, (chosen, (trimmed, weights)) in enumerate(zip(places, split_up, strict=True)):
             label, kind = f"{made.name}.{phase}", made.output.type.quantisation
             held = [site.constant(weights, f"{label}.weights")]
             for name, what in zip(made.inputs[2:], ("bias", "scale"), strict=True):
@@ -87,6 +95,12 @@ def _read_by_layers(graph: Graph) -> set[str]:
         if node.outputs[0].name in found if moves else is_accelerated(node):
             found.update(node.inputs)
     return found
+
+
+def _steps(weights: np.ndarray) -> int:
+    """Return the cycles of GEMM for a pixel, with the lanes of a usual machine."""
+    height, width, depth, channels = weights.shape
+    return height * width * lane_blocks(depth) * lane_blocks(channels)
 
 
 def _without_zeros(conv: ops.QConv, weights: np.ndarray) -> tuple[ops.QConv, np.ndarray]:

@@ -27,6 +27,7 @@ from tilewright.compiler.passes import expand_transposed_convolutions
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
 from tilewright.errors import CompileError
 
+from .branching_networks import Network
 from .onnx_models import model, node, run_onnxruntime, value
 
 small = st.integers(1, 4)
@@ -171,6 +172,17 @@ def test_the_host_moves_pixels_that_no_layer_reads() -> None:
     graph = import_model(proto.SerializeToString())
     assert QInterleave not in kinds(graph)
     assert sum(isinstance(n.attributes, QConv) for n in graph.nodes) == 1
+
+
+def test_lanes_that_would_be_empty_are_left_to_the_host() -> None:
+    """One convolution of 12 channels fills its lanes four times as well as four of 3."""
+    counts = {}
+    for size in (4, 128):
+        made = Network((1, 32, size, size), even=True)
+        pixels = made.shuffled(made.conv(made.x, 12), "CRD")
+        graph = import_model(made.model(made.conv(pixels, 3, kernel=1)).SerializeToString())
+        counts[size] = sum(isinstance(n.attributes, QConv) for n in graph.nodes)
+    assert counts == {4: 4 + 1, 128: 1 + 1}
 
 
 def decoder(lines: bool) -> bytes:
