@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
+from types import MappingProxyType
 from weakref import WeakSet
 
 import numpy as np
@@ -29,6 +30,11 @@ from .profile import HostRun, Profile, profile_of
 
 Inputs = Mapping[str, np.ndarray] | np.ndarray
 """Arrays by input name, or a single array if the network has one input."""
+
+NO_STATES: Mapping[str, str] = MappingProxyType({})
+"""States of a network whose runs do not depend on each other."""
+
+NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,8 @@ class Run:
         The module that was run.
     names : mapping
         Short names of the module's layers.
+    inputs : mapping
+        The network's inputs by name, states included.
     """
 
     outputs: dict[str, np.ndarray]
@@ -65,6 +73,7 @@ class Run:
     values: dict[str, np.ndarray] = field(repr=False)
     module: Module = field(repr=False)
     names: Mapping[str, str] = field(repr=False)
+    inputs: Mapping[str, np.ndarray] = field(repr=False)
 
     def __repr__(self) -> str:
         return f"<Run of `{self.module.name:.60}`: {len(self.outputs)} outputs>"
@@ -96,11 +105,16 @@ class Session:
     least_work : int or None
         Fewest operations for which the host uses a kernel; None to compute all its steps in NumPy,
         by their definition.
+    states : mapping
+        Input -> the output that it takes from the previous run. Runs need no array for such an
+        input; it is zero in the first run and after `reset`.
 
     Raises
     ------
     DeviceError
         If the device has another configuration, or the network does not fit memory.
+    InputError
+        If a state is not an input and an output of one type.
     """
 
     def __init__(
@@ -111,6 +125,7 @@ class Session:
         threads: int | None = None,
         keep_all: bool = False,
         least_work: int | None = LEAST_WORK,
+        states: Mapping[str, str] = NO_STATES,
     ) -> None:
         ours, theirs = module.configuration, device.configuration
         if ours.hash != theirs.hash:
@@ -121,6 +136,8 @@ class Session:
             )
         self.module = module
         self.device = device
+        self._states, self._zeros = dict(states), first_states(module.graph, states)
+        self.reset()
         with enough_memory(module.name):
             self._codes = [encode_program(segment.program, ours) for segment in module.segments]
             self._windows = [data_window(segment) for segment in module.segments]
@@ -149,7 +166,8 @@ class Session:
         Parameters
         ----------
         inputs : Inputs
-            One sample, with the types and shapes of the network's inputs.
+            One sample, with the types and shapes of the network's inputs. A state that it names
+            replaces that of the previous run.
 
         Raises
         ------
@@ -158,9 +176,14 @@ class Session:
         DeviceError
             If the device fails, or the network does not fit memory.
         """
-        given = check_inputs(self.module.graph, inputs)
         with self._running, enough_memory(self.module.name):
-            return self._run(given)
+            run = self._run(check_inputs(self.module.graph, inputs, self._held))
+            self._held = {name: run.outputs[output].copy() for name, output in self._states.items()}
+            return run
+
+    def reset(self) -> None:
+        """Set all states to zero, as before the first run."""
+        self._held: Mapping[str, np.ndarray] = self._zeros
 
     def _run(self, given: Mapping[str, np.ndarray]) -> Run:
         """Run once, in the session's own memory and windows."""
@@ -200,7 +223,7 @@ class Session:
         }
         did = HostRun(self._kernels, self.host.seconds)
         shown = values if self._keep_all else kept
-        return Run(outputs, layers, ordered, did, shown, module, self._names)
+        return Run(outputs, layers, ordered, did, shown, module, self._names, given)
 
     def _start(self, index: int, values: dict[str, np.ndarray]) -> Callable[[], Result]:
         """Start a segment, and return a function that waits for its end."""
@@ -268,8 +291,36 @@ def kept_layers(segment: Segment) -> list[Binding]:
     ]
 
 
-def check_inputs(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
-    """Check inputs against the network, and return them by name.
+def first_states(graph: Graph, states: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Return the states before the first run, which are zero, by input.
+
+    Raises
+    ------
+    InputError
+        If a state is not an input and an output of one type.
+    """
+    inputs = {value.name: value.type for value in graph.inputs}
+    outputs = {output.name: graph.types[output.value] for output in graph.outputs}
+    for name, output in states.items():
+        one, other = inputs.get(name), outputs.get(output)
+        if one is None or other is None or (one.dtype, one.shape) != (other.dtype, other.shape):
+            kinds = [f"{k.dtype}{list(k.shape)}" if k else "nothing" for k in (one, other)]
+            raise InputError(
+                f"network `{graph.name}`: state `{name}={output}`: expected an input and an output "
+                f"of one type, got {kinds[0]} and {kinds[1]}; inputs are {_listed(inputs)}, "
+                f"outputs {_listed(outputs)}"
+            )
+    return {name: np.zeros(inputs[name].shape, DTYPES[inputs[name].dtype]) for name in states}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def check_inputs(
+    graph: Graph, inputs: Inputs, held: Mapping[str, np.ndarray] = NOTHING
+) -> dict[str, np.ndarray]:
+    """Check inputs against the network, and return them by name, with those `held` for it.
 
     Raises
     ------
@@ -277,19 +328,21 @@ def check_inputs(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
         If an input does not fit; the message says what was expected and given.
     """
     names = [value.name for value in graph.inputs]
-    listed = ", ".join(f"`{name}`" for name in names)
+    needed = [name for name in names if name not in held]
+    listed = _listed(needed)
     if not isinstance(inputs, Mapping):
-        if len(names) != 1:
+        if len(needed) != 1:
             raise InputError(
-                f"network `{graph.name}`: expected {len(names)} inputs by name ({listed}), got one "
-                "array; pass a mapping from names to arrays"
+                f"network `{graph.name}`: expected {len(needed)} inputs by name ({listed}), got "
+                "one array; pass a mapping from names to arrays"
             )
-        inputs = {names[0]: inputs}
-    if set(inputs) != set(names):
-        got = ", ".join(f"`{name}`" for name in sorted(inputs)) or "none"
+        inputs = {needed[0]: inputs}
+    if not set(needed) <= set(inputs) <= set(names):
         raise InputError(
-            f"network `{graph.name}`: expected inputs {listed}, got {got}; give each by its name"
+            f"network `{graph.name}`: expected inputs {listed}, got {_listed(sorted(inputs))}; "
+            "give each by its name"
         )
+    inputs = {**held, **inputs}
     for value in graph.inputs:
         array, kind = np.asarray(inputs[value.name]), value.type
         if array.dtype != DTYPES[kind.dtype] or array.shape != kind.shape:

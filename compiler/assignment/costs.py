@@ -153,7 +153,10 @@ PASSES: Mapping[type[ops.Operator], int] = MappingProxyType(
         **dict.fromkeys((ops.QLut, ops.Dequantize), 3),
         **dict.fromkeys((ops.Conv, ops.MatMul, ops.Unary, ops.Binary), 2),
         **dict.fromkeys(
-            (ops.QConcat, ops.QResize, ops.QSlice, ops.Slice, ops.Concat, ops.Transpose, ops.Shift),
+            (
+                *(ops.QConcat, ops.QInterleave, ops.QResize, ops.QSlice),
+                *(ops.Slice, ops.Concat, ops.Transpose, ops.Shift),
+            ),
             1,
         ),
     }

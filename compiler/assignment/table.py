@@ -12,6 +12,7 @@ from typing import Any
 from ..graph import Graph, is_accelerated
 from .costs import NS_PER_US, Costs
 from .decide import COST, Decision, Placement
+from .float_reasons import float_reasons
 from .layers import HOST, PlacedLayer, layers_timeline
 from .problem import Crossing, crossings_of
 from .user_placement import ACCELERATOR, CPU, why_not
@@ -109,6 +110,7 @@ def placed_rows(
         for layer, (there, host) in zip(layers, times, strict=True)
     }
     whole, beside = layers_timeline(graph, layers, spent, costs)
+    in_float = float_reasons(graph)
     rows = []
     for index, (layer, (there, host)) in enumerate(zip(layers, times, strict=True)):
         own, other = (there, host) if layer.accelerated else (host, there)
@@ -117,6 +119,8 @@ def placed_rows(
             around = {c for name in layer.keys for c in near.get(name, ())}
             gain = own - other + _moved_us(layer, around, decision.accelerated)
         reason = _reason(layer, own, other, gain, placement, decision, layer.output in beside)
+        why = (in_float[name] for name in layer.keys if name in in_float)
+        reason += f", as {neighbour}" if (neighbour := next(why, "")) else ""
         rows.append(
             PlacedRow(
                 layer.name,

@@ -19,6 +19,8 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.shift_unsigned,  # one activation type: int8
     passes.sink_dequantize,  # pairs that the shifts brought together
     passes.fold_constants,  # moved or shifted weights
+    passes.expand_transposed_convolutions,  # convolutions whose channels become pixels
+    passes.sink_dequantize,  # so that these pixels move as integers
     passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
     passes.recognise_convolutions,  # with bias, Relu and Clip
     passes.recognise_matmuls,  # of two activations: attention
@@ -29,6 +31,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.recognise_concats,  # integer movements, which compute nothing
     passes.recognise_resizes,  # from the source elements of each result
     passes.recognise_slices,  # slices read in place
+    passes.recognise_interleaving,  # pixels that come from channels
     passes.arrange_layout,  # channels last; Transposes meet and cancel
     passes.absorb_heads,  # matrix products that read heads in place
     passes.arrange_layout,  # pairs that the previous pass brought together

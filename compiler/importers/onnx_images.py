@@ -59,8 +59,14 @@ def import_conv_transpose(node: OnnxNode) -> str:
         pads = (*before, *after)
     if len(pads) != 2 * count:
         node.fail(f"`pads` of {2 * count} integers", f"{list(pads)}", "correct the model")
+    operands, line = node.inputs(), count == 1 and node.type(0).dtype == "float32"
+    if line:
+        strides, dilations, more = (1, *strides), (1, *dilations), (0, *more)
+        pads = (0, pads[0], 0, pads[1])
+        operands[:2] = (_as_image(node, x) for x in operands[:2])
     operator = ops.ConvTranspose(strides, pads, dilations, more, node.attribute("group", 1))
-    return node.emit(operator, node.inputs())
+    result = node.emit(operator, operands)
+    return _as_line(node, result) if line else result
 
 
 def import_pool(node: OnnxNode) -> str | list[str]:

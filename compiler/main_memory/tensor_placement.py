@@ -1,10 +1,10 @@
 """Placement of activations in main memory, some of them as parts of others.
 
-Concatenation and resizing compute nothing: their result is complete once its parts are stored in
-the right places. So the accelerator stores an activation directly into the result that contains
-it, as many times as it appears there. Its other readers read it from that result. An activation is
-copied only if it already is a part of another result, or comes from the host. A slice is read from
-its source in place.
+Concatenation, interleaving and resizing compute nothing: their result is complete once its parts
+are stored in the right places. So the accelerator stores an activation directly into the result
+that contains it, as many times as it appears there. Its other readers read it from that result. An
+activation is copied only if it already is a part of another result, or comes from the host. A slice
+is read from its source in place.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ..accelerator.dma import DramTensor
 from ..accelerator.kernels.movement import TensorCopy
 from ..aligned import align
-from ..graph import Graph, Node, QConcat, QResize, QSlice
+from ..graph import Graph, Node, QConcat, QInterleave, QResize, QSlice
 from .memory_plan import Lifetime
 
 
@@ -129,7 +129,7 @@ def place_tensors(
     made = {node.output.name for node in nodes}
     # A result gets its own placement before its parts get theirs.
     for node in reversed(nodes):
-        if isinstance(node.attributes, (QConcat, QResize)):
+        if isinstance(node.attributes, (QConcat, QInterleave, QResize)):
             copies[node.output.name] = _store_parts(node, graph, stored, made, placements)
     picked = {node.output.name for node in nodes if isinstance(node.attributes, QSlice)}
     for name in stored:
@@ -188,7 +188,7 @@ def _parts(
     """The parts of a result, each with its placement in the result."""
     strides = whole.resident(0).strides
     operator, first = node.attributes, whole.first
-    for value in node.inputs:
+    for index, value in enumerate(node.inputs):
         *pixels, channels = graph.types[value].shape
         shape = (*pixels, stored[value][-1])
         part = replace(whole, shape=shape, channels=channels, first=first, strides=strides)
@@ -196,10 +196,14 @@ def _parts(
             yield value, part
             first += (*pixels, channels)[operator.axis] * strides[operator.axis]
         else:
-            assert isinstance(operator, QResize)
+            assert isinstance(operator, (QInterleave, QResize))
             n, row, column, c = strides
             rows, columns = operator.factors
             apart = (n, row * rows, column * columns, c)
+            if isinstance(operator, QInterleave):
+                place = first + index // columns * row + index % columns * column
+                yield value, replace(part, first=place, strides=apart)
+                continue
             copies = (*whole.copies, (rows, row), (columns, column))
             yield value, replace(part, strides=apart, copies=copies)
 

@@ -8,6 +8,8 @@ from .arrange_layout import arrange_layout
 from .channels_last import channels_last
 from .clean_activations import clean_activations
 from .eliminate_dead_code import eliminate_dead_code
+from .expand_recurrent_layers import expand_recurrent_layers
+from .expand_transposed_convolutions import expand_transposed_convolutions
 from .fold_batch_normalisation import fold_batch_normalisation, fold_into_convolutions
 from .fold_constants import fold_constants, fold_dequantize
 from .fold_tables import fold_tables
@@ -16,6 +18,7 @@ from .recognise_adds import recognise_adds
 from .recognise_biases import recognise_biases
 from .recognise_concats import recognise_concats
 from .recognise_convolutions import recognise_convolutions
+from .recognise_interleaving import recognise_interleaving
 from .recognise_matmuls import recognise_matmuls
 from .recognise_pools import recognise_pools
 from .recognise_resizes import recognise_resizes
@@ -26,9 +29,11 @@ from .sink_dequantize import sink_dequantize
 
 __all__ = [
     "absorb_flatten", "absorb_heads", "absorb_padding", "annotate_quantisation", "arrange_layout",
-    "channels_last", "clean_activations", "eliminate_dead_code",
+    "channels_last", "clean_activations", "eliminate_dead_code", "expand_recurrent_layers",
+    "expand_transposed_convolutions",
     "fold_batch_normalisation", "fold_constants", "fold_dequantize", "fold_into_convolutions",
     "fold_tables", "merge_duplicates", "recognise_adds", "recognise_biases", "recognise_concats",
-    "recognise_convolutions", "recognise_matmuls", "recognise_pools", "recognise_resizes",
-    "recognise_slices", "recognise_tables", "shift_unsigned", "sink_dequantize",
+    "recognise_convolutions", "recognise_interleaving", "recognise_matmuls", "recognise_pools",
+    "recognise_resizes", "recognise_slices", "recognise_tables", "shift_unsigned",
+    "sink_dequantize",
 ]  # fmt: skip

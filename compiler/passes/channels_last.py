@@ -110,9 +110,35 @@ def sink_below_flattened_pixels(site: Site, image: str) -> str | None:
     return site.emit(ops.Transpose((0, 2, 1)), result)
 
 
+@rule(op(ops.Reshape, IMAGE, where=lambda split: len(split.shape) == 6))
+def sink_below_split_channels(site: Site, image: str) -> str | None:
+    """Reshape(Transpose(x)) that splits channels in three -> Transpose(Reshape(x))."""
+    n, height, width, _ = site.shape_of(image)
+    if site.shape[0] != n or site.shape[4:] != (height, width):
+        return None
+    split = site.emit(ops.Reshape((n, height, width, *site.shape[1:4])), image)
+    return site.emit(ops.Transpose((0, 3, 4, 5, 1, 2)), split)
+
+
+JOINED = op(
+    ops.Reshape,
+    op(ops.Transpose, value(), value="parts", where=lambda turn: len(turn.permutation) == 6),
+)
+
+
+@rule(op(ops.Transpose(TO_LAST), JOINED))
+def rise_above_joined_pixels(site: Site, parts: str) -> str | None:
+    """Transpose(Reshape(Transpose(x))) that joins pixels of parts -> Reshape(Transpose(x))."""
+    n, channels, *image = site.shape_of(parts)
+    if site.shape != (n, image[0] * image[1], image[2] * image[3], channels):
+        return None
+    turned = site.emit(ops.Transpose((0, 2, 3, 4, 5, 1)), parts)
+    return site.emit(ops.Reshape(site.shape), turned)
+
+
 SINKING_IMAGES = (
     *(*SINKING, sink_below_broadcast, sink_below_reduce, sink_below_interpolate),
-    sink_below_flattened_pixels,
+    *(sink_below_flattened_pixels, sink_below_split_channels, rise_above_joined_pixels),
 )
 """Rules for all Transposes, then those from channels last to channels first alone."""
 

@@ -30,7 +30,7 @@ class ScaleAndOffset:
     offset: np.ndarray
 
 
-Layer = ops.Conv | ops.MatMul
+Layer = ops.Conv | ops.ConvTranspose | ops.MatMul
 
 
 def is_matrix(kind: TensorType) -> bool:
@@ -38,14 +38,19 @@ def is_matrix(kind: TensorType) -> bool:
     return len(kind.shape) == 2
 
 
-def convolution_of(x: GraphPattern, *, private: bool = False) -> tuple[NodePattern, ...]:
+def convolution_of(
+    x: GraphPattern,
+    *,
+    private: bool = False,
+    kind: type[ops.Conv | ops.ConvTranspose] = ops.Conv,
+) -> tuple[NodePattern, ...]:
     """Describe a float convolution, channels first, with constant parameters."""
     w, bias = value("w", constant=True), value("bias", constant=True)
     return tuple(
         op(
-            *(ops.Conv, x, w, *others),
+            *(kind, x, w, *others),
             capture="layer",
-            where=lambda conv: conv.is_image and not conv.channels_last,
+            where=lambda conv: conv.is_image and not getattr(conv, "channels_last", False),
             result=is_float32,
             private=private,
         )
@@ -97,9 +102,9 @@ def fold_behind(
 ) -> str | None:
     """f * layer(x) + c -> layer with weights f * w and bias f * b + c."""
     weights = site.data(w).astype(np.float64)
-    convolution = isinstance(layer, ops.Conv)
-    channels, axis = (weights.shape[0], 1) if convolution else (weights.shape[1], -1)
-    rank = len(site.node("layer").output.type.shape)
+    convolution = not isinstance(layer, ops.MatMul)
+    shape, axis = site.node("layer").output.type.shape, 1 if convolution else -1
+    channels, rank = shape[axis], len(shape)
     found = scale_and_offset(site, site.root, constant, axis, channels, rank)
     old = _per_channel(site.data(addend), axis, channels, rank) if addend else np.zeros(channels)
     plain = addend is None and not convolution and site.root.attributes == ops.Binary("Add")
@@ -110,9 +115,20 @@ def fold_behind(
     return _emit(
         site,
         x,
-        weights * (found.factor.reshape(-1, 1, 1, 1) if convolution else found.factor),
+        _scaled(layer, weights, found.factor),
         found.factor * old + found.offset,
     )
+
+
+def _scaled(layer: Layer, weights: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """Return weights for results that are multiplied by a factor per channel."""
+    if isinstance(layer, ops.MatMul):
+        return weights * factor
+    if isinstance(layer, ops.Conv):
+        return weights * factor.reshape(-1, 1, 1, 1)
+    # Weights [Ci, Co / groups, KH, KW]: the groups share their axis of results.
+    apart = weights.reshape(layer.groups, -1, *weights.shape[1:])
+    return (apart * factor.reshape(layer.groups, 1, -1, 1, 1)).reshape(weights.shape)
 
 
 def fold_ahead(
@@ -196,7 +212,7 @@ def _emit(site: Site, x: str, weights: np.ndarray, bias: np.ndarray) -> str:
     label = layer.name
     w = site.constant(weights.astype(np.float32), f"{label}.weights")
     b = site.constant(bias.astype(np.float32), f"{label}.bias")
-    if isinstance(layer.attributes, ops.Conv):
+    if not isinstance(layer.attributes, ops.MatMul):
         return site.emit(layer.attributes, x, w, b, label=label)
     product = site.emit(layer.attributes, x, w, label=label)
     return site.emit(ops.Binary("Add"), product, b, label=label) if bias.any() else product
@@ -210,6 +226,10 @@ FOLD_LAYERS = (
 FOLD_CONVOLUTIONS = (
     rule(behind(convolution_of(X, private=True)))(fold_behind),
     rule(*convolution_of(AHEAD))(fold_ahead),
+)
+
+FOLD_TRANSPOSED = (
+    rule(behind(convolution_of(X, private=True, kind=ops.ConvTranspose)))(fold_behind),
 )
 
 

@@ -82,12 +82,12 @@ def _repeat_channels(
 ) -> tuple[ops.QConv, str, np.ndarray]:
     """Append the channels that need a further term, or the whole image if that takes less work."""
     height, width, depth, channels = terms[0].shape
-    window = height * width * _blocks(channels)
+    window = height * width * lane_blocks(channels)
     everything, given = np.arange(depth), _is_given(site, image)
     needed = [np.flatnonzero(term.any(axis=(0, 1, 3))) for term in terms[1:]]
     for index, some in enumerate(needed):
-        work = _blocks(depth) * _blocks(len(some)) + _blocks(depth + len(some)) * window
-        if not given and work >= _blocks(2 * depth) * window:
+        work = lane_blocks(depth) * lane_blocks(len(some)) + lane_blocks(depth + len(some)) * window
+        if not given and work >= lane_blocks(2 * depth) * window:
             needed[index] = everything
     if given:
         indices = site.constant(np.concatenate([everything, *needed]), f"{label}.channels")
@@ -115,7 +115,7 @@ def _is_given(site: Site, image: str) -> bool:
     return simple and _is_given(site, producer.inputs[0])
 
 
-def _blocks(channels: int) -> int:
+def lane_blocks(channels: int) -> int:
     """Return the number of blocks of lanes that channels fill."""
     return -(-channels // USUAL_LANES)
 

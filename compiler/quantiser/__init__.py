@@ -1,9 +1,10 @@
 """Post-training quantisation of float networks to int8, from a few calibration samples."""
 
 from .batches import Batches, make_batches
+from .budget import EFFORTS
 from .macs import accelerated_share
 from .measure import Agreement, LayerQuality
-from .options import AUTO, EFFORTS, QuantiserOptions
+from .options import AUTO, QuantiserOptions
 from .prepare import prepare
 from .quantise import QuantisedNetwork, evaluate_quality, quantise
 from .ranges import METHODS

@@ -4,6 +4,7 @@ The float network is calibrated once. Candidates share its statistics, ranges an
 and are compared jointly, so that layers which they have in common run once.
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +13,7 @@ import numpy as np
 from ...errors import CompileError
 from ..graph import Graph, Quantisation
 from .batches import Batches
+from .budget import SLOWER, Clock
 from .calibrate import (
     ActivationStatistics,
     ChosenRanges,
@@ -110,16 +112,20 @@ class CandidateSearch:
     options : QuantiserOptions
         Options of the quantiser.
     progress : callable
-        Called with a description of each step.
+        Called with a description of each step, the best noise so far and the time left.
+    clock : Clock
+        The clock of a budget of seconds.
 
     Attributes
     ----------
+    budget : WorkBudget or TimeBudget
+        What is left for the search.
+    batches : Batches
+        The calibration samples that it uses.
     compared : Batches
         The calibration samples that compare candidates.
     cost : float
         Multiplications that comparing one candidate costs, with overhead.
-    corrections : int
-        Candidates whose biases the budget allows to correct; at least one.
 
     Raises
     ------
@@ -130,22 +136,27 @@ class CandidateSearch:
     """
 
     def __init__(
-        self, graph: Graph, batches: Batches, options: QuantiserOptions, progress: Progress
+        self,
+        graph: Graph,
+        batches: Batches,
+        options: QuantiserOptions,
+        progress: Progress,
+        clock: Clock = time.monotonic,
     ) -> None:
-        self.batches, self.options, self.progress = batches, options, progress
+        self.options, self.budget = options, options.budget(clock)
+        self._progress, self._best_db = progress, -np.inf
         cost = macs(graph)[1] + NODE_MACS * len(graph.nodes)
-        self.compared = batches.spread(max(4, int(options.budget.comparison_macs // cost)))
-        self.cost = cost * self.compared.count
-        affordable = options.budget.correction_macs // (self.cost + cost * batches.count)
-        self.corrections = max(1, int(affordable))
         points = find_points(graph, find_layers(graph, options.keep_float))
         if not any(layer.weighted for layer in points.layers):
             raise CompileError(
                 f"model `{graph.name}`: expected a convolution or dense layer with constant "
                 "weights to quantise, got none; run it in float, without calibration"
             )
-        progress(f"calibrating with {batches.count} samples")
-        statistics = calibrate(graph, points, batches)
+        few = self.budget.calibration_samples(cost, lambda: list(batches.first(1).run(graph)))
+        self.batches = batches = batches.spread(int(max(4, min(few, batches.count))))
+        self.progress(f"calibrating with {batches.count} samples")
+        with self.budget.doing(SLOWER * cost * batches.count):
+            statistics = calibrate(graph, points, batches)
         self._apart = unlike_joins(graph, points, statistics)
         if self._apart:
             points = self.points(graph)
@@ -154,10 +165,14 @@ class CandidateSearch:
         if narrowed is not graph:
             graph, points = narrowed, self.points(narrowed)
             statistics = calibrate(graph, points, batches, statistics)
+        self.compared = batches.spread(max(4, int(self.budget.comparison_macs // cost)))
+        self.cost = cost * self.compared.count
+        self._correction = self.cost + cost * batches.count
+        self.budget.keep(2 * SLOWER * self.cost)
         self.graph = graph
         self.sources = [FloatSource(graph, statistics)]
         if options.equalise and (links := find_links(graph, points)):
-            progress("equalising channels")
+            self.progress("equalising channels")
             other = equalise(graph, links, statistics.peaks)
             known = _without(statistics, _scaled(graph, links))
             found = calibrate(other, points, batches, known)
@@ -165,6 +180,16 @@ class CandidateSearch:
         self._ends = last_layers(graph, points)
         self._output = graph.outputs[0].value if has_classes(graph) else None
         self._expected: dict[int, list[dict[str, np.ndarray]]] = {}
+
+    def progress(self, text: str) -> None:
+        """Tell the next step, with the best noise so far and the time left."""
+        best = f", best {self._best_db:.1f} dB" if np.isfinite(self._best_db) else ""
+        self._progress(f"{text}{best}{self.budget.status}")
+
+    @property
+    def corrections(self) -> int:
+        """Return the number of candidates whose biases the budget allows to correct."""
+        return self.budget.corrections(self._correction)
 
     def points(self, graph: Graph, in_float: Iterable[str] = ()) -> Points:
         """Return the points of a graph with more layers in float than the options say."""
@@ -206,6 +231,8 @@ class CandidateSearch:
         A float tail after the last layers, such as a softmax, would hide or exaggerate the noise.
         Candidates with more layers in float are measured after the same layers.
         """
+        if not found:
+            return found
         self.progress(
             f"comparing {len(found)} candidate{'s'[: len(found) > 1]} on "
             f"{self.compared.count} samples"
@@ -221,15 +248,17 @@ class CandidateSearch:
         noises = [{name: Noise() for name in self._ends} for _ in found]
         same = [0 for _ in found]
         expected = self._expected_in(batches)
-        for true, got in zip(expected, run_jointly(batches, graphs, keep), strict=True):
-            for place, values in enumerate(got):
-                for name, noise in noises[place].items():
-                    noise.add(true[name], values[shown[place][name]])
-                for name in self._outputs():
-                    classes = values[graphs[place].outputs[0].value]
-                    same[place] += int(np.sum(_classes(true[name]) == _classes(classes)))
+        with self.budget.doing(self.cost * len(found)):
+            for true, got in zip(expected, run_jointly(batches, graphs, keep), strict=True):
+                for place, values in enumerate(got):
+                    for name, noise in noises[place].items():
+                        noise.add(true[name], values[shown[place][name]])
+                    for name in self._outputs():
+                        classes = values[graphs[place].outputs[0].value]
+                        same[place] += int(np.sum(_classes(true[name]) == _classes(classes)))
         for each, ends, count in zip(found, noises, same, strict=True):
             each.end_db = float(np.mean([noise.sqnr_db for noise in ends.values()]))
+            self._best_db = max(self._best_db, each.end_db)
             if self._output is not None:
                 each.same_class = count / sum(
                     len(_classes(true[self._output])) for true in expected

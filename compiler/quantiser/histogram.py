@@ -91,7 +91,8 @@ class Histogram:
         if not self.width:
             span = max(self.high - self.low, abs(self.high), abs(self.low))
             # The smallest binary32 number is 2**-149, so narrower bins are useless.
-            exponent = math.frexp(span / self.bins)[1] - 1 if span else 0
+            # Zeros alone take the narrowest ones: bins widen when data arrive, but never shrink.
+            exponent = math.frexp(span / self.bins)[1] - 1 if span else -math.inf
             self.width = 2.0 ** max(exponent, -120)
         old_width, old_first = self.width, self.first
         while self._index(self.high) - self._index(self.low) >= self.bins:

@@ -1,43 +1,14 @@
 """Options of the quantiser: the methods that it tries, and when it returns a layer to float."""
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from ...errors import CompileError
+from .budget import EFFORTS, Clock, TimeBudget, WorkBudget
 from .ranges import METHODS
 
 AUTO = "auto"
 """The method that tries every method of `METHODS`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Work of a search, in multiplications; it does not depend on the machine.
-
-    Attributes
-    ----------
-    comparison_macs : float
-        Greatest cost of one run of the network over the samples that compare candidates.
-    rescue_macs : float
-        Greatest total cost of candidates with layers in float.
-    correction_macs : float
-        Greatest cost of correcting biases; the best candidate is corrected in any case.
-    """
-
-    comparison_macs: float
-    rescue_macs: float
-    correction_macs: float
-
-
-EFFORTS: Mapping[str, Budget] = MappingProxyType(
-    {
-        "quick": Budget(4e9, 0, 0),
-        "normal": Budget(32e9, 100e9, 64e9),
-        "thorough": Budget(1e12, 2e12, 1e12),
-    }
-)
-"""Name of an effort -> its budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +25,9 @@ class QuantiserOptions:
     equalise, correct : bool
         Whether to try cross-layer equalisation and bias correction; each is kept only if it lowers
         the noise on the calibration samples.
-    effort : str
-        A key of `EFFORTS`. The result depends on it, but not on the speed of the machine.
+    effort : str or float
+        A key of `EFFORTS`, whose result does not depend on the speed of the machine; or seconds, in
+        which the search does as much as it can.
     rescue : bool
         Whether layers may stay in float if the network would otherwise lose too much accuracy.
     least_layer_db : float
@@ -74,7 +46,7 @@ class QuantiserOptions:
     keep_float: tuple[str, ...] = ()
     equalise: bool = True
     correct: bool = True
-    effort: str = "normal"
+    effort: str | float = "normal"
     rescue: bool = True
     least_layer_db: float = 20.0
     least_agreement: float = 0.98
@@ -86,16 +58,18 @@ class QuantiserOptions:
                 f"calibration: expected one of {', '.join((*METHODS, AUTO))}, got "
                 f"`{self.method}`; choose one"
             )
-        if self.effort not in EFFORTS:
+        seconds = isinstance(self.effort, (int, float)) and 0 < self.effort < math.inf
+        if not seconds and self.effort not in EFFORTS:
             raise CompileError(
-                f"quantisation: expected an effort of {', '.join(EFFORTS)}, got `{self.effort}`; "
-                "choose one"
+                f"quantisation: expected an effort of {', '.join(EFFORTS)} or seconds above 0, got "
+                f"`{self.effort}`; choose one"
             )
 
-    @property
-    def budget(self) -> Budget:
-        """The search budget that the chosen effort allows."""
-        return EFFORTS[self.effort]
+    def budget(self, clock: Clock) -> WorkBudget | TimeBudget:
+        """Return the budget of a search that begins now."""
+        if isinstance(self.effort, str):
+            return EFFORTS[self.effort]
+        return TimeBudget(self.effort, clock)
 
 
 DEFAULT_OPTIONS = QuantiserOptions()

@@ -1,5 +1,6 @@
 """The quantiser: it turns a float graph and a few samples into a graph in QDQ form and a report."""
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,7 @@ from threadpoolctl import threadpool_limits
 from .. import frontend
 from ..graph import Graph
 from .batches import Batches
+from .budget import Clock
 from .candidates import CandidateSearch, Progress
 from .measure import (
     Agreement,
@@ -62,6 +64,7 @@ def quantise(
     batches: Batches,
     options: QuantiserOptions = DEFAULT_OPTIONS,
     progress: Progress = lambda text: None,
+    clock: Clock = time.monotonic,
 ) -> QuantisedNetwork:
     """Quantise a float network.
 
@@ -77,7 +80,9 @@ def quantise(
     options : QuantiserOptions
         Options of the quantiser.
     progress : callable
-        Called with a description of each step.
+        Called with a description of each step, the best noise so far and the time left.
+    clock : Clock
+        The clock by which an effort in seconds is spent.
 
     Raises
     ------
@@ -88,7 +93,7 @@ def quantise(
         If a sample gives infinite values.
     """
     prepared = prepare(graph)
-    search = CandidateSearch(prepared, batches, options, progress)
+    search = CandidateSearch(prepared, batches, options, progress, clock)
     found = search.plain()
     best = search.best(found)
     if options.correct:
@@ -99,9 +104,10 @@ def quantise(
     if options.rescue and search.loses_too_much(best):
         rescued, saved = rescue(search, search.best(found))
         if rescued:
-            more = search.compare([search.corrected(saved)]) if options.correct else []
+            again = [saved][: search.corrections] if options.correct else []
+            more = search.compare([search.corrected(each) for each in again])
             best = search.best([saved, *more])
-    progress("measuring layers")
+    search.progress("measuring layers")
     qualities = measure_layers(
         best.source.graph, best.inserted, best.points, best.quantisations, search.compared
     )

@@ -46,14 +46,14 @@ def rescue(
         The new candidate, or `plain`.
     """
     best, kept = plain, dict[str, str]()
-    left = search.options.budget.rescue_macs
+    spent = 0.0
     for _ in range(MOST_ROUNDS):
-        if not search.loses_too_much(best):
+        if not search.loses_too_much(best) or search.budget.rescue_left(spent) < search.cost:
             break
-        sets = _sets(search, best)[: int(left // search.cost)]
+        sets = _sets(search, best)[: int(search.budget.rescue_left(spent) // search.cost)]
         if not sets:
             break
-        left -= len(sets) * search.cost
+        spent += len(sets) * search.cost
         search.progress(f"trying {len(sets)} sets of layers in float")
         graph = best.source.graph
         tried = [

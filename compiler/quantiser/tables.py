@@ -1,6 +1,7 @@
 """Search for elementwise functions of one activation, which become tables or stay on the host."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
 
 from ..graph import Graph, Node
 from ..graph import operators as ops
@@ -82,20 +83,25 @@ def without_lone_layers(
 ) -> tuple[FloatLayer, ...]:
     """Drop tables that read or write float values, and sums and pools that do both.
 
-    A sum without a quantised reader is also dropped if it reads one of `apart`, the outputs of
-    Concats that stay in float.
+    A sum is also dropped if only it would quantise an operand that the host makes, and a sum
+    without a quantised reader if it reads one of `apart`, the outputs of Concats that stay in
+    float.
     """
     while True:
         produced = {layer.output for layer in layers}
-        reads = {origin(graph, name) for layer in layers for name in layer.inputs}
-        kept = [layer for layer in layers if not _is_lone(graph, layer, produced, reads, apart)]
+        counts = Counter(origin(graph, name) for layer in layers for name in layer.inputs)
+        kept = [layer for layer in layers if not _is_lone(graph, layer, produced, counts, apart)]
         if len(kept) == len(layers):
             return tuple(layers)
         layers = kept
 
 
 def _is_lone(
-    graph: Graph, layer: FloatLayer, produced: set[str], reads: set[str], apart: frozenset[str]
+    graph: Graph,
+    layer: FloatLayer,
+    produced: set[str],
+    reads: Mapping[str, int],
+    apart: frozenset[str],
 ) -> bool:
     if layer.kind not in LONE:
         return False
@@ -104,6 +110,9 @@ def _is_lone(
     read = _is_read(graph, layer.output, reads, apart)
     if layer.kind == "table":
         return not (any(given) and read)
+    made = (name for name, found in zip(sources, given, strict=True) if not found)
+    if layer.kind == "add" and any(graph.producer(name) and reads[name] == 1 for name in made):
+        return True
     return not read and (not any(given) or not apart.isdisjoint(sources))
 
 
@@ -119,7 +128,7 @@ def _is_quantised(graph: Graph, name: str, produced: set[str], apart: frozenset[
     return name in produced
 
 
-def _is_read(graph: Graph, name: str, reads: set[str], apart: frozenset[str]) -> bool:
+def _is_read(graph: Graph, name: str, reads: Container[str], apart: frozenset[str]) -> bool:
     """Tell whether a layer reads a value, directly or through Concats and moves."""
     if name in reads:
         return True

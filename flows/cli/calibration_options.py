@@ -5,12 +5,13 @@
 
 import argparse
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ...errors import InputError, UsageError
+from ...errors import InputError, UsageError, did_you_mean
 
 METHODS = ("minmax", "percentile", "entropy", "mse", "auto")
 """Methods that choose ranges; `auto` tries all."""
@@ -44,15 +45,15 @@ class CalibrationOptions:
     samples : int or None
         Number of rows of the file that calibrate. None for `MOST_SAMPLES` but at most half of the
         file, or for all rows of a file with fewer than `FEW_SAMPLES`.
-    effort : str
-        One of `EFFORTS`.
+    effort : str or float
+        One of `EFFORTS`, or seconds.
     """
 
     path: Path
     method: str = DEFAULT_METHOD
     keep_float: tuple[str, ...] = ()
     samples: int | None = None
-    effort: str = DEFAULT_EFFORT
+    effort: str | float = DEFAULT_EFFORT
 
     def key(self) -> tuple[object, ...]:
         """Return the part of the cache key, including the file's bytes.
@@ -95,9 +96,9 @@ def add_calibration(
         help=f"how to choose ranges; auto tries all (default: {DEFAULT_METHOD})",
     )  # fmt: skip
     group.add_argument(
-        "--effort", choices=EFFORTS,
-        help="work of the search for the least noise; the result does not depend on the "
-        f"machine's speed (default: {DEFAULT_EFFORT})",
+        "--effort", type=_effort, metavar="EFFORT",
+        help=f"work of the search for the least noise: {', '.join(EFFORTS)}, whose results do not "
+        f"depend on the machine's speed, or seconds (default: {DEFAULT_EFFORT})",
     )  # fmt: skip
     group.add_argument(
         "--calibration-samples", *aliases, type=int, metavar="N", dest="calibration_samples",
@@ -108,6 +109,22 @@ def add_calibration(
         "--keep-float", action="append", default=[], metavar="NAME",
         help="keep a layer in float, by its name or the end of it; may be repeated",
     )  # fmt: skip
+
+
+def _effort(text: str) -> str | float:
+    """Return an effort by its name, or seconds above 0."""
+    if text in EFFORTS:
+        return text
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"expected {', '.join(EFFORTS)} or seconds above 0, got `{text}`; choose one"
+            + did_you_mean(text, EFFORTS)
+        )
+    return seconds
 
 
 def chosen_calibration(arguments: argparse.Namespace) -> CalibrationOptions | None:

@@ -7,7 +7,7 @@ Values also come from the file of samples. Callers in Python use
 import argparse
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,18 @@ def add_fixes(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_states(parser: argparse.ArgumentParser) -> None:
+    """Add `--state`."""
+    parser.add_argument(
+        "--state", action="append", default=[], metavar="INPUT=OUTPUT", dest="states",
+        help="input that takes an output of the previous sample, zero at first; the samples are "
+        "then one sequence and need no array for it; may be repeated",
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class InputOverrides:
-    """Values and extents given for a model's inputs before it is imported.
+    """Values and extents given for a model's inputs before it is imported, and its states.
 
     Parameters
     ----------
@@ -42,29 +51,52 @@ class InputOverrides:
         Constant values of inputs, by name.
     dims : mapping
         Extents of open dimensions by name.
+    states : mapping
+        Input -> the output that it takes from the previous sample.
     """
 
     fixed: Mapping[str, np.ndarray]
     dims: Mapping[str, int]
+    states: Mapping[str, str] = field(default_factory=dict)
 
     def key(self) -> tuple[object, ...]:
         """Return the part of the cache key; empty if there are no overrides."""
         fixed = [(name, str(a.dtype), a.tolist()) for name, a in sorted(self.fixed.items())]
-        return (*fixed, *sorted(self.dims.items()))
+        return (*fixed, *sorted(self.dims.items()), *sorted(self.states.items()))
 
 
 NO_OVERRIDES = InputOverrides({}, {})
 
 
 def chosen_overrides(arguments: argparse.Namespace) -> InputOverrides:
-    """Return the values of `--fix` and `--dim`.
+    """Return the values of `--fix`, `--dim` and `--state`.
 
     Raises
     ------
     UsageError
-        For text that is not a name and numbers.
+        For text that is not a name and numbers, or two names.
     """
-    return InputOverrides(dict(_parse(text) for text in arguments.fixes), chosen_dims(arguments))
+    fixed = dict(_parse(text) for text in arguments.fixes)
+    return InputOverrides(fixed, chosen_dims(arguments), chosen_states(arguments))
+
+
+def chosen_states(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the states of `--state`: input -> output.
+
+    Raises
+    ------
+    UsageError
+        For text that is not two names.
+    """
+    found: dict[str, str] = {}
+    for text in getattr(arguments, "states", ()):
+        name, _, output = text.partition("=")
+        if not (name and output):
+            raise UsageError(
+                f"`--state {text}`: expected INPUT=OUTPUT, for example `--state h=h_out`"
+            )
+        found[name] = output
+    return found
 
 
 def _parse(text: str) -> tuple[str, np.ndarray]:

@@ -18,7 +18,7 @@ from ...compiler.quantiser import (
 )
 from ..cli.calibration_options import CalibrationOptions, calibration_rows
 from ..cli.input_options import NO_OVERRIDES, InputOverrides
-from .samples import Samples, read_samples
+from .samples import Samples, follow_states, read_samples
 
 Progress = Callable[[str], None]
 """Called with a description of the current step."""
@@ -81,7 +81,10 @@ def quantise_model(
     progress(f"reading {source.name}")
     graph = import_onnx(source, fixed=overrides.fixed, dims=overrides.dims)
     check(prepare(graph))
-    samples = read_samples(calibration.path, graph)
+    samples = read_samples(calibration.path, graph, overrides.states)
+    if overrides.states:
+        progress("following the states")
+        samples = follow_states(samples, graph, overrides.states)
     rows = calibration_rows(samples.count, calibration.samples)
     chosen = {name: array[rows] for name, array in samples.inputs.items()}
     batches = make_batches(graph, chosen)

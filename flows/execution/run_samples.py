@@ -11,7 +11,7 @@ from ...compiler.module import Module
 from ...runtime import Comparison, Session, open_device
 from ...runtime.device import Device, Result
 from ...runtime.profile import Profile, profile_of
-from ...runtime.session import Run
+from ...runtime.session import NO_STATES, Run
 from ..cli.arguments import progress_bar
 from .samples import Samples
 
@@ -61,8 +61,9 @@ def run_samples(
     *,
     compare: bool = False,
     compare_with: int = 0,
+    states: Mapping[str, str] = NO_STATES,
 ) -> RunOutcome:
-    """Run every sample.
+    """Run every sample, one after another.
 
     Parameters
     ----------
@@ -70,6 +71,8 @@ def run_samples(
         Compare every layer and output with the integer reference.
     compare_with : int
         Number of samples, the first ones, whose whole data windows are compared with `sim`.
+    states : mapping
+        Input -> the output that it takes from the previous sample.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def run_samples(
     DeviceError
         When the device fails.
     """
-    session = Session(module, device, keep_all=compare)
+    session = Session(module, device, keep_all=compare, states=states)
     comparison = Comparison(module) if compare else None
     runs: list[Run] = []
     host: list[Mapping[str, float]] = []
@@ -98,8 +101,8 @@ def run_samples(
             host.append(run.host.seconds)
             if comparison is not None:
                 if other is not None and index < compare_with:
-                    comparison.add_windows(run, other.run(inputs))
-                comparison.add(inputs, run)
+                    comparison.add_windows(run, other.run(run.inputs))
+                comparison.add(run.inputs, run)
     seconds = time.perf_counter() - began
     stacked, first = np.stack(outputs), runs[0]
     if first.host.seconds and device.name in WARM_DEVICES:

@@ -5,8 +5,8 @@ An `.npz` holds `inputs`, one sample per row without the batch axis, and optiona
 the inputs.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,14 +60,14 @@ class Samples:
         )
 
 
-def random_samples(graph: "Graph", count: int, seed: int) -> Samples:
-    """Random inputs: uniform over the range of integer types, normal for floats.
+def random_samples(graph: "Graph", count: int, seed: int, states: Collection[str] = ()) -> Samples:
+    """Random inputs but for `states`: uniform over the range of integer types, normal for floats.
 
     Indices into a table, such as words, stay within the table.
     """
     generator = np.random.default_rng(seed)
     inputs = {}
-    for value in graph.inputs:
+    for value in _without(graph, states):
         shape, dtype = (count, *value.type.shape), np.dtype(value.type.dtype)
         if dtype.kind == "f":
             inputs[value.name] = generator.standard_normal(shape).astype(dtype)
@@ -98,17 +98,54 @@ def _rows_to_pick(graph: "Graph", name: str) -> int | None:
     return min(found, default=None)
 
 
-def read_samples(path: Path, graph: "Graph") -> Samples:
-    """Read an input file.
+def _without(graph: "Graph", states: Collection[str]) -> "list[Value]":
+    """Return the inputs that samples give: all but states."""
+    return [value for value in graph.inputs if value.name not in states]
+
+
+def follow_states(samples: Samples, graph: "Graph", states: Mapping[str, str]) -> Samples:
+    """Return samples with the states that a network has before each one.
+
+    Parameters
+    ----------
+    samples : Samples
+        A sequence, in order.
+    graph : Graph
+        The network, for one sample.
+    states : mapping
+        Input -> the output that it takes from the previous sample; zero at first.
+
+    Raises
+    ------
+    InputError
+        If a state is not an input and an output of one type.
+    """
+    from ...compiler.graph import evaluate
+    from ...runtime.session import first_states
+
+    held = first_states(graph, states)
+    rows: dict[str, list[np.ndarray]] = {name: [] for name in states}
+    for inputs in samples:
+        for name in states:
+            rows[name].append(held[name])
+        outputs = evaluate(graph, {**inputs, **held})
+        held = {name: outputs[output] for name, output in states.items()}
+    return replace(
+        samples, inputs={**samples.inputs, **{name: np.stack(each) for name, each in rows.items()}}
+    )
+
+
+def read_samples(path: Path, graph: "Graph", states: Collection[str] = ()) -> Samples:
+    """Read an input file, which needs no arrays for `states`.
 
     Raises
     ------
     InputError
         When the file cannot be read or does not fit the network.
     """
-    arrays = read_arrays(path)
-    if len(graph.inputs) == 1 and graph.inputs[0].name not in arrays:
-        value = graph.inputs[0]
+    arrays, given = read_arrays(path), _without(graph, states)
+    if len(given) == 1 and given[0].name not in arrays:
+        value = given[0]
         if "inputs" not in arrays:
             listed = ", ".join(f"`{name}`" for name in sorted(arrays)) or "nothing"
             raise InputError(
@@ -117,14 +154,14 @@ def read_samples(path: Path, graph: "Graph") -> Samples:
             )
         inputs = {value.name: _rows(path, "inputs", arrays["inputs"], value)}
     else:
-        missing = [value.name for value in graph.inputs if value.name not in arrays]
+        missing = [value.name for value in given if value.name not in arrays]
         if missing:
             listed = ", ".join(f"`{name}`" for name in sorted(arrays)) or "nothing"
             raise InputError(
                 f"input file `{path}`: expected an array `{missing[0]}` as the network has "
-                f"{len(graph.inputs)} inputs, got {listed}; save one array for each"
+                f"{len(given)} inputs, got {listed}; save one array for each"
             )
-        inputs = {v.name: _rows(path, v.name, arrays[v.name], v) for v in graph.inputs}
+        inputs = {v.name: _rows(path, v.name, arrays[v.name], v) for v in given}
     counts = {name: len(array) for name, array in inputs.items()}
     for name in EXPECTED:
         if name in arrays:

@@ -29,6 +29,12 @@ TABLE_NOTES = (
 
 RESHAPE = "reshape"
 
+NEIGHBOUR = ", as "
+"""Stands before the neighbour that keeps a layer in float."""
+
+MOST_REASONS = 12
+"""Most neighbours that are told in full."""
+
 UNABLE = "cannot run there: ", "unable: "
 """The beginning of a reason, and its short form in a table."""
 
@@ -107,12 +113,32 @@ def show_placement(placement: Mapping[str, Any]) -> None:
 
     say("")
     stdout().print(placement_table(placement))
+    for line in reason_lines(placement):
+        say(line)
     if free := sum(map(_is_free, placement["rows"])):
         say(free_sentence(free))
     say("")
     say(placement_sentence(placement))
     for line in TABLE_NOTES:
         say(line)
+
+
+def reason_lines(placement: Mapping[str, Any]) -> list[str]:
+    """Say in full which neighbours keep layers in float, with an example of each kind."""
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    for row in placement["rows"]:
+        what, _, neighbour = row["reason"].partition(NEIGHBOUR)
+        if neighbour:
+            kind = neighbour.partition(" ")[2]  # without the neighbour's name
+            alike.setdefault(f"{what} {kind}", []).append(row)
+    lines = []
+    for first, *others in alike.values():
+        more = f" and {len(others)} more like it" if others else ""
+        lines.append(f"{first['short']}{more}: {first['reason'].replace(*UNABLE)}")
+    if len(lines) > MOST_REASONS:
+        rest = len(lines) - MOST_REASONS
+        lines[MOST_REASONS:] = [f"{rest} more reasons; `--json` has all"]
+    return ["", "in float because of a neighbour:", *lines] if lines else []
 
 
 def placement_table(placement: Mapping[str, Any]) -> "Table":

@@ -6,6 +6,7 @@ import onnx
 from .onnx_models import floats, model, node, value
 
 Shape = tuple[int, int, int, int]
+Pair = tuple[int, int]
 
 
 class Network:
@@ -67,6 +68,36 @@ class Network:
             strides=[stride, stride],
         )
         return self._quantised(self._add("Relu", [out], channels), channels)
+
+    def transposed(
+        self, source: str, channels: int, kernel: Pair, stride: Pair, groups: int = 1, **window
+    ) -> str:
+        """Transposed convolution with weights per channel, and Relu."""
+        depth = self.channels[source]
+        taps = depth // groups * np.prod(kernel) / np.prod(stride)
+        weights = self.chance.integers(-127, 128, (depth, channels // groups, *kernel))
+        scales = self.chance.uniform(0.7, 1.3, channels // groups) / 73 / np.sqrt(taps)
+        held = [
+            self._hold(weights.astype(np.int8)),
+            self._hold(scales.astype(np.float32)),
+            self._hold(np.zeros(channels // groups, np.int8)),
+        ]
+        kernels = self._add("DequantizeLinear", held, channels, axis=1)
+        out = self._add(
+            "ConvTranspose",
+            [source, kernels],
+            channels,
+            kernel_shape=[*kernel],
+            strides=[*stride],
+            group=groups,
+            **window,
+        )
+        return self._quantised(self._add("Relu", [out], channels), channels)
+
+    def shuffled(self, source: str, mode: str, block: int = 2) -> str:
+        """Pixels from channels."""
+        channels = self.channels[source] // block**2
+        return self._add("DepthToSpace", [source], channels, blocksize=block, mode=mode)
 
     def shrunk(self, source: str) -> str:
         """Maximum of two by two pixels."""
@@ -156,7 +187,22 @@ def cross_stage(base: int = 16, *, even: bool = True) -> onnx.ModelProto:
     return made.model(made.conv(together, 9, kernel=1))
 
 
+def decoder(base: int = 16, *, even: bool = True) -> onnx.ModelProto:
+    """Transposed convolutions of many forms, and pixels from channels, as decoders have them."""
+    made = Network((1, 8, 5, 6), even=even)
+    first = made.conv(made.x, 2 * base)
+    second = made.transposed(first, base, (2, 2), (2, 2))
+    third = made.transposed(second, base, (3, 3), (2, 2), base, pads=[1] * 4, output_padding=[1, 1])
+    fourth = made.transposed(third, 12, (1, 5), (1, 2), 2, pads=[0, 2, 0, 2])
+    fifth = made.transposed(fourth, base, (4, 3), (2, 1), pads=[1, 1, 1, 1])
+    beside = made.shuffled(made.conv(fifth, 8, kernel=1), "DCR")
+    below = made.shuffled(made.conv(fifth, 20, kernel=1), "CRD")
+    ends = [made.conv(each, 4, kernel=1) for each in (beside, below)]
+    return made.model(*ends, made.transposed(second, 2, (4, 4), (2, 2), pads=[1] * 4))
+
+
 NETWORKS = {
+    "decoder": decoder,
     "unet": unet,
     "fire": fire,
     "dense block": dense_block,

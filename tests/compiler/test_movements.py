@@ -63,7 +63,7 @@ def copied(module: Module) -> dict[str, int]:
         layer.output: len(layer.places)
         for segment in module.segments
         for layer in segment.layers
-        if issubclass(OPERATORS[layer.op], Rearranging)
+        if issubclass(OPERATORS.get(layer.op, QMaxPool), Rearranging)
     }
 
 

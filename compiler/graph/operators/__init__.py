@@ -15,6 +15,7 @@ from .integer import (
     QAvgPool,
     QConcat,
     QConv,
+    QInterleave,
     QLut,
     QMatMul,
     QMaxPool,
@@ -35,7 +36,7 @@ __all__ = [
     "ConvTranspose", "Dequantize", "Einsum", "Expand", "Gather", "GatherElements", "GatherND",
     "GeneralDequantize", "GeneralQuantize", "Interpolate", "LpPool", "MatMul", "MaxPool",
     "MaxPoolIndices", "OnnxReference", "Operator", "Pad", "QAdd", "QAvgPool", "QConcat",
-    "QConv", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice", "Quantize", "Rearranging",
-    "Recurrent", "Reduce", "Reshape", "ScatterElements", "ScatterND", "Shift", "Slice",
-    "Softmax", "TopK", "Transpose", "Unary", "Where",
+    "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice", "Quantize",
+    "Rearranging", "Recurrent", "Reduce", "Reshape", "ScatterElements", "ScatterND", "Shift",
+    "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
 ]  # fmt: skip

@@ -101,6 +101,11 @@ class ConvTranspose(Operator):
     output_padding: Extents
     groups: int
 
+    @property
+    def is_image(self) -> bool:
+        """Whether x is a batch of images."""
+        return len(self.strides) == 2
+
     def result_type(self, types: Types) -> TensorType:
         x, w = types[:2]
         axes = len(x.shape) - 2

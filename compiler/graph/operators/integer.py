@@ -398,6 +398,31 @@ class QResize(Rearranging):
         return x.repeat(self.factors[0], axis=1).repeat(self.factors[1], axis=2)
 
 
+@operator("qinterleave", 1, 1000)
+class QInterleave(Rearranging):
+    """Interleaving of images: `y[n, i * R + a, j * S + b, c] = parts[a * S + b][n, i, j, c]`.
+
+    Inputs: R * S parts int8[N, H, W, C] of one quantisation, where `factors` are (R, S).
+    """
+
+    factors: Pair
+
+    def result_type(self, types: Types) -> TensorType:
+        x = types[0]
+        fits = len(x.shape) == 4 and min(self.factors) >= 1
+        fits = fits and all(t.dtype == "int8" and t.shape == x.shape for t in types)
+        count = self.factors[0] * self.factors[1]
+        self.expect(fits and len(types) == count, f"{count} int8 [N,H,W,C] of one shape", types)
+        n, height, width, channels = x.shape
+        return x.reshaped((n, height * self.factors[0], width * self.factors[1], channels))
+
+    def compute(self, *parts: np.ndarray) -> np.ndarray:
+        n, height, width, channels = parts[0].shape
+        whole = np.stack(parts).reshape(*self.factors, n, height, width, channels)
+        whole = whole.transpose(2, 3, 0, 4, 1, 5)
+        return whole.reshape(n, height * self.factors[0], width * self.factors[1], channels)
+
+
 @operator("qslice")
 class QSlice(Rearranging):
     """Slice `x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range; the last step is 1.

@@ -21,7 +21,7 @@ from ..arguments import (
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
 from ..console import NO_LAYERS, configuration_sentence, say, search_sentence
-from ..input_options import add_fixes, chosen_overrides
+from ..input_options import add_fixes, add_states, chosen_overrides
 from ..json_output import check_json, write_json
 from ..placement_options import add_placement, chosen_placing
 from ..schedule_options import add_schedules, chosen_schedules
@@ -32,6 +32,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
     add_fixes(parser)
+    add_states(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help=f"artifact (default: MODEL{SUFFIX} here)"
     )

@@ -11,7 +11,7 @@ from ...execution.quantise_model import QuantisedModel, quantise_model
 from ...reports import terminal as report
 from ..arguments import add_json, progress_bar
 from ..calibration_options import add_calibration, chosen_calibration
-from ..input_options import add_fixes, chosen_overrides
+from ..input_options import add_fixes, add_states, chosen_overrides
 from ..json_output import check_json, write_json
 
 SUFFIX = "_int8.onnx"
@@ -24,6 +24,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument("source", type=Path, metavar="MODEL", help="float ONNX file")
     add_calibration(parser, required=True, aliases=("--samples",))
     add_fixes(parser)
+    add_states(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help=f"ONNX file (default: MODEL{SUFFIX} here)"
     )

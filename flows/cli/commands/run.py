@@ -18,7 +18,7 @@ from ...reports.trace import trace_sentence, write_trace
 from ..arguments import add_configuration, add_json, add_trust, require_tools
 from ..calibration_options import add_calibration
 from ..console import search_sentence
-from ..input_options import add_fixes
+from ..input_options import add_fixes, add_states, chosen_states
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, add_stalls, memory_model, refuse_memory
 from ..placement_options import add_placement, chosen_placing
@@ -29,6 +29,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)
+    add_states(parser)
     parser.add_argument(
         "--device", type=str.lower, default="sim", help=f"{', '.join(DEVICES)} (default: sim)"
     )
@@ -83,8 +84,9 @@ def run(arguments: argparse.Namespace) -> None:
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         compare_with = 0 if device.name == "sim" else 1
         outcome = run_samples(
-            module, device, samples, compare=arguments.compare, compare_with=compare_with
-        )
+            module, device, samples, compare=arguments.compare, compare_with=compare_with,
+            states=chosen_states(arguments),
+        )  # fmt: skip
     placement = placement_of(module, placing, memory) if arguments.table else None
     if arguments.json:
         more = {} if placement is None else {"placement": placement}
@@ -149,8 +151,9 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
     """Return the samples of the input file, or random ones; a single one for a waveform."""
     if arguments.input is None:
-        return random_samples(module.graph, arguments.samples or 1, arguments.seed)
-    samples = read_samples(arguments.input, module.graph)
+        count = arguments.samples or 1
+        return random_samples(module.graph, count, arguments.seed, chosen_states(arguments))
+    samples = read_samples(arguments.input, module.graph, chosen_states(arguments))
     count = arguments.samples or (1 if arguments.waveform else samples.count)
     return samples.first(count)
 

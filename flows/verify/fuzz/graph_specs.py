@@ -18,6 +18,7 @@ from ....compiler.graph import (
     QAvgPool,
     QConcat,
     QConv,
+    QInterleave,
     QLut,
     QMatMul,
     QMaxPool,
@@ -242,6 +243,10 @@ def _resize(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> 
     return _emit(builder, QResize(step.pair("factors")), sources, name)
 
 
+def _interleave(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
+    return _emit(builder, QInterleave(step.pair("factors")), sources, name)
+
+
 def _cut(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     """A slice of each axis between a start and an end, counted from either side."""
     shape = builder.types[sources[0]].shape
@@ -282,6 +287,7 @@ REALISE: dict[str, Callable[[Builder, NodeSpec, list[str], str], str]] = {
     "product": _product,
     "join": _join,
     "resize": _resize,
+    "interleave": _interleave,
     "cut": _cut,
     "host": _host,
 }

@@ -16,7 +16,7 @@ LARGEST_TENSOR = 6000
 HOST_WAYS = 6
 WEIGHTS = {
     "conv": 10, "dense": 2, "add": 5, "average": 2, "maximum": 3, "table": 2, "product": 3,
-    "join": 4, "resize": 2, "cut": 2, "host": 1,
+    "join": 4, "resize": 2, "interleave": 2, "cut": 2, "host": 1,
 }  # fmt: skip
 """Relative frequency of each kind."""
 
@@ -30,6 +30,7 @@ CHAINS = (
     ("conv", "maximum", "conv", "resize", "skip", "conv"),
     ("expand", "depthwise", "skip", "project", "skip"),
     ("resize", "skip", "maximum"),
+    ("conv", "interleave", "conv", "cut"),
     ("conv", "cut", "conv", "skip"),
 )
 """Steps in a row that the compiler may fuse or store into each other.
@@ -159,6 +160,11 @@ class _Drawing:
             return NodeSpec(kind, *self._draw_product(source))
         if kind == "join":
             return NodeSpec(kind, *self._draw_join(source))
+        if kind == "interleave":
+            rows, columns = self.chance.choice(((2, 2), (1, 2), (3, 1)))
+            alike = [i for i, shape in enumerate(self.shapes) if shape == self.shapes[source]]
+            parts = self.chance.choices(alike, k=rows * columns)
+            return NodeSpec(kind, tuple(parts), {"factors": (rows, columns)})
         return NodeSpec(kind, (source,), self._numbers(kind, source))
 
     def _numbers(self, kind: str, source: int) -> dict[str, Number]:

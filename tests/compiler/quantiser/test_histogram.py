@@ -48,6 +48,15 @@ def test_quantiles_lie_within_a_bin_of_the_true_ones() -> None:
         assert abs(histogram.quantile(share) - np.quantile(data, share)) <= 2 * histogram.width
 
 
+def test_zeros_ahead_leave_the_bins_narrow() -> None:
+    """The first state of a network that keeps one is zero."""
+    histogram = Histogram("state", 64)
+    histogram.add(np.zeros(10, np.float32))
+    histogram.add(np.linspace(-0.5, 0.5, 100, dtype=np.float32))
+    assert 16 <= len(histogram.counts) <= 64
+    assert histogram.total == 110
+
+
 def test_merging_keeps_counts_extremes_and_sums() -> None:
     random = np.random.default_rng(1)
     parts = [Histogram("a"), Histogram("b"), Histogram("nothing")]

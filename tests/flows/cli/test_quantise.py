@@ -139,6 +139,20 @@ def test_quantisation_without_what_it_needs(capsys, given, message):
     assert said_by(capsys, *given) == (2, "", f"error: {message}\n")
 
 
+@pytest.mark.parametrize("effort", ["0", "-3", "nan", "inf", "normall"])
+def test_an_effort_is_a_name_or_seconds(capsys, effort):
+    code, _, said = said_by(capsys, "quantise", "m.onnx", "--calibrate", "s", "--effort", effort)
+    assert code == 2
+    expected = f"expected quick, normal, thorough or seconds above 0, got `{effort}`; choose one"
+    assert expected in " ".join(said.split())
+
+
+def test_an_effort_in_seconds_quantises(tilewright, float_model, samples):
+    target = float_model.with_name("int8.onnx")
+    arguments = ("quantise", float_model, "--calibrate", samples, "-o", target, "--json", "-")
+    assert json.loads(tilewright(*arguments, "--effort", "60"))["evaluation"]["sqnr_db"] > 20
+
+
 @pytest.mark.parametrize("command", ["ablation", "report", "what-if", "run"])
 def test_an_artifact_is_quantised_already(capsys, artifact, samples, command):
     capsys.readouterr()
