@@ -17,7 +17,7 @@ class Queue(wiring.Component):
     Latency one cycle, or two if `buffered`; one payload in and one out per cycle. `input` stalls
     only while `depth` payloads wait, regardless of `output` in that cycle, so no combinational path
     joins the ready signals. A buffered queue of two also stalls while a payload moves to its
-    output. An unbuffered queue of two is a pair of registers; deeper ones are a memory.
+    output. Queues of two are registers; deeper ones are memories.
 
     Parameters
     ----------
@@ -50,10 +50,13 @@ class Queue(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        if self.buffered:
+        if self.depth == 2:
+            if self.buffered:
+                self._pass_through_registers(m)
+            else:
+                self._keep_in_registers(m)
+        elif self.buffered:
             self._register_output(m)
-        elif self.depth == 2:
-            self._keep_in_registers(m)
         else:
             self._keep_in_memory(m, platform is Technology.ICE40 and self.depth > SHALLOW)
         return m
@@ -70,6 +73,31 @@ class Queue(wiring.Component):
             fifo.r_en.eq(self.output.ready),
             self.level.eq(fifo.level),
         ]
+
+    def _pass_through_registers(self, m: Module) -> None:
+        """Take payloads in one register and give them from another one.
+
+        Neither valid nor ready decides on what the first one takes, since they may be late.
+        """
+        width = Shape.cast(self.shape).width
+        taken = Signal(width, reset_less=True)
+        given = Signal(width, reset_less=True)
+        full = Signal()
+        some = Signal()
+        moves = Signal()
+        m.d.comb += [
+            moves.eq(~some | self.output.ready),
+            self.input.ready.eq(~full),
+            self.output.valid.eq(some),
+            self.output.payload.eq(given),
+            self.level.eq(full + some),
+        ]
+        with m.If(~full):
+            m.d.sync += [taken.eq(self.input.payload), full.eq(self.input.valid)]
+        with m.Elif(moves):
+            m.d.sync += full.eq(0)
+        with m.If(moves):
+            m.d.sync += [given.eq(taken), some.eq(full)]
 
     def _keep_in_registers(self, m: Module) -> None:
         """Keep the older payload in the register at the output, the younger one behind it."""
