@@ -195,6 +195,8 @@ class TerminalPort(Port):
 class Server:
     """Serve a virtual board on a port until told to stop.
 
+    A host may connect as soon as there is a server.
+
     Parameters
     ----------
     board : VirtualBoard
@@ -211,6 +213,7 @@ class Server:
         self.board, self.port = board, port
         self.faults = Faults(rates, seed)
         self._stops = threading.Event()
+        port.begin()
         self._cycles = 0
 
     @property
@@ -226,7 +229,6 @@ class Server:
         """Serve until `stop`, then free board and port."""
         waiting = b""
         try:
-            self.port.begin()
             while not self._stops.is_set():
                 if not waiting and not self.board.busy:
                     self.port.wait(WAITING_S)

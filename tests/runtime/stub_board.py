@@ -161,7 +161,6 @@ def served(
 ) -> Iterator[Server]:
     """Serve a board in a thread while the block runs."""
     server = Server(board, port or TcpPort(), rates, seed)
-    server.port.begin()
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -1,6 +1,7 @@
 """`tilewright board`: serve a virtual board, which drivers open like a real one."""
 
 import argparse
+import signal
 
 from ....errors import UsageError
 from ....isa.configuration import DEFAULT
@@ -52,7 +53,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def board(arguments: argparse.Namespace) -> None:
-    """Build the board, print its address, and serve until interrupted.
+    """Build the board, print its address, and serve until interrupted or terminated.
 
     Raises
     ------
@@ -76,10 +77,14 @@ def board(arguments: argparse.Namespace) -> None:
     say(f"memory         {memory_kib:,} KiB")
     say(f"address        {port.address}")
     say(f"for example    tilewright run MODEL --config NAME --device {port.address}")
+    signals = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, lambda *_: server.stop()) for number in signals]
     try:
         server.serve()
-    except KeyboardInterrupt:
-        say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total}")
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+    say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total}")
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:

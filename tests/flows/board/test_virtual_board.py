@@ -34,7 +34,6 @@ def served(name, divisor=None, port=None, rates=NO_FAULTS, seed=0):
     """A virtual board of a preset, served in a thread while the block runs."""
     board = VirtualBoard(PRESETS[name], MEMORY_BYTES, CLOCK_HZ, divisor)
     server = Server(board, port or TcpPort(), rates, seed)
-    server.port.begin()
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:
@@ -139,16 +138,14 @@ def test_the_command_prints_an_address_and_stops_when_interrupted():
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if line.startswith("for example"):
-                break
-        address = next(line.split()[1] for line in lines if line.startswith("address"))
-        with open_device(address, PRESETS["tiny"]) as board:
-            same_as_sim(PRESETS["tiny"], board, [1])
-        process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
+        try:
+            lines = [next(process.stdout) for _ in range(4)]
+            address = next(line.split()[1] for line in lines if line.startswith("address"))
+            with open_device(address, PRESETS["tiny"]) as board:
+                same_as_sim(PRESETS["tiny"], board, [1])
+        finally:
+            process.send_signal(signal.SIGINT)
+        out, errors = process.communicate()
     assert process.returncode == 0, errors
     assert out.startswith("stopped        after ")
     assert "rror" not in errors
