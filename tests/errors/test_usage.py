@@ -74,7 +74,7 @@ from tilewright.flows.cli.main import guarded, main
         (["run", "m.onnx", "--device", "reference", "--latency", "9"], "`--latency`: expected "
          "`--device sim` or `rtl`, got `reference`; it has no effect there, leave it out"),
         (["report", "m.onnx", "--device", "reference"], "`--device reference`: expected one of "
-         "sim, rtl; choose one"),
+         "sim, rtl, or a board's address; choose one"),
         (["what-if", "m.onnx", "--latency", "low"], "`--latency low`: expected whole numbers with "
          "commas between them, for example `--latency 16,64`"),
         (["what-if", "m.onnx", "--bandwidth", "1,half"], "`--bandwidth 1,half`: expected "

@@ -15,7 +15,7 @@ from ...reports import terminal as report
 from ...reports.placement_table import placement_of, show_placement
 from ...reports.run_tables import show, to_json
 from ...reports.trace import trace_sentence, write_trace
-from ..arguments import add_configuration, add_json, add_trust, require_tools
+from ..arguments import add_configuration, add_json, add_trust, device_name, require_tools
 from ..calibration_options import add_calibration
 from ..console import search_sentence
 from ..input_options import add_fixes
@@ -148,11 +148,6 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             "`--trace`: expected `--device sim` or `rtl`, got `cpu`; there are no cycles without "
             "an accelerator"
         )
-
-
-def device_name(text: str) -> str:
-    """Return a device's name in lower case, and a board's address as it is."""
-    return text if is_board(text) else text.lower()
 
 
 def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
