@@ -215,7 +215,8 @@ class SerialTransport(Transport):
         """Set raw mode and rate, drop what is waiting, and keep other processes out."""
         characters = termios.tcgetattr(file)[-1]
         controls = termios.CS8 | termios.CREAD | termios.CLOCAL
-        characters[termios.VMIN] = characters[termios.VTIME] = 0
+        # So a read without bytes is one of a port that is gone.
+        characters[termios.VMIN], characters[termios.VTIME] = 1, 0
         settings = [0, 0, controls, 0, rate, rate, characters]
         termios.tcsetattr(file, termios.TCSANOW, settings)
         termios.tcflush(file, termios.TCIOFLUSH)

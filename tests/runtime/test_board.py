@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.errors import DeviceError
 from tilewright.flows.board.faults import FaultRates
-from tilewright.flows.board.server import TerminalPort
+from tilewright.flows.board.server import TcpPort, TerminalPort
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
@@ -325,6 +325,18 @@ def test_a_board_that_goes_away_for_good_is_a_sentence(monkeypatch):
         board = open_device(server.port.address, SMALL)
     with board, pytest.raises(DeviceError, match="cannot connect"):
         board.run(program, image)
+
+
+def test_a_board_that_comes_back_is_sent_everything_again():
+    program, image = random_program(SMALL, 1)
+    with served(StubBoard(SMALL)) as server:
+        address = server.port.address
+        board = open_device(address, SMALL)
+        board.run(program, image.copy())
+    port = TcpPort(int(address.rpartition(":")[2]))
+    with board, served(StubBoard(SMALL), port=port):
+        got = board.run(program, image.copy()).dram
+    np.testing.assert_array_equal(got, expected(program, image))
 
 
 def test_a_second_host_is_turned_away():

@@ -18,6 +18,8 @@ from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.soc.block_memory import LATENCY_CYCLES
 from tilewright.hardware.soc.system import System
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.link import REQUEST, Command, body_of, frame, request
+from tilewright.isa.registers import OFFSETS
 from tilewright.runtime import Session, open_device
 from tilewright.runtime.board import BoardDevice
 from tilewright.sim.board import VirtualBoard
@@ -102,6 +104,47 @@ def test_digits_run_on_a_board_as_on_sim(digits, scans):
             assert run.profile.cycles == model.profile.cycles
             layers = [layer.cycles for layer in run.profile.layers]
             assert layers == [layer.cycles for layer in model.profile.layers]
+
+
+class Nosy:
+    """A transport that adds reads and writes of memory behind each start of a program."""
+
+    def __init__(self, transport, place):
+        self.transport, self.place = transport, place
+        self.address, self.seconds_per_byte = transport.address, 0.0
+        self.receive, self.close = transport.receive, transport.close
+
+    def send(self, data):
+        head = REQUEST.unpack_from(body_of(data[1:-1]))
+        if (head[0], head[2]) == (Command.WRITE_REGISTERS, OFFSETS["CONTROL"]):
+            other_tag, generator = head[1] ^ 0x8000, np.random.default_rng(1)
+            for size in range(1, 200, 20):
+                bodies = (
+                    request(
+                        Command.WRITE_MEMORY, other_tag, self.place, size, generator.bytes(size)
+                    ),
+                    request(Command.READ_MEMORY, other_tag, 0, 4 * size),
+                )
+                data += b"".join(map(frame, bodies))
+        self.transport.send(data)
+
+
+def test_the_host_may_use_memory_while_a_program_runs(digits, scans):
+    inputs, outputs = scans
+    with (
+        served("4x4") as server,
+        BoardDevice(PRESETS["4x4"], server.port.address) as board,
+        open_device("sim", PRESETS["4x4"], board.memory) as sim,
+    ):
+        assert isinstance(board, BoardDevice)
+        board._link.transport = Nosy(board._link.transport, MEMORY_BYTES - 4096)
+        run = Session(digits, board).run(inputs[0][None])
+        model = Session(digits, sim).run(inputs[0][None])
+    np.testing.assert_array_equal(run.outputs["logits"].ravel(), outputs[0].ravel())
+    np.testing.assert_array_equal(run.results[0].dram, model.results[0].dram)
+    # The host's accesses delayed the program, so the model's times are not claimed.
+    assert (run.results[0].cycles or 0) > (model.results[0].cycles or 0)
+    assert run.results[0].spans is None
 
 
 FAULTS = {
