@@ -22,6 +22,7 @@ from tilewright.isa.link import REQUEST, Command, body_of, frame, request
 from tilewright.isa.registers import OFFSETS
 from tilewright.runtime import Session, open_device
 from tilewright.runtime.board import BoardDevice
+from tilewright.runtime.transports import Transport
 from tilewright.sim.board import VirtualBoard
 
 pytestmark = pytest.mark.slow
@@ -106,16 +107,15 @@ def test_digits_run_on_a_board_as_on_sim(digits, scans):
             assert layers == [layer.cycles for layer in model.profile.layers]
 
 
-class Nosy:
+class Nosy(Transport):
     """A transport that adds reads and writes of memory behind each start of a program."""
 
     def __init__(self, transport, place):
+        super().__init__(transport.address, transport._file)
         self.transport, self.place = transport, place
-        self.address, self.seconds_per_byte = transport.address, 0.0
-        self.receive, self.close = transport.receive, transport.close
 
     def send(self, data):
-        head = REQUEST.unpack_from(body_of(data[1:-1]))
+        head = REQUEST.unpack_from(body_of(data[1:-1]) or b"")
         if (head[0], head[2]) == (Command.WRITE_REGISTERS, OFFSETS["CONTROL"]):
             other_tag, generator = head[1] ^ 0x8000, np.random.default_rng(1)
             for size in range(1, 200, 20):
@@ -126,7 +126,10 @@ class Nosy:
                     request(Command.READ_MEMORY, other_tag, 0, 4 * size),
                 )
                 data += b"".join(map(frame, bodies))
-        self.transport.send(data)
+        super().send(data)
+
+    def close(self):
+        self.transport.close()
 
 
 def test_the_host_may_use_memory_while_a_program_runs(digits, scans):
