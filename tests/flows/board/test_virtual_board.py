@@ -1,5 +1,6 @@
 """The system on chip in Verilator behind a TCP port or a terminal, driven as a board is."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tilewright import compile_graph, import_model
 from tilewright.errors import DeviceError, HardwareError
 from tilewright.flows.board.faults import NO_FAULTS, FaultRates
 from tilewright.flows.board.server import Server, TcpPort, TerminalPort
+from tilewright.flows.cli.main import main
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.soc.block_memory import LATENCY_CYCLES
 from tilewright.hardware.soc.system import System
@@ -175,6 +177,21 @@ def test_digits_survive_a_bad_link_or_end_with_a_sentence(digits, scans, kind):
     assert server.faults.tally.total
     assert all(sentence.startswith(f"device `{address}`: ") for sentence in sentences)
     assert len(sentences) <= 5
+
+
+def test_run_and_report_take_an_address(capsys, tmp_path):
+    model, page = str(DIGITS / "digits_int8_qdq.onnx"), tmp_path / "page.html"
+    with served("4x4") as server:
+        device = ["--config", "4x4", "--device", server.port.address]
+        assert main(["run", model, *device, "--json", "-"]) == 0
+        measured = json.loads(capsys.readouterr().out)
+        assert main(["report", model, *device, "-o", str(page), "--json", "-"]) == 0
+        explained = json.loads(capsys.readouterr().out)
+    assert measured["device"] == server.port.address
+    assert measured["memory"]["latency_cycles"] == LATENCY_CYCLES
+    assert measured["totals"]["cycles"] == explained["summary"]["cycles"]
+    assert explained["device"] == server.port.address
+    assert page.is_file()
 
 
 def test_the_command_prints_an_address_and_stops_when_interrupted():
