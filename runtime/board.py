@@ -201,6 +201,8 @@ class BoardDevice(Device):
         if memory != self.memory:
             self.memory = memory
             self._timings.clear()
+        # A program of an earlier connection may still run, and would write into what is sent now.
+        self._stop()
         self._session = secrets.randbits(31) + 1
         self._link.write_register(BOARD_OFFSETS["SESSION"], self._session)
 

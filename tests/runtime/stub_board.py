@@ -62,6 +62,7 @@ class StubBoard:
         self.machine = Machine(configuration, np.zeros(0, np.uint8))
         self.requests = 0
         self.written = 0
+        self.disturbed = False
         self.runs = 0
         self.busy, self.cycles = False, 0
         self._waiting = b""
@@ -111,6 +112,7 @@ class StubBoard:
         elif command == Command.WRITE_MEMORY:
             self.memory[address : address + length] = np.frombuffer(data, np.uint8)
             self.written += length
+            self.disturbed |= self.registers[OFFSETS["STATUS"]] == BUSY
         elif command == Command.READ_REGISTERS:
             words = [self.registers[address + place] for place in range(0, length, 4)]
             payload = np.array(words, "<u4").tobytes()

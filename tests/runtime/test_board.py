@@ -355,6 +355,8 @@ def test_a_hang_is_explained_and_the_board_can_be_used_again():
             board.run(program, image.copy())
         stub.hangs = False
         got = board.run(program, image.copy()).dram
+    # The old program would have overwritten the new data.
+    assert not stub.disturbed
     np.testing.assert_array_equal(got, expected(program, image))
 
 
