@@ -1,8 +1,9 @@
 """All devices, and `open_device`.
 
 `reference` executes the definition of the instructions. `sim` combines the fast functional
-simulator with the exact timing model. `rtl` simulates the hardware itself. All leave the same bytes
-in main memory. `cpu` has no accelerator: the host runs the whole network.
+simulator with the exact timing model. `rtl` simulates the hardware itself. An address opens a
+board, real or virtual. All leave the same bytes in main memory. `cpu` has no accelerator: the host
+runs the whole network.
 """
 
 from dataclasses import replace
@@ -150,6 +151,14 @@ DEVICES: dict[str, type[Device]] = {
 }
 """Devices by name."""
 
+SCHEMES = "serial://", "tcp://"
+"""Beginnings of the addresses of boards."""
+
+
+def is_board(name: str) -> bool:
+    """Whether a device is named by a board's address."""
+    return name.startswith(SCHEMES)
+
 
 def open_device(
     name: str, configuration: Configuration, memory: MemoryModel | None = None, **options
@@ -159,25 +168,35 @@ def open_device(
     Parameters
     ----------
     name : str
-        `reference`, `sim`, `rtl` or `cpu`.
+        `reference`, `sim`, `rtl`, `cpu`, or a board's address: `serial:///dev/ttyUSB0?baud=3000000`
+        or `tcp://HOST:PORT`.
     configuration : Configuration
         Configuration of the machine.
     memory : MemoryModel or None
-        The model of main memory; None for the default.
+        The model of main memory; None for the default. A board has its own.
     **options
         For `rtl`: `trace` (path of an FST waveform), `max_cycles`.
 
     Raises
     ------
     DeviceError
-        If the device or an option is unknown.
+        If the device or an option is unknown, or a board cannot be reached or has another
+        configuration.
     ToolError
         If Verilator or a C++ compiler is missing, for `rtl`.
     """
-    if name not in DEVICES:
-        raise DeviceError(f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}")
+    if name not in DEVICES and not is_board(name):
+        raise DeviceError(
+            f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}, or the address of a "
+            "board, `serial://...` or `tcp://...`"
+        )
     if options and name != RtlDevice.name:
         raise DeviceError(
             f"device `{name}`: has no option `{next(iter(options))}`; only `rtl` takes options"
         )
+    if is_board(name):
+        # Imported here: without a board, no link is needed.
+        from .board import BoardDevice
+
+        return BoardDevice(configuration, name)
     return DEVICES[name](configuration, memory or MemoryModel(), **options)

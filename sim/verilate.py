@@ -27,13 +27,12 @@ from .toolchain import (
     progress,
 )
 
-_SOURCES = {
-    "harness.cpp": "harness.cpp",
+_HEADERS = {
     "axi_memory.h": "axi_memory.h",
     "lz4.h": "stored_lz4.h",
     "zlib.h": "stored_zlib.h",
 }
-"""Files of a build, by their names there."""
+"""Files of a build beside its harness, by their names there."""
 
 VERILATOR_FLAGS = (
     "--cc",
@@ -77,21 +76,24 @@ def build_library(
     constants: Mapping[str, int],
     label: str,
     *,
+    harness: str = "harness.cpp",
     traced: bool = False,
     asserting: bool = False,
 ) -> Path:
-    """Verilate and compile a core with the harness, or find the cached library.
+    """Verilate and compile a design with its harness, or find the cached library.
 
     Parameters
     ----------
     verilog
         The whole design.
     top
-        Its top module, with the ports of `hardware.core.Core`.
+        Its top module, with the ports that the harness drives.
     constants
-        `BUS_BYTES`, `BURST_BYTES`, `CONTROL_OFFSET` for the harness.
+        Numbers for the harness; for a core, `BUS_BYTES`, `BURST_BYTES`, `CONTROL_OFFSET`.
     label
         Name in progress lines.
+    harness
+        File of this folder: `harness.cpp` for a core, `board.cpp` for a system on chip.
     traced
         Support FST waveforms; several times slower.
     asserting
@@ -110,11 +112,12 @@ def build_library(
     flags += ("--trace-fst",) if traced else ()
     choices = repr((flags, traced, top, sorted(constants.items())))
     parts = [verilog, choices, machine]
-    parts += [Path(__file__).with_name(name).read_text() for name in _SOURCES.values()]
+    files = (harness, *_HEADERS.values())
+    parts += [Path(__file__).with_name(name).read_text() for name in files]
     return keep_file(
         kept_folder() / f"{digest(parts)}.so",
         lambda folder: _Build(folder, verilator, compiler, label, flags).run(
-            verilog, top, constants
+            verilog, top, constants, harness
         ),
         lambda: progress(f"{label}: another process is building it; waiting"),
     )
@@ -145,7 +148,7 @@ class _Build:
         self.include.append(f"-I{verilator / 'include' / 'vltstd'}")
         self.traced = "--trace-fst" in flags
 
-    def run(self, verilog: str, top: str, constants: Mapping[str, int]) -> Path:
+    def run(self, verilog: str, top: str, constants: Mapping[str, int], harness: str) -> Path:
         began = time.monotonic()
         progress(
             f"building the simulator of {self.label}, which takes about a minute on two cores "
@@ -154,14 +157,14 @@ class _Build:
         self._verilate(verilog, top)
         verilated = time.monotonic()
         (self.folder / "tilewright_core.h").write_text(self._header(constants))
-        for name, source in _SOURCES.items():
+        for name, source in (*_HEADERS.items(), (harness, harness)):
             shutil.copy(Path(__file__).with_name(source), self.folder / name)
         generated = sorted(self.folder.glob("VCore*.cpp"))
         hot = [path for path in generated if _HOT.search(path.name)]
         cold = [path for path in generated if path not in hot]
         together = self.folder / "cold.cpp"
         together.write_text("".join(f'#include "{path.name}"\n' for path in cold))
-        hot = [*sorted(hot, key=lambda path: -path.stat().st_size), self.folder / "harness.cpp"]
+        hot = [*sorted(hot, key=lambda path: -path.stat().st_size), self.folder / harness]
         jobs = [(path, COLD_FLAGS if self.traced else HOT_FLAGS) for path in hot]
         jobs.append((together, COLD_FLAGS))
         with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
@@ -256,7 +259,7 @@ def _runtime_object(name: str, traced: bool) -> Path:
     hashed = digest([_fingerprint(compiler), name, str(traced)])
 
     def compile_in(folder: Path) -> Path:
-        for header, source in _SOURCES.items():
+        for header, source in _HEADERS.items():
             shutil.copy(Path(__file__).with_name(source), folder / header)
         made = folder / "runtime.o"
         include = verilator / "include"

@@ -279,6 +279,13 @@ def compile_placed(
         )
 
 
+def device_name(text: str) -> str:
+    """Return a device's name in lower case, and a board's address as it is."""
+    from ...runtime.devices import is_board
+
+    return text if is_board(text) else text.lower()
+
+
 def require_tools(device: str) -> None:
     """Check for the tools of a device before a long computation.
 

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "inspect": "disassemble an artifact",
     "passes": "show what each pass of the front end does to a model",
     "config": "list, explain and check configurations",
+    "board": "serve a virtual board",
     "doctor": "check the tools",
     "synth": "synthesise a configuration for an FPGA: area, clock, critical path",
     "verilog": "write the Verilog of a configuration",

@@ -3,6 +3,7 @@
 import argparse
 
 from ...errors import UsageError
+from ...runtime.devices import is_board
 from ...sim.memory_model import MemoryModel
 
 DEFAULTS = MemoryModel()
@@ -51,7 +52,7 @@ def refuse_memory(arguments: argparse.Namespace) -> None:
         If one is given for a device without a main memory of its own.
     """
     memory = [name for name, usual in MEMORY_DEFAULTS.items() if getattr(arguments, name) != usual]
-    if memory and arguments.device in ("cpu", "reference"):
+    if memory and (arguments.device in ("cpu", "reference") or is_board(arguments.device)):
         raise UsageError(
             f"`--{memory[0]}`: expected `--device sim` or `rtl`, got `{arguments.device}`; "
             "it has no effect there, leave it out"

@@ -22,7 +22,7 @@ from tilewright.flows.cli.main import guarded, main
         (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config --help` "
          "shows what there is"),
         (["run", "m.onnx", "--device", "fpga"], "`--device fpga`: expected one of reference, sim, "
-         "rtl, cpu; choose one"),
+         "rtl, cpu, or a board's address; choose one"),
         (["run", "m.onnx", "--samples", "0"], "`--samples 0`: expected 1 or more; correct it"),
         (["run", "m.onnx", "--seed", "-1"], "`--seed -1`: expected 0 or more; correct it"),
         (["run", "m.onnx", "--bandwidth", "fast"], "`--bandwidth fast`: expected BEATS/CYCLES, "
@@ -74,7 +74,7 @@ from tilewright.flows.cli.main import guarded, main
         (["run", "m.onnx", "--device", "reference", "--latency", "9"], "`--latency`: expected "
          "`--device sim` or `rtl`, got `reference`; it has no effect there, leave it out"),
         (["report", "m.onnx", "--device", "reference"], "`--device reference`: expected one of "
-         "sim, rtl; choose one"),
+         "sim, rtl, or a board's address; choose one"),
         (["what-if", "m.onnx", "--latency", "low"], "`--latency low`: expected whole numbers with "
          "commas between them, for example `--latency 16,64`"),
         (["what-if", "m.onnx", "--bandwidth", "1,half"], "`--bandwidth 1,half`: expected "
@@ -179,8 +179,22 @@ def test_a_reader_that_goes_away_is_no_error():
         (["rnu", "m.onnx"], "unknown command `rnu`; did you mean `run`?"),
         (["frobnicate"], "unknown command `frobnicate`; `tilewright --help` lists them"),
         (["config", "shwo"], "unknown action `shwo`; did you mean `show`?"),
+        (["run", "m.onnx", "--device", "tcp://localhost:1", "--latency", "9"], "`--latency`: "
+         "expected `--device sim` or `rtl`, got `tcp://localhost:1`; it has no effect there, leave "
+         "it out"),
+        (["board"], "`board`: expected `--virtual`; a board of silicon needs no server, open it "
+         "with `--device serial:///dev/ttyUSB0?baud=3000000`"),
+        (["board", "--virtual", "--uart", "1"], "`--uart 1`: expected 4 to 65536; correct it"),
+        (["board", "--virtual", "--terminal", "--port", "9"], "`--terminal`, `--port`: expected "
+         "one of them; leave one out"),
+        (["board", "--virtual", "--fault", "flop=0.1"], "`--fault flop=0.1`: expected "
+         "NAME=PROBABILITY per byte, with NAME one of lose, flip, pause, reset, unplug, for "
+         "example `--fault flip=0.001`"),
+        (["board", "--virtual", "--fault", "flip=often"], "`--fault flip=often`: expected "
+         "NAME=PROBABILITY per byte, with NAME one of lose, flip, pause, reset, unplug, for "
+         "example `--fault flip=0.001`"),
         (["run", "m.onnx", "--device", "simm"], "`--device simm`: expected one of reference, sim, "
-         "rtl, cpu; did you mean `sim`?"),
+         "rtl, cpu, or a board's address; did you mean `sim`?"),
         (["run", "m.onnx", "--placement", "costs"], "`--placement costs`: expected one of "
          "accelerator, cost, cpu; did you mean `cost`?"),
         (["run", "m.onnx", "--placment", "cost"], "unknown arguments `--placment cost`; did you "

@@ -9,10 +9,11 @@ from typing import Any
 
 from ....atomic_write import write_output
 from ....compiler.module import Module
-from ....errors import UsageError, did_you_mean
+from ....errors import DeviceError, UsageError, did_you_mean
 from ....isa.configuration import Configuration
 from ....runtime import Session, open_device
 from ....runtime.device import Result
+from ....runtime.devices import is_board
 from ....sim.memory_model import MemoryModel
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments, time_segments
@@ -31,6 +32,7 @@ from ..arguments import (
     add_json,
     add_trust,
     chosen_configuration,
+    device_name,
     load_module,
     require_tools,
 )
@@ -39,7 +41,7 @@ from ..clock_options import cycles_text
 from ..compare_options import chosen_side
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
-from ..memory_options import add_memory, memory_model
+from ..memory_options import add_memory, memory_model, refuse_memory
 from ..placement_options import add_placement, chosen_placing
 
 DEVICES = "sim", "rtl"
@@ -60,12 +62,15 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_fixes(parser)
     parser.add_argument(
         "--device",
-        type=str.lower,
+        type=device_name,
         default="sim",
-        help="sim: exact timing model; rtl: hardware too",
+        help="sim: exact timing model; rtl or a board's address: hardware too",
     )
     parser.add_argument(
-        "--input", type=Path, metavar="FILE", help="sample for rtl, .npz or .npy (default: random)"
+        "--input",
+        type=Path,
+        metavar="FILE",
+        help="sample for hardware, .npz or .npy (default: random)",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="default: MODEL.html, or compare.html"
@@ -87,11 +92,12 @@ def write_report(arguments: argparse.Namespace) -> None:
         For a problem with the model, the arguments or the tools.
     """
     check_json(arguments.json)
-    if arguments.device not in DEVICES:
+    if arguments.device not in DEVICES and not is_board(arguments.device):
         raise UsageError(
-            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}"
-            + did_you_mean(arguments.device, DEVICES, "; choose one")
+            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}, or a board's "
+            "address" + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
+    refuse_memory(arguments)
     if arguments.compare:
         write_comparison(arguments)
         return
@@ -203,17 +209,33 @@ def timed(
         trust_code=arguments.trust_code,
     )
     require_segments(module)
-    results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
+    results: tuple[Result, ...] = ()
+    if arguments.device != "sim":
+        results, memory = measure(module, arguments.device, memory, arguments.input)
     segments = time_segments(module, memory, results)
     data = report_data(module, segments, arguments.device, memory, placing.clock)
     return {**data, "placement": placement_of(module, placing, memory)}
 
 
-def measure(module: Module, memory: MemoryModel, path: Path | None) -> tuple[Result, ...]:
-    """Return the hardware's measurements for one sample."""
+def measure(
+    module: Module, name: str, memory: MemoryModel, path: Path | None
+) -> tuple[tuple[Result, ...], MemoryModel]:
+    """Return the hardware's measurements for one sample, and its main memory.
+
+    Raises
+    ------
+    DeviceError
+        If the hardware fails, or took another time than the exact model, which explains the cycles.
+    """
     if path is None:
         samples = random_samples(module.graph, 1, 0)
     else:
         samples = read_samples(path, module.graph)
-    with open_device("rtl", module.configuration, memory) as device:
-        return Session(module, device).run(next(iter(samples))).results
+    with open_device(name, module.configuration, memory) as device:
+        results = Session(module, device).run(next(iter(samples))).results
+        if any(result.spans is None for result in results):
+            raise DeviceError(
+                f"device `{name}`: the run took other cycles than the exact model expects with its "
+                "memory, so no page can explain them; `tilewright run` shows what was measured"
+            )
+        return results, device.memory

@@ -6,7 +6,7 @@ from pathlib import Path
 from ....compiler.module import Module
 from ....errors import DeviceError, UsageError, did_you_mean
 from ....runtime import open_device
-from ....runtime.devices import DEVICES
+from ....runtime.devices import DEVICES, is_board
 from ...execution.run_module import chosen_module
 from ...execution.run_samples import run_samples
 from ...execution.samples import Samples, random_samples, read_samples
@@ -15,7 +15,7 @@ from ...reports import terminal as report
 from ...reports.placement_table import placement_of, show_placement
 from ...reports.run_tables import show, to_json
 from ...reports.trace import trace_sentence, write_trace
-from ..arguments import add_configuration, add_json, add_trust, require_tools
+from ..arguments import add_configuration, add_json, add_trust, device_name, require_tools
 from ..calibration_options import add_calibration
 from ..console import search_sentence
 from ..input_options import add_fixes, add_states, chosen_states
@@ -31,7 +31,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_fixes(parser)
     add_states(parser)
     parser.add_argument(
-        "--device", type=str.lower, default="sim", help=f"{', '.join(DEVICES)} (default: sim)"
+        "--device",
+        type=device_name,
+        default="sim",
+        help=f"{', '.join(DEVICES)}, or a board's address (default: sim)",
     )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
@@ -82,6 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
     samples = choose_samples(arguments, module)
     options = {"trace": arguments.waveform} if arguments.waveform else {}
     with open_device(arguments.device, module.configuration, memory, **options) as device:
+        memory = device.memory
         compare_with = 0 if device.name == "sim" else 1
         outcome = run_samples(
             module, device, samples, compare=arguments.compare, compare_with=compare_with,
@@ -121,10 +125,10 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     UsageError
         If arguments conflict; the message names one.
     """
-    if arguments.device not in DEVICES:
+    if arguments.device not in DEVICES and not is_board(arguments.device):
         raise UsageError(
-            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}"
-            + did_you_mean(arguments.device, DEVICES, "; choose one")
+            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}, or a board's "
+            "address" + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"`--samples {arguments.samples}`: expected 1 or more; correct it")

@@ -1,0 +1,113 @@
+"""`tilewright board`: serve a virtual board, which drivers open like a real one."""
+
+import argparse
+import signal
+
+from ....errors import UsageError
+from ....isa.configuration import DEFAULT
+from ....isa.configuration_rules import PAGE_BYTES
+from ....sim.board import VirtualBoard
+from ...board.faults import FaultRates
+from ...board.server import Server, TcpPort, TerminalPort
+from ..arguments import add_configuration, chosen_configuration, require_tools
+from ..console import configuration_sentence, say
+
+USUAL_MEMORY_KIB = 16 * 1024
+USUAL_CLOCK_MHZ = 25.0
+
+
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--virtual", action="store_true",
+        help="simulate the board; boards of silicon are opened by their address",
+    )  # fmt: skip
+    add_configuration(parser)
+    parser.add_argument(
+        "--memory-kib", type=int, metavar="KIB",
+        help=f"main memory (default: {USUAL_MEMORY_KIB}, or what the configuration reaches)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--clock", type=float, default=USUAL_CLOCK_MHZ, metavar="MHZ",
+        help=f"clock that the board reports (default: {USUAL_CLOCK_MHZ:g})",
+    )  # fmt: skip
+    link = parser.add_argument_group("link")
+    link.add_argument(
+        "--port", type=int, default=0, metavar="N", help="TCP port (default: any free one)"
+    )
+    link.add_argument(
+        "--terminal", action="store_true",
+        help="serve on a pseudo-terminal, which is opened as a serial port",
+    )  # fmt: skip
+    link.add_argument(
+        "--uart", type=int, metavar="CYCLES",
+        help="put the wires of a serial port in between, with so many cycles a bit; by default a "
+        "byte takes a cycle",
+    )  # fmt: skip
+    link.add_argument(
+        "--fault", action="append", default=[], metavar="NAME=P", dest="faults",
+        help="probability per byte of lose, flip, pause, reset or unplug; may be repeated",
+    )  # fmt: skip
+    link.add_argument("--seed", type=int, default=0, help="seed of the faults")
+    parser.set_defaults(function=board)
+
+
+def board(arguments: argparse.Namespace) -> None:
+    """Build the board, print its address, and serve until interrupted or terminated.
+
+    Raises
+    ------
+    UsageError
+        For arguments out of range.
+    TilewrightError
+        For an illegal configuration, or a missing tool.
+    """
+    check_arguments(arguments)
+    configuration = chosen_configuration(arguments) or DEFAULT
+    rates = FaultRates.parse(arguments.faults)
+    require_tools("rtl")
+    reach_kib = (1 << configuration.address_bits) // 1024
+    memory_kib = arguments.memory_kib or min(USUAL_MEMORY_KIB, reach_kib)
+    port = TerminalPort() if arguments.terminal else TcpPort(arguments.port)
+    virtual = VirtualBoard(
+        configuration, memory_kib * 1024, round(arguments.clock * 1e6), arguments.uart
+    )
+    server = Server(virtual, port, rates, arguments.seed)
+    say(f"configuration  {configuration_sentence(configuration)}")
+    say(f"memory         {memory_kib:,} KiB")
+    say(f"address        {port.address}")
+    say(f"for example    tilewright run MODEL --config NAME --device {port.address}")
+    signals = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, lambda *_: server.stop()) for number in signals]
+    try:
+        server.serve()
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+    say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total}")
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Reject arguments that are out of range or conflict.
+
+    Raises
+    ------
+    UsageError
+        For the first one.
+    """
+    if not arguments.virtual:
+        raise UsageError(
+            "`board`: expected `--virtual`; a board of silicon needs no server, open it with "
+            "`--device serial:///dev/ttyUSB0?baud=3000000`"
+        )
+    page_kib = PAGE_BYTES // 1024
+    for option, value, least, most in (
+        ("port", arguments.port, 0, 65535),
+        ("uart", arguments.uart, 4, 1 << 16),
+        ("memory-kib", arguments.memory_kib, page_kib, 1 << 22),
+        ("clock", arguments.clock, 0.001, 4000),
+    ):
+        if value is not None and not least <= value <= most:
+            raise UsageError(f"`--{option} {value:g}`: expected {least} to {most}; correct it")
+    if arguments.terminal and arguments.port:
+        raise UsageError("`--terminal`, `--port`: expected one of them; leave one out")
