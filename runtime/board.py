@@ -17,7 +17,7 @@ from ..errors import DeviceError
 from ..isa.clearing import clearing_program
 from ..isa.configuration import CONTRACT_VERSION, Configuration, Memory
 from ..isa.configuration_rules import PAGE_BYTES
-from ..isa.footprints import footprint
+from ..isa.footprints import footprint, intervals
 from ..isa.instructions import Instruction, Unit
 from ..isa.link import (
     BOARD_OFFSETS,
@@ -405,10 +405,11 @@ def stored_ranges(
     edges = np.zeros(data_bytes + 1, dtype=np.int32)
     for instruction in program:
         for place in footprint(instruction, configuration).written_regions:
-            if place.access.memory is Memory.DRAM:
-                starts = place.access.starts()
-                np.add.at(edges, starts, 1)
-                np.add.at(edges, starts + place.access.length, -1)
+            if place.memory is Memory.DRAM:
+                whole = np.array([0]), np.array([place.high - place.low + 1])
+                starts, ends = intervals(place.shape) or whole
+                np.add.at(edges, place.low + starts, 1)
+                np.add.at(edges, place.low + ends, -1)
     return joined_ranges(np.cumsum(edges[:-1]) > 0)
 
 
