@@ -93,6 +93,7 @@ class ReceiverBench(ProofBench):
         self.goal(m, count == 3, "a frame begins")
 
 
+@pytest.mark.slow
 def test_a_frame_is_accepted_if_and_only_if_its_check_is_right(prover):
     prover.proves(ReceiverBench(), induction(2))
 

@@ -104,6 +104,7 @@ class ArbiterBench(ProofBench):
         return whole != 0
 
 
+@pytest.mark.slow
 def test_each_burst_returns_to_its_owner(prover):
     prover.proves(ArbiterBench())
 
