@@ -1,6 +1,7 @@
 """`tilewright board`: serve a virtual board, which drivers open like a real one."""
 
 import argparse
+import shlex
 import signal
 
 from ....errors import UsageError
@@ -76,7 +77,9 @@ def board(arguments: argparse.Namespace) -> None:
     say(f"configuration  {configuration_sentence(configuration)}")
     say(f"memory         {memory_kib:,} KiB")
     say(f"address        {port.address}")
-    say(f"for example    tilewright run MODEL --config NAME --device {port.address}")
+    machine = ["--config", arguments.config or DEFAULT.name]
+    machine += [word for change in arguments.changes for word in ("--set", change)]
+    say(f"for example    tilewright run MODEL {shlex.join(machine)} --device {port.address}")
     signals = signal.SIGINT, signal.SIGTERM
     before = [signal.signal(number, lambda *_: server.stop()) for number in signals]
     try:
