@@ -281,7 +281,7 @@ class OnDask:
             with _ignored_interrupts():  # workers inherit this; the sweep stops them
                 self._cluster = distributed.LocalCluster(
                     n_workers=workers, threads_per_worker=1, processes=True,
-                    dashboard_address=None, silence_logs="ERROR",
+                    dashboard_address=None, silence_logs="CRITICAL",  # the sweep tells what failed
                     scheduler_kwargs={"allowed_failures": RESTARTS},
                 )  # fmt: skip
         try:
