@@ -214,6 +214,7 @@ def test_the_command_prints_an_address_and_stops_when_interrupted():
     assert "rror" not in errors
 
 
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 def test_a_memory_that_no_address_reaches_is_refused():
     with pytest.raises(HardwareError, match="expected a multiple of 4096 bytes up to the 1048576"):
         System(PRESETS["tiny"], 1 << 21, CLOCK_HZ)
