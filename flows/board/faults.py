@@ -3,6 +3,7 @@
 import math
 import random
 import sys
+from collections import Counter
 from dataclasses import dataclass, fields
 
 from ...errors import UsageError
@@ -61,22 +62,6 @@ class FaultRates:
 NO_FAULTS = FaultRates()
 
 
-@dataclass(slots=True)
-class FaultTally:
-    """Numbers of faults so far."""
-
-    lost: int = 0
-    flipped: int = 0
-    pauses: int = 0
-    resets: int = 0
-    unplugged: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.lost + self.flipped + self.pauses + self.resets + self.unplugged
-
-
 class Faults:
     """Draw the faults of a link; they depend on the number of bytes, not on when they arrive.
 
@@ -85,11 +70,16 @@ class Faults:
     rates : FaultRates
     seed : int
         Equal seeds give equal draws.
+
+    Attributes
+    ----------
+    tally : Counter
+        Number of faults so far, by the name of the rate.
     """
 
     def __init__(self, rates: FaultRates, seed: int) -> None:
         self.rates = rates
-        self.tally = FaultTally()
+        self.tally = Counter[str]()
         self._generator = random.Random(seed)
         self._left = {name: self._draw(name) for name in ("pause", "reset", "unplug")}
 
@@ -101,30 +91,21 @@ class Faults:
         kept = bytearray()
         for byte in data:
             if draw() < rates.lose:
-                self.tally.lost += 1
+                self.tally["lose"] += 1
                 continue
             if draw() < rates.flip:
-                self.tally.flipped += 1
+                self.tally["flip"] += 1
                 byte ^= 1 << self._generator.randrange(8)
             kept.append(byte)
         return bytes(kept)
 
-    def pauses(self, count: int) -> bool:
-        """Whether the link pauses within the next bytes."""
-        happens = self._happens("pause", count)
-        self.tally.pauses += happens
-        return happens
-
-    def resets(self, count: int) -> bool:
-        """Whether the board is reset within the next bytes."""
-        happens = self._happens("reset", count)
-        self.tally.resets += happens
-        return happens
-
-    def unplugs(self, count: int) -> bool:
-        """Whether the connection ends within the next bytes."""
-        happens = self._happens("unplug", count)
-        self.tally.unplugged += happens
+    def happens(self, name: str, count: int) -> bool:
+        """Whether a pause, reset or unplugging happens within the next bytes."""
+        self._left[name] -= count
+        happens = count > 0 and self._left[name] < 0
+        if happens:
+            self.tally[name] += 1
+            self._left[name] = self._draw(name)
         return happens
 
     def _draw(self, name: str) -> int:
@@ -133,10 +114,3 @@ class Faults:
         if not 0 < rate < 1:
             return 0 if rate else sys.maxsize
         return int(math.log(1 - self._generator.random()) / math.log(1 - rate))
-
-    def _happens(self, name: str, count: int) -> bool:
-        self._left[name] -= count
-        happens = count > 0 and self._left[name] < 0
-        if happens:
-            self._left[name] = self._draw(name)
-        return happens

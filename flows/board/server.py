@@ -246,17 +246,17 @@ class Server:
     def _received(self) -> bytes:
         data = self.port.receive()
         faults = self.faults
-        if faults.pauses(len(data)):
+        if faults.happens("pause", len(data)):
             time.sleep(faults.rates.pause_s)
-        if faults.resets(len(data)):
+        if faults.happens("reset", len(data)):
             self.board.reset()
-        if faults.unplugs(len(data)):
+        if faults.happens("unplug", len(data)):
             self.port.unplug()
             return b""
         return faults.damage(data)
 
     def _send(self, data: bytes) -> None:
-        if self.faults.pauses(len(data)):
+        if self.faults.happens("pause", len(data)):
             time.sleep(self.faults.rates.pause_s)
         if data:
             self.port.send(self.faults.damage(data))

@@ -158,7 +158,7 @@ class StubBoard:
 
 
 @contextmanager
-def served(
+def serve_in_background(
     board, rates: FaultRates = NO_FAULTS, seed: int = 0, port: Port | None = None
 ) -> Iterator[Server]:
     """Serve a board in a thread while the block runs."""

@@ -20,7 +20,7 @@ from tilewright.runtime.link import SilenceError
 from tilewright.runtime.transports import Address
 from tilewright.sim.memory_model import MemoryModel
 
-from .stub_board import LATENCY_CYCLES, StubBoard, served
+from .stub_board import LATENCY_CYCLES, StubBoard, serve_in_background
 
 SMALL = PRESETS["tiny"]
 QUICK = "?timeout=0.02"
@@ -39,7 +39,7 @@ def expected(program, image):
 def test_a_board_leaves_the_same_bytes_and_takes_the_models_time():
     memory = MemoryModel(latency_cycles=LATENCY_CYCLES)
     with (
-        served(StubBoard(SMALL)) as server,
+        serve_in_background(StubBoard(SMALL)) as server,
         open_device("sim", SMALL, memory) as sim,
         open_device(server.port.address, SMALL) as board,
     ):
@@ -64,7 +64,7 @@ def test_a_counter_that_the_model_does_not_know_leaves_no_spans():
         board.registers[0x84] += 1
 
     board._start = one_more
-    with served(board) as server, open_device(server.port.address, SMALL) as device:
+    with serve_in_background(board) as server, open_device(server.port.address, SMALL) as device:
         result = device.run(program, image)
     assert result.exact
     assert result.spans is None
@@ -74,7 +74,7 @@ def test_what_the_board_has_is_not_sent_again():
     program, image = random_program(SMALL, 3)
     words = encode_program(program, SMALL)
     stub = StubBoard(SMALL)
-    with served(stub) as server, open_device(server.port.address, SMALL) as board:
+    with serve_in_background(stub) as server, open_device(server.port.address, SMALL) as board:
         board.run(words, image.copy())
         first, stub.written = stub.written, 0
         again = image.copy()
@@ -95,7 +95,7 @@ def _changed(image, place):
 def test_more_programs_than_fit_take_turns():
     most = max(image.size + len(program) * 64 for program, image in programs(4))
     stub = StubBoard(SMALL, -(-(most + 3 * 4096) // 4096) * 4096)
-    with served(stub) as server, open_device(server.port.address, SMALL) as board:
+    with serve_in_background(stub) as server, open_device(server.port.address, SMALL) as board:
         for _ in range(2):
             for program, image in programs(4):
                 got = board.run(program, image.copy()).dram
@@ -106,7 +106,7 @@ def test_a_program_that_is_too_large_is_refused():
     program, _ = random_program(SMALL, 1)
     size = len(encode_program(program, SMALL))
     with (
-        served(StubBoard(SMALL, 1 << 14)) as server,
+        serve_in_background(StubBoard(SMALL, 1 << 14)) as server,
         open_device(server.port.address, SMALL) as board,
         pytest.raises(DeviceError) as refused,
     ):
@@ -132,7 +132,7 @@ FAULTS = {
 def test_every_run_ends_with_the_right_bytes_or_a_sentence(kind):
     faults, sentences = 0, []
     for seed, (program, image) in enumerate(programs(3)):
-        with served(StubBoard(SMALL), FAULTS[kind], seed) as server:
+        with serve_in_background(StubBoard(SMALL), FAULTS[kind], seed) as server:
             address = server.port.address + QUICK
             for _ in range(4):
                 given = image.copy()
@@ -145,7 +145,7 @@ def test_every_run_ends_with_the_right_bytes_or_a_sentence(kind):
                     sentences.append(str(problem).removeprefix(f"device `{address}`: "))
                     continue
                 np.testing.assert_array_equal(given, expected(program, image))
-        faults += server.faults.tally.total
+        faults += server.faults.tally.total()
     assert faults >= 4
     assert len(sentences) <= 9
     known = ("the connection broke", "the board was reset", "no answer")
@@ -167,7 +167,10 @@ def test_a_start_whose_answer_is_lost_is_not_repeated():
         return made
 
     stub._answer = lose_the_answer_to_a_start
-    with served(stub) as server, open_device(server.port.address + QUICK, SMALL) as board:
+    with (
+        serve_in_background(stub) as server,
+        open_device(server.port.address + QUICK, SMALL) as board,
+    ):
         got = board.run(program, image.copy()).dram
     np.testing.assert_array_equal(got, expected(program, image))
     assert (stub.runs, len(started)) == (2, 2)
@@ -203,7 +206,7 @@ def refusal(address, configuration=SMALL):
 def test_a_wrong_board_is_refused_with_a_sentence(changes, message):
     from tilewright.isa.configuration import CONTRACT_VERSION
 
-    with served(StubBoard(SMALL, changes=changes)) as server:
+    with serve_in_background(StubBoard(SMALL, changes=changes)) as server:
         address = server.port.address
         text = message.format(hash=SMALL.hash, contract=CONTRACT_VERSION)
         assert refusal(address) == f"device `{address}`: {text}"
@@ -321,7 +324,7 @@ def test_an_echo_is_silence():
 def test_a_board_that_goes_away_for_good_is_a_sentence(monkeypatch):
     monkeypatch.setattr("tilewright.runtime.board.RECONNECTING_S", 0.1)
     program, image = random_program(SMALL, 1)
-    with served(StubBoard(SMALL)) as server:
+    with serve_in_background(StubBoard(SMALL)) as server:
         board = open_device(server.port.address, SMALL)
     with board, pytest.raises(DeviceError, match="cannot connect"):
         board.run(program, image)
@@ -329,19 +332,22 @@ def test_a_board_that_goes_away_for_good_is_a_sentence(monkeypatch):
 
 def test_a_board_that_comes_back_is_sent_everything_again():
     program, image = random_program(SMALL, 1)
-    with served(StubBoard(SMALL)) as server:
+    with serve_in_background(StubBoard(SMALL)) as server:
         address = server.port.address
         board = open_device(address, SMALL)
         board.run(program, image.copy())
     port = TcpPort(int(address.rpartition(":")[2]))
-    with board, served(StubBoard(SMALL), port=port):
+    with board, serve_in_background(StubBoard(SMALL), port=port):
         got = board.run(program, image.copy()).dram
     np.testing.assert_array_equal(got, expected(program, image))
 
 
 def test_a_second_host_is_turned_away():
     program, image = random_program(SMALL, 1)
-    with served(StubBoard(SMALL)) as server, open_device(server.port.address, SMALL) as board:
+    with (
+        serve_in_background(StubBoard(SMALL)) as server,
+        open_device(server.port.address, SMALL) as board,
+    ):
         assert "the connection broke" in refusal(server.port.address)
         got = board.run(program, image.copy()).dram
     np.testing.assert_array_equal(got, expected(program, image))
@@ -350,7 +356,7 @@ def test_a_second_host_is_turned_away():
 def test_a_hang_is_explained_and_the_board_can_be_used_again():
     program, image = random_program(SMALL, 1)
     stub = StubBoard(SMALL, hangs=True)
-    with served(stub) as server, open_device(server.port.address, SMALL) as board:
+    with serve_in_background(stub) as server, open_device(server.port.address, SMALL) as board:
         with pytest.raises(DeviceError, match=r"hang, not done after 4,294,967,295 cycles.*FETCH"):
             board.run(program, image.copy())
         stub.hangs = False
@@ -362,7 +368,7 @@ def test_a_hang_is_explained_and_the_board_can_be_used_again():
 
 def test_a_board_behind_a_terminal_is_a_serial_port():
     program, image = random_program(SMALL, 4)
-    with served(StubBoard(SMALL), port=TerminalPort()) as server:
+    with serve_in_background(StubBoard(SMALL), port=TerminalPort()) as server:
         assert server.port.address.startswith("serial:///dev/")
         for _ in range(2):
             with open_device(f"{server.port.address}?baud=3000000", SMALL) as board:
@@ -372,7 +378,7 @@ def test_a_board_behind_a_terminal_is_a_serial_port():
 
 def test_scratchpads_of_a_board_cannot_be_read():
     with (
-        served(StubBoard(SMALL)) as server,
+        serve_in_background(StubBoard(SMALL)) as server,
         open_device(server.port.address, SMALL) as board,
         pytest.raises(DeviceError, match="scratchpads cannot be read; store them"),
     ):
@@ -397,7 +403,10 @@ def test_ranges_join_over_small_gaps_alone():
 
 
 def test_a_device_is_named_by_its_address(tmp_path):
-    with served(StubBoard(SMALL)) as server, open_device(server.port.address, SMALL) as board:
+    with (
+        serve_in_background(StubBoard(SMALL)) as server,
+        open_device(server.port.address, SMALL) as board,
+    ):
         assert isinstance(board, BoardDevice)
         assert board.name == server.port.address
         assert (board.memory_bytes, board.clock_hz) == (1 << 17, 1_000_000)

@@ -4,8 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 from tilewright import compile_graph, import_model
 from tilewright.errors import DeviceError, HardwareError
 from tilewright.flows.board.faults import NO_FAULTS, FaultRates
-from tilewright.flows.board.server import Server, TcpPort, TerminalPort
+from tilewright.flows.board.server import TerminalPort
 from tilewright.flows.cli.main import main
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.soc.block_memory import LATENCY_CYCLES
@@ -27,6 +25,8 @@ from tilewright.runtime.board import BoardDevice
 from tilewright.runtime.transports import Transport
 from tilewright.sim.board import VirtualBoard
 
+from ...runtime.stub_board import serve_in_background
+
 pytestmark = pytest.mark.slow
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -34,18 +34,10 @@ CLOCK_HZ = 25_000_000
 MEMORY_BYTES = 1 << 20
 
 
-@contextmanager
 def served(name, divisor=None, port=None, rates=NO_FAULTS, seed=0):
-    """A virtual board of a preset, served in a thread while the block runs."""
+    """Serve a virtual board of a preset while the block runs."""
     board = VirtualBoard(PRESETS[name], MEMORY_BYTES, CLOCK_HZ, divisor)
-    server = Server(board, port or TcpPort(), rates, seed)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        thread.join()
+    return serve_in_background(board, rates, seed, port)
 
 
 def same_as_sim(configuration, board, seeds):
@@ -174,7 +166,7 @@ def test_digits_survive_a_bad_link_or_end_with_a_sentence(digits, scans, kind):
                 sentences.append(str(problem))
                 continue
             np.testing.assert_array_equal(run.outputs["logits"].ravel(), output.ravel())
-    assert server.faults.tally.total
+    assert server.faults.tally.total()
     assert all(sentence.startswith(f"device `{address}`: ") for sentence in sentences)
     assert len(sentences) <= 5
 
