@@ -65,7 +65,7 @@ def _encode_first(instruction: Instruction, configuration: Configuration) -> byt
 
 @cache
 def _places(family: type[Instruction], configuration: Configuration) -> dict[str, tuple[int, int]]:
-    """First bit of each field in a word, and the number of its codes."""
+    """Return the first bit of each field in a word, and how many codes the field has."""
     places, position = {}, 0
     for field in family.layout(configuration):
         places[field.name] = position, 1 << field.bits

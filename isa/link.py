@@ -46,7 +46,7 @@ ANSWER = 0x80
 
 
 class Status(IntEnum):
-    """The last byte of an answer."""
+    """The last byte of an answer: whether the board executed the request."""
 
     OKAY = 0
     REFUSED = 1

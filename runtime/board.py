@@ -47,7 +47,7 @@ START, STOP = 1, 2
 """Bits of `CONTROL`."""
 
 GAP_BYTES = 24
-"""Bytes between two ranges that cost less than a request of their own."""
+"""Two ranges at most this many bytes apart are moved as one, which is cheaper than two requests."""
 
 RECOVERIES = 3
 """Times that a run is repeated because the board was reset or unplugged."""

@@ -29,10 +29,10 @@ from ..isa.link import (
 from .transports import Transport
 
 OPEN_REQUESTS = 4
-"""Requests on their way. A serial port's buffer on the board holds as many that read."""
+"""Most requests without an answer yet. The board's serial port can buffer this many reads."""
 
 SILENT_ROUNDS = 4
-"""Rounds without an answer, each twice as long as the one before, until the board is silent."""
+"""Rounds without an answer after which the board counts as silent; each lasts twice the last."""
 
 SHORTEST_BYTES = 64
 """Payload of the shortest requests of a long transfer."""
@@ -40,7 +40,7 @@ SHORTEST_BYTES = 64
 TAGS = 1 << 16
 
 LONGEST_FRAME = 2 * (ANSWER_HEAD.size + PAYLOAD_BYTES + 1 + CHECK_BYTES)
-"""Bytes between two flags; more are noise."""
+"""Most bytes between two flags of a legal frame; longer ones are noise."""
 
 ROUND_TRIP_BYTES = 2 * (REQUEST.size + PAYLOAD_BYTES + CHECK_BYTES)
 """Bytes of a request and its answer, with some escapes."""

@@ -18,7 +18,7 @@ from ..errors import ToolError
 from .toolchain import progress
 
 SECONDS_KEPT = 30 * 24 * 60 * 60
-"""Files that are not used for this many seconds are removed."""
+"""Seconds without use after which a file is removed from the cache."""
 
 
 class CacheError(ToolError):

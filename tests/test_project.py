@@ -48,7 +48,7 @@ def test_no_module_docstring_begins_with_a_question_word():
 
 
 def test_no_large_file_is_in_the_repository():
-    """Compiled networks, for example, which `tilewright compile` writes to the current folder."""
+    """A compiled network, for example, that was written to the root and added by mistake."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -127,7 +127,7 @@ def _loads(
     pad: int,
     limits: Configuration,
 ) -> tuple[Instruction, ...]:
-    """The LOADs of a box to byte 0, from a tensor at byte 0."""
+    """Return the LOADs that bring a box to byte 0, if its tensor begins at byte 0."""
     pitch = row_major(box)
     valid = tuple(
         (max(low, 0), min(high, size)) for (low, high), size in zip(box, shape, strict=True)
@@ -231,7 +231,7 @@ def _stores(
     source: Memory,
     limits: Configuration,
 ) -> tuple[Instruction, ...]:
-    """The STOREs of a box whose first element is at byte 0, with strides `pitch`."""
+    """Return the STOREs of a box with strides `pitch` whose first element is at byte 0."""
     memory = sum(low * stride for (low, _), stride in zip(box, strides, strict=True))
     dims = [(count, 0, apart) for count, apart in copies]
     dims += [

@@ -103,7 +103,7 @@ def _phases(
 def _parameter(
     site: Site, name: str, layer: ops.ConvTranspose, rows: np.ndarray, columns: np.ndarray
 ) -> str | None:
-    """Emit the convolution's form of weights or of a bias, float or dequantised."""
+    """Emit weights or a bias, float or dequantised, in the order that the convolution needs."""
     match = first_match(PARAMETER, site.view, name)
     if match is None:
         return None

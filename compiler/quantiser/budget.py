@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 Clock = Callable[[], float]
-"""Returns seconds since any moment."""
+"""Return the seconds since a fixed moment, such as the start of the computer."""
 
 SLOWER = 4
 """Cost of calibrating with a sample, or of measuring all layers with it, in runs of the network."""
@@ -41,7 +41,7 @@ class WorkBudget:
 
     @contextmanager
     def doing(self, macs: float) -> Iterator[None]:
-        """Do some work; a budget of seconds measures its speed."""
+        """Run a block of work; a budget of seconds measures the speed of the block."""
         yield
 
     def keep(self, macs: float) -> None:
@@ -85,7 +85,7 @@ class TimeBudget:
 
     @contextmanager
     def doing(self, macs: float) -> Iterator[None]:
-        """Do some work and measure its speed."""
+        """Measure the speed of the work in the block."""
         began = self._clock()
         yield
         self._macs_per_s = macs / max(self._clock() - began, 1e-6)

@@ -26,7 +26,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_configuration(parser)
     parser.add_argument(
         "--memory-kib", type=int, metavar="KIB",
-        help=f"main memory (default: {USUAL_MEMORY_KIB}, or what the configuration reaches)",
+        help=f"main memory (default: {USUAL_MEMORY_KIB}, or less if the configuration cannot "
+        "address that much)",
     )  # fmt: skip
     parser.add_argument(
         "--clock", type=float, default=USUAL_CLOCK_MHZ, metavar="MHZ",
@@ -42,8 +43,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     link.add_argument(
         "--uart", type=int, metavar="CYCLES",
-        help="put the wires of a serial port in between, with so many cycles a bit; by default a "
-        "byte takes a cycle",
+        help="simulate the wires of a serial port, with CYCLES cycles per bit; without this "
+        "option, a byte takes one cycle",
     )  # fmt: skip
     link.add_argument(
         "--fault", action="append", default=[], metavar="NAME=P", dest="faults",
@@ -87,7 +88,7 @@ def board(arguments: argparse.Namespace) -> None:
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
-    say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total}")
+    say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total()}")
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Feed damaged model files to the whole tool: a clear error or a correct result, nothing else.
+"""Feed damaged model files to the whole tool, which must give a clear error or a right result.
 
 `python -m tilewright.flows.verify.damage --models 10000 --operators MODEL.onnx ...` damages the
 given files, random ones of its own and ONNX's operator tests, and imports, compiles and runs each
