@@ -68,7 +68,7 @@ class TokenGate(wiring.Component):
     dry : Out(1)
         Nothing is queued or in flight.
     state : Out(state_signature)
-        `waiting` is set only while the unit has nothing else to do.
+        `waiting` tells of the cycle before; it is set only if the unit had nothing else to do.
     """
 
     def __init__(self, family: type[Instruction], configuration: Configuration, in_flight: int):
@@ -134,10 +134,12 @@ class TokenGate(wiring.Component):
             self.produce.eq(Mux(self.ended, oldest.signal, 0)),
         ]
 
+        idle = ~self.busy & ~begun.output.valid
+        # The counters may be far away on the chip. A wait never ends a run, so it may count late.
+        m.d.sync += self.state.waiting.eq(Mux(present & idle, missing, 0))
         m.d.comb += [
             self.dry.eq(~queue.output.valid & ~begun.output.valid),
             self.state.working.eq(self.busy),
-            self.state.waiting.eq(Mux(present & ~self.busy & ~begun.output.valid, missing, 0)),
             self.state.waiting_to_signal.eq(complete & ~fits),
             self.state.starved.eq(self.starved),
             self.state.queued.eq(queue.level),
