@@ -44,6 +44,8 @@ class AffineNest(wiring.Component):
         Step to the next iteration; allowed while `active`.
     active : Out(1)
         An iteration is at the outputs.
+    idle : Out(1)
+        The opposite of `active`, as a register of its own, for a user that is far away on the chip.
     addresses : Out(struct)
         One register per operand.
     last : Out(1)
@@ -69,6 +71,7 @@ class AffineNest(wiring.Component):
                 "parameters": In(self.parameters_layout),
                 "advance": In(1),
                 "active": Out(1),
+                "idle": Out(1, init=1),
                 "addresses": Out(addresses),
                 "last": Out(1),
                 "ends": Out(levels),
@@ -165,9 +168,9 @@ class AffineNest(wiring.Component):
         inner = [Cat(flags[level:]).all() for level in depth] + [Const(1)]
         with m.If(~self.active):
             m.d.sync += [register.eq(alone[level]) for level, register in single.items()]
-            m.d.sync += self.active.eq(self.load)
+            m.d.sync += [self.active.eq(self.load), self.idle.eq(~self.load)]
         with m.Elif(self.advance & self.last):
-            m.d.sync += self.active.eq(0)
+            m.d.sync += [self.active.eq(0), self.idle.eq(1)]
         with m.If(moves):
             m.d.sync += [register.eq(flags[level]) for level, register in at_end.items()]
             for level in depth:
@@ -182,7 +185,10 @@ class AffineNest(wiring.Component):
         for operand, width in self.widths.items():
             self._run_operand(m, operand, width, moves, steps)
 
-        m.d.sync += Assert(~self.advance | self.active, "nest advanced while idle")
+        m.d.sync += [
+            Assert(~self.advance | self.active, "nest advanced while idle"),
+            Assert(self.idle ^ self.active, "a nest is idle or active"),
+        ]
         return m
 
     def _count(self, m: Module, level: int, moves: Value, steps: Value, ends: Value) -> Signal:

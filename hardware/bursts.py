@@ -108,7 +108,7 @@ class BurstIssuer(wiring.Component):
         room = Signal(signed(WINDOW_BITS + 1), reset_less=True)
         m.d.comb += [
             nest.assign(command, self.family.nests),
-            self.commands.ready.eq(~nest.active),
+            self.commands.ready.eq(nest.idle),
             nest.load.eq(self.commands.valid),
         ]
         with m.If(~nest.active):

@@ -90,7 +90,7 @@ class VectorUnit(wiring.Component):
         accepts = Signal()
         written = Signal()
         m.d.comb += [
-            self.commands.ready.eq(~targets.active & in_flight.room),
+            self.commands.ready.eq(targets.idle & in_flight.room),
             accepts.eq(self.commands.valid & self.commands.ready),
             steps.assign(command, nests),
             parameters.assign(command, outer),

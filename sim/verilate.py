@@ -60,6 +60,10 @@ HOT_FLAGS = ("-O3",)
 COLD_FLAGS = ("-O1",)
 """Flags for constructors, reset and the code around the model: quick to compile, not to run."""
 
+QUICK_HOT_FLAGS = ("-O1",)
+QUICK_COLD_FLAGS = ("-O0",)
+"""Flags for a model of much code that runs for a short time."""
+
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 TRACE_RUNTIME = ("verilated_fst_c.cpp",)
 
@@ -79,6 +83,7 @@ def build_library(
     harness: str = "harness.cpp",
     traced: bool = False,
     asserting: bool = False,
+    quick: bool = False,
 ) -> Path:
     """Verilate and compile a design with its harness, or find the cached library.
 
@@ -98,6 +103,8 @@ def build_library(
         Support FST waveforms; several times slower.
     asserting
         Check the assertions of the design; 10 % slower.
+    quick
+        Compile quickly rather than for speed, as for all traced designs.
 
     Raises
     ------
@@ -110,13 +117,14 @@ def build_library(
     machine = _fingerprint(compiler)
     flags = (*VERILATOR_FLAGS, "--assert" if asserting else "--no-assert")
     flags += ("--trace-fst",) if traced else ()
-    choices = repr((flags, traced, top, sorted(constants.items())))
+    quick |= traced
+    choices = repr((flags, traced, quick, top, sorted(constants.items())))
     parts = [verilog, choices, machine]
     files = (harness, *_HEADERS.values())
     parts += [Path(__file__).with_name(name).read_text() for name in files]
     return keep_file(
         kept_folder() / f"{digest(parts)}.so",
-        lambda folder: _Build(folder, verilator, compiler, label, flags).run(
+        lambda folder: _Build(folder, verilator, compiler, label, flags, quick).run(
             verilog, top, constants, harness
         ),
         lambda: progress(f"{label}: another process is building it; waiting"),
@@ -125,7 +133,7 @@ def build_library(
 
 def _fingerprint(compiler: str) -> str:
     """Compiler, processor and Verilator, on which cached object files depend."""
-    flags = repr((COMPILE_FLAGS, HOT_FLAGS, COLD_FLAGS))
+    flags = repr((COMPILE_FLAGS, HOT_FLAGS, COLD_FLAGS, QUICK_HOT_FLAGS, QUICK_COLD_FLAGS))
     return "\n".join(
         [machine_fingerprint(compiler), flags, importlib.metadata.version("verilator")]
     )
@@ -141,12 +149,15 @@ class _Build:
         compiler: str,
         label: str,
         flags: tuple[str, ...],
+        quick: bool,
     ) -> None:
         self.folder, self.verilator, self.compiler = folder, verilator, compiler
         self.label, self.flags = label, flags
         self.include = [f"-I{folder}", f"-I{verilator / 'include'}"]
         self.include.append(f"-I{verilator / 'include' / 'vltstd'}")
         self.traced = "--trace-fst" in flags
+        self.hot_flags = QUICK_HOT_FLAGS if quick else HOT_FLAGS
+        self.cold_flags = QUICK_COLD_FLAGS if quick else COLD_FLAGS
 
     def run(self, verilog: str, top: str, constants: Mapping[str, int], harness: str) -> Path:
         began = time.monotonic()
@@ -165,8 +176,7 @@ class _Build:
         together = self.folder / "cold.cpp"
         together.write_text("".join(f'#include "{path.name}"\n' for path in cold))
         hot = [*sorted(hot, key=lambda path: -path.stat().st_size), self.folder / harness]
-        jobs = [(path, COLD_FLAGS if self.traced else HOT_FLAGS) for path in hot]
-        jobs.append((together, COLD_FLAGS))
+        jobs = [*((path, self.hot_flags) for path in hot), (together, self.cold_flags)]
         with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             pending = [pool.submit(self._compile, *job) for job in jobs]
             runtime = pool.submit(runtime_objects, traced=self.traced)

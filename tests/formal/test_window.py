@@ -68,6 +68,7 @@ class WindowBench(ProofBench):
         run = data.View(issuer.layout, inside["run"])
         room = inside["room"] + inside["length"] + 1
         self.claim(m, ~inside["nest.active"] | (room == size), "room is the window less a run")
+        self.claim(m, inside["nest.idle"] ^ inside["nest.active"], "the nest is idle or active")
         is_long = inside["is_long"] == inside["length"][burst_bits:].any()
         self.claim(m, ~inside["nest.active"] | is_long, "a long run is recognised")
         to_memory = Const(1)
