@@ -75,9 +75,8 @@ def test_counts_are_those_of_the_measured_netlists(row: Row):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"queue_depth": 32}])
-def test_counts_are_those_of_synthesis(changes):
-    configuration, device = PRESETS["tiny"].replace(**changes), find_device("ecp5-25")
+def test_counts_are_those_of_synthesis():
+    configuration, device = PRESETS["tiny"].replace(queue_depth=32), find_device("ecp5-25")
     found = synthesise(configuration, device, place=False)
     counted = count_blocks(configuration, multipliers=device.capacity["multipliers"])
     assert counted.multipliers == found.resources["multipliers"]

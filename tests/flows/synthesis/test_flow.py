@@ -1,6 +1,5 @@
 """From a configuration to figures: capacity, tools, and one small machine on one small chip."""
 
-import json
 import sys
 from dataclasses import replace
 
@@ -9,8 +8,7 @@ import pytest
 from tilewright.errors import HardwareError, ToolError, UsageError
 from tilewright.flows.synthesis import tools
 from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM, RESOURCES, find_device
-from tilewright.flows.synthesis.flow import Placement, Synthesis, require_capacity, synthesise
-from tilewright.flows.synthesis.ledger import read_rows, row_of, worse
+from tilewright.flows.synthesis.flow import Placement, Synthesis, require_capacity
 from tilewright.flows.synthesis.netlist import PINS, Netlist
 from tilewright.flows.synthesis.tools import YOSYS, find_tool, run_in_new_folder, tool_version
 from tilewright.isa.configuration import PRESETS
@@ -92,26 +90,3 @@ def test_output_is_followed_line_by_line(monkeypatch):
 
 def test_versions_are_numbers():
     assert tools.VERSION.fullmatch(tool_version(YOSYS))
-
-
-@pytest.mark.slow
-def test_a_small_machine_is_no_larger_than_the_ledger_says(capsys):
-    """Counts resources only; `make area CHECK=1` places too."""
-    device = DEVICES["ecp5-25"]
-    found = synthesise(PRESETS["tiny"], device, place=False)
-    (kept,) = (row for row in read_rows() if row.key == ("tiny", device.name))
-    assert worse(kept, row_of(found)) == []
-    units = found.netlist.units()
-    assert {"load", "gemm", "vector", "store", "fetch", "control"} <= set(units)
-    assert found.netlist.total["multipliers"] == sum(u["multipliers"] for u in units.values())
-    assert json.loads(json.dumps(found.to_json()))["resources"] == found.resources
-    assert not device.short(found.packed)
-
-
-@pytest.mark.slow
-def test_a_small_machine_is_placed():
-    found = synthesise(PRESETS["tiny"], DEVICES["ecp5-25"], seeds=(1,))
-    (placement,) = found.placements
-    assert 20 < placement.clock_mhz < 400
-    delay = sum(step.logic_ns + step.routing_ns for step in placement.path)
-    assert delay == pytest.approx(1000 / placement.clock_mhz, rel=0.01)

@@ -1,4 +1,7 @@
-"""`tilewright synth`: what it prints, and what it keeps."""
+"""`tilewright synth`: what it prints, and what it keeps.
+
+The tests that synthesise the same small machine stand here together, so that one process does it.
+"""
 
 import json
 from dataclasses import replace
@@ -8,8 +11,8 @@ import pytest
 from tilewright.flows.cli.commands import synth
 from tilewright.flows.cli.main import main
 from tilewright.flows.synthesis.devices import DEVICES
-from tilewright.flows.synthesis.flow import Placement, Synthesis
-from tilewright.flows.synthesis.ledger import Row, row_of
+from tilewright.flows.synthesis.flow import Placement, Synthesis, synthesise
+from tilewright.flows.synthesis.ledger import Row, read_rows, row_of, worse
 from tilewright.flows.synthesis.netlist import Netlist
 from tilewright.isa.configuration import PRESETS
 
@@ -123,3 +126,26 @@ def test_xilinx_is_estimated(tilewright):
     assert found["resources"]["multipliers"] == sum(
         unit.get("multipliers", 0) for unit in found["units"].values()
     )
+
+
+@pytest.mark.slow
+def test_a_small_machine_is_no_larger_than_the_ledger_says():
+    """Counts resources only; `make area CHECK=1` places too."""
+    device = DEVICES["ecp5-25"]
+    found = synthesise(PRESETS["tiny"], device, place=False)
+    (kept,) = (row for row in read_rows() if row.key == ("tiny", device.name))
+    assert worse(kept, row_of(found)) == []
+    units = found.netlist.units()
+    assert {"load", "gemm", "vector", "store", "fetch", "control"} <= set(units)
+    assert found.netlist.total["multipliers"] == sum(u["multipliers"] for u in units.values())
+    assert json.loads(json.dumps(found.to_json()))["resources"] == found.resources
+    assert not device.short(found.packed)
+
+
+@pytest.mark.slow
+def test_a_small_machine_is_placed():
+    found = synthesise(PRESETS["tiny"], DEVICES["ecp5-25"], seeds=(1,))
+    (placement,) = found.placements
+    assert 20 < placement.clock_mhz < 400
+    delay = sum(step.logic_ns + step.routing_ns for step in placement.path)
+    assert delay == pytest.approx(1000 / placement.clock_mhz, rel=0.01)
