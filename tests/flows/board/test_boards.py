@@ -2,6 +2,7 @@
 
 import json
 import re
+from argparse import Namespace
 
 import pytest
 from amaranth_boards import ecpix5, orangecrab_r0_2, ulx3s
@@ -9,6 +10,7 @@ from amaranth_boards import ecpix5, orangecrab_r0_2, ulx3s
 from tilewright.errors import HardwareError, UsageError
 from tilewright.flows.board.constraints import cst, lpf
 from tilewright.flows.board.design import Design
+from tilewright.flows.cli.commands.board import machine_of
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.hardware.soc.boards import BOARDS, OTHERS, Pin, find_board
 from tilewright.isa.configuration import PRESETS
@@ -175,6 +177,15 @@ def test_boards_without_a_bitstream_say_why():
 def test_active_levels_are_those_of_the_pins():
     assert BOARDS["Colorlight-i5"].button == Pin("K18", low=True, pull="UP")
     assert all(led.low for led in BOARDS["OrangeCrab-25F"].leds)
+
+
+def test_a_virtual_board_has_the_machine_of_the_board():
+    given = Namespace(
+        virtual="ulx3s-25f", config=None, changes=[], clock=None, memory_kib=None, baud=None
+    )
+    assert machine_of(given) == (PRESETS["ecp5-25"], 48, 100_000_000)
+    given.config, given.clock, given.memory_kib = "tiny", 50.0, 64
+    assert machine_of(given) == (PRESETS["tiny"], 64, 50_000_000)
 
 
 def test_the_command_lists_all_boards(tilewright):
