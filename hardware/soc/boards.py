@@ -33,31 +33,23 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sdram:
-    """A single-data-rate SDRAM.
+class BoardSdram:
+    """A single-data-rate SDRAM on a board; designs do not use it yet.
 
     Parameters
     ----------
-    part
-        The vendor's name, or that of a memory of the same shape.
-    data_bits, bank_bits, row_bits, column_bits
-        Widths of the data and of the parts of an address.
+    kind
+        Its shape: `sdr-x16` has 16 data pins, 13 row and 9 column bits, `sdr-x32` 32, 11 and 8.
+    size_bytes
+        Bytes that it holds.
     sites
         Sites by signal, lowest bit first. Signals that are left out are fixed on the board. Empty
         if the memory lies in the chip's package, where the tools connect it by names of ports.
     """
 
-    part: str
-    data_bits: int
-    bank_bits: int
-    row_bits: int
-    column_bits: int
+    kind: str
+    size_bytes: int
     sites: Mapping[str, tuple[str, ...]]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that it holds."""
-        return self.data_bits // 8 << (self.bank_bits + self.row_bits + self.column_bits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +113,7 @@ class Board:
     configuration: str
     clock_mhz: float
     programmer: str
-    sdram: Sdram | None = None
+    sdram: BoardSdram | None = None
     url: str
 
     @property
@@ -141,12 +133,9 @@ def _sites(**signals: str) -> Mapping[str, tuple[str, ...]]:
     return MappingProxyType({name: tuple(sites.split()) for name, sites in signals.items()})
 
 
-_ULX3S_SDRAM = Sdram(
-    part="MT48LC16M16A2",
-    data_bits=16,
-    bank_bits=2,
-    row_bits=13,
-    column_bits=9,
+_ULX3S_SDRAM = BoardSdram(
+    kind="sdr-x16",
+    size_bytes=32 << 20,
     sites=_sites(
         clk="F19",
         cke="F20",
@@ -161,12 +150,9 @@ _ULX3S_SDRAM = Sdram(
     ),
 )
 
-_COLORLIGHT_SDRAM = Sdram(
-    part="EM638325",
-    data_bits=32,
-    bank_bits=2,
-    row_bits=11,
-    column_bits=8,
+_COLORLIGHT_SDRAM = BoardSdram(
+    kind="sdr-x32",
+    size_bytes=8 << 20,
     sites=_sites(
         clk="B9",
         ras_n="B10",
@@ -179,14 +165,7 @@ _COLORLIGHT_SDRAM = Sdram(
     ),
 )
 
-_TANG_NANO_20K_SDRAM = Sdram(
-    part="64 Mbit in the package",
-    data_bits=32,
-    bank_bits=2,
-    row_bits=11,
-    column_bits=8,
-    sites=_sites(),
-)
+_TANG_NANO_20K_SDRAM = BoardSdram(kind="sdr-x32", size_bytes=8 << 20, sites=_sites())
 
 
 def _ulx3s(size: str, device: str, configuration: str, clock_mhz: float) -> Board:

@@ -72,10 +72,12 @@ def test_another_table_has_the_same_pins(name):
         assert sites(platform, "uart", 0, "tx") == [board.tx.site]
     if name.startswith("ULX3S"):
         leds = [sites(platform, "led", index)[0] for index in range(4)]
+        assert board.button
         assert sites(platform, "button") == [board.button.site]
         assert sites(platform, "esp32", 0, "gpio0") == [board.high[0].site]
     elif name.startswith("ECPIX"):
         leds = [sites(platform, "rgb_led", index, "g")[0] for index in range(4)]
+        assert board.button
         assert sites(platform, "rst") == [board.button.site]
     assert [led.site for led in board.leds] == leds
 
@@ -83,27 +85,19 @@ def test_another_table_has_the_same_pins(name):
 def test_another_table_has_the_same_sdram():
     names = {"cke": "clk_en", "cs_n": "cs", "ras_n": "ras", "cas_n": "cas", "we_n": "we"}
     for name in ("ULX3S-12F", "ULX3S-85F"):
-        for signal, found in BOARDS[name].sdram.sites.items():
+        sdram = BOARDS[name].sdram
+        assert sdram
+        for signal, found in sdram.sites.items():
             assert list(found) == sites(PLATFORMS[name], "sdram", 0, names.get(signal, signal))
 
 
-@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
-def test_an_sdram_has_the_pins_of_its_shape(board):
-    if board.sdram and board.sdram.sites:
-        signals = board.sdram.sites
-        assert len(signals["dq"]) == board.sdram.data_bits
-        assert len(signals["ba"]) == board.sdram.bank_bits
-        assert len(signals["a"]) == board.sdram.row_bits
-
-
-def test_sizes_of_sdrams():
-    megabytes = {
-        name: board.sdram.size_bytes >> 20 for name, board in BOARDS.items() if board.sdram
-    }
-    assert megabytes == {
-        **dict.fromkeys(("ULX3S-12F", "ULX3S-25F", "ULX3S-45F", "ULX3S-85F"), 32),
-        **dict.fromkeys(("Colorlight-i5", "Colorlight-i9", "Tang-Nano-20K"), 8),
-    }
+def test_sdrams_have_the_pins_of_their_kind():
+    widths = {"sdr-x16": (16, 13, 2, 32 << 20), "sdr-x32": (32, 11, 2, 8 << 20)}
+    found = [board.sdram for board in BOARDS.values() if board.sdram and board.sdram.sites]
+    assert {sdram.kind for sdram in found} == set(widths)
+    for sdram in found:
+        pins = [len(sdram.sites[signal]) for signal in ("dq", "a", "ba")]
+        assert (*pins, sdram.size_bytes) == widths[sdram.kind]
 
 
 def test_constraints_of_an_ecp5_name_every_port():
