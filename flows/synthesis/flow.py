@@ -476,6 +476,7 @@ def _nextpnr_step(line: str, show: Callable[[str], None]) -> None:
         ("Packing", "packing"),
         ("Creating initial", "placing"),
         ("Running main analytical placer", "placing"),
+        ("Running Static placer", "placing"),
         ("Routing", "routing"),
         ("Running router2", "routing"),
     ):
