@@ -187,12 +187,12 @@ def block_rams(configuration: Configuration, blocks: Blocks) -> Counter[str] | N
         word_bits = min(row_bits, WORD_BITS)
         copies = configuration.vector_lanes if memory is Memory.LUT else 1
         words = copies * configuration.banks(memory) * row_bits // word_bits
-        each = _blocks_of_ram(depth, word_bits, granule_bits(memory), blocks)
+        each = blocks_of_ram(depth, word_bits, granule_bits(memory), blocks)
         found[INSTANCES[memory]] += words * each
     return found
 
 
-def _blocks_of_ram(depth: int, width: int, granularity: int, blocks: Blocks) -> int:
+def blocks_of_ram(depth: int, width: int, granularity: int, blocks: Blocks) -> int:
     """Return the block RAMs of one RAM; no two granules share a lane of a block."""
     if depth <= blocks.shallow:
         return 0

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ...compiler.module import Module
 
 
-def add_configuration(parser: argparse.ArgumentParser) -> None:
-    """Add `--config` and `--set`."""
+def add_configuration(parser: argparse.ArgumentParser, default: str = DEFAULT.name) -> None:
+    """Add `--config` and `--set`; `default` says what holds without them."""
     parser.add_argument(
-        "--config", metavar="NAME|FILE", help=f"preset or JSON file (default: {DEFAULT.name})"
+        "--config", metavar="NAME|FILE", help=f"preset or JSON file (default: {default})"
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="PARAM=VALUE", dest="changes",

@@ -14,7 +14,7 @@ from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
 from .carry_chains import shorten_carry_chains
 from .multiplier_sites import ecp5_sites
-from .tools import NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
+from .tools import ECPPACK, GOWIN_PACK, NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
 
 Resources = Mapping[str, int]
 """Counts by name: some of `RESOURCES`, and `LOGIC_RAM`."""
@@ -57,6 +57,10 @@ class Family:
         The Yosys command that maps a design to the family's cells.
     finish
         Yosys commands after that one, each followed by a semicolon.
+    layout
+        The placer's option for the file from which a bitstream is packed; empty without a packer.
+    packer
+        The tool that packs a bitstream.
     rewrite
         Changes the mapped top module, as Yosys' `write_json` writes it, in place.
     technology
@@ -84,6 +88,8 @@ class Family:
     placer: Tool | None
     logic_cells: bool = False
     finish: str = ""
+    layout: str = ""
+    packer: Tool | None = None
     rewrite: Callable[[dict[str, Any]], None] | None = None
 
 
@@ -150,6 +156,8 @@ _ECP5 = Family(
         "MULT18X18D": {"multipliers": 1},
     },
     placer=NEXTPNR_ECP5,
+    layout="--textcfg",
+    packer=ECPPACK,
     rewrite=shorten_carry_chains,
 )
 
@@ -214,6 +222,8 @@ _GOWIN = Family(
         **_each({"multipliers": 8}, "MULT36X36"),
     },
     placer=NEXTPNR_GOWIN,
+    layout="--write",
+    packer=GOWIN_PACK,
 )
 
 
@@ -248,11 +258,21 @@ _ECP5_PINS = 'LOCATE COMP "clk" SITE "G2";\n'
 """A pin from which the clock reaches the chip's clock network; any will do for the others."""
 
 
+def ecp5_arguments(chip: str, package: str, speed: str, *more: str) -> tuple[str, ...]:
+    """Return the placer's arguments for an ECP5, with the constraints in `pins.lpf`.
+
+    The static placer gives a quarter more clock than `heap`, and ends on the largest chip too. In
+    crowded parts of a chip, router2's conflicts rise without end; router1 resolves them.
+    """
+    return (
+        *(chip, "--package", package, "--speed", speed, "--lpf", "pins.lpf", *more),
+        *("--placer", "static", "--router", "router1"),
+    )
+
+
 def _ecp5(
     name: str, size: str, luts: int, ram: int, multiplier_sites: tuple[str, ...], clock_mhz: float
 ) -> Device:
-    # The static placer gives a quarter more clock than `heap`, and ends on the largest chip too.
-    # In crowded parts of a chip, router2's conflicts rise without end; router1 resolves them.
     return Device(
         name=name,
         family=_ECP5,
@@ -261,11 +281,7 @@ def _ecp5(
         capacity={"lut": luts, "ff": luts, "ram": ram, "multipliers": len(multiplier_sites)},
         clock_mhz=clock_mhz,
         multiplier_sites=multiplier_sites,
-        arguments=(
-            *(f"--{size}k", "--package", "CABGA381", "--speed", "6"),
-            *("--lpf", "pins.lpf", "--lpf-allow-unconstrained"),
-            *("--placer", "static", "--router", "router1"),
-        ),
+        arguments=ecp5_arguments(f"--{size}k", "CABGA381", "6", "--lpf-allow-unconstrained"),
         files=(("pins.lpf", _ECP5_PINS),),
     )
 

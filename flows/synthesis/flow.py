@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import HardwareError
 from ...hardware.technology import Technology
@@ -27,10 +27,19 @@ from .multiplier_sites import assign_multipliers
 from .netlist import Netlist, read_netlist
 from .tools import YOSYS, run_tool, tool_version
 
+if TYPE_CHECKING:
+    from amaranth.hdl import Elaboratable
+
 Advance = Callable[[str, int, int | None], None]
 """Shows progress: the current step, the number of steps done, and the total."""
 
 TOP = "top"
+CORE = "core"
+"""Top modules: of a design with pins, and of the core alone."""
+
+LAYOUT = "layout"
+"""File with the placed and routed design."""
+
 KIND, TASK = "synthesis", "synthesis"
 """Folder of the cache, and name in messages."""
 
@@ -221,21 +230,51 @@ def bare_rtlil(configuration: Configuration, device: Device) -> str:
 
 
 def _rtlil(configuration: Configuration, device: Device, pins: bool) -> str:
+    multipliers = shared_multipliers(device)
+
+    def describe() -> "Elaboratable":
+        from ...hardware.core import Core
+        from ...hardware.pins import Pins
+
+        core = Core(configuration, multipliers)
+        return Pins(core) if pins else core
+
+    parts = [str(configuration.parameters()), str(pins), str(multipliers)]
+    return keep_rtlil(parts, device, describe, TOP if pins else CORE)
+
+
+def shared_multipliers(device: Device) -> int | None:
+    """Return the multipliers of the chip if array and VECTOR share them, as `Core` takes them."""
+    shares = device.family.technology is Technology.ECP5
+    return device.capacity["multipliers"] if shares else None
+
+
+def keep_rtlil(
+    parts: Sequence[str],
+    device: Device,
+    describe: Callable[[], "Elaboratable"],
+    top: str = TOP,
+) -> str:
+    """Return the RTLIL of a design without source lines; kept in the cache.
+
+    Parameters
+    ----------
+    parts
+        All that the design depends on, besides the sources and the technology of the device.
+    describe
+        Makes the design.
+    top
+        The name of its top module.
+    """
     technology = device.family.technology
-    multipliers = device.capacity["multipliers"] if technology is Technology.ECP5 else None
-    parts = [version("amaranth"), str(configuration.parameters()), str(technology), str(pins)]
-    parts += [str(multipliers), *(path.read_text() for path in hardware_sources())]
+    parts = [version("amaranth"), str(technology), *parts]
+    parts += [path.read_text() for path in hardware_sources()]
 
     def make(folder: Path) -> Path:
         # Imported here: a kept design needs no hardware description language.
         from amaranth.back import rtlil
 
-        from ...hardware.core import Core
-        from ...hardware.pins import CORE, Pins
-
-        core = Core(configuration, multipliers)
-        design, name = (Pins(core), TOP) if pins else (core, CORE)
-        text = rtlil.convert(design, name=name, platform=technology, emit_src=False)
+        text = rtlil.convert(describe(), name=top, platform=technology, emit_src=False)
         return _write(folder / "rtl.gz", text)
 
     return _read(keep_file(kept_folder(KIND, TASK) / f"{digest(parts)}-rtl.gz", make))
@@ -297,7 +336,16 @@ def require_capacity(found: Synthesis) -> None:
     HardwareError
         When the design does not fit; the message names resources and parameters to lower.
     """
-    device, used = found.device, found.packed
+    problems = shortages(found.device, found.packed)
+    if problems:
+        raise HardwareError(
+            f"configuration `{found.configuration.name}` on `{found.device.name}`: "
+            + "; ".join(problems)
+        )
+
+
+def shortages(device: Device, used: Resources) -> list[str]:
+    """Return a clause for each resource that a device lacks, with the parameters to lower."""
     problems = []
     for name in device.short(used):
         larger = [
@@ -310,10 +358,7 @@ def require_capacity(found: Synthesis) -> None:
             f"needs {used[name]:,} {RESOURCES[name]}, the device has "
             f"{device.capacity.get(name, 0):,}; {REMEDIES[name]}{choice}"
         )
-    if problems:
-        raise HardwareError(
-            f"configuration `{found.configuration.name}` on `{device.name}`: " + "; ".join(problems)
-        )
+    return problems
 
 
 def pack_design(mapped: Path, device: Device) -> dict[str, int]:
@@ -342,8 +387,42 @@ def place_design(
     HardwareError
         When the tool cannot place or route the design.
     """
-    options = ["--timing-allow-fail", "--seed", str(seed), "--freq", f"{target_mhz:g}"]
-    report = _nextpnr(mapped, device, options, show)
+    return _placement(device, seed, _nextpnr(mapped, device, _placing(seed, target_mhz), show))
+
+
+def route_design(
+    mapped: Path,
+    device: Device,
+    seed: int,
+    target_mhz: float,
+    show: Callable[[str], None] = lambda step: None,
+) -> tuple[Placement, str]:
+    """Place and route a netlist, or find the kept result; also return what the packer reads.
+
+    Raises
+    ------
+    ToolError, HardwareError
+        As for `place_design`.
+    """
+    options = [*_placing(seed, target_mhz), device.family.layout, LAYOUT]
+
+    def make(folder: Path) -> Path:
+        report = _run_nextpnr(mapped, device, options, show, folder)
+        return _write(
+            folder / "routed.gz",
+            json.dumps({"report": report.read_text(), "layout": (folder / LAYOUT).read_text()}),
+        )
+
+    kept = kept_folder(KIND, TASK) / f"{_placing_digest(mapped, device, options)}-routed.gz"
+    found = json.loads(_read(keep_file(kept, make)))
+    return _placement(device, seed, json.loads(found["report"])), found["layout"]
+
+
+def _placing(seed: int, target_mhz: float) -> list[str]:
+    return ["--timing-allow-fail", "--seed", str(seed), "--freq", f"{target_mhz:g}"]
+
+
+def _placement(device: Device, seed: int, report: dict[str, Any]) -> Placement:
     clocks = [clock["achieved"] for clock in report["fmax"].values()]
     if not clocks:
         raise HardwareError(f"`{device.name}`: nextpnr found no clock in the design")
@@ -354,24 +433,42 @@ def _nextpnr(
     mapped: Path, device: Device, options: Sequence[str], show: Callable[[str], None]
 ) -> dict[str, Any]:
     """Run nextpnr and return its report, or find the kept one."""
-    tool = device.family.placer
-    assert tool is not None
-    files = ["--json", "mapped.json", "--report", "report.json"]
-    arguments = [*files, *device.arguments, *options]
-    parts = [tool_version(tool), *arguments, *map(str, device.files), mapped.name]
-    parts.append(inspect.getsource(assign_multipliers))
-    parts += device.multiplier_sites
 
     def make(folder: Path) -> Path:
-        netlist = json.loads(read_mapped(mapped))
-        assign_multipliers(netlist["modules"][TOP], device.multiplier_sites)
-        for name, text in {"mapped.json": json.dumps(netlist), **dict(device.files)}.items():
-            (folder / name).write_text(text)
-        run_tool(tool, arguments, folder, lambda line: _nextpnr_step(line, show))
-        return folder / "report.json"
+        return _run_nextpnr(mapped, device, options, show, folder)
 
-    kept = kept_folder(KIND, TASK) / f"{digest(parts)}-report.json"
+    kept = kept_folder(KIND, TASK) / f"{_placing_digest(mapped, device, options)}-report.json"
     return json.loads(keep_file(kept, make).read_text())
+
+
+def _arguments(device: Device, options: Sequence[str]) -> list[str]:
+    return ["--json", "mapped.json", "--report", "report.json", *device.arguments, *options]
+
+
+def _placing_digest(mapped: Path, device: Device, options: Sequence[str]) -> str:
+    """Return the hash of all that a run of nextpnr depends on."""
+    assert device.family.placer is not None
+    parts = [tool_version(device.family.placer), *_arguments(device, options)]
+    parts += [*map(str, device.files), mapped.name, inspect.getsource(assign_multipliers)]
+    return digest([*parts, *device.multiplier_sites])
+
+
+def _run_nextpnr(
+    mapped: Path,
+    device: Device,
+    options: Sequence[str],
+    show: Callable[[str], None],
+    folder: Path,
+) -> Path:
+    """Run nextpnr in a folder; return the path of its report."""
+    assert device.family.placer is not None
+    netlist = json.loads(read_mapped(mapped))
+    assign_multipliers(netlist["modules"][TOP], device.multiplier_sites)
+    for name, text in {"mapped.json": json.dumps(netlist), **dict(device.files)}.items():
+        (folder / name).write_text(text)
+    arguments = _arguments(device, options)
+    run_tool(device.family.placer, arguments, folder, lambda line: _nextpnr_step(line, show))
+    return folder / "report.json"
 
 
 def _nextpnr_step(line: str, show: Callable[[str], None]) -> None:
@@ -379,6 +476,7 @@ def _nextpnr_step(line: str, show: Callable[[str], None]) -> None:
         ("Packing", "packing"),
         ("Creating initial", "placing"),
         ("Running main analytical placer", "placing"),
+        ("Running Static placer", "placing"),
         ("Routing", "routing"),
         ("Running router2", "routing"),
     ):

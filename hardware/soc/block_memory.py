@@ -10,6 +10,7 @@ from ..axi import LEN_BITS, RESPONSE_OKAY, read_port, write_port
 from ..queue import Queue
 from ..ram import Ram
 from ..technology import Technology
+from .banked_ram import BankedRam
 from .port_arbiter import bursts_in_flight
 from .simulated_ram import SimulatedRam
 
@@ -39,7 +40,7 @@ class BlockMemory(wiring.Component):
     -------
     read : In(read_port)
     write : In(write_port)
-        W is accepted after AW. Addresses beyond the memory wrap.
+        W is accepted after AW. Addresses beyond the memory access any word.
     """
 
     def __init__(self, configuration: Configuration, memory_bytes: int):
@@ -53,7 +54,7 @@ class BlockMemory(wiring.Component):
         m = Module()
         bits = self.configuration.bus_bits
         simulated = platform is Technology.SIMULATION
-        ram = SimulatedRam(self.words, bits) if simulated else Ram(self.words, bits, granularity=8)
+        ram = SimulatedRam(self.words, bits) if simulated else BankedRam(self.words, bits)
         m.submodules.ram = ram
         self._read(m, ram)
         self._write(m, ram)

@@ -7,6 +7,8 @@ import pytest
 
 from tilewright.errors import HardwareError
 from tilewright.hardware.ram import Ram
+from tilewright.hardware.soc import banked_ram
+from tilewright.hardware.soc.banked_ram import BankedRam, bank_words
 from tilewright.hardware.technology import Technology
 from tilewright.isa.pipeline import RAM_CYCLES
 
@@ -70,7 +72,19 @@ def random_stimuli(ram: Ram) -> dict[str, np.ndarray]:
     "shapes", [QUICK, pytest.param(SLOW, marks=pytest.mark.slow)], ids=["small", "large"]
 )
 def test_reads_return_what_was_written(shapes, technology, tmp_path):
-    rams = {f"ram{index}": Ram(*shape) for index, shape in enumerate(shapes)}
+    check_rams([Ram(*shape) for shape in shapes], technology, tmp_path)
+
+
+@pytest.mark.parametrize("technology", [None, Technology.ECP5], ids=str)
+def test_banks_are_one_ram(technology, tmp_path, monkeypatch):
+    monkeypatch.setattr(banked_ram, "DEEPEST", 64)
+    sizes = {96: [64, 32], 192: [64, 64, 64], 44: [32, 8, 4], 16: [16]}
+    assert {words: bank_words(words) for words in sizes} == sizes
+    check_rams([BankedRam(words, 16) for words in sizes], technology, tmp_path)
+
+
+def check_rams(those, technology, tmp_path):
+    rams = {f"ram{index}": ram for index, ram in enumerate(those)}
     stimuli = {name: random_stimuli(ram) for name, ram in rams.items()}
     inputs = {f"{name}__{port}": values for name in rams for port, values in stimuli[name].items()}
     outputs = Batch(Several(rams), tmp_path, technology).run(CYCLES, **inputs)

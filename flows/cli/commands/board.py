@@ -5,12 +5,14 @@ import shlex
 import signal
 
 from ....errors import UsageError
-from ....isa.configuration import DEFAULT
+from ....hardware.soc.boards import find_board
+from ....isa.configuration import DEFAULT, Configuration
 from ....isa.configuration_rules import PAGE_BYTES
 from ....sim.board import VirtualBoard
 from ...board.faults import FaultRates
 from ...board.server import Server, TcpPort, TerminalPort
 from ..arguments import add_configuration, chosen_configuration, require_tools
+from ..board_options import design_of
 from ..console import configuration_sentence, say
 
 USUAL_MEMORY_KIB = 16 * 1024
@@ -20,18 +22,19 @@ USUAL_CLOCK_MHZ = 25.0
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "--virtual", action="store_true",
-        help="simulate the board; boards of silicon are opened by their address",
+        "--virtual", nargs="?", const="", metavar="BOARD",
+        help="simulate a board, one of those that `tilewright boards` lists or one of its own; "
+        "boards of silicon are opened by their address",
     )  # fmt: skip
-    add_configuration(parser)
+    add_configuration(parser, f"{DEFAULT.name}, or BOARD's")
     parser.add_argument(
         "--memory-kib", type=int, metavar="KIB",
-        help=f"main memory (default: {USUAL_MEMORY_KIB}, or less if the configuration cannot "
-        "address that much)",
+        help=f"main memory (default: BOARD's; otherwise {USUAL_MEMORY_KIB}, or less if the "
+        "configuration cannot address that much)",
     )  # fmt: skip
     parser.add_argument(
-        "--clock", type=float, default=USUAL_CLOCK_MHZ, metavar="MHZ",
-        help=f"clock that the board reports (default: {USUAL_CLOCK_MHZ:g})",
+        "--clock", type=float, metavar="MHZ",
+        help=f"clock that the board reports (default: BOARD's, or {USUAL_CLOCK_MHZ:g})",
     )  # fmt: skip
     link = parser.add_argument_group("link")
     link.add_argument(
@@ -65,20 +68,16 @@ def board(arguments: argparse.Namespace) -> None:
         For an illegal configuration, or a missing tool.
     """
     check_arguments(arguments)
-    configuration = chosen_configuration(arguments) or DEFAULT
+    configuration, memory_kib, clock_hz = machine_of(arguments)
     rates = FaultRates.parse(arguments.faults)
     require_tools("rtl")
-    reach_kib = (1 << configuration.address_bits) // 1024
-    memory_kib = arguments.memory_kib or min(USUAL_MEMORY_KIB, reach_kib)
     port = TerminalPort() if arguments.terminal else TcpPort(arguments.port)
-    virtual = VirtualBoard(
-        configuration, memory_kib * 1024, round(arguments.clock * 1e6), arguments.uart
-    )
+    virtual = VirtualBoard(configuration, memory_kib * 1024, clock_hz, arguments.uart)
     server = Server(virtual, port, rates, arguments.seed)
     say(f"configuration  {configuration_sentence(configuration)}")
     say(f"memory         {memory_kib:,} KiB")
     say(f"address        {port.address}")
-    machine = ["--config", arguments.config or DEFAULT.name]
+    machine = ["--config", arguments.config or configuration.name.partition(",")[0]]
     machine += [word for change in arguments.changes for word in ("--set", change)]
     say(f"for example    tilewright run MODEL {shlex.join(machine)} --device {port.address}")
     signals = signal.SIGINT, signal.SIGTERM
@@ -91,6 +90,28 @@ def board(arguments: argparse.Namespace) -> None:
     say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total()}")
 
 
+def machine_of(arguments: argparse.Namespace) -> tuple[Configuration, int, int]:
+    """Return the configuration, the KiB of main memory and the clock in Hz.
+
+    Raises
+    ------
+    UsageError
+        For an unknown board.
+    TilewrightError
+        For an illegal configuration, or one that the board has no room for.
+    """
+    if arguments.virtual:
+        design = design_of(find_board(arguments.virtual), arguments)
+        configuration, usual_kib = design.configuration, design.memory_bytes // 1024
+        usual_hz = design.clock_hz
+    else:
+        configuration = chosen_configuration(arguments) or DEFAULT
+        usual_kib = min(USUAL_MEMORY_KIB, (1 << configuration.address_bits) // 1024)
+        usual_hz = round(USUAL_CLOCK_MHZ * 1e6)
+    clock_hz = round(arguments.clock * 1e6) if arguments.clock else usual_hz
+    return configuration, arguments.memory_kib or usual_kib, clock_hz
+
+
 def check_arguments(arguments: argparse.Namespace) -> None:
     """Reject arguments that are out of range or conflict.
 
@@ -99,7 +120,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     UsageError
         For the first one.
     """
-    if not arguments.virtual:
+    if arguments.virtual is None:
         raise UsageError(
             "`board`: expected `--virtual`; a board of silicon needs no server, open it with "
             "`--device serial:///dev/ttyUSB0?baud=3000000`"

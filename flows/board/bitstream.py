@@ -1,0 +1,204 @@
+"""From a design to a bitstream: synthesis, capacity, placements until one meets the clock."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ...atomic_write import write_output
+from ...errors import HardwareError, UsageError
+from ..synthesis.critical_path import Step
+from ..synthesis.devices import RESOURCES
+from ..synthesis.flow import (
+    Advance,
+    Placement,
+    hash_of,
+    map_design,
+    pack_design,
+    route_design,
+    shortages,
+    tool_versions,
+)
+from ..synthesis.tools import ECPPACK, find_tool, run_tool
+from .design import Design
+
+REPORT = "build.json"
+"""File of a build's folder with its report."""
+
+LAYOUT = "layout.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A placed and routed design.
+
+    Parameters
+    ----------
+    design
+    rtl
+        Hash of the RTL.
+    packed
+        Resources on the chip by name.
+    placements
+        All that were tried; the last one meets the clock, or none does.
+    layout
+        The last one, as the packer reads it.
+    tools
+        Versions by name.
+    """
+
+    design: Design
+    rtl: str
+    packed: Mapping[str, int]
+    placements: tuple[Placement, ...]
+    layout: str
+    tools: Mapping[str, str]
+
+    @property
+    def best(self) -> Placement:
+        """The placement with the fastest clock."""
+        return max(self.placements, key=lambda placement: placement.clock_mhz)
+
+    @property
+    def meets_clock(self) -> bool:
+        """Whether the design runs at its clock."""
+        return meets_clock(self.design, self.best)
+
+    def to_json(self, bitstream: Path | None = None) -> dict[str, Any]:
+        """Return all figures as JSON values, with the path of the bitstream."""
+        design, board = self.design, self.design.board
+        return {
+            "board": board.name,
+            "part": board.part,
+            "configuration": design.configuration.name,
+            "parameters": design.configuration.parameters(),
+            "hash": f"{design.configuration.hash:#010x}",
+            "memory_bytes": design.memory_bytes,
+            "clock_mhz": design.clock_hz / 1e6,
+            "baud": board.baud,
+            "bitstream": bitstream and str(bitstream),
+            "rtl": self.rtl,
+            "tools": dict(self.tools),
+            "resources": dict(self.packed),
+            "capacity": dict(design.device.capacity),
+            "meets_clock": self.meets_clock,
+            "seeds": {str(each.seed): each.clock_mhz for each in self.placements},
+            "critical_path": [asdict(step) for step in self.best.path],
+        }
+
+
+def meets_clock(design: Design, placement: Placement) -> bool:
+    """Whether a placement runs at the clock of its design."""
+    return placement.clock_mhz * 1e6 >= design.clock_hz
+
+
+def build(design: Design, seeds: int, advance: Advance = lambda text, done, total: None) -> Built:
+    """Synthesise a design; place and route it until it meets its clock.
+
+    Results of all steps are kept in the cache, so a repeated build continues an interrupted one.
+
+    Parameters
+    ----------
+    seeds
+        Placements, at most.
+
+    Raises
+    ------
+    ToolError
+        When a tool is missing.
+    HardwareError
+        When the chip is too small; the message names resources and parameters to lower.
+    """
+    device, target = design.device, design.clock_hz / 1e6
+    assert device.family.packer is not None
+    find_tool(device.family.packer)  # before hours of work
+    tools = tool_versions(device)
+    about, steps = f"{design.configuration.name} on {design.board.name}", 1 + seeds
+    advance(f"{about}: elaboration", 0, steps)
+    rtl = design.rtlil()
+    mapped = map_design(
+        rtl, device.family, lambda step: advance(f"{about}: synthesis, {step}", 0, steps)
+    )
+    packed = pack_design(mapped, device)
+    if problems := shortages(device, packed):
+        raise HardwareError(
+            f"configuration `{design.configuration.name}` on `{device.name}`: {'; '.join(problems)}"
+        )
+    placements: list[Placement] = []
+    layout = ""
+    while len(placements) < seeds and not any(meets_clock(design, each) for each in placements):
+        seed = 1 + len(placements)
+        placement, layout = route_design(
+            mapped,
+            device,
+            seed,
+            target,
+            lambda step, seed=seed: advance(f"{about}: seed {seed}, {step}", seed, steps),
+        )
+        placements.append(placement)
+    return Built(design, hash_of(rtl), packed, tuple(placements), layout, tools)
+
+
+def write_bitstream(built: Built, folder: Path) -> Path:
+    """Write the bitstream and its report to a folder; return the path of the bitstream.
+
+    Raises
+    ------
+    UsageError
+        When the folder cannot be made.
+    ToolError
+        When the packer is missing.
+    HardwareError
+        When the packer rejects the design.
+    """
+    family, board = built.design.device.family, built.design.board
+    assert family.packer is not None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UsageError(
+            f"`--output {folder}`: cannot be made ({problem.strerror}); choose another folder"
+        ) from None
+    layout = folder / LAYOUT
+    layout.write_text(built.layout)
+    if family.packer is ECPPACK:
+        bitstream = folder / f"{board.name}.bit"
+        arguments = ["--compress", LAYOUT, bitstream.name]
+    else:
+        bitstream = folder / f"{board.name}.fs"
+        arguments = ["-d", board.part, "-o", bitstream.name, LAYOUT]
+    run_tool(family.packer, arguments, folder, lambda line: None)
+    layout.unlink()
+    report = json.dumps(built.to_json(bitstream), indent=2) + "\n"
+    write_output(folder / REPORT, report, f"`{folder / REPORT}`")
+    return bitstream
+
+
+def timing_problem(built: Built) -> str:
+    """Return the sentence about a design that misses its clock: the path, and what to lower."""
+    design, best = built.design, built.best
+    total = sum(_delay(step) for step in best.path)
+    wires = sum(step.routing_ns for step in best.path)
+    slowest = max(best.path, key=_delay).name
+    tried = "1 seed" if len(built.placements) == 1 else f"{len(built.placements)} seeds"
+    return (
+        f"`{design.board.name}` at {design.clock_hz / 1e6:g} MHz: the best of {tried} reaches "
+        f"{best.clock_mhz:.1f} MHz, since a path of {total:.1f} ns, {wires:.1f} ns of them in "
+        f"wires, leads through `{slowest}`; ask for `--clock {int(best.clock_mhz)}`, try more "
+        "placements with `--seeds`, or lower `vector_lanes`, then `lanes_in` or `lanes_out`"
+    )
+
+
+def _delay(step: Step) -> float:
+    return step.logic_ns + step.routing_ns
+
+
+def resource_sentence(built: Built) -> str:
+    """Return the resources that the design takes, with their shares of the chip."""
+    capacity, packed = built.design.device.capacity, built.packed
+    return ", ".join(
+        f"{packed.get(name, 0):,} {heading} ({100 * packed.get(name, 0) / capacity[name]:.0f} %)"
+        for name, heading in RESOURCES.items()
+        if name in capacity
+    )

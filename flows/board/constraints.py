@@ -1,0 +1,24 @@
+"""Constraints of a board, as the placers read them: sites, electrical standards, the oscillator."""
+
+from ...hardware.soc.boards import Board
+
+
+def lpf(board: Board) -> str:
+    """Return the constraints for an ECP5, in the form of Lattice's preferences."""
+    lines = []
+    for port, pin in board.pins.items():
+        pull = f" PULLMODE={pin.pull}" if pin.pull else ""
+        lines.append(f'LOCATE COMP "{port}" SITE "{pin.site}";')
+        lines.append(f'IOBUF PORT "{port}" IO_TYPE={board.standard}{pull};')
+    lines.append(f'FREQUENCY PORT "oscillator" {board.oscillator_hz / 1e6:g} MHZ;')
+    return "\n".join(lines) + "\n"
+
+
+def cst(board: Board) -> str:
+    """Return the constraints for a Gowin chip; its placer is told the clock apart from them."""
+    lines = []
+    for port, pin in board.pins.items():
+        pull = f" PULL_MODE={pin.pull}" if pin.pull else ""
+        lines.append(f'IO_LOC "{port}" {pin.site};')
+        lines.append(f'IO_PORT "{port}" IO_TYPE={board.standard}{pull};')
+    return "\n".join(lines) + "\n"

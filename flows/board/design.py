@@ -1,0 +1,148 @@
+"""A configuration on a board: its clock, its main memory, its serial port, and its RTL."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import HardwareError, UsageError
+from ...hardware.soc.boards import Board
+from ...hardware.technology import Technology
+from ...isa.configuration import Configuration
+from ..area.counts import BLOCKS, blocks_of_ram, count_blocks
+from ..synthesis.devices import DEVICES, Device, ecp5_arguments
+from ..synthesis.flow import keep_rtlil, shared_multipliers
+from .constraints import cst, lpf
+
+if TYPE_CHECKING:
+    from amaranth.hdl import Elaboratable
+
+    from ...hardware.soc.pll import PllSettings
+
+LINK_RAMS = 2
+"""Block RAMs of the bridge, at most."""
+
+LEAST_WORDS = 2048
+"""Words of a bank of main memory, at least: no block RAM holds more than one byte of a word.
+
+A program may read a word while other bytes of it are written. A block loses such reads.
+"""
+
+LEAST_DIVISOR = 4
+"""Cycles of a bit of the serial port, at least."""
+
+BAUD_ERROR = 0.02
+"""Greatest error of the serial port's rate; the two sides together may differ by 4 %."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A configuration on a board, with the board's clock and baud.
+
+    Parameters
+    ----------
+    board, configuration
+
+    Raises
+    ------
+    HardwareError
+        If the clock cannot be made, or there is no room for main memory.
+    UsageError
+        If the serial port would be too fast for the clock.
+    """
+
+    board: Board
+    configuration: Configuration
+
+    def __post_init__(self) -> None:
+        reached = self.clock_hz / self.divisor
+        if abs(reached / self.board.baud - 1) > BAUD_ERROR:
+            raise UsageError(
+                f"serial port of {self.board.baud:,} baud: a clock of {self.clock_hz / 1e6:g} MHz "
+                f"gives {reached:,.0f} baud; choose a lower `--baud` or a faster `--clock`"
+            )
+        _ = self.memory_bytes
+
+    @cached_property
+    def settings(self) -> "PllSettings":
+        """Settings of the PLL."""
+        # Imported here: it brings the hardware description language, which takes time.
+        from ...hardware.soc.pll import find_settings
+
+        wanted_hz = round(self.board.clock_mhz * 1e6)
+        return find_settings(self.technology, self.board.oscillator_hz, wanted_hz)
+
+    @property
+    def clock_hz(self) -> int:
+        """The clock that the PLL makes."""
+        return round(self.settings.clock_hz)
+
+    @property
+    def divisor(self) -> int:
+        """Cycles of a bit of the serial port."""
+        return max(LEAST_DIVISOR, round(self.clock_hz / self.board.baud))
+
+    @property
+    def technology(self) -> Technology:
+        """Technology of the chip."""
+        technology = DEVICES[self.board.device].family.technology
+        assert technology is not None
+        return technology
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        """Size of main memory, which takes all block RAM that the core and the bridge leave."""
+        blocks = BLOCKS[self.technology]
+        device = DEVICES[self.board.device]
+        counts = count_blocks(self.configuration, self.technology, device.capacity["multipliers"])
+        if counts.ram is None:
+            raise HardwareError(
+                f"configuration `{self.configuration.name}` on `{self.board.name}`: its block RAMs "
+                "are unknown; lower `queue_depth`, `act_depth`, `wgt_depth` or `acc_depth`"
+            )
+        left = max(0, device.capacity["ram"] - counts.ram - LINK_RAMS)
+        words, bank = 0, blocks.shape.deepest
+        while bank >= LEAST_WORDS:
+            each = blocks_of_ram(bank, self.configuration.bus_bits, 8, blocks)
+            words += left // each * bank
+            left %= each
+            bank //= 2
+        if not words:
+            raise HardwareError(
+                f"configuration `{self.configuration.name}` on `{self.board.name}`: the core takes "
+                f"{counts.ram} of {device.capacity['ram']} RAM, which leaves too few for main "
+                "memory; lower `act_depth`, `wgt_depth` or `acc_depth`, or the number of their "
+                "banks"
+            )
+        return min(words * self.configuration.bus_bytes, 1 << self.configuration.address_bits)
+
+    @property
+    def device(self) -> Device:
+        """The chip with the board's constraints, for placing."""
+        board, chip = self.board, DEVICES[self.board.device]
+        if self.technology is Technology.ECP5:
+            arguments = ecp5_arguments(board.chip, board.package, board.speed)
+            files = (("pins.lpf", lpf(board)),)
+        else:
+            arguments, files = chip.arguments, (("pins.cst", cst(board)),)
+        return replace(chip, name=board.name, part=board.part, arguments=arguments, files=files)
+
+    def rtlil(self) -> str:
+        """Return the RTLIL of the whole design, without source lines; kept in the cache."""
+        multipliers = shared_multipliers(DEVICES[self.board.device])
+
+        def describe() -> "Elaboratable":
+            from ...hardware.soc.board_top import BoardTop
+            from ...hardware.soc.system import System
+
+            system = System(self.configuration, self.memory_bytes, self.clock_hz, multipliers)
+            return BoardTop(self.board, system, self.settings, self.divisor)
+
+        parts = [str(self.configuration.parameters()), str(self.board.pins), str(self.settings)]
+        parts += [str(self.divisor), str(self.memory_bytes), str(multipliers)]
+        return keep_rtlil(parts, self.device, describe)
+
+
+def usual_folder(board: Board) -> Path:
+    """Return the folder in which a build for a board leaves its bitstream by default."""
+    return Path("build") / board.name

@@ -1,0 +1,26 @@
+"""The design that a user chose for a board: its usual configuration, or another one."""
+
+import argparse
+from dataclasses import replace
+
+from ...hardware.soc.boards import Board
+from ...isa.configuration import PRESETS
+from ..board.design import Design
+from .arguments import changed, chosen_configuration
+
+
+def design_of(board: Board, arguments: argparse.Namespace) -> Design:
+    """Return a board's design with `--config`, `--set` and `--clock`, and `--baud` if there is one.
+
+    Raises
+    ------
+    UsageError
+        If the serial port cannot have the rate.
+    TilewrightError
+        For an illegal configuration, or one that the board has no room for.
+    """
+    usual = changed(PRESETS[board.configuration], [] if arguments.config else arguments.changes)
+    configuration = chosen_configuration(arguments) if arguments.config else usual
+    clock_mhz = arguments.clock or board.clock_mhz
+    baud = getattr(arguments, "baud", None) or board.baud
+    return Design(replace(board, clock_mhz=clock_mhz, baud=baud), configuration or usual)

@@ -1,0 +1,128 @@
+"""`tilewright boards`: list boards, and how fast each one runs a model."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ....compiler.module import Module
+from ....hardware.soc.boards import BOARDS, OTHERS
+from ....isa.configuration import PRESETS
+from ...area.clock import Clock, clock_of
+from ...board.design import Design
+from ...board.speed import Expected, expected
+from ...execution.timed import require_segments
+from ...synthesis.devices import DEVICES
+from ..arguments import add_json, load_module
+from ..console import say
+from ..json_output import check_json, write_json
+from ..tables import stdout, table
+
+MEGA = 1 << 20
+
+
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "source", type=Path, nargs="?", metavar="MODEL",
+        help="ONNX file, to tell how fast each board runs it",
+    )  # fmt: skip
+    add_json(parser, "the boards")
+    parser.set_defaults(function=boards)
+
+
+def boards(arguments: argparse.Namespace) -> None:
+    """List all boards.
+
+    Raises
+    ------
+    TilewrightError
+        For a problem with the model.
+    """
+    check_json(arguments.json)
+    designs = {name: Design(board, PRESETS[board.configuration]) for name, board in BOARDS.items()}
+    speeds = expected_speeds(arguments.source, designs) if arguments.source else {}
+    if arguments.json:
+        rows = [to_json(design, speeds.get(name)) for name, design in designs.items()]
+        write_json(arguments.json, rows)
+    if arguments.json != "-":
+        show(designs, speeds)
+
+
+def expected_speeds(source: Path, designs: Mapping[str, Design]) -> dict[str, Expected]:
+    """Compile a model once for each configuration and time it on every board."""
+    modules: dict[str, Module] = {}
+    speeds = {}
+    for name, design in designs.items():
+        configuration = design.configuration
+        if configuration.name not in modules:
+            modules[configuration.name] = load_module(source, configuration)
+            require_segments(modules[configuration.name])
+        speeds[name] = expected(modules[configuration.name], design)
+    return speeds
+
+
+def core_clock(design: Design) -> Clock | None:
+    """Return the clock of the core alone, as the ledger has it, or its estimate."""
+    return clock_of(design.configuration, DEVICES[design.board.device])
+
+
+def to_json(design: Design, speed: Expected | None) -> dict[str, Any]:
+    """Return a board as JSON values."""
+    board, clock = design.board, core_clock(design)
+    values: dict[str, Any] = {
+        "board": board.name,
+        "part": board.part,
+        "configuration": board.configuration,
+        "memory_bytes": design.memory_bytes,
+        "sdram_bytes": board.sdram.size_bytes if board.sdram else 0,
+        "clock_mhz": design.clock_hz / 1e6,
+        "core_clock_mhz": clock and clock.median_mhz,
+        "core_clock_measured": bool(clock and clock.measured),
+        "baud": board.baud,
+        "programmer": board.programmer,
+        "url": board.url,
+    }
+    if speed is not None:
+        values |= {
+            "cycles": speed.cycles,
+            "needed_bytes": speed.needed_bytes,
+            "fits": speed.fits,
+            "per_s": speed.per_s if speed.fits else None,
+        }
+    return values
+
+
+def show(designs: Mapping[str, Design], speeds: Mapping[str, Expected]) -> None:
+    """Print the table."""
+    headings = ["board", "chip", "preset", "MACs", "memory", "SDRAM", "clock", "core alone"]
+    rows = []
+    for name, design in designs.items():
+        board, machine, clock = design.board, design.configuration, core_clock(design)
+        row = [name, board.part, machine.name, f"{machine.lanes_in}x{machine.lanes_out}"]
+        row += [f"{design.memory_bytes // 1024} KiB"]
+        row += [f"{board.sdram.size_bytes // MEGA} MiB" if board.sdram else "-"]
+        row += [f"{design.clock_hz / 1e6:g} MHz", core_clock_text(clock)]
+        row += [speed_text(speeds[name])] if speeds else []
+        rows.append(row)
+    stdout().print(table([*headings, *(["samples/s"] if speeds else [])], rows, left=3))
+    say("")
+    say("memory: block RAM, all that designs use today; core alone: its clock without the rest")
+    if speeds:
+        say("samples/s: on the accelerator alone; the serial port and the host add to it")
+    for name, reason in OTHERS.items():
+        say(f"{name}: {reason}")
+
+
+def core_clock_text(clock: Clock | None) -> str:
+    """Return a clock as the table shows it; estimates have a tilde."""
+    if clock is None:
+        return "-"
+    return f"{'' if clock.measured else '~'}{clock.median_mhz:.0f} MHz"
+
+
+def speed_text(speed: Expected) -> str:
+    """Return samples a second, or the memory that they would need."""
+    if not speed.fits:
+        return f"needs {-(-speed.needed_bytes // 1024):,} KiB"
+    return f"{speed.per_s:,.0f}" if speed.per_s >= 100 else f"{speed.per_s:.3g}"

@@ -1,0 +1,121 @@
+"""`tilewright build`: a bitstream of a configuration for a board."""
+
+import argparse
+from pathlib import Path
+
+from ....errors import HardwareError, UsageError
+from ....hardware.soc.boards import BOARDS, find_board
+from ...board.bitstream import Built, build, resource_sentence, timing_problem, write_bitstream
+from ...board.design import Design, usual_folder
+from ...synthesis.report import path_table
+from ..arguments import add_configuration, add_json, progress_bar
+from ..board_options import design_of
+from ..console import configuration_sentence, say
+from ..json_output import check_json, write_json
+from ..tables import stdout
+
+USUAL_SEEDS = 5
+
+
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--board", metavar="NAME", help=f"one of {', '.join(BOARDS)}; see `tilewright boards`"
+    )
+    add_configuration(parser, "the board's, see `tilewright boards`")
+    parser.add_argument(
+        "--clock", type=float, metavar="MHZ",
+        help="clock that the design must reach (default: the board's)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--baud", type=int, metavar="N",
+        help="bits a second of the serial port (default: the board's)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=int, default=USUAL_SEEDS, metavar="N",
+        help=f"place up to N times, until the clock is reached (default: {USUAL_SEEDS})",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FOLDER",
+        help="folder for the bitstream and its report (default: build/BOARD)",
+    )  # fmt: skip
+    add_json(parser, "the report")
+    parser.set_defaults(function=build_board)
+
+
+def build_board(arguments: argparse.Namespace) -> None:
+    """Build the bitstream, and write it with its report.
+
+    Raises
+    ------
+    UsageError
+        For a wrong argument.
+    ToolError
+        If a tool is missing.
+    HardwareError
+        If the design does not fit the chip, or misses its clock.
+    """
+    check_json(arguments.json)
+    design = chosen_design(arguments)
+    folder = arguments.output or usual_folder(design.board)
+    shows = arguments.json != "-"
+    if shows:
+        introduce(design)
+    with progress_bar() as advance:
+        built = build(design, arguments.seeds, advance)
+    bitstream = write_bitstream(built, folder) if built.meets_clock else None
+    if arguments.json:
+        write_json(arguments.json, built.to_json(bitstream))
+    if shows:
+        show(built, bitstream)
+    if bitstream is None:
+        raise HardwareError(timing_problem(built))
+
+
+def chosen_design(arguments: argparse.Namespace) -> Design:
+    """Return the design that the user chose.
+
+    Raises
+    ------
+    UsageError
+        For a missing or unknown board, or a number out of range.
+    TilewrightError
+        For an illegal configuration, or one that the board has no room for.
+    """
+    if arguments.board is None:
+        raise UsageError(
+            "`--board`: expected one of the boards that `tilewright boards` lists, got none; "
+            "choose one"
+        )
+    for option, least, most in (("clock", 1, 400), ("baud", 1_200, 12_000_000), ("seeds", 1, 1000)):
+        value = getattr(arguments, option)
+        if value is not None and not least <= value <= most:
+            raise UsageError(f"`--{option} {value:g}`: expected {least} to {most}; correct it")
+    return design_of(find_board(arguments.board), arguments)
+
+
+def introduce(design: Design) -> None:
+    """Print what is built."""
+    board, memory = design.board, design.memory_bytes
+    say(f"board          {board.name}: {board.part}, oscillator {board.oscillator_hz / 1e6:g} MHz")
+    say(f"configuration  {configuration_sentence(design.configuration)}")
+    say(f"clock          {design.clock_hz / 1e6:g} MHz")
+    say(f"memory         {memory // 1024} KiB of block RAM")
+    say(f"serial port    {board.baud:,} baud, {board.adapter}")
+
+
+def show(built: Built, bitstream: Path | None) -> None:
+    """Print the result."""
+    say(f"resources      {resource_sentence(built)}")
+    clocks = ", ".join(f"{each.clock_mhz:.1f} MHz" for each in built.placements)
+    say(f"placed         {clocks} (seeds 1 to {len(built.placements)})")
+    if bitstream is None:
+        stdout().print(path_table(built.best.path))
+        return
+    board, configuration = built.design.board, built.design.configuration
+    say(f"bitstream      {bitstream} ({bitstream.stat().st_size:,} bytes)")
+    say(f"next           tilewright flash {bitstream.parent}")
+    say(
+        f"then           tilewright run MODEL --config {configuration.name} "
+        f"--device serial:///dev/ttyUSB0?baud={board.baud}"
+    )

@@ -1,0 +1,63 @@
+"""The top level on a board: a system with clock, reset, serial port and LEDs."""
+
+from amaranth.hdl import Cat, ClockDomain, ClockSignal, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.cdc import ResetSynchronizer
+from amaranth.lib.wiring import In, Out
+
+from .boards import Board
+from .pll import Pll, PllSettings
+from .system import System
+from .uart import Uart
+
+INPUTS = ("oscillator", "rx", "button")
+"""Pins that a board may have and that the design reads."""
+
+
+class BoardTop(wiring.Component):
+    """A system on the pins of a board, which `Board.pins` names.
+
+    The system is reset until the PLL is locked, and while the button is pressed.
+
+    Parameters
+    ----------
+    board : Board
+    system : System
+    settings : PllSettings
+        They make the clock of the system.
+    divisor : int
+        Cycles of a bit of the serial port.
+    """
+
+    def __init__(self, board: Board, system: System, settings: PllSettings, divisor: int):
+        self.board, self.system = board, system
+        self.settings, self.divisor = settings, divisor
+        super().__init__({name: In(1) if name in INPUTS else Out(1) for name in board.pins})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.domains.sync = ClockDomain("sync")
+        m.submodules.pll = pll = Pll(self.settings)
+        m.submodules.system = system = self.system
+        m.submodules.uart = uart = Uart(self.divisor)
+        m.d.comb += [
+            pll.oscillator.eq(self.oscillator),
+            ClockSignal().eq(pll.clock),
+            uart.rx.eq(self.rx),
+            self.tx.eq(uart.tx),
+        ]
+        wiring.connect(m, uart.received, system.received)
+        wiring.connect(m, system.sent, uart.sent)
+        pressed = self.button ^ self.board.button.low if self.board.button else 0
+        m.submodules.reset = ResetSynchronizer(~pll.locked | pressed)
+
+        beats = Signal(
+            (system.clock_hz - 1).bit_length()
+        )  # the last bit flashes about once a second
+        m.d.sync += beats.eq(beats + 1)
+        shown = Cat(beats[-1], system.busy, system.linked, system.ended)
+        for index, pin in enumerate(self.board.leds):
+            m.d.comb += getattr(self, f"led_{index}").eq(shown[index] ^ pin.low)
+        for index, pin in enumerate(self.board.high):
+            m.d.comb += getattr(self, f"high_{index}").eq(not pin.low)
+        return m

@@ -1,0 +1,330 @@
+"""The boards that `tilewright build` knows: chips, oscillators, pins, memories.
+
+The facts are public. `amaranth-boards` has the ULX3S, the OrangeCrab and the ECPIX-5, and a test
+compares the pins; those of the Colorlight i5 and i9 and of the Tang Nano 20K are in `litex-boards`
+(`platforms/colorlight_i5.py`, `platforms/sipeed_tang_nano_20k.py`). Names of programmers are
+openFPGALoader's (`doc/boards.yml` there). This file imports no hardware description language.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ...errors import UsageError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A pin of the chip.
+
+    Parameters
+    ----------
+    site
+        As the vendor names it.
+    low
+        Whether it is active at the low level.
+    pull
+        `UP` or `DOWN` for a resistor in the chip; empty for none.
+    """
+
+    site: str
+    low: bool = False
+    pull: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardSdram:
+    """A single-data-rate SDRAM on a board; designs do not use it yet.
+
+    Parameters
+    ----------
+    kind
+        Its shape: `sdr-x16` has 16 data pins, 13 row and 9 column bits, `sdr-x32` 32, 11 and 8.
+    size_bytes
+        Bytes that it holds.
+    sites
+        Sites by signal, lowest bit first. Signals that are left out are fixed on the board. Empty
+        if the memory lies in the chip's package, where the tools connect it by names of ports.
+    """
+
+    kind: str
+    size_bytes: int
+    sites: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """A board with a chip that the open tools place.
+
+    Parameters
+    ----------
+    name
+        As `--board` takes it.
+    device
+        The chip, as `tilewright synth --device` takes it.
+    part
+        The vendor's name of chip, speed grade and package.
+    chip, package, speed
+        What the placer calls them; empty where the device says it all.
+    oscillator_hz
+        Frequency of the oscillator.
+    oscillator, rx, tx
+        Pins of the oscillator, and of the serial port: from the host, to the host.
+    baud
+        Bits a second that its serial adapter surely takes.
+    adapter
+        The serial adapter, for people.
+    leds
+        The first ones show: heartbeat, busy, a bit that changes with each request, end of a run.
+    button
+        The pin that resets the system.
+    high
+        Pins that must be driven high.
+    standard
+        Electrical standard of all pins.
+    configuration
+        The preset that is usual for it.
+    clock_mhz
+        The clock that is usual with this preset.
+    programmer
+        The name by which openFPGALoader knows it.
+    sdram
+        Its SDRAM, if it has one with a single data rate.
+    url
+        Where it is described.
+    """
+
+    name: str
+    device: str
+    part: str
+    chip: str = ""
+    package: str = ""
+    speed: str = ""
+    oscillator_hz: int
+    oscillator: Pin
+    rx: Pin
+    tx: Pin
+    baud: int
+    adapter: str
+    leds: tuple[Pin, ...]
+    button: Pin | None = None
+    high: tuple[Pin, ...] = ()
+    standard: str = "LVCMOS33"
+    configuration: str
+    clock_mhz: float
+    programmer: str
+    sdram: BoardSdram | None = None
+    url: str
+
+    @property
+    def pins(self) -> dict[str, Pin]:
+        """The pins that the design uses, by the names of its ports."""
+        pins = {"oscillator": self.oscillator, "rx": self.rx, "tx": self.tx}
+        pins |= {f"led_{index}": pin for index, pin in enumerate(self.leds)}
+        pins |= {f"high_{index}": pin for index, pin in enumerate(self.high)}
+        return pins | ({"button": self.button} if self.button else {})
+
+
+def _pins(sites: str, *, low: bool = False, pull: str = "") -> tuple[Pin, ...]:
+    return tuple(Pin(site, low, pull) for site in sites.split())
+
+
+def _sites(**signals: str) -> Mapping[str, tuple[str, ...]]:
+    return MappingProxyType({name: tuple(sites.split()) for name, sites in signals.items()})
+
+
+_ULX3S_SDRAM = BoardSdram(
+    kind="sdr-x16",
+    size_bytes=32 << 20,
+    sites=_sites(
+        clk="F19",
+        cke="F20",
+        cs_n="P20",
+        ras_n="R20",
+        cas_n="T19",
+        we_n="T20",
+        ba="P19 N20",
+        a="M20 M19 L20 L19 K20 K19 K18 J20 J19 H20 N19 G20 G19",
+        dqm="U19 E20",
+        dq="J16 L18 M18 N18 P18 T18 T17 U20 E19 D20 D19 C20 E18 F18 J18 J17",
+    ),
+)
+
+_COLORLIGHT_SDRAM = BoardSdram(
+    kind="sdr-x32",
+    size_bytes=8 << 20,
+    sites=_sites(
+        clk="B9",
+        ras_n="B10",
+        cas_n="A9",
+        we_n="A10",
+        ba="B11 C8",
+        a="B13 C14 A16 A17 B16 B15 A14 A13 A12 A11 B12",
+        dq="D15 E14 E13 D12 E12 D11 C10 B17 B8 A8 C7 A7 A6 B6 A5 B5 "
+        "D5 C5 D6 C6 E7 D7 E8 D8 E9 D9 E11 C11 C12 D13 D14 C15",
+    ),
+)
+
+_TANG_NANO_20K_SDRAM = BoardSdram(kind="sdr-x32", size_bytes=8 << 20, sites=_sites())
+
+
+def _ulx3s(size: str, device: str, configuration: str, clock_mhz: float) -> Board:
+    # A low level at the ESP32's GPIO0 (L2) lets its firmware take over the chip.
+    return Board(
+        name=f"ULX3S-{size}F",
+        device=device,
+        part=f"LFE5U-{size}F-6BG381C",
+        chip=f"--{size}k",
+        package="CABGA381",
+        speed="6",
+        oscillator_hz=25_000_000,
+        oscillator=Pin("G2"),
+        rx=Pin("M1"),
+        tx=Pin("L4"),
+        baud=3_000_000,
+        adapter="FT231X, USB port US1",
+        leds=_pins("B2 C2 C1 D2"),
+        button=Pin("R1", pull="DOWN"),
+        high=_pins("L2"),
+        configuration=configuration,
+        clock_mhz=clock_mhz,
+        programmer="ulx3s",
+        sdram=_ULX3S_SDRAM,
+        url="https://radiona.org/ulx3s/",
+    )
+
+
+def _colorlight(name: str, chip: str, led: str, button: Pin | None) -> Board:
+    return Board(
+        name=f"Colorlight-{name}",
+        device=f"ecp5-{chip}",
+        part=f"LFE5U-{chip}F-6BG381C",
+        chip=f"--{chip}k",
+        package="CABGA381",
+        speed="6",
+        oscillator_hz=25_000_000,
+        oscillator=Pin("P3"),
+        rx=Pin("H18"),
+        tx=Pin("J17"),
+        baud=115_200,
+        adapter="DAPLink of the extension board",
+        leds=_pins(led, low=True),
+        button=button,
+        configuration="ecp5-25",
+        clock_mhz=100,
+        programmer=f"colorlight-{name}",
+        sdram=_COLORLIGHT_SDRAM,
+        url="https://github.com/wuxx/Colorlight-FPGA-Projects",
+    )
+
+
+def _orangecrab(size: str, configuration: str, clock_mhz: float) -> Board:
+    return Board(
+        name=f"OrangeCrab-{size}F",
+        device=f"ecp5-{size}",
+        part=f"LFE5U-{size}F-8MG285C",
+        chip=f"--{size}k",
+        package="CSFBGA285",
+        speed="8",
+        oscillator_hz=48_000_000,
+        oscillator=Pin("A9"),
+        rx=Pin("N17", pull="UP"),
+        tx=Pin("M18"),
+        baud=115_200,
+        adapter="any one for 3.3 V at the pins 0 (to the board) and 1 (from it)",
+        leds=_pins("K4 M3 J3", low=True),
+        configuration=configuration,
+        clock_mhz=clock_mhz,
+        programmer="orangeCrab",
+        url="https://github.com/orangecrab-fpga/orangecrab-hardware",
+    )
+
+
+def _ecpix5(size: str, configuration: str, clock_mhz: float) -> Board:
+    return Board(
+        name=f"ECPIX-5-{size}F",
+        device=f"ecp5-{size}",
+        part=f"LFE5UM5G-{size}F-8BG554",
+        chip=f"--um5g-{size}k",
+        package="CABGA554",
+        speed="8",
+        oscillator_hz=100_000_000,
+        oscillator=Pin("K23"),
+        rx=Pin("R26", pull="UP"),
+        tx=Pin("R24"),
+        baud=3_000_000,
+        adapter="FT2232H, micro-USB port",
+        leds=_pins("R21 W21 K24 R23", low=True),
+        button=Pin("AB1", low=True, pull="UP"),
+        configuration=configuration,
+        clock_mhz=clock_mhz,
+        programmer="ecpix5",
+        url="https://docs.lambdaconcept.com/ecpix-5/",
+    )
+
+
+_BOARDS = (
+    _ulx3s("12", "ecp5-25", "ecp5-25", 100),
+    _ulx3s("25", "ecp5-25", "ecp5-25", 100),
+    _ulx3s("45", "ecp5-45", "ecp5-25", 100),
+    _ulx3s("85", "ecp5-85", "ecp5-85", 80),
+    _colorlight("i5", "25", "U16", Pin("K18", low=True, pull="UP")),
+    _colorlight("i9", "45", "L2", None),
+    _orangecrab("25", "ecp5-25", 100),
+    _orangecrab("85", "ecp5-85", 80),
+    _ecpix5("45", "ecp5-25", 100),
+    _ecpix5("85", "ecp5-85", 80),
+    Board(
+        name="Tang-Nano-20K",
+        device="gw2ar-18",
+        part="GW2AR-LV18QN88C8/I7",
+        oscillator_hz=27_000_000,
+        oscillator=Pin("4"),
+        rx=Pin("70", pull="UP"),
+        tx=Pin("69"),
+        baud=115_200,
+        adapter="BL616, USB port",
+        leds=_pins("15 16 17 18", low=True),
+        configuration="gowin20",
+        clock_mhz=54,
+        programmer="tangnano20k",
+        sdram=_TANG_NANO_20K_SDRAM,
+        url="https://wiki.sipeed.com/hardware/en/tang/tang-nano-20k/nano-20k.html",
+    ),
+)
+
+BOARDS: Mapping[str, Board] = MappingProxyType({board.name: board for board in _BOARDS})
+"""Boards by name."""
+
+OTHERS: Mapping[str, str] = MappingProxyType(
+    {
+        "iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip",
+        "Arty-A7": "its Artix-7 needs AMD's tools; write a core for them with `tilewright verilog "
+        "--technology xilinx7`",
+        "PYNQ-Z2": "its Zynq-7020 needs AMD's tools; write a core for them with `tilewright "
+        "verilog --config zynq7020 --technology xilinx7`",
+        "Ultra96": "its ZU3EG needs AMD's tools; write a core for them with `tilewright verilog "
+        "--config ultra96 --technology ultrascale`",
+    }
+)
+"""Boards without a bitstream, and why."""
+
+
+def find_board(name: str) -> Board:
+    """Find a board by its name, in any case.
+
+    Raises
+    ------
+    UsageError
+        For an unknown board, or one without a bitstream.
+    """
+    known = {each.lower(): each for each in (*BOARDS, *OTHERS)}
+    found = known.get(name.lower().replace("_", "-"))
+    if found in BOARDS:
+        return BOARDS[found]
+    if found is not None:
+        raise UsageError(f"board `{found}`: {OTHERS[found]}")
+    raise UsageError(
+        f"board `{name}`: expected one of {', '.join(BOARDS)}"
+        + did_you_mean(name, BOARDS, "; choose one")
+    )

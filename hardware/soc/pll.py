@@ -1,0 +1,246 @@
+"""PLLs: the clock of a system from a board's oscillator, on ECP5 and Gowin."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+from amaranth.hdl import Const, Instance, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ...errors import HardwareError
+from ..technology import Technology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PllLimits:
+    """Legal settings of a PLL.
+
+    Its phase detector compares the board's oscillator with the output clock, each one divided. The
+    output clock is that of the internal oscillator, divided too.
+
+    Parameters
+    ----------
+    references, feedbacks, outputs
+        Divisors: of the board's oscillator, of the output clock, of the internal oscillator.
+    detector_hz, internal_hz, clock_hz
+        Least and greatest frequency of the detector, the internal oscillator, the output clock.
+    """
+
+    references: range
+    feedbacks: range
+    outputs: tuple[int, ...]
+    detector_hz: tuple[int, int]
+    internal_hz: tuple[int, int]
+    clock_hz: tuple[int, int]
+
+
+LIMITS: Mapping[Technology, PllLimits] = MappingProxyType(
+    {
+        # EHXPLLL: those of Project Trellis' `ecppll`, which follow Lattice's FPGA-DS-02012.
+        Technology.ECP5: PllLimits(
+            references=range(1, 129),
+            feedbacks=range(1, 81),
+            outputs=tuple(range(1, 129)),
+            detector_hz=(3_125_000, 400_000_000),
+            internal_hz=(400_000_000, 800_000_000),
+            clock_hz=(10_000_000, 400_000_000),
+        ),
+        # rPLL of a GW2A-18 C8/I7: those of Apicula's `gowin_pll`.
+        Technology.GOWIN: PllLimits(
+            references=range(1, 65),
+            feedbacks=range(1, 65),
+            outputs=(2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128),
+            detector_hz=(3_000_000, 500_000_000),
+            internal_hz=(500_000_000, 1_250_000_000),
+            clock_hz=(3_906_250, 625_000_000),
+        ),
+    }
+)
+
+LEAST_SHARE = Fraction(9, 10)
+"""A clock may be this much slower than the wanted one if the PLL cannot make that one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PllSettings:
+    """Divisors of a PLL.
+
+    Parameters
+    ----------
+    oscillator_hz
+        Frequency of the board's oscillator.
+    reference, feedback, output
+        Divisors, as in `PllLimits`.
+    """
+
+    oscillator_hz: int
+    reference: int
+    feedback: int
+    output: int
+
+    @property
+    def detector_hz(self) -> Fraction:
+        """Frequency of the phase detector."""
+        return Fraction(self.oscillator_hz, self.reference)
+
+    @property
+    def clock_hz(self) -> Fraction:
+        """Frequency of the output clock."""
+        return self.detector_hz * self.feedback
+
+    @property
+    def internal_hz(self) -> Fraction:
+        """Frequency of the internal oscillator."""
+        return self.clock_hz * self.output
+
+    def legal(self, limits: PllLimits) -> bool:
+        """Whether all frequencies are within their limits."""
+        return all(
+            least <= frequency <= greatest
+            for frequency, (least, greatest) in (
+                (self.detector_hz, limits.detector_hz),
+                (self.internal_hz, limits.internal_hz),
+                (self.clock_hz, limits.clock_hz),
+            )
+        )
+
+
+def find_settings(technology: Technology, oscillator_hz: int, wanted_hz: int) -> PllSettings:
+    """Return the settings for the fastest clock that is not above the wanted one.
+
+    Of several, those with the fastest phase detector are chosen, which make the steadiest clock,
+    and the internal oscillator in the middle of its range.
+
+    Raises
+    ------
+    HardwareError
+        If that clock is more than 10 % below the wanted one.
+    """
+    limits = LIMITS[technology]
+    middle_hz = sum(limits.internal_hz) // 2
+    found = max(
+        _candidates(limits, oscillator_hz, wanted_hz),
+        key=lambda each: (each.clock_hz, each.detector_hz, -abs(each.internal_hz - middle_hz)),
+        default=None,
+    )
+    if found is None or found.clock_hz < LEAST_SHARE * wanted_hz:
+        low, high = (limit / 1e6 for limit in limits.clock_hz)
+        raise HardwareError(
+            f"clock of {wanted_hz / 1e6:g} MHz: the PLL cannot make it from the oscillator's "
+            f"{oscillator_hz / 1e6:g} MHz; choose another one, from {low:g} to {high:g} MHz"
+        )
+    return found
+
+
+def _candidates(limits: PllLimits, oscillator_hz: int, wanted_hz: int) -> Iterator[PllSettings]:
+    """Legal settings: for each divisor of the oscillator, the fastest clock."""
+    for reference in limits.references:
+        feedback = min(wanted_hz * reference // oscillator_hz, limits.feedbacks[-1])
+        if feedback < 1 or oscillator_hz < limits.detector_hz[0] * reference:
+            continue
+        clock_hz = oscillator_hz * feedback // reference
+        fastest = limits.internal_hz[1] // clock_hz
+        for output in (each for each in limits.outputs if each <= fastest):
+            settings = PllSettings(oscillator_hz, reference, feedback, output)
+            if settings.legal(limits):
+                yield settings
+
+
+class Pll(wiring.Component):
+    """Make a clock from an oscillator.
+
+    Parameters
+    ----------
+    settings : PllSettings
+
+    Members
+    -------
+    oscillator : In(1)
+    clock : Out(1)
+    locked : Out(1)
+        The clock is steady; asynchronous to it.
+    """
+
+    oscillator: In(1)
+    clock: Out(1)
+    locked: Out(1)
+
+    def __init__(self, settings: PllSettings):
+        self.settings = settings
+        super().__init__()
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        cells = {Technology.ECP5: self._ehxplll, Technology.GOWIN: self._rpll}
+        m.submodules.cell = cells[platform]()
+        return m
+
+    def _ehxplll(self) -> Instance:
+        """Return Lattice's cell, with the values that `ecppll` writes; phases are of no account."""
+        settings = self.settings
+        return Instance(
+            "EHXPLLL",
+            a_FREQUENCY_PIN_CLKI=_megahertz(settings.oscillator_hz),
+            a_FREQUENCY_PIN_CLKOP=_megahertz(settings.clock_hz),
+            a_ICP_CURRENT="12",
+            a_LPF_RESISTOR="8",
+            a_MFG_ENABLE_FILTEROPAMP="1",
+            a_MFG_GMCREF_SEL="2",
+            p_PLLRST_ENA="DISABLED",
+            p_INTFB_WAKE="DISABLED",
+            p_STDBY_ENABLE="DISABLED",
+            p_DPHASE_SOURCE="DISABLED",
+            p_OUTDIVIDER_MUXA="DIVA",
+            p_OUTDIVIDER_MUXB="DIVB",
+            p_OUTDIVIDER_MUXC="DIVC",
+            p_OUTDIVIDER_MUXD="DIVD",
+            p_CLKI_DIV=settings.reference,
+            p_CLKFB_DIV=settings.feedback,
+            p_FEEDBK_PATH="CLKOP",
+            p_CLKOP_ENABLE="ENABLED",
+            p_CLKOP_DIV=settings.output,
+            p_CLKOP_CPHASE=settings.output // 2,
+            p_CLKOP_FPHASE=0,
+            i_CLKI=self.oscillator,
+            i_CLKFB=self.clock,
+            i_RST=Const(0),
+            i_STDBY=Const(0),
+            i_PHASESEL0=Const(0),
+            i_PHASESEL1=Const(0),
+            i_PHASEDIR=Const(1),
+            i_PHASESTEP=Const(1),
+            i_PHASELOADREG=Const(1),
+            i_PLLWAKESYNC=Const(0),
+            i_ENCLKOP=Const(0),
+            o_CLKOP=self.clock,
+            o_LOCK=self.locked,
+        )
+
+    def _rpll(self) -> Instance:
+        """Return Gowin's cell; its divisors are one more than the parameters, except the last."""
+        settings = self.settings
+        return Instance(
+            "rPLL",
+            p_FCLKIN=_megahertz(settings.oscillator_hz),
+            p_IDIV_SEL=settings.reference - 1,
+            p_FBDIV_SEL=settings.feedback - 1,
+            p_ODIV_SEL=settings.output,
+            i_CLKIN=self.oscillator,
+            i_CLKFB=Const(0),
+            i_RESET=Const(0),
+            i_RESET_P=Const(0),
+            i_FBDSEL=Const(0, 6),
+            i_IDSEL=Const(0, 6),
+            i_ODSEL=Const(0, 6),
+            i_PSDA=Const(0, 4),
+            i_DUTYDA=Const(0, 4),
+            i_FDLY=Const(0, 4),
+            o_CLKOUT=self.clock,
+            o_LOCK=self.locked,
+        )
+
+
+def _megahertz(frequency: Fraction | int) -> str:
+    return f"{float(frequency) / 1e6:g}"

@@ -1,0 +1,197 @@
+"""The table of boards: pins, constraints, and a second opinion on both."""
+
+import json
+import re
+from argparse import Namespace
+
+import pytest
+from amaranth_boards import ecpix5, orangecrab_r0_2, ulx3s
+
+from tilewright.errors import HardwareError, UsageError
+from tilewright.flows.board.constraints import cst, lpf
+from tilewright.flows.board.design import Design
+from tilewright.flows.cli.commands.board import machine_of
+from tilewright.flows.synthesis.devices import DEVICES
+from tilewright.hardware.soc.boards import BOARDS, OTHERS, Pin, find_board
+from tilewright.isa.configuration import PRESETS
+from tilewright.isa.configuration_rules import PAGE_BYTES
+
+SITE = re.compile(r"[A-Z]{1,2}\d{1,2}|\d{1,2}")
+
+PLATFORMS = {
+    "ULX3S-12F": ulx3s.ULX3S_12F_Platform,
+    "ULX3S-25F": ulx3s.ULX3S_25F_Platform,
+    "ULX3S-45F": ulx3s.ULX3S_45F_Platform,
+    "ULX3S-85F": ulx3s.ULX3S_85F_Platform,
+    "OrangeCrab-25F": orangecrab_r0_2.OrangeCrabR0_2_25FPlatform,
+    "OrangeCrab-85F": orangecrab_r0_2.OrangeCrabR0_2_85FPlatform,
+    "ECPIX-5-45F": ecpix5.ECPIX545Platform,
+    "ECPIX-5-85F": ecpix5.ECPIX585Platform,
+}
+"""Boards that `amaranth-boards` has."""
+
+
+def usual(name: str) -> Design:
+    board = BOARDS[name]
+    return Design(board, PRESETS[board.configuration])
+
+
+def sites(platform, name: str, number: int = 0, part: str = "") -> list[str]:
+    """The sites of a resource in `amaranth-boards`, or of one of its signals."""
+    (found,) = (each for each in platform.resources if (each.name, each.number) == (name, number))
+    pins = next(each for each in found.ios if not part or each.name == part)
+    return (pins.ios[0] if part else pins).names
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_pins_are_sites_of_their_own(board):
+    used = [pin.site for pin in board.pins.values()]
+    used += [
+        site for signal in (board.sdram.sites if board.sdram else {}).values() for site in signal
+    ]
+    assert len(set(used)) == len(used)
+    assert all(map(SITE.fullmatch, used))
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_another_table_has_the_same_pins(name):
+    board, platform = BOARDS[name], PLATFORMS[name]
+    vendor = f"{platform.device}-{platform.speed}{platform.package}"
+    assert board.part.startswith(vendor)
+    assert board.speed == platform.speed
+    (clock,) = (each for each in platform.resources if each.name == platform.default_clk)
+    assert clock.clock.frequency == board.oscillator_hz
+    assert clock.ios[0].names == [board.oscillator.site]
+    if name.startswith("OrangeCrab"):
+        (connector,) = platform.connectors
+        assert connector.mapping["0"] == board.rx.site
+        assert connector.mapping["1"] == board.tx.site
+        leds = [sites(platform, "rgb_led", 0, colour)[0] for colour in "rgb"]
+    else:
+        assert sites(platform, "uart", 0, "rx") == [board.rx.site]
+        assert sites(platform, "uart", 0, "tx") == [board.tx.site]
+    if name.startswith("ULX3S"):
+        leds = [sites(platform, "led", index)[0] for index in range(4)]
+        assert board.button
+        assert sites(platform, "button") == [board.button.site]
+        assert sites(platform, "esp32", 0, "gpio0") == [board.high[0].site]
+    elif name.startswith("ECPIX"):
+        leds = [sites(platform, "rgb_led", index, "g")[0] for index in range(4)]
+        assert board.button
+        assert sites(platform, "rst") == [board.button.site]
+    assert [led.site for led in board.leds] == leds
+
+
+def test_another_table_has_the_same_sdram():
+    names = {"cke": "clk_en", "cs_n": "cs", "ras_n": "ras", "cas_n": "cas", "we_n": "we"}
+    for name in ("ULX3S-12F", "ULX3S-85F"):
+        sdram = BOARDS[name].sdram
+        assert sdram
+        for signal, found in sdram.sites.items():
+            assert list(found) == sites(PLATFORMS[name], "sdram", 0, names.get(signal, signal))
+
+
+def test_sdrams_have_the_pins_of_their_kind():
+    widths = {"sdr-x16": (16, 13, 2, 32 << 20), "sdr-x32": (32, 11, 2, 8 << 20)}
+    found = [board.sdram for board in BOARDS.values() if board.sdram and board.sdram.sites]
+    assert {sdram.kind for sdram in found} == set(widths)
+    for sdram in found:
+        pins = [len(sdram.sites[signal]) for signal in ("dq", "a", "ba")]
+        assert (*pins, sdram.size_bytes) == widths[sdram.kind]
+
+
+def test_constraints_of_an_ecp5_name_every_port():
+    board = BOARDS["Colorlight-i5"]
+    lines = lpf(board).splitlines()
+    expected = []
+    for name, pin in board.pins.items():
+        pull = " PULLMODE=UP" if pin.pull else ""
+        expected.append(f'LOCATE COMP "{name}" SITE "{pin.site}";')
+        expected.append(f'IOBUF PORT "{name}" IO_TYPE=LVCMOS33{pull};')
+    assert lines[:-1] == expected
+    assert "PULLMODE=UP" in lines[-2], "of the button"
+    assert lines[-1] == 'FREQUENCY PORT "oscillator" 25 MHZ;'
+
+
+def test_constraints_of_a_gowin_name_every_port():
+    lines = cst(BOARDS["Tang-Nano-20K"]).splitlines()
+    assert lines[:4] == [
+        'IO_LOC "oscillator" 4;',
+        'IO_PORT "oscillator" IO_TYPE=LVCMOS33;',
+        'IO_LOC "rx" 70;',
+        'IO_PORT "rx" IO_TYPE=LVCMOS33 PULL_MODE=UP;',
+    ]
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_main_memory_is_pages_and_fits_beside_the_core(name):
+    design = usual(name)
+    assert design.memory_bytes % PAGE_BYTES == 0
+    assert 40 * 1024 <= design.memory_bytes <= 1 << design.configuration.address_bits
+    bits = 8 * design.memory_bytes
+    assert bits <= DEVICES[design.board.device].capacity["ram"] * 16 * 1024
+
+
+def test_a_core_that_leaves_no_room_for_main_memory():
+    with pytest.raises(HardwareError) as problem:
+        Design(BOARDS["ULX3S-45F"], PRESETS["16x16"])
+    assert str(problem.value) == (
+        "configuration `16x16` on `ULX3S-45F`: the core takes 208 of 108 RAM, which leaves too few "
+        "for main memory; lower `act_depth`, `wgt_depth` or `acc_depth`, or the number of their "
+        "banks"
+    )
+
+
+def test_the_serial_port_keeps_its_rate():
+    for name in BOARDS:
+        design = usual(name)
+        assert design.clock_hz / design.divisor == pytest.approx(design.board.baud, rel=0.02)
+
+
+def test_names_are_found_in_any_case():
+    assert find_board("ulx3s_25f") is BOARDS["ULX3S-25F"]
+
+
+def test_an_unknown_board():
+    with pytest.raises(
+        UsageError, match=r"^board `ULX4S-25F`: expected one of ULX3S-12F, .*; choose"
+    ):
+        find_board("ULX4S-25F")
+    with pytest.raises(UsageError, match="did you mean `Colorlight-i5`"):
+        find_board("colourlight-i5")
+
+
+def test_boards_without_a_bitstream_say_why():
+    for name, reason in OTHERS.items():
+        with pytest.raises(UsageError) as problem:
+            find_board(name)
+        assert str(problem.value) == f"board `{name}`: {reason}"
+
+
+def test_active_levels_are_those_of_the_pins():
+    assert BOARDS["Colorlight-i5"].button == Pin("K18", low=True, pull="UP")
+    assert all(led.low for led in BOARDS["OrangeCrab-25F"].leds)
+
+
+def test_a_virtual_board_has_the_machine_of_the_board():
+    given = Namespace(
+        virtual="ulx3s-25f", config=None, changes=[], clock=None, memory_kib=None, baud=None
+    )
+    assert machine_of(given) == (PRESETS["ecp5-25"], 48, 100_000_000)
+    given.config, given.clock, given.memory_kib = "tiny", 50.0, 64
+    assert machine_of(given) == (PRESETS["tiny"], 64, 50_000_000)
+
+
+def test_the_command_lists_all_boards(tilewright):
+    said = tilewright("boards")
+    assert [line.split()[0] for line in said.splitlines()[1 : len(BOARDS) + 1]] == list(BOARDS)
+    assert "iCEBreaker: no configuration fits its iCE40UP5K" in said
+
+
+def test_the_command_tells_the_speed_of_a_model(tilewright, model):
+    rows = json.loads(tilewright("boards", model, "--json"))
+    assert [row["board"] for row in rows] == list(BOARDS)
+    for row in rows:
+        assert row["fits"], "the digits run on every board"
+        assert row["per_s"] == pytest.approx(row["clock_mhz"] * 1e6 / row["cycles"])
+    assert "samples/s" in tilewright("boards", model)

@@ -1,0 +1,70 @@
+"""PLLs: every clock that is promised is made by legal settings."""
+
+from fractions import Fraction
+
+import pytest
+from amaranth.back import rtlil
+
+from tilewright.errors import HardwareError
+from tilewright.hardware.soc.boards import BOARDS
+from tilewright.hardware.soc.pll import LEAST_SHARE, LIMITS, Pll, PllSettings, find_settings
+from tilewright.hardware.technology import Technology
+
+ECP5, GOWIN = Technology.ECP5, Technology.GOWIN
+
+
+@pytest.mark.parametrize("technology", LIMITS, ids=str)
+@pytest.mark.parametrize("oscillator_mhz", [25, 27, 48, 100])
+def test_clocks_are_legal_and_close_to_the_wanted_ones(technology, oscillator_mhz):
+    limits = LIMITS[technology]
+    for wanted_mhz in range(30, 121, 7):
+        found = find_settings(technology, oscillator_mhz * 10**6, wanted_mhz * 10**6)
+        assert LEAST_SHARE <= found.clock_hz / (wanted_mhz * 10**6) <= 1
+        assert limits.detector_hz[0] <= found.detector_hz <= limits.detector_hz[1]
+        assert limits.internal_hz[0] <= found.internal_hz <= limits.internal_hz[1]
+        assert found.reference in limits.references
+        assert found.feedback in limits.feedbacks
+        assert found.output in limits.outputs
+
+
+def test_the_usual_clocks_of_boards_are_exact():
+    for board in BOARDS.values():
+        technology = GOWIN if board.device.startswith("gw") else ECP5
+        wanted_hz = round(board.clock_mhz * 1e6)
+        assert find_settings(technology, board.oscillator_hz, wanted_hz).clock_hz == wanted_hz
+
+
+def test_settings_are_those_of_the_makers_of_the_tools():
+    """Of `ecppll -i 25 -o 80`, and of `gowin_pll -i 27 -o 54`."""
+    assert find_settings(ECP5, 25_000_000, 80_000_000) == PllSettings(25_000_000, 5, 16, 7)
+    assert find_settings(GOWIN, 27_000_000, 54_000_000) == PllSettings(27_000_000, 1, 2, 16)
+
+
+def test_a_clock_that_cannot_be_made_is_refused():
+    with pytest.raises(HardwareError) as problem:
+        find_settings(ECP5, 25_000_000, 802_000_000)
+    assert str(problem.value) == (
+        "clock of 802 MHz: the PLL cannot make it from the oscillator's 25 MHz; choose another "
+        "one, from 10 to 400 MHz"
+    )
+
+
+def test_cells_have_the_settings():
+    ecp5 = rtlil.convert(Pll(PllSettings(25_000_000, 5, 16, 7)), platform=ECP5)
+    for line in (
+        "parameter \\CLKI_DIV 5",
+        "parameter \\CLKFB_DIV 16",
+        "parameter \\CLKOP_DIV 7",
+        'attribute \\FREQUENCY_PIN_CLKI "25"',
+        'attribute \\FREQUENCY_PIN_CLKOP "80"',
+    ):
+        assert line in ecp5
+    gowin = rtlil.convert(Pll(PllSettings(27_000_000, 1, 2, 16)), platform=GOWIN)
+    for line in (
+        "parameter \\IDIV_SEL 0",
+        "parameter \\FBDIV_SEL 1",
+        "parameter \\ODIV_SEL 16",
+        'parameter \\FCLKIN "27"',
+    ):
+        assert line in gowin
+    assert PllSettings(25_000_000, 3, 10, 6).clock_hz == Fraction(250_000_000, 3)
