@@ -31,9 +31,16 @@ struct Region {
     }
 };
 
+// A bus that reads and writes share, as in `memory_model.py`; without `buffered` there is none.
+struct SharedBus {
+    uint64_t buffered = 0, read_gap_cycles = 0, write_gap_cycles = 0;
+    uint64_t refresh_cycles = 0, refresh_interval_cycles = 0;
+};
+
 struct Timing {
     uint64_t latency_cycles = 64, beats = 1, cycles = 1, outstanding_bursts = 64;
     uint64_t stall_of_4096 = 0, seed = 0;
+    SharedBus bus;
 };
 
 // xorshift64* (Vigna, ACM TOMS 42(4), 2016): one draw serves the five channels of a cycle.
@@ -111,11 +118,15 @@ class AxiMemory {
     Timing timing;
     Random random;
     Bandwidth read_bandwidth, write_bandwidth;
-    std::deque<Pending> reads, writes, responses;
+    std::deque<Pending> reads, writes, full_writes, responses;
     std::deque<Beat> write_beats;
     Stability<Request> read_requests, write_requests;
     Stability<Beat> write_data;
     bool read_offered = false, response_offered = false;
+
+    // The shared bus: reads that were served and have beats left, and when it is free.
+    uint64_t served_reads = 0, free_cycle = 0, due_cycle = 0, start_cycle = 0, refreshes = 0;
+    bool wrote = false;
 
 public:
     Region regions[2];
@@ -136,14 +147,25 @@ public:
 
     // Forget everything in flight; regions and timing stay.
     void reset() {
-        reads.clear(), writes.clear(), responses.clear(), write_beats.clear();
+        reads.clear(), writes.clear(), full_writes.clear(), responses.clear(), write_beats.clear();
+        served_reads = 0;
         read_requests.clear(), write_requests.clear(), write_data.clear();
         read_offered = response_offered = false;
         core.m_axi_arready = core.m_axi_rvalid = core.m_axi_awready = 0;
         core.m_axi_wready = core.m_axi_bvalid = 0;
     }
 
-    bool idle() const { return reads.empty() && writes.empty() && responses.empty(); }
+    bool idle() const {
+        return reads.empty() && writes.empty() && full_writes.empty() && responses.empty();
+    }
+
+    // A program starts: the next refresh comes at a known time.
+    void restart(uint64_t cycle) {
+        start_cycle = cycle;
+        free_cycle = cycle + timing.bus.refresh_cycles;
+        due_cycle = refreshes = 0;
+        wrote = false;
+    }
 
     // Set the inputs of this cycle.
     void drive(uint64_t cycle) {
@@ -155,13 +177,19 @@ public:
         }
         read_bandwidth.refill(timing);
         write_bandwidth.refill(timing);
-        core.m_axi_arready = !stalled[0] && reads.size() < timing.outstanding_bursts;
-        core.m_axi_awready =
-            !stalled[2] && writes.size() + responses.size() < timing.outstanding_bursts;
-        core.m_axi_wready = !stalled[3] && write_beats.size() < WRITE_BUFFER_BEATS &&
-                            write_bandwidth.available(timing);
-        if (!read_offered && !reads.empty() && !stalled[1] &&
-            cycle >= reads.front().ready_cycle && read_bandwidth.available(timing)) {
+        if (shared()) {
+            decide(cycle);
+            core.m_axi_arready = !stalled[0];
+            core.m_axi_awready = !stalled[2];
+            core.m_axi_wready = !stalled[3] && kept(cycle) < timing.bus.buffered;
+        } else {
+            core.m_axi_arready = !stalled[0] && reads.size() < timing.outstanding_bursts;
+            core.m_axi_awready =
+                !stalled[2] && writes.size() + responses.size() < timing.outstanding_bursts;
+            core.m_axi_wready = !stalled[3] && write_beats.size() < WRITE_BUFFER_BEATS &&
+                                write_bandwidth.available(timing);
+        }
+        if (!read_offered && !reads.empty() && !stalled[1] && readable(reads.front(), cycle)) {
             read_bandwidth.take(timing);
             offer_read(reads.front());
         }
@@ -181,6 +209,46 @@ public:
     }
 
 private:
+    bool shared() const { return timing.bus.buffered; }
+
+    bool readable(const Pending& burst, uint64_t cycle) const {
+        if (!shared()) return cycle >= burst.ready_cycle && read_bandwidth.available(timing);
+        return served_reads && cycle >= burst.ready_cycle + burst.moved * timing.cycles;
+    }
+
+    // Bursts of writes whose data wait, or wait for their response.
+    uint64_t kept(uint64_t cycle) const {
+        uint64_t count = full_writes.size();
+        for (const Pending& burst : responses) count += burst.ready_cycle > cycle;
+        return count;
+    }
+
+    // Serve a burst, or refresh, if the bus is free.
+    void decide(uint64_t cycle) {
+        const SharedBus& bus = timing.bus;
+        if (cycle < free_cycle) return;
+        if (cycle >= due_cycle) {
+            free_cycle = cycle + bus.refresh_cycles;
+            due_cycle = start_cycle + 1 + ++refreshes * bus.refresh_interval_cycles;
+            return;
+        }
+        const bool has_read = reads.size() > served_reads && served_reads < bus.buffered;
+        const bool has_write = !full_writes.empty();
+        if (!has_read && !has_write) return;
+        wrote = has_write && !(has_read && wrote);
+        Pending& burst = wrote ? full_writes.front() : reads[served_reads];
+        const uint64_t gap = wrote ? bus.write_gap_cycles : bus.read_gap_cycles;
+        free_cycle = cycle + burst.request.beats * timing.cycles + gap;
+        burst.ready_cycle = cycle + timing.latency_cycles - 1;
+        if (!wrote) {
+            ++served_reads;
+            return;
+        }
+        burst.ready_cycle += (burst.request.beats - 1) * timing.cycles;
+        responses.push_back(burst);
+        full_writes.pop_front();
+    }
+
     bool observe_reads(uint64_t cycle) {
         bool moved = false;
         const Request request{core.m_axi_araddr, core.m_axi_arlen + 1u, core.m_axi_arsize,
@@ -191,7 +259,10 @@ private:
             moved = true;
             ++read_beats_moved;
             read_offered = false;
-            if (++reads.front().moved == reads.front().request.beats) reads.pop_front();
+            if (++reads.front().moved == reads.front().request.beats) {
+                reads.pop_front();
+                if (shared()) --served_reads;
+            }
         }
         if (core.m_axi_arvalid && core.m_axi_arready) {
             moved = true;
@@ -247,7 +318,7 @@ private:
         write_beats.pop_front();
         if (!complete) return;
         burst.ready_cycle = cycle + timing.latency_cycles;
-        responses.push_back(burst);
+        (shared() ? full_writes : responses).push_back(burst);
         writes.pop_front();
     }
 

@@ -108,8 +108,10 @@ public:
             if (address) core->s_axi_awvalid = 0;
             if (data) core->s_axi_wvalid = 0;
             if ((address || data) && !core->s_axi_awvalid && !core->s_axi_wvalid &&
-                offset == CONTROL_OFFSET && (value & 1))
+                offset == CONTROL_OFFSET && (value & 1)) {
                 start_cycle = progress_cycle = cycle + 1;  // the write follows its last part
+                memory.restart(start_cycle);
+            }
             if (response) {
                 core->s_axi_bready = 0, host_writes = false;
                 return true;
@@ -218,7 +220,8 @@ void tw_destroy(Model* model) { delete model; }
 void tw_reset(Model* model) { model->reset(); }
 
 void tw_set_timing(Model* model, const uint64_t* values) {
-    model->set_timing({values[0], values[1], values[2], values[3], values[4], values[5]});
+    model->set_timing({values[0], values[1], values[2], values[3], values[4], values[5],
+                       {values[6], values[7], values[8], values[9], values[10]}});
 }
 void tw_map(Model* model, int index, uint64_t base, uint64_t size, void* bytes, int writable) {
     model->map(index, {base, size, static_cast<uint8_t*>(bytes), writable != 0});

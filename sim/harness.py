@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import DeviceError
 from ..isa.instructions import Unit
 from ..isa.registers import OFFSETS
-from .memory_model import MemoryModel
+from .memory_model import MemoryModel, bus_values
 
 INTERRUPTED, SILENT, VIOLATED = 1, 2, 3
 """Reason why `Harness.run` ended before its budget."""
@@ -57,6 +57,7 @@ class Harness:
             memory.outstanding_bursts,
             round(memory.stall_probability * 4096),
             memory.seed,
+            *bus_values(memory),
         )
         self._library.tw_set_timing(self._handle, (ctypes.c_uint64 * len(values))(*values))
 

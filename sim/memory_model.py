@@ -1,18 +1,64 @@
 """Model of the memory behind the core's AXI4 port, shared by all simulators."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import DeviceError
+from ..isa.configuration import Configuration
+from ..isa.sdram import BUFFERED_BURSTS, Sdram
 
 WRITE_BUFFER_BEATS = 512
 """Write beats that the memory accepts before their address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedBus:
+    """One data bus for reads and writes, as an SDRAM has, and its refreshes.
+
+    Bursts are served one at a time. If a read and a write wait, the direction goes first that was
+    not served last. A write waits until it has all its data; it is kept until its response, and
+    `isa.sdram.BUFFERED_BURSTS` are kept at most. A read waits until fewer than as many of those
+    before have beats left to take. A due refresh goes before any burst; one is due when a program
+    starts.
+
+    Parameters
+    ----------
+    read_gap_cycles, write_gap_cycles
+        Cycles that a burst takes beyond those of its beats.
+    refresh_cycles, refresh_interval_cycles
+        Cycles that a refresh takes, and from one to the next.
+
+    Raises
+    ------
+    DeviceError
+        For values out of range.
+    """
+
+    read_gap_cycles: int
+    write_gap_cycles: int
+    refresh_cycles: int
+    refresh_interval_cycles: int
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("read_gap_cycles", 0),
+            ("write_gap_cycles", 0),
+            ("refresh_cycles", 1),
+            ("refresh_interval_cycles", 2 * self.refresh_cycles),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= 1 << 20:
+                raise DeviceError(
+                    f"memory model: `{name}` must be from {least} to {1 << 20}, not {value}"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryModel:
     """Latency, bandwidth, outstanding bursts and random stalls of main memory.
 
-    Reads and writes are independent; responses come in request order.
+    Reads and writes are independent, unless they share a bus; responses come in request order.
 
     Parameters
     ----------
@@ -21,14 +67,18 @@ class MemoryModel:
         beat of a write to offering its response.
     beats, cycles
         Bandwidth: at most `beats` beats per `cycles` cycles in each direction, and never more than
-        one per cycle. Unused bandwidth does not accumulate.
+        one per cycle. Unused bandwidth does not accumulate. On a shared bus, a beat of a burst
+        follows the one before after `cycles` cycles.
     outstanding_bursts
-        Bursts that each direction accepts before its first one is complete.
+        Bursts that each direction accepts before its first one is complete; without effect on a
+        shared bus, where all are accepted.
     stall_probability
         Probability that a channel stalls in a cycle: `ready` is low, or a response starts later.
         Each of the five channels draws independently. A response stays once offered.
     seed
         Seed of the draws; equal seeds give equal runs.
+    bus
+        The bus that reads and writes share; None if they are independent.
 
     Raises
     ------
@@ -42,6 +92,7 @@ class MemoryModel:
     outstanding_bursts: int = 64
     stall_probability: float = 0.0
     seed: int = 0
+    bus: SharedBus | None = None
 
     def __post_init__(self) -> None:
         for holds, sentence in (
@@ -65,6 +116,10 @@ class MemoryModel:
                 0 <= self.seed < 1 << 64,
                 f"`seed` must be a 64-bit number that is not negative, not {self.seed}",
             ),
+            (
+                self.bus is None or self.beats == 1,
+                f"`beats` must be 1 on a shared bus, not {self.beats}",
+            ),
         ):
             if not holds:
                 raise DeviceError(f"memory model: {sentence}")
@@ -73,3 +128,38 @@ class MemoryModel:
     def beat_cycles(self) -> float:
         """Mean cycles per beat, without stalls."""
         return self.cycles / self.beats
+
+    @staticmethod
+    def of_parameters(parameters: Mapping[str, Any]) -> "MemoryModel":
+        """A memory from the values of its parameters, those of the bus in a mapping."""
+        bus = parameters.get("bus")
+        return MemoryModel(**{**parameters, "bus": bus and SharedBus(**bus)})
+
+    @staticmethod
+    def of_sdram(sdram: Sdram, configuration: Configuration, clock_hz: int) -> "MemoryModel":
+        """An SDRAM behind the controller of a board."""
+        cycles = sdram.at(clock_hz)
+        schedule = cycles.schedule(configuration.bus_bits // sdram.data_bits)
+        bus = SharedBus(
+            read_gap_cycles=schedule.read_gap_cycles,
+            write_gap_cycles=schedule.write_gap_cycles,
+            refresh_cycles=cycles.rfc,
+            refresh_interval_cycles=cycles.refi,
+        )
+        return MemoryModel(
+            latency_cycles=schedule.latency_cycles, cycles=schedule.beat_cycles, bus=bus
+        )
+
+
+def bus_values(memory: MemoryModel) -> tuple[int, ...]:
+    """The bus as the simulators in C++ take it; all zero if there is none."""
+    bus = memory.bus
+    if bus is None:
+        return (0,) * 5
+    return (
+        BUFFERED_BURSTS,
+        bus.read_gap_cycles,
+        bus.write_gap_cycles,
+        bus.refresh_cycles,
+        bus.refresh_interval_cycles,
+    )

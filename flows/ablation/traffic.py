@@ -25,9 +25,9 @@ class Traffic:
         return self.read_bytes + self.written_bytes
 
     def cycles(self, configuration: Configuration, memory: MemoryModel) -> float:
-        """Cycles in which the bus can move it; its two channels work in parallel."""
-        busier = max(self.read_bytes, self.written_bytes)
-        return busier / bytes_per_cycle(configuration, memory)
+        """Cycles in which the bus can move it; its two channels work in parallel, if it has two."""
+        moved = max(self.read_bytes, self.written_bytes) if memory.bus is None else self.total_bytes
+        return moved / bytes_per_cycle(configuration, memory)
 
 
 def bytes_per_cycle(configuration: Configuration, memory: MemoryModel) -> float:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from ...compiler.options import DEFAULT_OPTIONS
 from ...errors import UsageError
 from ...isa.configuration import DEFAULT, PARAMETERS, Configuration, load_configuration
+from ...sim.memory_model import MemoryModel
 from ...sim.toolchain import find_compiler, find_verilator
-from ..execution.compile_cache import CompileCache
+from ..execution.compile_cache import CompileCache, memory_key
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
@@ -209,11 +210,13 @@ def kept_module(
     calibration: "CalibrationOptions | None" = None,
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
+    memory: MemoryModel | None = None,
 ) -> CompileCache | None:
     """Return the place of a model's module in the cache; None if the model is not a file."""
     if not source.is_file():
         return None
-    more = (*(calibration.key() if calibration else ()), *overrides.key(), *placing.key())
+    quantised = calibration.key() if calibration else ()
+    more = (*quantised, *overrides.key(), *placing.key(), *memory_key(memory))
     return CompileCache.of_model(
         source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )
@@ -228,6 +231,7 @@ def compile_anew(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
     schedules: Mapping[str, str] | None = None,
+    memory: MemoryModel | None = None,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
     from ...compiler.frontend import import_model
@@ -241,7 +245,9 @@ def compile_anew(
             graph = integer_graph(
                 source, calibration, lambda text: advance(text, 0, None), overrides
             )
-    return compile_placed(graph, configuration, placing, keep_all=keep_all, schedules=schedules)
+    return compile_placed(
+        graph, configuration, placing, keep_all=keep_all, schedules=schedules, memory=memory
+    )
 
 
 def compile_placed(
@@ -251,6 +257,7 @@ def compile_placed(
     *,
     keep_all: bool,
     schedules: Mapping[str, str] | None = None,
+    memory: MemoryModel | None = None,
 ) -> "Module":
     """Compile a graph, some layers with given schedules, with progress on stderr."""
     from ...compiler.assignment.costs import DEFAULT_COSTS
@@ -276,6 +283,7 @@ def compile_placed(
             costs=costs,
             schedules=schedules or {},
             cache=False,  # the callers cache the module by its file
+            memory=memory,
         )
 
 

@@ -26,6 +26,7 @@ from ...errors import ImportModelError, TilewrightError
 from ...isa.configuration import Configuration
 from ...signing import key_name
 from ...sim.cache import cache_folder, kept_folder, remove_unused, saying_why_not
+from ...sim.memory_model import MemoryModel
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -212,3 +213,8 @@ def source_digest() -> str:
                 digest.update(f"{path.relative_to(ROOT)} ".encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def memory_key(memory: MemoryModel | None) -> tuple[str, ...]:
+    """Return what a memory adds to the key of a module in the cache."""
+    return () if memory in (None, MemoryModel()) else (repr(memory),)

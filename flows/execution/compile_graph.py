@@ -14,8 +14,9 @@ from ...compiler.graph import Graph
 from ...compiler.module import Module
 from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...isa.configuration import DEFAULT, Configuration
+from ...sim.memory_model import MemoryModel
 from ...sim.timing import ExactMeasure
-from .compile_cache import CompileCache
+from .compile_cache import CompileCache, memory_key
 
 
 def compile_graph(
@@ -30,6 +31,7 @@ def compile_graph(
     schedules: Mapping[str, str] = NO_SCHEDULES,
     cache: bool = True,
     lean: bool = False,
+    memory: MemoryModel | None = None,
 ) -> Module:
     """Compile an integer graph, or take the module from the cache.
 
@@ -55,6 +57,8 @@ def compile_graph(
         Whether to look for the module in the cache folder, and to keep it there.
     lean : bool
         Whether to leave out what cycles do not depend on. A lean module is not cached.
+    memory : MemoryModel or None
+        Main memory for which schedules are chosen; the default model if None.
 
     Returns
     -------
@@ -72,12 +76,12 @@ def compile_graph(
         more = (
             () if placement == DEFAULT_PLACEMENT and costs == DEFAULT_COSTS else (placement, costs)
         )
-        more = (*more, *sorted(schedules.items()))
+        more = (*more, *sorted(schedules.items()), *memory_key(memory))
         kept = CompileCache.of_graph(graph, configuration, options, keep_all=keep_all, more=more)
         module = kept.load()
         if module is not None:
             return module
-    measure = ExactMeasure()
+    measure = ExactMeasure(memory)
     module = compiler.compile_graph(
         graph,
         configuration,

@@ -111,6 +111,7 @@ def _memory(memory: MemoryModel, given: Mapping[str, Any]) -> MemoryModel:
         beats=beats,
         cycles=cycles,
         outstanding_bursts=given.get("outstanding", memory.outstanding_bursts),
+        bus=memory.bus,
     )
 
 

@@ -111,6 +111,7 @@ def memory_with(memory: MemoryModel, chosen: Mapping[str, Value]) -> MemoryModel
         beats=beats,
         cycles=cycles,
         outstanding_bursts=chosen.get("outstanding", memory.outstanding_bursts),
+        bus=memory.bus,
     )
 
 

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +135,9 @@ def configuration_digest(configuration: Configuration) -> str:
 
 
 def memory_text(memory: MemoryModel) -> str:
-    """Return a main memory as text: latency, bandwidth, open bursts."""
-    return f"{memory.latency_cycles} {memory.beats}/{memory.cycles} {memory.outstanding_bursts}"
+    """Return a main memory as text: latency, bandwidth, open bursts, and a bus that is shared."""
+    text = f"{memory.latency_cycles} {memory.beats}/{memory.cycles} {memory.outstanding_bursts}"
+    return text if memory.bus is None else f"{text} {','.join(map(str, astuple(memory.bus)))}"
 
 
 class Database:

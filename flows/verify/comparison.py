@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ...sim.memory_model import MemoryModel
 from ...sim.native_functional import functional_machine
 from ...sim.rtl import RtlCore, RtlRun
 from ...sim.timing import Timer, Timing
-from ...sim.timing.definition import Model
+from ...sim.timing.shared_bus import model_of
 from .programs.cases import Case, format_case
 from .programs.random_configurations import random_memory_parameters
 from .programs.random_programs import random_program
@@ -142,11 +142,10 @@ def _keep(
 
     configuration, memory = core.configuration, memory_of(seed)
     small = shrink(program, configuration, image.size, fails, SHRINK_TRIES)
-    parameters = {name: getattr(memory, name) for name in memory.__dataclass_fields__}
     case = Case(
         why=why,
         configuration=configuration,
-        memory=parameters,
+        memory=asdict(memory),
         image_seed=seed,
         data_bytes=image.size,
         program=small,
@@ -191,7 +190,8 @@ def _differences(
         yield from _definition(program, timing, tally)
     if seed % STALLED_EVERY == 0:
         tally.stalled += 1
-        core.memory = replace(MemoryModel(**random_memory_parameters(seed)), stall_probability=0.5)
+        stalling = {**random_memory_parameters(seed), "stall_probability": 0.5}
+        core.memory = MemoryModel.of_parameters(stalling)
         dram = image.copy()
         core.run(code, dram, program)
         yield from (f"{text}, under stalls" for text in _values(core, reference, dram))
@@ -201,7 +201,8 @@ def memory_of(seed: int) -> MemoryModel:
     """Memory model for a program: the default, or a random one without stalls."""
     if seed % 3 == 0:
         return MemoryModel()
-    return replace(MemoryModel(**random_memory_parameters(seed)), stall_probability=0.0)
+    steady = {**random_memory_parameters(seed), "stall_probability": 0.0}
+    return MemoryModel.of_parameters(steady)
 
 
 def _values(core: RtlCore, reference: Machine, dram: np.ndarray) -> Iterator[str]:
@@ -237,7 +238,7 @@ def _definition(
     program: Sequence[Instruction], timing: Timing, tally: VerifyTally
 ) -> Iterator[str]:
     began = time.perf_counter()
-    cycles, times = Model(program, timing.configuration, timing.memory).run()
+    cycles, times = model_of(program, timing.configuration, timing.memory).run()
     tally.definition_s += time.perf_counter() - began
     tally.definition_instructions += len(program)
     if cycles != timing.cycles or not np.array_equal(times, timing.times):

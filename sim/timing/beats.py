@@ -12,6 +12,7 @@ from ..memory_model import MemoryModel
 from .channels import ReadChannel, WriteChannel
 from .definition import Model
 from .fetch import Fetch
+from .shared_bus import SharedBusModel, Write, unlimited
 from .timing import Timing
 from .transfers import Burst, Entry, Issuer
 
@@ -104,12 +105,36 @@ class _RecordingModel(Model):
     def __init__(self, timing: Timing) -> None:
         configuration, memory = timing.configuration, timing.memory
         super().__init__(timing.program, configuration, memory)
-        self.read, self.written = _Recorder(), _Recorder()
+        self.read, self.written_beats = _Recorder(), _Recorder()
         self.reads = _Reads(memory, self.read)
-        self.writes = _Writes(memory, configuration.outstanding_bursts, self.written)
+        self.writes = _Writes(memory, configuration.outstanding_bursts, self.written_beats)
         self.fetch = _Fetch(configuration, len(timing.program), self.read)
         self.load = _Issuer(configuration, self.start, self._read, self.read)
-        self.store = _Issuer(configuration, self.start, self._write, self.written)
+        self.store = _Issuer(configuration, self.start, self._write, self.written_beats)
+
+
+class _RecordingSharedBusModel(SharedBusModel):
+    def __init__(self, timing: Timing) -> None:
+        super().__init__(timing.program, timing.configuration, timing.memory)
+        self.read, self.written_beats = _Recorder(), _Recorder()
+        self.reads = _Reads(unlimited(timing.memory), self.read)
+
+    def _deliver_fetch(self, ready: int, beats: int) -> None:
+        self.read.begin(None)
+        super()._deliver_fetch(ready, beats)
+
+    def _deliver_load(self, ready: int) -> None:
+        if not self.loads[0].fill:
+            self.read.begin(self.loads[0].command)
+        super()._deliver_load(ready)
+
+    def _take_store(self, write: Write) -> None:
+        self.written_beats.begin(write.burst.command)
+        super()._take_store(write)
+
+    def _write_beat(self, taken: int, room: int) -> None:
+        super()._write_beat(taken, room)
+        self.written_beats.beat(self.written)
 
 
 def beats(timing: Timing) -> tuple[Beats, Beats]:
@@ -117,7 +142,7 @@ def beats(timing: Timing) -> tuple[Beats, Beats]:
 
     A write's cycle is that of its data; its address may be accepted later.
     """
-    model = _RecordingModel(timing)
+    model = (_RecordingSharedBusModel if timing.memory.bus else _RecordingModel)(timing)
     model.run()
     # The entries of a unit are in the order of its instructions.
     places = {
@@ -125,4 +150,4 @@ def beats(timing: Timing) -> tuple[Beats, Beats]:
         for unit, entries in model.entries.items()
         for entry, index in zip(entries, timing.links.of_unit(unit).tolist(), strict=True)
     }
-    return model.read.table(places), model.written.table(places)
+    return model.read.table(places), model.written_beats.table(places)

@@ -8,6 +8,7 @@
 namespace tilewright {
 
 Cycle place(const Program &program, const Setting &setting, Times *times) {
+    if (setting.buffered) return Engine<Rate::SHARED>(program, setting, times).run();
     if (setting.beats == setting.cycles) return Engine<Rate::FULL>(program, setting, times).run();
     return Engine<Rate::LIMITED>(program, setting, times).run();
 }

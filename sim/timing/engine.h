@@ -2,17 +2,24 @@
 //
 // While main memory moves a beat in every cycle, the pieces of a burst follow each other without a
 // gap once the first one is there, so a burst costs a few additions (`Rate::FULL`); otherwise every
-// beat is placed alone. Names are those of the Python text, which explains them.
+// beat is placed alone. On a shared bus, `Bus` decides which burst comes next (`Rate::SHARED`).
+// Names are those of the Python text, which explains them.
 
 #pragma once
 
-#include "issuer.h"
+#include <type_traits>
+
+#include "bus.h"
 
 namespace tilewright {
 
 template <Rate RATE>
 class Engine {
     friend class Issuer<RATE>;
+    friend class Bus<RATE>;
+    struct NoBus {
+        explicit NoBus(Engine &) {}
+    };
     const Program &program;
     const Setting &setting;
     Times *times;
@@ -20,7 +27,7 @@ class Engine {
     Issuer<RATE> load{*this, true}, store{*this, false};
 
     // FETCH.
-    Cycle fetch_left, requested = 0;
+    Cycle fetch_left, requested = 0, fetches = 0;
     Cycle fetch_granted = FETCH_START_CYCLES, fetch_ready = NEVER;
     Ring fetch_ends;
     // Per beat, when it arrived and when it left the buffer for its word. At full rate both are a
@@ -38,6 +45,7 @@ class Engine {
     // GEMM and VECTOR.
     Cycle last_step = -GEMM_REVISIT_STEPS, last_tile = -1, vector_complete = 0;
     Ring gemms, vectors;
+    std::conditional_t<RATE == Rate::SHARED, Bus<RATE>, NoBus> bus{*this};
 
 public:
     Engine(const Program &p, const Setting &s, Times *t) : program(p), setting(s), times(t) {
@@ -45,9 +53,10 @@ public:
         fetch_ends.reset(FETCH_BURSTS);
         arrived.reset(2 * setting.fetch_buffer_beats);
         shifted.reset(2 * setting.fetch_buffer_beats);
-        read_ends.reset(setting.memory_outstanding);
+        read_ends.reset(std::max(setting.memory_outstanding, setting.buffered));
         load_ends.reset(setting.outstanding);
-        responses.reset(std::max(setting.memory_outstanding, setting.outstanding));
+        responses.reset(
+            std::max({setting.memory_outstanding, setting.outstanding, setting.buffered}));
         returned.reset(QUEUED_BEATS);
         gemms.reset(GEMMS_IN_FLIGHT), vectors.reset(VECTORS_IN_FLIGHT);
         read_bandwidth.reset(setting), write_bandwidth.reset(setting);
@@ -93,7 +102,7 @@ private:
             if (left == setting.word_beats) begin = std::max(begin, dispatched + 1);
             last_shift = begin + beats - 1;
             shifted_beats += beats, left -= beats;
-            if (RATE == Rate::LIMITED || beats == to_burst) shifted.push(last_shift);
+            if (RATE != Rate::FULL || beats == to_burst) shifted.push(last_shift);
         }
         if (fetch_ready == NEVER) prepare_fetch();
         return last_shift + 1;
@@ -186,6 +195,10 @@ private:
         Times &time = times[index];
         start(index);
         while (time.complete < 0) {
+            if constexpr (RATE == Rate::SHARED) {
+                op.unit == unit::LOAD ? bus.read(index) : bus.write(index);
+                continue;
+            }
             if constexpr (RATE == Rate::FULL) {
                 op.unit == unit::LOAD ? read_train() : write_train();
                 if (time.complete >= 0) break;
@@ -206,8 +219,10 @@ private:
     void prepare_fetch() {
         const Cycle needed = requested - (setting.fetch_buffer_beats - setting.fetch_burst_beats);
         fetch_ready = NEVER;
-        if (!fetch_left || needed > shifted_beats) return;
-        Cycle ready = std::max(fetch_granted, fetch_ends.after(FETCH_BURSTS) - 1);
+        const Cycle ended = fetches - FETCH_BURSTS;
+        if (!fetch_left || needed > shifted_beats || ended >= fetch_ends.size) return;
+        Cycle ready = fetch_granted;
+        if (ended >= 0) ready = std::max(ready, fetch_ends[ended]);
         if (needed > 0) {
             const Cycle per = RATE == Rate::FULL ? setting.fetch_burst_beats : 1;
             ready = std::max(ready, shifted[needed / per - 1]);
@@ -234,6 +249,10 @@ private:
 
     // Grant FETCH's next burst, and before it all that LOAD requests earlier.
     void fetch() {
+        if constexpr (RATE == Rate::SHARED) {
+            bus.decide();
+            return;
+        }
         for (;;) {
             if constexpr (RATE == Rate::FULL) read_train();
             const Burst *burst = load.head();
@@ -243,46 +262,61 @@ private:
             read();
         }
         const Cycle cycle = std::max(fetch_ready, port.room);
+        const Cycle beats = grant_fetch(cycle);
+        deliver_fetch(grant(cycle), beats);
+        read_ends.push(port.handshake);
+    }
+
+    // Take FETCH's request; its number of beats.
+    Cycle grant_fetch(Cycle cycle) {
         const Cycle beats = std::min(fetch_left, setting.fetch_burst_beats);
-        fetch_left -= beats, requested += beats, fetch_granted = cycle;
-        const Cycle ready = grant(cycle);
+        fetch_left -= beats, requested += beats, fetch_granted = cycle, ++fetches;
+        prepare_fetch();
+        return beats;
+    }
+
+    void deliver_fetch(Cycle ready, Cycle beats) {
         if constexpr (RATE == Rate::FULL) {
             arrived.push(port.take_beats(beats, ready));
         } else {
             for (Cycle beat = 0; beat < beats; ++beat) {
-                const Cycle arrives = deliver(ready);
+                const Cycle arrives = deliver(ready + beat * beat_step());
                 port.take_beat(arrives);
                 arrived.push(arrives);
             }
         }
         arrived_beats += beats;
         fetch_ends.push(port.last_beat);
-        read_ends.push(port.handshake);
         prepare_fetch();
     }
+
+    // Cycles from a beat to the next one of its burst, as the bus moves them.
+    Cycle beat_step() const { return RATE == Rate::SHARED ? setting.cycles : 0; }
 
     // Send LOAD's next burst, and before it all that FETCH requests earlier or as early.
     void read() {
         const Burst &burst = *load.head();
-        Times &time = times[burst.command];
         Cycle cycle = load_ready(burst);
         if (!burst.fill) {
             while (fetch_ready <= std::max(cycle, port.room)) fetch();
             cycle = std::max(cycle, port.room);
         }
         load.sent.push(cycle);
-        Cycle entered = port.next_loaded(cycle), first = entered + 1;
+        deliver_load(burst, burst.fill ? 0 : grant(cycle), cycle);
+        if (!burst.fill) read_ends.push(port.handshake);
+    }
+
+    // Deliver a burst of LOAD, whose data may be offered from `ready` on.
+    void deliver_load(const Burst &burst, Cycle ready, Cycle sent) {
+        Times &time = times[burst.command];
+        Cycle entered = port.next_loaded(sent), first = entered + 1;
         if (burst.fill) {
             port.take_fill(burst.shape, entered);
+        } else if constexpr (RATE == Rate::FULL) {
+            first = port.take_burst(burst.shape, ready, entered);
+            time.starved += first - (entered + 1);
         } else {
-            const Cycle ready = grant(cycle);
-            if constexpr (RATE == Rate::FULL) {
-                first = port.take_burst(burst.shape, ready, entered);
-                time.starved += first - (entered + 1);
-            } else {
-                first = read_beats(burst.shape, ready, entered, time);
-            }
-            read_ends.push(port.handshake);
+            first = read_beats(burst.shape, ready, entered, time);
         }
         if (time.first < 0) time.first = first;
         load_ends.push(port.taken);
@@ -293,7 +327,7 @@ private:
         Cycle begin = 0;
         for (Cycle beat = 0; beat < shape.beats; ++beat) {
             const Cycle pieces = shape.cuts.pieces_of(beat);
-            const Cycle first = std::max(entered + 1, deliver(ready));
+            const Cycle first = std::max(entered + 1, deliver(ready + beat * beat_step()));
             time.starved += first - (entered + 1);
             if (!beat) begin = first;
             port.taken = first + pieces - 1;
@@ -399,6 +433,18 @@ private:
                                       responses.after(setting.outstanding)});
         store.sent.push(cycle);
         addressed = std::max(cycle + 1, responses.after(setting.memory_outstanding));
+        take_beats(burst, cycle, 0);
+        Times &time = times[burst.command];
+        committed = std::max({written, addressed, committed});
+        const Cycle before = responses.last();
+        const Cycle answered = std::max(committed + setting.latency, before + 1);
+        responses.push(answered);
+        time.starved += answered - std::max(cycle, before) - burst.shape.pieces;
+        if (burst.last) time.last = store_taken, time.complete = answered + 1;
+    }
+
+    // Take the pieces of a burst of STORE; its beats are written from `room` on.
+    void take_beats(const Burst &burst, Cycle cycle, Cycle room) {
         Cycle loaded = std::max(std::max(cycle + 1, store_loaded) + 1, store_taken);
         Times &time = times[burst.command];
         const Cycle pieces = burst.shape.pieces;
@@ -416,15 +462,10 @@ private:
                 loaded = store_taken;
                 const Cycle leaves = std::max(store_taken + PACKING_CYCLES, written);
                 returned.push(leaves);
-                written = write_bandwidth.take(leaves + 1);
+                written = std::max(leaves + 1, room);
+                if constexpr (RATE == Rate::LIMITED) written = write_bandwidth.take(written);
             }
         }
-        committed = std::max({written, addressed, committed});
-        const Cycle before = responses.last();
-        const Cycle answered = std::max(committed + setting.latency, before + 1);
-        responses.push(answered);
-        time.starved += answered - std::max(cycle, before) - pieces;
-        if (burst.last) time.last = store_taken, time.complete = answered + 1;
     }
 };
 

@@ -32,13 +32,16 @@ class Fetch:
         """Per beat, when it left the buffer."""
 
     def request(self) -> int:
-        """Cycle in which the next request reaches the arbiter; NEVER while it cannot be made."""
+        """Cycle in which the next request reaches the arbiter; NEVER while it is not known."""
         needed = self.requested - (self.buffer_beats - self.burst_beats)
         if not self.left or needed > len(self.shifted):
             return NEVER
         ready = self.granted[-1] if self.granted else FETCH_START_CYCLES
-        if len(self.ends) >= FETCH_BURSTS:
-            ready = max(ready, self.ends[-FETCH_BURSTS])
+        ended = len(self.granted) - FETCH_BURSTS
+        if ended >= len(self.ends):
+            return NEVER
+        if ended >= 0:
+            ready = max(ready, self.ends[ended])
         if needed > 0:
             ready = max(ready, self.shifted[needed - 1])
         return ready + FETCH_REQUEST_CYCLES

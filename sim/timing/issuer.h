@@ -8,10 +8,13 @@
 
 namespace tilewright {
 
-enum class Rate { FULL, LIMITED };
+enum class Rate { FULL, LIMITED, SHARED };
 
 template <Rate RATE>
 class Engine;
+
+template <Rate RATE>
+class Bus;
 
 // The last run of a command leaves the nest when no burst of the last runs, at most so many, has to
 // be sent: the cut is as far ahead of the port.
@@ -44,7 +47,7 @@ public:
                 if (!(is_load ? engine.read_train(LAST_RUNS) : engine.write_train(LAST_RUNS)))
                     is_load ? engine.read() : engine.write();
             } else if (cursor.rest) {
-                while (sent.size <= plans - QUEUED_BURSTS) is_load ? engine.read() : engine.write();
+                while (sent.size <= plans - QUEUED_BURSTS) send();
                 plan();
             } else {
                 next_run();
@@ -52,6 +55,8 @@ public:
         }
         return left_nest + 1;
     }
+
+    bool is_planned() const { return plans != sent.size; }
 
     const Burst *head() {
         if (plans == sent.size) {
@@ -63,6 +68,14 @@ public:
     }
 
 private:
+    // Send the next burst; without a shared bus, its data move at once.
+    void send() {
+        if constexpr (RATE == Rate::SHARED)
+            is_load ? engine.bus.send_load() : engine.bus.send_store();
+        else
+            is_load ? engine.read() : engine.write();
+    }
+
     // Let the next run leave the nest.
     void next_run() {
         Cycle started = -1;

@@ -15,7 +15,7 @@ from ...isa.instructions import Instruction
 from ...isa.instructions.load import DESTINATIONS
 from ...isa.instructions.store import SOURCES
 from ..decode import decode_words, headers
-from ..memory_model import MemoryModel
+from ..memory_model import MemoryModel, bus_values
 from ..native import NATIVE_FLAGS, build_native
 from .fetch import Fetch
 from .transfers import COLUMNS, fill_beat_bytes
@@ -31,7 +31,7 @@ def library() -> ctypes.CDLL:
         Without a compiler.
     """
     folder = Path(__file__).parent
-    names = ("engine.cpp", "engine.h", "issuer.h", "ports.h", "program.h", "../decode.h")
+    names = ("engine.cpp", "engine.h", "bus.h", "issuer.h", "ports.h", "program.h", "../decode.h")
     sources = [folder / name for name in names]
     flags = (*NATIVE_FLAGS, "-fvisibility-inlines-hidden", "-fno-semantic-interposition")
     return _load(str(build_native("timing", sources, flags, generated=headers())))
@@ -83,7 +83,13 @@ def setting(configuration: Configuration, memory: MemoryModel) -> tuple[int, ...
 
 def _memory(memory: MemoryModel) -> tuple[int, ...]:
     """The memory's fields of a setting; they come last."""
-    return memory.latency_cycles, memory.beats, memory.cycles, memory.outstanding_bursts
+    return (
+        memory.latency_cycles,
+        memory.beats,
+        memory.cycles,
+        memory.outstanding_bursts,
+        *bus_values(memory),
+    )
 
 
 class TimedProgram:

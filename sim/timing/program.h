@@ -20,6 +20,8 @@ struct Setting {
     Cycle queue_depth, remembered, outstanding;
     Cycle tile_cycles, gemm_cycles;
     Cycle latency, beats, cycles, memory_outstanding;
+    // Of a shared bus; `buffered` is 0 without one.
+    Cycle buffered, read_gap, write_gap, refresh_cycles, refresh_interval;
 };
 
 // What is known of an instruction; `native.py` names the columns.

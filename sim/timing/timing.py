@@ -12,9 +12,9 @@ from ...isa.instructions import Instruction, Unit, peers
 from ...isa.registers import counter_registers, unit_counters
 from ..memory_model import MemoryModel
 from ..toolchain import progress
-from .definition import Model
 from .links import Links
 from .native import TimedProgram, library
+from .shared_bus import model_of
 from .transfers import COLUMNS
 
 DEEP = 64
@@ -140,7 +140,7 @@ class Timer:
         if self._native is not None:
             cycles, times = self._native.run(memory)
         else:
-            cycles, times = Model(self.program, self.configuration, memory).run()
+            cycles, times = model_of(self.program, self.configuration, memory).run()
         return Timing(self.program, self.configuration, memory, cycles, times)
 
 
@@ -205,8 +205,8 @@ class ExactMeasure:
             cycles, _ = timed.run(self.memory)
             least, times = timed.run(self.memory, deep)
         else:
-            cycles, _ = Model(program, configuration, self.memory).run()
-            least, times = Model(program, deep, self.memory).run()
+            cycles, _ = model_of(program, configuration, self.memory).run()
+            least, times = model_of(program, deep, self.memory).run()
         if cycles <= least * (1 + QUEUE_GAIN):
             return cycles, None
         return cycles, times[:, COLUMNS.index("start")].tolist()

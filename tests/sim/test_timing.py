@@ -20,8 +20,8 @@ from tilewright.isa.pipeline import GEMM_TAIL_CYCLES
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import COLUMNS, Timer, time_program
 from tilewright.sim.timing.critical_path import critical_path
-from tilewright.sim.timing.definition import Model
 from tilewright.sim.timing.native import TimedProgram
+from tilewright.sim.timing.shared_bus import model_of
 from tilewright.sim.timing.stalls import Wait, activity
 
 CONFIGURATIONS = verification_configurations()
@@ -31,7 +31,7 @@ GEMM = Gemm(act=0, wgt=0, acc=0, tile_loops=(Loop(9, (16, 1, 0)),), row_loops=(L
 
 def steady_memory(seed: int) -> MemoryModel:
     """A memory without random stalls."""
-    return replace(MemoryModel(**random_memory_parameters(seed)), stall_probability=0.0)
+    return replace(MemoryModel.of_parameters(random_memory_parameters(seed)), stall_probability=0.0)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -40,7 +40,7 @@ def test_the_compiled_model_equals_its_definition(name):
     for seed in range(3):
         program, _ = random_program(configuration, seed)
         memory = steady_memory(seed)
-        expected, times = Model(program, configuration, memory).run()
+        expected, times = model_of(program, configuration, memory).run()
         cycles, found = TimedProgram(program, configuration).run(memory)
         np.testing.assert_array_equal(found, times, err_msg=f"{name}, seed {seed}")
         assert cycles == expected
@@ -51,7 +51,7 @@ def test_the_compiled_model_equals_its_definition(name):
 def test_both_agree_on_any_machine(seed, memory):
     configuration = random_configuration(seed)
     program, _ = random_program(configuration, seed, 20)
-    expected = Model(program, configuration, steady_memory(memory)).run()
+    expected = model_of(program, configuration, steady_memory(memory)).run()
     found = TimedProgram(program, configuration).run(steady_memory(memory))
     assert found[0] == expected[0]
     np.testing.assert_array_equal(found[1], expected[1])

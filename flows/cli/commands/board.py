@@ -8,12 +8,15 @@ from ....errors import UsageError
 from ....hardware.soc.boards import find_board
 from ....isa.configuration import DEFAULT, Configuration
 from ....isa.configuration_rules import PAGE_BYTES
+from ....isa.sdram import SDRAMS, Sdram
 from ....sim.board import VirtualBoard
+from ....sim.memory_model import MemoryModel
 from ...board.faults import FaultRates
 from ...board.server import Server, TcpPort, TerminalPort
 from ..arguments import add_configuration, chosen_configuration, require_tools
 from ..board_options import design_of
 from ..console import configuration_sentence, say
+from ..memory_options import memory_options
 
 USUAL_MEMORY_KIB = 16 * 1024
 USUAL_CLOCK_MHZ = 25.0
@@ -29,8 +32,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_configuration(parser, f"{DEFAULT.name}, or BOARD's")
     parser.add_argument(
         "--memory-kib", type=int, metavar="KIB",
-        help=f"main memory (default: BOARD's; otherwise {USUAL_MEMORY_KIB}, or less if the "
-        "configuration cannot address that much)",
+        help=f"main memory (default: BOARD's; otherwise {USUAL_MEMORY_KIB} or the whole SDRAM, or "
+        "less if the configuration cannot address that much)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sdram", choices=SDRAMS, metavar="NAME",
+        help=f"main memory is an SDRAM, timed for the clock: {' or '.join(SDRAMS)}",
     )  # fmt: skip
     parser.add_argument(
         "--clock", type=float, metavar="MHZ",
@@ -71,11 +78,12 @@ def board(arguments: argparse.Namespace) -> None:
     configuration, memory_kib, clock_hz = machine_of(arguments)
     rates = FaultRates.parse(arguments.faults)
     require_tools("rtl")
+    sdram = SDRAMS.get(arguments.sdram)
     port = TerminalPort() if arguments.terminal else TcpPort(arguments.port)
-    virtual = VirtualBoard(configuration, memory_kib * 1024, clock_hz, arguments.uart)
+    virtual = VirtualBoard(configuration, memory_kib * 1024, clock_hz, arguments.uart, sdram)
     server = Server(virtual, port, rates, arguments.seed)
     say(f"configuration  {configuration_sentence(configuration)}")
-    say(f"memory         {memory_kib:,} KiB")
+    say(f"memory         {memory_kib:,} KiB{_as_options(sdram, configuration, clock_hz)}")
     say(f"address        {port.address}")
     machine = ["--config", arguments.config or configuration.name.partition(",")[0]]
     machine += [word for change in arguments.changes for word in ("--set", change)]
@@ -105,11 +113,21 @@ def machine_of(arguments: argparse.Namespace) -> tuple[Configuration, int, int]:
         configuration, usual_kib = design.configuration, design.memory_bytes // 1024
         usual_hz = design.clock_hz
     else:
-        configuration = chosen_configuration(arguments) or DEFAULT
-        usual_kib = min(USUAL_MEMORY_KIB, (1 << configuration.address_bits) // 1024)
+        configuration, usual_kib = chosen_configuration(arguments) or DEFAULT, USUAL_MEMORY_KIB
         usual_hz = round(USUAL_CLOCK_MHZ * 1e6)
+    if arguments.sdram:
+        usual_kib = SDRAMS[arguments.sdram].size_bytes // 1024
+    usual_kib = min(usual_kib, (1 << configuration.address_bits) // 1024)
     clock_hz = round(arguments.clock * 1e6) if arguments.clock else usual_hz
     return configuration, arguments.memory_kib or usual_kib, clock_hz
+
+
+def _as_options(sdram: Sdram | None, configuration: Configuration, clock_hz: int) -> str:
+    """Return how other commands are told of an SDRAM."""
+    if sdram is None:
+        return ""
+    model = MemoryModel.of_sdram(sdram, configuration, clock_hz)
+    return f" of SDRAM; its model: {memory_options(model)}"
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:

@@ -23,6 +23,7 @@ from ..clock_options import cycles_text
 from ..console import NO_LAYERS, configuration_sentence, say, search_sentence
 from ..input_options import add_fixes, add_states, chosen_overrides
 from ..json_output import check_json, write_json
+from ..memory_options import add_memory, memory_model
 from ..placement_options import add_placement, chosen_placing
 from ..schedule_options import add_schedules, chosen_schedules
 
@@ -43,8 +44,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_placement(parser)
     add_calibration(parser)
     add_schedules(parser)
+    add_memory(parser, "main memory, for which schedules are chosen")
     add_json(parser, "cycles and lower bound of each layer")
-    parser.set_defaults(function=compile_)
+    parser.set_defaults(function=compile_, stalls=0.0, seed=0)
 
 
 def compile_(arguments: argparse.Namespace) -> None:
@@ -63,6 +65,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         "calibration": chosen_calibration(arguments),
         "overrides": chosen_overrides(arguments),
         "placing": chosen_placing(arguments, places=bool(arguments.json)),
+        "memory": memory_model(arguments),
     }
     schedules = chosen_schedules(arguments)
     kept = None if schedules else kept_module(arguments.source, configuration, **asked)
@@ -88,7 +91,7 @@ def compile_(arguments: argparse.Namespace) -> None:
 
             path = target if kept is None or target.is_file() else kept.path
             module = replace(load(path, configuration, trusted=True), report=report)
-        report = {**report, "placement": placement_of(module, asked["placing"])}
+        report = {**report, "placement": placement_of(module, asked["placing"], asked["memory"])}
     values = {
         "artifact": str(target),
         "bytes": target.stat().st_size if found is None else len(found[0]),

@@ -21,10 +21,13 @@ from ....isa.encoding import encode_program
 from ....isa.instructions import Gemm, Halt, Instruction, Load, Loop, Store, Unit, Vector
 from ....sim.memory_model import MemoryModel
 from ....sim.rtl import RtlCore
-from ....sim.timing import COLUMNS, channels, definition, fetch, transfers
+from ....sim.timing import COLUMNS, channels, definition, fetch, shared_bus, transfers
 from ....sim.timing.native import TimedProgram
 from ..programs.mutants import mutants
-from ..programs.random_configurations import verification_configurations
+from ..programs.random_configurations import (
+    random_memory_parameters,
+    verification_configurations,
+)
 from ..programs.random_programs import random_program
 from .outcome import FaultOutcome, MutantStatus, Score, progress
 from .python_faults import PythonFault, draw_faults, put_fault
@@ -69,20 +72,20 @@ def score_checker(count: int, seed: int, *, jobs: int = 2, budget_s: float = flo
 
 def score_timing(count: int, seed: int, *, jobs: int = 2, budget_s: float = float("inf")) -> Score:
     """Faults in the timing model's definition, found by comparison with RTL and compiled model."""
-    modules = (definition, fetch, transfers, channels)
+    modules = (definition, fetch, transfers, channels, shared_bus)
     runs = [run for name in CONFIGURATIONS for run in _rtl_runs(PRESETS[name])]
     compiled = list(_compiled_runs())
 
     def attempt() -> str | None:
         for program, configuration, memory, cycles, spans in runs:
-            found, times = definition.Model(program, configuration, memory).run()
+            found, times = shared_bus.model_of(program, configuration, memory).run()
             if found != cycles:
                 return "RTL: cycles of the run"
             columns = [COLUMNS.index("start"), COLUMNS.index("retired")]
             if not np.array_equal(times[:-1, columns], spans[:-1]):
                 return "RTL: cycles of an instruction"
         for program, configuration, memory, cycles, expected in compiled:
-            found, times = definition.Model(program, configuration, memory).run()
+            found, times = shared_bus.model_of(program, configuration, memory).run()
             if found != cycles or not np.array_equal(times, expected):
                 return "compiled model"
         return None
@@ -201,13 +204,8 @@ Timed = tuple[Program, Configuration, MemoryModel, int, np.ndarray]
 
 def _steady_memory(chance: random.Random) -> MemoryModel:
     """Any memory without random stalls."""
-    cycles = chance.choice((1, 1, 2, 3, 7))
-    return MemoryModel(
-        latency_cycles=chance.choice((1, 2, 16, 64, 200)),
-        beats=chance.randint(1, cycles),
-        cycles=cycles,
-        outstanding_bursts=chance.choice((1, 2, 64)),
-    )
+    parameters = random_memory_parameters(chance.randrange(1 << 16))
+    return MemoryModel.of_parameters({**parameters, "stall_probability": 0.0})
 
 
 def _compiled_runs() -> Iterator[Timed]:

@@ -38,7 +38,7 @@ class Case:
     configuration
         The machine.
     memory
-        Arguments of a `MemoryModel`; empty for the default one.
+        Arguments of `MemoryModel.of_parameters`; empty for the default one.
     image_seed, data_bytes
         Arguments of `random_image`, the initial contents of main memory.
     program

@@ -156,14 +156,18 @@ def random_configuration(seed: int) -> Configuration:
     )
 
 
+SHARED = 0.4
+"""Share of the memories whose reads and writes share a bus."""
+
+
 def random_memory_parameters(seed: int) -> dict[str, Any]:
-    """Arguments of a `MemoryModel`, from a fast memory to one that mostly stalls.
+    """Arguments of `MemoryModel.of_parameters`, from a fast memory to one that mostly stalls.
 
     Extreme values are as frequent as all others together; the same seed gives the same memory.
     """
     chance = random.Random(seed)
     cycles = chance.choice((1, 1, 2, 3, 7, 16))
-    return {
+    found = {
         "latency_cycles": chance.choice((1, 2, 16, 64, 200, chance.randint(1, 300))),
         "beats": chance.choice((1, cycles, chance.randint(1, cycles))),
         "cycles": cycles,
@@ -171,3 +175,13 @@ def random_memory_parameters(seed: int) -> dict[str, Any]:
         "stall_probability": chance.choice((0.0, 0.0, 0.1, 0.5, 0.8, 0.95)),
         "seed": seed,
     }
+    if chance.random() < SHARED:
+        refresh_cycles = chance.randint(1, 12)
+        found["beats"] = 1
+        found["bus"] = {
+            "read_gap_cycles": chance.choice((0, 4, chance.randint(0, 20))),
+            "write_gap_cycles": chance.choice((0, 5, chance.randint(0, 20))),
+            "refresh_cycles": refresh_cycles,
+            "refresh_interval_cycles": chance.choice((2 * refresh_cycles, 60, 781)),
+        }
+    return found

@@ -40,7 +40,7 @@ def test_the_hardware_looks_at_nothing_that_it_should_not(name):
         program, image = random_program(configuration, seed)
         expected = Machine(configuration, image.copy())
         expected.run(program)
-        core.memory = MemoryModel(**random_memory_parameters(seed))
+        core.memory = MemoryModel.of_parameters(random_memory_parameters(seed))
         dram = image.copy()
         core.run(equivalent_words(program, configuration, seed), dram, program)
         np.testing.assert_array_equal(

@@ -79,8 +79,12 @@ def test_programs_of_random_configurations_are_legal():
 
 
 def test_random_memories_are_memories_and_some_of_them_stall():
-    memories = [MemoryModel(**random_memory_parameters(seed)) for seed in range(100)]
-    assert memories == [MemoryModel(**random_memory_parameters(seed)) for seed in range(100)]
+    def memory(seed: int) -> MemoryModel:
+        return MemoryModel.of_parameters(random_memory_parameters(seed))
+
+    memories = [memory(seed) for seed in range(100)]
+    assert memories == [memory(seed) for seed in range(100)]
+    assert {each.bus is None for each in memories} == {False, True}
     assert {0.0, 0.95} <= {memory.stall_probability for memory in memories}
     assert any(memory.outstanding_bursts == 1 for memory in memories)
     assert any(memory.beats < memory.cycles for memory in memories)

@@ -162,7 +162,7 @@ def test_a_case_survives_its_text():
     assert again == case
     assert np.array_equal(again.image(), image)
     assert parse_program(format_case(case)) == program
-    MemoryModel(**again.memory)
+    MemoryModel.of_parameters(again.memory)
 
 
 @pytest.mark.parametrize(

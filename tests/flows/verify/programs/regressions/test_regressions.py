@@ -34,7 +34,7 @@ def expected(case: Case) -> Machine:
 def assert_device_leaves(device: str, path: Path) -> None:
     case = kept(path)
     machine, dram = expected(case), case.image()
-    with open_device(device, case.configuration, MemoryModel(**case.memory)) as opened:
+    with open_device(device, case.configuration, MemoryModel.of_parameters(case.memory)) as opened:
         opened.run(case.program, dram)
         scratchpads = opened.scratchpads()
     np.testing.assert_array_equal(dram, machine.memories[Memory.DRAM])
@@ -80,7 +80,7 @@ def test_the_hardware_leaves_the_same_bytes(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_timing_model_knows_every_cycle(path):
     case = kept(path)
-    memory = replace(MemoryModel(**case.memory), stall_probability=0.0)
+    memory = replace(MemoryModel.of_parameters(case.memory), stall_probability=0.0)
     results = []
     for device in ("sim", "rtl"):
         with open_device(device, case.configuration, memory) as opened:
