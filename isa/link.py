@@ -30,7 +30,7 @@ CHECK_RESIDUE = 0xDEBB20E3
 PAYLOAD_BYTES = 1024
 """Most bytes that a request writes or reads."""
 
-LINK_VERSION = 1
+LINK_VERSION = 2
 
 
 class Command(IntEnum):
@@ -69,6 +69,11 @@ _BOARD = (
     ("LINK_VERSION", False, "version of the link"),
     ("MEMORY_BYTES", False, "bytes of main memory, from address 0"),
     ("MEMORY_LATENCY", False, "cycles from a read's address to its first beat"),
+    ("MEMORY_BEAT_CYCLES", False, "cycles of a beat if reads and writes share a bus; else 0"),
+    ("MEMORY_READ_GAP", False, "cycles of a burst of reads beside its beats, on a shared bus"),
+    ("MEMORY_WRITE_GAP", False, "cycles of a burst of writes beside its beats"),
+    ("MEMORY_REFRESH", False, "cycles of a refresh"),
+    ("MEMORY_REFRESH_INTERVAL", False, "cycles from one refresh to the next"),
     ("CLOCK_HZ", False, "clock of the core"),
     ("SESSION", True, "a number of the host's; 0 after a reset, when memory may have changed"),
 )

@@ -8,6 +8,7 @@ everything is sent again and the run repeated.
 
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -34,7 +35,7 @@ from ..isa.registers import (
     counter_registers,
 )
 from ..sim.explain_hang import explain_hang
-from ..sim.memory_model import MemoryModel
+from ..sim.memory_model import MemoryModel, SharedBus
 from ..sim.timing import Timer, Timing
 from .device import Device, LoadedProgram, Result
 from .link import Link
@@ -197,7 +198,7 @@ class BoardDevice(Device):
                 "load the bitstream of that configuration, or choose the board's with `--config`"
             )
         self.memory_bytes, self.clock_hz = found["MEMORY_BYTES"], found["CLOCK_HZ"]
-        memory = MemoryModel(latency_cycles=found["MEMORY_LATENCY"])
+        memory = _memory_model(found)
         if memory != self.memory:
             self.memory = memory
             self._timings.clear()
@@ -422,3 +423,17 @@ def joined_ranges(marked: np.ndarray) -> list[tuple[int, int]]:
     starts = places[np.concatenate([[0], breaks + 1])]
     ends = places[np.concatenate([breaks, [places.size - 1]])] + 1
     return [(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
+
+
+def _memory_model(found: Mapping[str, int]) -> MemoryModel:
+    """The main memory that the board's registers describe."""
+    latency, beat = found["MEMORY_LATENCY"], found["MEMORY_BEAT_CYCLES"]
+    if not beat:
+        return MemoryModel(latency_cycles=latency)
+    bus = SharedBus(
+        read_gap_cycles=found["MEMORY_READ_GAP"],
+        write_gap_cycles=found["MEMORY_WRITE_GAP"],
+        refresh_cycles=found["MEMORY_REFRESH"],
+        refresh_interval_cycles=found["MEMORY_REFRESH_INTERVAL"],
+    )
+    return MemoryModel(latency_cycles=latency, cycles=beat, bus=bus)

@@ -31,6 +31,9 @@ public:
 
     bool busy() const { return soc->busy; }
 
+    // The first rule of the SDRAM that was broken; 0 if none was, or there is no SDRAM.
+    int violation() const { return violation_of(*soc); }
+
     // Run until `budget` cycles have passed, `sent` is full, the board has sent bytes and pauses,
     // or it has nothing to do.
     void run(uint64_t budget, const uint8_t* bytes, uint64_t count, uint64_t* taken, uint8_t* sent,
@@ -57,6 +60,11 @@ public:
     }
 
 private:
+    static int violation_of(const auto& top) {
+        if constexpr (requires { top.violation; }) return top.violation;
+        return 0;
+    }
+
     void step() {
         soc->clk = 0, soc->eval();
         soc->clk = 1, soc->eval();
@@ -78,6 +86,7 @@ void tw_destroy(Board* board) { delete board; }
 void tw_reset(Board* board) { board->reset(); }
 int tw_busy(Board* board) { return board->busy(); }
 uint64_t tw_cycles(Board* board) { return board->cycle; }
+int tw_violation(Board* board) { return board->violation(); }
 void tw_run(Board* board, uint64_t budget, const uint8_t* bytes, uint64_t count, uint64_t* taken,
             uint8_t* sent, uint64_t capacity, uint64_t* produced) {
     board->run(budget, bytes, count, taken, sent, capacity, produced);

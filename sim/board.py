@@ -4,7 +4,9 @@ import ctypes
 from functools import lru_cache
 from pathlib import Path
 
+from ..errors import DeviceError
 from ..isa.configuration import Configuration
+from ..isa.sdram import Sdram
 from .hardware_sources import keep_verilog
 from .verilate import build_library, runtime_in_background
 
@@ -16,7 +18,11 @@ SENT_BYTES = 1 << 16
 
 
 def build_board(
-    configuration: Configuration, memory_bytes: int, clock_hz: int, divisor: int | None = None
+    configuration: Configuration,
+    memory_bytes: int,
+    clock_hz: int,
+    divisor: int | None = None,
+    sdram: Sdram | None = None,
 ) -> Path:
     """The shared library of a system on chip; built unless it is in the cache.
 
@@ -26,11 +32,13 @@ def build_board(
         As in `hardware.soc.system.System`.
     divisor
         Cycles of a bit of the serial port in between; None for a link of a byte per cycle.
+    sdram
+        Main memory; block RAM without it.
 
     Raises
     ------
     HardwareError
-        If the memory is too large, or not whole pages.
+        If the memory is too large, or not whole pages, or does not fit the configuration.
     ToolError
         When Verilator or the compiler is missing or fails.
     """
@@ -39,15 +47,16 @@ def build_board(
     def generate() -> str:
         # Imported here: a cached board needs no hardware description language.
         from ..hardware.soc.simulated_ram import VERILOG
-        from ..hardware.soc.system import System, WiredSystem
+        from ..hardware.soc.system import System, SystemWithChip, WiredSystem
         from ..hardware.verilog import convert
 
-        system = System(configuration, memory_bytes, clock_hz)
-        top = system if divisor is None else WiredSystem(system, divisor)
+        system = System(configuration, memory_bytes, clock_hz, sdram=sdram)
+        whole = SystemWithChip(system) if sdram else system
+        top = whole if divisor is None else WiredSystem(whole, divisor)
         return convert(top, TOP) + VERILOG
 
     with runtime_in_background(traced=False):
-        choices = TOP, memory_bytes, clock_hz, divisor
+        choices = TOP, memory_bytes, clock_hz, divisor, str(sdram)
         verilog = keep_verilog(configuration, choices, label, generate)
     return build_library(verilog, TOP, {}, label, harness="board.cpp")
 
@@ -57,7 +66,7 @@ class VirtualBoard:
 
     Parameters
     ----------
-    configuration, memory_bytes, clock_hz, divisor
+    configuration, memory_bytes, clock_hz, divisor, sdram
         As in `build_board`.
     """
 
@@ -67,9 +76,10 @@ class VirtualBoard:
         memory_bytes: int,
         clock_hz: int,
         divisor: int | None = None,
+        sdram: Sdram | None = None,
     ) -> None:
         self.configuration, self.memory_bytes = configuration, memory_bytes
-        self._library = _load(build_board(configuration, memory_bytes, clock_hz, divisor))
+        self._library = _load(build_board(configuration, memory_bytes, clock_hz, divisor, sdram))
         self._handle = self._library.tw_create()
         self._sent = (ctypes.c_uint8 * SENT_BYTES)()
 
@@ -106,6 +116,11 @@ class VirtualBoard:
         Returns
         -------
         The number of these bytes that the board took, and the bytes that it sent.
+
+        Raises
+        ------
+        DeviceError
+            If the controller broke a rule of the SDRAM.
         """
         taken, produced = ctypes.c_uint64(), ctypes.c_uint64()
         self._library.tw_run(
@@ -118,6 +133,10 @@ class VirtualBoard:
             SENT_BYTES,
             ctypes.byref(produced),
         )
+        if violation := self._library.tw_violation(self._handle):
+            from ..hardware.soc.sdram_chip import SENTENCES, Violation
+
+            raise DeviceError(f"virtual board: SDRAM: {SENTENCES[Violation(violation)]}")
         return taken.value, bytes(memoryview(self._sent)[: produced.value])
 
 
@@ -132,6 +151,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "tw_reset": (None, (handle,)),
         "tw_busy": (ctypes.c_int, (handle,)),
         "tw_cycles": (number, (handle,)),
+        "tw_violation": (ctypes.c_int, (handle,)),
         "tw_run": (
             None,
             (handle, number, ctypes.c_char_p, number, counted, data, number, counted),

@@ -34,7 +34,7 @@ class Executor(wiring.Component):
     ----------
     configuration : Configuration
     board : dict[str, int]
-        `MEMORY_BYTES`, `MEMORY_LATENCY` and `CLOCK_HZ` of `isa.link.BOARD_REGISTERS`.
+        Memory and clock, by the names of `isa.link.BOARD_REGISTERS`; others read 0.
     payload_bytes : int
         Most bytes of a request.
 
@@ -216,7 +216,7 @@ class Executor(wiring.Component):
     def _shown(self, at: Value, session: Signal) -> Value:
         """Return the register of the board at an address."""
         constants = {"LINK_ID": LINK_MAGIC, "LINK_VERSION": LINK_VERSION, **self.board}
-        values: dict[str, Value] = {n: Const(v, DATA_BITS) for n, v in constants.items()}
+        values: dict[str, Value] = {n: Const(constants.get(n, 0), DATA_BITS) for n in BOARD_OFFSETS}
         values["SESSION"] = session
         index = at[2 : 2 + (len(BOARD_OFFSETS) - 1).bit_length()]
         return choose([values[name] for name in BOARD_OFFSETS], index)

@@ -1,6 +1,6 @@
 """The system on chip: core, memory, bridge; and the same behind the wires of a serial port."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +8,7 @@ from ...errors import HardwareError
 from ...isa.configuration import Configuration
 from ...isa.configuration_rules import PAGE_BYTES
 from ...isa.registers import OFFSETS
+from ...isa.sdram import Sdram
 from ..axi import read_port, write_port
 from ..axi_lite import axi_lite_port
 from ..control import ADDRESS_BITS
@@ -15,14 +16,19 @@ from ..core import Core
 from .block_memory import LATENCY_CYCLES, BlockMemory
 from .bridge import Bridge
 from .port_arbiter import PortArbiter
+from .sdram import SdramController, sdram_pins
+from .sdram_chip import SdramChip, Violation
 from .uart import Uart
 
 START, STOP = 0, 1
 """Bits of `CONTROL`."""
 
+STATE = ("busy", "ended", "linked")
+"""Outputs of a system that tell its state."""
+
 
 class System(wiring.Component):
-    """A core with main memory of block RAM, served by a host over a link of bytes.
+    """A core with main memory, served by a host over a link of bytes.
 
     Parameters
     ----------
@@ -30,9 +36,11 @@ class System(wiring.Component):
     memory_bytes : int
         Size of main memory: whole pages, within the reach of `address_bits`.
     clock_hz : int
-        The clock, for the host's information.
+        The clock: for the host's information, and for the timing of an SDRAM.
     multipliers : int, optional
         As in `Core`.
+    sdram : Sdram, optional
+        Main memory; block RAM without it.
 
     Members
     -------
@@ -46,11 +54,13 @@ class System(wiring.Component):
         The program is done, or an error stopped it.
     linked : Out(1)
         Changes with each request.
+    sdram : Out(sdram_pins)
+        With an SDRAM alone.
 
     Raises
     ------
     HardwareError
-        If the memory is too large, or not whole pages.
+        If the memory is too large, or not whole pages; or for an SDRAM as `SdramController`.
     """
 
     def __init__(
@@ -59,8 +69,10 @@ class System(wiring.Component):
         memory_bytes: int,
         clock_hz: int,
         multipliers: int | None = None,
+        sdram: Sdram | None = None,
     ):
         self.configuration, self.memory_bytes = configuration, memory_bytes
+        self.chip = sdram
         self.clock_hz, self.multipliers = clock_hz, multipliers
         reach = 1 << configuration.address_bits
         if not PAGE_BYTES <= memory_bytes <= reach or memory_bytes % PAGE_BYTES:
@@ -68,6 +80,12 @@ class System(wiring.Component):
                 f"memory of {memory_bytes} bytes: expected a multiple of {PAGE_BYTES} bytes up to "
                 f"the {reach} bytes that `address_bits` = {configuration.address_bits} reaches"
             )
+        if sdram is not None and memory_bytes > sdram.size_bytes:
+            raise HardwareError(
+                f"memory of {memory_bytes} bytes: expected at most the {sdram.size_bytes} bytes "
+                f"of SDRAM `{sdram.name}`"
+            )
+        pins = {} if sdram is None else {"sdram": Out(sdram_pins(sdram))}
         super().__init__(
             {
                 "received": In(stream.Signature(8)),
@@ -75,6 +93,7 @@ class System(wiring.Component):
                 "busy": Out(1),
                 "ended": Out(1),
                 "linked": Out(1),
+                **pins,
             }
         )
 
@@ -82,13 +101,10 @@ class System(wiring.Component):
         m = Module()
         configuration = self.configuration
         m.submodules.core = core = Core(configuration, self.multipliers)
-        m.submodules.memory = memory = BlockMemory(configuration, self.memory_bytes)
+        starts = Signal()
+        memory, board = self._memory(m, starts)
         m.submodules.arbiter = arbiter = PortArbiter(configuration)
-        board = {
-            "MEMORY_BYTES": self.memory_bytes,
-            "MEMORY_LATENCY": LATENCY_CYCLES,
-            "CLOCK_HZ": self.clock_hz,
-        }
+        board |= {"MEMORY_BYTES": self.memory_bytes, "CLOCK_HZ": self.clock_hz}
         m.submodules.bridge = bridge = Bridge(configuration, board)
         wiring.connect(m, wiring.flipped(self.received), bridge.received)
         wiring.connect(m, bridge.sent, wiring.flipped(self.sent))
@@ -111,11 +127,66 @@ class System(wiring.Component):
         running = Signal()
         m.d.comb += [self.ended.eq(core.interrupt), self.busy.eq(running | bridge.busy)]
         with m.If(registers.bvalid & (registers.awaddr == OFFSETS["CONTROL"])):
-            m.d.sync += running.eq(registers.wdata[START] & ~registers.wdata[STOP])
+            m.d.comb += starts.eq(registers.wdata[START] & ~registers.wdata[STOP])
+            m.d.sync += running.eq(starts)
         with m.Elif(core.interrupt):
             m.d.sync += running.eq(0)
         with m.If(bridge.answered):
             m.d.sync += self.linked.eq(~self.linked)
+        return m
+
+    def _memory(self, m: Module, starts: Value):
+        """Return main memory, and the registers that tell its timing."""
+        if self.chip is None:
+            m.submodules.memory = memory = BlockMemory(self.configuration, self.memory_bytes)
+            return memory, {"MEMORY_LATENCY": LATENCY_CYCLES}
+        memory = SdramController(self.configuration, self.chip, self.clock_hz)
+        m.submodules.memory = memory
+        wiring.connect(m, memory.pins, wiring.flipped(self.sdram))
+        # A program starts with a refresh, so that it takes the same cycles each time.
+        m.d.comb += memory.restart.eq(starts)
+        schedule = memory.schedule
+        return memory, {
+            "MEMORY_LATENCY": schedule.latency_cycles,
+            "MEMORY_BEAT_CYCLES": schedule.beat_cycles,
+            "MEMORY_READ_GAP": schedule.read_gap_cycles,
+            "MEMORY_WRITE_GAP": schedule.write_gap_cycles,
+            "MEMORY_REFRESH": memory.cycles.rfc,
+            "MEMORY_REFRESH_INTERVAL": memory.cycles.refi,
+        }
+
+
+class SystemWithChip(wiring.Component):
+    """A system with the chip that it needs, for a simulator.
+
+    Parameters
+    ----------
+    system : System
+        With an SDRAM.
+
+    Members
+    -------
+    As of `System`, without the pins.
+    violation : Out(Violation)
+        As of `SdramChip`.
+    """
+
+    def __init__(self, system: System):
+        self.system = system
+        members = dict(system.signature.members)
+        del members["sdram"]
+        super().__init__({**members, "violation": Out(Violation)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.system = system = self.system
+        assert system.chip is not None
+        m.submodules.chip = chip = SdramChip(system.chip, system.clock_hz)
+        wiring.connect(m, system.sdram, chip.pins)
+        wiring.connect(m, wiring.flipped(self.received), system.received)
+        wiring.connect(m, system.sent, wiring.flipped(self.sent))
+        m.d.comb += self.violation.eq(chip.violation)
+        m.d.comb += [getattr(self, each).eq(getattr(system, each)) for each in STATE]
         return m
 
 
@@ -124,7 +195,7 @@ class WiredSystem(wiring.Component):
 
     Parameters
     ----------
-    system : System
+    system : System or SystemWithChip
     divisor : int
         Cycles of a bit.
 
@@ -133,7 +204,7 @@ class WiredSystem(wiring.Component):
     As of `System`; the bytes are those of the host's port.
     """
 
-    def __init__(self, system: System, divisor: int):
+    def __init__(self, system: System | SystemWithChip, divisor: int):
         self.system, self.divisor = system, divisor
         super().__init__(dict(system.signature.members))
 
@@ -147,9 +218,7 @@ class WiredSystem(wiring.Component):
         wiring.connect(m, system.sent, board.sent)
         wiring.connect(m, wiring.flipped(self.received), host.sent)
         wiring.connect(m, host.received, wiring.flipped(self.sent))
-        m.d.comb += [
-            self.busy.eq(system.busy | board.busy | host.busy),
-            self.ended.eq(system.ended),
-            self.linked.eq(system.linked),
-        ]
+        m.d.comb += self.busy.eq(system.busy | board.busy | host.busy)
+        passed = self.signature.members.keys() - {"received", "sent", "busy"}
+        m.d.comb += [getattr(self, each).eq(getattr(system, each)) for each in sorted(passed)]
         return m

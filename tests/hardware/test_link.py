@@ -17,8 +17,10 @@ from tilewright.hardware.soc.uart import RECEIVED_BYTES, Uart
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.link import (
     BOARD_OFFSETS,
+    BOARD_SPACE_BYTES,
     FLAG,
     LINK_MAGIC,
+    LINK_VERSION,
     PAYLOAD_BYTES,
     Command,
     Status,
@@ -172,13 +174,16 @@ def test_registers_of_core_and_board_are_read_and_written(bus):
     stream += framed(Command.READ_REGISTERS, 3, 0x14, 12)
     session = BOARD_OFFSETS["SESSION"]
     stream += framed(Command.WRITE_REGISTERS, 4, session, 4, b"abcd")
-    stream += framed(Command.READ_REGISTERS, 5, BOARD_OFFSETS["LINK_ID"], 24)
+    stream += framed(Command.READ_REGISTERS, 5, BOARD_OFFSETS["LINK_ID"], BOARD_SPACE_BYTES)
     answers, registers = talk(bus, stream, 5)
     payloads = okay(answers)
     assert registers.values == {0x14: 0x04030201, 0x1C: 0x08070605}
     assert payloads[2] == b"\x01\x02\x03\x04" + bytes(4) + b"\x05\x06\x07\x08"
-    words = [int.from_bytes(payloads[4][n : n + 4], "little") for n in range(0, 24, 4)]
-    assert words == [LINK_MAGIC, 1, MEMORY_BYTES, 5, 1000, int.from_bytes(b"abcd", "little")]
+    starts = range(0, BOARD_SPACE_BYTES, 4)
+    words = [int.from_bytes(payloads[4][n : n + 4], "little") for n in starts]
+    given = {**BOARD, "LINK_ID": LINK_MAGIC, "LINK_VERSION": LINK_VERSION}
+    given["SESSION"] = int.from_bytes(b"abcd", "little")
+    assert dict(zip(BOARD_OFFSETS, words, strict=True)) == dict.fromkeys(BOARD_OFFSETS, 0) | given
 
 
 REFUSED = {

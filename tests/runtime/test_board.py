@@ -192,7 +192,7 @@ def refusal(address, configuration=SMALL):
         ),
         (
             {"LINK_VERSION": 99},
-            "the board's link has version 99, expected 1; build its bitstream again with this "
+            "the board's link has version 99, expected 2; build its bitstream again with this "
             "release",
         ),
         (

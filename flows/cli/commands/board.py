@@ -5,13 +5,16 @@ import shlex
 import signal
 
 from ....errors import UsageError
-from ....isa.configuration import DEFAULT
+from ....isa.configuration import DEFAULT, Configuration
 from ....isa.configuration_rules import PAGE_BYTES
+from ....isa.sdram import SDRAMS, Sdram
 from ....sim.board import VirtualBoard
+from ....sim.memory_model import MemoryModel
 from ...board.faults import FaultRates
 from ...board.server import Server, TcpPort, TerminalPort
 from ..arguments import add_configuration, chosen_configuration, require_tools
 from ..console import configuration_sentence, say
+from ..memory_options import memory_options
 
 USUAL_MEMORY_KIB = 16 * 1024
 USUAL_CLOCK_MHZ = 25.0
@@ -26,8 +29,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_configuration(parser)
     parser.add_argument(
         "--memory-kib", type=int, metavar="KIB",
-        help=f"main memory (default: {USUAL_MEMORY_KIB}, or less if the configuration cannot "
-        "address that much)",
+        help=f"main memory (default: {USUAL_MEMORY_KIB} or the whole SDRAM, or less if the "
+        "configuration cannot address that much)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sdram", choices=SDRAMS, metavar="NAME",
+        help=f"main memory is an SDRAM, timed for the clock: {' or '.join(SDRAMS)}",
     )  # fmt: skip
     parser.add_argument(
         "--clock", type=float, default=USUAL_CLOCK_MHZ, metavar="MHZ",
@@ -69,14 +76,15 @@ def board(arguments: argparse.Namespace) -> None:
     rates = FaultRates.parse(arguments.faults)
     require_tools("rtl")
     reach_kib = (1 << configuration.address_bits) // 1024
-    memory_kib = arguments.memory_kib or min(USUAL_MEMORY_KIB, reach_kib)
+    sdram = SDRAMS.get(arguments.sdram)
+    most_kib = sdram.size_bytes // 1024 if sdram else USUAL_MEMORY_KIB
+    memory_kib = arguments.memory_kib or min(most_kib, reach_kib)
     port = TerminalPort() if arguments.terminal else TcpPort(arguments.port)
-    virtual = VirtualBoard(
-        configuration, memory_kib * 1024, round(arguments.clock * 1e6), arguments.uart
-    )
+    clock_hz = round(arguments.clock * 1e6)
+    virtual = VirtualBoard(configuration, memory_kib * 1024, clock_hz, arguments.uart, sdram)
     server = Server(virtual, port, rates, arguments.seed)
     say(f"configuration  {configuration_sentence(configuration)}")
-    say(f"memory         {memory_kib:,} KiB")
+    say(f"memory         {memory_kib:,} KiB{_as_options(sdram, configuration, clock_hz)}")
     say(f"address        {port.address}")
     machine = ["--config", arguments.config or DEFAULT.name]
     machine += [word for change in arguments.changes for word in ("--set", change)]
@@ -89,6 +97,14 @@ def board(arguments: argparse.Namespace) -> None:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
     say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total()}")
+
+
+def _as_options(sdram: Sdram | None, configuration: Configuration, clock_hz: int) -> str:
+    """Return how other commands are told of an SDRAM."""
+    if sdram is None:
+        return ""
+    model = MemoryModel.of_sdram(sdram, configuration, clock_hz)
+    return f" of SDRAM; its model: {memory_options(model)}"
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:

@@ -20,23 +20,28 @@ from tilewright.hardware.soc.system import System
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.link import REQUEST, Command, body_of, frame, request
 from tilewright.isa.registers import OFFSETS
+from tilewright.isa.sdram import SDRAMS
 from tilewright.runtime import Session, open_device
 from tilewright.runtime.board import BoardDevice
 from tilewright.runtime.transports import Transport
 from tilewright.sim.board import VirtualBoard
+from tilewright.sim.memory_model import MemoryModel
 
 from ...runtime.stub_board import serve_in_background
 
 pytestmark = pytest.mark.slow
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+RESNET8 = Path(__file__).parents[4] / "shared" / "models" / "ic_resnet8" / "ic_int8_qdq.onnx"
 CLOCK_HZ = 25_000_000
 MEMORY_BYTES = 1 << 20
+SDRAM_CLOCK_HZ = 100_000_000
 
 
-def served(name, divisor=None, port=None, rates=NO_FAULTS, seed=0):
+def served(name, divisor=None, port=None, rates=NO_FAULTS, seed=0, sdram=None):
     """Serve a virtual board of a preset while the block runs."""
-    board = VirtualBoard(PRESETS[name], MEMORY_BYTES, CLOCK_HZ, divisor)
+    clock_hz = SDRAM_CLOCK_HZ if sdram else CLOCK_HZ
+    board = VirtualBoard(PRESETS[name], MEMORY_BYTES, clock_hz, divisor, sdram)
     return serve_in_background(board, rates, seed, port)
 
 
@@ -63,6 +68,19 @@ def test_random_programs_leave_the_bytes_of_sim_in_its_cycles(name, count):
         same_as_sim(configuration, board, range(count))
 
 
+@pytest.mark.parametrize(
+    ("name", "chip", "count"), [("tiny", "sdr-x16", 40), ("4x4", "sdr-x32", 12)]
+)
+def test_random_programs_take_the_cycles_of_an_sdram_refreshes_included(name, chip, count):
+    configuration, sdram = PRESETS[name], SDRAMS[chip]
+    with (
+        served(name, sdram=sdram) as server,
+        open_device(server.port.address, configuration) as board,
+    ):
+        assert board.memory == MemoryModel.of_sdram(sdram, configuration, SDRAM_CLOCK_HZ)
+        same_as_sim(configuration, board, range(count))
+
+
 def test_a_board_behind_the_wires_of_a_serial_port_does_the_same():
     tiny = PRESETS["tiny"]
     with (
@@ -83,10 +101,11 @@ def scans():
         return file["inputs"][:10], file["outputs"][:10]
 
 
-def test_digits_run_on_a_board_as_on_sim(digits, scans):
+@pytest.mark.parametrize("chip", [None, "sdr-x16"])
+def test_digits_run_on_a_board_as_on_sim(digits, scans, chip):
     inputs, outputs = scans
     with (
-        served("4x4") as server,
+        served("4x4", sdram=SDRAMS.get(chip)) as server,
         open_device(server.port.address, PRESETS["4x4"]) as board,
         open_device("sim", PRESETS["4x4"], board.memory) as sim,
     ):
@@ -99,6 +118,23 @@ def test_digits_run_on_a_board_as_on_sim(digits, scans):
             assert run.profile.cycles == model.profile.cycles
             layers = [layer.cycles for layer in run.profile.layers]
             assert layers == [layer.cycles for layer in model.profile.layers]
+
+
+@pytest.mark.skipif(not RESNET8.is_file(), reason=f"no shared model `{RESNET8}`")
+def test_a_network_keeps_an_sdram_busy_in_the_cycles_of_sim():
+    machine = PRESETS["8x8"]
+    module = compile_graph(import_model(RESNET8), machine)
+    with np.load(RESNET8.with_suffix(".npz")) as file:
+        sample = file["inputs"][:1]
+    with (
+        served("8x8", sdram=SDRAMS["sdr-x16"]) as server,
+        open_device(server.port.address, machine) as board,
+        open_device("sim", machine, board.memory) as sim,
+    ):
+        (ours,), (theirs,) = (Session(module, each).run(sample).results for each in (board, sim))
+    np.testing.assert_array_equal(ours.dram, theirs.dram)
+    assert ours.cycles == theirs.cycles
+    assert ours.counters == theirs.counters
 
 
 class Nosy(Transport):
