@@ -1,4 +1,4 @@
-"""Bitstreams of every board by the real tools, with a small system in place of the core."""
+"""Bitstreams by the real tools: a small system for every board, the smallest machine for one."""
 
 import json
 
@@ -26,3 +26,14 @@ def test_the_tools_accept_chip_package_and_pins(name, tmp_path, monkeypatch):
     bitstream = write_bitstream(built, tmp_path / "build")
     assert bitstream.stat().st_size > 10_000
     assert json.loads((tmp_path / "build" / "build.json").read_text())["board"] == name
+
+
+def test_a_whole_machine_reaches_the_clock_of_its_board(tmp_path):
+    design = Design(BOARDS["ULX3S-25F"], PRESETS["tiny"])
+    built = build(design, seeds=3)
+    assert built.meets_clock
+    assert built.best.path[0].name.startswith("system.")
+    capacity = design.device.capacity
+    assert all(0 < built.packed[name] <= capacity[name] for name in capacity)
+    assert built.packed["ram"] * 2048 > design.memory_bytes
+    assert write_bitstream(built, tmp_path).stat().st_size > 200_000
