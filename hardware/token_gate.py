@@ -134,9 +134,10 @@ class TokenGate(wiring.Component):
             self.produce.eq(Mux(self.ended, oldest.signal, 0)),
         ]
 
-        idle = ~self.busy & ~begun.output.valid
         # The counters may be far away on the chip. A wait never ends a run, so it may count late.
-        m.d.sync += self.state.waiting.eq(Mux(present & idle, missing, 0))
+        # An instruction that leaves the queue has just started, so something is in flight.
+        waits = queue.output.valid & ~begun.output.valid & ~self.busy
+        m.d.sync += self.state.waiting.eq(Mux(waits, missing, 0))
         m.d.comb += [
             self.dry.eq(~queue.output.valid & ~begun.output.valid),
             self.state.working.eq(self.busy),

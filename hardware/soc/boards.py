@@ -34,12 +34,12 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardSdram:
-    """A single-data-rate SDRAM on a board; designs do not use it yet.
+    """A single-data-rate SDRAM on a board; bitstreams do not use it yet.
 
     Parameters
     ----------
     kind
-        Its shape: `sdr-x16` has 16 data pins, 13 row and 9 column bits, `sdr-x32` 32, 11 and 8.
+        Its name in `isa.sdram.SDRAMS`.
     size_bytes
         Bytes that it holds.
     sites

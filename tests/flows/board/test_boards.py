@@ -174,12 +174,13 @@ def test_active_levels_are_those_of_the_pins():
 
 
 def test_a_virtual_board_has_the_machine_of_the_board():
-    given = Namespace(
-        virtual="ulx3s-25f", config=None, changes=[], clock=None, memory_kib=None, baud=None
-    )
+    given = Namespace(virtual="ulx3s-25f", config=None, changes=[], baud=None)
+    given.clock = given.memory_kib = given.sdram = None
     assert machine_of(given) == (PRESETS["ecp5-25"], 48, 100_000_000)
     given.config, given.clock, given.memory_kib = "tiny", 50.0, 64
     assert machine_of(given) == (PRESETS["tiny"], 64, 50_000_000)
+    given.sdram, given.memory_kib = "sdr-x16", None
+    assert machine_of(given) == (PRESETS["tiny"], 1024, 50_000_000), "all that it can address"
 
 
 def test_the_command_lists_all_boards(tilewright):
