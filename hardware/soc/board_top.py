@@ -51,9 +51,8 @@ class BoardTop(wiring.Component):
         pressed = self.button ^ self.board.button.low if self.board.button else 0
         m.submodules.reset = ResetSynchronizer(~pll.locked | pressed)
 
-        beats = Signal(
-            (system.clock_hz - 1).bit_length()
-        )  # the last bit flashes about once a second
+        # The last bit flashes about once a second.
+        beats = Signal((system.clock_hz - 1).bit_length())
         m.d.sync += beats.eq(beats + 1)
         shown = Cat(beats[-1], system.busy, system.linked, system.ended)
         for index, pin in enumerate(self.board.leds):
