@@ -127,7 +127,7 @@ def _loads(
     pad: int,
     limits: Configuration,
 ) -> tuple[Instruction, ...]:
-    """Return the LOADs that bring a box to byte 0, if its tensor begins at byte 0."""
+    """Return the LOADs of a box, for a tensor and a destination that both start at byte 0."""
     pitch = row_major(box)
     valid = tuple(
         (max(low, 0), min(high, size)) for (low, high), size in zip(box, shape, strict=True)

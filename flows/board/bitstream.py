@@ -89,7 +89,7 @@ class Built:
 
 
 def meets_clock(design: Design, placement: Placement) -> bool:
-    """Whether a placement runs at the clock of its design."""
+    """Return whether a placement reaches the clock of its design."""
     return placement.clock_mhz * 1e6 >= design.clock_hz
 
 

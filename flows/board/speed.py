@@ -1,4 +1,4 @@
-"""The expected speed of a network on a board, by the exact timing model."""
+"""Expected speed of a network on a board, from the exact timing model."""
 
 from dataclasses import dataclass
 

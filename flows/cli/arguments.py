@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def add_configuration(parser: argparse.ArgumentParser, default: str = DEFAULT.name) -> None:
-    """Add `--config` and `--set`; `default` says what holds without them."""
+    """Add `--config` and `--set`; the help text calls `default` the default."""
     parser.add_argument(
         "--config", metavar="NAME|FILE", help=f"preset or JSON file (default: {default})"
     )

@@ -15,7 +15,9 @@ INPUTS = ("oscillator", "rx", "button")
 
 
 class BoardTop(wiring.Component):
-    """A system on the pins of a board, which `Board.pins` names.
+    """A system connected to the pins of a board.
+
+    Its ports have the names in `Board.pins`.
 
     The system is reset until the PLL is locked, and while the button is pressed.
 

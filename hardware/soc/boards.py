@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ...errors import UsageError, did_you_mean
+from ...isa.sdram import SDRAMS, Sdram
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,18 @@ class BoardSdram:
     ----------
     kind
         Its name in `isa.sdram.SDRAMS`.
-    size_bytes
-        Bytes that it holds.
     sites
         Sites by signal, lowest bit first. Signals that are left out are fixed on the board. Empty
         if the memory lies in the chip's package, where the tools connect it by names of ports.
     """
 
     kind: str
-    size_bytes: int
     sites: Mapping[str, tuple[str, ...]]
+
+    @property
+    def chip(self) -> Sdram:
+        """Geometry and timing of its chip."""
+        return SDRAMS[self.kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +74,9 @@ class Board:
     oscillator, rx, tx
         Pins of the oscillator, and of the serial port: from the host, to the host.
     baud
-        Bits a second that its serial adapter surely takes.
+        Rate in bits a second that its serial adapter supports.
     adapter
-        The serial adapter, for people.
+        The serial adapter, as messages describe it.
     leds
         The first ones show: heartbeat, busy, a bit that changes with each request, end of a run.
     button
@@ -135,7 +138,6 @@ def _sites(**signals: str) -> Mapping[str, tuple[str, ...]]:
 
 _ULX3S_SDRAM = BoardSdram(
     kind="sdr-x16",
-    size_bytes=32 << 20,
     sites=_sites(
         clk="F19",
         cke="F20",
@@ -152,7 +154,6 @@ _ULX3S_SDRAM = BoardSdram(
 
 _COLORLIGHT_SDRAM = BoardSdram(
     kind="sdr-x32",
-    size_bytes=8 << 20,
     sites=_sites(
         clk="B9",
         ras_n="B10",
@@ -165,7 +166,7 @@ _COLORLIGHT_SDRAM = BoardSdram(
     ),
 )
 
-_TANG_NANO_20K_SDRAM = BoardSdram(kind="sdr-x32", size_bytes=8 << 20, sites=_sites())
+_TANG_NANO_20K_SDRAM = BoardSdram(kind="sdr-x32", sites=_sites())
 
 
 def _ulx3s(size: str, device: str, configuration: str, clock_mhz: float) -> Board:

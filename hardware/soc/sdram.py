@@ -245,7 +245,7 @@ class SdramController(wiring.Component):
         return bursts
 
     def _refresh(self, m: Module, refreshed: Value) -> tuple[Value, Value]:
-        """Return whether a refresh is due, and whether nothing may start after a restart."""
+        """Return whether a refresh is due, and whether a restart still delays the next command."""
         timer = Signal(range(self.cycles.refi), init=self.cycles.refi - 1)
         held = Signal(range(self.cycles.rfc))
         due = Signal()

@@ -1,10 +1,10 @@
 """The timing model behind one data bus for reads and writes.
 
-Bursts on the bus are served one by one in order of time, so a decision must not be made before all
-bursts are known that come before it. What the next burst of LOAD or STORE waits for may itself be a
-burst that has not been served; then it comes later than the decision. To find out, it is looked at
-up to a horizon: whatever cannot be known without another decision raises
-`LaterError`.
+The bus serves one burst at a time, in order of time. To decide which one is next, the model must
+know all bursts that arrive before the decision. The next burst of LOAD or STORE may wait for a
+burst that has not been served; it then arrives after the decision. So the model looks ahead for it,
+up to the cycle of the decision, which is the horizon. `LaterError` ends a look ahead that would
+pass the horizon or need another decision.
 """
 
 from collections import deque
@@ -22,12 +22,12 @@ from .transfers import NEVER, Burst, Issuer
 
 
 class LaterError(Exception):
-    """The event comes after the horizon."""
+    """A look ahead would pass the horizon or need another decision."""
 
 
 @dataclass(slots=True)
 class _Read:
-    """A burst of reads that was accepted on AR, of LOAD or else of FETCH."""
+    """A read burst that AR has accepted: of LOAD, or of FETCH if `burst` is None."""
 
     accepted: int
     beats: int
@@ -36,7 +36,7 @@ class _Read:
 
 @dataclass(slots=True)
 class Write:
-    """A burst of writes that was sent."""
+    """A write burst that STORE has sent."""
 
     burst: Burst
     sent: int
@@ -52,7 +52,7 @@ class Write:
 
 
 def unlimited(memory: MemoryModel) -> MemoryModel:
-    """The limits of R behind a shared bus: none, since the bus has set the pace of the beats."""
+    """Return a memory without limits for channel R, since the shared bus sets the pace."""
     return replace(memory, cycles=1, bus=None, outstanding_bursts=4096)
 
 
@@ -74,11 +74,11 @@ class SharedBusModel(Model):
         self.horizon: int | None = None
         self.waiting: deque[_Read] = deque()
         self.loads: deque[Burst] = deque()
-        """LOAD's bursts that were sent, fills included, and not yet delivered."""
+        """Bursts that LOAD has sent and not yet received, fills included."""
         self.entered: deque[int] = deque()
         """When each of them was sent."""
         self.stores: deque[Write] = deque()
-        """STORE's bursts that were sent and not yet served."""
+        """Bursts that STORE has sent and the bus has not served yet."""
         self.addressed = self.written = -1
         self.returned: list[int] = []
         self.responses: list[int] = []
@@ -92,7 +92,7 @@ class SharedBusModel(Model):
 
     def _decide(self) -> None:
         """Serve the next burst, or refresh."""
-        self._not_before_decision()
+        self._refuse_while_looking_ahead()
         while self._learn(self._next_decision()):
             pass
         reads, writes = self._read_ready(), self._write_ready()
@@ -109,16 +109,16 @@ class SharedBusModel(Model):
             self._serve_write(cycle)
 
     def _next_decision(self) -> int:
-        """The cycle of the next decision, by what is known."""
+        """Return the cycle of the next decision, as far as bursts are known."""
         return max(self.free, min(self._read_ready(), self._write_ready(), self.due))
 
-    def _not_before_decision(self) -> None:
-        """Do not decide for the sake of something that is only looked at."""
+    def _refuse_while_looking_ahead(self) -> None:
+        """Raise `LaterError` during a look ahead, which must not decide."""
         if self.horizon is not None:
             raise LaterError
 
     def _learn(self, horizon: int) -> bool:
-        """Look for bursts that come before a cycle; return whether there was one."""
+        """Look ahead for one more burst before a cycle; return whether there is one."""
         self.horizon = horizon
         try:
             return self._learn_read() or self._learn_write()
@@ -289,13 +289,13 @@ class SharedBusModel(Model):
 
     def _write(self) -> None:
         """Go on until STORE's next burst has its response, or closer to it."""
-        self._not_before_decision()
+        self._refuse_while_looking_ahead()
         if not self.stores:
             self._send_store()
         self._decide()
 
     def _response(self, number: int) -> int:
-        """The response of a burst; -1 for one before the first."""
+        """Return when a burst was answered; -1 for a negative number."""
         while number >= len(self.responses):
             self._decide()
         return self.responses[number] if number >= 0 else -1
@@ -335,6 +335,6 @@ class SharedBusModel(Model):
 def model_of(
     program: Sequence[Instruction], configuration: Configuration, memory: MemoryModel
 ) -> Model:
-    """The model for a memory."""
+    """Return the timing model that suits the memory."""
     kind = SharedBusModel if memory.bus else Model
     return kind(program, configuration, memory)

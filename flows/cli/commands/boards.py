@@ -75,7 +75,7 @@ def to_json(design: Design, speed: Expected | None) -> dict[str, Any]:
         "part": board.part,
         "configuration": board.configuration,
         "memory_bytes": design.memory_bytes,
-        "sdram_bytes": board.sdram.size_bytes if board.sdram else 0,
+        "sdram_bytes": board.sdram.chip.size_bytes if board.sdram else 0,
         "clock_mhz": design.clock_hz / 1e6,
         "core_clock_mhz": clock and clock.median_mhz,
         "core_clock_measured": bool(clock and clock.measured),
@@ -94,14 +94,14 @@ def to_json(design: Design, speed: Expected | None) -> dict[str, Any]:
 
 
 def show(designs: Mapping[str, Design], speeds: Mapping[str, Expected]) -> None:
-    """Print the table."""
+    """Print the table of boards and the notes below it."""
     headings = ["board", "chip", "preset", "MACs", "memory", "SDRAM", "clock", "core alone"]
     rows = []
     for name, design in designs.items():
         board, machine, clock = design.board, design.configuration, core_clock(design)
         row = [name, board.part, machine.name, f"{machine.lanes_in}x{machine.lanes_out}"]
         row += [f"{design.memory_bytes // 1024} KiB"]
-        row += [f"{board.sdram.size_bytes // MEGA} MiB" if board.sdram else "-"]
+        row += [f"{board.sdram.chip.size_bytes // MEGA} MiB" if board.sdram else "-"]
         row += [f"{design.clock_hz / 1e6:g} MHz", core_clock_text(clock)]
         row += [speed_text(speeds[name])] if speeds else []
         rows.append(row)

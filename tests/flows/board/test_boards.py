@@ -15,6 +15,7 @@ from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.hardware.soc.boards import BOARDS, OTHERS, Pin, find_board
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.configuration_rules import PAGE_BYTES
+from tilewright.isa.sdram import SDRAMS
 
 SITE = re.compile(r"[A-Z]{1,2}\d{1,2}|\d{1,2}")
 
@@ -92,12 +93,12 @@ def test_another_table_has_the_same_sdram():
 
 
 def test_sdrams_have_the_pins_of_their_kind():
-    widths = {"sdr-x16": (16, 13, 2, 32 << 20), "sdr-x32": (32, 11, 2, 8 << 20)}
     found = [board.sdram for board in BOARDS.values() if board.sdram and board.sdram.sites]
-    assert {sdram.kind for sdram in found} == set(widths)
+    assert {sdram.kind for sdram in found} == set(SDRAMS)
     for sdram in found:
+        chip = sdram.chip
         pins = [len(sdram.sites[signal]) for signal in ("dq", "a", "ba")]
-        assert (*pins, sdram.size_bytes) == widths[sdram.kind]
+        assert pins == [chip.data_bits, chip.row_bits, chip.bank_bits]
 
 
 def test_constraints_of_an_ecp5_name_every_port():
