@@ -9,6 +9,9 @@ from math import ceil, floor
 BUFFERED_BURSTS = 4
 """Bursts of each direction that the controller keeps the data of."""
 
+PAD_CYCLES = 2
+"""In the registers at the pads: one to the chip, one from it."""
+
 MODE_CYCLES = 2
 """From the setting of the mode register to the next command."""
 
@@ -113,7 +116,7 @@ class SdramCycles:
         )
         return SdramSchedule(
             beat_cycles=beat_words,
-            latency_cycles=self.rcd + self.cas + beat_words + 3,
+            latency_cycles=self.rcd + self.cas + beat_words + PAD_CYCLES + 2,
             read_close_cycles=read_close,
             write_close_cycles=write_close,
             rest_cycles=rest,

@@ -7,9 +7,10 @@ def lpf(board: Board) -> str:
     """Return the constraints for an ECP5, in the form of Lattice's preferences."""
     lines = []
     for port, pin in board.pins.items():
-        pull = f" PULLMODE={pin.pull}" if pin.pull else ""
+        options = f" PULLMODE={pin.pull}" if pin.pull else ""
+        options += " SLEWRATE=FAST DRIVE=4" if pin.fast else ""
         lines.append(f'LOCATE COMP "{port}" SITE "{pin.site}";')
-        lines.append(f'IOBUF PORT "{port}" IO_TYPE={board.standard}{pull};')
+        lines.append(f'IOBUF PORT "{port}" IO_TYPE={board.standard}{options};')
     lines.append(f'FREQUENCY PORT "oscillator" {board.oscillator_hz / 1e6:g} MHZ;')
     return "\n".join(lines) + "\n"
 

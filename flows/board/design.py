@@ -9,6 +9,8 @@ from ...errors import HardwareError, UsageError
 from ...hardware.soc.boards import Board
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
+from ...isa.sdram import Sdram
+from ...sim.memory_model import MemoryModel
 from ..area.counts import BLOCKS, blocks_of_ram, count_blocks
 from ..synthesis.devices import DEVICES, Device, ecp5_arguments
 from ..synthesis.flow import keep_rtlil, shared_multipliers
@@ -30,6 +32,9 @@ A program may read a word while other bytes of it are written. A block loses suc
 
 LEAST_DIVISOR = 4
 """Cycles of a bit of the serial port, at least."""
+
+MOST_SDRAM_HZ = 120_000_000
+"""The fastest clock for which the pads of an SDRAM leave enough time; see `Ecp5SdramPads`."""
 
 BAUD_ERROR = 0.02
 """Greatest error of the serial port's rate; the two sides together may differ by 4 %."""
@@ -61,6 +66,11 @@ class Design:
                 f"serial port of {self.board.baud:,} baud: a clock of {self.clock_hz / 1e6:g} MHz "
                 f"gives {reached:,.0f} baud; choose a lower `--baud` or a faster `--clock`"
             )
+        if self.sdram and self.clock_hz > MOST_SDRAM_HZ:
+            raise UsageError(
+                f"`{self.board.name}` at {self.clock_hz / 1e6:g} MHz: its SDRAM takes at most "
+                f"{MOST_SDRAM_HZ / 1e6:g} MHz; choose a lower `--clock`"
+            )
         _ = self.memory_bytes
 
     @cached_property
@@ -83,6 +93,27 @@ class Design:
         return max(LEAST_DIVISOR, round(self.clock_hz / self.board.baud))
 
     @property
+    def sdram(self) -> Sdram | None:
+        """The SDRAM that is main memory; None for block RAM."""
+        return self.board.memory and self.board.memory.chip
+
+    @property
+    def memory(self) -> MemoryModel:
+        """Timing of main memory."""
+        if self.sdram:
+            return MemoryModel.of_sdram(self.sdram, self.configuration, self.clock_hz)
+        # Imported here: it brings the hardware description language, which takes time.
+        from ...hardware.soc.block_memory import LATENCY_CYCLES
+
+        return MemoryModel(latency_cycles=LATENCY_CYCLES)
+
+    @property
+    def memory_sentence(self) -> str:
+        """Size and kind of main memory."""
+        kind = "block RAM" if self.sdram is None else "SDRAM"
+        return f"{self.memory_bytes // 1024:,} KiB of {kind}"
+
+    @property
     def technology(self) -> Technology:
         """Technology of the chip."""
         technology = DEVICES[self.board.device].family.technology
@@ -91,7 +122,10 @@ class Design:
 
     @cached_property
     def memory_bytes(self) -> int:
-        """Size of main memory, which takes all block RAM that the core and the bridge leave."""
+        """Size of main memory: the SDRAM, or all block RAM that the core and the bridge leave."""
+        reach = 1 << self.configuration.address_bits
+        if self.sdram:
+            return min(self.sdram.size_bytes, reach)
         blocks = BLOCKS[self.technology]
         device = DEVICES[self.board.device]
         counts = count_blocks(self.configuration, self.technology, device.capacity["multipliers"])
@@ -114,7 +148,7 @@ class Design:
                 "memory; lower `act_depth`, `wgt_depth` or `acc_depth`, or the number of their "
                 "banks"
             )
-        return min(words * self.configuration.bus_bytes, 1 << self.configuration.address_bits)
+        return min(words * self.configuration.bus_bytes, reach)
 
     @property
     def device(self) -> Device:
@@ -135,11 +169,13 @@ class Design:
             from ...hardware.soc.board_top import BoardTop
             from ...hardware.soc.system import System
 
-            system = System(self.configuration, self.memory_bytes, self.clock_hz, multipliers)
+            system = System(
+                self.configuration, self.memory_bytes, self.clock_hz, multipliers, self.sdram
+            )
             return BoardTop(self.board, system, self.settings, self.divisor)
 
         parts = [str(self.configuration.parameters()), str(self.board.pins), str(self.settings)]
-        parts += [str(self.divisor), str(self.memory_bytes), str(multipliers)]
+        parts += [str(self.divisor), str(self.memory_bytes), str(self.sdram), str(multipliers)]
         return keep_rtlil(parts, self.device, describe)
 
 

@@ -6,7 +6,6 @@ from ...compiler.module import Module
 from ...isa.clearing import clearing_program
 from ...isa.configuration_rules import PAGE_BYTES
 from ...runtime.device import LoadedProgram
-from ...sim.memory_model import MemoryModel
 from ..execution.timed import time_segments
 from .design import Design
 
@@ -35,11 +34,7 @@ class Expected:
 
 def expected(module: Module, design: Design) -> Expected:
     """Return the expected speed of a compiled network on a board."""
-    # Imported here: it brings the hardware description language, which takes time.
-    from ...hardware.soc.block_memory import LATENCY_CYCLES
-
-    memory = MemoryModel(latency_cycles=LATENCY_CYCLES)
-    cycles = sum(timed.timing.cycles for timed in time_segments(module, memory))
+    cycles = sum(timed.timing.cycles for timed in time_segments(module, design.memory))
     configuration = module.configuration
     sizes = [len(LoadedProgram(clearing_program(configuration), configuration).words)]
     for segment in module.segments:

@@ -1,4 +1,4 @@
-"""Cells of the Lattice ECP5: multiplier, block RAM, wide multiplexer and carry chain.
+"""Cells of the Lattice ECP5: multiplier, block RAM, wide multiplexer, carry chain and pads.
 
 The modes follow Lattice's FPGA-TN-02205 (sysDSP) and FPGA-TN-02204 (memory). Yosys passes the cells
 on, nextpnr-ecp5 places them.
@@ -7,7 +7,7 @@ on, nextpnr-ecp5 places them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, IOPort, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -181,6 +181,69 @@ class Choice4(wiring.Component):
                 o_Z=self.chosen[bit],
             )
         return m
+
+
+def pad_register(value: Value, output: Value) -> Instance:
+    """Return a register in the pad that `output` drives, or that it makes drive; 0 at power-up."""
+    return _pad_register("OFS1P3DX", value, output)
+
+
+def forwarded_clock(clock: Value, output: Value) -> Instance:
+    """Return the double-rate register that puts a clock on a pad."""
+    return Instance(
+        "ODDRX1F",
+        i_SCLK=clock,
+        i_RST=Const(0),
+        i_D0=Const(1),
+        i_D1=Const(0),
+        o_Q=output,
+    )
+
+
+class BidirectionalPad(wiring.Component):
+    """A pad with registers for input, output and direction.
+
+    Parameters
+    ----------
+    port : IOPort
+        One pin.
+
+    Members
+    -------
+    output : In(1)
+    drives : In(1)
+        Whether the pin is driven.
+    input : Out(1)
+    """
+
+    output: In(1)
+    drives: In(1)
+    input: Out(1)
+
+    def __init__(self, port: IOPort):
+        self.port = port
+        super().__init__()
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        driven, released, found = Signal(), Signal(), Signal()
+        m.submodules.driven = pad_register(self.output, driven)
+        m.submodules.released = pad_register(~self.drives, released)
+        m.submodules.found = _pad_register("IFS1P3DX", found, self.input)
+        m.submodules.pad = Instance("BB", i_I=driven, i_T=released, o_O=found, io_B=self.port)
+        return m
+
+
+def _pad_register(cell: str, value: Value, output: Value) -> Instance:
+    return Instance(
+        cell,
+        p_GSR="DISABLED",
+        i_SCLK=ClockSignal(),
+        i_SP=Const(1),
+        i_CD=Const(0),
+        i_D=value,
+        o_Q=output,
+    )
 
 
 class CarryChain(wiring.Component):

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from .boards import Board
 from .pll import Pll, PllSettings
+from .sdram_pads import CLOCK_LEAD_NS, Ecp5SdramPads
 from .system import System
 from .uart import Uart
 
@@ -17,7 +18,7 @@ INPUTS = ("oscillator", "rx", "button")
 class BoardTop(wiring.Component):
     """A system connected to the pins of a board.
 
-    Its ports have the names in `Board.pins`.
+    Its ports have the names in `Board.pins`. Main memory is the board's SDRAM if it has a usable one.
 
     The system is reset until the PLL is locked, and while the button is pressed.
 
@@ -34,12 +35,13 @@ class BoardTop(wiring.Component):
     def __init__(self, board: Board, system: System, settings: PllSettings, divisor: int):
         self.board, self.system = board, system
         self.settings, self.divisor = settings, divisor
-        super().__init__({name: In(1) if name in INPUTS else Out(1) for name in board.pins})
+        ports = [name for name in board.pins if not name.startswith("sdram_dq_")]
+        super().__init__({name: In(1) if name in INPUTS else Out(1) for name in ports})
 
     def elaborate(self, platform) -> Module:
         m = Module()
         m.domains.sync = ClockDomain("sync")
-        m.submodules.pll = pll = Pll(self.settings)
+        m.submodules.pll = pll = Pll(self.settings, CLOCK_LEAD_NS)
         m.submodules.system = system = self.system
         m.submodules.uart = uart = Uart(self.divisor)
         m.d.comb += [
@@ -52,6 +54,14 @@ class BoardTop(wiring.Component):
         wiring.connect(m, system.sent, uart.sent)
         pressed = self.button ^ self.board.button.low if self.board.button else 0
         m.submodules.reset = ResetSynchronizer(~pll.locked | pressed)
+        if self.board.memory:
+            m.submodules.sdram = pads = Ecp5SdramPads(self.board.memory)
+            wiring.connect(m, system.sdram, pads.controller)
+            m.d.comb += pads.clock.eq(pll.ahead)
+            for name, width in pads.outputs.items():
+                for bit in range(width):
+                    port = getattr(self, f"sdram_{name}_{bit}")
+                    m.d.comb += port.eq(getattr(pads, name)[bit])
 
         # The last bit flashes about once a second.
         beats = Signal((system.clock_hz - 1).bit_length())

@@ -26,16 +26,19 @@ class Pin:
         Whether it is active at the low level.
     pull
         `UP` or `DOWN` for a resistor in the chip; empty for none.
+    fast
+        Whether its edges are steep, with a weak driver for a short wire.
     """
 
     site: str
     low: bool = False
     pull: str = ""
+    fast: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardSdram:
-    """A single-data-rate SDRAM on a board; bitstreams do not use it yet.
+    """A single-data-rate SDRAM on a board.
 
     Parameters
     ----------
@@ -53,6 +56,11 @@ class BoardSdram:
     def chip(self) -> Sdram:
         """Geometry and timing of its chip."""
         return SDRAMS[self.kind]
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be main memory: bytes can be written, and its pins are known."""
+        return "dqm" in self.sites
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +128,20 @@ class Board:
     url: str
 
     @property
+    def memory(self) -> BoardSdram | None:
+        """The SDRAM that is main memory; None for block RAM."""
+        return self.sdram if self.sdram and self.sdram.usable else None
+
+    @property
     def pins(self) -> dict[str, Pin]:
         """The pins that the design uses, by the names of its ports."""
         pins = {"oscillator": self.oscillator, "rx": self.rx, "tx": self.tx}
         pins |= {f"led_{index}": pin for index, pin in enumerate(self.leds)}
         pins |= {f"high_{index}": pin for index, pin in enumerate(self.high)}
+        if self.memory:
+            for name, sites in self.memory.sites.items():
+                for bit, site in enumerate(sites):
+                    pins[f"sdram_{name}_{bit}"] = Pin(site, fast=True)
         return pins | ({"button": self.button} if self.button else {})
 
 

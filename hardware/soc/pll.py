@@ -149,26 +149,31 @@ def _candidates(limits: PllLimits, oscillator_hz: int, wanted_hz: int) -> Iterat
 
 
 class Pll(wiring.Component):
-    """Make a clock from an oscillator.
+    """Make a clock from an oscillator, and on an ECP5 a second one that is ahead of it.
 
     Parameters
     ----------
     settings : PllSettings
+    lead_ns : float
+        By how much the second clock is ahead; less than a cycle of the first one.
 
     Members
     -------
     oscillator : In(1)
     clock : Out(1)
+    ahead : Out(1)
+        The second clock.
     locked : Out(1)
         The clock is steady; asynchronous to it.
     """
 
     oscillator: In(1)
     clock: Out(1)
+    ahead: Out(1)
     locked: Out(1)
 
-    def __init__(self, settings: PllSettings):
-        self.settings = settings
+    def __init__(self, settings: PllSettings, lead_ns: float = 0.0):
+        self.settings, self.lead_ns = settings, lead_ns
         super().__init__()
 
     def elaborate(self, platform) -> Module:
@@ -178,8 +183,14 @@ class Pll(wiring.Component):
         return m
 
     def _ehxplll(self) -> Instance:
-        """Return Lattice's cell, with the values that `ecppll` writes; phases are of no account."""
+        """Return Lattice's cell, with the values that `ecppll` writes.
+
+        A phase is a delay in cycles of the internal oscillator, and in eighths of one.
+        """
         settings = self.settings
+        phase = settings.output - 1
+        lead = round(8 * self.lead_ns * 1e-9 * settings.internal_hz)
+        ahead, ahead_eighths = divmod(8 * phase - lead, 8)
         return Instance(
             "EHXPLLL",
             a_FREQUENCY_PIN_CLKI=_megahertz(settings.oscillator_hz),
@@ -201,8 +212,12 @@ class Pll(wiring.Component):
             p_FEEDBK_PATH="CLKOP",
             p_CLKOP_ENABLE="ENABLED",
             p_CLKOP_DIV=settings.output,
-            p_CLKOP_CPHASE=settings.output // 2,
+            p_CLKOP_CPHASE=phase,
             p_CLKOP_FPHASE=0,
+            p_CLKOS_ENABLE="ENABLED",
+            p_CLKOS_DIV=settings.output,
+            p_CLKOS_CPHASE=ahead,
+            p_CLKOS_FPHASE=ahead_eighths,
             i_CLKI=self.oscillator,
             i_CLKFB=self.clock,
             i_RST=Const(0),
@@ -215,6 +230,7 @@ class Pll(wiring.Component):
             i_PLLWAKESYNC=Const(0),
             i_ENCLKOP=Const(0),
             o_CLKOP=self.clock,
+            o_CLKOS=self.ahead,
             o_LOCK=self.locked,
         )
 

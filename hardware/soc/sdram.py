@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...errors import HardwareError
 from ...isa.configuration import Configuration
-from ...isa.sdram import BUFFERED_BURSTS, MODE_CYCLES, STARTUP_REFRESHES, Sdram
+from ...isa.sdram import BUFFERED_BURSTS, MODE_CYCLES, PAD_CYCLES, STARTUP_REFRESHES, Sdram
 from ..axi import LEN_BITS, RESPONSE_OKAY, read_port, write_port
 from ..queue import Queue
 from .port_arbiter import bursts_in_flight
@@ -33,8 +33,8 @@ class Command(IntEnum):
 def sdram_pins(sdram: Sdram) -> wiring.Signature:
     """Pins of an SDRAM without its clock, seen from the controller.
 
-    The chip takes commands and written words at the edge that ends a cycle. The word that a read
-    asks for is taken at the edge `cas_cycles` later.
+    Commands and written words are taken at the edge that ends a cycle. At the chip, the word that a
+    read asks for is taken at the edge `cas_cycles` later; at the controller, `PAD_CYCLES` later.
     """
     return wiring.Signature(
         {
@@ -73,7 +73,7 @@ class SdramController(wiring.Component):
     restart : In(1)
         Refresh after tRFC, and from then on at the regular times; nothing may be in flight.
     pins : Out(sdram_pins)
-        Registers, but for `read`, which goes to one.
+        Registers; they go through `SdramPads` to the chip.
 
     Raises
     ------
@@ -266,18 +266,16 @@ class SdramController(wiring.Component):
         beat = data.StructLayout({"data": bits, "last": 1})
         depth = BUFFERED_BURSTS * self.configuration.burst_beats
         m.submodules.read_beats = beats = Queue(beat, depth)
-        word = Signal(self.sdram.data_bits, reset_less=True)
         words = Signal(bits, reset_less=True)
         # Whether a word is a beat's last and a burst's last accompanies it through the chip.
-        way = self.cycles.cas + 2
+        way = self.cycles.cas + PAD_CYCLES + 1
         valids = Signal(way)
         beat_ends, burst_ends = Signal(way, reset_less=True), Signal(way, reset_less=True)
-        collected = Cat(words, word)[-bits:]
+        collected = Cat(words, self.pins.read)[-bits:]
         m.d.sync += [
             valids.eq(Cat(moves, valids)),
             beat_ends.eq(Cat(left[: self._word_bits] == 0, beat_ends)),
             burst_ends.eq(Cat(ends, burst_ends)),
-            word.eq(self.pins.read),
         ]
         with m.If(valids[-1]):
             m.d.sync += words.eq(collected)
@@ -323,7 +321,7 @@ class SdramController(wiring.Component):
             write.bresp.eq(RESPONSE_OKAY),
         ]
         # The response comes as late as the last beat of a read would.
-        ended = Signal(self.cycles.cas + 2)
+        ended = Signal(self.cycles.cas + PAD_CYCLES + 1)
         unanswered = Signal(range(bursts_in_flight(self.configuration) + 1))
         m.d.sync += [
             ended.eq(Cat(moves & ends, ended)),

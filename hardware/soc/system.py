@@ -18,6 +18,7 @@ from .bridge import Bridge
 from .port_arbiter import PortArbiter
 from .sdram import SdramController, sdram_pins
 from .sdram_chip import SdramChip, Violation
+from .sdram_pads import SdramPads
 from .uart import Uart
 
 START, STOP = 0, 1
@@ -182,7 +183,9 @@ class SystemWithChip(wiring.Component):
         m.submodules.system = system = self.system
         assert system.chip is not None
         m.submodules.chip = chip = SdramChip(system.chip, system.clock_hz)
-        wiring.connect(m, system.sdram, chip.pins)
+        m.submodules.pads = pads = SdramPads(system.chip)
+        wiring.connect(m, system.sdram, pads.controller)
+        wiring.connect(m, pads.chip, chip.pins)
         wiring.connect(m, wiring.flipped(self.received), system.received)
         wiring.connect(m, system.sent, wiring.flipped(self.sent))
         m.d.comb += self.violation.eq(chip.violation)

@@ -4,22 +4,35 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from tilewright.hardware.soc.sdram import sdram_pins
+from tilewright.isa.sdram import Sdram
+
 
 class Echo(wiring.Component):
-    """It sends each byte back, adds one to it for every byte since the reset, and is busy."""
+    """It sends each byte back, adds one to it for every byte since the reset, and is busy.
 
-    received: In(stream.Signature(8))
-    sent: Out(stream.Signature(8))
-    busy: Out(1, init=1)
-    ended: Out(1)
-    linked: Out(1)
+    With an SDRAM, it puts the byte on all outputs in turn, and adds what it reads to the count.
+    """
+
     clock_hz = 10
+
+    def __init__(self, sdram: Sdram | None = None):
+        members = {name: Out(1) for name in ("busy", "ended", "linked")}
+        members |= {"received": In(stream.Signature(8)), "sent": Out(stream.Signature(8))}
+        if sdram:
+            members["sdram"] = Out(sdram_pins(sdram))
+        super().__init__(members)
 
     def elaborate(self, platform) -> Module:
         m = Module()
         count = Signal(8)
         with m.If(self.sent.valid & self.sent.ready):
             m.d.sync += count.eq(count + 1)
+            if "sdram" in self.signature.members:
+                for name, member in self.sdram.signature.members.items():
+                    pins = getattr(self.sdram, name)
+                    change = count.eq(count + 1 + pins) if name == "read" else pins.eq(~pins)
+                    m.d.sync += change
         m.d.comb += [
             self.sent.valid.eq(self.received.valid),
             self.sent.payload.eq(self.received.payload + count),

@@ -26,9 +26,10 @@ class DirectClock(wiring.Component):
 
     oscillator: In(1)
     clock: Out(1)
+    ahead: Out(1)
     locked: Out(1)
 
-    def __init__(self, settings):
+    def __init__(self, settings, lead_ns):
         super().__init__()
         self.steady = Signal()
 
@@ -41,7 +42,7 @@ class DirectClock(wiring.Component):
 def top_of(board) -> BoardTop:
     technology = Technology.GOWIN if board.device.startswith("gw") else Technology.ECP5
     settings = find_settings(technology, board.oscillator_hz, round(board.clock_mhz * 1e6))
-    return BoardTop(board, Echo(), settings, DIVISOR)
+    return BoardTop(board, Echo(board.memory and board.memory.chip), settings, DIVISOR)
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -52,10 +53,11 @@ def test_every_board_elaborates_with_its_pins(board):
     ports = {
         line.split("\\")[1]: line.split()[-3]
         for line in top.splitlines()
-        if " input " in line or " output " in line
+        if {"input", "output", "inout"} & set(line.split())
     }
-    inputs = {"oscillator", "rx", "button"}
-    assert ports == {name: "input" if name in inputs else "output" for name in board.pins}
+    directions = {"oscillator": "input", "rx": "input", "button": "input"}
+    directions |= {name: "inout" for name in board.pins if name.startswith("sdram_dq_")}
+    assert ports == {name: directions.get(name, "output") for name in board.pins}
     assert ("EHXPLLL" if technology is Technology.ECP5 else "rPLL") in text
 
 
@@ -63,10 +65,10 @@ def test_every_board_elaborates_with_its_pins(board):
 def test_bytes_are_echoed_until_the_button_resets(low, monkeypatch):
     clocks = []
     monkeypatch.setattr(
-        board_top, "Pll", lambda settings: clocks.append(made := DirectClock(settings)) or made
+        board_top, "Pll", lambda *given: clocks.append(made := DirectClock(*given)) or made
     )
     leds = tuple(Pin(str(index), low) for index in range(4))
-    board = replace(BOARDS["ULX3S-25F"], leds=leds, button=Pin("B", low), high=(Pin("H"),))
+    board = replace(BOARDS["Colorlight-i5"], leds=leds, button=Pin("B", low), high=(Pin("H"),))
     top = top_of(board)
 
     async def cycle(ctx, count=1):

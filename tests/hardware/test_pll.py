@@ -49,6 +49,17 @@ def test_a_clock_that_cannot_be_made_is_refused():
     )
 
 
+@pytest.mark.parametrize(("settings", "whole", "eighths"), [
+    (PllSettings(25_000_000, 5, 16, 7), 4, 3),  # 560 MHz: 13 eighths before 6
+    (PllSettings(25_000_000, 1, 4, 6), 3, 2),  # 600 MHz: 14 eighths before 5
+])  # fmt: skip
+def test_a_clock_ahead_has_an_earlier_phase(settings, whole, eighths):
+    text = rtlil.convert(Pll(settings, lead_ns=3.0), platform=ECP5)
+    assert f"parameter \\CLKOP_CPHASE {settings.output - 1}\n" in text
+    assert f"parameter \\CLKOS_CPHASE {whole}\n" in text
+    assert f"parameter \\CLKOS_FPHASE {eighths}\n" in text
+
+
 def test_cells_have_the_settings():
     ecp5 = rtlil.convert(Pll(PllSettings(25_000_000, 5, 16, 7)), platform=ECP5)
     for line in (
@@ -59,6 +70,7 @@ def test_cells_have_the_settings():
         'attribute \\FREQUENCY_PIN_CLKOP "80"',
     ):
         assert line in ecp5
+    assert "parameter \\CLKOS_CPHASE 6" in ecp5, "in step"
     gowin = rtlil.convert(Pll(PllSettings(27_000_000, 1, 2, 16)), platform=GOWIN)
     for line in (
         "parameter \\IDIV_SEL 0",

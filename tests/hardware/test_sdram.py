@@ -15,6 +15,7 @@ from tilewright.errors import HardwareError
 from tilewright.hardware.axi import read_port, write_port
 from tilewright.hardware.soc.sdram import PRECHARGE_ALL, Command, SdramController, sdram_pins
 from tilewright.hardware.soc.sdram_chip import SENTENCES, SdramChip, Violation
+from tilewright.hardware.soc.sdram_pads import SdramPads
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.sdram import BUFFERED_BURSTS, SDRAMS, Sdram
 
@@ -55,7 +56,9 @@ class ControllerWithChip(wiring.Component):
         m = Module()
         m.submodules.controller = controller = self.controller
         m.submodules.chip = chip = self.chip
-        wiring.connect(m, controller.pins, chip.pins)
+        m.submodules.pads = pads = SdramPads(controller.sdram)
+        wiring.connect(m, controller.pins, pads.controller)
+        wiring.connect(m, pads.chip, chip.pins)
         for port in ("read", "write"):
             wiring.connect(m, wiring.flipped(getattr(self, port)), getattr(controller, port))
         m.d.comb += [controller.restart.eq(self.restart), self.violation.eq(chip.violation)]

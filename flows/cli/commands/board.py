@@ -37,7 +37,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--sdram", choices=SDRAMS, metavar="NAME",
-        help=f"main memory is an SDRAM, timed for the clock: {' or '.join(SDRAMS)}",
+        help="main memory is an SDRAM, timed for the clock: "
+        f"{' or '.join(SDRAMS)} (default: BOARD's, otherwise block RAM)",
     )  # fmt: skip
     parser.add_argument(
         "--clock", type=float, metavar="MHZ",
@@ -75,10 +76,9 @@ def board(arguments: argparse.Namespace) -> None:
         For an illegal configuration, or a missing tool.
     """
     check_arguments(arguments)
-    configuration, memory_kib, clock_hz = machine_of(arguments)
+    configuration, memory_kib, clock_hz, sdram = machine_of(arguments)
     rates = FaultRates.parse(arguments.faults)
     require_tools("rtl")
-    sdram = SDRAMS.get(arguments.sdram)
     port = TerminalPort() if arguments.terminal else TcpPort(arguments.port)
     virtual = VirtualBoard(configuration, memory_kib * 1024, clock_hz, arguments.uart, sdram)
     server = Server(virtual, port, rates, arguments.seed)
@@ -98,8 +98,8 @@ def board(arguments: argparse.Namespace) -> None:
     say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total()}")
 
 
-def machine_of(arguments: argparse.Namespace) -> tuple[Configuration, int, int]:
-    """Return the configuration, the KiB of main memory and the clock in Hz.
+def machine_of(arguments: argparse.Namespace) -> tuple[Configuration, int, int, Sdram | None]:
+    """Return the configuration, the KiB of main memory, the clock in Hz, and the SDRAM if any.
 
     Raises
     ------
@@ -108,18 +108,19 @@ def machine_of(arguments: argparse.Namespace) -> tuple[Configuration, int, int]:
     TilewrightError
         For an illegal configuration, or one that the board has no room for.
     """
+    sdram = SDRAMS.get(arguments.sdram)
     if arguments.virtual:
         design = design_of(find_board(arguments.virtual), arguments)
         configuration, usual_kib = design.configuration, design.memory_bytes // 1024
-        usual_hz = design.clock_hz
+        usual_hz, sdram = design.clock_hz, sdram or design.sdram
     else:
         configuration, usual_kib = chosen_configuration(arguments) or DEFAULT, USUAL_MEMORY_KIB
         usual_hz = round(USUAL_CLOCK_MHZ * 1e6)
-    if arguments.sdram:
-        usual_kib = SDRAMS[arguments.sdram].size_bytes // 1024
+    if sdram:
+        usual_kib = sdram.size_bytes // 1024
     usual_kib = min(usual_kib, (1 << configuration.address_bits) // 1024)
     clock_hz = round(arguments.clock * 1e6) if arguments.clock else usual_hz
-    return configuration, arguments.memory_kib or usual_kib, clock_hz
+    return configuration, arguments.memory_kib or usual_kib, clock_hz, sdram
 
 
 def _as_options(sdram: Sdram | None, configuration: Configuration, clock_hz: int) -> str:

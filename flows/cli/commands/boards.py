@@ -18,8 +18,6 @@ from ..console import say
 from ..json_output import check_json, write_json
 from ..tables import stdout, table
 
-MEGA = 1 << 20
-
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the arguments."""
@@ -75,7 +73,7 @@ def to_json(design: Design, speed: Expected | None) -> dict[str, Any]:
         "part": board.part,
         "configuration": board.configuration,
         "memory_bytes": design.memory_bytes,
-        "sdram_bytes": board.sdram.chip.size_bytes if board.sdram else 0,
+        "memory": "SDRAM" if design.sdram else "block RAM",
         "clock_mhz": design.clock_hz / 1e6,
         "core_clock_mhz": clock and clock.median_mhz,
         "core_clock_measured": bool(clock and clock.measured),
@@ -95,19 +93,18 @@ def to_json(design: Design, speed: Expected | None) -> dict[str, Any]:
 
 def show(designs: Mapping[str, Design], speeds: Mapping[str, Expected]) -> None:
     """Print the table of boards and the notes below it."""
-    headings = ["board", "chip", "preset", "MACs", "memory", "SDRAM", "clock", "core alone"]
+    headings = ["board", "chip", "preset", "MACs", "memory", "clock", "core alone"]
     rows = []
     for name, design in designs.items():
         board, machine, clock = design.board, design.configuration, core_clock(design)
         row = [name, board.part, machine.name, f"{machine.lanes_in}x{machine.lanes_out}"]
-        row += [f"{design.memory_bytes // 1024} KiB"]
-        row += [f"{board.sdram.chip.size_bytes // MEGA} MiB" if board.sdram else "-"]
+        row += [design.memory_sentence]
         row += [f"{design.clock_hz / 1e6:g} MHz", core_clock_text(clock)]
         row += [speed_text(speeds[name])] if speeds else []
         rows.append(row)
     stdout().print(table([*headings, *(["samples/s"] if speeds else [])], rows, left=3))
     say("")
-    say("memory: block RAM, all that designs use today; core alone: its clock without the rest")
+    say("core alone: its clock without the rest of the system")
     if speeds:
         say("samples/s: on the accelerator alone; the serial port and the host add to it")
     for name, reason in OTHERS.items():

@@ -96,11 +96,11 @@ def chosen_design(arguments: argparse.Namespace) -> Design:
 
 def introduce(design: Design) -> None:
     """Print what is built."""
-    board, memory = design.board, design.memory_bytes
+    board = design.board
     say(f"board          {board.name}: {board.part}, oscillator {board.oscillator_hz / 1e6:g} MHz")
     say(f"configuration  {configuration_sentence(design.configuration)}")
     say(f"clock          {design.clock_hz / 1e6:g} MHz")
-    say(f"memory         {memory // 1024} KiB of block RAM")
+    say(f"memory         {design.memory_sentence}")
     say(f"serial port    {board.baud:,} baud, {board.adapter}")
 
 

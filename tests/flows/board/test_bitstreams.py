@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_the_tools_accept_chip_package_and_pins(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(system, "System", lambda *arguments: Echo())
+    monkeypatch.setattr(system, "System", lambda *arguments: Echo(arguments[-1]))
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     board = BOARDS[name]
     built = build(Design(board, PRESETS[board.configuration]), seeds=1)

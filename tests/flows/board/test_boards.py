@@ -47,9 +47,8 @@ def sites(platform, name: str, number: int = 0, part: str = "") -> list[str]:
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_pins_are_sites_of_their_own(board):
     used = [pin.site for pin in board.pins.values()]
-    used += [
-        site for signal in (board.sdram.sites if board.sdram else {}).values() for site in signal
-    ]
+    if board.sdram and not board.memory:
+        used += [site for signal in board.sdram.sites.values() for site in signal]
     assert len(set(used)) == len(used)
     assert all(map(SITE.fullmatch, used))
 
@@ -130,14 +129,15 @@ def test_main_memory_is_pages_and_fits_beside_the_core(name):
     assert design.memory_bytes % PAGE_BYTES == 0
     assert 40 * 1024 <= design.memory_bytes <= 1 << design.configuration.address_bits
     bits = 8 * design.memory_bytes
-    assert bits <= DEVICES[design.board.device].capacity["ram"] * 16 * 1024
+    if design.sdram is None:
+        assert bits <= DEVICES[design.board.device].capacity["ram"] * 16 * 1024
 
 
 def test_a_core_that_leaves_no_room_for_main_memory():
     with pytest.raises(HardwareError) as problem:
-        Design(BOARDS["ULX3S-45F"], PRESETS["16x16"])
+        Design(BOARDS["ECPIX-5-45F"], PRESETS["16x16"])
     assert str(problem.value) == (
-        "configuration `16x16` on `ULX3S-45F`: the core takes 208 of 108 RAM, which leaves too few "
+        "configuration `16x16` on `ECPIX-5-45F`: the core takes 208 of 108 RAM, which leaves too few "
         "for main memory; lower `act_depth`, `wgt_depth` or `acc_depth`, or the number of their "
         "banks"
     )
@@ -175,13 +175,16 @@ def test_active_levels_are_those_of_the_pins():
 
 
 def test_a_virtual_board_has_the_machine_of_the_board():
-    given = Namespace(virtual="ulx3s-25f", config=None, changes=[], baud=None)
+    given = Namespace(virtual="orangecrab-25f", config=None, changes=[], baud=None)
     given.clock = given.memory_kib = given.sdram = None
-    assert machine_of(given) == (PRESETS["ecp5-25"], 48, 100_000_000)
+    assert machine_of(given) == (PRESETS["ecp5-25"], 48, 100_000_000, None)
     given.config, given.clock, given.memory_kib = "tiny", 50.0, 64
-    assert machine_of(given) == (PRESETS["tiny"], 64, 50_000_000)
-    given.sdram, given.memory_kib = "sdr-x16", None
-    assert machine_of(given) == (PRESETS["tiny"], 1024, 50_000_000), "all that it can address"
+    assert machine_of(given) == (PRESETS["tiny"], 64, 50_000_000, None)
+    given.virtual, given.clock, given.memory_kib = "ulx3s-25f", None, None
+    sdram = SDRAMS["sdr-x16"]
+    assert machine_of(given) == (PRESETS["tiny"], 1024, 100_000_000, sdram), "as it can address"
+    given.config = None
+    assert machine_of(given) == (PRESETS["ecp5-25"], 32768, 100_000_000, sdram)
 
 
 def test_the_command_lists_all_boards(tilewright):

@@ -1,0 +1,110 @@
+"""The pads of an ECP5 pass all signals on, a cycle later, to the right pins."""
+
+import random
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.sim import Simulator
+
+from tilewright.hardware.cells import ecp5
+from tilewright.hardware.soc.boards import BOARDS
+from tilewright.hardware.soc.sdram_pads import Ecp5SdramPads, SdramPads
+
+SDRAM = BOARDS["ULX3S-25F"].sdram
+
+
+class Register(wiring.Component):
+    """In place of a register in a pad."""
+
+    def __init__(self, value, output):
+        self.value, self.output = value, output
+        super().__init__({})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.d.sync += self.output.eq(self.value)
+        return m
+
+
+class DataPad(wiring.Component):
+    """In place of a pad with a pin of data, which the test drives."""
+
+    output: In(1)
+    drives: In(1)
+    input: Out(1)
+
+    def __init__(self, port):
+        self.port, self.pin = port, Signal()
+        self.shown, self.driven = Signal(), Signal()
+        super().__init__()
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.d.sync += [
+            self.shown.eq(self.output),
+            self.driven.eq(self.drives),
+            self.input.eq(self.pin),
+        ]
+        return m
+
+
+class Beside(wiring.Component):
+    """Both kinds of pads with the same inputs."""
+
+    def __init__(self):
+        self.plain, self.pads = SdramPads(SDRAM.chip), Ecp5SdramPads(SDRAM)
+        super().__init__({})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.plain, m.submodules.pads = self.plain, self.pads
+        for name, member in self.plain.controller.signature.members.items():
+            if member.flow is Out:
+                plain, pads = (getattr(each.controller, name) for each in (self.plain, self.pads))
+                m.d.comb += pads.eq(plain)
+        return m
+
+
+def test_all_signals_reach_their_pins_a_cycle_later(monkeypatch):
+    data = {}
+    monkeypatch.setattr(ecp5, "pad_register", Register)
+    monkeypatch.setattr(
+        ecp5, "BidirectionalPad", lambda port: data.setdefault(port.name, DataPad(port))
+    )
+    monkeypatch.setattr(ecp5, "forwarded_clock", lambda clock, output: Register(clock, output))
+    top = Beside()
+    pads, controller, chip = top.pads, top.plain.controller, top.plain.chip
+    generator = random.Random(5)
+
+    async def bench(ctx):
+        for _ in range(200):
+            for name, member in controller.signature.members.items():
+                if member.flow is Out:
+                    signal = getattr(controller, name)
+                    ctx.set(signal, generator.getrandbits(len(signal)))
+            word = generator.getrandbits(16)
+            ctx.set(chip.read, word)
+            for bit in range(16):
+                ctx.set(data[f"sdram_dq_{bit}"].pin, word >> bit & 1)
+            await ctx.tick()
+            command = ctx.get(chip.command)
+            assert (ctx.get(pads.ras_n), ctx.get(pads.cas_n), ctx.get(pads.we_n)) == (
+                command >> 2, command >> 1 & 1, command & 1
+            )  # fmt: skip
+            for name, plain in (
+                ("cke", chip.cke), ("cs_n", chip.cs_n), ("ba", chip.bank), ("a", chip.address),
+                ("dqm", chip.mask),
+            ):  # fmt: skip
+                assert ctx.get(getattr(pads, name)) == ctx.get(plain), name
+            for bit in range(16):
+                pad = data[f"sdram_dq_{bit}"]
+                assert ctx.get(pad.shown) == ctx.get(chip.written) >> bit & 1
+                assert ctx.get(pad.driven) == ctx.get(chip.drives)
+            assert ctx.get(pads.controller.read) == ctx.get(controller.read) == word
+
+    simulator = Simulator(top)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert [port.name for port in pads.dq] == list(data)
