@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
+from .fan_out import copied
 from .layouts import MASK_BITS, command_layout
 from .queue import Queue
 
@@ -105,15 +106,16 @@ class TokenGate(wiring.Component):
         # register for it and needs no answer from the other to recognise a start.
         head, missing, startable = queue.output.payload, Signal(MASK_BITS), Signal()
         present = Signal()
-        leaves = Signal()
+        # The inverse of `present` enables the queue's wide register. With a register for each, they
+        # stay two nets, and that of `present` is short.
+        gone, leaves = copied(m, platform, self.started, 2, "leaves")
         allowed = present & ~missing.any() & begun.input.ready & ~self.started
         m.d.sync += [
-            leaves.eq(self.started),
             startable.eq(allowed),
             self.commands.valid.eq(allowed & ~head.is_sync),
         ]
         m.d.comb += [
-            present.eq(queue.output.valid & ~leaves),
+            present.eq(queue.output.valid & ~gone),
             missing.eq(head.wait & ~self.available),
             self.commands.payload.eq(head.command),
             self.started.eq(startable & (head.is_sync | self.commands.ready)),

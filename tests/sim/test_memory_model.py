@@ -59,7 +59,7 @@ def test_impossible_values_are_refused(change, message):
 def test_an_sdram_is_a_memory_with_a_shared_bus():
     """tRCD and tRP of 21 ns, and tRFC of 66 ns, are 3 and 7 cycles; tREFI is 7,812.5 ns."""
     found = MemoryModel.of_sdram(SDRAMS["sdr-x16"], PRESETS["8x8"], 100_000_000)
-    assert found == MemoryModel(latency_cycles=13, cycles=4, bus=BUS)
+    assert found == MemoryModel(latency_cycles=14, cycles=4, bus=BUS)
     assert MemoryModel.of_parameters(asdict(found)) == found
 
 

@@ -23,7 +23,7 @@ def cycles_of(path, memory: MemoryModel) -> int:
 
 
 def test_the_options_of_an_sdram():
-    assert OPTIONS == ["--latency", "13", "--bandwidth", "1/4", "--shared-bus", "6,7,7,781"]
+    assert OPTIONS == ["--latency", "14", "--bandwidth", "1/4", "--shared-bus", "6,7,7,781"]
 
 
 def test_schedules_are_chosen_for_the_memory(tilewright, model, tmp_path):
