@@ -95,7 +95,7 @@ mutation: $(VENV)/.installed-test
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/pyright --project pyproject.toml
+	@$(BIN)/pyright --threads --project pyproject.toml
 	@$(BIN)/lint-imports --no-logo
 	@echo "lint: clean"
 

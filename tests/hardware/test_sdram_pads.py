@@ -12,6 +12,7 @@ from tilewright.hardware.soc.boards import BOARDS
 from tilewright.hardware.soc.sdram_pads import Ecp5SdramPads, SdramPads
 
 SDRAM = BOARDS["ULX3S-25F"].sdram
+assert SDRAM
 
 
 class Register(wiring.Component):

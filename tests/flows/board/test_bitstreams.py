@@ -6,6 +6,7 @@ import pytest
 
 from tilewright.flows.board.bitstream import build, write_bitstream
 from tilewright.flows.board.design import Design
+from tilewright.flows.synthesis.flow import map_design, pack_design
 from tilewright.hardware.soc import system
 from tilewright.hardware.soc.boards import BOARDS
 from tilewright.isa.configuration import PRESETS
@@ -15,14 +16,29 @@ from ...hardware.echo import Echo
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("name", BOARDS)
-def test_the_tools_accept_chip_package_and_pins(name, tmp_path, monkeypatch):
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Designs hold a small system in place of a core."""
     monkeypatch.setattr(system, "System", lambda *arguments: Echo(arguments[-1]))
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
+def usual(name: str) -> Design:
     board = BOARDS[name]
-    built = build(Design(board, PRESETS[board.configuration]), seeds=1)
+    return Design(board, PRESETS[board.configuration])
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_tools_accept_chip_package_and_pins(name, small):
+    design = usual(name)
+    packed = pack_design(map_design(design.rtlil(), design.device.family), design.device)
+    assert packed["ff"] > 50
+
+
+@pytest.mark.parametrize("name", ["OrangeCrab-25F", "ULX3S-85F", "ECPIX-5-45F", "Tang-Nano-20K"])
+def test_a_board_of_each_kind_gets_a_bitstream(name, small, tmp_path):
+    built = build(usual(name), seeds=1)
     assert built.meets_clock
-    assert built.packed["ff"] > 50
     bitstream = write_bitstream(built, tmp_path / "build")
     assert bitstream.stat().st_size > 10_000
     assert json.loads((tmp_path / "build" / "build.json").read_text())["board"] == name
@@ -33,7 +49,9 @@ def test_a_whole_machine_reaches_the_clock_of_its_board(tmp_path):
     built = build(design, seeds=3)
     assert built.meets_clock
     assert built.best.path[0].name.startswith("system.")
+    delay_ns = sum(step.logic_ns + step.routing_ns for step in built.best.path)
+    assert delay_ns == pytest.approx(1000 / built.best.clock_mhz, rel=0.01)
     capacity = design.device.capacity
     assert all(0 < built.packed[name] <= capacity[name] for name in capacity)
-    assert built.packed["ram"] * 2048 > design.memory_bytes
+    assert design.sdram
     assert write_bitstream(built, tmp_path).stat().st_size > 200_000

@@ -10,6 +10,7 @@ import pytest
 
 from tilewright.flows.cli.commands import synth
 from tilewright.flows.cli.main import main
+from tilewright.flows.synthesis.critical_path import Step
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.flows.synthesis.flow import Placement, Synthesis, synthesise
 from tilewright.flows.synthesis.ledger import Row, read_rows, row_of, worse
@@ -103,17 +104,25 @@ def test_a_design_that_is_too_large_is_shown_and_refused(ledger, capsys):
     assert not ledger.measured
 
 
+def test_clock_and_critical_path(tilewright, ledger):
+    """`tests/flows/board/test_bitstreams.py` places a machine."""
+    path = (Step("gemm.level", 0.5, 3.5), Step("gemm.busy", 0.25, 3.75))
+    ledger.found = replace(ledger.found, placements=(Placement(7, 125.0, path),))
+    said = tilewright("synth", "--config", "tiny", "--device", "ecp5-25")
+    assert "clock: 125.0 MHz" in said
+    assert "critical path of seed 7: " in said
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line}
+    assert rows["gemm.level"] == ["3.5", "0.5", "4.0"]
+
+
 @pytest.mark.slow
-def test_figures_by_unit_clock_and_critical_path(tilewright):
-    said = tilewright("synth", "--config", "tiny", "--device", "ecp5-25", "--depth", "2")
+def test_figures_by_unit(tilewright):
+    command = ["synth", "--config", "tiny", "--device", "ecp5-25", "--no-place"]
+    said = tilewright(*command, "--depth", "2")
     rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line}
     assert "gemm.array" in rows
     assert rows["chip"][:2] == ["24,288", "24,288"]
-    assert "clock: " in said
-    assert "critical path of seed 1: " in said
-    found = json.loads(
-        tilewright("synth", "--config", "tiny", "--device", "ecp5-25", "--no-place", "--json")
-    )
+    found = json.loads(tilewright(*command, "--json"))
     assert rows["core"][0] == f"{found['resources']['lut']:,}"
     assert found["clock"] is None
 
@@ -140,12 +149,3 @@ def test_a_small_machine_is_no_larger_than_the_ledger_says():
     assert found.netlist.total["multipliers"] == sum(u["multipliers"] for u in units.values())
     assert json.loads(json.dumps(found.to_json()))["resources"] == found.resources
     assert not device.short(found.packed)
-
-
-@pytest.mark.slow
-def test_a_small_machine_is_placed():
-    found = synthesise(PRESETS["tiny"], DEVICES["ecp5-25"], seeds=(1,))
-    (placement,) = found.placements
-    assert 20 < placement.clock_mhz < 400
-    delay = sum(step.logic_ns + step.routing_ns for step in placement.path)
-    assert delay == pytest.approx(1000 / placement.clock_mhz, rel=0.01)
