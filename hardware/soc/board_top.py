@@ -18,7 +18,7 @@ INPUTS = ("oscillator", "rx", "button")
 class BoardTop(wiring.Component):
     """A system connected to the pins of a board.
 
-    Its ports have the names in `Board.pins`. Main memory is the board's SDRAM if it has a usable one.
+    Its ports have the names in `Board.pins`. With `Board.memory`, the system has that SDRAM.
 
     The system is reset until the PLL is locked, and while the button is pressed.
 

@@ -29,7 +29,7 @@ class Echo(wiring.Component):
         with m.If(self.sent.valid & self.sent.ready):
             m.d.sync += count.eq(count + 1)
             if "sdram" in self.signature.members:
-                for name, member in self.sdram.signature.members.items():
+                for name in self.sdram.signature.members:
                     pins = getattr(self.sdram, name)
                     change = count.eq(count + 1 + pins) if name == "read" else pins.eq(~pins)
                     m.d.sync += change
