@@ -138,8 +138,8 @@ def test_a_core_that_leaves_no_room_for_main_memory():
         Design(BOARDS["ECPIX-5-45F"], PRESETS["16x16"])
     assert str(problem.value) == (
         "configuration `16x16` on `ECPIX-5-45F`: the core takes 208 of 108 RAM, which leaves too "
-        "few for main memory; lower `act_depth`, `wgt_depth` or `acc_depth`, or the number of their "
-        "banks"
+        "few for main memory; lower `act_depth`, `wgt_depth` or `acc_depth`, or the number of "
+        "their banks"
     )
 
 

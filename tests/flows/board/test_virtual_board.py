@@ -1,5 +1,6 @@
 """The system on chip in Verilator behind a TCP port or a terminal, driven as a board is."""
 
+import gc
 import json
 import signal
 import subprocess
@@ -246,3 +247,4 @@ def test_the_command_prints_an_address_and_stops_when_interrupted():
 def test_a_memory_that_no_address_reaches_is_refused():
     with pytest.raises(HardwareError, match="expected a multiple of 4096 bytes up to the 1048576"):
         System(PRESETS["tiny"], 1 << 21, CLOCK_HZ)
+    gc.collect()  # while the warning is off
