@@ -18,9 +18,9 @@ CLOCK_LEAD_NS = 3.0
 """By how much the SDRAM's clock is ahead of the system's.
 
 A chip holds its data for at least 2.5 ns after an edge, and the next word is there 5.4 ns after it.
-With 2 to 3.5 ns to an ECP5's pad and up to 1.5 ns from it, a word arrives 2.6 ns before the edge
-that takes it at 100 MHz, and stays for 1.5 ns after it. An SDRAM needs its inputs for up to 1 ns
-after its edge.
+Assuming 2 to 3.5 ns to an ECP5's pad and at most 1.5 ns from it, a word arrives 2.6 ns before the
+edge that takes it at 100 MHz, and stays for 1.5 ns after it. An SDRAM needs its inputs for up to 1
+ns after its edge. No tool has checked these times, nor has a board.
 """
 
 
