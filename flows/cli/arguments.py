@@ -111,6 +111,7 @@ def load_module(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
     trust_code: bool = False,
+    memory: MemoryModel | None = None,
 ) -> "Module":
     """Load an artifact, or compile a model or take its module from the cache.
 
@@ -128,6 +129,8 @@ def load_module(
         Side of each layer; if the user chose one, an artifact's network is compiled again.
     trust_code : bool
         Whether an artifact's machine code runs even if this user's key has not signed it.
+    memory : MemoryModel or None
+        Main memory for which a model is compiled; the default one if None.
 
     Raises
     ------
@@ -151,7 +154,21 @@ def load_module(
         calibration=calibration,
         overrides=overrides,
         placing=placing,
+        memory=memory,
     )
+
+
+def board_memory(
+    device: str, source: Path, configuration: Configuration | None
+) -> MemoryModel | None:
+    """Return the main memory of a board, for which a model is compiled; None for other devices."""
+    from ...runtime.artifact import is_artifact
+    from ...runtime.devices import is_board, open_device
+
+    if not is_board(device) or is_artifact(source):
+        return None
+    with open_device(device, configuration or DEFAULT) as board:
+        return board.memory
 
 
 def placed_module(
@@ -185,6 +202,7 @@ def compile_model(
     calibration: "CalibrationOptions | None" = None,
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
+    memory: MemoryModel | None = None,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr, or take the module from the cache."""
     asked = {
@@ -192,6 +210,7 @@ def compile_model(
         "calibration": calibration,
         "overrides": overrides,
         "placing": placing,
+        "memory": memory,
     }
     kept = kept_module(source, configuration, **asked)
     module = kept.load() if kept is not None else None

@@ -8,6 +8,7 @@ from typing import Any
 from ....compiler.module import Module
 from ....hardware.soc.boards import BOARDS, OTHERS
 from ....isa.configuration import PRESETS
+from ....sim.memory_model import MemoryModel
 from ...area.clock import Clock, clock_of
 from ...board.design import Design
 from ...board.speed import Expected, expected
@@ -48,15 +49,15 @@ def boards(arguments: argparse.Namespace) -> None:
 
 
 def expected_speeds(source: Path, designs: Mapping[str, Design]) -> dict[str, Expected]:
-    """Compile a model once for each configuration and time it on every board."""
-    modules: dict[str, Module] = {}
+    """Compile a model once for each configuration and memory, and time it on every board."""
+    modules: dict[tuple[str, MemoryModel], Module] = {}
     speeds = {}
     for name, design in designs.items():
-        configuration = design.configuration
-        if configuration.name not in modules:
-            modules[configuration.name] = load_module(source, configuration)
-            require_segments(modules[configuration.name])
-        speeds[name] = expected(modules[configuration.name], design)
+        key = design.configuration.name, design.memory
+        if key not in modules:
+            modules[key] = load_module(source, design.configuration, memory=design.memory)
+            require_segments(modules[key])
+        speeds[name] = expected(modules[key], design)
     return speeds
 
 

@@ -31,6 +31,7 @@ from ..arguments import (
     add_configuration,
     add_json,
     add_trust,
+    board_memory,
     chosen_configuration,
     device_name,
     load_module,
@@ -207,6 +208,7 @@ def timed(
         overrides=overrides,
         placing=placing,
         trust_code=arguments.trust_code,
+        memory=board_memory(arguments.device, source, configuration),
     )
     require_segments(module)
     results: tuple[Result, ...] = ()

@@ -15,6 +15,7 @@ from tilewright.errors import DeviceError, HardwareError
 from tilewright.flows.board.faults import NO_FAULTS, FaultRates
 from tilewright.flows.board.server import TerminalPort
 from tilewright.flows.cli.main import main
+from tilewright.flows.execution.timed import time_segments
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.soc.block_memory import LATENCY_CYCLES
 from tilewright.hardware.soc.system import System
@@ -208,17 +209,21 @@ def test_digits_survive_a_bad_link_or_end_with_a_sentence(digits, scans, kind):
     assert len(sentences) <= 5
 
 
-def test_run_and_report_take_an_address(capsys, tmp_path):
+def test_run_and_report_compile_for_the_memory_of_a_board(capsys, tmp_path):
     model, page = str(DIGITS / "digits_int8_qdq.onnx"), tmp_path / "page.html"
-    with served("4x4") as server:
+    sdram = SDRAMS["sdr-x16"]
+    memory = MemoryModel.of_sdram(sdram, PRESETS["4x4"], SDRAM_CLOCK_HZ)
+    best = compile_graph(import_model(model), PRESETS["4x4"], memory=memory)
+    with served("4x4", sdram=sdram) as server:
         device = ["--config", "4x4", "--device", server.port.address]
         assert main(["run", model, *device, "--json", "-"]) == 0
         measured = json.loads(capsys.readouterr().out)
         assert main(["report", model, *device, "-o", str(page), "--json", "-"]) == 0
         explained = json.loads(capsys.readouterr().out)
     assert measured["device"] == server.port.address
-    assert measured["memory"]["latency_cycles"] == LATENCY_CYCLES
-    assert measured["totals"]["cycles"] == explained["summary"]["cycles"]
+    assert measured["memory"]["latency_cycles"] == memory.latency_cycles
+    timed = [each.timing.cycles for each in time_segments(best, memory)]
+    assert measured["totals"]["cycles"] == explained["summary"]["cycles"] == sum(timed)
     assert explained["device"] == server.port.address
     assert page.is_file()
 
