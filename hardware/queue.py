@@ -50,13 +50,10 @@ class Queue(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        if self.depth == 2:
-            if self.buffered:
-                self._pass_through_registers(m)
-            else:
-                self._keep_in_registers(m)
-        elif self.buffered:
+        if self.buffered:
             self._register_output(m)
+        elif self.depth == 2:
+            self._keep_in_registers(m)
         else:
             self._keep_in_memory(m, platform is Technology.ICE40 and self.depth > SHALLOW)
         return m
@@ -73,31 +70,6 @@ class Queue(wiring.Component):
             fifo.r_en.eq(self.output.ready),
             self.level.eq(fifo.level),
         ]
-
-    def _pass_through_registers(self, m: Module) -> None:
-        """Take payloads in one register and give them from another one.
-
-        Neither valid nor ready decides on what the first one takes, since they may be late.
-        """
-        width = Shape.cast(self.shape).width
-        taken = Signal(width, reset_less=True)
-        given = Signal(width, reset_less=True)
-        full = Signal()
-        some = Signal()
-        moves = Signal()
-        m.d.comb += [
-            moves.eq(~some | self.output.ready),
-            self.input.ready.eq(~full),
-            self.output.valid.eq(some),
-            self.output.payload.eq(given),
-            self.level.eq(full + some),
-        ]
-        with m.If(~full):
-            m.d.sync += [taken.eq(self.input.payload), full.eq(self.input.valid)]
-        with m.Elif(moves):
-            m.d.sync += full.eq(0)
-        with m.If(moves):
-            m.d.sync += [given.eq(taken), some.eq(full)]
 
     def _keep_in_registers(self, m: Module) -> None:
         """Keep the older payload in the register at the output, the younger one behind it."""
@@ -176,6 +148,70 @@ class Queue(wiring.Component):
         if self.depth & (self.depth - 1):
             return Mux(address == self.depth - 1, 0, following)
         return following
+
+
+class PausingQueue(wiring.Component):
+    """Keep up to `depth` wide payloads in order; pause for a cycle after each one.
+
+    Latency two cycles; at most one payload out in two cycles. The output register takes the next
+    payload in the pause, so no late signal enables its many bits. A queue of two is made of
+    registers; it also stalls while a payload moves to its output.
+
+    Parameters and members are those of `Queue`. `level` counts a payload that is taken until the
+    pause ends, if the queue is deeper than two.
+    """
+
+    def __init__(self, shape: ShapeLike, depth: int):
+        self.shape, self.depth = shape, depth
+        super().__init__(
+            {
+                "input": In(stream.Signature(shape)),
+                "output": Out(stream.Signature(shape)),
+                "level": Out(range(depth + 1)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        if self.depth == 2:
+            self._keep_in_registers(m)
+        else:
+            self._keep_in_memory(m)
+        return m
+
+    def _keep_in_registers(self, m: Module) -> None:
+        """Take payloads in one register and give them from another one."""
+        width = Shape.cast(self.shape).width
+        taken, given = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        full, valid, follows = Signal(), Signal(), Signal()
+        # The inverse of `valid`, with the many loads; `valid` has few and can be near them.
+        loads = Signal(reset_less=True)
+        m.d.comb += [
+            follows.eq(Mux(valid, ~self.output.ready, full)),
+            self.input.ready.eq(~full),
+            self.output.valid.eq(valid),
+            self.output.payload.eq(given),
+            self.level.eq(full + valid),
+        ]
+        m.d.sync += [valid.eq(follows), loads.eq(~follows)]
+        with m.If(~full):
+            m.d.sync += [taken.eq(self.input.payload), full.eq(self.input.valid)]
+        with m.Elif(~valid):
+            m.d.sync += full.eq(0)
+        with m.If(loads):
+            m.d.sync += given.eq(taken)
+
+    def _keep_in_memory(self, m: Module) -> None:
+        m.submodules.queue = queue = Queue(self.shape, self.depth, buffered=True)
+        wiring.connect(m, wiring.flipped(self.input), queue.input)
+        gone = Signal()
+        m.d.sync += gone.eq(self.output.valid & self.output.ready)
+        m.d.comb += [
+            self.output.valid.eq(queue.output.valid & ~gone),
+            self.output.payload.eq(queue.output.payload),
+            queue.output.ready.eq(gone),
+            self.level.eq(queue.level),
+        ]
 
 
 def _counted(count: Value, down: Value | None = None) -> Value:

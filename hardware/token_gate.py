@@ -6,9 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
-from .fan_out import copied
 from .layouts import MASK_BITS, command_layout
-from .queue import Queue
+from .queue import PausingQueue, Queue
 
 
 def queued_layout(family: type[Instruction], configuration: Configuration) -> data.StructLayout:
@@ -95,31 +94,25 @@ class TokenGate(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.queue = queue = Queue(self.layout, self.depth, buffered=True)
+        m.submodules.queue = queue = PausingQueue(self.layout, self.depth)
         entry = data.StructLayout({"is_sync": 1, "signal": MASK_BITS})
         m.submodules.started_queue = begun = Queue(entry, self.in_flight)
         wiring.connect(m, wiring.flipped(self.instructions), queue.input)
 
         # An instruction is `startable` in the cycle after its tokens are available: nothing but
-        # its start takes them away. It leaves the queue in the cycle after its start, so that a
-        # start moves only a few registers. Gate and unit may lie far apart, so each has its own
-        # register for it and needs no answer from the other to recognise a start.
+        # its start takes them away. Gate and unit may lie far apart, so each has its own register
+        # for it and needs no answer from the other to recognise a start.
         head, missing, startable = queue.output.payload, Signal(MASK_BITS), Signal()
-        present = Signal()
-        # The inverse of `present` enables the queue's wide register. With a register for each, they
-        # stay two nets, and that of `present` is short.
-        gone, leaves = copied(m, platform, self.started, 2, "leaves")
-        allowed = present & ~missing.any() & begun.input.ready & ~self.started
+        allowed = queue.output.valid & ~missing.any() & begun.input.ready & ~self.started
         m.d.sync += [
             startable.eq(allowed),
             self.commands.valid.eq(allowed & ~head.is_sync),
         ]
         m.d.comb += [
-            present.eq(queue.output.valid & ~gone),
             missing.eq(head.wait & ~self.available),
             self.commands.payload.eq(head.command),
             self.started.eq(startable & (head.is_sync | self.commands.ready)),
-            queue.output.ready.eq(leaves),
+            queue.output.ready.eq(self.started),
             self.consume.eq(Mux(self.started, head.wait, 0)),
             begun.input.valid.eq(self.started),
             begun.input.payload.is_sync.eq(head.is_sync),
@@ -137,7 +130,6 @@ class TokenGate(wiring.Component):
         ]
 
         # The counters may be far away on the chip. A wait never ends a run, so it may count late.
-        # An instruction that leaves the queue has just started, so something is in flight.
         waits = queue.output.valid & ~begun.output.valid & ~self.busy
         m.d.sync += self.state.waiting.eq(Mux(waits, missing, 0))
         m.d.comb += [

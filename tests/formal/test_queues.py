@@ -4,7 +4,7 @@ import pytest
 from amaranth.hdl import Module, Signal
 
 from tilewright.hardware.in_flight import InFlight
-from tilewright.hardware.queue import Queue
+from tilewright.hardware.queue import PausingQueue, Queue
 
 from .bench import ProofBench
 from .watch import watch_order
@@ -16,12 +16,16 @@ PAYLOAD_BITS = 2
 class QueueBench(ProofBench):
     """A queue between an arbitrary source and an arbitrary sink."""
 
-    def __init__(self, depth: int, buffered: bool, fault: str = "") -> None:
+    def __init__(self, depth: int, buffered: bool, pauses: bool = False, fault: str = "") -> None:
         super().__init__()
-        self.depth, self.buffered, self.fault = depth, buffered, fault
+        self.depth, self.buffered, self.pauses, self.fault = depth, buffered, pauses, fault
 
     def world(self, m: Module) -> None:
-        m.submodules.queue = queue = Queue(PAYLOAD_BITS, self.depth, buffered=self.buffered)
+        if self.pauses:
+            queue = PausingQueue(PAYLOAD_BITS, self.depth)
+        else:
+            queue = Queue(PAYLOAD_BITS, self.depth, buffered=self.buffered)
+        m.submodules.queue = queue
         m.d.comb += [
             queue.input.valid.eq(self.any(m, "valid")),
             queue.input.payload.eq(self.any(m, "payload", PAYLOAD_BITS)),
@@ -37,24 +41,27 @@ class QueueBench(ProofBench):
         inside = watch_order(
             self, m, "payload", enters, queue.input.payload, leaves, leaving, self.depth
         )
-        # A buffered payload takes two cycles from one end to the other, all others one.
-        waits = Signal(range(3))
+        # A buffered payload takes two cycles from one end to the other, all others one; a pause is
+        # another one.
+        left = Signal()
+        m.d.sync += left.eq(leaves)
+        waits = Signal(range(4))
         m.d.sync += waits.eq(0)
         with m.If((inside != 0) & ~queue.output.valid):
             m.d.sync += waits.eq(waits + 1)
-        self.claim(m, waits < 2, "what is inside comes out")
-        self.claim(m, queue.level == inside, "the level counts what is inside")
-        # Of two places that are buffered, one is the output: a payload moves there in a cycle.
-        late = Signal()
-        m.d.sync += late.eq(~queue.input.ready & (self.depth == 2) & self.buffered)
-        room = inside != self.depth
-        self.claim(
-            m,
-            queue.input.ready == room
-            if not self.buffered
-            else (queue.input.ready | ~room | (self.depth == 2)) & (room | ~queue.input.ready),
-            "room is used",
-        )
+        self.claim(m, waits < 2 + self.pauses, "what is inside comes out")
+        stays = left & (self.pauses and self.depth != 2)
+        self.claim(m, queue.level == inside + stays, "the level counts what is inside")
+        room, ready = inside != self.depth, queue.input.ready
+        if self.buffered:
+            self.claim(m, room | ~ready, "nothing is taken without room")
+        else:
+            self.claim(m, ready == room, "room is used")
+        if self.pauses:
+            self.claim(m, ~(left & queue.output.valid), "it pauses after each payload")
+            moved = Signal()
+            m.d.sync += moved.eq(room & ~ready)
+            self.claim(m, ~(moved & room & ~ready), "room is used a cycle later")
         self.goal(m, inside == self.depth, "full")
 
 
@@ -64,11 +71,17 @@ def test_a_queue_hands_out_what_it_took_in_order(prover, depth, buffered):
     prover.proves(QueueBench(depth, buffered))
 
 
+@pytest.mark.parametrize("depth", [2, 4])
+def test_a_queue_that_pauses_hands_out_what_it_took_in_order(prover, depth):
+    prover.proves(QueueBench(depth, True, pauses=True))
+
+
 @pytest.mark.slow
 def test_the_proof_of_queues_can_fail(prover):
     prover.refutes(QueueBench(2, False, fault="swap"), "what leaves is what entered")
     prover.refutes(QueueBench(2, True, fault="drop"), "")
     prover.reaches(QueueBench(4, True), "full")
+    prover.reaches(QueueBench(2, True, pauses=True), "full")
 
 
 class InFlightBench(ProofBench):
