@@ -110,8 +110,9 @@ class Design:
     @property
     def memory_sentence(self) -> str:
         """Size and kind of main memory."""
-        kind = "block RAM" if self.sdram is None else "SDRAM"
-        return f"{self.memory_bytes // 1024:,} KiB of {kind}"
+        if self.sdram is None:
+            return f"{self.memory_bytes // 1024} KiB of block RAM"
+        return f"{self.memory_bytes >> 20} MiB of SDRAM"
 
     @property
     def technology(self) -> Technology:
