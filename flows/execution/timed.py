@@ -101,8 +101,13 @@ class TimedSegment:
         return self.segment.notes[index].removeprefix(prefix)
 
 
-def require_segments(module: Module) -> None:
-    """Reject a network that does not use the accelerator: it takes no cycles.
+def require_segments(module: Module, missing: str = "cycles to tell of") -> None:
+    """Reject a network that does not use the accelerator.
+
+    Parameters
+    ----------
+    missing : str
+        What there is none of, for the message.
 
     Raises
     ------
@@ -115,7 +120,7 @@ def require_segments(module: Module) -> None:
             cure = "leave layers to the accelerator (`--placement`, `--place`)"
         raise CompileError(
             f"model `{module.name}`: expected layers on the accelerator, got none, so there are no "
-            f"cycles to tell of; {cure}"
+            f"{missing}; {cure}"
         )
 
 
