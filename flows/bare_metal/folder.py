@@ -19,6 +19,9 @@ ASSETS = Path(__file__).parent / "assets"
 CODE = ("host_steps.c", "network.c", "tilewright.c")
 """Files with code; the others hold data."""
 
+BUILT_SUFFIXES = (".o", ".a")
+"""Suffixes of the files that the Makefile writes."""
+
 FLAGS = ("-std=c99", "-Os", "-DTILEWRIGHT_REGISTERS=0x40000000u", "-DTILEWRIGHT_MEMORY=0x80000000u")
 """Flags with which the size of the code is measured; the addresses are any."""
 
@@ -32,7 +35,7 @@ class ObjectCode:
 
 
 def check_folder(folder: Path) -> None:
-    """Reject a folder with files that no export writes.
+    """Reject a folder with files that neither an export nor its Makefile writes.
 
     Raises
     ------
@@ -41,7 +44,11 @@ def check_folder(folder: Path) -> None:
     """
     ours = {*(path.name for path in ASSETS.iterdir()), *FILES}
     try:
-        others = sorted(path.name for path in folder.iterdir() if path.name not in ours)
+        others = sorted(
+            path.name
+            for path in folder.iterdir()
+            if path.name not in ours and path.suffix not in BUILT_SUFFIXES
+        )
     except FileNotFoundError:
         return
     except OSError as problem:

@@ -45,7 +45,8 @@ def check_steps(module: Module) -> None:
             )
         if graph.is_constant(value):
             raise CompileError(
-                f"{end} `{name}`: expected a computed value, got a constant; cut it from the network"
+                f"{end} `{name}`: expected a computed value, got a constant; remove it from the "
+                "network"
             )
     for node in host_nodes(graph, module.steps):
         types = [graph.types[name] for name in node.inputs]

@@ -1,6 +1,6 @@
 /* Where a CPU finds the core's registers, and the memory that it shares with the core.
 
-   A board defines these macros in a header of its own, such as `board.h`; `make BOARD=board.h`
+   A board defines these macros in a header of its own, such as `board.h`; `make BOARD=../board.h`
    includes it before everything else. All accesses are volatile, unless the board replaces them. */
 
 #ifndef TILEWRIGHT_PLATFORM_H

@@ -68,4 +68,4 @@ def show(folder: Path, module: Module, sizes: Sizes, code: ObjectCode | None) ->
     say(f"values         {sizes.values:,} bytes of the CPU's own memory")
     if code is not None:
         say(f"code           {code.text_bytes:,} bytes (`{code.compiler} -Os`)")
-    say(f"next           make -C {folder} BOARD=board.h; see docs/bare-metal.md")
+    say(f"next           make -C {folder} BOARD=../board.h; see docs/bare-metal.md")

@@ -34,6 +34,14 @@ extern uint32_t board_offset;
 #define TILEWRIGHT_READ_REGISTER(offset) board_read(offset)
 #define TILEWRIGHT_WRITE_REGISTER(offset, value) board_write(offset, value)
 #define TILEWRIGHT_POLLS 200000u
+#ifdef CACHED
+uint8_t cache_read(uint32_t);
+void cache_write(uint32_t, uint8_t);
+void cache_flush(uint32_t, uint32_t);
+#define TILEWRIGHT_READ_MEMORY(place) cache_read(place)
+#define TILEWRIGHT_WRITE_MEMORY(place, byte) cache_write(place, byte)
+#define TILEWRIGHT_FLUSH(place, bytes) cache_flush(place, bytes)
+#endif
 """
 DEFINITIONS = """
 #include "board.h"
@@ -41,6 +49,29 @@ uint8_t *board_memory;
 uint32_t (*board_read)(uint32_t);
 void (*board_write)(uint32_t, uint32_t);
 uint32_t board_offset;
+
+/* A cache that keeps each byte, read or written, until it is flushed. */
+enum { ABSENT, CLEAN, DIRTY };
+static uint8_t kept[1 << 20], states[1 << 20];
+
+uint8_t cache_read(uint32_t place)
+{
+    if (states[place] == ABSENT) kept[place] = board_memory[place], states[place] = CLEAN;
+    return kept[place];
+}
+
+void cache_write(uint32_t place, uint8_t byte)
+{
+    kept[place] = byte, states[place] = DIRTY;
+}
+
+void cache_flush(uint32_t place, uint32_t bytes)
+{
+    for (; bytes--; ++place) {
+        if (states[place] == DIRTY) board_memory[place] = kept[place];
+        states[place] = ABSENT;
+    }
+}
 """
 FLAGS = "-O2 -fPIC -ffreestanding -Wconversion -Werror"
 
@@ -119,14 +150,23 @@ class CBoard:
     ----------
     folder
         Where the C is written and built.
+    cached
+        Whether the CPU has a cache before the memory.
     """
 
-    def __init__(self, module: Module, core: Core, folder: Path) -> None:
+    def __init__(self, module: Module, core: Core, folder: Path, *, cached: bool = False) -> None:
         self.graph, network = module.graph, network_in_c(module)
         write_folder(folder / "c", network)
         (folder / "board.h").write_text(HEADER)
         (folder / "board.c").write_text(DEFINITIONS)
-        make = ["make", "-s", "-C", folder / "c", f"BOARD={folder / 'board.h'}", f"CFLAGS={FLAGS}"]
+        make = [
+            "make",
+            "-s",
+            "-C",
+            folder / "c",
+            f"BOARD={folder / 'board.h'}",
+            f"CFLAGS={FLAGS}{' -DCACHED' * cached}",
+        ]
         subprocess.run(make, check=True)
         files = ["-Wl,--whole-archive", folder / "c" / "libnetwork.a", "-Wl,--no-whole-archive"]
         link = ["gcc", "-shared", "-fPIC", folder / "board.c", *files, "-o", folder / "network.so"]

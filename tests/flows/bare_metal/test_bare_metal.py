@@ -45,9 +45,10 @@ def same_as_sim(module, board, samples):
                 np.testing.assert_array_equal(board.memory[: window.size], window)
 
 
-def test_digits_in_c_leave_the_bytes_of_sim(digits, scans, tmp_path):
+@pytest.mark.parametrize("cached", [False, True])
+def test_digits_in_c_leave_the_bytes_of_sim(digits, scans, tmp_path, cached):
     core = SimCore(SMALL)
-    same_as_sim(digits, CBoard(digits, core, tmp_path), scans[:5])
+    same_as_sim(digits, CBoard(digits, core, tmp_path, cached=cached), scans[:5])
     clears, runs = core.programs[::2], core.programs[1::2]
     assert len(set(clears)) == len(set(runs)) == 1
     assert len(runs) == 5
