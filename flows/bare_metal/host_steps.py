@@ -70,7 +70,9 @@ def call(node: Node, x: TensorType, source: str, target: str) -> str:
     source, target : str
         C expressions of the input's array and the output's.
     """
-    function, *more = _arguments(node, x) or ()
+    arguments = _arguments(node, x)
+    assert arguments is not None, "check_steps accepts the node"
+    function, *more = arguments
     return f"tilewright_{function}({', '.join([target, source, *map(str, more)])});"
 
 

@@ -19,7 +19,7 @@ from tilewright.sim.harness import Harness
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import build_core
 
-PAGE_BYTES = 4096
+LINE_BYTES = 64
 CORE_BASE = 0x10000
 """The core's address of the memory; the CPU's is another."""
 
@@ -32,9 +32,12 @@ extern uint32_t board_offset;
 #define TILEWRIGHT_MEMORY board_memory
 #define TILEWRIGHT_OFFSET (board_offset - (uintptr_t)board_memory)
 #define TILEWRIGHT_READ_REGISTER(offset) board_read(offset)
-#define TILEWRIGHT_WRITE_REGISTER(offset, value) board_write(offset, value)
 #define TILEWRIGHT_POLLS 200000u
-#ifdef CACHED
+#ifndef CACHED
+#define TILEWRIGHT_WRITE_REGISTER(offset, value) board_write(offset, value)
+#else
+#define TILEWRIGHT_WRITE_REGISTER(offset, value) (cache_prefetch(), board_write(offset, value))
+void cache_prefetch(void);
 uint8_t cache_read(uint32_t);
 void cache_write(uint32_t, uint8_t);
 void cache_flush(uint32_t, uint32_t);
@@ -50,14 +53,20 @@ uint32_t (*board_read)(uint32_t);
 void (*board_write)(uint32_t, uint32_t);
 uint32_t board_offset;
 
-/* A cache that keeps each byte, read or written, until it is flushed. */
-enum { ABSENT, CLEAN, DIRTY };
-static uint8_t kept[1 << 20], states[1 << 20];
+/* A cache that keeps each byte until it is flushed, and reads all others before they are used. */
+enum { PLACES = 1 << 16, ABSENT = 0, CLEAN, DIRTY };
+static uint8_t kept[PLACES], states[PLACES];
+uint32_t board_bytes;
 
 uint8_t cache_read(uint32_t place)
 {
     if (states[place] == ABSENT) kept[place] = board_memory[place], states[place] = CLEAN;
     return kept[place];
+}
+
+void cache_prefetch(void)
+{
+    for (uint32_t place = 0; place < board_bytes && place < PLACES; ++place) cache_read(place);
 }
 
 void cache_write(uint32_t place, uint8_t byte)
@@ -144,7 +153,7 @@ class VerilatedCore:
 
 
 class CBoard:
-    """A network of C, and the core that it drives.
+    """A network of C, and memory that it shares with a core.
 
     Parameters
     ----------
@@ -154,39 +163,36 @@ class CBoard:
         Whether the CPU has a cache before the memory.
     """
 
-    def __init__(self, module: Module, core: Core, folder: Path, *, cached: bool = False) -> None:
+    def __init__(self, module: Module, folder: Path, *, cached: bool = False) -> None:
         self.graph, network = module.graph, network_in_c(module)
         write_folder(folder / "c", network)
         (folder / "board.h").write_text(HEADER)
         (folder / "board.c").write_text(DEFINITIONS)
-        make = [
-            "make",
-            "-s",
-            "-C",
-            folder / "c",
-            f"BOARD={folder / 'board.h'}",
-            f"CFLAGS={FLAGS}{' -DCACHED' * cached}",
-        ]
+        flags = f"CFLAGS={FLAGS}{' -DCACHED' * cached}"
+        make = ["make", "-s", "-C", folder / "c", f"BOARD={folder / 'board.h'}", flags]
         subprocess.run(make, check=True)
         files = ["-Wl,--whole-archive", folder / "c" / "libnetwork.a", "-Wl,--no-whole-archive"]
         link = ["gcc", "-shared", "-fPIC", folder / "board.c", *files, "-o", folder / "network.so"]
         subprocess.run(link, check=True)
         self.library = ctypes.CDLL(str(folder / "network.so"))
-        room = np.full(network.sizes.memory + PAGE_BYTES, 0xA5, np.uint8)
-        self.memory = room[-room.ctypes.data % 64 :][: network.sizes.memory]
+        room = np.full(network.sizes.memory + LINE_BYTES, 0xA5, np.uint8)
+        self.memory = room[-room.ctypes.data % LINE_BYTES :][: network.sizes.memory]
+        ctypes.c_void_p.in_dll(self.library, "board_memory").value = self.memory.ctypes.data
+        ctypes.c_uint32.in_dll(self.library, "board_bytes").value = self.memory.size
+        self.place(CORE_BASE)
+
+    def connect(self, core: Core) -> None:
+        """Take the place of the core before."""
         core.attach(self.memory)
         read = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32)
         write = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32)
-        self._calls = (
-            read(lambda offset: core.read(NAMES[offset])),
-            write(lambda offset, value: core.write(NAMES[offset], value)),
-        )
-        for name, call in zip(("board_read", "board_write"), self._calls, strict=True):
-            ctypes.c_void_p.in_dll(self.library, name).value = ctypes.cast(
-                call, ctypes.c_void_p
-            ).value
-        ctypes.c_void_p.in_dll(self.library, "board_memory").value = self.memory.ctypes.data
-        self.place(CORE_BASE)
+        self._calls = {
+            "board_read": read(lambda offset: core.read(NAMES[offset])),
+            "board_write": write(lambda offset, value: core.write(NAMES[offset], value)),
+        }
+        for name, call in self._calls.items():
+            address = ctypes.cast(call, ctypes.c_void_p).value
+            ctypes.c_void_p.in_dll(self.library, name).value = address
 
     def place(self, base: int) -> None:
         """Move the memory, for the core."""

@@ -1,11 +1,14 @@
 """Exported C, compiled for this processor, drives a core as `Session` does: the same bytes."""
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tilewright import compile_graph, import_model
+from tilewright.flows.bare_metal.folder import write_folder
+from tilewright.flows.bare_metal.network import network_in_c
 from tilewright.isa.configuration import CONTRACT_VERSION, PRESETS
 from tilewright.isa.registers import Error
 from tilewright.runtime import Session, open_device
@@ -29,8 +32,9 @@ def scans():
         return file["inputs"][:, None]
 
 
-def same_as_sim(module, board, samples):
+def same_as_sim(module, board, core, samples):
     """Outputs, and the whole data window of a network with one segment."""
+    board.connect(core)
     assert board.load() == 0
     with open_device("sim", module.configuration) as sim:
         session = Session(module, sim)
@@ -48,7 +52,7 @@ def same_as_sim(module, board, samples):
 @pytest.mark.parametrize("cached", [False, True])
 def test_digits_in_c_leave_the_bytes_of_sim(digits, scans, tmp_path, cached):
     core = SimCore(SMALL)
-    same_as_sim(digits, CBoard(digits, core, tmp_path, cached=cached), scans[:5])
+    same_as_sim(digits, CBoard(digits, tmp_path, cached=cached), core, scans[:5])
     clears, runs = core.programs[::2], core.programs[1::2]
     assert len(set(clears)) == len(set(runs)) == 1
     assert len(runs) == 5
@@ -57,7 +61,7 @@ def test_digits_in_c_leave_the_bytes_of_sim(digits, scans, tmp_path, cached):
 
 @pytest.mark.slow
 def test_digits_in_c_drive_the_hardware(digits, scans, tmp_path):
-    same_as_sim(digits, CBoard(digits, VerilatedCore(SMALL), tmp_path), scans[:3])
+    same_as_sim(digits, CBoard(digits, tmp_path), VerilatedCore(SMALL), scans[:3])
 
 
 @pytest.mark.slow
@@ -66,7 +70,7 @@ def test_keywords_in_c_drive_the_hardware(tmp_path):
     module = compile_graph(import_model(KEYWORDS), SMALL)
     with np.load(KEYWORDS.with_suffix(".npz")) as file:
         samples = file["inputs"][:3, None]
-    same_as_sim(module, CBoard(module, VerilatedCore(SMALL), tmp_path), samples)
+    same_as_sim(module, CBoard(module, tmp_path), VerilatedCore(SMALL), samples)
 
 
 def two_segments():
@@ -94,13 +98,47 @@ def test_a_network_of_two_segments_leaves_the_outputs_of_sim(tmp_path):
     module = compile_graph(import_model(path), SMALL)
     assert len(module.segments) == 2
     samples = np.random.default_rng(0).normal(size=(3, 1, 3, 8, 8)).astype(np.float32)
-    same_as_sim(module, CBoard(module, SimCore(SMALL), tmp_path), samples)
+    same_as_sim(module, CBoard(module, tmp_path), SimCore(SMALL), samples)
+
+
+BOARD = """
+#define TILEWRIGHT_REGISTERS 0x40000000u
+#define TILEWRIGHT_MEMORY 0x80000000u
+"""
+
+
+def test_a_board_of_two_addresses_needs_no_library(digits, tmp_path):
+    write_folder(tmp_path / "c", network_in_c(digits))
+    (tmp_path / "board.h").write_text(BOARD)
+    flags = "CFLAGS=-Os -ffreestanding -fno-pie -fno-stack-protector -Wconversion -Werror"
+    make = ["make", "-s", "-C", tmp_path / "c", "BOARD=../board.h", flags]
+    subprocess.run(make, check=True)
+    listing = ["nm", "--format=posix", tmp_path / "c" / "libnetwork.a"]
+    lines = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()
+    symbols = [line.split()[:2] for line in lines if not line.endswith(":")]
+    defined = {name for name, kind in symbols if kind != "U"}
+    assert {"network_load", "network_run"} <= defined
+    assert {name for name, kind in symbols if kind == "U"} <= defined | {"memcpy", "memset"}
+
+
+def test_a_board_without_addresses_is_told_what_is_missing(digits, tmp_path):
+    write_folder(tmp_path, network_in_c(digits))
+    made = subprocess.run(["make", "-C", tmp_path], capture_output=True, text=True, check=False)
+    assert made.returncode
+    assert "define TILEWRIGHT_MEMORY, the CPU's address of the memory" in made.stderr
+
+
+@pytest.fixture(scope="module")
+def board(digits, tmp_path_factory):
+    return CBoard(digits, tmp_path_factory.mktemp("board"))
 
 
 @pytest.fixture
-def driven(digits, tmp_path):
+def driven(board):
     core = SimCore(SMALL)
-    return CBoard(digits, core, tmp_path), core
+    board.connect(core)
+    board.place(CORE_BASE)
+    return board, core
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tilewright.flows.bare_metal.folder import ASSETS
 FLAGS = ("-std=c99", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-pedantic")
 SCALES = st.floats(2.0**-20, 2.0**20, width=32)
 ZEROS = st.integers(-128, 127)
+STRANGE = np.nan, np.inf, -np.inf, -0.0
 RANDOM = st.integers(0, 2**32).map(np.random.default_rng)
 
 
@@ -38,7 +39,7 @@ def test_quantise(steps, random, scale, zero):
     """Ties, numbers beside them, and those that are too large; NaN too."""
     ties = (random.integers(-300, 300, 40) + 0.5).astype(np.float32) * np.float32(scale)
     beside = np.nextafter(ties, random.choice([-np.inf, np.inf], 40)).astype(np.float32)
-    x = np.concatenate([ties, beside, np.float32([np.nan, np.inf, -np.inf, -0.0])])
+    x = np.concatenate([ties, beside, np.array(STRANGE, "float32")])
     y = np.zeros(x.size, np.int8)
     steps.tilewright_quantize(pointer(y), pointer(x), size(x.size), ctypes.c_float(scale), zero)
     np.testing.assert_array_equal(y, ops.Quantize((scale,), (zero,), "int8").compute(x))
