@@ -48,8 +48,8 @@ from tilewright.flows.cli.main import guarded, main
          "`--config` and `--device` for one row, or none of them for all rows; add or remove one"),
         (["synth", "--config", "tiny", "--device", "xczu3eg", "--check"], "`--check`: expected a "
          "row of docs/area.md, got tiny on xczu3eg; add it with `--ledger`"),
-        (["export", "m.onnx"], "the following arguments are required: --c; `tilewright export --help` "
-         "shows what there is"),
+        (["export", "m.onnx"], "the following arguments are required: --c; `tilewright export "
+         "--help` shows what there is"),
         (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5, "
          "xilinx7, ultrascale, gowin, ice40; choose one"),
         (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "
