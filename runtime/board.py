@@ -55,6 +55,9 @@ RECOVERIES = 3
 
 RECONNECTING_S = 10.0
 
+CHECKED_BYTES = 256
+"""Bytes of a block that the check of an SDRAM writes."""
+
 HANG_CYCLES = 100_000
 """Cycles beyond twice the expected ones after which a run counts as hanging."""
 
@@ -204,6 +207,8 @@ class BoardDevice(Device):
             self._timings.clear()
         # A program of an earlier connection may still run, and would write into what is sent now.
         self._stop()
+        if not found["SESSION"] and self.memory.bus:
+            self._check_memory()
         self._session = secrets.randbits(31) + 1
         self._link.write_register(BOARD_OFFSETS["SESSION"], self._session)
 
@@ -232,6 +237,34 @@ class BoardDevice(Device):
             )
 
     # Memory ----------------------------------------------------------------------------------
+
+    def _check_memory(self) -> None:
+        """Write to an SDRAM and read it again, after a reset: nothing is in it yet.
+
+        A block behind each address line finds lines that stick.
+
+        Raises
+        ------
+        DeviceError
+            If a byte differs.
+        """
+        lines = range((CHECKED_BYTES - 1).bit_length(), (self.memory_bytes - 1).bit_length())
+        blocks = {
+            place: secrets.token_bytes(CHECKED_BYTES) for place in (0, *(1 << bit for bit in lines))
+        }
+        for place, block in blocks.items():
+            self._link.write_memory(place, block)
+        wrong = [
+            place
+            for place, block in blocks.items()
+            if self._link.read(Command.READ_MEMORY, place, CHECKED_BYTES) != block
+        ]
+        if wrong:
+            raise DeviceError(
+                f"device `{self.name}`: main memory gives other bytes than were written, at "
+                f"{len(wrong)} of {len(blocks)} places, first at {wrong[0]:#x}; build the "
+                "bitstream for a lower `--clock`, or check the board"
+            )
 
     def _place(self, program: LoadedProgram, data_bytes: int) -> Resident:
         """Return where a program lies, and send it if it is not there."""
