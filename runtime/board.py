@@ -38,7 +38,7 @@ from ..sim.explain_hang import explain_hang
 from ..sim.memory_model import MemoryModel, SharedBus
 from ..sim.timing import Timer, Timing
 from .device import Device, LoadedProgram, Result
-from .link import Link
+from .link import Connection, Link
 from .transports import Address, LinkBrokenError, reopen
 
 BUSY, DONE, ERROR = 1, 2, 4
@@ -59,7 +59,7 @@ CHECKED_BYTES = 256
 """Bytes of a block that the check of an SDRAM writes."""
 
 HANG_CYCLES = 100_000
-"""Cycles beyond twice the expected ones after which a run counts as hanging."""
+"""Cycles beyond the longest expected ones after which a run counts as hanging."""
 
 HANG_S = 600.0
 """Seconds after which a run on a machine without counters counts as hanging."""
@@ -113,19 +113,24 @@ class BoardDevice(Device):
         If there is no board, it does not answer, or it has another configuration.
     """
 
+    longest_run = 2
+    """Expected cycles, times this number, that a run may take."""
+
     def __init__(self, configuration: Configuration, address: str) -> None:
         super().__init__(configuration, MemoryModel())
         self.name = address
-        self._address = Address.parse(address)
         self._clearing = LoadedProgram(clearing_program(configuration), configuration)
         self._timings: WeakKeyDictionary[LoadedProgram, Timing] = WeakKeyDictionary()
-        self._link = Link(self._address.open(), secrets.randbits(16))
+        self._link = self._connect()
         self._forget()
         try:
             self._identify()
         except DeviceError:
             self.close()
             raise
+
+    def _connect(self) -> Connection:
+        return Link(Address.parse(self.name).open(), secrets.randbits(16))
 
     def close(self) -> None:
         """Close the connection."""
@@ -158,7 +163,7 @@ class BoardDevice(Device):
                 if isinstance(problem, LinkBrokenError):
                     self._link.close()
                     if recovery < RECOVERIES:
-                        transport = reopen(self._address, RECONNECTING_S)
+                        transport = reopen(Address.parse(self.name), RECONNECTING_S)
                         self._link = Link(transport, secrets.randbits(16))
                         continue
                 if not isinstance(problem, BoardResetError) or recovery == RECOVERIES:
@@ -360,7 +365,7 @@ class BoardDevice(Device):
         DeviceError
             If the run failed or hangs.
         """
-        limit_cycles = HANG_CYCLES + 2 * timing.cycles
+        limit_cycles = HANG_CYCLES + self.longest_run * timing.cycles
         deadline = time.monotonic() + HANG_S
         pause = SHORTEST_POLL_S
         counts = bool(counter_registers(self.configuration.counters))

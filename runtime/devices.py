@@ -151,7 +151,9 @@ DEVICES: dict[str, type[Device]] = {
 }
 """Devices by name."""
 
-SCHEMES = "serial://", "tcp://"
+ZYNQ = "zynq://"
+
+SCHEMES = "serial://", "tcp://", ZYNQ
 """Beginnings of the addresses of boards."""
 
 
@@ -168,8 +170,8 @@ def open_device(
     Parameters
     ----------
     name : str
-        `reference`, `sim`, `rtl`, `cpu`, or a board's address: `serial:///dev/ttyUSB0?baud=3000000`
-        or `tcp://HOST:PORT`.
+        `reference`, `sim`, `rtl`, `cpu`, or a board's address: `serial:///dev/ttyUSB0?baud=3000000`,
+        `tcp://HOST:PORT`, or on a Zynq board `zynq:///PATH/BOARD.bit`.
     configuration : Configuration
         Configuration of the machine.
     memory : MemoryModel or None
@@ -188,7 +190,7 @@ def open_device(
     if name not in DEVICES and not is_board(name):
         raise DeviceError(
             f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}, or the address of a "
-            "board, `serial://...` or `tcp://...`"
+            "board, `serial://...`, `tcp://...` or `zynq://...`"
         )
     if options and name != RtlDevice.name:
         raise DeviceError(
@@ -196,6 +198,10 @@ def open_device(
         )
     if is_board(name):
         # Imported here: without a board, no link is needed.
+        if name.startswith(ZYNQ):
+            from .zynq import ZynqDevice
+
+            return ZynqDevice(configuration, name)
         from .board import BoardDevice
 
         return BoardDevice(configuration, name)

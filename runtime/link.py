@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..errors import DeviceError
 from ..isa.link import (
@@ -70,6 +71,18 @@ class Transfer:
 
 Piece = tuple[int, int]
 """Offset and length of the part of a transfer that one request moves."""
+
+
+class Connection(Protocol):
+    """Access to a board's memory and registers, as `Link` describes it."""
+
+    resent: int
+
+    def read(self, command: Command, address: int, length: int) -> bytes: ...
+    def write_memory(self, address: int, data: bytes) -> None: ...
+    def write_register(self, address: int, value: int) -> None: ...
+    def write_once(self, address: int, value: int) -> bool: ...
+    def close(self) -> None: ...
 
 
 class Link:
