@@ -18,6 +18,7 @@ from ..isa.link import BOARD_OFFSETS, LINK_MAGIC, LINK_VERSION, Command
 from ..isa.registers import OFFSETS, REGISTER_SPACE_BYTES
 from ..sim.memory_model import MemoryModel
 from .board import BoardDevice
+from .link import Connection
 
 WORD_BYTES = 4
 
@@ -195,10 +196,8 @@ def open_core(name: str) -> MappedCore:
     return PynqCore(parts.path, int(buffer) << 20, name)
 
 
-class MappedLink:
+class MappedLink(Connection):
     """A mapped core in place of a link: the same reads and writes, without a wire in between."""
-
-    resent = 0
 
     def __init__(self, core: MappedCore) -> None:
         self.core = core
@@ -212,7 +211,7 @@ class MappedLink:
         }
 
     def read(self, command: Command, address: int, length: int) -> bytes:
-        """See `Link.read`."""
+        """See `Connection.read`."""
         if command == Command.READ_MEMORY:
             self.core.invalidate(address, address + length)
             return self.core.memory[address : address + length].tobytes()
@@ -226,13 +225,13 @@ class MappedLink:
         return int(self.core.registers[place // WORD_BYTES])
 
     def write_memory(self, address: int, data: bytes) -> None:
-        """See `Link.write_memory`."""
+        """See `Connection.write_memory`."""
         end = address + len(data)
         self.core.memory[address:end] = np.frombuffer(data, np.uint8)
         self.core.flush(address, end)
 
     def write_register(self, address: int, value: int) -> None:
-        """See `Link.write_register`; addresses in memory are counted from the buffer's first."""
+        """See `Connection.write_register`; addresses in memory count from the buffer's first."""
         if address >= REGISTER_SPACE_BYTES:
             self._board[address] = value
             return
@@ -240,12 +239,12 @@ class MappedLink:
         self.core.registers[address // WORD_BYTES] = value + base
 
     def write_once(self, address: int, value: int) -> bool:
-        """See `Link.write_once`."""
+        """See `Connection.write_once`."""
         self.write_register(address, value)
         return True
 
     def close(self) -> None:
-        """Close the core."""
+        """See `Connection.close`."""
         self.core.close()
 
 

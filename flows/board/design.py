@@ -180,6 +180,6 @@ class Design:
         return keep_rtlil(parts, self.device, describe)
 
 
-def usual_folder(board: Board) -> Path:
-    """Return the folder in which a build for a board leaves its bitstream by default."""
-    return Path("build") / board.name
+def usual_folder(board: str) -> Path:
+    """Return the folder in which a build for a board leaves its results by default."""
+    return Path("build") / board

@@ -19,7 +19,7 @@ SLICE_CYCLES = 50_000
 
 
 class Cached(MappedCore):
-    """A core behind the worst cache: bytes move when they are flushed or invalidated, never else."""
+    """A core behind the worst cache: bytes move when they are flushed or invalidated only."""
 
     def __init__(self, registers, ram: np.ndarray, base: int = BASE) -> None:
         super().__init__(registers, np.full(ram.size, 0xC3, np.uint8), base)

@@ -2,6 +2,7 @@
 
 import sys
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -158,7 +159,7 @@ class Buffer(np.ndarray):
     """A buffer as pynq has it: parts of it know their addresses, and note what is asked of them."""
 
     device_address = 0x1000_0000
-    calls: list[tuple[str, int, int]] = []
+    calls: ClassVar[list[tuple[str, int, int]]] = []
 
     def _note(self, what: str) -> None:
         whole = self.base if isinstance(self.base, Buffer) else self
@@ -214,9 +215,7 @@ def test_a_board_without_pynq(monkeypatch):
 
 def test_a_bitstream_that_is_missing(pynq):
     name = f"zynq://{pynq.bitstream}x"
-    assert refusal(name) == (
-        f"device `{name}`: there is no `{pynq.bitstream}x`; correct the path"
-    )
+    assert refusal(name) == (f"device `{name}`: there is no `{pynq.bitstream}x`; correct the path")
 
 
 def test_a_bitstream_of_something_else(pynq):
