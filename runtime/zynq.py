@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 
@@ -182,7 +182,7 @@ def open_core(name: str) -> MappedCore:
         If the address is malformed, or something cannot be mapped.
     """
     parts = urlsplit(name)
-    options = dict(pair.partition("=")[::2] for pair in parts.query.split("&") if pair)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     uio = parts.path.startswith("/dev/")
     buffer = options.pop("buffer", "/dev/udmabuf0" if uio else str(USUAL_BUFFER_MIB))
     right = buffer.startswith("/dev/") if uio else buffer.isdecimal() and int(buffer)

@@ -135,14 +135,13 @@ def build_project(board: ZynqBoard, arguments: argparse.Namespace) -> None:
         write_json(arguments.json, design.to_json(files))
     if arguments.json == "-":
         return
+    address = f"zynq:///PATH/{board.name}.bit"
     say(f"board          {board.name}: {board.part}")
     say(f"configuration  {configuration_sentence(configuration)}")
     say(f"clock          {clock_mhz:g} MHz")
     say(f"project        {', '.join(str(file) for file in files)}")
     say(f"next           vivado -mode batch -source {files[-1]}")
-    say(
-        f"then           on the board: tilewright run ARTIFACT --device zynq:///PATH/{board.name}.bit"
-    )
+    say(f"then           on the board: open_device({address!r}, configuration)")
 
 
 def introduce(design: Design) -> None:
