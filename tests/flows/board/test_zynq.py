@@ -248,10 +248,13 @@ def test_the_wrapper_has_the_ports_of_the_core_and_tells_interfaces(name):
 @pytest.mark.slow
 def test_the_driver_runs_the_digits_on_the_wrapped_core(monkeypatch):
     """Registers and memory go through the wrapper's AXI ports, whose rules the memory checks."""
-    configuration = PRESETS["4x4"]
+    configuration = PRESETS["tiny"].replace(
+        act_depth=512, wgt_depth=512, acc_depth=128, param_depth=64, extent_bits=8, address_bits=24
+    )
     core = readable_verilog(configuration)
     text = core + wrapper(configuration, core)
-    library = build_library(text, WRAPPER, harness_constants(configuration), "wrapper of `4x4`")
+    constants = harness_constants(configuration)
+    library = build_library(text, WRAPPER, constants, "a wrapped core", quick=True)
     memory = MemoryModel(latency_cycles=40, stall_probability=0.2, seed=3)
     mapped = simulated_core(library, memory)
     monkeypatch.setattr(zynq, "open_core", lambda name: mapped)
