@@ -114,7 +114,7 @@ class BoardDevice(Device):
     """
 
     longest_run = 2
-    """Expected cycles, times this number, that a run may take."""
+    """A run may take this many times its expected cycles."""
 
     def __init__(self, configuration: Configuration, address: str) -> None:
         super().__init__(configuration, MemoryModel())
@@ -244,7 +244,7 @@ class BoardDevice(Device):
     # Memory ----------------------------------------------------------------------------------
 
     def _check_memory(self) -> None:
-        """Write to an SDRAM and read it again, after a reset: nothing is in it yet.
+        """Test an SDRAM after a reset, while it holds nothing that is needed.
 
         A block behind each address line finds lines that stick.
 

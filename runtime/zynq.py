@@ -1,4 +1,4 @@
-"""A Zynq board's own Linux as the host: the core's registers and a buffer, both mapped: `zynq://`.
+"""Drive the core of a Zynq board from the board's own Linux, through mapped memory: `zynq://`.
 
 The core reaches main memory through ports that do not see the processor's caches. So the driver
 flushes what it has written, and invalidates what it is about to read.
@@ -126,7 +126,7 @@ class PynqCore(MappedCore):
 
 
 class UioCore(MappedCore):
-    """A core behind a UIO device, with a buffer of u-dma-buf.
+    """A core behind a UIO device, with a buffer from u-dma-buf.
 
     Parameters
     ----------

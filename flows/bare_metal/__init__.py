@@ -1,1 +1,1 @@
-"""A network as C for boards without an operating system: driver, program, constants, steps."""
+"""Export a network as C for a board without an operating system."""

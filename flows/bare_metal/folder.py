@@ -23,7 +23,7 @@ BUILT_SUFFIXES = (".o", ".a")
 """Suffixes of the files that the Makefile writes."""
 
 FLAGS = ("-std=c99", "-Os", "-DTILEWRIGHT_REGISTERS=0x40000000u", "-DTILEWRIGHT_MEMORY=0x80000000u")
-"""Flags with which the size of the code is measured; the addresses are any."""
+"""Flags for measuring the size of the code; the addresses are arbitrary."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def check_steps(module: Module) -> None:
 
 
 def call(node: Node, x: TensorType, source: str, target: str) -> str:
-    """Return the C statement that computes a node that `check_steps` accepts.
+    """Return the C statement for a node that `check_steps` has accepted.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Memory that CPU and core share: the segments' data windows, each at a page, then programs."""
+"""Layout of the memory that CPU and core share: data windows, each on a new page, then programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ...isa.encoding import encode_program
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An encoded program, and the places of it and its data window in memory, in bytes."""
+    """An encoded program, and the byte addresses of the program and its data window."""
 
     code: bytes
     place: int

@@ -48,7 +48,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network in C: the text of each file by its name, and sizes."""
+    """A network in C: its files, text by name, and its sizes."""
 
     files: Mapping[str, str]
     sizes: Sizes
@@ -65,7 +65,7 @@ class Parameter:
 
     @property
     def declaration(self) -> str:
-        """Return it as C; the comment has the shape."""
+        """The declaration in C, with the shape in a comment."""
         constant = "const " if self.is_input else ""
         shape = " x ".join(map(str, self.type.shape)) or "scalar"
         return (

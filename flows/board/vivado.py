@@ -18,6 +18,7 @@ from ...isa.pipeline import FETCH_BURSTS
 from ..area.counts import count_blocks
 from ..synthesis.devices import DEVICES, Device
 from ..synthesis.flow import shortages
+from .design import make_output_folder
 
 WRAPPER = "tilewright"
 """Module that the block design takes."""
@@ -106,12 +107,7 @@ def write_project(design: ZynqDesign, folder: Path) -> list[Path]:
     # Imported here: it brings the hardware description language, which takes time.
     from ...hardware.verilog import readable_verilog
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UsageError(
-            f"`--output {folder}`: cannot be made ({problem.strerror}); choose another folder"
-        ) from None
+    make_output_folder(folder)
     core = readable_verilog(design.configuration, design.device.family.technology)
     texts = {
         "core.v": core,

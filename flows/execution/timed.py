@@ -107,7 +107,7 @@ def require_segments(module: Module, missing: str = "cycles to tell of") -> None
     Parameters
     ----------
     missing : str
-        What there is none of, for the message.
+        What a network without segments lacks, for the message.
 
     Raises
     ------

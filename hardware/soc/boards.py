@@ -130,7 +130,7 @@ class Board:
 
     @property
     def memory(self) -> BoardSdram | None:
-        """The SDRAM that is main memory; None for block RAM."""
+        """The SDRAM used as main memory; None if main memory is block RAM."""
         return self.sdram if self.sdram and self.sdram.usable else None
 
     @property

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingSystem:
-    """The processors of a chip, as Vivado's block design has them.
+    """The processing system of a chip, as it appears in Vivado's block design.
 
     Parameters
     ----------

@@ -203,7 +203,7 @@ class CBoard:
         return self.library.network_load()
 
     def run(self, *inputs: np.ndarray) -> tuple[int, list[np.ndarray]]:
-        """Call `network_run`; its result, and the outputs."""
+        """Call `network_run`; return its result and the outputs."""
         types = [self.graph.types[output.value] for output in self.graph.outputs]
         outputs = [np.zeros(kind.shape, DTYPES[kind.dtype]) for kind in types]
         given = [np.ascontiguousarray(array) for array in inputs]
