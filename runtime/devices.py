@@ -167,7 +167,8 @@ class GateDevice(HardwareDevice):
     ) -> None:
         super().__init__(configuration, memory)
         # Imported here: only this device needs synthesis.
-        from ..flows.synthesis.gates import build_gates, find_chip
+        from ..flows.synthesis.cell_models import find_chip
+        from ..flows.synthesis.gates import build_gates
         from ..sim.rtl import RtlCore
 
         library = build_gates(configuration, find_chip(technology))

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
-from ..synthesis.gates import CHIPS
+from ..synthesis.cell_models import CHIPS
 
 DEFAULT = next(iter(CHIPS))
 

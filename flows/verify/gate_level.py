@@ -22,9 +22,10 @@ from ...isa.semantics import Machine
 from ...sim.rtl import RtlCore
 from ...sim.timing import Timer
 from ...sim.toolchain import progress
+from ..synthesis.cell_models import MODELS
 from ..synthesis.devices import DEVICES as ALL_DEVICES
 from ..synthesis.devices import find_device
-from ..synthesis.gates import MODELS, build_gates
+from ..synthesis.gates import build_gates
 from .comparison import DATA_BYTES, memory_of, time_differences
 from .programs.random_programs import random_program
 

@@ -8,7 +8,8 @@ import pytest
 
 from tilewright.errors import DeviceError, HardwareError
 from tilewright.flows.cli.main import main as command
-from tilewright.flows.synthesis.gates import build_gates, find_chip
+from tilewright.flows.synthesis.cell_models import find_chip
+from tilewright.flows.synthesis.gates import build_gates
 from tilewright.flows.verify.gate_level import main, verify_gates
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
