@@ -23,6 +23,9 @@ from ...sim.timing.stalls import Activity, activity
 
 NO_LAYER = -1
 
+HARDWARE = ("rtl", "gate")
+"""Devices that measure when each instruction starts and retires."""
+
 
 @dataclass(frozen=True)
 class TimedSegment:
@@ -137,7 +140,7 @@ def time_segments(
         What a device measured for each segment; only measurements of hardware are used.
     """
     names = layer_names(module)
-    measured = [result.spans if result.device == "rtl" else None for result in results]
+    measured = [result.spans if result.device in HARDWARE else None for result in results]
     measured += [None] * (len(module.segments) - len(measured))
     return [
         TimedSegment(
