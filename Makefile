@@ -24,7 +24,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
 
-.PHONY: help setup demo test verify gates area fuzz damage mutation lint format digits bench \
+.PHONY: help setup demo test verify gates area bitstreams fuzz damage mutation lint format digits bench \
     ablation wheel clean
 
 help:
@@ -40,6 +40,7 @@ help:
 	@echo "make gates   random programs on the netlist of a small machine, every byte, every cycle"
 	@echo "make area    area and clock of the machines in docs/area.md, measured again where they changed"
 	@echo "             (CHECK=1: fail if a figure is more than 3 % worse, write nothing)"
+	@echo "make bitstreams  a bitstream for each of BOARDS, for a scheduled job: 10 to 30 minutes a board"
 	@echo "make fuzz    random graphs and ONNX models through the compiler, outputs compared"
 	@echo "make damage  damaged model files: a clear error or a right result, nothing else"
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
@@ -82,6 +83,13 @@ gates: $(VENV)/.installed-test
 
 area: $(VENV)/.installed-test
 	@$(BIN)/tilewright synth $(if $(CHECK),--check,--ledger) $(AREA_ARGS)
+
+# One board that fails does not stop the others.
+BOARDS := ULX3S-25F Colorlight-i5 OrangeCrab-25F ECPIX-5-45F Tang-Nano-20K
+bitstreams: $(VENV)/.installed-test
+	@failed=; for board in $(BOARDS); do \
+	    $(BIN)/tilewright build --board $$board || failed="$$failed $$board"; done; \
+	    [ -z "$$failed" ] || { echo "bitstreams: failed for$$failed"; exit 1; }
 
 fuzz: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify.fuzz $(FUZZ_ARGS)
