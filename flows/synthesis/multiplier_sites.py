@@ -1,10 +1,10 @@
 """Sites for the multipliers of an ECP5, in the order of the design's hierarchy.
 
 nextpnr's static placer scatters multipliers over the chip: in a machine that takes all of them, the
-sixteen whose products one pair of columns adds lie in three rows, from edge to edge. With neighbours
-in the design as neighbours on the chip, all nets together are 40 % shorter. The lanes of VECTOR lie
-among the columns that they serve: with all lanes in one place, the wires around them are too many
-for the chip, and a 16x16 machine does not route.
+sixteen whose products one pair of columns adds lie in three rows, from edge to edge. With
+neighbours in the design as neighbours on the chip, all nets together are 40 % shorter. The lanes of
+VECTOR lie among the columns that they serve: with all lanes in one place, the wires around them are
+too many for the chip, and a 16x16 machine does not route.
 """
 
 import re
