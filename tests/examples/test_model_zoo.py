@@ -1,0 +1,86 @@
+"""The list of the zoo, which needs no library, and what it draws."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "model_zoo.py"
+
+
+@pytest.fixture(scope="module")
+def zoo():
+    spec = importlib.util.spec_from_file_location("model_zoo", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_it_lists_sixty_networks_of_twelve_kinds(zoo):
+    listed = zoo.networks()
+    assert len(listed) >= 60
+    assert len({network.name for network in listed}) == len(listed)
+    assert len({network.kind for network in listed}) >= 12
+
+
+def test_each_network_has_source_and_licence(zoo, capsys):
+    assert zoo.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(zoo.networks())
+    for line, network in zip(lines, zoo.networks(), strict=True):
+        assert line.startswith(f"{network.name}: {network.kind}; {network.library}, ")
+        assert line.endswith(f"; {zoo.LICENCES[network.library]}")
+
+
+def test_only_what_is_asked_for_is_chosen(zoo, capsys):
+    assert zoo.main(["--list", "--only", "recommendation", "--only", "espcn"]) == 0
+    names = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["espcn", "dlrm_bottom", "dlrm_top"]
+
+
+def test_samples_fit_the_inputs_and_repeat(zoo):
+    for network in zoo.networks():
+        samples = zoo.draw(network, 2)
+        assert list(samples) == list(network.inputs)
+        for name, array in samples.items():
+            assert array.shape == (2, *network.inputs[name][1:])
+            if name in network.words:
+                assert array.dtype == np.int64
+                assert 0 < array.min() <= array.max() < zoo.WORDS
+            else:
+                assert array.dtype == np.float32
+                assert array.std() == pytest.approx(1, rel=1e-3)
+    again = zoo.draw(network, 2)
+    assert all(np.array_equal(again[name], samples[name]) for name in samples)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "alexnot"], "unknown network or kind `alexnot`; did you mean `alexnet`?"),
+        ([], "expected a folder to write, got none"),
+    ],
+)
+def test_mistakes_are_refused(zoo, arguments, message, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        zoo.main(arguments)
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"error: {message}")
+
+
+def test_a_missing_library_is_a_sentence_and_the_others_go_on(zoo, tmp_path, monkeypatch, capsys):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named '{name}'")
+
+    monkeypatch.setattr(zoo, "import_module", missing)
+    assert zoo.main([str(tmp_path), "--only", "recommendation"]) == 1
+    shown = capsys.readouterr()
+    assert "1 of 2: dlrm_bottom: not written: ModuleNotFoundError" in shown.err
+    assert "2 of 2: dlrm_top: not written" in shown.err
+    assert list(tmp_path.iterdir()) == []
