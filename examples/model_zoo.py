@@ -1,9 +1,10 @@
-"""Write public networks as float ONNX files, with samples and a description beside each.
+"""Write public networks as ONNX files, with samples and a description beside each.
 
-The architectures are those of torchvision, timm, transformers, torchaudio and other libraries, with
-random weights: nothing is downloaded. Statistics of batch normalisation come from random samples,
-and scales that training would raise from zero are raised, so that every layer matters. What a
-network recognises means nothing; its layers, ranges and byte counts do.
+Some are fetched with their weights. The others are architectures of torchvision, timm,
+transformers, torchaudio and other libraries with random weights. There, statistics of batch
+normalisation come from random samples, and scales that training would raise from zero are raised,
+so that every layer matters. What such a network recognises means nothing; its layers, ranges and
+byte counts do. Samples are random.
 
     python examples/model_zoo.py build/zoo                  # all; what is there already is kept
     python examples/model_zoo.py build/zoo --only resnet18 --only segmentation
@@ -19,19 +20,25 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
+import onnx
 
 from tilewright.atomic_write import write_atomically
 from tilewright.compiler.frontend.pytorch import export_torch
-from tilewright.errors import TilewrightError, did_you_mean
+from tilewright.errors import InputError, TilewrightError, did_you_mean
 
 SEED = 2015
 SAMPLES = 40
 """Samples of a network; the quantiser calibrates with half of them and evaluates on the others."""
+
+SITE = "https://raw.githubusercontent.com"
+"""Where files of a repository are fetched."""
 
 CLASSES = 100
 WORDS = 1000
@@ -77,6 +84,41 @@ class Network:
         return {"kind": self.kind, "source": source, "licence": LICENCES[self.library]}
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A file of a public repository, with its weights.
+
+    Parameters
+    ----------
+    name, kind : str
+        As of `Network`.
+    repository, commit, path : str
+        Of the file, at GitHub.
+    licence : str
+        SPDX name.
+    sha256 : str
+        Of its bytes.
+    states : mapping
+        Input -> the output that it takes from the previous sample.
+    """
+
+    name: str
+    kind: str
+    repository: str
+    commit: str
+    path: str
+    licence: str
+    sha256: str
+    states: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """Kind, source, licence and states, as the bench of networks reads them."""
+        source = f"https://github.com/{self.repository}, {self.path}"
+        found = {"kind": self.kind, "source": source, "licence": self.licence}
+        return {**found, "states": dict(self.states)} if self.states else found
+
+
 LICENCES = {
     "torch": "BSD-3-Clause",
     "torchvision": "BSD-3-Clause",
@@ -88,6 +130,101 @@ LICENCES = {
 }
 
 CLASSIFICATION = "image classification"
+
+
+def published() -> Iterator[Published]:
+    """Networks with their weights."""
+    faces = (
+        "Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB",
+        "dffdddda9794a50607cba8f318507a28c1c27cab",
+    )
+    tiny = "mlcommons/tiny_results_v0.7", "64623f41b6721bdff6d0133a524c63a003123b3b"
+    tools = (
+        "STMicroelectronics/stm32ai-modelzoo-services",
+        "46924c0a8b7617672c12895fa76b0ee202738355",
+    )
+    dtln = "breizhn/DTLN", "1de1f15a8b5b7e1c44905618ff2ef70ca8277fbc"
+    yield Published(
+        "ultraface_rfb_320", "face detection", *faces,
+        "models/onnx/version-RFB-320_without_postprocessing.onnx",
+        "MIT",
+        "d7c687949526065ab6a192fdf993360045ce27b0fabf7c9fca5c2437b786b495",
+    )  # fmt: skip
+    yield Published(
+        "ultraface_slim_320", "face detection", *faces,
+        "models/onnx/version-slim-320_without_postprocessing.onnx",
+        "MIT",
+        "6e12bb34a36eb17b86d2b76b79c9cd20f342a59ee737d2123a814ce6f532932b",
+    )  # fmt: skip
+    yield Published(
+        "dtln1", "speech enhancement", *dtln,
+        "pretrained_model/model_1.onnx",
+        "MIT",
+        "22b91cae3855e5a0620e66a917ca6c82c58db0e842c770f58d86751c5e8d4ae3",
+        {"input_3": "tf_op_layer_stack_2"},
+    )  # fmt: skip
+    yield Published(
+        "dtln2", "speech enhancement", *dtln,
+        "pretrained_model/model_2.onnx",
+        "MIT",
+        "e20c92f9233fccf29cddf86970d0d0161a03aebccc26d6f4d5639c4d5ec2e639",
+        {"input_5": "tf_op_layer_stack_5"},
+    )  # fmt: skip
+    yield Published(
+        "st_mobilenet_v2_035", "image classification", *tools,
+        "common/onnx_utils/sample_models/mobilenet_v2_0.35_128_tfs_channel_first.onnx",
+        "Apache-2.0",
+        "17510359679c8e131f32dbde16d6fd7dff27b99b50a7d23462ad2710ad76fe48",
+    )  # fmt: skip
+    yield Published(
+        "st_mobilenet_v2_050", "image classification", *tools,
+        "tutorials/notebooks/models/mobilenet_v2_128_0.5.onnx",
+        "Apache-2.0",
+        "1b2baaf207285807bc5bb04dd1bebe786b02ca69322938be6fb3494ec41d8aee",
+    )  # fmt: skip
+    yield Published(
+        "st_ssd", "object detection", *tools,
+        "common/onnx_utils/sample_models/st_ssd_mobilenet_v1_025_256.onnx",
+        "Apache-2.0",
+        "70674aae051a1c3ca21fb127105eb42df3aca9b805b216c14f50604bc7b5a66d",
+    )  # fmt: skip
+    yield Published(
+        "st_yamnet_256", "audio events", *tools,
+        "common/onnx_utils/sample_models/yamnet_256_64x96_tl.onnx",
+        "Apache-2.0",
+        "235f9325e8c01351232fa6f1857d4b2bb096d98a654f786ab42dd13a12d59bcf",
+    )  # fmt: skip
+    yield Published(
+        "alibaba_ad", "anomaly detection", *tiny,
+        "open/Alibaba/code/ad/sinian/ad_model/model_ad.onnx",
+        "Apache-2.0",
+        "9785f8bf4ecfaca47251a756f6fe37322ac9a0245b1ced8ec026b7104459b95c",
+    )  # fmt: skip
+    yield Published(
+        "alibaba_ic", "image classification", *tiny,
+        "open/Alibaba/code/ic/sinian/ic_model/model_ic.onnx",
+        "Apache-2.0",
+        "0522783e96e6858e527120a94559094a5213f4cb732c324cb26d1c533b6184a6",
+    )  # fmt: skip
+    yield Published(
+        "alibaba_kws", "keyword spotting", *tiny,
+        "open/Alibaba/code/kws/sinian/kws_model/model_kws.onnx",
+        "Apache-2.0",
+        "d08bb356dcf161b6d904b9a6a363244b4261ede54af08ac5796227b2cb1eeb5a",
+    )  # fmt: skip
+    yield Published(
+        "alibaba_vww", "visual wake words", *tiny,
+        "open/Alibaba/code/vww/sinian/vww_model/model_vww.onnx",
+        "Apache-2.0",
+        "5e1fd852fc2fef68aa12b505357942c8d5b4efcbc291fa6bd1db6e038d5930a2",
+    )  # fmt: skip
+    yield Published(
+        "finn_kws_w3a3", "keyword spotting", *tiny,
+        "open/hls4ml-finn/code/kws/KWS-W3A3/training/training_checkpoint/"
+        "QONNX_model.onnx",
+        "Apache-2.0",
+        "00304f949e07e2c334e6f12728b6641874515c31de351fb20010df970880e327",
+    )  # fmt: skip
 
 
 def torchvision_classifiers() -> Iterator[Network]:
@@ -366,10 +503,10 @@ def tables() -> Iterator[Network]:
         yield Network(name, kind, "torchvision", papers[kind], build, {"x": (1, inputs)})
 
 
-def networks() -> tuple[Network, ...]:
+def networks() -> tuple[Network | Published, ...]:
     """Return all networks; no library is imported."""
     groups = (
-        *(torchvision_classifiers, timm_classifiers, detectors, segmentations),
+        *(published, torchvision_classifiers, timm_classifiers, detectors, segmentations),
         *(images_to_images, speech, texts, tables),
     )
     return tuple(network for group in groups for network in group())
@@ -532,15 +669,17 @@ def _recurrent_mask(cell: str) -> Any:
     return Mask()
 
 
-def draw(network: Network, count: int = SAMPLES) -> dict[str, np.ndarray]:
-    """Return samples by argument, [count, ...]: words, or smooth noise.
+def draw(
+    inputs: Mapping[str, Sequence[int]], words: Sequence[str] = (), count: int = SAMPLES
+) -> dict[str, np.ndarray]:
+    """Return samples by input, [count, ...]: words, or smooth noise.
 
     Natural images and sounds hold most of their power in coarse structure.
     """
     random = np.random.default_rng(SEED)
     found = {}
-    for name, (_, *shape) in network.inputs.items():
-        if name in network.words:
+    for name, (_, *shape) in inputs.items():
+        if name in words:
             found[name] = random.integers(1, WORDS, (count, *shape))
             continue
         noise = random.normal(0, 1, (count, *shape))
@@ -575,33 +714,71 @@ def awaken(module: Any, samples: Sequence[Any]) -> None:
         module.eval()
 
 
-def write(network: Network, folder: Path) -> int:
+def export(network: Network) -> tuple[bytes, dict[str, np.ndarray]]:
+    """Return a network as ONNX, and its samples by input.
+
+    Raises
+    ------
+    TilewrightError
+        If it cannot be exported.
+    """
+    torch = import_module("torch")
+    torch.manual_seed(SEED)
+    samples = draw(network.inputs, network.words)
+    module = network.build()
+    batch = [torch.from_numpy(array[:8]) for array in samples.values()]
+    awaken(module, batch)
+    data = export_torch(module, tuple(one[:1] for one in batch))
+    return data, dict(zip(input_shapes(data), samples.values(), strict=True))
+
+
+def fetch(network: Published) -> tuple[bytes, dict[str, np.ndarray]]:
+    """Return the bytes of a published network, and random samples by input.
+
+    Raises
+    ------
+    InputError
+        If the bytes are not those that are listed.
+    """
+    address = f"{SITE}/{network.repository}/{network.commit}/{network.path}"
+    with urlopen(address, timeout=60) as answer:
+        data = answer.read()
+    if (found := sha256(data).hexdigest()) != network.sha256:
+        raise InputError(
+            f"`{address}`: expected SHA-256 {network.sha256}, got {found}; fetch it again, or do "
+            "without this network"
+        )
+    shapes = input_shapes(data)
+    return data, draw({name: shapes[name] for name in shapes if name not in network.states})
+
+
+def input_shapes(data: bytes) -> dict[str, list[int]]:
+    """Return the shapes of a model's inputs by name; open dimensions are 1."""
+    graph = onnx.load_from_string(data).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    return {
+        value.name: [max(1, one.dim_value) for one in value.type.tensor_type.shape.dim]
+        for value in graph.input
+        if value.name not in constants
+    }
+
+
+def write(network: Network | Published, folder: Path) -> int:
     """Write the ONNX file, samples and description of a network; return the bytes of the first.
 
     Raises
     ------
     TilewrightError
-        If a library is missing or cannot export the network.
+        If it cannot be exported, or is not the one that is listed.
+    OSError
+        If it cannot be fetched.
     """
-    torch = import_module("torch")
-    torch.manual_seed(SEED)
-    samples = draw(network)
-    module = network.build()
-    batch = [torch.from_numpy(array[:8]) for array in samples.values()]
-    awaken(module, batch)
-    data = export_torch(module, tuple(one[:1] for one in batch))
-    names = input_names(data)
-    arrays = dict(zip(names, samples.values(), strict=True))
+    data, samples = export(network) if isinstance(network, Network) else fetch(network)
     with open(folder / f"{network.name}.npz", "wb") as file:
-        np.savez_compressed(file, **arrays)
+        np.savez_compressed(file, **samples)
     (folder / f"{network.name}.json").write_text(json.dumps(network.description) + "\n")
     write_atomically(folder / f"{network.name}.onnx", data)  # last: it marks the network as done
     return len(data)
-
-
-def input_names(data: bytes) -> list[str]:
-    """Return the names of a model's inputs."""
-    return [value.name for value in import_module("onnx").load_from_string(data).graph.input]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -621,7 +798,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     if options.list:
         for one in chosen:
-            print(f"{one.name}: {'; '.join(one.description.values())}")
+            about = one.description
+            print(f"{one.name}: {about['kind']}; {about['source']}; {about['licence']}")
         return 0
     if options.folder is None:
         parser.error("expected a folder to write, got none")

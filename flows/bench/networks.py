@@ -22,6 +22,7 @@ from typing import Any
 
 import onnx
 
+from ...atomic_write import write_atomically
 from ...errors import InputError, UsageError, did_you_mean
 from ..cli.json_output import check_json, write_json
 from ..cli.main import guarded
@@ -37,6 +38,9 @@ LIMIT_S = 600
 
 TURNS = 5
 """Turns of each contender on the CPU."""
+
+DIFFERENCE = 1e-3
+"""Largest difference of float outputs from onnxruntime's, relative to their largest magnitude."""
 
 QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul")
 """Operators of a network that is in int8 already."""
@@ -155,7 +159,7 @@ def measure(model: Path, limit_s: float = LIMIT_S) -> Record:
             if child.exitcode != 0:
                 late = child.exitcode is None
                 ended = f"no result in {limit_s:g} s" if late else f"ended by {child.exitcode}"
-                record = {**described(model), "failed": "start", **record, "reason": ended}
+                record = {**described(model), "failed": "start", "reason": ended, **record}
         finally:
             child.kill()
             child.join()
@@ -182,7 +186,7 @@ def take_steps(model: Path, folder: Path, target: Path) -> None:
     quantised = model if record["int8"] else folder / f"{model.stem}_int8.onnx"
 
     def step(title: str, *words: object) -> Any:
-        target.write_text(json.dumps({**record, "failed": record.get("failed", title)}))
+        keep(target, {**record, "failed": record.get("failed", title)})
         began = time.perf_counter()
         try:
             return figures(title, words, folder / f"{title}.json")
@@ -207,23 +211,23 @@ def take_steps(model: Path, folder: Path, target: Path) -> None:
         rows = step("cpu", *models, "--threads", 1, "--turns", TURNS, "--steps", 0)
         names = ("ours_s", "peer_s", "ratio", "largest_difference")
         record["cpu"] = [{name: row[name] for name in names} for row in rows]
-    target.write_text(json.dumps(record))
+        if not record["int8"] and not rows[0]["largest_difference"] <= DIFFERENCE:
+            apart = f"outputs {rows[0]['largest_difference']:.1e} of the largest from onnxruntime's"
+            record = {"failed": "cpu", "reason": apart, **record}
+    keep(target, record)
+
+
+def keep(target: Path, record: Record) -> None:
+    """Write a record whole, since the process may end at any time."""
+    write_atomically(target, json.dumps(record).encode())
 
 
 def is_quantised(model: Path) -> bool:
-    """Whether an ONNX file is in int8 already.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
-    """
+    """Whether an ONNX file is in int8 already; a damaged one is left to the commands."""
     try:
         nodes = onnx.load(model, load_external_data=False).graph.node
-    except Exception as problem:  # protobuf raises its own types
-        raise InputError(
-            f"model `{model}`: expected ONNX, got `{problem}`; write it again"
-        ) from None
+    except Exception:  # protobuf raises its own types
+        return False
     return any(node.op_type in QUANTISED for node in nodes)
 
 

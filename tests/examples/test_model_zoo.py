@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +35,13 @@ def test_each_network_has_source_and_licence(zoo, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(zoo.networks())
     for line, network in zip(lines, zoo.networks(), strict=True):
-        assert line.startswith(f"{network.name}: {network.kind}; {network.library}, ")
-        assert line.endswith(f"; {zoo.LICENCES[network.library]}")
+        assert line.startswith(f"{network.name}: {network.kind}; ")
+        if isinstance(network, zoo.Published):
+            assert network.repository in line
+            assert (len(network.commit), len(network.sha256)) == (40, 64)
+        else:
+            assert f"; {network.library}, random weights; " in line
+            assert line.endswith(f"; {zoo.LICENCES[network.library]}")
 
 
 def test_only_what_is_asked_for_is_chosen(zoo, capsys):
@@ -45,8 +51,9 @@ def test_only_what_is_asked_for_is_chosen(zoo, capsys):
 
 
 def test_samples_fit_the_inputs_and_repeat(zoo):
-    for network in zoo.networks():
-        samples = zoo.draw(network, 2)
+    drawn = [network for network in zoo.networks() if isinstance(network, zoo.Network)]
+    for network in drawn:
+        samples = zoo.draw(network.inputs, network.words, 2)
         assert list(samples) == list(network.inputs)
         for name, array in samples.items():
             assert array.shape == (2, *network.inputs[name][1:])
@@ -56,7 +63,7 @@ def test_samples_fit_the_inputs_and_repeat(zoo):
             else:
                 assert array.dtype == np.float32
                 assert array.std() == pytest.approx(1, rel=1e-3)
-    again = zoo.draw(network, 2)
+    again = zoo.draw(drawn[-1].inputs, (), 2)
     assert all(np.array_equal(again[name], samples[name]) for name in samples)
 
 
@@ -72,6 +79,28 @@ def test_mistakes_are_refused(zoo, arguments, message, capsys):
         zoo.main(arguments)
     assert exit_.value.code == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"error: {message}")
+
+
+def test_a_published_network_is_fetched_and_checked(zoo, tmp_path, monkeypatch, capsys):
+    digits = SCRIPT.parent / "digits" / "digits_int8_qdq.onnx"
+    site = tmp_path / "a" / "b" / "c"
+    site.mkdir(parents=True)
+    (site / "x.onnx").write_bytes(digits.read_bytes())
+    monkeypatch.setattr(zoo, "SITE", tmp_path.as_uri())
+    right = sha256(digits.read_bytes()).hexdigest()
+    one = zoo.Published("digits", "scans", "a/b", "c", "x.onnx", "MIT", right)
+    other = zoo.Published("wrong", "scans", "a/b", "c", "x.onnx", "MIT", "0" * 64)
+    monkeypatch.setattr(zoo, "networks", lambda: (one, other))
+    assert zoo.main([str(tmp_path / "zoo")]) == 1
+    assert f"expected SHA-256 {'0' * 64}, got {right}" in capsys.readouterr().err
+    assert sorted(path.name for path in (tmp_path / "zoo").iterdir()) == [
+        *("digits.json", "digits.npz", "digits.onnx"),
+    ]
+    assert (tmp_path / "zoo" / "digits.onnx").read_bytes() == digits.read_bytes()
+    with np.load(tmp_path / "zoo" / "digits.npz") as samples:
+        assert samples["scan"].shape == (zoo.SAMPLES, 1, 8, 8)
+    assert zoo.main([str(tmp_path / "zoo"), "--only", "digits"]) == 0
+    assert "digits: is there" in capsys.readouterr().out
 
 
 def test_a_missing_library_is_a_sentence_and_the_others_go_on(zoo, tmp_path, monkeypatch, capsys):

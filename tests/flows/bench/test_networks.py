@@ -70,6 +70,36 @@ def test_a_refusal_is_recorded_with_its_sentence(digits, tmp_path):
     assert record["cpu"], "which needs no samples"
 
 
+def test_a_damaged_file_is_one_record(tmp_path):
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(b"no model")
+    np.savez(tmp_path / "damaged.npz", inputs=np.zeros((2, 5), np.float32))
+    record = measure(path)
+    assert record["failed"] == "quantise"
+    assert record["reason"].startswith("error: model `damaged.onnx`")
+    assert "cpu" not in record
+
+
+def test_a_wrong_output_on_the_cpu_is_a_failure(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "is_quantised", lambda model: False)
+    rows = [{"ours_s": 1, "peer_s": 1, "ratio": 1, "largest_difference": float("nan")}]
+    report = {
+        "evaluation": dict.fromkeys(("sqnr_db", "same_class", "accuracy", "float_accuracy")),
+        "calibration": {"rescued": []},
+        "cycles": 3,
+        "bound": 2,
+        "totals": {"macs": 1, "all_macs": 2, "utilisation": 0.5},
+        "comparison": {"equal": True, "tallies": []},
+    }
+    answers = {"cpu": rows}
+    monkeypatch.setattr(
+        networks, "figures", lambda title, words, target: answers.get(title, report)
+    )
+    record = steps_of(digits, tmp_path)
+    assert (record["failed"], record["share"]) == ("cpu", 0.5)
+    assert record["reason"] == "outputs nan of the largest from onnxruntime's"
+
+
 def test_a_network_that_takes_too_long_is_recorded(digits):
     record = measure(digits, 0.01)
     assert record["failed"] == "start"
