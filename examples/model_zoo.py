@@ -773,7 +773,8 @@ def write(network: Network | Published, folder: Path) -> int:
     OSError
         If it cannot be fetched.
     """
-    data, samples = export(network) if isinstance(network, Network) else fetch(network)
+    data, drawn = export(network) if isinstance(network, Network) else fetch(network)
+    samples: dict[str, Any] = {**drawn}
     with open(folder / f"{network.name}.npz", "wb") as file:
         np.savez_compressed(file, **samples)
     (folder / f"{network.name}.json").write_text(json.dumps(network.description) + "\n")

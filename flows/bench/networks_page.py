@@ -77,7 +77,7 @@ def figures_row(name: str, record: Record) -> str:
     words = (
         name,
         record["kind"],
-        shown("macs", ",.1f", 1e-6),
+        shown("macs", ",.2f", 1e-6),
         shown("share", ".1%"),
         shown("cycles", ","),
         shown("utilisation", ".1%"),

@@ -76,7 +76,7 @@ def test_a_damaged_file_is_one_record(tmp_path):
     np.savez(tmp_path / "damaged.npz", inputs=np.zeros((2, 5), np.float32))
     record = measure(path)
     assert record["failed"] == "quantise"
-    assert record["reason"].startswith("error: model `damaged.onnx`")
+    assert record["reason"].startswith("error: model `damaged`: expected an ONNX file")
     assert "cpu" not in record
 
 
