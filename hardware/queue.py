@@ -40,13 +40,7 @@ class Queue(wiring.Component):
         self.shape = shape
         self.buffered = buffered
         self.depth = depth
-        super().__init__(
-            {
-                "input": In(stream.Signature(shape)),
-                "output": Out(stream.Signature(shape)),
-                "level": Out(range(depth + 1)),
-            }
-        )
+        super().__init__(_members(shape, depth))
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -157,19 +151,13 @@ class PausingQueue(wiring.Component):
     payload in the pause, so no late signal enables its many bits. A queue of two is made of
     registers; it also stalls while a payload moves to its output.
 
-    Parameters and members are those of `Queue`. `level` counts a payload that is taken until the
-    pause ends, if the queue is deeper than two.
+    Parameters and members are those of `Queue`. In a queue deeper than two, `level` still
+    counts a payload during the pause after it.
     """
 
     def __init__(self, shape: ShapeLike, depth: int):
         self.shape, self.depth = shape, depth
-        super().__init__(
-            {
-                "input": In(stream.Signature(shape)),
-                "output": Out(stream.Signature(shape)),
-                "level": Out(range(depth + 1)),
-            }
-        )
+        super().__init__(_members(shape, depth))
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -212,6 +200,14 @@ class PausingQueue(wiring.Component):
             queue.output.ready.eq(gone),
             self.level.eq(queue.level),
         ]
+
+
+def _members(shape: ShapeLike, depth: int) -> dict[str, wiring.Member]:
+    return {
+        "input": In(stream.Signature(shape)),
+        "output": Out(stream.Signature(shape)),
+        "level": Out(range(depth + 1)),
+    }
 
 
 def _counted(count: Value, down: Value | None = None) -> Value:

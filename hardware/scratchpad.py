@@ -98,6 +98,8 @@ class Bank(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        collides = self.read.enable & self.write.enable & (self.read.address == self.write.address)
+        m.d.sync += Assert(~collides, "a row is read and written in the same cycle")
         for word in range(self.row.words):
             ram = Ram(self.depth, self.row.word_bits, self.row.granularity)
             m.submodules[f"word_{word}"] = ram

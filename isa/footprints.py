@@ -31,7 +31,10 @@ class Shape(NamedTuple):
 
 
 class Region(NamedTuple):
-    """The bytes that `shape` covers between `low` and `high` of a memory, for one operand."""
+    """The bytes that `shape` covers between `low` and `high` of a memory, for one operand.
+
+    A RAM accesses a `row` of bytes at once: a row of a scratchpad. In main memory it is 1.
+    """
 
     memory: Memory
     low: int
@@ -39,6 +42,7 @@ class Region(NamedTuple):
     shape: Shape
     operand: str
     writes: bool
+    row: int
 
 
 class _Access(NamedTuple):
@@ -50,8 +54,9 @@ class _Access(NamedTuple):
         The operand, and the bytes by which each address step moves the access.
     low, reach
         First byte at address 0, and the distance to the last byte.
-    bank_bytes, shift
-        Size of a bank, or 0 for main memory; the bit of the first bank in a `Footprint`.
+    row, bank_bytes, shift
+        Sizes of a row and of a bank (1 and 0 in main memory), and the bit of the first bank in a
+        `Footprint`.
     """
 
     name: str
@@ -61,6 +66,7 @@ class _Access(NamedTuple):
     memory: Memory
     shape: Shape
     writes: bool
+    row: int
     bank_bytes: int
     shift: int
 
@@ -144,39 +150,48 @@ def intervals(shape: Shape) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 @lru_cache(maxsize=1 << 16)
-def _shapes_meet(one: Shape, other: Shape, distance: int) -> bool:
-    """Whether `one` at 0 and `other` at `distance` share a byte; their extents must overlap."""
+def _shapes_meet(one: Shape, other: Shape, offset: int, distance: int, row: int) -> bool:
+    """Whether `one` at `offset` and `other` `distance` bytes further touch one row of `row` bytes.
+
+    The rows between their first and last bytes must overlap.
+    """
     if not one.loops and not other.loops:
         return True
     few, many = intervals(one), intervals(other)
     if few is None or many is None:
         return True
+    bases = offset, offset + distance
     if few[0].size > many[0].size:
-        few, many, distance = many, few, -distance
-    starts, ends = few[0] - distance, few[1] - distance
-    candidate = np.searchsorted(many[1], starts, side="right")
-    inside = candidate < many[0].size
-    return bool(np.any(many[0][candidate[inside]] < ends[inside]))
+        few, many, bases = many, few, bases[::-1]
+    starts, ends = (few[0] + bases[0]) // row, (few[1] + bases[0] - 1) // row
+    firsts, lasts = (many[0] + bases[1]) // row, (many[1] + bases[1] - 1) // row
+    candidate = np.searchsorted(lasts, starts)
+    inside = candidate < firsts.size
+    return bool(np.any(firsts[candidate[inside]] <= ends[inside]))
 
 
-def region(access: Access) -> Region:
+def region(access: Access, configuration: Configuration) -> Region:
     """An access as a region, the form that this module compares."""
-    shape = normalise(access.length, access.loops)
-    return Region(access.memory, access.low, access.high, shape, access.operand, access.writes)
+    memory, shape = access.memory, normalise(access.length, access.loops)
+    row = 1 if memory is Memory.DRAM else configuration.row_bytes(memory)
+    return Region(memory, access.low, access.high, shape, access.operand, access.writes, row)
 
 
 def regions_meet(one: Region, other: Region) -> bool:
     """Whether two regions share a byte: exact up to `EXACT_RUNS` runs, never wrongly False."""
-    if one.memory is not other.memory:
-        return False
-    if one.high < other.low or other.high < one.low:
-        return False
-    return _shapes_meet(one.shape, other.shape, other.low - one.low)
+    return one.memory is other.memory and _share_a_row(one, other, 1)
 
 
-def overlap(one: Access, other: Access) -> bool:
-    """Whether two accesses share a byte of one memory."""
-    return regions_meet(region(one), region(other))
+def regions_share_a_row(one: Region, other: Region) -> bool:
+    """Whether two regions touch a common row; never wrongly False."""
+    return one.memory is other.memory and _share_a_row(one, other, one.row)
+
+
+def _share_a_row(one: Region, other: Region, row: int) -> bool:
+    """Whether two regions of one memory touch a common row of `row` bytes."""
+    if one.high // row < other.low // row or other.high // row < one.low // row:
+        return False
+    return _shapes_meet(one.shape, other.shape, one.low % row, other.low - one.low, row)
 
 
 def bank_mask(place: Region, configuration: Configuration) -> int:
@@ -209,10 +224,10 @@ def footprint(instruction: Instruction, configuration: Configuration) -> Footpri
         known = configuration, _accesses(instruction, configuration)
         instruction.shared["accesses"] = known
     masks, places, dram_low, dram_high = [0, 0], ([], []), 0, -1
-    for name, step, low, reach, memory, shape, writes, bank_bytes, shift in known[1]:
+    for name, step, low, reach, memory, shape, writes, row, bank_bytes, shift in known[1]:
         if step:
             low += getattr(instruction, name) * step
-        places[writes].append(Region(memory, low, low + reach, shape, name, writes))
+        places[writes].append(Region(memory, low, low + reach, shape, name, writes, row))
         if not bank_bytes:
             dram_low = min(low, dram_low) if dram_high >= 0 else low
             dram_high = max(low + reach, dram_high)
@@ -236,14 +251,14 @@ def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[_
     found = []
     for access in instruction.accesses(configuration):
         memory, name, step = access.memory, access.operand, 0
-        place = region(access)
+        place = region(access, configuration)
         low, reach = place.low, place.high - place.low
         if name in operands:
             step = instruction.granule_bytes(name, configuration)
             low -= getattr(instruction, name) * step
         bank_bytes = configuration.bank_bytes(memory) if memory is not Memory.DRAM else 0
-        banks = bank_bytes, bank_bit(memory, configuration)
-        found.append(_Access(name, step, low, reach, memory, place.shape, access.writes, *banks))
+        sizes = place.row, bank_bytes, bank_bit(memory, configuration)
+        found.append(_Access(name, step, low, reach, memory, place.shape, access.writes, *sizes))
     return tuple(found)
 
 
@@ -272,15 +287,19 @@ def last_conflict(passed: Sequence[Footprint], first: int, later: Footprint) -> 
 def conflicts(earlier: Instruction, later: Instruction, configuration: Configuration) -> bool:
     """Whether `earlier` must be complete before `later` starts.
 
-    It must if one of them writes a byte that the other reads or writes, or if both use the read
-    port or both use the write port of a bank. Instructions of one unit never conflict, because the
-    unit keeps their order.
+    It must in three cases. One writes a byte of main memory that the other reads or writes. One
+    writes into a row of a scratchpad that the other reads: what a block RAM reads is undefined
+    while other bytes of the row are written. Both use the read port, or both use the write port, of
+    a bank. Instructions of one unit never conflict, because the unit keeps their order.
     """
     return footprints_conflict(footprint(earlier, configuration), footprint(later, configuration))
 
 
 def _meeting(earlier: Footprint, later: Footprint) -> tuple[Region, Region] | None:
-    """First pair of regions that share a byte and are not both reads."""
+    """First pair of regions that are not both reads and share a byte, or a row of a scratchpad.
+
+    Two writes into one scratchpad share a row only where they share a port.
+    """
     pairs = (
         (earlier.written_regions, later.read_regions),
         (earlier.read_regions, later.written_regions),
@@ -288,13 +307,13 @@ def _meeting(earlier: Footprint, later: Footprint) -> tuple[Region, Region] | No
     )
     for ours, theirs in pairs:
         for one in ours:
-            memory, low, high, shape, _, _ = one
-            for other in theirs:  # `regions_meet`, without a call for most pairs
+            memory, low, high, _, _, _, row = one
+            for other in theirs:
                 if (
                     other.memory is memory
-                    and low <= other.high
-                    and other.low <= high
-                    and _shapes_meet(shape, other.shape, other.low - low)
+                    and low - row < other.high  # most pairs, without a call
+                    and other.low < high + row
+                    and _share_a_row(one, other, row)
                 ):
                     return one, other
     return None
@@ -310,6 +329,14 @@ def explain_conflict(
     met = _meeting(first, second)
     if met is not None:
         verbs = ["writes" if place.writes else "reads" for place in met]
+        if not regions_meet(*met):
+            rows = [(place.low // place.row, place.high // place.row) for place in met]
+            first_row, last_row = max(low for low, _ in rows), min(high for _, high in rows)
+            return (
+                f"the first {verbs[0]} (`{met[0].operand}`) and the second {verbs[1]} "
+                f"(`{met[1].operand}`) bytes of one row, among rows {first_row} to {last_row} of "
+                f"{met[0].memory.name}"
+            )
         low, high = max(met[0].low, met[1].low), min(met[0].high, met[1].high)
         return (
             f"the first {verbs[0]} (`{met[0].operand}`) what the second {verbs[1]} "

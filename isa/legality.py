@@ -12,10 +12,10 @@ import numpy as np
 from ..errors import IsaError, ProgramError
 from .configuration import Configuration, Memory
 from .encoding import encode
-from .footprints import EXACT_RUNS, bank_mask, footprint, regions_meet
+from .footprints import EXACT_RUNS, bank_mask, footprint, regions_share_a_row
 from .instructions import Gemm, Instruction, Loop, Vector
 from .instructions.loops import nest_addresses, nest_jumps
-from .pipeline import GEMM_REVISIT_STEPS
+from .pipeline import GEMM_REVISIT_STEPS, VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
 from .semantics import check_bounds
 
 _ACC = Gemm.nests["tile_loops"].index("acc"), Gemm.nests["row_loops"].index("acc")
@@ -109,11 +109,13 @@ def _revisit(row: int, steps: int, where: str) -> str:
 
 
 def vector_faults(vector: Vector, configuration: Configuration) -> Iterator[str]:
-    """Reject operands that share a bank, and results that a later output reads.
+    """Reject operands that share a bank, results that a later output reads, and RAM collisions.
 
     `a` and `b` are read in the same cycle, so they must never share a bank of ACT. Reads run ahead
     of writes by the depth of the pipeline. A slice may be read by the output that overwrites it or
-    by an earlier output, which both see the old value, but never by a later one.
+    by an earlier output, which both see the old value, but never by a later one. Where several
+    slices form a row, no slice may be read in the cycle in which another slice of its row is
+    written, because what a block RAM then reads is undefined.
     """
     here = footprint(vector, configuration)
     places = {place.operand: place for place in here.read_regions + here.written_regions}
@@ -126,20 +128,20 @@ def vector_faults(vector: Vector, configuration: Configuration) -> Iterator[str]
                 "one of them to another bank"
             )
     for name in ("a", "b"):
-        if name in places and regions_meet(places[name], places["dst"]):
+        if name in places and regions_share_a_row(places[name], places["dst"]):
             yield from _late_reads(vector, name, configuration)
+            yield from _collisions(vector, name, configuration)
 
 
 def _late_reads(vector: Vector, name: str, configuration: Configuration) -> Iterator[str]:
     if vector.steps() > EXACT_RUNS:
         yield (
-            f"operand `{name}` overlaps `dst` over {vector.steps()} steps, more than the checker "
-            f"examines ({EXACT_RUNS}); split the instruction"
+            f"operand `{name}` shares rows with `dst` over {vector.steps()} steps, more than the "
+            f"checker examines ({EXACT_RUNS}); split the instruction"
         )
         return
-    outputs = prod(loop.extent for loop in vector.map_loops)
-    read = vector.addresses(name).reshape(outputs, -1)
-    written = vector.addresses("dst").reshape(outputs, -1)[:, 0]
+    read, written = _reads_and_writes(vector, name)
+    outputs = written.size
     size = configuration.size_bytes(vector.memory_of("dst"))
     first_write = np.full(size // vector.granule_bytes("dst", configuration), outputs)
     np.minimum.at(first_write, written, np.arange(outputs))
@@ -152,6 +154,33 @@ def _late_reads(vector: Vector, name: str, configuration: Configuration) -> Iter
             f"output {output}, but output {first_write[slice_address]} of the same instruction "
             "writes it; reads run ahead of writes; write elsewhere or split the instruction"
         )
+
+
+def _collisions(vector: Vector, name: str, configuration: Configuration) -> Iterator[str]:
+    row_bytes = configuration.row_bytes(vector.memory_of("dst"))
+    slices = row_bytes // vector.granule_bytes("dst", configuration)
+    if slices == 1 or vector.steps() > EXACT_RUNS:
+        return  # a later output reads the slice, or has been told to split
+    read, written = _reads_and_writes(vector, name)
+    steps, rows = read.reshape(-1) // slices, written // slices
+    delay = (VECTOR_TOTAL_CYCLES if vector.to_acc else VECTOR_RESULT_CYCLES) - 1
+    cycles = delay + np.arange(1, rows.size + 1) * read.shape[1] - 1
+    rows = rows[cycles < steps.size]
+    (met,) = np.nonzero(steps[cycles[: rows.size]] == rows)
+    if met.size:
+        output = int(met[0])
+        yield (
+            f"operand `{name}` reads row {rows[output]} of {vector.memory_of('dst').name} at step "
+            f"{cycles[output]}, in the cycle in which output {output} writes another slice of the "
+            "row; order the loops differently or write elsewhere"
+        )
+
+
+def _reads_and_writes(vector: Vector, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Slices that an operand reads, int64[outputs, steps], and that are written, int64[outputs]."""
+    outputs = prod(loop.extent for loop in vector.map_loops)
+    read = vector.addresses(name).reshape(outputs, -1)
+    return read, vector.addresses("dst").reshape(outputs, -1)[:, 0]
 
 
 def has_faults(instruction: Instruction, configuration: Configuration, data_bytes: int) -> bool:

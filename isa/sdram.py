@@ -10,7 +10,7 @@ BUFFERED_BURSTS = 4
 """Bursts of each direction that the controller keeps the data of."""
 
 PAD_CYCLES = 2
-"""In the registers at the pads: one to the chip, one from it."""
+"""Cycles in the pad registers: one on the way to the chip, one on the way back."""
 
 MODE_CYCLES = 2
 """From the setting of the mode register to the next command."""

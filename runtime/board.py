@@ -38,7 +38,7 @@ from ..sim.explain_hang import explain_hang
 from ..sim.memory_model import MemoryModel, SharedBus
 from ..sim.timing import Timer, Timing
 from .device import Device, LoadedProgram, Result
-from .link import Link
+from .link import Connection, Link
 from .transports import Address, LinkBrokenError, reopen
 
 BUSY, DONE, ERROR = 1, 2, 4
@@ -55,8 +55,11 @@ RECOVERIES = 3
 
 RECONNECTING_S = 10.0
 
+CHECKED_BYTES = 256
+"""Bytes of a block that the check of an SDRAM writes."""
+
 HANG_CYCLES = 100_000
-"""Cycles beyond twice the expected ones after which a run counts as hanging."""
+"""Cycles beyond the longest expected ones after which a run counts as hanging."""
 
 HANG_S = 600.0
 """Seconds after which a run on a machine without counters counts as hanging."""
@@ -110,19 +113,24 @@ class BoardDevice(Device):
         If there is no board, it does not answer, or it has another configuration.
     """
 
+    longest_run = 2
+    """A run may take this many times its expected cycles."""
+
     def __init__(self, configuration: Configuration, address: str) -> None:
         super().__init__(configuration, MemoryModel())
         self.name = address
-        self._address = Address.parse(address)
         self._clearing = LoadedProgram(clearing_program(configuration), configuration)
         self._timings: WeakKeyDictionary[LoadedProgram, Timing] = WeakKeyDictionary()
-        self._link = Link(self._address.open(), secrets.randbits(16))
+        self._link = self._connect()
         self._forget()
         try:
             self._identify()
         except DeviceError:
             self.close()
             raise
+
+    def _connect(self) -> Connection:
+        return Link(Address.parse(self.name).open(), secrets.randbits(16))
 
     def close(self) -> None:
         """Close the connection."""
@@ -155,7 +163,7 @@ class BoardDevice(Device):
                 if isinstance(problem, LinkBrokenError):
                     self._link.close()
                     if recovery < RECOVERIES:
-                        transport = reopen(self._address, RECONNECTING_S)
+                        transport = reopen(Address.parse(self.name), RECONNECTING_S)
                         self._link = Link(transport, secrets.randbits(16))
                         continue
                 if not isinstance(problem, BoardResetError) or recovery == RECOVERIES:
@@ -204,6 +212,8 @@ class BoardDevice(Device):
             self._timings.clear()
         # A program of an earlier connection may still run, and would write into what is sent now.
         self._stop()
+        if not found["SESSION"] and self.memory.bus:
+            self._check_memory()
         self._session = secrets.randbits(31) + 1
         self._link.write_register(BOARD_OFFSETS["SESSION"], self._session)
 
@@ -232,6 +242,34 @@ class BoardDevice(Device):
             )
 
     # Memory ----------------------------------------------------------------------------------
+
+    def _check_memory(self) -> None:
+        """Test an SDRAM after a reset, while it holds nothing that is needed.
+
+        A block behind each address line finds lines that stick.
+
+        Raises
+        ------
+        DeviceError
+            If a byte differs.
+        """
+        lines = range((CHECKED_BYTES - 1).bit_length(), (self.memory_bytes - 1).bit_length())
+        blocks = {
+            place: secrets.token_bytes(CHECKED_BYTES) for place in (0, *(1 << bit for bit in lines))
+        }
+        for place, block in blocks.items():
+            self._link.write_memory(place, block)
+        wrong = [
+            place
+            for place, block in blocks.items()
+            if self._link.read(Command.READ_MEMORY, place, CHECKED_BYTES) != block
+        ]
+        if wrong:
+            raise DeviceError(
+                f"device `{self.name}`: main memory gives other bytes than were written, at "
+                f"{len(wrong)} of {len(blocks)} places, first at {wrong[0]:#x}; build the "
+                "bitstream for a lower `--clock`, or check the board"
+            )
 
     def _place(self, program: LoadedProgram, data_bytes: int) -> Resident:
         """Return where a program lies, and send it if it is not there."""
@@ -327,7 +365,7 @@ class BoardDevice(Device):
         DeviceError
             If the run failed or hangs.
         """
-        limit_cycles = HANG_CYCLES + 2 * timing.cycles
+        limit_cycles = HANG_CYCLES + self.longest_run * timing.cycles
         deadline = time.monotonic() + HANG_S
         pause = SHORTEST_POLL_S
         counts = bool(counter_registers(self.configuration.counters))

@@ -89,6 +89,8 @@ class Device(ABC):
     """
 
     name: str
+    options: tuple[str, ...] = ()
+    """Names of the options that `open_device` takes."""
 
     def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
         self.configuration = configuration

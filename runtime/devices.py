@@ -1,13 +1,14 @@
 """All devices, and `open_device`.
 
 `reference` executes the definition of the instructions. `sim` combines the fast functional
-simulator with the exact timing model. `rtl` simulates the hardware itself. An address opens a
-board, real or virtual. All leave the same bytes in main memory. `cpu` has no accelerator: the host
-runs the whole network.
+simulator with the exact timing model. `rtl` simulates the hardware itself, and `gate` its netlist
+for an FPGA. An address opens a board, real or virtual. All leave the same bytes in main memory.
+`cpu` has no accelerator: the host runs the whole network.
 """
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,6 +20,9 @@ from ..sim.memory_model import MemoryModel
 from ..sim.native_functional import NativeMachine, functional_machine
 from ..sim.timing import Timer
 from .device import Device, LoadedProgram, Result
+
+if TYPE_CHECKING:
+    from ..sim.rtl import RtlCore
 
 
 class ReferenceDevice(Device):
@@ -82,32 +86,10 @@ class SimDevice(ReferenceDevice):
         )
 
 
-class RtlDevice(Device):
-    """The Verilated hardware, with exact cycles.
+class HardwareDevice(Device):
+    """Hardware under Verilator, with exact cycles; a device opens the core that it simulates."""
 
-    Parameters
-    ----------
-    trace : Path or str or None
-        File for an FST waveform, which makes runs much slower; None for no waveform.
-    max_cycles : int
-        A run stops with an error after this many cycles.
-    """
-
-    name = "rtl"
-
-    def __init__(
-        self,
-        configuration: Configuration,
-        memory: MemoryModel,
-        *,
-        trace: Path | str | None = None,
-        max_cycles: int = 1 << 40,
-    ) -> None:
-        super().__init__(configuration, memory)
-        # Imported here: only this device needs the hardware description language.
-        from ..sim.rtl import RtlCore
-
-        self._core = RtlCore(configuration, memory, trace=trace, max_cycles=max_cycles)
+    _core: "RtlCore"
 
     def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
         run = self._core.run(program.words, dram, program.instructions)
@@ -129,6 +111,74 @@ class RtlDevice(Device):
         self._core.close()
 
 
+class RtlDevice(HardwareDevice):
+    """The Verilated hardware.
+
+    Parameters
+    ----------
+    trace : Path or str or None
+        File for an FST waveform, which makes runs much slower; None for no waveform.
+    max_cycles : int
+        A run stops with an error after this many cycles.
+    """
+
+    name = "rtl"
+    options = ("trace", "max_cycles")
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        memory: MemoryModel,
+        *,
+        trace: Path | str | None = None,
+        max_cycles: int = 1 << 40,
+    ) -> None:
+        super().__init__(configuration, memory)
+        # Imported here: only hardware needs it.
+        from ..sim.rtl import RtlCore
+
+        self._core = RtlCore(configuration, memory, trace=trace, max_cycles=max_cycles)
+
+
+class GateDevice(HardwareDevice):
+    """The Verilated netlist of the hardware, synthesised for an FPGA.
+
+    Its scratchpads lie in many memory cells. They cannot be read, and each run begins with the
+    power-up of the machine, after which they are zero.
+
+    Parameters
+    ----------
+    technology : str
+        The cells of the netlist: `ecp5`, `gowin` or `ice40`.
+    max_cycles : int
+        A run stops with an error after this many cycles.
+    """
+
+    name = "gate"
+    options = ("technology", "max_cycles")
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        memory: MemoryModel,
+        *,
+        technology: str = "ecp5",
+        max_cycles: int = 1 << 40,
+    ) -> None:
+        super().__init__(configuration, memory)
+        # Imported here: only this device needs synthesis.
+        from ..flows.synthesis.cell_models import find_chip
+        from ..flows.synthesis.gates import build_gates
+        from ..sim.rtl import RtlCore
+
+        library = build_gates(configuration, find_chip(technology))
+        self._core = RtlCore(configuration, memory, max_cycles=max_cycles, library=library)
+
+    def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
+        self._core.power_up()
+        return super()._run(program, dram)
+
+
 class CpuDevice(Device):
     """A device without an accelerator, for networks that run entirely on the host."""
 
@@ -147,11 +197,13 @@ class CpuDevice(Device):
 
 
 DEVICES: dict[str, type[Device]] = {
-    device.name: device for device in (ReferenceDevice, SimDevice, RtlDevice, CpuDevice)
+    device.name: device for device in (ReferenceDevice, SimDevice, RtlDevice, GateDevice, CpuDevice)
 }
 """Devices by name."""
 
-SCHEMES = "serial://", "tcp://"
+ZYNQ = "zynq://"
+
+SCHEMES = "serial://", "tcp://", ZYNQ
 """Beginnings of the addresses of boards."""
 
 
@@ -168,14 +220,16 @@ def open_device(
     Parameters
     ----------
     name : str
-        `reference`, `sim`, `rtl`, `cpu`, or a board's address: `serial:///dev/ttyUSB0?baud=3000000`
-        or `tcp://HOST:PORT`.
+        `reference`, `sim`, `rtl`, `gate`, `cpu`, or a board's address:
+        `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
+        `zynq:///PATH/BOARD.bit`.
     configuration : Configuration
         Configuration of the machine.
     memory : MemoryModel or None
         The model of main memory; None for the default. A board has its own.
     **options
-        For `rtl`: `trace` (path of an FST waveform), `max_cycles`.
+        For `rtl`: `trace` (path of an FST waveform), `max_cycles`. For `gate`: `technology`
+        (`ecp5`, `gowin` or `ice40`), `max_cycles`.
 
     Raises
     ------
@@ -183,19 +237,26 @@ def open_device(
         If the device or an option is unknown, or a board cannot be reached or has another
         configuration.
     ToolError
-        If Verilator or a C++ compiler is missing, for `rtl`.
+        If Verilator or a C++ compiler is missing, for `rtl` and `gate`; or Yosys, for `gate`.
     """
     if name not in DEVICES and not is_board(name):
         raise DeviceError(
             f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}, or the address of a "
-            "board, `serial://...` or `tcp://...`"
+            "board, `serial://...`, `tcp://...` or `zynq://...`"
         )
-    if options and name != RtlDevice.name:
-        raise DeviceError(
-            f"device `{name}`: has no option `{next(iter(options))}`; only `rtl` takes options"
-        )
+    known = DEVICES[name].options if name in DEVICES else ()
+    for option in options:
+        if option not in known:
+            raise DeviceError(
+                f"device `{name}`: has no option `{option}`; "
+                + (f"expected one of {', '.join(known)}" if known else "it takes none")
+            )
     if is_board(name):
         # Imported here: without a board, no link is needed.
+        if name.startswith(ZYNQ):
+            from .zynq import ZynqDevice
+
+            return ZynqDevice(configuration, name)
         from .board import BoardDevice
 
         return BoardDevice(configuration, name)

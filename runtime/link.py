@@ -7,6 +7,7 @@ the end the board counts as silent. Requests get shorter where many are lost.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -72,7 +73,46 @@ Piece = tuple[int, int]
 """Offset and length of the part of a transfer that one request moves."""
 
 
-class Link:
+class Connection(ABC):
+    """Access to a board's memory and registers."""
+
+    resent = 0
+    """Requests that were sent more than once."""
+
+    @abstractmethod
+    def read(self, command: Command, address: int, length: int) -> bytes:
+        """Read memory or registers.
+
+        Raises
+        ------
+        DeviceError
+            If the board is silent, refuses, or the stream breaks.
+        """
+
+    @abstractmethod
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Write bytes to memory; see `read`."""
+
+    @abstractmethod
+    def write_register(self, address: int, value: int) -> None:
+        """Write a register; see `read`."""
+
+    @abstractmethod
+    def write_once(self, address: int, value: int) -> bool:
+        """Write a register without a second try; return whether the board confirmed it.
+
+        Raises
+        ------
+        DeviceError
+            If the board refuses, or the stream breaks.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class Link(Connection):
     """The board at the other end of a stream.
 
     Parameters
@@ -87,39 +127,25 @@ class Link:
         self._tag = first_tag
         self._waiting = b""
         self._piece_bytes = PAYLOAD_BYTES
-        self.resent = 0
-        """Requests that were sent more than once."""
 
     def close(self) -> None:
-        """Close the stream."""
+        """See `Connection.close`."""
         self.transport.close()
 
     def read(self, command: Command, address: int, length: int) -> bytes:
-        """Read memory or registers.
-
-        Raises
-        ------
-        DeviceError
-            If the board is silent, refuses, or the stream breaks.
-        """
+        """See `Connection.read`."""
         return self._move(Transfer(command, address, length))
 
     def write_memory(self, address: int, data: bytes) -> None:
-        """Write bytes to memory; see `read`."""
+        """See `Connection.write_memory`."""
         self._move(Transfer(Command.WRITE_MEMORY, address, len(data), data))
 
     def write_register(self, address: int, value: int) -> None:
-        """Write a register; see `read`."""
+        """See `Connection.write_register`."""
         self._move(_register_write(address, value))
 
     def write_once(self, address: int, value: int) -> bool:
-        """Write a register without a second try; return whether the board confirmed it.
-
-        Raises
-        ------
-        DeviceError
-            If the board refuses, or the stream breaks.
-        """
+        """See `Connection.write_once`."""
         try:
             self._move(_register_write(address, value), rounds=1)
         except SilenceError:

@@ -128,7 +128,8 @@ class RtlCore:
         Stop a run after this many cycles.
     library
         A simulator of the same core made from other Verilog, such as its netlist. Its scratchpads
-        cannot be read, and a run begins with what the one before left in them.
+        cannot be read, and a run begins with what the one before left in them, unless `power_up`
+        comes between.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class RtlCore:
         if trace is not None and not Path(trace).absolute().parent.is_dir():
             raise DeviceError(f"rtl: waveform `{trace}`: its folder does not exist; create it")
         built = library or build_core(configuration, traced=trace is not None, asserting=asserting)
+        self._library = built
         self.harness = Harness(built, self.memory)
         if trace is not None:
             self.harness.open_trace(Path(trace))
@@ -163,6 +165,12 @@ class RtlCore:
     def close(self) -> None:
         """Finish the waveform and free the simulator."""
         self.harness.close()
+
+    def power_up(self) -> None:
+        """Replace a simulator made from other Verilog by a new one, whose memories are zero."""
+        assert self._scratchpads is None
+        self.harness.close()
+        self.harness = Harness(self._library, self.memory)
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:
         """A copy of every scratchpad, uint8[bytes], in the layout of `isa.semantics.Machine`.

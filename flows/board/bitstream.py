@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...atomic_write import write_output
-from ...errors import HardwareError, UsageError
+from ...errors import HardwareError
 from ..synthesis.critical_path import Step
 from ..synthesis.devices import RESOURCES
 from ..synthesis.flow import (
@@ -21,7 +21,7 @@ from ..synthesis.flow import (
     tool_versions,
 )
 from ..synthesis.tools import ECPPACK, find_tool, run_tool
-from .design import Design
+from .design import Design, make_output_folder
 
 REPORT = "build.json"
 """File of a build's folder with its report."""
@@ -154,12 +154,7 @@ def write_bitstream(built: Built, folder: Path) -> Path:
     """
     family, board = built.design.device.family, built.design.board
     assert family.packer is not None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UsageError(
-            f"`--output {folder}`: cannot be made ({problem.strerror}); choose another folder"
-        ) from None
+    make_output_folder(folder)
     layout = folder / LAYOUT
     layout.write_text(built.layout)
     if family.packer is ECPPACK:

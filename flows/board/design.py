@@ -94,7 +94,7 @@ class Design:
 
     @property
     def sdram(self) -> Sdram | None:
-        """The SDRAM that is main memory; None for block RAM."""
+        """The SDRAM used as main memory; None if main memory is block RAM."""
         return self.board.memory and self.board.memory.chip
 
     @property
@@ -180,6 +180,22 @@ class Design:
         return keep_rtlil(parts, self.device, describe)
 
 
-def usual_folder(board: Board) -> Path:
-    """Return the folder in which a build for a board leaves its bitstream by default."""
-    return Path("build") / board.name
+def usual_folder(board: str) -> Path:
+    """Return the folder in which a build for a board leaves its results by default."""
+    return Path("build") / board
+
+
+def make_output_folder(folder: Path) -> None:
+    """Make the folder of `--output`.
+
+    Raises
+    ------
+    UsageError
+        When it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UsageError(
+            f"`--output {folder}`: cannot be made ({problem.strerror}); choose another folder"
+        ) from None

@@ -18,6 +18,7 @@ from ...isa.configuration import DEFAULT, PARAMETERS, Configuration, load_config
 from ...sim.memory_model import MemoryModel
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache, memory_key
+from ..synthesis.tools import YOSYS, find_tool
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
@@ -319,11 +320,13 @@ def require_tools(device: str) -> None:
     Raises
     ------
     ToolError
-        If Verilator or a C++ compiler is missing, for `rtl`.
+        If Verilator or a C++ compiler is missing, for `rtl` and `gate`; or Yosys, for `gate`.
     """
-    if device == "rtl":
+    if device in ("rtl", "gate"):
         find_verilator()
         find_compiler()
+    if device == "gate":
+        find_tool(YOSYS)
 
 
 Advance = Callable[[str, int, int | None], None]

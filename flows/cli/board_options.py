@@ -4,7 +4,7 @@ import argparse
 from dataclasses import replace
 
 from ...hardware.soc.boards import Board
-from ...isa.configuration import PRESETS
+from ...isa.configuration import PRESETS, Configuration
 from ..board.design import Design
 from .arguments import changed, chosen_configuration
 
@@ -19,8 +19,19 @@ def design_of(board: Board, arguments: argparse.Namespace) -> Design:
     TilewrightError
         For an illegal configuration, or one that the board has no room for.
     """
-    usual = changed(PRESETS[board.configuration], [] if arguments.config else arguments.changes)
-    configuration = chosen_configuration(arguments) if arguments.config else usual
     clock_mhz = arguments.clock or board.clock_mhz
     baud = getattr(arguments, "baud", None) or board.baud
-    return Design(replace(board, clock_mhz=clock_mhz, baud=baud), configuration or usual)
+    configuration = configuration_of(board.configuration, arguments)
+    return Design(replace(board, clock_mhz=clock_mhz, baud=baud), configuration)
+
+
+def configuration_of(usual: str, arguments: argparse.Namespace) -> Configuration:
+    """Return a board's usual preset, or the one of `--config`, with the changes of `--set`.
+
+    Raises
+    ------
+    TilewrightError
+        For an illegal configuration.
+    """
+    chosen = chosen_configuration(arguments) if arguments.config else None
+    return chosen or changed(PRESETS[usual], arguments.changes)

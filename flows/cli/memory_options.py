@@ -19,7 +19,7 @@ MEMORY_DEFAULTS = {
 """Defaults of these options."""
 
 
-def add_memory(parser: argparse.ArgumentParser, title: str = "main memory (sim, rtl)"):
+def add_memory(parser: argparse.ArgumentParser, title: str = "main memory (sim, rtl, gate)"):
     """Add the group of options for main memory, and return it."""
     memory = parser.add_argument_group(title)
     memory.add_argument(
@@ -61,7 +61,7 @@ def refuse_memory(arguments: argparse.Namespace) -> None:
     memory = [name for name, usual in MEMORY_DEFAULTS.items() if _value(arguments, name) != usual]
     if memory and (arguments.device in ("cpu", "reference") or is_board(arguments.device)):
         raise UsageError(
-            f"`--{memory[0]}`: expected `--device sim` or `rtl`, got `{arguments.device}`; "
+            f"`--{memory[0]}`: expected `--device sim`, `rtl` or `gate`, got `{arguments.device}`; "
             "it has no effect there, leave it out"
         )
 

@@ -23,6 +23,9 @@ from ...sim.timing.stalls import Activity, activity
 
 NO_LAYER = -1
 
+HARDWARE = ("rtl", "gate")
+"""Devices that measure when each instruction starts and retires."""
+
 
 @dataclass(frozen=True)
 class TimedSegment:
@@ -101,8 +104,13 @@ class TimedSegment:
         return self.segment.notes[index].removeprefix(prefix)
 
 
-def require_segments(module: Module) -> None:
-    """Reject a network that does not use the accelerator: it takes no cycles.
+def require_segments(module: Module, missing: str = "cycles to tell of") -> None:
+    """Reject a network that does not use the accelerator.
+
+    Parameters
+    ----------
+    missing : str
+        What a network without segments lacks, for the message.
 
     Raises
     ------
@@ -115,7 +123,7 @@ def require_segments(module: Module) -> None:
             cure = "leave layers to the accelerator (`--placement`, `--place`)"
         raise CompileError(
             f"model `{module.name}`: expected layers on the accelerator, got none, so there are no "
-            f"cycles to tell of; {cure}"
+            f"{missing}; {cure}"
         )
 
 
@@ -132,7 +140,7 @@ def time_segments(
         What a device measured for each segment; only measurements of hardware are used.
     """
     names = layer_names(module)
-    measured = [result.spans if result.device == "rtl" else None for result in results]
+    measured = [result.spans if result.device in HARDWARE else None for result in results]
     measured += [None] * (len(module.segments) - len(measured))
     return [
         TimedSegment(

@@ -1,14 +1,11 @@
 """`make gates`: random programs on the netlist of a core, against the exact model.
 
-The netlist is the one that is placed on the device. It is simulated with Yosys' models of the
-cells, and with ours (`hardware.cells`) where Yosys has none, by the harness that also runs the RTL.
-Main memory, both scratchpads that STORE can read, the start and the retirement of every
-instruction, the cycles and all performance counters must be those of the definition and of the
-timing model.
+`synthesis.gates` builds the simulator of the netlist. Main memory, both scratchpads that STORE can
+read, the start and the retirement of every instruction, the cycles and all performance counters
+must be those of the definition and of the timing model.
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,96 +15,22 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DeviceError, TilewrightError, UsageError
-from ...hardware.cells import models
-from ...hardware.technology import Technology
 from ...isa.configuration import Configuration, Memory, load_configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Halt, Instruction, Loop, Store
 from ...isa.semantics import Machine
-from ...sim.cache import keep_text
-from ...sim.rtl import TOP, RtlCore, harness_constants
+from ...sim.rtl import RtlCore
 from ...sim.timing import Timer
 from ...sim.toolchain import progress
-from ...sim.verilate import build_library
-from ..synthesis.carry_chains import without_open_outputs
+from ..synthesis.cell_models import MODELS
 from ..synthesis.devices import DEVICES as ALL_DEVICES
 from ..synthesis.devices import find_device
-from ..synthesis.flow import bare_rtlil, map_design, read_mapped
-from ..synthesis.tools import YOSYS, run_in_new_folder, tool_version
+from ..synthesis.gates import build_gates
 from .comparison import DATA_BYTES, memory_of, time_differences
 from .programs.random_programs import random_program
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellModels:
-    """Models of a technology's cells.
-
-    Parameters
-    ----------
-    yosys
-        The file with Yosys' own models, relative to the folder of its data.
-    lut, output, inputs, table
-        A look-up table of four inputs and its ports, and the parameter with its content. It becomes
-        one operator, which simulates fast.
-    """
-
-    yosys: str
-    lut: str
-    output: str
-    inputs: tuple[str, str, str, str]
-    table: str
-
-    @property
-    def lut_map(self) -> str:
-        """Verilog that maps the look-up table for Yosys' `techmap`."""
-        ports = self.inputs
-        return (
-            f"module {self.lut}(input {', '.join(ports)}, output {self.output});\n"
-            f"  parameter [15:0] {self.table} = 0;\n"
-            f"  \\$lut #(.WIDTH(4), .LUT({self.table})) _TECHMAP_REPLACE_\n"
-            f"    (.A({{{', '.join(reversed(ports))}}}), .Y({self.output}));\n"
-            "endmodule\n"
-        )
-
-
-MODELS = {
-    Technology.ECP5: CellModels(
-        yosys="ecp5/cells_sim.v", lut="LUT4", output="Z", inputs=("A", "B", "C", "D"), table="INIT"
-    ),
-    Technology.GOWIN: CellModels(
-        yosys="gowin/cells_sim.v",
-        lut="LUT4",
-        output="F",
-        inputs=("I0", "I1", "I2", "I3"),
-        table="INIT",
-    ),
-    Technology.ICE40: CellModels(
-        yosys="ice40/cells_sim.v",
-        lut="SB_LUT4",
-        output="O",
-        inputs=("I0", "I1", "I2", "I3"),
-        table="LUT_INIT",
-    ),
-}
-"""Technologies whose netlists can be simulated."""
-
-DEVICES = [name for name, device in ALL_DEVICES.items() if device.family.technology in MODELS]
-"""Devices of these technologies."""
-
-SCRIPT = """
-read_json mapped.json
-delete t:$scopeinfo =A:blackbox=1 =A:whitebox=1
-techmap -map lut.v
-read_verilog -D NO_INCLUDES +/{yosys}
-read_verilog -overwrite cells.v
-hierarchy -top {top}
-proc
-memory_collect
-opt_clean
-write_verilog -noattr gates.v
-"""
-"""Yosys commands that turn the mapped netlist into Verilog with the cells' models. A cell without a
-model remains a black box, and Verilator rejects it."""
+DEVICES = [name for name, chip in ALL_DEVICES.items() if chip.family.technology in MODELS]
+"""Chips whose cells have models."""
 
 STORED = Memory.ACT, Memory.ACC
 """Scratchpads that STORE can read."""
@@ -131,45 +54,6 @@ class GateTally:
     failures: list[str] = field(default_factory=list)
 
 
-def build_gates(configuration: Configuration, device: str = DEVICES[0]) -> Path:
-    """The simulator of a configuration's netlist; built unless it is in the cache.
-
-    Parameters
-    ----------
-    device
-        One of `DEVICES`. Only its family matters: nothing is placed.
-
-    Raises
-    ------
-    ToolError
-        When a tool is missing or fails.
-    HardwareError
-        When a tool rejects the design.
-    """
-    chip = find_device(device)
-    family = chip.family
-    technology = family.technology
-    assert technology is not None
-    cells = MODELS[technology]
-    mapped = map_design(bare_rtlil(configuration, chip), family, top=TOP)
-    script = SCRIPT.format(top=TOP, yosys=cells.yosys)
-    ours = models(technology)
-    texts = {"lut.v": cells.lut_map, "cells.v": ours.read_text() if ours.is_file() else ""}
-
-    def make() -> str:
-        progress(f"writing the netlist of configuration `{configuration.name}` as Verilog", "gates")
-        netlist = json.loads(read_mapped(mapped))
-        without_open_outputs(netlist["modules"][TOP])
-        files = {"mapped.json": json.dumps(netlist), **texts}
-        return run_in_new_folder(YOSYS, files, ["-q", "-p", script], "gates.v")
-
-    verilog = keep_text(
-        [tool_version(YOSYS), mapped.name, script, *texts.values()], "gates.v", make
-    )
-    label = f"the netlist of configuration `{configuration.name}`"
-    return build_library(verilog, TOP, harness_constants(configuration), label, quick=True)
-
-
 def verify_gates(
     configuration: Configuration, library: Path, seeds: Sequence[int], length: int
 ) -> Iterator[GateTally]:
@@ -178,7 +62,7 @@ def verify_gates(
     Parameters
     ----------
     library
-        As `build_gates` returns it.
+        As `synthesis.gates.build_gates` returns it.
     length
         Instructions of a program.
     """
@@ -270,7 +154,7 @@ def _verify(options: argparse.Namespace) -> int:
     if options.programs < 1 or options.length < 1:
         raise UsageError("`--programs` and `--length` must be at least 1")
     configuration = load_configuration(options.config)
-    library = build_gates(configuration, options.device)
+    library = build_gates(configuration, find_device(options.device))
     began, tally = time.monotonic(), GateTally()
     seeds = range(options.seed, options.seed + options.programs)
     for tally in verify_gates(configuration, library, seeds, options.length):

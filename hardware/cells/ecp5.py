@@ -184,7 +184,7 @@ class Choice4(wiring.Component):
 
 
 def pad_register(value: Value, output: Value) -> Instance:
-    """Return a register in the pad that `output` drives, or that it makes drive; 0 at power-up."""
+    """Return a register in a pad, for its output or its direction; 0 at power-up."""
     return _pad_register("OFS1P3DX", value, output)
 
 

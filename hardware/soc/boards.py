@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from ...errors import UsageError, did_you_mean
 from ...isa.sdram import SDRAMS, Sdram
+from .zynq_boards import ZYNQ_BOARDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class Board:
 
     @property
     def memory(self) -> BoardSdram | None:
-        """The SDRAM that is main memory; None for block RAM."""
+        """The SDRAM used as main memory; None if main memory is block RAM."""
         return self.sdram if self.sdram and self.sdram.usable else None
 
     @property
@@ -319,10 +320,11 @@ OTHERS: Mapping[str, str] = MappingProxyType(
         "iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip",
         "Arty-A7": "its Artix-7 needs AMD's tools; write a core for them with `tilewright verilog "
         "--technology xilinx7`",
-        "PYNQ-Z2": "its Zynq-7020 needs AMD's tools; write a core for them with `tilewright "
-        "verilog --config zynq7020 --technology xilinx7`",
-        "Ultra96": "its ZU3EG needs AMD's tools; write a core for them with `tilewright verilog "
-        "--config ultra96 --technology ultrascale`",
+        **{
+            name: "AMD's Vivado makes its bitstream; write a project for it with `tilewright build "
+            f"--board {name}`"
+            for name in ZYNQ_BOARDS
+        },
     }
 )
 """Boards without a bitstream, and why."""

@@ -5,12 +5,14 @@ import random
 import numpy as np
 import pytest
 
-from tilewright.errors import ProgramError
+from tilewright.errors import DeviceError, ProgramError
 from tilewright.flows.verify.programs.mutants import mutants
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
+from tilewright.isa.instructions import Halt, Loop, Vector
+from tilewright.isa.legality import has_faults
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.functional import FunctionalMachine
 from tilewright.sim.memory_model import MemoryModel
@@ -106,3 +108,26 @@ def test_accepted_mutants_run_as_in_program_order(name, capsys):
     assert accepted >= ACCEPTED_MUTANTS
     with capsys.disabled():
         print(f"\n{name}: of {tried} mutants the checker let {accepted} through; all harmless")
+
+
+@pytest.mark.slow
+def test_a_row_is_read_while_it_is_written_only_where_the_checker_says_so():
+    """In place, the second slice of a row is read some rows after its first was written."""
+    configuration, found = PRESETS["16x8"], []
+    for to_acc in (False, True):
+        slices = configuration.lanes_out if to_acc else configuration.lanes_in
+        slices //= configuration.vector_lanes
+        for rows in range(8, 40):
+            loops = Loop(2, (1, 1, 0, 0)), Loop(rows, (slices, slices, 0, 0))
+            vector = Vector(dst=0, a=0, a_from_acc=to_acc, to_acc=to_acc, map_loops=loops)
+            program, refused = [vector, Halt()], has_faults(vector, configuration, 4096)
+            found += [(to_acc, rows)] * refused
+            core = RtlCore(configuration, asserting=True)
+            image = np.zeros(4096, np.uint8)
+            if refused:
+                with pytest.raises(DeviceError, match="an assertion failed"):
+                    core.run(encode_program(program, configuration), image, program)
+            else:
+                core.run(encode_program(program, configuration), image, program)
+            core.close()
+    assert [to_acc for to_acc, _ in found] == [False, True]

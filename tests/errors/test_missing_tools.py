@@ -67,9 +67,12 @@ def test_no_llvm(fail, model, tmp_path, monkeypatch, capsys):
         assert Session(module, cpu).host.plan.target is None
 
 
-def test_no_yosys(fail, tools, monkeypatch):
+@pytest.mark.parametrize("device", ["ecp5-25", "gate"])
+def test_no_yosys(fail, model, tools, monkeypatch, device):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    assert fail("synth", "--config", "tiny", "--device", "ecp5-25") == (
+    monkeypatch.setenv("CXX", "/bin/true")
+    words = ("run", model) if device == "gate" else ("synth",)
+    assert fail(*words, "--config", "tiny", "--device", device) == (
         3,
         f"error: synthesis: no `yosys` found; run `{install_command('synth')}`, or set `YOSYS`",
     )

@@ -22,16 +22,20 @@ from tilewright.flows.cli.main import guarded, main
         (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config --help` "
          "shows what there is"),
         (["run", "m.onnx", "--device", "fpga"], "`--device fpga`: expected one of reference, sim, "
-         "rtl, cpu, or a board's address; choose one"),
+         "rtl, gate, cpu, or a board's address; choose one"),
+        (["run", "m.onnx", "--technology", "ecp5"], "`--technology`: expected `--device gate`, got "
+         "`sim`; only a netlist has cells"),
+        (["report", "m.onnx", "--device", "gate", "--technology", "gowinn"], "`--technology "
+         "gowinn`: expected one of ecp5, gowin, ice40; did you mean `gowin`?"),
         (["run", "m.onnx", "--samples", "0"], "`--samples 0`: expected 1 or more; correct it"),
         (["run", "m.onnx", "--seed", "-1"], "`--seed -1`: expected 0 or more; correct it"),
         (["run", "m.onnx", "--bandwidth", "fast"], "`--bandwidth fast`: expected BEATS/CYCLES, "
          "for example `--bandwidth 1/4`"),
         (["run", "m.onnx", "--waveform", "w.fst"], "`--waveform`: expected `--device rtl`, got "
-         "`sim`; only hardware has waveforms"),
+         "`sim`; only the RTL has waveforms"),
         (["run", "m.onnx", "--device", "reference", "--trace", "t.json"], "`--trace`: expected "
-         "`--device sim` or `rtl`, got `reference`; the definition of the instructions knows no "
-         "time"),
+         "`--device sim`, `rtl` or `gate`, got `reference`; the definition of the instructions "
+         "knows no time"),
         (["synth", "--config", "tiny"], "`--device`: expected one of ecp5-25, ecp5-45, ecp5-85, "
          "up5k, gw2ar-18, xc7z020, xczu3eg, got none; choose one"),
         (["synth", "--device", "ecp5_25"], "`--device ecp5_25`: expected one of ecp5-25, ecp5-45, "
@@ -48,12 +52,15 @@ from tilewright.flows.cli.main import guarded, main
          "`--config` and `--device` for one row, or none of them for all rows; add or remove one"),
         (["synth", "--config", "tiny", "--device", "xczu3eg", "--check"], "`--check`: expected a "
          "row of docs/area.md, got tiny on xczu3eg; add it with `--ledger`"),
+        (["export", "m.onnx"], "the following arguments are required: --c; `tilewright export "
+         "--help` shows what there is"),
         (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5, "
          "xilinx7, ultrascale, gowin, ice40; choose one"),
         (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "
          "`.sv`; rename it"),
         (["run", "m.onnx", "--device", "cpu", "--trace", "t.json"], "`--trace`: expected "
-         "`--device sim` or `rtl`, got `cpu`; there are no cycles without an accelerator"),
+         "`--device sim`, `rtl` or `gate`, got `cpu`; there are no cycles without an "
+         "accelerator"),
         (["run", "m.onnx", "--device", "cpu", "--placement", "cost"], "`--placement cost`: "
          "expected a device that is an accelerator, got `--device cpu`; leave one of them out"),
         (["run", "m.onnx", "--device", "cpu", "--place", "a=accelerator"],
@@ -70,11 +77,11 @@ from tilewright.flows.cli.main import guarded, main
         (["compile", "m.onnx", "--link-gbps", "5"], "`--link-gbps`: expected `--placement cost` or "
          "`--table`, which estimate times, got neither; add one, or leave it out"),
         (["run", "m.onnx", "--device", "cpu", "--stalls", "0.1"], "`--stalls`: expected `--device "
-         "sim` or `rtl`, got `cpu`; it has no effect there, leave it out"),
+         "sim`, `rtl` or `gate`, got `cpu`; it has no effect there, leave it out"),
         (["run", "m.onnx", "--device", "reference", "--latency", "9"], "`--latency`: expected "
-         "`--device sim` or `rtl`, got `reference`; it has no effect there, leave it out"),
+         "`--device sim`, `rtl` or `gate`, got `reference`; it has no effect there, leave it out"),
         (["report", "m.onnx", "--device", "reference"], "`--device reference`: expected one of "
-         "sim, rtl, or a board's address; choose one"),
+         "sim, rtl, gate, or a board's address; choose one"),
         (["what-if", "m.onnx", "--latency", "low"], "`--latency low`: expected whole numbers with "
          "commas between them, for example `--latency 16,64`"),
         (["what-if", "m.onnx", "--bandwidth", "1,half"], "`--bandwidth 1,half`: expected "
@@ -180,8 +187,8 @@ def test_a_reader_that_goes_away_is_no_error():
         (["frobnicate"], "unknown command `frobnicate`; `tilewright --help` lists them"),
         (["config", "shwo"], "unknown action `shwo`; did you mean `show`?"),
         (["run", "m.onnx", "--device", "tcp://localhost:1", "--latency", "9"], "`--latency`: "
-         "expected `--device sim` or `rtl`, got `tcp://localhost:1`; it has no effect there, leave "
-         "it out"),
+         "expected `--device sim`, `rtl` or `gate`, got `tcp://localhost:1`; it has no effect "
+         "there, leave it out"),
         (["board"], "`board`: expected `--virtual`; a board of silicon needs no server, open it "
          "with `--device serial:///dev/ttyUSB0?baud=3000000`"),
         (["board", "--virtual", "--uart", "1"], "`--uart 1`: expected 4 to 65536; correct it"),
@@ -194,7 +201,7 @@ def test_a_reader_that_goes_away_is_no_error():
          "NAME=PROBABILITY per byte, with NAME one of lose, flip, pause, reset, unplug, for "
          "example `--fault flip=0.001`"),
         (["run", "m.onnx", "--device", "simm"], "`--device simm`: expected one of reference, sim, "
-         "rtl, cpu, or a board's address; did you mean `sim`?"),
+         "rtl, gate, cpu, or a board's address; did you mean `sim`?"),
         (["run", "m.onnx", "--placement", "costs"], "`--placement costs`: expected one of "
          "accelerator, cost, cpu; did you mean `cost`?"),
         (["run", "m.onnx", "--placment", "cost"], "unknown arguments `--placment cost`; did you "

@@ -8,11 +8,12 @@ from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
 from tilewright.hardware.cells import ecp5
-from tilewright.hardware.soc.boards import BOARDS
+from tilewright.hardware.soc.boards import BOARDS, BoardSdram
 from tilewright.hardware.soc.sdram_pads import Ecp5SdramPads, SdramPads
 
-SDRAM = BOARDS["ULX3S-25F"].sdram
-assert SDRAM
+BOARD = BOARDS["ULX3S-25F"]
+assert BOARD.memory
+SDRAM: BoardSdram = BOARD.memory
 
 
 class Register(wiring.Component):

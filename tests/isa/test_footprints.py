@@ -20,8 +20,9 @@ from tilewright.isa.footprints import (
     intervals,
     last_conflict,
     normalise,
-    overlap,
     region,
+    regions_meet,
+    regions_share_a_row,
 )
 from tilewright.isa.instructions import (
     Access,
@@ -50,6 +51,10 @@ accesses = st.builds(
 )
 
 
+def overlap(one: Access, other: Access) -> bool:
+    return regions_meet(region(one, TINY), region(other, TINY))
+
+
 def touched(access: Access) -> set[int]:
     """All bytes, the slow way."""
     return {s + i for s in access.starts().tolist() for i in range(access.length)}
@@ -61,9 +66,17 @@ def test_overlap_equals_the_meeting_of_byte_sets(one, other):
     assert overlap(one, other) == overlap(other, one)
 
 
+@given(one=accesses, other=accesses, row=st.sampled_from([1, 4, 16]))
+def test_rows_are_shared_where_the_touched_bytes_have_a_row_in_common(one, other, row):
+    regions = [region(access, TINY)._replace(row=row) for access in (one, other)]
+    rows = [{byte // row for byte in touched(access)} for access in (one, other)]
+    assert regions_share_a_row(*regions) == bool(rows[0] & rows[1])
+    assert regions_share_a_row(*regions[::-1]) == bool(rows[0] & rows[1])
+
+
 @given(access=accesses)
 def test_intervals_cover_the_bytes_and_no_others(access):
-    place = region(access)
+    place = region(access, TINY)
     spread = intervals(place.shape)
     assert spread is not None
     covered = {
@@ -103,10 +116,11 @@ def test_interleaved_columns_of_a_large_memory_do_not_overlap():
 def test_more_runs_than_are_examined_count_as_everything_between():
     holes = ((4096, 4), (4096, 1 << 16))
     many = Access("a", Memory.DRAM, True, 0, 1, holes)
-    assert intervals(region(many).shape) is None
+    assert intervals(region(many, TINY).shape) is None
     assert EXACT_RUNS < 4096 * 4096
     assert overlap(many, Access("b", Memory.DRAM, False, 2, 1, ()))
-    assert not overlap(many, Access("b", Memory.DRAM, False, region(many).high + 1, 1, ()))
+    behind = region(many, TINY).high + 1
+    assert not overlap(many, Access("b", Memory.DRAM, False, behind, 1, ()))
 
 
 @given(base=st.integers(0, 60), length=st.integers(1, 20), nest=loops)
@@ -116,7 +130,7 @@ def test_banks_are_those_of_the_touched_bytes(base, length, nest):
         return
     bank_bytes = TINY.bank_bytes(Memory.ACT)
     banks = {byte // bank_bytes for byte in touched(access)}
-    assert bank_mask(region(access), TINY) == sum(1 << bank for bank in banks)
+    assert bank_mask(region(access, TINY), TINY) == sum(1 << bank for bank in banks)
 
 
 @pytest.mark.parametrize("configuration", PRESETS.values(), ids=PRESETS)
@@ -154,7 +168,14 @@ CASES = [
         Vector(dst=3, a=0, a_from_acc=True),
         "the first writes (`local`) what the second writes (`dst`) among bytes 48 to 63 of ACT",
     ),
-    ("other bytes of the same bank", FILL, Gemm(act=4, wgt=0, acc=0), None),
+    ("another row of the same bank", FILL, Gemm(act=4, wgt=0, acc=0), None),
+    (
+        "other bytes of the same row",
+        Load(destination=Memory.ACT, fill=True, length=15, local=33),
+        Store(source=Memory.ACT, length=1, local=32, memory=0),
+        "the first writes (`local`) and the second reads (`local`) bytes of one row, among rows 2 "
+        "to 2 of ACT",
+    ),
     (
         "two writers of one bank",
         FILL,

@@ -188,7 +188,7 @@ FAULTS = [
     ),
     (
         Vector(dst=0, a=0, map_loops=(Loop(4096, (0, 0, 0, 0)), Loop(4096, (0, 0, 0, 0)))),
-        "operand `a` overlaps `dst` over 16777216 steps, more than the checker examines "
+        "operand `a` shares rows with `dst` over 16777216 steps, more than the checker examines "
         "(1048576); split the instruction",
     ),
     (

@@ -14,6 +14,7 @@ from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Store
+from tilewright.isa.link import REQUEST, Command
 from tilewright.runtime import open_device
 from tilewright.runtime.board import BoardDevice, joined_ranges, stored_ranges
 from tilewright.runtime.link import SilenceError
@@ -210,6 +211,35 @@ def test_a_wrong_board_is_refused_with_a_sentence(changes, message):
         address = server.port.address
         text = message.format(hash=SMALL.hash, contract=CONTRACT_VERSION)
         assert refusal(address) == f"device `{address}`: {text}"
+
+
+SDRAM = {"MEMORY_BEAT_CYCLES": 2, "MEMORY_REFRESH": 7, "MEMORY_REFRESH_INTERVAL": 781}
+
+
+class StuckLine(StubBoard):
+    """A board whose memory takes bit 12 of every address for 0."""
+
+    def _answer(self, body):
+        command, tag, address, length = REQUEST.unpack_from(body)
+        if command in (Command.READ_MEMORY, Command.WRITE_MEMORY):
+            address &= ~(1 << 12)
+        return super()._answer(REQUEST.pack(command, tag, address, length) + body[REQUEST.size :])
+
+
+def test_an_sdram_is_checked_after_a_reset():
+    board = StubBoard(SMALL, changes=SDRAM)
+    with serve_in_background(board) as server:
+        with open_device(server.port.address, SMALL) as first:
+            assert first.memory.bus
+        assert board.written == 10 * 256, "128 KiB: the first block, and one behind each line"
+        open_device(server.port.address, SMALL).close()
+        assert board.written == 10 * 256, "not again: another host's data may be there"
+    with serve_in_background(StuckLine(SMALL, changes=SDRAM)) as server:
+        address = server.port.address
+        assert refusal(address) == (
+            f"device `{address}`: main memory gives other bytes than were written, at 1 of 10 "
+            "places, first at 0x0; build the bitstream for a lower `--clock`, or check the board"
+        )
 
 
 MALFORMED = (

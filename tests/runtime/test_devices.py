@@ -89,15 +89,28 @@ def test_an_unknown_device_is_refused():
     with pytest.raises(DeviceError) as refused:
         open_device("fpga", SMALL)
     assert str(refused.value) == (
-        "device `fpga`: unknown; expected one of reference, sim, rtl, cpu, or the address of a "
-        "board, `serial://...` or `tcp://...`"
+        "device `fpga`: unknown; expected one of reference, sim, rtl, gate, cpu, or the address of "
+        "a board, `serial://...`, `tcp://...` or `zynq://...`"
     )
 
 
 def test_options_of_another_device_are_refused():
     with pytest.raises(DeviceError) as refused:
         open_device("sim", SMALL, trace="wave.fst")
-    assert str(refused.value) == "device `sim`: has no option `trace`; only `rtl` takes options"
+    assert str(refused.value) == "device `sim`: has no option `trace`; it takes none"
+    with pytest.raises(DeviceError) as refused:
+        open_device("gate", SMALL, trace="wave.fst")
+    assert str(refused.value) == (
+        "device `gate`: has no option `trace`; expected one of technology, max_cycles"
+    )
+
+
+def test_a_netlist_of_cells_without_models_is_refused():
+    with pytest.raises(DeviceError) as refused:
+        open_device("gate", SMALL, technology="xilinx7")
+    assert str(refused.value) == (
+        "device `gate`: technology `xilinx7`: expected one of ecp5, gowin, ice40; choose one"
+    )
 
 
 def test_a_data_window_of_the_wrong_kind_is_refused():

@@ -3,6 +3,7 @@
 import argparse
 import shlex
 import signal
+from typing import NamedTuple
 
 from ....errors import UsageError
 from ....hardware.soc.boards import find_board
@@ -98,8 +99,17 @@ def board(arguments: argparse.Namespace) -> None:
     say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total()}")
 
 
-def machine_of(arguments: argparse.Namespace) -> tuple[Configuration, int, int, Sdram | None]:
-    """Return the configuration, the KiB of main memory, the clock in Hz, and the SDRAM if any.
+class Machine(NamedTuple):
+    """The machine of a virtual board; `sdram` is None if main memory is block RAM."""
+
+    configuration: Configuration
+    memory_kib: int
+    clock_hz: int
+    sdram: Sdram | None
+
+
+def machine_of(arguments: argparse.Namespace) -> Machine:
+    """Return the machine that the user chose.
 
     Raises
     ------
@@ -120,7 +130,7 @@ def machine_of(arguments: argparse.Namespace) -> tuple[Configuration, int, int, 
         usual_kib = sdram.size_bytes // 1024
     usual_kib = min(usual_kib, (1 << configuration.address_bits) // 1024)
     clock_hz = round(arguments.clock * 1e6) if arguments.clock else usual_hz
-    return configuration, arguments.memory_kib or usual_kib, clock_hz, sdram
+    return Machine(configuration, arguments.memory_kib or usual_kib, clock_hz, sdram)
 
 
 def _as_options(sdram: Sdram | None, configuration: Configuration, clock_hz: int) -> str:

@@ -1,15 +1,18 @@
-"""`tilewright build`: a bitstream of a configuration for a board."""
+"""`tilewright build`: a bitstream of a configuration for a board, or a project for Vivado."""
 
 import argparse
 from pathlib import Path
 
 from ....errors import HardwareError, UsageError
 from ....hardware.soc.boards import BOARDS, find_board
+from ....hardware.soc.zynq_boards import ZYNQ_BOARDS, ZynqBoard, find_zynq_board
 from ...board.bitstream import Built, build, resource_sentence, timing_problem, write_bitstream
 from ...board.design import Design, usual_folder
+from ...board.vivado import ZynqDesign, write_project
+from ...synthesis.devices import DEVICES
 from ...synthesis.report import path_table
 from ..arguments import add_configuration, add_json, progress_bar
-from ..board_options import design_of
+from ..board_options import configuration_of, design_of
 from ..console import configuration_sentence, say
 from ..json_output import check_json, write_json
 from ..tables import stdout
@@ -20,8 +23,9 @@ USUAL_SEEDS = 5
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "--board", metavar="NAME", help=f"one of {', '.join(BOARDS)}; see `tilewright boards`"
-    )
+        "--board", metavar="NAME",
+        help=f"one of {', '.join((*BOARDS, *ZYNQ_BOARDS))}; see `tilewright boards`",
+    )  # fmt: skip
     add_configuration(parser, "the board's, see `tilewright boards`")
     parser.add_argument(
         "--clock", type=float, metavar="MHZ",
@@ -32,19 +36,19 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="bits a second of the serial port (default: the board's)",
     )  # fmt: skip
     parser.add_argument(
-        "--seeds", type=int, default=USUAL_SEEDS, metavar="N",
+        "--seeds", type=int, metavar="N",
         help=f"place up to N times, until the clock is reached (default: {USUAL_SEEDS})",
     )  # fmt: skip
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FOLDER",
-        help="folder for the bitstream and its report (default: build/BOARD)",
+        help="folder for the results (default: build/BOARD)",
     )  # fmt: skip
     add_json(parser, "the report")
     parser.set_defaults(function=build_board)
 
 
 def build_board(arguments: argparse.Namespace) -> None:
-    """Build the bitstream, and write it with its report.
+    """Build the bitstream, and write it with its report; for a Zynq board, write a project.
 
     Raises
     ------
@@ -56,13 +60,17 @@ def build_board(arguments: argparse.Namespace) -> None:
         If the design does not fit the chip, or misses its clock.
     """
     check_json(arguments.json)
+    zynq = find_zynq_board(arguments.board or "")
+    if zynq is not None:
+        build_project(zynq, arguments)
+        return
     design = chosen_design(arguments)
-    folder = arguments.output or usual_folder(design.board)
+    folder = arguments.output or usual_folder(design.board.name)
     shows = arguments.json != "-"
     if shows:
         introduce(design)
     with progress_bar() as advance:
-        built = build(design, arguments.seeds, advance)
+        built = build(design, arguments.seeds or USUAL_SEEDS, advance)
     bitstream = write_bitstream(built, folder) if built.meets_clock else None
     if arguments.json:
         write_json(arguments.json, built.to_json(bitstream))
@@ -87,11 +95,53 @@ def chosen_design(arguments: argparse.Namespace) -> Design:
             "`--board`: expected one of the boards that `tilewright boards` lists, got none; "
             "choose one"
         )
+    check_numbers(arguments)
+    return design_of(find_board(arguments.board), arguments)
+
+
+def check_numbers(arguments: argparse.Namespace) -> None:
+    """Reject numbers that are out of range.
+
+    Raises
+    ------
+    UsageError
+        For the first one.
+    """
     for option, least, most in (("clock", 1, 400), ("baud", 1_200, 12_000_000), ("seeds", 1, 1000)):
         value = getattr(arguments, option)
         if value is not None and not least <= value <= most:
             raise UsageError(f"`--{option} {value:g}`: expected {least} to {most}; correct it")
-    return design_of(find_board(arguments.board), arguments)
+
+
+def build_project(board: ZynqBoard, arguments: argparse.Namespace) -> None:
+    """Write a project for Vivado.
+
+    Raises
+    ------
+    UsageError
+        For an argument that is wrong, or has no effect.
+    TilewrightError
+        For an illegal configuration, or one that does not fit the chip.
+    """
+    check_numbers(arguments)
+    for option in ("baud", "seeds"):
+        if getattr(arguments, option) is not None:
+            raise UsageError(f"`--{option}`: board `{board.name}` has no use for it; leave it out")
+    configuration = configuration_of(board.configuration, arguments)
+    clock_mhz = arguments.clock or DEVICES[board.device].clock_mhz
+    design = ZynqDesign(board, configuration, clock_mhz)
+    files = write_project(design, arguments.output or usual_folder(board.name))
+    if arguments.json:
+        write_json(arguments.json, design.to_json(files))
+    if arguments.json == "-":
+        return
+    address = f"zynq:///PATH/{board.name}.bit"
+    say(f"board          {board.name}: {board.part}")
+    say(f"configuration  {configuration_sentence(configuration)}")
+    say(f"clock          {clock_mhz:g} MHz")
+    say(f"project        {', '.join(str(file) for file in files)}")
+    say(f"next           vivado -mode batch -source {files[-1]}")
+    say(f"then           on the board: open_device({address!r}, configuration)")
 
 
 def introduce(design: Design) -> None:

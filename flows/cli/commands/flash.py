@@ -67,7 +67,7 @@ def chosen_folder(arguments: argparse.Namespace) -> Path:
         raise UsageError(
             "`flash`: expected either the folder of a build or `--board`; give one of them"
         )
-    return arguments.folder or usual_folder(find_board(arguments.board))
+    return arguments.folder or usual_folder(find_board(arguments.board).name)
 
 
 def find_bitstream(folder: Path) -> tuple[Board, Path]:

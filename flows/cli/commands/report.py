@@ -40,12 +40,13 @@ from ..arguments import (
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
 from ..compare_options import chosen_side
+from ..gate_options import add_technology, technology_options
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model, refuse_memory
 from ..placement_options import add_placement, chosen_placing
 
-DEVICES = "sim", "rtl"
+DEVICES = "sim", "rtl", "gate"
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -65,8 +66,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--device",
         type=device_name,
         default="sim",
-        help="sim: exact timing model; rtl or a board's address: hardware too",
+        help="sim: exact timing model; rtl, gate or a board's address: hardware too",
     )
+    add_technology(parser)
     parser.add_argument(
         "--input",
         type=Path,
@@ -99,6 +101,7 @@ def write_report(arguments: argparse.Namespace) -> None:
             "address" + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
     refuse_memory(arguments)
+    technology_options(arguments)
     if arguments.compare:
         write_comparison(arguments)
         return
@@ -213,14 +216,15 @@ def timed(
     require_segments(module)
     results: tuple[Result, ...] = ()
     if arguments.device != "sim":
-        results, memory = measure(module, arguments.device, memory, arguments.input)
+        options = technology_options(arguments)
+        results, memory = measure(module, arguments.device, memory, arguments.input, options)
     segments = time_segments(module, memory, results)
     data = report_data(module, segments, arguments.device, memory, placing.clock)
     return {**data, "placement": placement_of(module, placing, memory)}
 
 
 def measure(
-    module: Module, name: str, memory: MemoryModel, path: Path | None
+    module: Module, name: str, memory: MemoryModel, path: Path | None, options: dict[str, Any]
 ) -> tuple[tuple[Result, ...], MemoryModel]:
     """Return the hardware's measurements for one sample, and its main memory.
 
@@ -233,7 +237,7 @@ def measure(
         samples = random_samples(module.graph, 1, 0)
     else:
         samples = read_samples(path, module.graph)
-    with open_device(name, module.configuration, memory) as device:
+    with open_device(name, module.configuration, memory, **options) as device:
         results = Session(module, device).run(next(iter(samples))).results
         if any(result.spans is None for result in results):
             raise DeviceError(

@@ -18,6 +18,7 @@ from ...reports.trace import trace_sentence, write_trace
 from ..arguments import add_configuration, add_json, add_trust, device_name, require_tools
 from ..calibration_options import add_calibration
 from ..console import search_sentence
+from ..gate_options import add_technology, technology_options
 from ..input_options import add_fixes, add_states, chosen_states
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, add_stalls, memory_model, refuse_memory
@@ -45,6 +46,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="compare the output of every layer with the integer reference; memory is not reused "
         "for that, which can change the cycles a little",
     )  # fmt: skip
+    add_technology(parser)
     add_json(parser, "the results")
     add_stalls(add_memory(parser))
     parser.add_argument("--seed", type=int, default=0, help="seed of stalls and random inputs")
@@ -56,7 +58,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )
     parser.add_argument(
         "--trace", type=Path, metavar="FILE",
-        help="write the first sample's timeline for ui.perfetto.dev (sim, rtl)",
+        help="write the first sample's timeline for ui.perfetto.dev (sim, rtl, gate)",
     )  # fmt: skip
     add_placement(parser)
     add_calibration(parser)
@@ -77,13 +79,15 @@ def run(arguments: argparse.Namespace) -> None:
     check_arguments(arguments)
     placing = chosen_placing(arguments)
     memory = memory_model(arguments)
+    options = technology_options(arguments)
+    if arguments.waveform:
+        options["trace"] = arguments.waveform
     require_tools(arguments.device)
     quiet = arguments.json == "-"
     module = chosen_module(arguments, placing, (lambda line: None) if quiet else report.say)
     if arguments.trace:
         require_segments(module)
     samples = choose_samples(arguments, module)
-    options = {"trace": arguments.waveform} if arguments.waveform else {}
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         memory = device.memory
         compare_with = 0 if device.name == "sim" else 1
@@ -136,19 +140,19 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
     if arguments.waveform and arguments.device != "rtl":
         raise UsageError(
-            f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only hardware has "
+            f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only the RTL has "
             "waveforms"
         )
     if arguments.trace and arguments.device == "reference":
         raise UsageError(
-            "`--trace`: expected `--device sim` or `rtl`, got `reference`; the definition of the "
-            "instructions knows no time"
+            "`--trace`: expected `--device sim`, `rtl` or `gate`, got `reference`; the definition "
+            "of the instructions knows no time"
         )
     refuse_memory(arguments)
     if arguments.trace and arguments.device == "cpu":
         raise UsageError(
-            "`--trace`: expected `--device sim` or `rtl`, got `cpu`; there are no cycles without "
-            "an accelerator"
+            "`--trace`: expected `--device sim`, `rtl` or `gate`, got `cpu`; there are no cycles "
+            "without an accelerator"
         )
 
 

@@ -46,7 +46,7 @@ def report_data(
     segments : sequence of TimedSegment
         The module's segments, timed with `memory`.
     device : str
-        `sim`, or `rtl` where the segments hold what it measured.
+        `sim`, or a device whose measurements the segments hold.
     """
     paths = [path_steps(segment) for segment in segments]
     facts = [

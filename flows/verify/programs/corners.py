@@ -212,7 +212,7 @@ def _depthwise(gemm: Gemm, configuration: Configuration) -> Iterator[str]:
 
 
 def _banks(access, configuration: Configuration) -> int:
-    return bank_mask(region(access), configuration).bit_count()
+    return bank_mask(region(access, configuration), configuration).bit_count()
 
 
 def _vector(vector: Vector, configuration: Configuration) -> Iterator[str]:
@@ -236,7 +236,7 @@ def _vector(vector: Vector, configuration: Configuration) -> Iterator[str]:
     if vector.a_from_acc == vector.to_acc:
         if vector.dst == vector.a and vector.nest_of("dst") == vector.nest_of("a"):
             yield "vector in place"
-        elif regions_meet(region(places["a"]), region(places["dst"])):
+        elif regions_meet(*(region(places[name], configuration) for name in ("a", "dst"))):
             yield "vector reads before it overwrites"
 
 

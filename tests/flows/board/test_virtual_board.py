@@ -25,6 +25,7 @@ from tilewright.isa.registers import OFFSETS
 from tilewright.isa.sdram import SDRAMS
 from tilewright.runtime import Session, open_device
 from tilewright.runtime.board import BoardDevice
+from tilewright.runtime.link import Link
 from tilewright.runtime.transports import Transport
 from tilewright.sim.board import VirtualBoard
 from tilewright.sim.memory_model import MemoryModel
@@ -172,6 +173,7 @@ def test_the_host_may_use_memory_while_a_program_runs(digits, scans):
         open_device("sim", PRESETS["4x4"], board.memory) as sim,
     ):
         assert isinstance(board, BoardDevice)
+        assert isinstance(board._link, Link)
         board._link.transport = Nosy(board._link.transport, MEMORY_BYTES - 4096)
         run = Session(digits, board).run(inputs[0][None])
         model = Session(digits, sim).run(inputs[0][None])

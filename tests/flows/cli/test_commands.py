@@ -163,7 +163,7 @@ def test_version_tells_package_and_contract(capsys):
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "compile", "inspect", "config", "doctor", "synth", "verilog"]
+    "command", ["run", "compile", "inspect", "export", "config", "doctor", "synth", "verilog"]
 )
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stopped:

@@ -1,10 +1,22 @@
 """The netlist of a core runs random programs like the definition and the timing model."""
 
+import json
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from tilewright.errors import HardwareError
-from tilewright.flows.verify.gate_level import build_gates, main, verify_gates
-from tilewright.isa.configuration import PRESETS
+from tilewright.errors import DeviceError, HardwareError
+from tilewright.flows.cli.main import main as command
+from tilewright.flows.synthesis.cell_models import find_chip
+from tilewright.flows.synthesis.gates import build_gates
+from tilewright.flows.verify.gate_level import main, verify_gates
+from tilewright.flows.verify.programs.random_programs import random_program
+from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.instructions import Halt, Store
+from tilewright.runtime import open_device
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
 
 @pytest.mark.slow
@@ -17,9 +29,40 @@ def test_random_programs_on_the_netlist(capsys):
 @pytest.mark.slow
 def test_the_netlist_of_another_machine_is_refused():
     tiny = PRESETS["tiny"]
-    library = build_gates(tiny)
+    library = build_gates(tiny, find_chip("ecp5"))
     with pytest.raises(HardwareError, match="hash"):
         next(verify_gates(tiny.replace(token_bits=3), library, [1], 40))
+
+
+@pytest.mark.slow
+def test_the_device_equals_sim_and_each_run_is_a_power_up():
+    tiny = PRESETS["tiny"]
+    size = tiny.size_bytes(Memory.ACT)
+    stored = [Store(source=Memory.ACT, length=size, local=0, memory=0), Halt()]
+    with open_device("sim", tiny) as sim, open_device("gate", tiny) as gate:
+        for seed in range(2):
+            program, image = random_program(tiny, seed)
+            expected, got = sim.run(program, image.copy()), gate.run(program, image.copy())
+            np.testing.assert_array_equal(got.dram, expected.dram)
+            np.testing.assert_array_equal(got.spans, expected.spans)
+            assert (got.cycles, got.counters) == (expected.cycles, expected.counters)
+            assert not gate.run(stored, np.ones(size, np.uint8)).dram.any()
+        with pytest.raises(DeviceError, match="cannot be read"):
+            gate.scratchpads()
+
+
+@pytest.mark.slow
+def test_the_digits_network_on_the_netlist(capsys):
+    """Every layer equals the integer reference, the data window and every cycle those of `sim`."""
+    cycles = {}
+    for device in ("sim", "gate"):
+        words = ["run", str(DIGITS / "digits_int8_qdq.onnx"), "--config", "tiny", "--compare"]
+        words += ["--input", str(DIGITS / "test_digits.npz"), "--samples", "1", "--json"]
+        assert command([*words, "--device", device]) == 0
+        found = json.loads(capsys.readouterr().out)
+        cycles[device] = found["totals"]["cycles"], [each["cycles"] for each in found["layers"]]
+    assert cycles["gate"] == cycles["sim"]
+    assert found["comparison"]["equal"]
 
 
 def test_a_number_of_programs_below_one(capsys):

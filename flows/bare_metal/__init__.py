@@ -1,0 +1,1 @@
+"""Export a network as C for a board without an operating system."""
