@@ -23,11 +23,14 @@ from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
 import onnx
+from onnxruntime import quantization
+from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from tilewright.atomic_write import write_atomically
 from tilewright.compiler.frontend.pytorch import export_torch
@@ -85,6 +88,38 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantised:
+    """A network in int8, as onnxruntime's quantiser writes it.
+
+    Parameters
+    ----------
+    network : Network
+        In float.
+    form : str
+        One of `FORMS`.
+    """
+
+    network: Network
+    form: str
+
+    @property
+    def name(self) -> str:
+        """Stem of its files."""
+        return f"{self.network.name}_{self.form}"
+
+    @property
+    def kind(self) -> str:
+        """Its task."""
+        return self.network.kind
+
+    @property
+    def description(self) -> dict[str, str]:
+        """As of the network in float; the source names the quantiser too."""
+        about = self.network.description
+        return about | {"source": f"{about['source']}; int8 by onnxruntime, `{self.form}`"}
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
     """A file of a public repository, with its weights.
 
@@ -128,6 +163,13 @@ LICENCES = {
     "segmentation_models_pytorch": "MIT",
     "pytorch_tcn": "MIT",
 }
+
+FORMS: Mapping[str, tuple[str, str, bool]] = {
+    "qdq": ("QDQ", "QInt8", True),
+    "qdq_uint8": ("QDQ", "QUInt8", False),
+    "qoperator": ("QOperator", "QInt8", False),
+}
+"""Form of an int8 network -> format, type of activations, whether channels have own scales."""
 
 CLASSIFICATION = "image classification"
 
@@ -503,13 +545,26 @@ def tables() -> Iterator[Network]:
         yield Network(name, kind, "torchvision", papers[kind], build, {"x": (1, inputs)})
 
 
-def networks() -> tuple[Network | Published, ...]:
+def quantised(found: Mapping[str, Network]) -> Iterator[Quantised]:
+    """Networks in int8, from those in float by name."""
+    forms = {
+        "qdq": "resnet18 mobilenet_v2 efficientnet_lite0 ds_cnn bert_tiny unet_mobilenet_v2 srcnn",
+        "qdq_uint8": "squeezenet1_1 tc_resnet8 shufflenet_v2_x0_5 tcn dlrm_top",
+        "qoperator": "mobilenetv1_100 seresnet18 convolutional_autoencoder",
+    }
+    for form, names in forms.items():
+        for name in names.split():
+            yield Quantised(found[name], form)
+
+
+def networks() -> tuple[Network | Quantised | Published, ...]:
     """Return all networks; no library is imported."""
     groups = (
-        *(published, torchvision_classifiers, timm_classifiers, detectors, segmentations),
+        *(torchvision_classifiers, timm_classifiers, detectors, segmentations),
         *(images_to_images, speech, texts, tables),
     )
-    return tuple(network for group in groups for network in group())
+    found = {network.name: network for group in groups for network in group()}
+    return (*published(), *found.values(), *quantised(found))
 
 
 def _call(module: str, name: str, *arguments: Any, **options: Any) -> Any:
@@ -732,6 +787,46 @@ def export(network: Network) -> tuple[bytes, dict[str, np.ndarray]]:
     return data, dict(zip(input_shapes(data), samples.values(), strict=True))
 
 
+class Batches(quantization.CalibrationDataReader):
+    """Samples, for onnxruntime's quantiser."""
+
+    def __init__(self, samples: Mapping[str, np.ndarray]) -> None:
+        count = SAMPLES // 2
+        self.batches = iter(
+            [{name: array[i : i + 1] for name, array in samples.items()} for i in range(count)]
+        )
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        """Return the next sample, or None."""
+        return next(self.batches, None)
+
+
+def quantise(network: Quantised) -> tuple[bytes, dict[str, np.ndarray]]:
+    """Return a network in int8 as ONNX, and its samples by input.
+
+    Raises
+    ------
+    TilewrightError
+        If it cannot be exported.
+    """
+    data, samples = export(network.network)
+    form, activations, per_channel = FORMS[network.form]
+    with TemporaryDirectory() as folder:
+        source, prepared, target = (Path(folder) / f"{stage}.onnx" for stage in "abc")
+        source.write_bytes(data)
+        quant_pre_process(source, prepared, skip_symbolic_shape=True)
+        quantization.quantize_static(
+            prepared,
+            target,
+            Batches(samples),
+            quant_format=quantization.QuantFormat[form],
+            activation_type=quantization.QuantType[activations],
+            weight_type=quantization.QuantType.QInt8,
+            per_channel=per_channel,
+        )
+        return target.read_bytes(), samples
+
+
 def fetch(network: Published) -> tuple[bytes, dict[str, np.ndarray]]:
     """Return the bytes of a published network, and random samples by input.
 
@@ -763,7 +858,7 @@ def input_shapes(data: bytes) -> dict[str, list[int]]:
     }
 
 
-def write(network: Network | Published, folder: Path) -> int:
+def write(network: Network | Quantised | Published, folder: Path) -> int:
     """Write the ONNX file, samples and description of a network; return the bytes of the first.
 
     Raises
@@ -773,7 +868,10 @@ def write(network: Network | Published, folder: Path) -> int:
     OSError
         If it cannot be fetched.
     """
-    data, drawn = export(network) if isinstance(network, Network) else fetch(network)
+    if isinstance(network, Published):
+        data, drawn = fetch(network)
+    else:
+        data, drawn = export(network) if isinstance(network, Network) else quantise(network)
     samples: dict[str, Any] = {**drawn}
     with open(folder / f"{network.name}.npz", "wb") as file:
         np.savez_compressed(file, **samples)

@@ -201,11 +201,12 @@ def take_steps(model: Path, folder: Path, target: Path) -> None:
         if not record["int8"]:
             asked = ("--calibrate", samples, "--effort", "quick", *states)
             record |= quality(step("quantise", model, *asked, "-o", quantised))
-        compiled = step("compile", quantised, *states, "-o", folder / "module.tw")
+        module = folder / "module.tw"
+        compiled = step("compile", quantised, *states, "--keep-all", "-o", module)
         record |= {"cycles": compiled["cycles"], "bound": compiled["bound"]}
         given = ("--input", samples) if samples.is_file() else ()
         asked = ("--samples", SAMPLES, "--compare", *states)
-        record |= exactness(step("run", quantised, *given, *asked))
+        record |= exactness(step("run", module, *given, *asked))
     with suppress(StepFailed):
         models = dict.fromkeys(each for each in (model, quantised) if each.is_file())
         rows = step("cpu", *models, "--threads", 1, "--turns", TURNS, "--steps", 0)

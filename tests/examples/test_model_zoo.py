@@ -40,14 +40,16 @@ def test_each_network_has_source_and_licence(zoo, capsys):
             assert network.repository in line
             assert (len(network.commit), len(network.sha256)) == (40, 64)
         else:
-            assert f"; {network.library}, random weights; " in line
-            assert line.endswith(f"; {zoo.LICENCES[network.library]}")
+            library = getattr(network, "network", network).library
+            assert f"; {library}, random weights; " in line
+            assert line.endswith(f"; {zoo.LICENCES[library]}")
+            assert isinstance(network, zoo.Quantised) == ("int8 by onnxruntime" in line)
 
 
 def test_only_what_is_asked_for_is_chosen(zoo, capsys):
     assert zoo.main(["--list", "--only", "recommendation", "--only", "espcn"]) == 0
     names = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == ["espcn", "dlrm_bottom", "dlrm_top"]
+    assert names == ["espcn", "dlrm_bottom", "dlrm_top", "dlrm_top_qdq_uint8"]
 
 
 def test_samples_fit_the_inputs_and_repeat(zoo):
@@ -110,6 +112,6 @@ def test_a_missing_library_is_a_sentence_and_the_others_go_on(zoo, tmp_path, mon
     monkeypatch.setattr(zoo, "import_module", missing)
     assert zoo.main([str(tmp_path), "--only", "recommendation"]) == 1
     shown = capsys.readouterr()
-    assert "1 of 2: dlrm_bottom: not written: ModuleNotFoundError" in shown.err
-    assert "2 of 2: dlrm_top: not written" in shown.err
+    assert "1 of 3: dlrm_bottom: not written: ModuleNotFoundError" in shown.err
+    assert "2 of 3: dlrm_top: not written" in shown.err
     assert list(tmp_path.iterdir()) == []
