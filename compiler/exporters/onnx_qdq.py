@@ -1,8 +1,8 @@
 """The ONNX exporter: it writes graphs of host operators, with quantised graphs in QDQ form.
 
 An operator of a float or QDQ graph has its counterpart in operator set 20, with the same semantics
-in the importer and in ONNX Runtime; a few have none and are refused. The accelerator's integer operators have none, so
-export a graph before its layers are recognised.
+in the importer and in ONNX Runtime; a few have none and are refused. The accelerator's integer
+operators have none, so export a graph before its layers are recognised.
 """
 
 import itertools

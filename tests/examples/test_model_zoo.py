@@ -72,7 +72,7 @@ def test_samples_fit_the_inputs_and_repeat(zoo):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "alexnot"], "unknown network or kind `alexnot`; did you mean `alexnet`?"),
+        (["--only", "lcnet"], "unknown network or kind `lcnet`; did you mean `lcnet_050`?"),
         ([], "expected a folder to write, got none"),
     ],
 )

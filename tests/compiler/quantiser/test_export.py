@@ -151,7 +151,8 @@ def test_indexing_and_rare_operators_mean_the_same_outside() -> None:
     read = onnx.parser.parse_model(
         """<ir_version: 9, opset_import: ["" : 20]>
         rare (float[3, 4] x) => (float[2] y, float[3, 4] z, float[3, 4] w, float[2, 3, 4] e)
-        <int64[2, 2] rows = {0, 3, 2, 1}, int64[3, 4] columns = {3, 2, 1, 0, 0, 1, 2, 3, 1, 1, 0, 0},
+        <int64[2, 2] rows = {0, 3, 2, 1},
+         int64[3, 4] columns = {3, 2, 1, 0, 0, 1, 2, 3, 1, 1, 0, 0},
          int64 one = {1}, float zero = {0}, int64[3] shape = {2, 1, 1}>
         {
             y = GatherND (x, rows)
