@@ -60,8 +60,8 @@ class HostSide:
     keep_all : bool
         Whether to keep every value that the host computes until the next run.
     least_work : int or None
-        Fewest operations for which a kernel is used; None to compute everything in NumPy, by its
-        definition.
+        Fewest operations of the largest kernel, without which none is used; None to compute
+        everything in NumPy, by its definition.
 
     Attributes
     ----------

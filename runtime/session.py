@@ -103,8 +103,8 @@ class Session:
     keep_all : bool
         Whether to keep every value of the host's steps in `Run.values`, for comparison.
     least_work : int or None
-        Fewest operations for which the host uses a kernel; None to compute all its steps in NumPy,
-        by their definition.
+        Fewest operations of the host's largest kernel, without which it uses none; None to compute
+        all its steps in NumPy, by their definition.
     states : mapping
         Input -> the output that it takes from the previous run. Runs need no array for such an
         input; it is zero in the first run and after `reset`.

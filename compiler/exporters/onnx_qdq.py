@@ -1,8 +1,8 @@
 """The ONNX exporter: it writes graphs of host operators, with quantised graphs in QDQ form.
 
-Every operator of a float or QDQ graph has one counterpart in operator set 20, with the same
-semantics in the importer and in ONNX Runtime. The accelerator's integer operators have none, so
-export a graph before its layers are recognised.
+An operator of a float or QDQ graph has its counterpart in operator set 20, with the same semantics
+in the importer and in ONNX Runtime; a few have none and are refused. The accelerator's integer
+operators have none, so export a graph before its layers are recognised.
 """
 
 import itertools
@@ -95,10 +95,22 @@ def _is_special(graph: Graph, node: Node) -> bool:
     """Tell whether ONNX lacks the form of an operator that it has in other forms."""
     if isinstance(node.attributes, ops.ConvTranspose):
         return min(node.attributes.pads) < 0
+    if isinstance(node.attributes, ops.OnnxReference):
+        return not _is_current(node.attributes)
     if isinstance(node.attributes, ops.Interpolate):
         known = all(map(graph.is_constant, node.inputs[1:]))
         return node.output.type.dtype != "float32" or not known
     return False
+
+
+def _is_current(operator: ops.OnnxReference) -> bool:
+    """Tell whether an operator of ONNX means the same in operator set 20 as in its own."""
+    if operator.domain:
+        return False
+    given, ours = (
+        onnx.defs.get_schema(operator.kind, version, "") for version in (operator.version, OPSET)
+    )
+    return given.since_version == ours.since_version
 
 
 def _described(name: str, kind: TensorType) -> onnx.ValueInfoProto:
@@ -256,6 +268,21 @@ def _interpolate(writer: Writer, node: Node, operator: ops.Interpolate) -> None:
     writer.write(node, "Sum", terms)
 
 
+def _expand(writer: Writer, node: Node, operator: ops.Expand) -> None:
+    shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
+    writer.add(node, "Expand", shape)
+
+
+def _reference(writer: Writer, node: Node, operator: ops.OnnxReference) -> None:
+    """Write an operator of ONNX as it was read; what it leaves out has an empty name."""
+    made, operands = operator.node(), iter(writer.inputs(node))
+    writer.write(node, operator.kind, [next(operands) if name else "" for name in made.input])
+    written = writer.nodes[-1]
+    written.attribute.extend(made.attribute)
+    results = iter(list(written.output))
+    written.output[:] = [next(results) if name else "" for name in made.output]
+
+
 def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
     names, alphas, betas = zip(*operator.activations, strict=True)
     known = [name in ACTIVATION_PARAMETERS for name in names]
@@ -283,7 +310,11 @@ EXPORTS: dict[type[ops.Operator], Export] = {
     ops.Pad: _pad,
     ops.Slice: _slice,
     ops.Concat: _plain("Concat", axis="axis"),
+    ops.Expand: _expand,
     ops.Gather: _plain("Gather", axis="axis"),
+    ops.GatherElements: _plain("GatherElements", axis="axis"),
+    ops.GatherND: _plain("GatherND", batch_dims="batch_dims"),
+    ops.OnnxReference: _reference,
     ops.Interpolate: _interpolate,
     ops.Recurrent: _recurrent,
     ops.ScatterND: _plain("ScatterND", reduction="reduction"),
@@ -296,6 +327,7 @@ EXPORTS: dict[type[ops.Operator], Export] = {
     ),
     ops.AveragePool: _average_pool,
     ops.Unary: _unary,
+    ops.Where: _plain("Where"),
     ops.Binary: _kind,
     ops.Softmax: _softmax,
     ops.Reduce: _reduce,

@@ -28,7 +28,7 @@ def select_kernels(
     target : CpuTarget
         Processor that kernels are compiled for.
     least_work : int
-        Fewest operations for which a kernel is used.
+        Fewest operations of the largest kernel; if it does fewer, no kernel is used.
 
     Returns
     -------
@@ -40,10 +40,12 @@ def select_kernels(
     found: list[HostKernel] = []
     for node in nodes:
         kernel = _match(scope, node) if scope.is_free(node) else None
-        if kernel is not None and replaced_work(kernel) >= least_work:
+        if kernel is not None:
             found.append(kernel)
             taken = {one.outputs[0].name for one in kernel.nodes}
             scope = replace(scope, free=scope.free - taken)
+    if max(map(replaced_work, found), default=0) < least_work:
+        return ()
     places = {node.outputs[0].name: index for index, node in enumerate(nodes)}
     return tuple(sorted(found, key=lambda kernel: places[kernel.output]))
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from .kernel import HostKernel
 
 LEAST_WORK = 1 << 14
-"""Fewest operations for which a kernel is compiled, which takes about 100 ms, once."""
+"""Fewest operations of the largest kernel of a network that is worth loading LLVM.
+
+Then small nodes are compiled too: NumPy takes 5 to 50 us for each of them, however small.
+"""
 
 PASSES = 8
 """Approximate passes over memory that NumPy needs for a product, a window or a reduction."""

@@ -51,6 +51,7 @@ OPERATORS: list[tuple[ops.Operator, str]] = [
     (ops.Pad((0, 0, 1, 2), (0, 0, 3, 0), 1.5), "image"),
     (ops.Slice((0, 1, 0, 1), (1, 4, 6, 6), (1, 1, 2, 3)), "image"),
     (ops.Cast("int32"), "matrix"),
+    (ops.Expand((2, 3, 4)), "matrix"),
     (ops.MaxPool((3, 3), (2, 1), (1, 1, 1, 0), (1, 2)), "image"),
     (ops.AveragePool((3, 3), (2, 2), (1, 1, 1, 1), True), "image"),
     (ops.AveragePool((3, 3), (2, 2), (0, 0, 0, 0), False, (1, 1)), "image"),
@@ -143,6 +144,38 @@ def test_an_update_at_indices_means_the_same_outside() -> None:
     rows = builder.constant(np.array([[2], [0]]))
     x = builder.emit(ops.ScatterND("add"), ["x", rows, drawn(builder, 2, 4)])
     assert_same_outside(builder.graph([Output("y", x)]))
+
+
+def test_indexing_and_rare_operators_mean_the_same_outside() -> None:
+    """As in networks of text: positions by a running sum, a mask, and the last word's row."""
+    read = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 20]>
+        rare (float[3, 4] x) => (float[2] y, float[3, 4] z, float[3, 4] w, float[2, 3, 4] e)
+        <int64[2, 2] rows = {0, 3, 2, 1},
+         int64[3, 4] columns = {3, 2, 1, 0, 0, 1, 2, 3, 1, 1, 0, 0},
+         int64 one = {1}, float zero = {0}, int64[3] shape = {2, 1, 1}>
+        {
+            y = GatherND (x, rows)
+            g = GatherElements <axis = 1> (x, columns)
+            z = CumSum <reverse = 1> (g, one)
+            m = Greater (x, zero)
+            w = Where (m, x, z)
+            e = Expand (w, shape)
+        }"""
+    )
+    assert_same_outside(import_onnx(read.SerializeToString()))
+
+
+def test_an_operator_of_another_version_is_refused() -> None:
+    """`version` names an operator set; GridSample's modes have other names since 20."""
+    builder = Builder("old", [Value("x", SHAPES["image"])])
+    operator = ops.OnnxReference(
+        "", "GridSample", 16, (), (True, True), ((0, "float32", (1, 4, 2, 2)),)
+    )
+    grid = builder.constant(np.zeros((1, 2, 2, 2), np.float32))
+    (y,) = builder.emit_outputs(operator, ["x", grid], "sampled", ["y"])
+    with pytest.raises(CompileError, match="node `sampled`: expected an operator that ONNX export"):
+        export_onnx(builder.graph([Output("y", y)]))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,93 @@
+"""The page of the bench of networks: figures by kind, failures, sources and licences."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...atomic_write import write_output
+from ...errors import UsageError
+
+BEGIN, END = "<!-- networks -->", "<!-- end of networks -->"
+"""Lines of a page between which the tables are written."""
+
+Record = Mapping[str, Any]
+
+
+def summary(records: Iterable[Record]) -> str:
+    """Return a sentence about all records."""
+    listed = list(records)
+    failed = sum("failed" in each for each in listed)
+    kinds = len({each["kind"] for each in listed})
+    return f"{len(listed)} networks of {kinds} kinds, {len(listed) - failed} without a failure"
+
+
+def write_page(path: Path, records: Mapping[str, Record]) -> None:
+    """Write the tables between the two lines of a page, or as a page of their own.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read or written.
+    """
+    try:
+        page = path.read_text() if path.exists() else ""
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"`--output {path}`: expected a page, got `{problem}`") from None
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    text = f"{before}{BEGIN}\n\n{tables(records)}\n{END}{after or chr(10)}"
+    write_output(path, text, f"`--output {path}`")
+
+
+def tables(records: Mapping[str, Record]) -> str:
+    """Return Markdown: the figures by kind, the failures, and the sources."""
+    order = sorted(records, key=lambda name: (records[name]["kind"], name))
+    lines = [f"{summary(records.values())}.", "", *FIGURES]
+    lines += [figures_row(name, records[name]) for name in order]
+    failures = [(name, records[name]) for name in order if "failed" in records[name]]
+    if failures:
+        lines += ["", "| failed | step | reason |", "| --- | --- | --- |"]
+        lines += [
+            f"| {name} | {each['failed']} | {cell(each['reason'])} |" for name, each in failures
+        ]
+    lines += ["", "| network | source | licence |", "| --- | --- | --- |"]
+    for name in order:
+        lines.append(f"| {name} | {cell(records[name]['source'])} | {records[name]['licence']} |")
+    return "\n".join(lines) + "\n"
+
+
+FIGURES = (
+    "| network | kind | MACs, millions | accelerated | cycles | utilisation | SQNR, dB "
+    "| same class | CPU, float | CPU, int8 |",
+    "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+)
+
+
+def figures_row(name: str, record: Record) -> str:
+    """Return a network's line of the table; a dash stands for a figure that it lacks."""
+
+    def shown(key: str, form: str, scale: float = 1) -> str:
+        value = record.get(key)
+        return "-" if value is None else format(value * scale, form)
+
+    ratios = [f"{each['ratio']:.2f}x" for each in record.get("cpu", ())]
+    if record["int8"]:
+        ratios.insert(0, "-")
+    ratios += ["-"] * (2 - len(ratios))
+    words = (
+        name,
+        record["kind"],
+        shown("macs", ",.2f", 1e-6),
+        shown("share", ".1%"),
+        shown("cycles", ","),
+        shown("utilisation", ".1%"),
+        shown("sqnr_db", ".1f"),
+        shown("same_class", ".0%"),
+        *ratios,
+    )
+    return f"| {' | '.join(words)} |"
+
+
+def cell(text: str) -> str:
+    """Return text that does not end a cell."""
+    return text.replace("|", "\\|")

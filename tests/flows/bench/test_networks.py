@@ -1,0 +1,159 @@
+"""The bench of many networks: figures of a good one, records of bad ones, resuming, the page."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tilewright.flows.bench import networks
+from tilewright.flows.bench.networks import main, measure, take_steps
+from tilewright.flows.bench.networks_page import BEGIN, END
+
+from ...compiler.onnx_models import model, node, value
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+
+
+@pytest.fixture
+def digits(tmp_path) -> Path:
+    """The digits' network with samples and a description, alone in a folder."""
+    folder = tmp_path / "networks"
+    folder.mkdir()
+    shutil.copy(DIGITS / "digits_int8_qdq.onnx", folder / "digits.onnx")
+    shutil.copy(DIGITS / "test_digits.npz", folder / "digits.npz")
+    about = {"kind": "digits", "source": "a|b", "licence": "BSD-3-Clause"}
+    (folder / "digits.json").write_text(json.dumps(about))
+    return folder / "digits.onnx"
+
+
+def steps_of(path: Path, tmp_path: Path) -> dict:
+    take_steps(path, tmp_path, tmp_path / "record.json")
+    return json.loads((tmp_path / "record.json").read_text())
+
+
+def test_a_network_has_its_figures(digits, tmp_path):
+    record = steps_of(digits, tmp_path)
+    assert "failed" not in record
+    assert (record["kind"], record["int8"], record["equal"]) == ("digits", True, True)
+    assert (record["share"], record["macs"]) == (1.0, 230_720)
+    assert record["cycles"] >= record["bound"] > 0
+    assert 0 < record["utilisation"] < 1
+    (row,) = record["cpu"]
+    assert row["ratio"] > 0
+
+
+def test_a_float_network_is_quantised_first(tmp_path):
+    random = np.random.default_rng(0)
+    weights = {"w": random.standard_normal((8, 3, 3, 3)).astype(np.float32)}
+    nodes = [node("Conv", ["x", "w"], ["y"], name="conv")]
+    path = tmp_path / "float.onnx"
+    onnx.save(model(nodes, [value("x", np.float32, [1, 3, 8, 8])], ["y"], weights), path)
+    images = random.standard_normal((4, 3, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "float.npz", inputs=images)
+    record = steps_of(path, tmp_path)
+    assert "failed" not in record
+    assert not record["int8"]
+    assert record["sqnr_db"] > 20
+    assert record["share"] == 1
+    assert len(record["cpu"]) == 2
+
+
+def test_a_refusal_is_recorded_with_its_sentence(digits, tmp_path):
+    np.savez(digits.with_suffix(".npz"), inputs=np.zeros((2, 5), np.float32))
+    record = steps_of(digits, tmp_path)
+    assert record["failed"] == "run"
+    assert record["reason"].startswith("error: input file")
+    assert record["cycles"]
+    assert record["cpu"], "which needs no samples"
+
+
+def test_a_damaged_file_is_one_record(tmp_path):
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(b"no model")
+    np.savez(tmp_path / "damaged.npz", inputs=np.zeros((2, 5), np.float32))
+    record = measure(path)
+    assert record["failed"] == "quantise"
+    assert record["reason"].startswith("error: model `damaged`: expected an ONNX file")
+    assert "cpu" not in record
+
+
+def test_a_wrong_output_on_the_cpu_is_a_failure(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "is_quantised", lambda model: False)
+    rows = [{"ours_s": 1, "peer_s": 1, "ratio": 1, "largest_difference": float("nan")}]
+    report = {
+        "evaluation": dict.fromkeys(("sqnr_db", "same_class", "accuracy", "float_accuracy")),
+        "calibration": {"rescued": []},
+        "cycles": 3,
+        "bound": 2,
+        "totals": {"macs": 1, "all_macs": 2, "utilisation": 0.5},
+        "comparison": {"equal": True, "tallies": []},
+    }
+    answers = {"cpu": rows}
+    monkeypatch.setattr(
+        networks, "figures", lambda title, words, target: answers.get(title, report)
+    )
+    record = steps_of(digits, tmp_path)
+    assert (record["failed"], record["share"]) == ("cpu", 0.5)
+    assert record["reason"] == "outputs nan of the largest from onnxruntime's"
+
+
+def test_a_network_that_takes_too_long_is_recorded(digits):
+    record = measure(digits, 0.01)
+    assert record["failed"] == "start"
+    assert record["reason"] == "no result in 0.01 s"
+    assert record["kind"] == "digits"
+
+
+def test_a_record_is_kept_and_the_page_is_written_around_it(digits, tmp_path, monkeypatch, capsys):
+    found = {"kind": "digits", "source": "a|b", "licence": "MIT", "int8": True}
+    calls = []
+
+    def pretended(path, limit_s):
+        calls.append(path.stem)
+        return {**found, "failed": "compile", "reason": "error: no"}
+
+    monkeypatch.setattr(networks, "measure", pretended)
+    page = tmp_path / "page.md"
+    page.write_text(f"# Models\n\n{BEGIN}\nold\n{END}\n\nThe end.\n")
+    asked = [str(digits.parent), "--records", str(tmp_path / "records.json"), "-o", str(page)]
+    assert main(asked) == 0
+    assert main(asked) == 0
+    assert calls == ["digits"]
+    assert main([*asked, "--again"]) == 0
+    assert calls == ["digits", "digits"]
+    text = page.read_text()
+    assert text.startswith(f"# Models\n\n{BEGIN}\n\n1 networks of 1 kinds")
+    assert text.endswith(f"{END}\n\nThe end.\n")
+    assert "old" not in text
+    assert "| digits | compile | error: no |" in text
+    assert "| digits | a\\|b | MIT |" in text
+    assert "0 without a failure" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "digit"], "unknown network `digit`; did you mean `digits`?"),
+        (["--limit", "0"], "`--limit 0`: expected seconds above 0; correct it"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_runs(digits, tmp_path, words, message, capsys):
+    records = tmp_path / "records.json"
+    assert main([str(digits.parent), "--records", str(records), *words]) == 2
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert not records.exists()
+
+
+def test_an_empty_folder_and_foreign_records_are_refused(digits, tmp_path, capsys):
+    records = tmp_path / "records.json"
+    empty = tmp_path / "empty"
+    assert main([str(empty), "--records", str(records)]) == 2
+    message = f"folder `{empty}`: expected ONNX files, got none; check the path"
+    assert capsys.readouterr().err == f"error: {message}\n"
+    records.write_text('{"digits": 3}')
+    assert main([str(digits.parent), "--records", str(records)]) == 1
+    message = f"records `{records}`: expected a file of this bench; choose another name"
+    assert capsys.readouterr().err == f"error: {message}\n"
