@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
 from .carry_chains import shorten_carry_chains
+from .free_rows import empty_rows
 from .multiplier_sites import ecp5_sites
 from .tools import ECPPACK, GOWIN_PACK, NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
 
@@ -115,6 +116,8 @@ class Device:
         Files that the arguments name, with their text.
     multiplier_sites
         Sites for the multipliers of a design; empty if the placer decides.
+    empty_tiles
+        Tiles of logic that a small design leaves empty, so that wires find room.
     """
 
     name: str
@@ -126,6 +129,7 @@ class Device:
     arguments: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     multiplier_sites: tuple[str, ...] = ()
+    empty_tiles: tuple[str, ...] = ()
 
     def short(self, used: Resources) -> list[str]:
         """Resources of which the device has fewer than are used."""
@@ -271,7 +275,13 @@ def ecp5_arguments(chip: str, package: str, speed: str, *more: str) -> tuple[str
 
 
 def _ecp5(
-    name: str, size: str, luts: int, ram: int, multiplier_sites: tuple[str, ...], clock_mhz: float
+    name: str,
+    size: str,
+    luts: int,
+    ram: int,
+    multiplier_sites: tuple[str, ...],
+    clock_mhz: float,
+    empty_tiles: tuple[str, ...] = (),
 ) -> Device:
     return Device(
         name=name,
@@ -281,6 +291,7 @@ def _ecp5(
         capacity={"lut": luts, "ff": luts, "ram": ram, "multipliers": len(multiplier_sites)},
         clock_mhz=clock_mhz,
         multiplier_sites=multiplier_sites,
+        empty_tiles=empty_tiles,
         arguments=ecp5_arguments(f"--{size}k", "CABGA381", "6", "--lpf-allow-unconstrained"),
         files=(("pins.lpf", _ECP5_PINS),),
     )
@@ -297,7 +308,10 @@ IO_LOC "shift_out" 15;
 _DEVICES = (
     _ecp5("ecp5-25", "25", 24_288, 56, ecp5_sites([13], 3, 4), 130),
     _ecp5("ecp5-45", "45", 43_848, 108, ecp5_sites([22, 46], 4, 5), 120),
-    _ecp5("ecp5-85", "85", 83_640, 208, ecp5_sites([10, 34, 58], 7, 6), 110),
+    _ecp5(
+        *("ecp5-85", "85", 83_640, 208, ecp5_sites([10, 34, 58], 7, 6), 110),
+        empty_rows(94, [10, 22, 34, 46, 58, 70, 82], range(4, 125)),
+    ),
     Device(
         name="up5k",
         family=_ICE40,

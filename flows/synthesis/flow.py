@@ -23,6 +23,7 @@ from ...sim.cache import digest, keep_file, kept_folder
 from ...sim.hardware_sources import hardware_sources
 from .critical_path import Step, critical_path
 from .devices import DEVICES, REMEDIES, RESOURCES, Device, Family, Resources
+from .free_rows import leave_empty
 from .multiplier_sites import assign_multipliers
 from .netlist import Netlist, read_netlist
 from .tools import YOSYS, run_tool, tool_version
@@ -36,6 +37,9 @@ Advance = Callable[[str, int, int | None], None]
 TOP = "top"
 CORE = "core"
 """Top modules: of a design with pins, and of the core alone."""
+
+PACK_ONLY = "--pack-only"
+"""nextpnr counts resources and places nothing."""
 
 LAYOUT = "layout"
 """File with the placed and routed design."""
@@ -363,7 +367,7 @@ def shortages(device: Device, used: Resources) -> list[str]:
 
 def pack_design(mapped: Path, device: Device) -> dict[str, int]:
     """Return the resources of a netlist on the chip, as nextpnr counts them; takes seconds."""
-    report = _nextpnr(mapped, device, ["--pack-only"], lambda step: None)
+    report = _nextpnr(mapped, device, [PACK_ONLY], lambda step: None)
     packed = Counter[str]()
     for bel, resources in device.family.bels.items():
         used = report["utilization"][bel]["used"]
@@ -449,8 +453,9 @@ def _placing_digest(mapped: Path, device: Device, options: Sequence[str]) -> str
     """Return the hash of all that a run of nextpnr depends on."""
     assert device.family.placer is not None
     parts = [tool_version(device.family.placer), *_arguments(device, options)]
-    parts += [*map(str, device.files), mapped.name, inspect.getsource(assign_multipliers)]
-    return digest([*parts, *device.multiplier_sites])
+    parts += [*map(str, device.files), mapped.name]
+    parts += [inspect.getsource(change) for change in (assign_multipliers, leave_empty)]
+    return digest([*parts, *device.multiplier_sites, *device.empty_tiles])
 
 
 def _run_nextpnr(
@@ -464,6 +469,8 @@ def _run_nextpnr(
     assert device.family.placer is not None
     netlist = json.loads(read_mapped(mapped))
     assign_multipliers(netlist["modules"][TOP], device.multiplier_sites)
+    if PACK_ONLY not in options:
+        leave_empty(netlist["modules"][TOP], device.empty_tiles, device.capacity["ff"])
     for name, text in {"mapped.json": json.dumps(netlist), **dict(device.files)}.items():
         (folder / name).write_text(text)
     arguments = _arguments(device, options)

@@ -1,20 +1,18 @@
 """Sites for the multipliers of an ECP5, in the order of the design's hierarchy.
 
 nextpnr's static placer scatters multipliers over the chip: in a machine that takes all of them, the
-sixteen whose products one pair of columns adds lie in three rows, from edge to edge. With
-neighbours in the design as neighbours on the chip, all nets together are 40 % shorter. The lanes of
-VECTOR lie among the columns that they serve: with all lanes in one place, the wires around them are
-too many for the chip, and a 16x16 machine does not route.
+sixteen whose products one pair of lanes adds lie in three rows, from edge to edge. With neighbours
+in the design as neighbours on the chip, all nets together are 40 % shorter.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 CELL = "MULT18X18D"
 
-_PAIR, _LANE = re.compile(r"\bpair_(\d+)\b"), re.compile(r"\blane_(\d+)\b")
-"""Parts of names: two columns of the array, and a lane of VECTOR."""
+ARRAY = "gemm."
+"""Part of the names of the array's cells."""
 
 _BLOCK = (0, 1, 4, 5)
 """Multipliers of a block: columns after its first one, which are their numbers too."""
@@ -45,10 +43,9 @@ def ecp5_sites(rows: Sequence[int], left: int, right: int) -> tuple[str, ...]:
 def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
     """Give every multiplier of a netlist a site, in place.
 
-    The array's multipliers follow the order of its columns, with the lanes of VECTOR in the middle
-    of the columns whose results they take: with L lanes, lane l takes those of the columns l, l+L,
-    and so on. Together all take the middle of the sites. A design with more multipliers than sites
-    does not change.
+    The array's multipliers follow the order of their names, with all other multipliers in the
+    middle of them. Together they take the middle of the sites. A design with more multipliers than
+    sites does not change.
 
     Parameters
     ----------
@@ -57,28 +54,17 @@ def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
     sites
         From `ecp5_sites`.
     """
-    names = [name for name, cell in module["cells"].items() if cell["type"] == CELL]
-    if len(names) > len(sites):
+    names = sorted(
+        (name for name, cell in module["cells"].items() if cell["type"] == CELL), key=_natural
+    )
+    array = [name for name in names if ARRAY in name]
+    others = [name for name in names if ARRAY not in name]
+    order = array[: len(array) // 2] + others + array[len(array) // 2 :]
+    if len(order) > len(sites):
         return
-    pairs, lanes = (1 + max(map(_number(kind), names), default=-1) for kind in (_PAIR, _LANE))
-
-    lanes = max(lanes, 2)
-
-    def order(name: str) -> tuple[int, int, Any]:
-        pair, lane = _number(_PAIR)(name), _number(_LANE)(name)
-        if pair < 0:
-            return max(lane, 0) // 2, 1, _natural(name)
-        turn, first_lane = divmod(2 * pair, lanes)
-        return first_lane // 2, 0 if turn < pairs // lanes else 2, _natural(name)
-
-    skipped = (len(sites) - len(names)) // 2
-    for name, site in zip(sorted(names, key=order), sites[skipped:], strict=False):
+    skipped = (len(sites) - len(order)) // 2
+    for name, site in zip(order, sites[skipped:], strict=False):
         module["cells"][name].setdefault("attributes", {})["BEL"] = site
-
-
-def _number(kind: re.Pattern[str]) -> Callable[[str], int]:
-    """Return a function that gives the number of a pair or lane in a name, or -1."""
-    return lambda name: int(found[1]) if (found := kind.search(name)) else -1
 
 
 def _natural(name: str) -> list[tuple[str, int]]:
