@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph
+from tilewright.compiler.host import LEAST_WORK
 from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import Session, open_device
 
@@ -90,7 +91,13 @@ class Builder:
         return made.SerializeToString()
 
 
-def run_on_sim(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """The outputs of a compiled network, what the accelerator runs on `sim`."""
+def run_on_sim(
+    graph: Graph, inputs: Mapping[str, np.ndarray], least_work: int | None = LEAST_WORK
+) -> list[np.ndarray]:
+    """The outputs of a compiled network; its accelerator layers run on `sim`.
+
+    Its host layers run as kernels; without `least_work` they run in NumPy, which defines their bits.
+    """
     with open_device("sim", DEFAULT) as device:
-        return list(Session(compile_graph(graph, DEFAULT), device).run(inputs).outputs.values())
+        session = Session(compile_graph(graph, DEFAULT), device, least_work=least_work)
+        return list(session.run(inputs).outputs.values())

@@ -41,7 +41,7 @@ def kernels_of(module: Module) -> HostRun:
 
 @pytest.fixture(scope="module")
 def products() -> Module:
-    """Two products: one is worth a kernel, the other is not; a view behind each."""
+    """Two products, each with a view behind it."""
     shapes = {"x": (4, 32, 48), "z": (2, 8)}
     kinds = (Value(name, TensorType("float32", shape)) for name, shape in shapes.items())
     builder = Builder("products", tuple(kinds))
@@ -65,10 +65,10 @@ def parted() -> Module:
 @pytest.mark.cpu_kernels
 def test_products_count_in_kernels_and_in_numpy(products):
     macs = {"by.x": 4 * 32 * 48 * 40, "by.z": 2 * 8 * 4, "flat.x": 0, "flat.z": 0}
-    for host, product in ((kernels_of(products), "cpu"), (HostRun(), "host")):
+    for host, target in ((kernels_of(products), "cpu"), (HostRun(), "host")):
         found = profile(products, host)
         targets = {layer.name: layer.target for layer in found.layers}
-        assert (targets["by.x"], targets["by.z"]) == (product, "host")
+        assert targets["by.x"] == targets["by.z"] == target
         assert {layer.name: layer.macs for layer in found.layers} == macs
         assert found.all_macs == sum(macs.values())
         assert found.macs == 0, "of the accelerator"
