@@ -96,7 +96,7 @@ def run_on_sim(
 ) -> list[np.ndarray]:
     """The outputs of a compiled network; its accelerator layers run on `sim`.
 
-    Its host layers run as kernels; without `least_work` they run in NumPy, which defines their bits.
+    Its host layers run as kernels; without `least_work`, in NumPy, which defines their bits.
     """
     with open_device("sim", DEFAULT) as device:
         session = Session(compile_graph(graph, DEFAULT), device, least_work=least_work)
