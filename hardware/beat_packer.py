@@ -111,7 +111,7 @@ class BeatPacker(wiring.Component):
             row = row.replicate(-(-8 * bus_bytes // len(row)))
             for place in range(len(row) // (8 * bus_bytes)):
                 reads = Signal(name=f"reads_{code}_{place}", reset_less=True)
-                word = Signal(8 * bus_bytes, name=f"word_{code}_{place}")
+                word = Signal(8 * bus_bytes, name=f"word_{code}_{place}", reset_less=True)
                 near = (word_of_piece == place) | (word_of_piece + 1 == place)
                 m.d.sync += [
                     reads.eq((stages[0].code == code) & near),
