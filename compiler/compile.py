@@ -38,6 +38,7 @@ from .scheduling.candidate_timer import CandidateTimer
 from .scheduling.fusion import form_groups
 from .scheduling.given_schedules import joined, refuse_unknown_layers, with_given
 from .scheduling.issue_order import Measure, issue
+from .scheduling.refine import refine
 from .segments import bind, lay_out_segment, lifetimes, partition
 from .transpose_on_host import transpose_on_host
 
@@ -193,6 +194,8 @@ def _compile_segment(
     )
     work = (piece for group in groups for piece in group.work)
     refuse_huge_programs(work, configuration, options.most_instructions)
+    if timer is not None and options.candidates > 1:
+        groups = refine(groups, timer, options)
     spans = lifetimes(graph, groups, inputs, outputs, keep_all)
     plan = plan_memory(placements.lifetimes(spans))
     dram = placements.dram(plan.offsets)

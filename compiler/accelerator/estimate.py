@@ -34,9 +34,10 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     box = tuple((0, sizes[axis.name]) for axis in last.finish.axes)
     moving = transfer(box, last.finish.output.shape, configuration)
     store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES)
+    filling = next((unit.filling for unit in units if unit.filling), 0)
     busy = [
-        sum(unit.gemm for unit in units),
-        sum(unit.vector for unit in units),
+        filling + sum(unit.gemm for unit in units),
+        filling + sum(unit.vector for unit in units),
         sum(unit.weights + unit.activations for unit in units),
         store,
     ]
@@ -134,7 +135,8 @@ class _Units:
         compute = _Compute(step, tile, configuration)
         spatial, groups, chunks = compute.spatial, compute.groups, compute.chunks
         outer = plan.channels_outer and index == len(plan.phases) - 1
-        self.gemm, self.weights = compute.gemm, 0
+        self.gemm = compute.gemm
+        self.weights = self.filling = 0
         self.instructions = spatial * groups
         if step.product is not None:
             tiles, room = compute.weight_tiles, configuration.weight_tiles
@@ -145,6 +147,10 @@ class _Units:
             own = _count(step, tile, _moved(step.weights) & set(step.pixels))
             brought = groups * chunks * (own if fits else spatial)
             self.weights = brought * (load + overhead)
+            # GEMM waits for the first part of the weights, and in the first tile for the others.
+            parts = chunks if outer else groups * chunks
+            part = compute.gemm // (spatial * groups * chunks)
+            self.filling = load + overhead + (parts - 1) * max(0, load + overhead - part)
             self.instructions += spatial * groups * chunks + brought
         self.vector_piece, self.vector = compute.vector_piece, compute.vector
         made = {other.name for other in plan.phases}

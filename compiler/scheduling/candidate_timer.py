@@ -6,14 +6,15 @@ the rest of the search, so a candidate that cannot change the choice is not time
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from ...isa.configuration import Configuration
 from ...isa.expressions import Call, Expression, Literal, Reduction
 from ..accelerator.constants import ConstantPool
 from ..accelerator.dma import DramTensor
-from ..accelerator.lower_bound import demand_of
+from ..accelerator.lower_bound import Demand, demand_of
 from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.matching import find_pattern
 from ..accelerator.search import Candidate, likely_candidates
@@ -57,7 +58,8 @@ class CandidateTimer:
         self.configuration = configuration
         self.measure = measure
         self.dram, self.size = dram, size
-        self.known: dict[object, int] = {}
+        self.known: dict[object, tuple[int, int]] = {}
+        """Cycles and instructions of the programs that were timed."""
         self.chosen: dict[object, Candidate] = {}
         self.alike: dict[Kernel, dict[object, Schedule]] = {}
         """Schedules of each kernel, by the form of their steps."""
@@ -107,7 +109,21 @@ class CandidateTimer:
 
     def cycles(self, *parts: Part) -> int:
         """Cycles of the kernels with these schedules; equal layers are timed once."""
+        return self._timed(parts)[0]
+
+    def instructions_of(self, *parts: Part) -> int:
+        """Number of instructions of the kernels with these schedules."""
+        return self._timed(parts)[1]
+
+    def bound(self, *parts: Part) -> int:
+        """Lower bound for the cycles of the kernels with any schedules."""
+        demands = (demand_of(kernel, self.configuration) for kernel, _ in parts)
+        return reduce(Demand.then, demands).cycles
+
+    def _timed(self, parts: Sequence[Part]) -> tuple[int, int]:
         key = tuple((self.form(kernel), candidate) for kernel, candidate in parts)
+        if not parts:
+            return 0, 0
         if key not in self.known:
             pool = ConstantPool(self.size)
             lowering = Lowering(self.configuration, self.dram, pool, known=self.pieces)
@@ -116,7 +132,7 @@ class CandidateTimer:
             instructions = [emitted.instruction for emitted in lowering.stream]
             issued = issue(instructions, self.configuration, self.measure)
             self.instructions += len(issued.program)
-            self.known[key] = issued.cycles
+            self.known[key] = issued.cycles, len(issued.program)
         return self.known[key]
 
     def schedule(self, kernel: Kernel, choice: Candidate | GivenSchedule) -> Schedule:

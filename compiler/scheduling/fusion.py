@@ -8,7 +8,7 @@ than its parts, by exact time or, without a timing model, by the estimate.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ...errors import CompileError
@@ -36,12 +36,19 @@ NO_COPIES: Mapping[str, Sequence[TensorCopy]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes in order, the kernel of each, their fused kernel and its schedule."""
+    """Nodes in order, the kernel of each, their fused kernel and its schedule.
+
+    Parameters
+    ----------
+    halves
+        The two groups that were fused; None for a single node.
+    """
 
     nodes: tuple[Node, ...]
     parts: tuple[Kernel, ...]
     kernel: Kernel
     candidate: Candidate
+    halves: "tuple[Group, Group] | None" = None
 
     @property
     def name(self) -> str:
@@ -73,6 +80,11 @@ class Group:
         """The kernels to lower, with their schedules."""
         return ((self.kernel, self.candidate),)
 
+    def with_work(self, work: Sequence[tuple[Kernel, Candidate]]) -> "Group":
+        """The group with other schedules."""
+        ((_, candidate),) = work
+        return replace(self, candidate=candidate)
+
 
 @dataclass(frozen=True, slots=True)
 class Movement:
@@ -80,6 +92,10 @@ class Movement:
 
     nodes: tuple[Node, ...]
     work: tuple[tuple[Kernel, Candidate], ...]
+
+    def with_work(self, work: Sequence[tuple[Kernel, Candidate]]) -> "Movement":
+        """The movement with other schedules."""
+        return replace(self, work=tuple(work))
 
     @property
     def name(self) -> str:
@@ -229,9 +245,10 @@ def _join(
     alone = [timer.cycles(part) if timer else part[1].estimated_cycles for part in parts]
     nodes = (*first.nodes, *second.nodes)
     try:
-        joined = _group(kernels, nodes, configuration, options, timer, sum(alone))
+        fused = _group(kernels, nodes, configuration, options, timer, sum(alone))
     except CompileError:
         return None
+    joined = replace(fused, halves=(first, second))
     if timer is None:
         return joined if joined.candidate.estimated_cycles <= sum(alone) else None
     together = timer.cycles((joined.kernel, joined.candidate))

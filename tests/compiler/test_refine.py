@@ -1,0 +1,53 @@
+"""Refinement: schedules and fusion are chosen by the time among neighbours."""
+
+from pathlib import Path
+
+import pytest
+
+from tilewright.compiler import compile as compiler
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.frontend import import_model
+from tilewright.compiler.module import Module
+from tilewright.compiler.scheduling import refine as refinement
+from tilewright.isa.configuration import PRESETS
+from tilewright.sim.timing import ExactMeasure
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
+
+
+def compiled(preset: str) -> Module:
+    return compile_graph(import_model(DIGITS), PRESETS[preset], measure=ExactMeasure())
+
+
+@pytest.fixture
+def compile_alone(monkeypatch):
+    """Compile with the choices that are fastest for each kernel alone."""
+
+    def compile_without(preset: str) -> Module:
+        with monkeypatch.context() as patch:
+            patch.setattr(compiler, "refine", lambda groups, *_: groups)
+            return compiled(preset)
+
+    return compile_without
+
+
+def layer_names(module: Module) -> list[str]:
+    return [layer.name for segment in module.segments for layer in segment.layers]
+
+
+@pytest.mark.parametrize("preset", ["8x8", "16x16"])
+def test_choices_among_neighbours_are_faster(compile_alone, preset):
+    before, after = compile_alone(preset), compiled(preset)
+    assert after.report["cycles"] < before.report["cycles"]
+    assert " + ".join(layer_names(after)) == " + ".join(layer_names(before))
+
+
+def test_fused_layers_are_separated_if_that_is_faster(compile_alone):
+    before, after = compile_alone("16x16"), compiled("16x16")
+    assert len(layer_names(after)) == len(layer_names(before)) + 1
+
+
+@pytest.mark.parametrize("limit", ["WINDOW_INSTRUCTIONS", "PATIENCE"])
+def test_its_work_is_limited(compile_alone, monkeypatch, limit):
+    monkeypatch.setattr(refinement, limit, -1)
+    assert compiled("8x8").segments == compile_alone("8x8").segments
