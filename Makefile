@@ -126,6 +126,8 @@ else
 	@$(BIN)/python examples/networks.py resnet18 build/resnet18
 	@$(BIN)/python -m tilewright.flows.bench.sweep_speed build/resnet18/resnet18_int8_qdq.onnx \
 	    $(SWEEP_ARGS)
+	@$(BIN)/python -m tilewright.flows.bench.sweep_workers build/resnet18/resnet18_int8_qdq.onnx
+	@$(BIN)/python -m tilewright.flows.bench.area_shape build/resnet18/resnet18_int8_qdq.onnx
 endif
 
 ablation: $(VENV)/.installed

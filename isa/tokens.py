@@ -48,7 +48,7 @@ class _Weaver:
         self.known = {unit: [0] * len(Unit) for unit in Unit}
         self.takers: dict[tuple[Unit, Unit], list[int]] = {(u, v): [] for u in Unit for v in Unit}
 
-    def append(self, instruction: Instruction, redundant: Pick) -> None:
+    def append(self, instruction: Instruction, redundant: Pick | None) -> None:
         """Order an instruction after all earlier ones that conflict with it."""
         entry = _Entry(instruction, 0, footprint(instruction, self.configuration))
         unit = instruction.home
@@ -58,8 +58,10 @@ class _Weaver:
                 latest = last_conflict(self.footprints[other], first, entry.footprint)
                 if latest is not None:
                     self._order(passed[latest], other, unit, entry)
-                elif (choice := redundant(len(passed) - first)) is not None and self._room(
-                    passed[first + choice], other, unit
+                elif (
+                    redundant is not None
+                    and (choice := redundant(len(passed) - first)) is not None
+                    and self._room(passed[first + choice], other, unit)
                 ):
                     self._order(passed[first + choice], other, unit, entry)
         self._place(entry)
@@ -96,7 +98,7 @@ class _Weaver:
 def synthesise_tokens(
     program: Sequence[Instruction],
     configuration: Configuration,
-    redundant: Pick = lambda count: None,
+    redundant: Pick | None = None,
 ) -> tuple[Instruction, ...]:
     """Order all conflicts of a program by tokens; the order of instructions is kept.
 

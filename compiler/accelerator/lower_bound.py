@@ -62,6 +62,17 @@ class Demand:
             tuple(map(sum, zip(self.traffic, later.traffic, strict=True))),
         )
 
+    def cycles_before(self, later: "Demand") -> int:
+        """The lower bound of this kernel and then another one, which is not fused with it.
+
+        VECTOR works in program order: first it finishes every product of this kernel, which takes
+        at least as long as GEMM, and only then begins the later one.
+        """
+        in_turn = 0
+        if self.busy[0] and later.busy[1]:
+            in_turn = self.before[0] + self.busy[0] + later.busy[1] + later.after[1]
+        return max(in_turn, self.then(later).cycles)
+
     def _totals(self) -> list[int]:
         parts = zip(self.before, self.busy, self.after, strict=True)
         return [before + busy + after if busy else 0 for before, busy, after in parts]

@@ -17,6 +17,7 @@ from ..accelerator.kernels import build_kernel
 from ..accelerator.kernels.common import OWN_NAMES
 from ..accelerator.kernels.first_layer import Image, find_images
 from ..accelerator.kernels.movement import TensorCopy, copy
+from ..accelerator.lower_bound import demand_of
 from ..accelerator.phases import phases_of
 from ..accelerator.search import Candidate, choose_candidate, legal_candidates
 from ..graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, Rearranging
@@ -252,8 +253,11 @@ def _join(
     if timer is None:
         return joined if joined.candidate.estimated_cycles <= sum(alone) else None
     together = timer.cycles((joined.kernel, joined.candidate))
-    # One after the other, they overlap a little, but they take no less than the longer one.
-    return joined if together <= max(alone) or together <= timer.cycles(*parts) else None
+    # One after the other, they overlap a little, but they take no less than the longer one, and no
+    # less than their bound. Both are quicker to tell than the exact time.
+    demands = [demand_of(kernel, configuration) for kernel, _ in parts]
+    least = max(*alone, demands[0].cycles_before(demands[1]))
+    return joined if together <= least or together <= timer.cycles(*parts) else None
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...isa.expressions import Affine
 from ..accelerator.dma import Box
-from .affine import value_of
+from .affine import scaled, total, value_of, variable
 from .nodes import (
     Allocate,
     Assign,
@@ -201,23 +202,32 @@ class _InstanceWalk:
         name, values = node.tensor.name, self.values
         turn = self.turns.get(name, 0)
         self.turns[name] = turn + 1
-        lows = [value_of(affine, values) for affine in node.origin]
-        box = tuple([(low, low + size) for low, size in zip(lows, node.shape, strict=True)])
-        held = [
-            (max(low, least), min(high, most))
-            for (low, high), (least, most) in zip(box, self.domains.get(name, box), strict=True)
-        ]
-        return Buffered(node, box, tuple(held), turn % node.slots if node.slots else 0)
+        box, held = [], []
+        domain = self.domains.get(name)
+        for dimension, (affine, size) in enumerate(zip(node.origin, node.shape, strict=True)):
+            low = value_of(affine, values)
+            high = low + size
+            box.append((low, high))
+            if domain is not None:
+                least, most = domain[dimension]
+                low, high = max(low, least), min(high, most)
+            held.append((low, high))
+        return Buffered(node, tuple(box), tuple(held), turn % node.slots if node.slots else 0)
 
     def instance(self, nest: Nest, node: TransferNest | InstructionNest) -> None:
         region = self.regions.get(id(node))
         if region is None:
             region = self.regions[id(node)] = _Region(nest, node)
         ranges = region.at(self.values)
-        for low, high in ranges.values():
-            if low >= high:
-                return
-        later = any(ranges[axis.name][0] > 0 for axis in nest.reductions)
+        if region.guarded:
+            for low, high in ranges.values():
+                if low >= high:
+                    return
+        later = False
+        for axis in region.reductions:
+            if ranges[axis][0] > 0:
+                later = True
+                break
         self.visit(Instance(nest, node, ranges, later, dict(self.buffers)))
 
 
@@ -243,10 +253,18 @@ def region(
 
 
 class _Region:
-    """The loops, bindings and guards inside a transfer or an instruction, outermost first."""
+    """The loops, bindings and guards inside a transfer or an instruction, outermost first.
+
+    Attributes
+    ----------
+    guarded
+        Whether guards cut the ranges. Otherwise, each range has a fixed extent and begins at an
+        affine form of the variables bound around the node.
+    """
 
     def __init__(self, nest: Nest, node: TransferNest | InstructionNest) -> None:
-        names = (*nest.axes, *(axis.name for axis in nest.reductions))
+        self.reductions = tuple(axis.name for axis in nest.reductions)
+        names = (*nest.axes, *self.reductions)
         self.names = tuple((name, qualified(nest.stage, name)) for name in names)
         self.steps: list[For | Let | Guard] = []
         for inner in nodes(node.body):
@@ -254,9 +272,39 @@ class _Region:
                 break
             if isinstance(inner, (For, Let, Guard)):
                 self.steps.append(inner)
+        self.guarded = any(isinstance(step, Guard) for step in self.steps)
+        self.affine = () if self.guarded else self._affine()
 
     def at(self, values: Mapping[str, int]) -> dict[str, Range]:
         """The ranges for values of all variables bound around the node."""
+        if self.guarded:
+            return self._cut_ranges(values)
+        ranges = {}
+        for name, low, terms, extent in self.affine:
+            for around, factor in terms:
+                low += factor * values[around]
+            ranges[name] = (low, low + extent)
+        return ranges
+
+    def _affine(self) -> tuple[tuple[str, int, tuple[tuple[str, int], ...], int], ...]:
+        """Name, first element as constant and terms, and extent of each range without guards."""
+        found: dict[str, tuple[Affine, int]] = {}
+        for step in self.steps:
+            if isinstance(step, For):
+                found[step.variable] = step.start, step.extent
+            elif isinstance(step, Let):
+                first, more = Affine((), step.value.constant), 0
+                for name, factor in step.value.terms:
+                    low, extent = found.get(name, (variable(name), 1))
+                    more += abs(factor) * (extent - 1)
+                    first = total(first, scaled(low, factor), min(factor, 0) * (extent - 1))
+                # A box contains a fused loop as a whole, so its digits take all their values.
+                more += step.digit.modulus - 1 if step.digit is not None else 0
+                found[step.variable] = first, 1 + more
+        ranges = ((name, *found.get(inner, (variable(inner), 1))) for name, inner in self.names)
+        return tuple((name, low.constant, low.terms, extent) for name, low, extent in ranges)
+
+    def _cut_ranges(self, values: Mapping[str, int]) -> dict[str, Range]:
         found = _VariableRanges(values)
         for step in self.steps:
             if isinstance(step, For):

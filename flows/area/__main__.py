@@ -9,7 +9,7 @@ from pathlib import Path
 from ...atomic_write import write_output
 from ...hardware.technology import Technology
 from ..cli.main import guarded
-from .fit import errors_table, fit
+from .fit import errors_table, fit_or_scale
 from .model import DATA
 from .rows import Row, measure, read_rows, write_rows
 from .samples import first_samples
@@ -30,7 +30,7 @@ def coefficients(rows: Sequence[Row]) -> str:
                 "rows": len(own),
                 "rtl": sorted({row.rtl for row in own}),
                 "tools": sorted(tools),
-                **fit(own),
+                **fit_or_scale(technology, own, model),
             }
     return json.dumps(model, indent=1) + "\n"
 

@@ -10,9 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ...hardware.technology import Technology
 from .features import UNITS, exact_luts, features
 from .model import ESTIMATED
 from .rows import Row
+
+ALIKE = {Technology.ULTRASCALE: Technology.XILINX7}
+"""Technologies with few rows, each with one that has the same logic cells."""
 
 DIGITS = 5
 """Significant digits of a factor."""
@@ -96,13 +100,69 @@ def fit(rows: Sequence[Row]) -> dict[str, Any]:
             for row in every:
                 guess = sheet.quantities[row] @ sheet.fit(np.delete(every, row))
                 missing[row] += guess - sheet.used[row]
-        found = np.abs(missing / sheet.totals)
-        errors[resource] = {
-            "median": round(float(np.median(found)), 4),
-            "worst": round(float(found.max()), 4),
-            "worst_row": rows[int(found.argmax())].configuration,
-        }
+        errors[resource] = _errors(np.abs(missing / sheet.totals), rows)
     return {"errors": errors, "units": units}
+
+
+def scale(
+    rows: Sequence[Row], units: Mapping[str, Mapping[str, Mapping[str, float]]]
+) -> dict[str, Any]:
+    """Scale another technology's fit to a few rows: a factor for each resource, the median ratio.
+
+    Parameters
+    ----------
+    rows
+        The rows, at least two.
+    units
+        The factors of the other technology, whose logic cells are alike.
+
+    Returns
+    -------
+    dict
+        As `fit` returns it. The errors are those of each row by the factors that the others give.
+    """
+    scaled: dict[str, dict[str, dict[str, float]]] = {unit: {} for unit in UNITS}
+    errors = {}
+    for resource in ESTIMATED:
+        guesses = np.zeros(len(rows))
+        for unit in UNITS:
+            sheet = Sheet(rows, unit, resource)
+            guesses += sheet.quantities @ [units[unit][resource].get(n, 0.0) for n in sheet.names]
+        used = np.array([float(row.resources[resource]) for row in rows])
+        ratios = used / guesses
+        factor = float(np.median(ratios))
+        for unit in UNITS:
+            scaled[unit][resource] = {
+                name: float(f"{factor * value:.{DIGITS}g}")
+                for name, value in units[unit][resource].items()
+            }
+        others = [float(np.median(np.delete(ratios, row))) for row in range(len(rows))]
+        errors[resource] = _errors(np.abs(others * guesses / used - 1), rows)
+    return {"errors": errors, "units": scaled}
+
+
+def _errors(found: np.ndarray, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the median and the worst of the rows' errors, float64[rows]."""
+    return {
+        "median": round(float(np.median(found)), 4),
+        "worst": round(float(found.max()), 4),
+        "worst_row": rows[int(found.argmax())].configuration,
+    }
+
+
+def fit_or_scale(
+    technology: Technology, rows: Sequence[Row], fitted: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Fit the rows of a technology; if they are few, scale the fit of a technology like it.
+
+    Parameters
+    ----------
+    fitted
+        The fits so far, by technology.
+    """
+    if technology in ALIKE:
+        return scale(rows, fitted[ALIKE[technology].value]["units"])
+    return fit(rows)
 
 
 def errors_table(model: Mapping[str, Mapping[str, Any]]) -> str:

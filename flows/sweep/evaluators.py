@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import TilewrightError, ToolError
+from ...errors import TilewrightError, ToolError, UsageError
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
@@ -171,6 +171,11 @@ def resources(configuration: Configuration, device: Device | None = None) -> Rec
     ----------
     device
         The chip for which its logic is estimated; None for an ECP5 with the fewest multipliers.
+
+    Raises
+    ------
+    UsageError
+        If only synthesis can tell the block RAMs of the machine on this chip.
     """
     technology, multipliers, chip = Technology.ECP5, None, {}
     if device is not None:
@@ -178,6 +183,12 @@ def resources(configuration: Configuration, device: Device | None = None) -> Rec
         technology, multipliers = device.family.technology, device.capacity["multipliers"]
         chip = {"chip": device.name}
     counts = count_blocks(configuration, technology)
+    if counts.ram is None:
+        raise UsageError(
+            f"`{configuration.name}` on `{chip.get('chip')}`: a queue or a bank is so deep that "
+            "its block RAMs are known only after synthesis (`tilewright synth --no-place`); lower "
+            "`queue_depth` or the depth of the scratchpad, or choose another device"
+        )
     logic = estimate(configuration, technology, multipliers)
     exact = {"multipliers": counts.multipliers, "ram": counts.ram, "ram_bits": counts.ram_bits}
     return Record({**exact, "lut": logic.lut, "ff": logic.ff, **chip})

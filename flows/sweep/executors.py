@@ -325,6 +325,10 @@ class OnDask:
         if self._cluster is not None:
             self._cluster.close()
 
+    def processor_s(self) -> float:
+        """Return the processor time of all workers so far, in seconds."""
+        return sum(self._client.run(time.process_time).values())
+
     def _send_graphs(self) -> Any:
         # Unlike scattered data, the result of a task is made again when its worker dies.
         with warnings.catch_warnings():

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum, IntEnum
 from functools import cache
-from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -210,14 +209,11 @@ class Instruction(_Copied):
 
     def _copy(self, changes: Mapping[str, Any]) -> "Instruction":
         """A copy with other addresses or tokens; it has the same `shared`."""
-        family = type(self)
-        get, places = _slots(family)
-        found = object.__new__(family)
-        for place, value in zip(places.values(), get(self), strict=True):
-            place(found, value)
+        copy, places = _slots(type(self))
+        found = copy(self)
         for name, value in changes.items():
             places[name](found, value)
-        object.__setattr__(found, "_shared", self.shared)
+        _share(found, self.shared)
         return found
 
     @property
@@ -463,13 +459,29 @@ def _flags(family: type[Instruction]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(family) if field.type is bool)
 
 
+_share: Callable[[_Copied, Any], None] = vars(_Copied)["_shared"].__set__
+
+
 @cache
 def _slots(
     family: type[Instruction],
-) -> tuple[Callable[[Instruction], tuple[Any, ...]], dict[str, Callable[[Instruction, Any], None]]]:
-    """A getter of all fields, and a setter of each, which is faster than the constructor."""
-    names = tuple(_defaults(family))
-    return attrgetter(*names), {name: getattr(family, name).__set__ for name in names}
+) -> tuple[Callable[[Instruction], Instruction], dict[str, Callable[[Instruction, Any], None]]]:
+    """A function that copies all fields, and a setter of each, which avoid the constructor.
+
+    Compilation spends much of its time in copies. So the function has a statement for each field,
+    as a constructor that `dataclasses` generates.
+    """
+    setters = {name: getattr(family, name).__set__ for name in _defaults(family)}
+    given = {f"set_{name}": setter for name, setter in setters.items()}
+    lines = [
+        f"def copy(one, family=family, new=new, {', '.join(f'{name}={name}' for name in given)}):",
+        "found = new(family)",
+        *(f"set_{name}(found, one.{name})" for name in setters),
+        "return found",
+    ]
+    space: dict[str, Any] = {"family": family, "new": object.__new__, **given}
+    exec("\n ".join(lines), space)
+    return space["copy"], setters
 
 
 @cache

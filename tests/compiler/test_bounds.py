@@ -1,5 +1,6 @@
 """The bound of a kernel against the exact time of its schedules: never above, and for some near."""
 
+import contextlib
 import itertools
 import random
 from collections.abc import Iterator
@@ -15,16 +16,20 @@ from tilewright.compiler.accelerator.search import Candidate, choose_candidate, 
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv
+from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
+from tilewright.compiler.scheduling.given_schedules import Part
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.graph_specs import realise
 from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.isa.instructions import Instruction
 from tilewright.sim.memory_model import MemoryModel
-from tilewright.sim.timing import time_program
+from tilewright.sim.timing import ExactMeasure, time_program
 
 from .branching_networks import cross_stage, dense_block, fire, pyramid, unet
 from .test_chains import CONFIGURATIONS, chains
 from .test_estimate import LAYERS, exact_cycles, layer
+from .test_fusion import Network
 from .test_matmuls import products
 
 IDEAL = MemoryModel(latency_cycles=1)
@@ -98,6 +103,42 @@ def test_no_chain_beats_its_bound_whatever_the_schedules(monkeypatch):
 @pytest.mark.slow
 def test_no_chain_of_many_beats_its_bound(monkeypatch):
     assert len(list(drawn_chains(range(4000, 4400), monkeypatch))) > 160
+
+
+def test_kernels_one_after_the_other_do_not_beat_their_bound(monkeypatch):
+    """Nor does the bound change a choice: it only tells sooner what the exact time would."""
+    plain = chosen_programs()
+    bound, timed, over = Demand.cycles_before, CandidateTimer.cycles, []
+
+    def cycles(self: CandidateTimer, *parts: Part) -> int:
+        found = timed(self, *parts)
+        if len(parts) == 2:
+            least = bound(*(demand_of(kernel, self.configuration) for kernel, _ in parts))
+            assert least <= found, [kernel.name for kernel, _ in parts]
+            over.append(found / least)
+        return found
+
+    monkeypatch.setattr(CandidateTimer, "cycles", cycles)
+    monkeypatch.setattr(Demand, "cycles_before", lambda earlier, later: 0)
+    assert chosen_programs() == plain
+    assert len(over) > 10
+    assert min(over) < 1.1, "an addition that takes as long as a convolution"
+
+
+def chosen_programs() -> list[tuple[Instruction, ...]]:
+    """The programs of some chains, and of a convolution with a slow addition, by exact times."""
+    few_lanes = PRESETS["8x8"].replace(name="few-lanes", vector_lanes=2, bus_bits=128)
+    net = Network((1, 14, 14, 64))
+    slow = net.graph(net.add(net.conv(net.input, "conv", 64), net.input, "sum"))
+    asked = [(slow, few_lanes)]
+    for seed, sketch in chains(range(3000, 3025)):
+        asked.append((realise(sketch), CONFIGURATIONS[seed % len(CONFIGURATIONS)]))
+    found = []
+    for graph, configuration in asked:
+        with contextlib.suppress(CompileError):  # a layer that does not fit
+            module = compile_graph(graph, configuration, measure=ExactMeasure())
+            found += [segment.program for segment in module.segments]
+    return found
 
 
 def assert_not_beaten(graph: Graph, configuration: Configuration) -> None:

@@ -253,12 +253,17 @@ def test_a_pool_by_parts_of_a_row_leaves_room_at_whole_rows():
 
 
 @pytest.mark.parametrize(
-    ("together", "apart", "fused"),
-    [(100, None, True), (150, 150, True), (150, 149, False)],
-    ids=["within the longer one", "no slower", "slower"],
+    ("alone", "together", "apart", "fused"),
+    [
+        (9000, 9000, None, True),
+        (10, 50, None, True),
+        (9000, 9500, 9500, True),
+        (9000, 9500, 9499, False),
+    ],
+    ids=["within the longer one", "within their bound", "no slower", "slower"],
 )
 def test_kernels_are_timed_one_after_the_other_only_if_that_decides(
-    monkeypatch, together, apart, fused
+    monkeypatch, alone, together, apart, fused
 ):
     timed = []
 
@@ -267,7 +272,7 @@ def test_kernels_are_timed_one_after_the_other_only_if_that_decides(
         if len(parts) == 2:
             assert apart is not None, "the time together decides already"
             return apart
-        return together if len(parts[0][0].stages) > 2 else 100
+        return together if len(parts[0][0].stages) > 2 else alone
 
     monkeypatch.setattr(CandidateTimer, "cycles", cycles)
     net = Network((1, 12, 7, 11))

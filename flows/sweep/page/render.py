@@ -21,7 +21,7 @@ from ..path_limits import LIMITS
 
 FOLDER = Path(__file__).parent / "assets"
 
-SCRIPTS = "points", "scatter", "parallel", "heat", "rows", "main"
+SCRIPTS = "points", "scatter", "parallel", "heat", "pair", "rows", "main"
 """Scripts in the order in which the page runs them, after the shared one."""
 
 

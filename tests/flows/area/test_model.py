@@ -1,5 +1,6 @@
 """The area model: its rows, its fit, and what it says of machines that it never saw."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,14 @@ import pytest
 from tilewright.errors import UsageError
 from tilewright.flows.area.clock import clock_of, measured_rows
 from tilewright.flows.area.features import UNITS
-from tilewright.flows.area.fit import errors_table, fit
+from tilewright.flows.area.fit import errors_table, fit_or_scale, scale
 from tilewright.flows.area.model import ESTIMATED, estimate, read_model
 from tilewright.flows.area.resources import resources, smallest_device
 from tilewright.flows.area.rows import Row, measure, read_rows, write_rows
 from tilewright.flows.area.samples import first_samples
 from tilewright.flows.synthesis.devices import find_device
 from tilewright.flows.synthesis.ledger import read_rows as read_ledger
+from tilewright.hardware.technology import Technology
 from tilewright.isa.configuration import PRESETS
 
 MEDIAN, WORST = 0.05, 0.15
@@ -37,7 +39,7 @@ def test_the_units_of_a_row_make_the_whole_core():
 @pytest.mark.parametrize("technology", TECHNOLOGIES)
 def test_the_fit_is_good_on_machines_that_it_never_saw(technology):
     rows, kept = rows_of(technology), read_model()[technology]
-    found = fit(rows)
+    found = fit_or_scale(Technology(technology), rows, read_model())
     for resource in ESTIMATED:
         assert found["errors"][resource]["median"] <= MEDIAN
         assert found["errors"][resource]["worst"] <= WORST
@@ -57,7 +59,7 @@ def test_the_kept_factors_are_those_of_the_rows(technology, monkeypatch):
     """Factors themselves may differ where two quantities are equal in all rows."""
     rows = rows_of(technology)
     kept = [estimate(row.machine, row.technology, row.multipliers) for row in rows]
-    fitted = {technology: fit(rows)}
+    fitted = {technology: fit_or_scale(Technology(technology), rows, read_model())}
     monkeypatch.setattr("tilewright.flows.area.model.read_model", lambda: fitted)
     for row, before in zip(rows, kept, strict=True):
         now = estimate(row.machine, row.technology, row.multipliers)
@@ -65,6 +67,24 @@ def test_the_kept_factors_are_those_of_the_rows(technology, monkeypatch):
             value = getattr(before, resource)
             assert value == pytest.approx(getattr(now, resource), rel=0.01)
             assert value == pytest.approx(row.resources[resource], rel=WORST)
+
+
+def test_a_scaled_fit_has_the_median_ratio_of_its_rows():
+    """Three rows that take 20, 30 and 40 % more than their estimate: 30 % more is the factor."""
+    units = read_model()["xilinx7"]["units"]
+    rows = []
+    for share, row in zip((1.2, 1.3, 1.4), rows_of("ultrascale"), strict=False):
+        told = estimate(row.machine, Technology.XILINX7)
+        used = {name: round(share * getattr(told, name)) for name in ESTIMATED}
+        rows.append(replace(row, resources={**row.resources, **used}))
+    found = scale(rows, units)
+    for name in ESTIMATED:
+        for unit, factors in units.items():
+            expected = {key: 1.3 * value for key, value in factors[name].items()}
+            assert found["units"][unit][name] == pytest.approx(expected, rel=0.001)
+        # Without the largest, the others' median is 1.25; without the smallest, 1.35.
+        assert found["errors"][name]["median"] == pytest.approx(1 - 1.25 / 1.4, abs=0.001)
+        assert found["errors"][name]["worst"] == pytest.approx(1.35 / 1.2 - 1, abs=0.001)
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,13 @@ def test_resources_are_those_of_the_chips_family(tilewright, model, database):
     assert {name: point["figures"][name] for name in found.used} == found.used
 
 
+def test_a_machine_whose_memories_only_synthesis_knows_is_told(fails, model, database):
+    deep = ("--config", "4x4", "--set", "act_depth=32768", "--vary", "bus_bits=32")
+    code, message = fails("sweep", model, *deep, "--device", "xczu3eg", "--database", database)
+    assert code == 2
+    assert "on `xczu3eg`: a queue or a bank is so deep that its block RAMs are known" in message
+
+
 def test_a_condition_on_logic_excludes_machines(tilewright, model, database):
     where = ("--where", "lut <= 25000 and ff <= 25000")
     values = json.loads(
@@ -238,9 +245,9 @@ def test_weights_count_networks(tilewright, model, database):
         ),
         (
             ("--device", "up5k"),
-            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, xc7z020, because the "
-            "resources "
-            "of others are known only after synthesis; choose one, or set limits with `--where`",
+            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, xc7z020, xczu3eg, because "
+            "the resources of others are known only after synthesis; choose one, or set "
+            "limits with `--where`",
         ),
         (
             ("--weight", "digits"),

@@ -44,15 +44,24 @@ CLICKS = """
     cycles: heat.data[0].hovertext, ratios: heat.data[0].z.map((row) => row.map((z) => 2 ** z)) };
   choose("heat-colour", "limit");
   told.limits = heat.data[0].text;
-  document.querySelector("tr.point").click();
+  const click = (row) => document.querySelectorAll("tr.point")[row].click();
+  const pair = () => [...document.querySelectorAll("#pair tr")].map((row) =>
+    [...row.children].map((cell) => cell.textContent));
+  told.order = cells();
+  click(0);
+  told.one = pair();
+  click(1);
   told.chosen = document.querySelectorAll("tr.chosen").length;
+  told.two = pair();
+  click(0);
+  told.left = document.querySelectorAll("tr.chosen").length;
   const note = document.createElement("div");
   note.id = "told";
   note.textContent = JSON.stringify(told);
   document.body.append(note);
 })();
 </script></body>"""
-"""Actions of a user: sort both ways, search, brush an axis, choose an axis, click a row."""
+"""Actions of a user: sort both ways, search, brush an axis, choose an axis, click two rows."""
 
 RAM = 9
 """Column of block RAMs, after two varied names, state, limit, four figures and multipliers."""
@@ -182,4 +191,25 @@ def test_a_user_sorts_searches_and_brushes(browse, data, tmp_path):
         assert told["heat"]["ratios"][row] == pytest.approx([c / fewest for c, _ in cells])
         assert f"{cells[0][0]:,} cycles" in told["heat"]["cycles"][row][0]
         assert told["limits"][row] == [limit for _, limit in cells]
-    assert told["chosen"] == 1
+    assert told["chosen"] == 2
+    assert told["one"] == []
+    assert told["left"] == 1, "the second click on a machine takes it away"
+    assert_side_by_side(told["two"], told["order"], data)
+
+
+def assert_side_by_side(rows: list[list[str]], order: list[list[str]], data: dict) -> None:
+    """The comparison has the machines of the first two rows of the table, in this order."""
+    points = {(p["chosen"]["lanes"], p["chosen"]["bus_bits"]): p for p in data["points"]}
+    pair = [points[row[0], row[1]] for row in order[:2]]
+    heading, *rest = rows
+    names = [", ".join(f"{name}={value}" for name, value in p["chosen"].items()) for p in pair]
+    assert heading == ["", *names, "ratio"]
+    told = {row[0]: row[1:] for row in rest}
+    assert told["bus bits"] == [p["chosen"]["bus_bits"] for p in pair] + [""]
+    assert "lanes" not in told, "equal in both"
+    cycles = [p["figures"]["cycles"] for p in pair]
+    assert told["cycles"][:2] == [f"{count:,.0f}" for count in cycles]
+    assert float(told["cycles"][2][:-1]) == pytest.approx(cycles[1] / cycles[0], rel=0.005)
+    for number, layer in enumerate(data["layers"]["digits"]):
+        cells = [p["layers"]["digits"][number] for p in pair]
+        assert told[layer][:2] == [f"{count:,} {limit}" for count, limit in cells]

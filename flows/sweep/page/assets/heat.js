@@ -16,8 +16,7 @@ function showHeat() {
   VIEW.redraw.push(drawHeat);
   whenSized(byId("heat"), drawHeat);
   byId("heat").on?.("plotly_click", ({ points: [{ x }] }) => {
-    VIEW.chosen = Number(byId("heat").dataset.order.split(",")[x]);
-    changed();
+    choose(Number(byId("heat").dataset.order.split(",")[x]));
   });
 }
 
@@ -43,7 +42,7 @@ function drawHeat() {
   const machine = (point) => {
     const text = VARIED.filter((name) => VIEW.memory === ALL || MACHINE.includes(name))
       .map((name) => point.chosen[name]).join(", ") || DATA.base.name;
-    return point.index === VIEW.chosen ? `<b>${text}</b>` : text;
+    return isChosen(point) ? `<b>${text}</b>` : text;
   };
   const rows = layers.map((name, row) => {
     const cells = shown.map((point) => point.layers[network][row]);

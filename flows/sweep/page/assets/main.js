@@ -62,7 +62,7 @@ function showWords() {
   byId("words").append(list);
 }
 
-for (const show of [showHeading, showScatter, showParallel, showHeat, showRows, showWords]) show();
+for (const show of [showHeading, showScatter, showParallel, showHeat, showPair, showRows, showWords]) show();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   drawParallel();
   changed();

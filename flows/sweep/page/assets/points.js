@@ -24,7 +24,7 @@ const POINTS = DATA.points.map((point, index) => ({
 const ALL = "all";
 
 // The state of the page: parts redraw when it changes.
-const VIEW = { memory: POINTS[0].memory, selected: null, chosen: null, redraw: [] };
+const VIEW = { memory: POINTS[0].memory, selected: null, chosen: [], redraw: [] };
 
 function changed() {
   for (const redraw of VIEW.redraw) redraw();
@@ -55,6 +55,7 @@ function valueOf(point, name) {
   return Number.isNaN(Number(text)) ? text : Number(text);
 }
 
+const isChosen = (point) => VIEW.chosen.includes(point.index);
 const isSelected = (point) => VIEW.selected === null || VIEW.selected.has(point.index);
 const hasPlace = (point) => point.least !== null && point.state !== "failed";
 const shownPoints = () =>

@@ -64,7 +64,7 @@ function headingOf(name) {
 
 function rowOf(point, names) {
   const classes = [point.state === "front" ? "on-front" : "",
-    point.index === VIEW.chosen ? "chosen" : ""].join(" ").trim();
+    isChosen(point) ? "chosen" : ""].join(" ").trim();
   const followed = Object.entries(point.followed).map(([name, value]) => `${name}=${value}`);
   const row = make("tr", { class: `point ${classes}`.trim() }, ...names.map((name) => {
     if (name === "state") return make("td", { class: "left" }, point.state);
@@ -87,12 +87,11 @@ function rowOf(point, names) {
     ...(point.error ? [make("div", {}, point.error)] : []),
   ]);
   row.addEventListener("click", () => {
-    VIEW.chosen = point.index;
     if (VIEW.memory !== ALL) {
       VIEW.memory = point.memory;
       byId("memory").value = point.memory;
     }
-    changed();
+    choose(point.index);
   });
   return row;
 }

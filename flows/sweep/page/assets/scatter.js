@@ -32,8 +32,7 @@ function showScatter() {
   VIEW.redraw.push(drawScatter);
   drawScatter();
   byId("scatter").on("plotly_click", ({ points: [{ customdata }] }) => {
-    VIEW.chosen = customdata;
-    changed();
+    choose(customdata);
     document.querySelector("tr.chosen")?.scrollIntoView({ block: "center", behavior: "smooth" });
   });
 }
@@ -92,7 +91,7 @@ function groups(places, across, up) {
       marker: {
         color: paint,
         symbol: mine.map(({ point }) => (point.compiled ? "circle" : "circle-open")),
-        size: mine.map(({ point }) => (point.index === VIEW.chosen ? 18
+        size: mine.map(({ point }) => (isChosen(point) ? 18
           : point.state === "front" ? 11 : 8)),
         opacity: mine.map(({ point }) => (isSelected(point) ? 0.95 : 0.12)),
         line: { width: 1, color: cssColour("--card") },

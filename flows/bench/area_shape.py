@@ -1,0 +1,135 @@
+"""What overlap brings a network at about the same area, and what more area brings.
+
+The first rows have one array. In the first of them nothing overlaps: a tile is loaded, computed and
+stored before the next one, and main memory has few short bursts open. Each further row adds one way
+to overlap. The last rows have all of them, and more lanes. Cycles are exact; look-up tables are
+estimated, multipliers exact, both for an ECP5.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...compiler.frontend import import_model
+from ...compiler.graph import Graph
+from ...compiler.options import DEFAULT_OPTIONS, Options
+from ...isa.configuration import PRESETS, Configuration
+from ...sim.memory_model import MemoryModel
+from ..execution.compile_graph import compile_graph
+from ..sweep.evaluators import resources
+
+BASE = PRESETS["8x8"].replace(
+    name="no overlap", bus_bits=32, burst_beats=4, outstanding_bursts=2, queue_depth=2
+)
+ALONE = Options(pipeline_depth=1, fuse=False)
+ADDED = (
+    ("units work at the same time", {}),
+    ("more and longer bursts, deep queues",
+     {"burst_beats": 16, "outstanding_bursts": 32, "queue_depth": 8}),
+    ("a bus of 128 bits", {"bus_bits": 128}),
+)  # fmt: skip
+"""Ways to overlap, each added to those before it, with the parameters that it changes."""
+
+SIZES = ("4x4", "8x8", "16x16", "32x32")
+LATENCY_CYCLES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A machine and a compiler of the comparison.
+
+    Parameters
+    ----------
+    text
+        What it has.
+    lanes
+        The array.
+    """
+
+    text: str
+    configuration: Configuration
+    options: Options = DEFAULT_OPTIONS
+
+    @property
+    def lanes(self) -> str:
+        """Rows and columns of the array."""
+        return f"{self.configuration.lanes_in}x{self.configuration.lanes_out}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Exact cycles of a step, and its resources."""
+
+    step: Step
+    cycles: int
+    lut: int
+    multipliers: int
+
+
+def steps() -> Iterator[Step]:
+    """Yield the steps at one area, then those of each size."""
+    yield Step("nothing overlaps", BASE, ALONE)
+    configuration = BASE
+    for text, changes in ADDED:
+        configuration = configuration.replace(name=text, **changes)
+        yield Step(text, configuration)
+    for size in SIZES:
+        lanes = int(size.partition("x")[0])
+        vector = min(lanes, 16)
+        yield Step(
+            "all of these",
+            configuration.replace(
+                name=size, lanes_in=lanes, lanes_out=lanes, vector_lanes=vector
+            ),
+        )  # fmt: skip
+
+
+def measure(graph: Graph, step: Step) -> Row:
+    """Compile a network as a step does, and count.
+
+    Raises
+    ------
+    CompileError
+        When a layer does not fit.
+    """
+    module = compile_graph(
+        graph, step.configuration, options=step.options, lean=True,
+        memory=MemoryModel(latency_cycles=LATENCY_CYCLES),
+    )  # fmt: skip
+    figures = resources(step.configuration).figures
+    return Row(step, module.report["cycles"], figures["lut"], figures["multipliers"])
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as a Markdown table; factors are relative to the first and the smallest."""
+    lines = [
+        "| array | | cycles | fewer | LUT | multipliers |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    count = len(ADDED) + 1
+    for place, row in enumerate(rows):
+        first = rows[0] if place < count else rows[count]
+        lines.append(
+            f"| {row.step.lanes} | {row.step.text} | {row.cycles:,} | "
+            f"{first.cycles / row.cycles:.2f} times | {row.lut:,} ({row.lut / first.lut:.2f} "
+            f"times) | {row.multipliers:,} ({row.multipliers / first.multipliers:.2f} times) |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tilewright.flows.bench.area_shape", description=__doc__
+    )
+    parser.add_argument("model", type=Path, help="a quantised network")
+    options = parser.parse_args(arguments)
+    graph = import_model(options.model)
+    print(table([measure(graph, step) for step in steps()]), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
