@@ -27,8 +27,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = np.empty(size + ALIGNMENT_BYTES, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT_BYTES
-    return room[start : start + size].view(dtype).reshape(shape)
+    return np.ndarray(shape, dtype, room, -address_of(room) % ALIGNMENT_BYTES)
 
 
 def address_of(array: np.ndarray) -> int:

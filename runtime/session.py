@@ -27,6 +27,7 @@ from .device import Device, Result
 from .host import HostSide
 from .names import layer_names
 from .profile import HostRun, Profile, profile_of
+from .step_times import StepTimes
 
 Inputs = Mapping[str, np.ndarray] | np.ndarray
 """Arrays by input name, or a single array if the network has one input."""
@@ -146,7 +147,7 @@ class Session:
             self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
         self._constants = {constant.name: constant.data for constant in module.graph.constants}
         self._keep_all = keep_all
-        self._kernels = (*self.host.plan.kernels, *self.host.plan.recurrences)
+        self._kernels = self.host.plan.kernels
         self._rounded = not all(kernel.exact for kernel in self._kernels)
         self._overlaps = overlaps(self.host.plan.events)
         self._renew()
@@ -192,17 +193,18 @@ class Session:
         layers: dict[str, np.ndarray] = {}
         results: dict[int, Result] = {}
         waiting: dict[int, Callable[[], Result]] = {}
-        self.host.seconds = {}
+        self.host.times = times = StepTimes()
         kept: dict[str, np.ndarray] = {}
         try:
-            for position, event in enumerate(self.host.plan.events):
-                if isinstance(event, Start):
+            for stage in self.host.stages:
+                work = stage.work
+                if isinstance(work, Start):
                     if self._rounded and not self._keep_all:
-                        reads = [binding.name for binding in module.segments[event.segment].inputs]
+                        reads = [binding.name for binding in module.segments[work.segment].inputs]
                         kept |= {name: values[name].copy() for name in reads}
-                    waiting[event.segment] = self._start(event.segment, values)
-                elif isinstance(event, Finish):
-                    index = event.segment
+                    waiting[work.segment] = self._start(work.segment, values)
+                elif isinstance(work, Finish):
+                    index = work.segment
                     results[index] = waiting.pop(index)()
                     for binding in module.segments[index].outputs:
                         values[binding.name] = binding.read(self._windows[index])
@@ -211,8 +213,9 @@ class Session:
                         for binding in self._kept[index]
                     }
                 else:
-                    self.host.run(position, values)
-                self.host.forget(position, values)
+                    self.host.run(stage, values)
+                for name in stage.dying:
+                    values.pop(name, None)
         finally:
             for finish in waiting.values():  # after a failed step, windows must be free again
                 with suppress(Exception):
@@ -221,7 +224,7 @@ class Session:
         outputs = {
             output.name: _apart(values[output.value], given.values()) for output in graph.outputs
         }
-        did = HostRun(self._kernels, self.host.seconds)
+        did = HostRun(self._kernels, times)
         shown = values if self._keep_all else kept
         return Run(outputs, layers, ordered, did, shown, module, self._names, given)
 

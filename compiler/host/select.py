@@ -9,9 +9,24 @@ from dataclasses import replace
 
 from ..cpu import CpuTarget
 from ..graph import Graph, Node
-from .kernel import HostKernel, HostScope
+from .kernel import HostKernel, HostScope, HostStep
 from .matchers import MATCHERS
+from .recurrence import find_recurrences
 from .work import LEAST_WORK, replaced_work
+
+
+def select_steps(
+    graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = LEAST_WORK
+) -> tuple[HostStep, ...]:
+    """Select the host's steps in machine code: kernels and recurrent layers.
+
+    Parameters and order are those of `select_kernels`.
+    """
+    nodes = tuple(nodes)
+    return (
+        *select_kernels(graph, nodes, target, least_work),
+        *find_recurrences(graph, nodes),
+    )
 
 
 def select_kernels(
