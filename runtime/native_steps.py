@@ -8,6 +8,7 @@ from ..compiler.aligned import address_of, aligned_empty
 from ..compiler.cpu import Box, Call, CompiledKernel, Description, copy_call
 from ..compiler.graph import Graph
 from ..compiler.host import HostKernel, HostStep
+from ..compiler.host.movements import Movement
 from ..compiler.host.recurrence import Recurrence
 from .batch import NativeStep
 from .recurrence import recurrence_call
@@ -40,6 +41,13 @@ def native_steps(
     if isinstance(step, HostKernel):
         call = Call.of(load(step.description).bind(**step.constants))
         yield NativeStep(step.output, call, step.inputs, {"out": step.output})
+    elif isinstance(step, Movement):
+        sources = len(step.reads)
+        call = copy_call(step.boxes, step.itemsize, sources + 1)
+        if step.fill is not None:
+            call.hold(step.fill).place(**{f"in{sources}": address_of(step.fill)})
+        reads = {f"in{place}": name for place, name in enumerate(step.reads)}
+        yield NativeStep(step.output, call, reads, {"out": step.output})
     else:
         assert isinstance(step, Recurrence)
         yield from _recurrence(graph, step, places, load)

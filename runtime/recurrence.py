@@ -35,7 +35,7 @@ def recurrence_call(
     held: list[np.ndarray] = []
     for index, direction in enumerate(recurrence.directions):
         calls += _direction_calls(recurrence, index, direction, load, addresses, held)
-    return Schedule(calls).call((held, owner))
+    return Schedule(calls).call().hold((held, owner))
 
 
 def _direction_calls(

@@ -17,7 +17,8 @@ from ..graph import Graph, Node
 from ..graph import operators as ops
 from ..graph.types import DTYPES
 from ..host import HostStep, host_target
-from ..host.select import select_steps
+from ..host.recurrence import find_recurrences
+from ..host.select import select_kernels
 from ..macs import keeps_channels_apart, macs_of
 
 NS_PER_US = 1000
@@ -183,7 +184,7 @@ def kernels_among(graph: Graph, nodes: Sequence[Node]) -> tuple[HostStep, ...]:
     target = host_target()
     if target is None:
         return ()
-    return select_steps(graph, nodes, target)
+    return (*select_kernels(graph, nodes, target), *find_recurrences(graph, nodes))
 
 
 def _bytes(graph: Graph, name: str) -> int:

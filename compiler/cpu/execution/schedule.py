@@ -54,7 +54,7 @@ class Call:
             pool,
         )
         self.frame = (ctypes.c_uint64 * len(addresses))(*addresses)
-        self._held = held
+        self._held = [held]
 
     @classmethod
     def of(cls, bound: BoundKernel) -> "Call":
@@ -69,6 +69,11 @@ class Call:
             kernel.workspace_bytes,
             kernel.pool,
         )
+
+    def hold(self, owner: object) -> "Call":
+        """Keep the owner of code or arrays alive, and return the call."""
+        self._held.append(owner)
+        return self
 
     def place(self, **addresses: int) -> "Call":
         """Set the addresses of arrays by name, and return the call."""
@@ -111,9 +116,9 @@ class Schedule:
         """Return when the last run began, and when each step ended, in ticks, uint64[1 + steps]."""
         return np.append(self._words[1], self._steps()[:, -1])
 
-    def call(self, held: object = None) -> Call:
-        """Return the schedule as a step of another one; `held` owns its arrays."""
-        found = Call(_library().address("walk"), [], {}, (self, held), self.workspace_bytes)
+    def call(self) -> Call:
+        """Return the schedule as a step of another one."""
+        found = Call(_library().address("walk"), [], {}, self, self.workspace_bytes)
         found.frame = (ctypes.c_uint64 * len(self._words)).from_buffer(self._words)
         return found
 
