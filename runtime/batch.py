@@ -64,6 +64,13 @@ class Batch:
         Arrays of values that have a fixed place.
     shown : set of str
         Values that are read outside the batch.
+
+    Attributes
+    ----------
+    names, views : tuple of str
+        As in `BatchTime`.
+    new : set of str
+        Values in memory that each run allocates.
     """
 
     def __init__(
@@ -105,9 +112,14 @@ class Batch:
                     wanted.setdefault(source, []).append(place)
         self._wanted = [(name, _bytes(graph, name), found) for name, found in wanted.items()]
         self._made = [
-            (name, graph.types[name].shape, np.dtype(DTYPES[graph.types[name].dtype]), found)
+            (name, graph.types[name].shape, DTYPES[graph.types[name].dtype], found)
             for name, found in made.items()
         ]
+        self._empty = {
+            name: aligned_empty if _bytes(graph, name) >= ALIGNED_BYTES else np.empty
+            for name in made
+        }
+        self.new = {*made, *(name for name in self.views if origin(name) in made)}
         self._shown = {name: places[name] for name in shown if name in places}
         self._views = [
             (node.output.name, origin(node.output.name), node.output.type.shape)
@@ -134,9 +146,7 @@ class Batch:
             for frame, position in found:
                 frame[position] = address
         for name, shape, dtype, found in self._made:
-            array = np.empty(shape, dtype)
-            if array.nbytes >= ALIGNED_BYTES:
-                array = aligned_empty(shape, dtype.name)
+            array = self._empty[name](shape, dtype)
             values[name] = array
             address = address_of(array)
             for frame, position in found:

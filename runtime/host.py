@@ -89,6 +89,10 @@ class HostSide:
         Kernels, order and memory.
     stages : tuple of Stage
         The run, in order.
+    reads : set of str
+        Values that a run reads or returns, constants included.
+    new : set of str
+        Values in memory that each run allocates and nothing else shares.
     times : StepTimes
         Times of the current run; the caller replaces it before each run.
     refused : dict
@@ -131,6 +135,11 @@ class HostSide:
         self._calls: dict[str, tuple[NativeStep, ...]] = {}
         self._prepare(module.code, trust_code=module.trust_code)
         self.stages = tuple(self._stages(module.segments, keep_all=keep_all))
+        self.reads = {output.value for output in self._graph.outputs}.union(
+            *(reads_of(event, module.segments) for event in self.plan.events),
+            *(n.inputs for k in self.plan.kernels if k.output in self.refused for n in k.nodes),
+        )
+        self.new: set[str] = set().union(*(getattr(s.work, "new", ()) for s in self.stages))
 
     def run(self, stage: Stage, values: Values) -> None:
         """Run a stage of the host, add its results to the values, and note its time."""
@@ -163,8 +172,11 @@ class HostSide:
                 shown = {name for name in written if keep_all or readers.get(name, set()) - own}
                 steps = [call for kernel in kernels for call in self._calls[kernel.output]]
                 views = [e.node for i in members if isinstance(e := events[i], Alias)]
-                batch = Batch(self._graph, steps, views, self._places, shown | (written & ends))
-                yield Stage(batch, tuple(name for i in members for name in dying[i]))
+                shown |= written & ends
+                batch = Batch(self._graph, steps, views, self._places, shown)
+                inside = written - shown - batch.new
+                gone = (name for i in members for name in dying[i] if name not in inside)
+                yield Stage(batch, tuple(gone))
             else:
                 yield from (Stage(self._work(events[i]), dying[i]) for i in members)
 

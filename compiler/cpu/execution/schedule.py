@@ -108,13 +108,19 @@ class Schedule:
 
     def run(self) -> None:
         """Call every step."""
+        if not self.workspace_bytes:
+            self._walk(self._address, None, None, None)
+            return
         space = workspace.take(self.workspace_bytes)
         self._walk(self._address, space.address, None, None)
         workspace.give_back(space)
 
     def ticks(self) -> np.ndarray:
-        """Return when the last run began, and when each step ended, in ticks, uint64[1 + steps]."""
-        return np.append(self._words[1], self._steps()[:, -1])
+        """Return when the last run began, and when each step ended, in ticks, uint64[1 + steps].
+
+        It is a view of a copy.
+        """
+        return self._words.copy()[HEADER_WORDS - 1 :: STEP_WORDS]
 
     def call(self) -> Call:
         """Return the schedule as a step of another one."""
