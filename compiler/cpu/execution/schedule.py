@@ -7,6 +7,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -125,7 +126,8 @@ class Schedule:
     def call(self) -> Call:
         """Return the schedule as a step of another one."""
         found = Call(_library().address("walk"), [], {}, self, self.workspace_bytes)
-        found.frame = (ctypes.c_uint64 * len(self._words)).from_buffer(self._words)
+        words: Any = self._words
+        found.frame = (ctypes.c_uint64 * len(self._words)).from_buffer(words)
         return found
 
 

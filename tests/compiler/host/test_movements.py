@@ -18,6 +18,7 @@ from tilewright.compiler.graph.operators import (
     Slice,
     Transpose,
 )
+from tilewright.compiler.graph.types import DTYPES
 from tilewright.compiler.host.boxes import PADDING, boxes_of, element_numbers
 from tilewright.compiler.host.movements import MOST_BOXES, Movement, find_movements
 from tilewright.compiler.host.select import select_steps
@@ -43,7 +44,7 @@ def assert_one_movement(graph: Graph, seed: int = 0) -> Movement:
     assert len(movement.nodes) == len(graph.nodes)
     random = np.random.default_rng(seed)
     inputs = {
-        value.name: random.integers(-99, 99, value.type.shape).astype(value.type.dtype)
+        value.name: random.integers(-99, 99, value.type.shape).astype(DTYPES[value.type.dtype])
         for value in graph.inputs
     }
     arrays = {constant.name: constant.data for constant in graph.constants} | inputs
@@ -57,7 +58,7 @@ def graph_of(shapes: dict[str, tuple[int, ...]], build, dtype: str = "float32") 
     return builder.graph([Output("y", build(builder))])
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float16", "float32", "int64"])
 def test_a_chain_is_one_copy(dtype):
     """Padding, turns, joins with a constant and cuts: one step from the inputs to the output."""
 
@@ -65,7 +66,7 @@ def test_a_chain_is_one_copy(dtype):
         padded = b.emit(Pad((0, 1, 0), (0, 1, 2), 3.0), ["a"], "padded")
         turned = b.emit(Transpose((2, 0, 1)), [padded], "turned")
         flat = b.emit(Reshape((6, 15)), [turned], "flat")
-        fixed = b.constant(np.arange(30).reshape(2, 15).astype(dtype), "fixed")
+        fixed = b.constant(np.arange(30).reshape(2, 15).astype(DTYPES[dtype]), "fixed")
         joined = b.emit(Concat(0), [flat, "b", fixed], "joined")
         return b.emit(Slice((1, 2), (9, 14), (2, 1)), [joined], "cut")
 
