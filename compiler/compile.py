@@ -150,11 +150,10 @@ def compile_graph(
         return module
     host = plan_host(graph, steps, segments, host_target())
     code = compile_host(host, progress)
-    kernels = (*host.kernels, *host.recurrences)
     report |= {
         "host": report_of_host(host),
         "placement": placement_report(
-            graph, placed_layers(graph, steps, layers, kernels), placement, decision, costs
+            graph, placed_layers(graph, steps, layers, host.kernels), placement, decision, costs
         ),
     }
     report["compile_s"] = time.perf_counter() - started

@@ -1,41 +1,45 @@
 """The host's part of a run: kernels that share one arena, and NumPy for all other nodes.
 
-The module contains machine code. If it was made for another processor, or this user's key has not
-signed it, loading compiles it again, or takes it from the cache.
+Consecutive kernels run as one batch. The module contains machine code. If it was made for another
+processor, or this user's key has not signed it, loading compiles it again, or takes it from the
+cache.
 """
 
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..compiler.aligned import address_of, aligned_empty
+from ..compiler.aligned import aligned_empty
 from ..compiler.graph import Graph, Node, evaluate_node
 from ..compiler.graph.types import DTYPES
 from ..compiler.host import (
     LEAST_WORK,
     Alias,
-    Evaluate,
     Event,
-    HostKernel,
+    Finish,
+    HostStep,
     RunKernel,
-    RunRecurrence,
+    Start,
     host_nodes,
     host_target,
     may_have_kernels,
     plan_host,
 )
-from ..compiler.module import Module
-from ..errors import CompileError, InputError
+from ..compiler.host.order import reads_of, writes_of
+from ..compiler.module import Module, Segment
+from ..errors import CompileError
 from .kernel_cache import keep_kernels, kept_kernel
+from .step_times import StepTimes
 
 if TYPE_CHECKING:
-    from ..compiler.host.kernel_store import KernelStore
-    from ..compiler.host.recurrence import Recurrence
+    from .batch import Batch, NativeStep
 
 Values = dict[str, np.ndarray]
 """Arrays, by the names of the graph's values."""
@@ -43,9 +47,25 @@ Values = dict[str, np.ndarray]
 Step = Callable[[Values], None]
 """A function that computes values and adds them to the given ones."""
 
-
 MARGIN = 1 << 16
 """Bytes before and after the arena, more than a row of most images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a run.
+
+    Parameters
+    ----------
+    work : Start, Finish, Batch or tuple
+        An event of a segment, kernels that run together, or the first value and the function of
+        another step.
+    dying : tuple of str
+        Values that no later stage reads.
+    """
+
+    work: "Start | Finish | Batch | tuple[str, Step]"
+    dying: tuple[str, ...]
 
 
 class HostSide:
@@ -67,8 +87,14 @@ class HostSide:
     ----------
     plan : HostPlan
         Kernels, order and memory.
-    seconds : dict
-        Seconds of each step in the last run, by the value that it computed.
+    stages : tuple of Stage
+        The run, in order.
+    reads : set of str
+        Values that a run reads or returns, constants included.
+    new : set of str
+        Values in memory that each run allocates and nothing else shares.
+    times : StepTimes
+        Times of the current run; the caller replaces it before each run.
     refused : dict
         Reasons why kernels could not be compiled, by the value that each computes; NumPy computes
         their nodes instead.
@@ -103,36 +129,72 @@ class HostSide:
             name: _placed(self._arena, offset, module.graph, name)
             for name, offset in memory.offsets.items()
         }
-        self.seconds: dict[str, float] = {}
+        self.times = StepTimes()
         self.refused: dict[str, str] = {}
         self.distrusted: dict[str, str] = {}
-        self._calls: dict[str, Step] = {}
+        self._calls: dict[str, tuple[NativeStep, ...]] = {}
         self._prepare(module.code, trust_code=module.trust_code)
-        self._steps = [self._step(event) for event in self.plan.events]
+        self.stages = tuple(self._stages(module.segments, keep_all=keep_all))
+        self.reads = {output.value for output in self._graph.outputs}.union(
+            *(reads_of(event, module.segments) for event in self.plan.events),
+            *(n.inputs for k in self.plan.kernels if k.output in self.refused for n in k.nodes),
+        )
+        self.new: set[str] = set().union(*(getattr(s.work, "new", ()) for s in self.stages))
 
-    def run(self, position: int, values: Values) -> None:
-        """Run one step of the plan, and add its results to the values."""
-        began = time.perf_counter()
-        name, step = self._steps[position]
-        step(values)
-        self.seconds[name] = time.perf_counter() - began
+    def run(self, stage: Stage, values: Values) -> None:
+        """Run a stage of the host, add its results to the values, and note its time."""
+        work = stage.work
+        if isinstance(work, tuple):
+            name, step = work
+            began = time.perf_counter()
+            step(values)
+            self.times.add((name, time.perf_counter() - began))
+        else:
+            assert not isinstance(work, Start | Finish)
+            self.times.add(work.run(values))
 
-    def forget(self, position: int, values: Values) -> None:
-        """Drop the values that no later step of the plan reads."""
-        for name in self.plan.memory.dying[position]:
-            values.pop(name, None)
+    def _stages(self, segments: Sequence[Segment], *, keep_all: bool) -> Iterator[Stage]:
+        """Yield the plan's events; those in machine code that follow one another are one stage."""
+        events, dying = self.plan.events, self.plan.memory.dying
+        ends = {output.value for output in self._graph.outputs}
+        readers: dict[str, set[int]] = {}
+        for index, event in enumerate(events):
+            for name in reads_of(event, segments):
+                readers.setdefault(name, set()).add(index)
+        for batched, group in groupby(range(len(events)), lambda i: self._is_native(events[i])):
+            members = list(group)
+            kernels = [e.kernel for i in members if isinstance(e := events[i], RunKernel)]
+            if batched and kernels:
+                from .batch import Batch
 
-    def _step(self, event: Event) -> tuple[str, Step]:
-        """Return the first value that an event computes, and its step; none for a segment."""
+                own = set(members)
+                written = {name for i in members for name in writes_of(events[i], segments)}
+                shown = {name for name in written if keep_all or readers.get(name, set()) - own}
+                steps = [call for kernel in kernels for call in self._calls[kernel.output]]
+                views = [e.node for i in members if isinstance(e := events[i], Alias)]
+                shown |= written & ends
+                batch = Batch(self._graph, steps, views, self._places, shown)
+                inside = written - shown - batch.new
+                gone = (name for i in members for name in dying[i] if name not in inside)
+                yield Stage(batch, tuple(gone))
+            else:
+                yield from (Stage(self._work(events[i]), dying[i]) for i in members)
+
+    def _is_native(self, event: Event) -> bool:
+        """Whether an event may be part of a batch."""
         if isinstance(event, RunKernel):
-            return event.kernel.output, self._calls[event.kernel.output]
-        if isinstance(event, RunRecurrence):
-            return event.recurrence.output, self._calls[event.recurrence.output]
+            return event.kernel.output in self._calls
+        return isinstance(event, Alias)
+
+    def _work(self, event: Event) -> "Start | Finish | tuple[str, Step]":
+        """Return an event that is not part of a batch as the work of a stage."""
+        if isinstance(event, Start | Finish):
+            return event
+        if isinstance(event, RunKernel):
+            return event.kernel.output, partial(self._evaluate_all, event.kernel)
         if isinstance(event, Alias):
             return event.node.output.name, partial(_view, event.node)
-        if isinstance(event, Evaluate):
-            return event.node.outputs[0].name, partial(self._evaluate, event.node)
-        return "", lambda values: None
+        return event.node.outputs[0].name, partial(self._evaluate, event.node)
 
     def _evaluate(self, node: Node, values: Values) -> None:
         arrays = evaluate_node(node, [values[name] for name in node.inputs])
@@ -147,26 +209,22 @@ class HostSide:
         if self.plan.target is None:
             return
         from ..compiler.host.kernel_store import KernelStore
-        from .recurrence import RecurrenceCall
+        from .native_steps import native_steps
 
         store = KernelStore(self.plan.target, code, self.threads, trust_code, kept_kernel)
-        for step in (*self.plan.kernels, *self.plan.recurrences):
+        for step in self.plan.kernels:
             try:
-                if isinstance(step, HostKernel):
-                    call = self._call(step, store)
-                else:
-                    call = RecurrenceCall(step, store.get)
+                steps = native_steps(self._graph, step, self._places, store.get)
+                self._calls[step.output] = tuple(steps)
             except CompileError as problem:
                 self.refused[step.output] = str(problem)
-                call = partial(self._evaluate_all, step)
-            self._calls[step.output] = call
         self.distrusted = store.distrusted
         keep_kernels(store.compiled)
         anew = [reason for key, reason in self.distrusted.items() if key in store.compiled]
         if anew:
             say_compiled_anew(self._name, len(anew), anew[0])
 
-    def _evaluate_all(self, step: "HostKernel | Recurrence", values: Values) -> None:
+    def _evaluate_all(self, step: HostStep, values: Values) -> None:
         """Compute a kernel's nodes in NumPy, in place of the kernel."""
         inside = dict(values)
         for node in step.nodes:
@@ -177,47 +235,6 @@ class HostSide:
                 place[...] = inside[name]
                 inside[name] = place
             values[name] = inside[name]
-
-    def _call(self, kernel: HostKernel, store: "KernelStore") -> Step:
-        """Bind a kernel's constants and fill in all known addresses."""
-        bound = store.get(kernel.description).bind(**kernel.constants)
-        frame, positions = bound.frame()
-        description = kernel.description
-        given: list[tuple[int, str, int]] = []
-        for operand, name in kernel.inputs.items():
-            if name in self._places:
-                frame[positions[operand]] = address_of(self._places[name])
-            else:
-                wanted = description.operands[operand]
-                itemsize = np.dtype(DTYPES[wanted.dtype]).itemsize
-                size = itemsize * int(np.prod(wanted.shape, dtype=np.int64))
-                given.append((positions[operand], name, size))
-        output, last = kernel.output, len(frame) - 1
-        kind, place = self._graph.types[output], self._places.get(output)
-        if place is not None:
-            frame[last] = address_of(place)
-
-        def call(values: Values) -> None:
-            held = []
-            for position, name, size in given:
-                array = values[name]
-                if not array.flags.c_contiguous:
-                    array = np.ascontiguousarray(array)
-                if array.nbytes != size:
-                    raise InputError(
-                        f"value `{name}`: expected {size} bytes, got {array.nbytes}; its producer "
-                        "breaks the graph's types: report it with the model"
-                    )
-                held.append(array)
-                frame[position] = address_of(array)
-            result = place
-            if result is None:
-                result = aligned_empty(kind.shape, kind.dtype)
-                frame[last] = address_of(result)
-            bound.kernel.call(frame)  # called through `bound`, which keeps the constants alive
-            values[output] = result
-
-        return call
 
 
 @cache

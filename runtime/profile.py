@@ -9,19 +9,16 @@ after the last retirement count towards no layer.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..compiler.host import Evaluate, HostKernel
+from ..compiler.host import Evaluate, HostStep
 from ..compiler.host.order import order_events
 from ..compiler.module import Module, Segment
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
 from .device import Result
-
-if TYPE_CHECKING:
-    from ..compiler.host.recurrence import Recurrence
 
 ACCELERATOR, CPU, HOST = "accelerator", "cpu", "host"
 
@@ -81,7 +78,7 @@ class HostRun:
         Seconds of each step, by the value that it computed.
     """
 
-    kernels: "tuple[HostKernel | Recurrence, ...]" = ()
+    kernels: tuple[HostStep, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def typical(self, seconds: Sequence[Mapping[str, float]]) -> "HostRun":
@@ -214,8 +211,7 @@ def _numpy_macs(module: Module, host: HostRun) -> dict[str, int]:
         module.graph,
         [step for step in module.steps if isinstance(step, str)],
         (),
-        [kernel for kernel in host.kernels if isinstance(kernel, HostKernel)],
-        [kernel for kernel in host.kernels if not isinstance(kernel, HostKernel)],
+        host.kernels,
     )
     return {e.node.outputs[0].name: e.macs for e in events if isinstance(e, Evaluate)}
 
@@ -223,7 +219,7 @@ def _numpy_macs(module: Module, host: HostRun) -> dict[str, int]:
 def _host_row(
     step: str,
     module: Module,
-    kernel: "HostKernel | Recurrence | None",
+    kernel: HostStep | None,
     names: Mapping[str, str],
     seconds: float | None,
     numpy_macs: int,

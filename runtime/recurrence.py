@@ -1,20 +1,24 @@
-"""Recurrent layers on the host: kernels called once per time step, with advancing addresses."""
+"""Recurrent layers on the host: a schedule with the kernels of every time step."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from ..compiler.aligned import address_of, aligned_empty
-from ..compiler.cpu import BoundKernel, CompiledKernel, Description
+from ..compiler.cpu import Box, Call, CompiledKernel, Description, Schedule, copy_call
 from ..compiler.host.recurrence import Direction, Recurrence
 
 Load = Callable[[Description], CompiledKernel]
 """A function that returns the machine code of a kernel."""
 
+ITEM_BYTES = 4
+"""Bytes of a float32."""
 
-class RecurrenceCall:
-    """A recurrence with its constants bound.
+
+def recurrence_call(
+    recurrence: Recurrence, load: Load, addresses: Mapping[str, int], owner: object
+) -> Call:
+    """Return a recurrence with its constants bound, as one step of a schedule.
 
     Parameters
     ----------
@@ -22,84 +26,63 @@ class RecurrenceCall:
         The layer.
     load : Load
         A function that returns the machine code of a kernel, for its description.
+    addresses : mapping
+        The address of each value that it reads or computes.
+    owner : object
+        What owns the memory there.
     """
-
-    def __init__(self, recurrence: Recurrence, load: Load) -> None:
-        self._recurrence = recurrence
-        updates = [load(description).bind() for description in recurrence.updates()]
-        self._runs = [_DirectionCall(d, recurrence, updates, load) for d in recurrence.directions]
-
-    def __call__(self, values: dict[str, np.ndarray]) -> None:
-        """Compute all outputs from the inputs, and add them to the values."""
-        x, *states = (np.ascontiguousarray(values[name]) for name in self._recurrence.inputs)
-        rows = [run(x, *(state[index] for state in states)) for index, run in enumerate(self._runs)]
-        every, *last = zip(*rows, strict=True)
-        results = (np.stack(every, axis=1), *(np.stack(one) for one in last))
-        values |= dict(zip(self._recurrence.outputs, results, strict=True))
+    calls: list[Call] = []
+    held: list[np.ndarray] = []
+    for index, direction in enumerate(recurrence.directions):
+        calls += _direction_calls(recurrence, index, direction, load, addresses, held)
+    return Schedule(calls).call().hold((held, owner))
 
 
-class _DirectionCall:
-    def __init__(
-        self, direction: Direction, recurrence: Recurrence, updates: list[BoundKernel], load: Load
-    ) -> None:
-        self._direction, self._recurrence = direction, recurrence
-        self._inputs = load(direction.inputs).bind(**direction.constants["inputs"])
-        self._product = _Call(load(direction.product).bind(**direction.constants["product"]))
-        self._updates = [_Call(bound) for bound in updates]
-        self._gates = aligned_empty(direction.product.output.shape, "float32")
-
-    def __call__(self, x: np.ndarray, first: np.ndarray, *cells: np.ndarray):
-        """Return all states [S, N, H], the last state and for LSTM the last cell state [N, H]."""
-        recurrence, kind = self._recurrence, self._recurrence.operator.kind
-        steps, size = len(x), (recurrence.samples, recurrence.hidden)
-        parts = self._inputs(x.reshape(self._direction.inputs.operands["x"].shape))
-        every = aligned_empty((steps, *size), "float32")
-        cell = aligned_empty(size, "float32")
-        part, row = address_of(parts), parts.nbytes // steps
-        out, state_bytes = address_of(every), every.nbytes // steps
-        product, gates = self._product, address_of(self._gates)
-        before = address_of(first)
+def _direction_calls(
+    recurrence: Recurrence,
+    index: int,
+    direction: Direction,
+    load: Load,
+    addresses: Mapping[str, int],
+    held: list[np.ndarray],
+) -> Iterator[Call]:
+    """Yield the calls of one direction; `held` takes the memory that they use."""
+    kind = recurrence.operator.kind
+    elements = recurrence.samples * recurrence.hidden
+    state_bytes = ITEM_BYTES * elements
+    x, *states = (addresses[name] for name in recurrence.reads)
+    every, last, *cells = (addresses[name] for name in recurrence.outputs)
+    parts = aligned_empty(direction.inputs.output.shape, "float32")
+    gates = aligned_empty(direction.product.output.shape, "float32")
+    held += [parts, gates]
+    inputs = load(direction.inputs).bind(**direction.constants["inputs"])
+    product = load(direction.product).bind(**direction.constants["product"])
+    updates = [load(description).bind() for description in recurrence.updates()]
+    yield Call.of(inputs).place(x=x, out=address_of(parts))
+    steps = recurrence.steps
+    cell = cells[0] + index * state_bytes if cells else 0
+    if cells:
+        yield _copy(elements, states[1] + index * state_bytes, cell)
+    before = states[0] + index * state_bytes
+    for step in range(steps)[:: -1 if direction.backwards else 1]:
+        given = address_of(parts) + step * (parts.nbytes // steps)
+        made = every + (step * len(recurrence.directions) + index) * state_bytes
         if kind == "LSTM":
-            cell[...] = cells[0]
-            update, finish = self._updates
-            update.place(gates=gates, cell=address_of(cell), out=address_of(cell))
-            finish.place(gates=gates, cell=address_of(cell))
-            product.place(out=gates)
+            update, finish = map(Call.of, updates)
+            yield Call.of(product).place(x=before, residual=given, out=address_of(gates))
+            yield update.place(gates=address_of(gates), cell=cell, out=cell)
+            yield finish.place(gates=address_of(gates), cell=cell, out=made)
         elif kind == "GRU":
-            (finish,) = self._updates
-            finish.place(r=gates)
-            product.place(out=gates)
-        for step in range(steps)[:: -1 if self._direction.backwards else 1]:
-            given, made = part + step * row, out + step * state_bytes
-            if kind == "LSTM":
-                product.run(x=before, residual=given)
-                update.run()
-                finish.run(out=made)
-            elif kind == "GRU":
-                product.run(x=before)
-                finish.run(x=given, state=before, out=made)
-            else:
-                product.run(x=before, residual=given, out=made)
-            before = made
-        final = every[0 if self._direction.backwards else -1]
-        return (every, final, cell) if kind == "LSTM" else (every, final)
+            (finish,) = map(Call.of, updates)
+            yield Call.of(product).place(x=before, out=address_of(gates))
+            yield finish.place(x=given, r=address_of(gates), state=before, out=made)
+        else:
+            yield Call.of(product).place(x=before, residual=given, out=made)
+        before = made
+    yield _copy(elements, before, last + index * state_bytes)
 
 
-class _Call:
-    """A bound kernel that takes the addresses of its operands by name."""
-
-    def __init__(self, bound: BoundKernel) -> None:
-        frame, places = bound.frame()
-        self._frame: Any = frame
-        self._places = {**places, "out": len(frame) - 1}
-        self._bound = bound  # keeps the constants alive that the frame points to
-
-    def place(self, **addresses: int) -> None:
-        """Set the addresses of operands for the following calls."""
-        for name, address in addresses.items():
-            self._frame[self._places[name]] = address
-
-    def run(self, **addresses: int) -> None:
-        """Run the kernel with these addresses of operands."""
-        self.place(**addresses)
-        self._bound.kernel.call(self._frame)
+def _copy(elements: int, source: int, target: int) -> Call:
+    """Return a call that copies float32 elements."""
+    box = Box(0, 0, 0, (elements,), (1,), (1,))
+    return copy_call([box], ITEM_BYTES, 1).place(in0=source, out=target)

@@ -6,9 +6,9 @@ inputs.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -27,6 +27,7 @@ from .device import Device, Result
 from .host import HostSide
 from .names import layer_names
 from .profile import HostRun, Profile, profile_of
+from .step_times import StepTimes
 
 Inputs = Mapping[str, np.ndarray] | np.ndarray
 """Arrays by input name, or a single array if the network has one input."""
@@ -138,15 +139,26 @@ class Session:
         self.device = device
         self._states, self._zeros = dict(states), first_states(module.graph, states)
         self.reset()
-        with enough_memory(module.name):
+        self._memory = EnoughMemory(module.name)
+        with self._memory:
             self._codes = [encode_program(segment.program, ours) for segment in module.segments]
             self._windows = [data_window(segment) for segment in module.segments]
             self._kept = [kept_layers(segment) for segment in module.segments]
             self._names = layer_names(module)
             self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
-        self._constants = {constant.name: constant.data for constant in module.graph.constants}
+        self._kinds = {
+            value.name: (np.dtype(DTYPES[value.type.dtype]), value.type.shape)
+            for value in module.graph.inputs
+        }
+        self._needed = self._kinds.keys() - self._states.keys()
+        read = self.host.reads
+        self._constants = {
+            constant.name: constant.data
+            for constant in module.graph.constants
+            if keep_all or constant.name in read
+        }
         self._keep_all = keep_all
-        self._kernels = (*self.host.plan.kernels, *self.host.plan.recurrences)
+        self._kernels = self.host.plan.kernels
         self._rounded = not all(kernel.exact for kernel in self._kernels)
         self._overlaps = overlaps(self.host.plan.events)
         self._renew()
@@ -176,10 +188,28 @@ class Session:
         DeviceError
             If the device fails, or the network does not fit memory.
         """
-        with self._running, enough_memory(self.module.name):
-            run = self._run(check_inputs(self.module.graph, inputs, self._held))
-            self._held = {name: run.outputs[output].copy() for name, output in self._states.items()}
+        with self._running, self._memory:
+            given = self._plain(inputs) or check_inputs(self.module.graph, inputs, self._held)
+            run = self._run(given)
+            if self._states:
+                self._held = {
+                    name: run.outputs[output].copy() for name, output in self._states.items()
+                }
             return run
+
+    def _plain(self, inputs: Inputs) -> Mapping[str, np.ndarray] | None:
+        """Return the inputs in order if they are arrays that fit; None for `check_inputs`."""
+        if type(inputs) is np.ndarray:
+            if len(self._needed) != 1:
+                return None
+            inputs = dict.fromkeys(self._needed, inputs)
+        if type(inputs) is not dict or inputs.keys() != self._needed:
+            return None
+        for name, array in inputs.items():
+            if type(array) is not np.ndarray or (array.dtype, array.shape) != self._kinds[name]:
+                return None
+        given = {**self._held, **inputs}
+        return {name: given[name] for name in self._kinds}
 
     def reset(self) -> None:
         """Set all states to zero, as before the first run."""
@@ -192,17 +222,18 @@ class Session:
         layers: dict[str, np.ndarray] = {}
         results: dict[int, Result] = {}
         waiting: dict[int, Callable[[], Result]] = {}
-        self.host.seconds = {}
+        self.host.times = times = StepTimes()
         kept: dict[str, np.ndarray] = {}
         try:
-            for position, event in enumerate(self.host.plan.events):
-                if isinstance(event, Start):
+            for stage in self.host.stages:
+                work = stage.work
+                if isinstance(work, Start):
                     if self._rounded and not self._keep_all:
-                        reads = [binding.name for binding in module.segments[event.segment].inputs]
+                        reads = [binding.name for binding in module.segments[work.segment].inputs]
                         kept |= {name: values[name].copy() for name in reads}
-                    waiting[event.segment] = self._start(event.segment, values)
-                elif isinstance(event, Finish):
-                    index = event.segment
+                    waiting[work.segment] = self._start(work.segment, values)
+                elif isinstance(work, Finish):
+                    index = work.segment
                     results[index] = waiting.pop(index)()
                     for binding in module.segments[index].outputs:
                         values[binding.name] = binding.read(self._windows[index])
@@ -211,17 +242,21 @@ class Session:
                         for binding in self._kept[index]
                     }
                 else:
-                    self.host.run(position, values)
-                self.host.forget(position, values)
+                    self.host.run(stage, values)
+                for name in stage.dying:
+                    values.pop(name, None)
         finally:
             for finish in waiting.values():  # after a failed step, windows must be free again
                 with suppress(Exception):
                     finish()
         ordered = tuple(results[index] for index in range(len(module.segments)))
+        new = self.host.new
         outputs = {
-            output.name: _apart(values[output.value], given.values()) for output in graph.outputs
+            output.name: array if name in new else _apart(array, given.values())
+            for output in graph.outputs
+            for name, array in ((output.value, values[output.value]),)
         }
-        did = HostRun(self._kernels, self.host.seconds)
+        did = HostRun(self._kernels, times)
         shown = values if self._keep_all else kept
         return Run(outputs, layers, ordered, did, shown, module, self._names, given)
 
@@ -236,23 +271,34 @@ class Session:
         return self._beside.submit(self.device.run, self._codes[index], window).result
 
 
-@contextmanager
-def enough_memory(network: str) -> Iterator[None]:
-    """Turn a lack of memory into an error that says so.
+class EnoughMemory:
+    """A context that turns a lack of memory into an error that says so.
+
+    Parameters
+    ----------
+    network : str
+        The network's name.
 
     Raises
     ------
     DeviceError
-        If there is not enough memory.
+        On leaving, if there was not enough memory.
     """
-    try:
-        yield
-    except MemoryError as problem:
-        got = f", got `{problem}`" if str(problem) else ""
-        raise DeviceError(
-            f"network `{network:.60}`: expected enough memory for its values{got}; free some, or "
-            "compile a smaller network"
-        ) from problem
+
+    def __init__(self, network: str) -> None:
+        self._network = network
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        """Replace a `MemoryError`."""
+        if isinstance(problem, MemoryError):
+            got = f", got `{problem}`" if str(problem) else ""
+            raise DeviceError(
+                f"network `{self._network:.60}`: expected enough memory for its values{got}; free "
+                "some, or compile a smaller network"
+            ) from problem
 
 
 _sessions: WeakSet[Session] = WeakSet()

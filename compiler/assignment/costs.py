@@ -16,8 +16,8 @@ from ...errors import CompileError
 from ..graph import Graph, Node
 from ..graph import operators as ops
 from ..graph.types import DTYPES
-from ..host import HostKernel, host_target
-from ..host.recurrence import Recurrence, find_recurrences
+from ..host import HostStep, host_target
+from ..host.recurrence import find_recurrences
 from ..host.select import select_kernels
 from ..macs import keeps_channels_apart, macs_of
 
@@ -121,13 +121,13 @@ class Costs:
             for name, node in ((node.outputs[0].name, node) for node in graph.nodes)
         }
 
-    def host_us(self, graph: Graph, node: Node, kernel: HostKernel | Recurrence | None) -> float:
+    def host_us(self, graph: Graph, node: Node, kernel: HostStep | None) -> float:
         """Estimate the time of a node on the host, in microseconds.
 
         Parameters
         ----------
-        kernel : HostKernel or Recurrence or None
-            The kernel of the CPU target that computes it, possibly with others; None for NumPy.
+        kernel : HostStep or None
+            The step in machine code that computes it, possibly with others; None for NumPy.
         """
         if isinstance(node.attributes, ops.Reshape):
             return 0.0
@@ -179,7 +179,7 @@ def passes_of(graph: Graph, node: Node) -> int:
     return PASSES.get(type(node.attributes), OTHER_PASSES) * max(given, *read, 0)
 
 
-def kernels_among(graph: Graph, nodes: Sequence[Node]) -> tuple[HostKernel | Recurrence, ...]:
+def kernels_among(graph: Graph, nodes: Sequence[Node]) -> tuple[HostStep, ...]:
     """Select kernels as if the host ran exactly these nodes; NumPy computes the rest."""
     target = host_target()
     if target is None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ..graph import Graph, Node
-from ..host import Finish, HostKernel, Start
+from ..host import Finish, HostStep, Start
 from ..host.order import HostEvent, nodes_of, order_events
-from ..host.recurrence import Recurrence
 from .costs import Costs
 from .problem import ns_of
 from .timeline import SegmentValues, Timeline, segment_values, timeline
@@ -33,7 +32,7 @@ class PlacedLayer:
         Cycles on the accelerator; None if unknown.
     exact : bool
         Whether the cycles come from a timing model.
-    kernel : HostKernel or Recurrence or None
+    kernel : HostStep or None
         Its kernel of the CPU target.
     """
 
@@ -43,7 +42,7 @@ class PlacedLayer:
     nodes: tuple[Node, ...]
     cycles: int | None = None
     exact: bool = False
-    kernel: HostKernel | Recurrence | None = None
+    kernel: HostStep | None = None
 
     @property
     def accelerated(self) -> bool:
@@ -65,7 +64,7 @@ def placed_layers(
     graph: Graph,
     steps: Sequence[str | int],
     segments: Sequence[Sequence[PlacedLayer]],
-    kernels: Iterable[HostKernel | Recurrence],
+    kernels: Iterable[HostStep],
 ) -> list[PlacedLayer]:
     """List all layers of a network in the order in which their results are complete.
 
@@ -116,9 +115,8 @@ def layers_timeline(
         steps.append(len(ends))
         ends.append(segment_values(graph, [node for layer in found for node in layer.nodes]))
         segments.append(found)
-    kernels = [layer.kernel for layer in layers if isinstance(layer.kernel, HostKernel)]
-    repeated = [layer.kernel for layer in layers if isinstance(layer.kernel, Recurrence)]
-    events = order_events(graph, steps, ends, kernels, repeated)
+    kernels = [layer.kernel for layer in layers if layer.kernel is not None]
+    events = order_events(graph, steps, ends, kernels)
 
     def host_ns(event: HostEvent) -> int:
         return ns_of(times_us[nodes_of(event)[-1].outputs[0].name])

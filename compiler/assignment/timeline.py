@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..graph import Graph, Node, Value
-from ..host import Event, Finish, HostKernel, Start
+from ..host import Event, Finish, HostStep, Start
 from ..host.order import HostEvent, SegmentEnds, kernel_of, nodes_of, order_events
-from ..host.recurrence import Recurrence
 from ..segments import boundary, partition
 from .costs import Costs
 from .problem import Problem, ns_of
 
-FindKernels = Callable[[Sequence[Node]], Sequence[HostKernel | Recurrence]]
+FindKernels = Callable[[Sequence[Node]], Sequence[HostStep]]
 
 KERNEL_VISITS = 1000
 """Node visits that take about as long as the search for one node's kernel."""
@@ -188,7 +187,5 @@ class Evaluator:
                 sum(self._costs.host_us(graph, n, kernel_of(event)) for n in nodes_of(event))
             )
 
-        compiled = [kernel for kernel in kernels if isinstance(kernel, HostKernel)]
-        repeated = [kernel for kernel in kernels if isinstance(kernel, Recurrence)]
-        events = order_events(graph, steps, ends, compiled, repeated)
+        events = order_events(graph, steps, ends, kernels)
         return timeline(events, ends, host_ns, there, self._transfer_ns.__getitem__, self._start_ns)

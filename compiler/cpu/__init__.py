@@ -28,6 +28,7 @@ from .execution.kernel import (
     compile_kernel,
     load_kernel,
 )
+from .execution.schedule import Box, Call, Schedule, copy_call
 from .kernels.batched_product import BatchedProduct
 from .kernels.byte_product import ByteProduct
 from .kernels.byte_tables import ByteSum, ByteTable
@@ -42,9 +43,10 @@ from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
-    "LEVELS", "AffineCopy", "Array", "BatchedProduct", "BoundKernel", "ByteJoin", "BytePooling",
-    "ByteProduct", "ByteSum", "ByteTable", "CompiledKernel", "Convolution", "CpuTarget", "Declared",
-    "Description", "Elementwise", "KernelSchedule", "LayerNormalisation", "Layout", "Pooling",
-    "Requantisation", "Residual", "RowReduction", "RowSoftmax", "aligned_empty", "compile_kernel",
-    "generic", "host", "host_levels", "load_kernel", "matrix_product",
+    "LEVELS", "AffineCopy", "Array", "BatchedProduct", "BoundKernel", "Box", "ByteJoin",
+    "BytePooling", "ByteProduct", "ByteSum", "ByteTable", "Call", "CompiledKernel", "Convolution",
+    "CpuTarget", "Declared", "Description", "Elementwise", "KernelSchedule", "LayerNormalisation",
+    "Layout", "Pooling", "Requantisation", "Residual", "RowReduction", "RowSoftmax", "Schedule",
+    "aligned_empty", "compile_kernel", "copy_call", "generic", "host", "host_levels", "load_kernel",
+    "matrix_product",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -15,6 +15,44 @@ from .graph_queries import in_order
 
 if TYPE_CHECKING:
     from ..cpu import CpuTarget, Description
+
+
+class HostStep(Protocol):
+    """Nodes of a graph that the host computes in machine code, as one step."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, in the graph's order."""
+        ...
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Values that it reads in a run."""
+        ...
+
+    @property
+    def output(self) -> str:
+        """The value that names the step."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The values that it computes."""
+        ...
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of the model."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is bit-exact to the graph's definition."""
+        ...
+
+    def descriptions(self) -> "tuple[Description, ...]":
+        """Return the descriptions of its kernels."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +83,11 @@ class HostKernel:
     exact: bool = False
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """Values that it reads in a run."""
+        return tuple(self.inputs.values())
+
+    @property
     def output(self) -> str:
         """The value that it computes."""
         return self.nodes[-1].output.name
@@ -58,6 +101,10 @@ class HostKernel:
     def macs(self) -> int:
         """Multiplications of the model; 0 if the description counts none."""
         return self.description.macs - sum(map(spare_macs_of, self.nodes))
+
+    def descriptions(self) -> "tuple[Description, ...]":
+        """Return its description, as for all steps of the host."""
+        return (self.description,)
 
 
 HERE = value("here")

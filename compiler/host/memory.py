@@ -13,7 +13,7 @@ from ..graph import Graph
 from ..graph.types import DTYPES
 from ..main_memory.memory_plan import Lifetime, plan_memory
 from ..module import Segment
-from .kernel import HostKernel
+from .kernel import HostKernel, HostStep
 from .order import Alias, Event, RunKernel, reads_of, writes_of
 
 
@@ -134,8 +134,10 @@ def _taken_over(event: Event, held: Mapping[str, _Storage], index: int) -> _Stor
     return None
 
 
-def in_place_operands(kernel: HostKernel) -> tuple[str, ...]:
+def in_place_operands(kernel: HostStep) -> tuple[str, ...]:
     """Return the inputs that a kernel may overwrite: of its size, and read element by element."""
+    if not isinstance(kernel, HostKernel):
+        return ()
     names = getattr(kernel.description, "in_place", ())
     return tuple(kernel.inputs[name] for name in names if name in kernel.inputs)
 

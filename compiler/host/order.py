@@ -7,15 +7,12 @@ does not depend on that segment.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..graph import Graph, Node
 from ..graph.operators import Reshape
 from ..macs import macs_of
-from .kernel import HostKernel
-
-if TYPE_CHECKING:
-    from .recurrence import Recurrence
+from .kernel import HostStep
 
 
 class Named(Protocol):
@@ -43,16 +40,9 @@ class SegmentEnds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunKernel:
-    """Run a kernel."""
+    """Run a step in machine code: a kernel, a recurrent layer, or a movement."""
 
-    kernel: HostKernel
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecurrence:
-    """Run a recurrent layer, step by step."""
-
-    recurrence: "Recurrence"
+    kernel: HostStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +80,7 @@ class Finish:
     segment: int
 
 
-HostEvent = RunKernel | RunRecurrence | Evaluate | Alias
+HostEvent = RunKernel | Evaluate | Alias
 Event = HostEvent | Start | Finish
 
 
@@ -98,8 +88,7 @@ def order_events(
     graph: Graph,
     steps: Sequence[str | int],
     segments: Sequence[SegmentEnds],
-    kernels: Iterable[HostKernel],
-    recurrences: "Iterable[Recurrence]" = (),
+    kernels: Iterable[HostStep],
 ) -> tuple[Event, ...]:
     """Return the events of a run in order; both sides work between a Start and its Finish.
 
@@ -111,12 +100,10 @@ def order_events(
         The module's steps.
     segments : sequence of SegmentEnds
         Inputs and outputs of each segment.
-    kernels : iterable of HostKernel
-        Kernels of the host's nodes.
-    recurrences : iterable of Recurrence
-        Recurrent layers of the host's nodes.
+    kernels : iterable of HostStep
+        Steps of the host in machine code.
     """
-    atoms = _atoms(graph, steps, kernels, recurrences)
+    atoms = _atoms(graph, steps, kernels)
     made = {name: index for index, atom in enumerate(atoms) for name in _writes(atom, segments)}
     needs = [{made[name] for name in _reads(atom, segments) if name in made} for atom in atoms]
     places = [index for index, atom in enumerate(atoms) if isinstance(atom, int)]
@@ -146,18 +133,14 @@ def order_events(
     return tuple(events)
 
 
-def kernel_of(event: HostEvent) -> "HostKernel | Recurrence | None":
-    """Return the kernel or recurrence of an event of the host; None for NumPy."""
-    if isinstance(event, RunKernel):
-        return event.kernel
-    return event.recurrence if isinstance(event, RunRecurrence) else None
+def kernel_of(event: HostEvent) -> HostStep | None:
+    """Return the machine code's step of an event of the host; None for NumPy."""
+    return event.kernel if isinstance(event, RunKernel) else None
 
 
 def nodes_of(event: HostEvent) -> tuple[Node, ...]:
     """Return the nodes that an event of the host computes."""
-    if isinstance(event, Evaluate | Alias):
-        return (event.node,)
-    return event.kernel.nodes if isinstance(event, RunKernel) else event.recurrence.nodes
+    return event.kernel.nodes if isinstance(event, RunKernel) else (event.node,)
 
 
 def reads_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
@@ -175,21 +158,15 @@ def writes_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
 
 
 def _atoms(
-    graph: Graph,
-    steps: Sequence[str | int],
-    kernels: Iterable[HostKernel],
-    recurrences: "Iterable[Recurrence]",
+    graph: Graph, steps: Sequence[str | int], kernels: Iterable[HostStep]
 ) -> list[HostEvent | int]:
     """List segments, kernels in place of their last nodes, and the remaining nodes."""
     ending = {kernel.output: kernel for kernel in kernels}
     taken = {node.outputs[0].name for kernel in ending.values() for node in kernel.nodes}
-    repeated = {recurrence.output: recurrence for recurrence in recurrences}
     atoms: list[HostEvent | int] = []
     for step in steps:
         if isinstance(step, int):
             atoms.append(step)
-        elif step in repeated:
-            atoms.append(RunRecurrence(repeated[step]))
         elif step in ending:
             atoms.append(RunKernel(ending[step]))
         elif step not in taken:
@@ -203,9 +180,7 @@ def _atoms(
 def _reads(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     if isinstance(atom, int):
         return tuple(binding.name for binding in segments[atom].inputs)
-    if isinstance(atom, RunKernel):
-        return tuple(atom.kernel.inputs.values())
-    return atom.recurrence.inputs if isinstance(atom, RunRecurrence) else atom.node.inputs
+    return atom.kernel.reads if isinstance(atom, RunKernel) else atom.node.inputs
 
 
 def _writes(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
@@ -213,8 +188,6 @@ def _writes(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str
         return tuple(binding.name for binding in segments[atom].outputs)
     if isinstance(atom, RunKernel):
         return atom.kernel.outputs
-    if isinstance(atom, RunRecurrence):
-        return atom.recurrence.outputs
     return tuple(value.name for value in atom.node.outputs)
 
 

@@ -12,14 +12,13 @@ from ...errors import ProcessorError, ToolError
 from ..cpu_level import LEVEL_VARIABLE, NO_LEVEL, level_cap
 from ..graph import Graph, Node
 from ..module import Segment
-from .kernel import HostKernel
+from .kernel import HostStep
 from .memory import HostMemory, plan_host_memory
 from .order import Evaluate, Event, order_events
 from .work import LEAST_WORK
 
 if TYPE_CHECKING:
     from ..cpu import CpuTarget, Description
-    from .recurrence import Recurrence
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +32,14 @@ class HostPlan:
     """
 
     target: "CpuTarget | None"
-    kernels: tuple[HostKernel, ...]
-    recurrences: "tuple[Recurrence, ...]"
+    kernels: tuple[HostStep, ...]
     events: tuple[Event, ...]
     memory: HostMemory
 
     def descriptions(self) -> "Iterator[Description]":
-        """All kernels; equal ones repeat."""
-        yield from (kernel.description for kernel in self.kernels)
-        for recurrence in self.recurrences:
-            yield from recurrence.descriptions()
+        """Descriptions of all kernels; equal ones repeat."""
+        for kernel in self.kernels:
+            yield from kernel.descriptions()
 
 
 def plan_host(
@@ -72,17 +69,14 @@ def plan_host(
         See `select_kernels`.
     """
     nodes = host_nodes(graph, steps)
-    kernels: tuple[HostKernel, ...] = ()
-    recurrences: tuple[Recurrence, ...] = ()
+    kernels: tuple[HostStep, ...] = ()
     if target is not None:
-        from .recurrence import find_recurrences
-        from .select import select_kernels
+        from .select import select_steps
 
-        kernels = select_kernels(graph, nodes, target, least_work)
-        recurrences = find_recurrences(graph, nodes)
-    events = order_events(graph, steps, segments, kernels, recurrences)
+        kernels = select_steps(graph, nodes, target, least_work)
+    events = order_events(graph, steps, segments, kernels)
     memory = plan_host_memory(graph, events, segments, keep_all=keep_all)
-    return HostPlan(target, kernels, recurrences, events, memory)
+    return HostPlan(target, kernels, events, memory)
 
 
 def host_nodes(graph: Graph, steps: Sequence[str | int]) -> list[Node]:
@@ -123,7 +117,7 @@ def report_of_host(plan: HostPlan) -> dict[str, object]:
     values at any time, and `least_bytes` its lower bound for any placement.
     """
     return {
-        "kernels": len(plan.kernels) + len(plan.recurrences),
+        "kernels": len(plan.kernels),
         "numpy": sum(isinstance(event, Evaluate) for event in plan.events),
         "arena_bytes": plan.memory.arena_bytes,
         "peak_bytes": plan.memory.peak_bytes,

@@ -72,7 +72,7 @@ class Recurrence:
         return (self.node,)
 
     @property
-    def inputs(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:
         """Values that it reads in a run: x, the first state, and for LSTM the first cell state."""
         return (self.node.inputs[0], *self.node.inputs[5:7])
 
@@ -89,8 +89,12 @@ class Recurrence:
     @property
     def macs(self) -> int:
         """Multiplications of its products."""
-        steps = self.node.outputs[0].type.shape[0]
-        return sum(d.inputs.macs + steps * d.product.macs for d in self.directions)
+        return sum(d.inputs.macs + self.steps * d.product.macs for d in self.directions)
+
+    @property
+    def steps(self) -> int:
+        """Number of time steps."""
+        return self.node.outputs[0].type.shape[0]
 
     @property
     def samples(self) -> int:
@@ -111,7 +115,7 @@ class Recurrence:
         )
 
     def descriptions(self) -> tuple[Description, ...]:
-        """All its kernels."""
+        """Return the descriptions of all its kernels."""
         products = [kernel for d in self.directions for kernel in (d.inputs, d.product)]
         return (*products, *self.updates())
 

@@ -9,9 +9,28 @@ from dataclasses import replace
 
 from ..cpu import CpuTarget
 from ..graph import Graph, Node
-from .kernel import HostKernel, HostScope
+from .kernel import HostKernel, HostScope, HostStep
 from .matchers import MATCHERS
+from .movements import find_movements
+from .recurrence import find_recurrences
 from .work import LEAST_WORK, replaced_work
+
+
+def select_steps(
+    graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = LEAST_WORK
+) -> tuple[HostStep, ...]:
+    """Select the host's steps in machine code: kernels, recurrent layers and movements.
+
+    Without a kernel or a recurrent layer there are none. Parameters are those of `select_kernels`.
+    """
+    nodes = tuple(nodes)
+    found = (
+        *select_kernels(graph, nodes, target, least_work),
+        *find_recurrences(graph, nodes),
+    )
+    taken = {node.outputs[0].name for step in found for node in step.nodes}
+    rest = [node for node in nodes if node.outputs[0].name not in taken]
+    return (*found, *find_movements(graph, rest)) if found else ()
 
 
 def select_kernels(

@@ -19,7 +19,7 @@ from ...compiler.assignment import CPU, Placement
 from ...compiler.compile import compile_graph
 from ...compiler.frontend import import_model
 from ...compiler.graph import Graph
-from ...compiler.host import Evaluate, HostKernel, RunKernel
+from ...compiler.host import Evaluate, HostStep, RunKernel
 from ...errors import UsageError
 from ...isa.configuration import load_configuration
 from ...runtime import Session, open_device
@@ -182,19 +182,19 @@ def largest_difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> floa
 
 
 def steps_of(
-    graph: Graph, kernels: dict[str, HostKernel], runs: Sequence[Mapping[str, float]]
+    graph: Graph, kernels: dict[str, HostStep], runs: Sequence[Mapping[str, float]]
 ) -> Iterator[dict]:
     """Minimum wall-clock time of each step, the slowest first."""
     least = {name: min(run[name] for run in runs) for name in runs[0]}
     for name in sorted(least, key=least.__getitem__, reverse=True):
         kernel, node = kernels.get(name), graph.producer(name)
-        description = None if kernel is None else kernel.description
+        made_by = getattr(kernel, "description", kernel)
         yield {
             "node": node.name if node else name,
-            "kind": type(description).__name__ if description else f"numpy {node and node.op}",
+            "kind": type(made_by).__name__ if made_by else f"numpy {node and node.op}",
             "shape": "x".join(map(str, graph.types[name].shape)),
             "seconds": least[name],
-            "macs": getattr(description, "macs", 0),
+            "macs": getattr(made_by, "macs", 0),
         }
 
 

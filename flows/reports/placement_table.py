@@ -93,7 +93,7 @@ def layers_of(module: "Module", memory: "MemoryModel | None" = None):
         for segment in module.segments
     ]
     host = plan_host(module.graph, module.steps, module.segments, host_target())
-    return placed_layers(module.graph, module.steps, segments, (*host.kernels, *host.recurrences))
+    return placed_layers(module.graph, module.steps, segments, host.kernels)
 
 
 def placement_sentence(placement: Mapping[str, Any]) -> str:

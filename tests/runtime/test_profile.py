@@ -36,7 +36,7 @@ def profile(module: Module, host: HostRun) -> Profile:
 
 def kernels_of(module: Module) -> HostRun:
     plan = plan_host(module.graph, module.steps, module.segments, host_target())
-    return HostRun((*plan.kernels, *plan.recurrences))
+    return HostRun(plan.kernels)
 
 
 @pytest.fixture(scope="module")

@@ -72,6 +72,7 @@ class CompiledKernel:
         self.tensors, self.layouts, self.workspace_bytes = tensors, layouts, workspace_bytes
         self.pool: Pool | None = pool_of(threads)
         self._library = ObjectCode(code, target)
+        self.address = self._library.address(ENTRY)
         self.run = self._library.function(ENTRY, *[ctypes.c_void_p] * 4)
 
     def bind(self, **constants: np.ndarray) -> "BoundKernel":

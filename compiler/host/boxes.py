@@ -1,0 +1,121 @@
+"""A map of elements as boxes: few strided copies in place of one index for each element.
+
+The map tells for each element of an output which element it takes from which array. Boxes grow from
+the first element that none covers yet, along the last axis first.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..cpu import Box
+
+SOURCE_BITS = 40
+"""Bits of an element's number; the bits above are the number of its array."""
+
+PADDING = -1
+"""The entry of an element that comes from no array."""
+
+Index = tuple[slice | int, ...]
+
+
+def element_numbers(source: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Number the elements of an array, int64[shape]."""
+    return np.arange(math.prod(shape), dtype=np.int64).reshape(shape) + (source << SOURCE_BITS)
+
+
+def boxes_of(numbers: np.ndarray, most: int) -> tuple[Box, ...] | None:
+    """Cover a map with boxes.
+
+    Parameters
+    ----------
+    numbers : ndarray
+        An entry of `element_numbers` for each element, or `PADDING`, int64[shape].
+    most : int
+        Most boxes.
+
+    Returns
+    -------
+    tuple of Box or None
+        The boxes of all elements but padding; None if they are too many.
+    """
+    numbers = _finer(np.ascontiguousarray(numbers))
+    free = numbers != PADDING
+    steps = tuple(stride // numbers.itemsize for stride in numbers.strides)
+    found: list[Box] = []
+    for start in _starts(free):
+        if len(found) == most:
+            return None
+        extents, strides = _grown(numbers, free, start)
+        free[tuple(slice(at, at + size) for at, size in zip(start, extents, strict=True))] = False
+        source, first = divmod(int(numbers[start]), 1 << SOURCE_BITS)
+        place = sum(at * step for at, step in zip(start, steps, strict=True))
+        found.append(Box(source, first, place, extents, strides, steps))
+    return tuple(found)
+
+
+def _starts(free: np.ndarray) -> Iterator[tuple[int, ...]]:
+    """Yield the first free element until there is none; the caller covers it meanwhile."""
+    flat = free.reshape(-1)
+    at = 0
+    while at < flat.size:
+        at += int(flat[at:].argmax())
+        if not flat[at]:
+            return
+        yield tuple(int(i) for i in np.unravel_index(at, free.shape))
+
+
+def _grown(
+    numbers: np.ndarray, free: np.ndarray, start: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return extents and strides of the largest box from a corner, last axes first."""
+    extents, strides = [1] * numbers.ndim, [0] * numbers.ndim
+    for axis in reversed(range(numbers.ndim)):
+        inner = (slice(at, at + size) for at, size in zip(start, extents, strict=True))
+        index = tuple(inner)
+        whole: Index = (*start[:axis], slice(start[axis], None), *index[axis + 1 :])
+        rows, open_rows = numbers[whole], free[whole]
+        if len(rows) == 1:
+            continue
+        distances = rows - rows[:1]
+        stride = int(distances[1].flat[0])
+        expected = np.arange(len(rows), dtype=np.int64) * stride
+        inner_axes = tuple(range(1, rows.ndim))
+        fits = (distances == expected.reshape(-1, *[1] * len(inner_axes))).all(axis=inner_axes)
+        fits &= open_rows.all(axis=inner_axes)
+        fits &= (rows >> SOURCE_BITS == rows[:1] >> SOURCE_BITS).all(axis=inner_axes)
+        count = len(rows) if fits.all() else int(fits.argmin())
+        if count > 1:
+            extents[axis], strides[axis] = count, stride
+    return tuple(extents), tuple(strides)
+
+
+def _finer(numbers: np.ndarray) -> np.ndarray:
+    """Split axes that join several progressions, as after a reshape."""
+    shape: list[int] = []
+    for axis, size in enumerate(numbers.shape):
+        rows = np.moveaxis(numbers, axis, 0).reshape(size, -1)
+        while (period := _period(rows)) < len(rows):
+            shape.append(len(rows) // period)
+            rows = rows[:period]
+        shape.append(len(rows))
+    return numbers.reshape(shape)
+
+
+def _period(rows: np.ndarray) -> int:
+    """Return the number of rows after which they repeat, or break off in places; all if none."""
+    size = len(rows)
+    divisors = [one for one in range(1, size) if size % one == 0]
+    for period in divisors:
+        if _breaks(rows, period).size == 0:
+            return period if period > 1 else size
+    return math.gcd(size, *(_breaks(rows, 1) + 1).tolist()) if size > 1 else size
+
+
+def _breaks(rows: np.ndarray, period: int) -> np.ndarray:
+    """Return the rows whose distance from the one a period later is not the usual one."""
+    distances = rows[period:] - rows[:-period]
+    known = (rows[period:] != PADDING) & (rows[:-period] != PADDING)
+    usual = int(distances[known][0]) if known.any() else 0
+    return np.flatnonzero(((distances != usual) & known).any(axis=1))

@@ -1,0 +1,190 @@
+"""Movements: nodes that only move, repeat, join or pad elements, as strided copies.
+
+The definitions of the nodes are evaluated on the numbers of elements instead of their values, so
+any chain of them is one map, and one copy from its inputs to its output. One routine copies boxes
+for all movements: nothing has to be compiled for them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from ...errors import CompileError
+from ..cpu import Box, Description
+from ..graph import Graph, Node
+from ..graph import operators as ops
+from ..graph.evaluate import evaluate_operator
+from ..graph.types import DTYPES
+from .boxes import PADDING, boxes_of, element_numbers
+
+MOST_BOXES = 24
+"""Most boxes of one movement."""
+
+MOST_NODES = 24
+"""Most nodes of one movement."""
+
+MOST_ELEMENTS = 1 << 19
+"""Most elements of a value inside a movement: the map takes eight bytes for each of them."""
+
+FILL_BYTES = 1 << 12
+"""Size of the array that padding is copied from, or less."""
+
+MOVED: Mapping[type[ops.Operator], tuple[int, ...] | None] = MappingProxyType(
+    {
+        **dict.fromkeys((ops.Concat, ops.Expand, ops.Pad, ops.Reshape, ops.Slice), None),
+        **dict.fromkeys((ops.Transpose, ops.QConcat, ops.QInterleave, ops.QResize), None),
+        ops.QSlice: None,
+        ops.Gather: (0,),
+        ops.GatherElements: (0,),
+        ops.GatherND: (0,),
+        ops.ScatterND: (0, 2),
+        ops.ScatterElements: (0, 2),
+    }
+)
+"""Operators of movements, and the positions of the inputs whose elements they move; None for all.
+The others are indices, and must be constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """Nodes that one copy computes.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+        The nodes in the graph's order; only the value of the last one is read outside.
+    reads : tuple of str
+        Values that it copies from.
+    fill : ndarray or None
+        Elements of padding, all equal, which are the source after the values; None without padding.
+    boxes : tuple of Box
+        The copies in order.
+    """
+
+    nodes: tuple[Node, ...]
+    reads: tuple[str, ...]
+    fill: np.ndarray | None
+    boxes: tuple[Box, ...]
+    macs: int = 0
+    exact: bool = True
+
+    @property
+    def output(self) -> str:
+        """The value that it computes."""
+        return self.nodes[-1].output.name
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The output as a tuple, as for all steps of the host."""
+        return (self.output,)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return np.dtype(DTYPES[self.nodes[-1].output.type.dtype]).itemsize
+
+    def descriptions(self) -> tuple[Description, ...]:
+        """Return no description: nothing is compiled."""
+        return ()
+
+
+def find_movements(graph: Graph, nodes: Sequence[Node]) -> tuple[Movement, ...]:
+    """Return the movements among the host's free nodes, in order.
+
+    Parameters
+    ----------
+    graph : Graph
+        The whole graph.
+    nodes : sequence of Node
+        Nodes that no kernel computes, in the graph's order.
+    """
+    free = {node.outputs[0].name: node for node in nodes if _moves(graph, node)}
+    found: list[Movement] = []
+    for node in reversed(nodes):
+        name = node.outputs[0].name
+        if name not in free or isinstance(node.attributes, ops.Reshape):
+            continue
+        chains = (_chain(graph, node, free), (node,))
+        made = next((one for chain in chains if (one := _movement(graph, chain))), None)
+        if made is not None:
+            found.append(made)
+            for one in made.nodes:
+                del free[one.output.name]
+    return tuple(reversed(found))
+
+
+def _moves(graph: Graph, node: Node) -> bool:
+    """Whether a node may be part of a movement."""
+    operator = node.attributes
+    if type(operator) not in MOVED or getattr(operator, "reduction", "none") != "none":
+        return False
+    places = MOVED[type(operator)]
+    moved = node.inputs if places is None else [node.inputs[place] for place in places]
+    sizes = [graph.types[name].elements for name in (*moved, node.output.name)]
+    others = set(node.inputs) - set(moved)
+    return 0 < min(sizes) <= max(sizes) <= MOST_ELEMENTS and all(map(graph.is_constant, others))
+
+
+def _chain(graph: Graph, last: Node, free: Mapping[str, Node]) -> tuple[Node, ...]:
+    """Return a node and the free ones that are read by it alone, directly or through others."""
+    found = {last.output.name: last}
+    waiting = [last]
+    while waiting and len(found) < MOST_NODES:
+        for name in dict.fromkeys(waiting.pop().inputs):
+            node = free.get(name)
+            if node is None or name in found or graph.is_output(name):
+                continue
+            if all(user.outputs[0].name in found for user in graph.users(name)):
+                found[name] = node
+                waiting.append(node)
+    places = {node.outputs[0].name: place for place, node in enumerate(graph.nodes)}
+    return tuple(sorted(found.values(), key=lambda node: places[node.output.name]))
+
+
+def _movement(graph: Graph, nodes: tuple[Node, ...]) -> Movement | None:
+    """Return the movement of nodes; None if they take too many boxes."""
+    sources: dict[str, int] = {}
+    numbers: dict[str, np.ndarray] = {}
+    fills: set[float] = set()
+    for node in nodes:
+        operator = node.attributes
+        if isinstance(operator, ops.Pad):
+            fills.add(operator.value)
+            operator = replace(operator, value=PADDING)
+        places = MOVED[type(operator)]
+        arrays = []
+        for place, name in enumerate(node.inputs):
+            if places is not None and place not in places:
+                arrays.append(graph.data(name))
+                continue
+            if name not in numbers:
+                source = sources.setdefault(name, len(sources))
+                numbers[name] = element_numbers(source, graph.types[name].shape)
+            arrays.append(numbers[name])
+        try:
+            numbers[node.output.name] = evaluate_operator(operator, arrays)
+        except CompileError:  # an index is out of range: a run says so
+            return None
+    kind = nodes[-1].output.type
+    result = numbers[nodes[-1].output.name].reshape(kind.shape or (1,))
+    padded = bool((result == PADDING).any())
+    boxes = None if padded and len(fills) > 1 else boxes_of(result, MOST_BOXES)
+    if boxes is None:
+        return None
+    fill = None
+    if padded:
+        dtype = np.dtype(DTYPES[kind.dtype])
+        size = min(kind.elements, FILL_BYTES // dtype.itemsize)
+        fill = np.full(size, dtype.type(fills.pop()))
+        boxes = (*_filled(kind.elements, size, len(sources)), *boxes)
+    return Movement(nodes, tuple(sources), fill, boxes)
+
+
+def _filled(elements: int, size: int, source: int) -> Iterable[Box]:
+    """Yield boxes that fill an output with the elements of an array of another size."""
+    whole, rest = divmod(elements, size)
+    yield Box(source, 0, 0, (whole, size), (0, 1), (size, 1))
+    if rest:
+        yield Box(source, 0, whole * size, (rest,), (1,), (1,))

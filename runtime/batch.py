@@ -1,0 +1,165 @@
+"""Batches: consecutive steps of the host in machine code, which one call runs.
+
+Their values have fixed addresses in the arena. Only addresses of arrays from outside, and of new
+arrays for outputs of the network, are set in each run.
+"""
+
+import ctypes
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..compiler.aligned import address_of, aligned_empty
+from ..compiler.cpu import Call, Schedule
+from ..compiler.graph import Graph, Node
+from ..compiler.graph.types import DTYPES
+from ..errors import InputError
+from .step_times import BatchTime
+
+Values = dict[str, np.ndarray]
+"""Arrays, by the names of the graph's values."""
+
+Place = tuple[ctypes.Array, int]
+"""An address of a call: its frame, and the position there."""
+
+ALIGNED_BYTES = 1 << 14
+"""Outputs from this size on begin at a cache line; for smaller ones this takes longer than it
+saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeStep:
+    """A call of machine code in a batch.
+
+    Parameters
+    ----------
+    name : str
+        The first value of the host's step that it belongs to.
+    call : Call
+        The code; its constants are bound.
+    reads, writes : mapping
+        The graph's value for each array of the call that has no fixed address.
+    """
+
+    name: str
+    call: Call
+    reads: Mapping[str, str]
+    writes: Mapping[str, str]
+
+
+class Batch:
+    """Steps that run one after another in machine code.
+
+    Parameters
+    ----------
+    graph : Graph
+        The module's graph.
+    steps : sequence of NativeStep
+        The steps in order.
+    views : sequence of Node
+        Nodes between them that show a value in another shape, in order.
+    places : mapping
+        Arrays of values that have a fixed place.
+    shown : set of str
+        Values that are read outside the batch.
+
+    Attributes
+    ----------
+    names, views : tuple of str
+        As in `BatchTime`.
+    new : set of str
+        Values in memory that each run allocates.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        steps: Sequence[NativeStep],
+        views: Sequence[Node],
+        places: Mapping[str, np.ndarray],
+        shown: set[str],
+    ) -> None:
+        self.names = tuple(step.name for step in steps)
+        self.views = tuple(node.output.name for node in views)
+        self._graph = graph
+        origins = {node.output.name: node.inputs[0] for node in views}
+
+        def origin(name: str) -> str:
+            while name in origins:
+                name = origins[name]
+            return name
+
+        self._held: list[np.ndarray] = []
+        wanted: dict[str, list[Place]] = {}
+        made: dict[str, list[Place]] = {}
+        for step in steps:
+            for operand, name in (*step.reads.items(), *step.writes.items()):
+                place = (step.call.frame, step.call.places[operand])
+                source = origin(name)
+                if name in places:
+                    place[0][place[1]] = address_of(places[name])
+                elif operand in step.writes:
+                    made[name] = [place]
+                elif source in made:
+                    made[source].append(place)
+                elif graph.is_constant(source):
+                    array = np.ascontiguousarray(graph.data(source))
+                    self._held.append(array)
+                    place[0][place[1]] = address_of(array)
+                else:
+                    wanted.setdefault(source, []).append(place)
+        self._wanted = [(name, _bytes(graph, name), found) for name, found in wanted.items()]
+        self._made = [
+            (name, graph.types[name].shape, DTYPES[graph.types[name].dtype], found)
+            for name, found in made.items()
+        ]
+        self._empty = {
+            name: aligned_empty if _bytes(graph, name) >= ALIGNED_BYTES else np.empty
+            for name in made
+        }
+        self.new = {*made, *(name for name in self.views if origin(name) in made)}
+        self._shown = {name: places[name] for name in shown if name in places}
+        self._views = [
+            (node.output.name, origin(node.output.name), node.output.type.shape)
+            for node in views
+            if node.output.name in shown and node.output.name not in places
+        ]
+        self._schedule = Schedule([step.call for step in steps])
+
+    def run(self, values: Values) -> BatchTime:
+        """Run all steps, and add the values that are read outside."""
+        began = time.perf_counter()
+        held = []
+        for name, size, found in self._wanted:
+            array = values[name]
+            if not array.flags.c_contiguous:
+                array = np.ascontiguousarray(array)
+            if array.nbytes != size:
+                raise InputError(
+                    f"value `{name}`: expected {size} bytes, got {array.nbytes}; its producer "
+                    "breaks the graph's types: report it with the model"
+                )
+            held.append(array)
+            address = address_of(array)
+            for frame, position in found:
+                frame[position] = address
+        for name, shape, dtype, found in self._made:
+            array = self._empty[name](shape, dtype)
+            values[name] = array
+            address = address_of(array)
+            for frame, position in found:
+                frame[position] = address
+        self._schedule.run()
+        values.update(self._shown)
+        for name, source, shape in self._views:
+            values[name] = values[source].reshape(shape)
+        return BatchTime(
+            self.names, self.views, self._schedule.ticks(), time.perf_counter() - began
+        )
+
+
+def _bytes(graph: Graph, name: str) -> int:
+    kind = graph.types[name]
+    return kind.elements * np.dtype(DTYPES[kind.dtype]).itemsize

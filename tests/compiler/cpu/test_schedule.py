@@ -1,0 +1,48 @@
+"""Schedules: calls in order on fixed addresses, their times, and schedules inside schedules."""
+
+import gc
+
+import numpy as np
+
+from tilewright.compiler.aligned import address_of
+from tilewright.compiler.cpu import Box, Call, Elementwise, Schedule, compile_kernel, copy_call
+
+SHAPE = (5, 7)
+
+
+def doubled(array: np.ndarray) -> Call:
+    """A call that doubles an array in place, by a kernel that nobody else holds."""
+    kernel = compile_kernel(Elementwise(SHAPE, (("x", "float32"),), ("add", "x", "x")))
+    return Call.of(kernel.bind()).place(x=address_of(array), out=address_of(array))
+
+
+def test_calls_run_in_order_each_time():
+    x = np.ones(SHAPE, np.float32)
+    y = np.zeros(SHAPE, np.float32)
+    copied = copy_call([Box(0, 0, 0, (x.size,), (1,), (1,))], 4, 1)
+    copied.place(in0=address_of(x), out=address_of(y))
+    schedule = Schedule([doubled(x), copied, doubled(x)])
+    gc.collect()
+    for turn in (1, 4):
+        schedule.run()
+        assert (x == 4 * turn).all()
+        assert (y == 2 * turn).all()
+    ticks = schedule.ticks()
+    assert len(ticks) == 4
+    assert (np.diff(ticks.astype(np.int64)) > 0).all()
+
+
+def test_a_schedule_is_a_step_of_another_one():
+    x = np.ones(SHAPE, np.float32)
+    inner = Schedule([doubled(x), doubled(x)]).call()
+    outer = Schedule([inner, doubled(x), inner])
+    del inner
+    gc.collect()
+    outer.run()
+    assert (x == 2**5).all()
+    assert len(outer.ticks()) == 4
+
+
+def test_an_empty_schedule_does_nothing():
+    Schedule([]).run()
+    Schedule([Schedule([]).call()]).run()

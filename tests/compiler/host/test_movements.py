@@ -1,0 +1,211 @@
+"""Movements as boxes: every element comes from where the definitions of the nodes say."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.compiler.aligned import address_of
+from tilewright.compiler.cpu import Schedule, copy_call, host
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
+from tilewright.compiler.graph.operators import (
+    Binary,
+    Concat,
+    Gather,
+    Pad,
+    Reshape,
+    ScatterND,
+    Slice,
+    Transpose,
+)
+from tilewright.compiler.graph.types import DTYPES
+from tilewright.compiler.host.boxes import PADDING, boxes_of, element_numbers
+from tilewright.compiler.host.movements import MOST_BOXES, Movement, find_movements
+from tilewright.compiler.host.select import select_steps
+
+from .integer_graphs import seeds
+
+
+def moved(movement: Movement, arrays: dict[str, np.ndarray], like: np.ndarray) -> np.ndarray:
+    """What a movement's machine code gives."""
+    sources = [np.ascontiguousarray(arrays[name]) for name in movement.reads]
+    sources += [] if movement.fill is None else [movement.fill]
+    call = copy_call(movement.boxes, movement.itemsize, len(sources))
+    out = np.full(like.shape, 77).astype(like.dtype)
+    for place, array in enumerate(sources):
+        call.place(**{f"in{place}": address_of(array)})
+    Schedule([call.place(out=address_of(out))]).run()
+    return out
+
+
+def assert_one_movement(graph: Graph, seed: int = 0) -> Movement:
+    """The whole graph is one movement, and its copies are the definition's."""
+    (movement,) = find_movements(graph, graph.nodes)
+    assert len(movement.nodes) == len(graph.nodes)
+    random = np.random.default_rng(seed)
+    inputs = {
+        value.name: random.integers(-99, 99, value.type.shape).astype(DTYPES[value.type.dtype])
+        for value in graph.inputs
+    }
+    arrays = {constant.name: constant.data for constant in graph.constants} | inputs
+    (expected,) = evaluate(graph, inputs).values()
+    np.testing.assert_array_equal(moved(movement, arrays, expected), expected)
+    return movement
+
+
+def graph_of(shapes: dict[str, tuple[int, ...]], build, dtype: str = "float32") -> Graph:
+    builder = Builder("moved", tuple(Value(n, TensorType(dtype, s)) for n, s in shapes.items()))
+    return builder.graph([Output("y", build(builder))])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float16", "float32", "int64"])
+def test_a_chain_is_one_copy(dtype):
+    """Padding, turns, joins with a constant and cuts: one step from the inputs to the output."""
+
+    def build(b: Builder) -> str:
+        padded = b.emit(Pad((0, 1, 0), (0, 1, 2), 3.0), ["a"], "padded")
+        turned = b.emit(Transpose((2, 0, 1)), [padded], "turned")
+        flat = b.emit(Reshape((6, 15)), [turned], "flat")
+        fixed = b.constant(np.arange(30).reshape(2, 15).astype(DTYPES[dtype]), "fixed")
+        joined = b.emit(Concat(0), [flat, "b", fixed], "joined")
+        return b.emit(Slice((1, 2), (9, 14), (2, 1)), [joined], "cut")
+
+    movement = assert_one_movement(graph_of({"a": (3, 3, 4), "b": (2, 15)}, build, dtype))
+    assert movement.fill is not None
+
+
+def test_fixed_indices_are_boxes():
+    """As exporters write windows: overlapping pieces by a table; and slices put in their places."""
+
+    def unfold(b: Builder) -> str:
+        table = b.constant((np.arange(3)[:, None] + 2 * np.arange(9)).astype(np.int64), "table")
+        return b.emit(Gather(2), ["x", table], "windows")
+
+    assert len(assert_one_movement(graph_of({"x": (2, 4, 19)}, unfold)).boxes) == 1
+
+    def put(b: Builder) -> str:
+        place = b.constant(np.array([[1], [-1]], np.int64), "place")
+        return b.emit(ScatterND("none"), ["x", place, "new"], "put")
+
+    assert_one_movement(graph_of({"x": (4, 5), "new": (2, 5)}, put))
+
+
+def test_what_has_no_pattern_is_left_to_the_definition():
+    def build(b: Builder) -> str:
+        order = np.random.default_rng(0).permutation(400)
+        return b.emit(Gather(0), ["x", b.constant(order, "order")], "mixed")
+
+    graph = graph_of({"x": (400,)}, build)
+    assert find_movements(graph, graph.nodes) == ()
+
+
+def test_an_index_out_of_range_is_left_to_the_definition():
+    """Which names it when the network runs."""
+
+    def build(b: Builder) -> str:
+        return b.emit(Gather(0), ["x", b.constant(np.array([4]), "index")], "beyond")
+
+    graph = graph_of({"x": (4, 2)}, build)
+    assert find_movements(graph, graph.nodes) == ()
+
+
+def test_values_that_others_read_stay_values():
+    """A cut that two nodes read is computed once; an output inside a chain ends a movement."""
+
+    def build(b: Builder) -> str:
+        cut = b.emit(Slice((0, 1), (4, 5), (1, 1)), ["x"], "cut")
+        turned = b.emit(Transpose((1, 0)), [cut], "turned")
+        return b.emit(Binary("Add"), [cut, turned], "sum")
+
+    graph = graph_of({"x": (4, 6)}, build)
+    found = find_movements(graph, graph.nodes)
+    assert [[node.output.name for node in one.nodes] for one in found] == [
+        ["cut.slice"],
+        ["turned.transpose"],
+    ]
+    builder = Builder("shown", (Value("x", TensorType("float32", (4, 6))),))
+    cut = builder.emit(Slice((0, 1), (4, 5), (1, 1)), ["x"], "cut")
+    turned = builder.emit(Transpose((1, 0)), [cut], "turned")
+    graph = builder.graph([Output("c", cut), Output("t", turned)])
+    assert [one.output for one in find_movements(graph, graph.nodes)] == [
+        "cut.slice",
+        "turned.transpose",
+    ]
+
+
+def test_a_network_of_movements_alone_needs_no_machine_code():
+    graph = graph_of({"x": (4, 6)}, lambda b: b.emit(Transpose((1, 0)), ["x"], "turned"))
+    assert select_steps(graph, graph.nodes, host()) == ()
+
+
+@st.composite
+def maps(draw) -> np.ndarray:
+    """The numbers of elements after a chain of movements of up to two arrays."""
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    x = element_numbers(0, shape)
+    for _ in range(draw(st.integers(0, 4))):
+        kind = draw(st.sampled_from(["turn", "flat", "cut", "join", "pad", "repeat", "reverse"]))
+        axis = draw(st.integers(0, x.ndim - 1))
+        if kind == "turn":
+            x = x.transpose(draw(st.permutations(range(x.ndim))))
+        elif kind == "flat" and axis:
+            x = x.reshape(*x.shape[: axis - 1], -1, *x.shape[axis + 1 :])
+        elif kind == "cut":
+            low = draw(st.integers(0, x.shape[axis] - 1))
+            x = np.take(x, range(low, x.shape[axis], draw(st.integers(1, 3))), axis)
+        elif kind == "join":
+            x = np.concatenate([x, element_numbers(draw(st.integers(0, 1)), x.shape)], axis)
+        elif kind == "pad":
+            ends = [(1, 2) if one == axis else (0, 0) for one in range(x.ndim)]
+            x = np.pad(x, ends, constant_values=PADDING)
+        elif kind == "repeat":
+            x = x.repeat(2, axis)
+        elif kind == "reverse":
+            x = np.flip(x, axis)
+    return x
+
+
+@given(maps(), seeds)
+@settings(max_examples=150, deadline=None)
+def test_boxes_are_the_map(numbers, seed):
+    boxes = boxes_of(numbers, 10_000)
+    assert boxes is not None
+    assert boxes_of(numbers, len(boxes)) == boxes
+    assert not boxes or boxes_of(numbers, len(boxes) - 1) is None
+    found = np.full(numbers.size, PADDING)
+    for box in boxes:
+        index = np.indices(box.extents).reshape(len(box.extents), -1)
+        places = box.place + np.array(box.steps) @ index
+        assert (found[places] == PADDING).all(), "no element is copied twice"
+        found[places] = (
+            element_numbers(box.source, (1,)) + box.first + np.array(box.strides) @ index
+        )
+    np.testing.assert_array_equal(found.reshape(numbers.shape), numbers)
+
+
+@given(maps(), st.sampled_from(["int8", "int16", "float32", "int64"]))
+@settings(max_examples=60, deadline=None)
+def test_machine_code_copies_boxes(numbers, dtype):
+    boxes = boxes_of(numbers, 10_000)
+    assert boxes is not None
+    random = np.random.default_rng(0)
+    sources = [random.integers(1, 99, 9_000).astype(dtype) for _ in range(2)]
+    out = np.zeros(numbers.shape, dtype)
+    call = copy_call(boxes, out.itemsize, 2)
+    places = {f"in{index}": address_of(array) for index, array in enumerate(sources)}
+    Schedule([call.place(out=address_of(out), **places)]).run()
+    flat = np.concatenate([*(np.resize(one, 10_000) for one in sources), np.zeros(1, dtype)])
+    which = np.where(numbers == PADDING, 20_000, (numbers >> 40) * 10_000 + (numbers & 0xFFFF))
+    np.testing.assert_array_equal(out, flat[which])
+
+
+@pytest.mark.parametrize("count", [2 * MOST_BOXES, 2 * MOST_BOXES + 1])
+def test_a_movement_has_few_boxes(count):
+    """Two rows from far places are a box, as any two are a progression."""
+    rows = np.cumsum(np.arange(count) ** 2 + 1)
+
+    def build(b: Builder) -> str:
+        return b.emit(Gather(0), ["x", b.constant(rows, "rows")], "found")
+
+    graph = graph_of({"x": (int(rows[-1]) + 1, 3)}, build)
+    assert len(find_movements(graph, graph.nodes)) == (count == 2 * MOST_BOXES)
