@@ -2,7 +2,8 @@
 
 A block expands its channels with a 1x1 convolution, filters each channel with a KxK window, and
 projects to fewer channels; a block that keeps its shape adds its input. Weights are random, from a
-fixed seed. The shapes are those of MCUNet (Lin et al., NeurIPS 2020) and its relatives.
+fixed seed. The shapes are those of MCUNet (Lin et al., NeurIPS 2020) and its relatives. The bound
+of a block is that of all its nodes in one kernel, which no program undercuts.
 """
 
 import argparse
@@ -18,8 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ...atomic_write import write_output
+from ...compiler.accelerator.kernels import build_kernel
+from ...compiler.accelerator.lower_bound import UNITS, demand_of
 from ...compiler.compile import compile_graph
 from ...compiler.graph import Builder, Graph, Output, QAdd, QConv, TensorType, Value
+from ...compiler.network_bound import network_demands
 from ...isa.configuration import Configuration, load_configuration
 from ...sim.timing import ExactMeasure
 
@@ -67,14 +71,8 @@ BLOCKS = tuple(
 """Every shape with four pairs of expansion and window."""
 
 
-def block_graph(block: Block, repeats: int = 1, seed: int = 0) -> Graph:
-    """A quantised block with random weights, input `x`, output `out`.
-
-    Parameters
-    ----------
-    repeats
-        Equal blocks in a row, for a block that keeps its shape.
-    """
+def block_graph(block: Block, seed: int = 0) -> Graph:
+    """A quantised block with random weights, input `x`, output `out`."""
     generator = np.random.default_rng(seed)
     shape = (1, block.size, block.size, block.channels_in)
     builder = Builder(block.name, [Value("x", TensorType("int8", shape))])
@@ -89,38 +87,45 @@ def block_graph(block: Block, repeats: int = 1, seed: int = 0) -> Graph:
             builder.constant(np.full(channels, spread, np.float32), "scale"),
         ]
         kind, groups = ("depthwise", channels) if depthwise else ("conv", 1)
-        pads = (kernel // 2,) * 4
-        operator = QConv(kind, (1, 1), pads, (1, 1), groups, 3, -4)
+        pad = kernel // 2
+        operator = QConv(kind, (1, 1), (pad, pad, pad, pad), (1, 1), groups, 3, -4)
         return builder.emit(operator, [x, *operands], name)
 
-    result = "x"
-    for number in range(repeats):
-        inside = block.channels_in * block.expansion
-        before = result
-        result = convolution(result, f"expand {number}", inside, 1, depthwise=False)
-        result = convolution(result, f"depthwise {number}", inside, block.kernel, depthwise=True)
-        result = convolution(result, f"project {number}", block.channels_out, 1, depthwise=False)
-        if block.channels_in == block.channels_out:
-            result = builder.emit(ADD, [result, before], f"add {number}")
+    inside = block.channels_in * block.expansion
+    result = convolution("x", "expand", inside, 1, depthwise=False)
+    result = convolution(result, "depthwise", inside, block.kernel, depthwise=True)
+    result = convolution(result, "project", block.channels_out, 1, depthwise=False)
+    if block.channels_in == block.channels_out:
+        result = builder.emit(ADD, [result, "x"], "add")
     return builder.graph([Output("out", result)])
 
 
 def measure(blocks: Sequence[Block], configuration: Configuration) -> Iterator[dict]:
     """Compile each block alone and yield its figures, in cycles."""
     for block in blocks:
-        module = compile_graph(block_graph(block), configuration, measure=ExactMeasure(), lean=True)
-        (segment,) = module.segments
-        report = module.report
-        macs = sum(layer.macs for layer in segment.layers)
-        ideal = macs / (configuration.lanes_in * configuration.lanes_out)
+        graph = block_graph(block)
+        report = compile_graph(graph, configuration, measure=ExactMeasure(), lean=True).report
+        (demand,) = network_demands(graph, configuration)
+        nodes = list(node_figures(graph, configuration))
         yield {
             "block": block.name,
             "cycles": report["cycles"],
-            "bound": report["bound"],
-            "ratio": report["cycles"] / report["bound"],
-            "utilisation": ideal / report["cycles"],
+            "bound": demand.cycles,
+            "unit": demand.unit,
+            "ratio": report["cycles"] / demand.cycles,
+            "utilisation": sum(node["full_array"] for node in nodes) / report["cycles"],
             "layers": report["layers"],
+            "nodes": nodes,
         }
+
+
+def node_figures(graph: Graph, configuration: Configuration) -> Iterator[dict]:
+    """Yield what each node asks of the units, alone: cycles, and those of a full array."""
+    for node in graph.nodes:
+        kernel = build_kernel(node, graph, configuration)
+        full = kernel.macs / (configuration.lanes_in * configuration.lanes_out)
+        busy = demand_of(kernel, configuration).busy
+        yield {"node": node.name, "full_array": full, **dict(zip(UNITS, busy, strict=True))}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -130,6 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--config", default="16x16", help="preset or JSON file")
     parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--nodes", action="store_true", help="print what each node asks for")
     options = parser.parse_args(arguments)
     configuration = load_configuration(options.config)
     console, rows = Console(stderr=True), []
@@ -137,6 +143,8 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(f"{row['block']}: {row['cycles']:,} cycles, {row['ratio']:.3f} of the bound")
         rows.append(row)
     Console(width=100).print(table(rows, configuration))
+    if options.nodes:
+        Console(width=100).print(node_table(rows))
     if options.json:
         text = json.dumps(rows, indent=2) + "\n"
         write_output(options.json, text, f"`--json {options.json}`")
@@ -147,14 +155,25 @@ def table(rows: Sequence[dict], configuration: Configuration) -> Table:
     """The figures of every block, and the geometric mean of the ratios."""
     mean = math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows))
     result = Table(title=f"{configuration.name}: {mean:.3f} of the bound, geometric mean")
-    for name in ("block", "cycles", "bound", "ratio", "utilisation", "layers"):
-        result.add_column(name, justify="left" if name in ("block", "layers") else "right")
+    for name in ("block", "cycles", "bound", "unit", "ratio", "utilisation"):
+        result.add_column(name, justify="left" if name in ("block", "unit") else "right")
     for row in rows:
-        layers = ", ".join(f"{each['cycles']:,}/{each['bound']:,}" for each in row["layers"])
         result.add_row(
-            *(row["block"], f"{row['cycles']:,}", f"{row['bound']:,}", f"{row['ratio']:.3f}"),
-            *(f"{row['utilisation']:.1%}", layers),
+            *(row["block"], f"{row['cycles']:,}", f"{row['bound']:,}", row["unit"]),
+            *(f"{row['ratio']:.3f}", f"{row['utilisation']:.1%}"),
         )
+    return result
+
+
+def node_table(rows: Sequence[dict]) -> Table:
+    """What each node of each block asks of the units."""
+    result = Table(title="cycles of the units for each node alone")
+    for name in ("block", "node", "full array", *UNITS):
+        result.add_column(name, justify="left" if name in ("block", "node") else "right")
+    for row in rows:
+        for node in row["nodes"]:
+            busy = (f"{node[unit]:,}" for unit in UNITS)
+            result.add_row(row["block"], node["node"], f"{node['full_array']:,.0f}", *busy)
     return result
 
 

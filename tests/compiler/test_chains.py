@@ -239,7 +239,8 @@ def run_chains(seeds: range, device: str = "sim") -> int:
 
 EXPECTED = (
     "fused", "channels outer", "ring", "wrap", "wrap twice", "overhang", "groups of taps",
-    "gathered", "batch", "images together", "first rows of tiles", "rows cut", "channels cut", "split sum", "stride beyond window",
+    "gathered", "batch", "images together", "first rows of tiles", "rows cut", "channels cut",
+    "split sum", "stride beyond window",
 )  # fmt: skip
 
 
