@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..isa.configuration import Configuration
 from ..isa.durations import tile_cycles
-from .accelerator.estimate import LATENCY_CYCLES
+from .accelerator.dma import LATENCY_CYCLES
 from .accelerator.kernels.matmul import passes
 from .graph import Graph, QMatMul
 from .graph.operators import Reshape, Transpose

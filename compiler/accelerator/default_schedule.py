@@ -78,8 +78,8 @@ class _Writer:
         for phase in reversed(self.phases):
             if phase.name in self.rolling:
                 yield self.roll(phase)
-        for phase in self.phases:
-            yield from self.instructions(phase)
+        for phase, tile in zip(self.phases, self.tiles, strict=True):
+            yield from self.instructions(phase, tile)
 
     def stage(self, phase: Phase) -> str:
         """The stage that computes the result of a phase."""
@@ -118,9 +118,13 @@ class _Writer:
         last, tile = self.phases[-1], self.tiles[-1]
         n, y, x = last.pixels
         cut = self.cut_channels(last)
+        outer, inner = (n,), ()
+        if tile[n] > 1:
+            yield Split(self.output, n, tile[n])
+            outer, inner = (f"{n}.o",), (f"{n}.i",)
         yield Split(self.output, y, tile[y])
         yield Split(self.output, x, tile[x])
-        pixels = (n, f"{y}.o", f"{x}.o", f"{y}.i", f"{x}.i")
+        pixels = (*outer, f"{y}.o", f"{x}.o", *inner, f"{y}.i", f"{x}.i")
         channels: tuple[str, ...] = last.channels
         if self.channels_outer:
             yield Split(self.output, cut, tile[cut])
@@ -129,7 +133,7 @@ class _Writer:
         else:
             yield Reorder(self.output, (*pixels, *channels))
         if self.depth:
-            outermost = f"{cut}.o" if self.channels_outer else n
+            outermost = f"{cut}.o" if self.channels_outer else outer[0]
             yield Pipeline(self.output, outermost, self.depth)
 
     @staticmethod
@@ -144,15 +148,19 @@ class _Writer:
         cut = self.cut_channels(phase)
         channels = tuple(f"{axis}.i" if axis == cut else axis for axis in phase.channels)
         reductions = tuple(axis.name for axis in phase.finish.reductions)
+        outer, pixels = n, (y, x)
+        if tile[n] > 1:
+            yield Split(stage, n, tile[n])
+            outer, pixels = f"{n}.o", (f"{n}.i", y, x)
         if phase.name == self.output:
             if self.channels_outer:
-                self.loops[stage] = n
+                self.loops[stage] = outer
             else:
                 yield Split(stage, cut, tile[cut])
-                yield Reorder(stage, (n, f"{cut}.o", y, x, *channels, *reductions))
+                yield Reorder(stage, (outer, f"{cut}.o", *pixels, *channels, *reductions))
                 self.loops[stage] = f"{cut}.o"
         elif phase.name not in self.rolling:
-            self.loops[stage] = n
+            self.loops[stage] = outer
         else:
             yield Split(stage, y, tile[y])
             yield Split(stage, cut, tile[cut])
@@ -212,9 +220,10 @@ class _Writer:
         other, tile = self.phases[reader], self.tiles[reader]
         return Roll(phase.name, rows_ahead(read, other, tile, self.depth))
 
-    def instructions(self, phase: Phase) -> Iterator[Step]:
+    def instructions(self, phase: Phase, tile: Tile) -> Iterator[Step]:
         """The outermost loop of the instruction."""
         n, y, _ = phase.pixels
         if phase.product is not None:
             yield Tensorise(phase.product.output.name, n)
-        yield Tensorise(self.stage(phase), n if phase.name in self.rolling else y)
+        outermost = n if phase.name in self.rolling else f"{n}.i" if tile[n] > 1 else y
+        yield Tensorise(self.stage(phase), outermost)

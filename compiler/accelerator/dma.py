@@ -18,6 +18,9 @@ from .tile_layout import row_major
 Box = tuple[tuple[int, int], ...]
 """Half-open range per dimension."""
 
+LATENCY_CYCLES = 64
+"""Latency of main memory in estimates; it limits short runs, since few are in flight at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class DramTensor:
@@ -175,6 +178,19 @@ def load_bytes(
     ]
 
 
+def load_tiles(
+    memory: int, size: int, stored: int, local: int, limits: Configuration
+) -> list[Instruction]:
+    """LOADs that bring `size` contiguous bytes to WGT, the first `stored` bytes of each tile."""
+    if stored == limits.tile_bytes:
+        return load_bytes(memory, size, Memory.WGT, local, limits)
+    dims = [(size // stored, stored, limits.tile_bytes), (stored, 1, 1)]
+    return [
+        transfer(Memory.DRAM, Memory.WGT, length, base, loops)
+        for length, base, loops in copy_runs(dims, (memory, local), limits)
+    ]
+
+
 def load_patches(
     source: DramTensor, patches: Patches, box: Box, local: int, limits: Configuration
 ) -> list[Instruction]:
@@ -271,6 +287,12 @@ def _outside(box: Box, valid: Box) -> Iterator[Box]:
         for part in ((low, first), (last, high)):
             if part[0] < part[1]:
                 yield (*valid[:dimension], part, *box[dimension + 1 :])
+
+
+def run_cycles(size: int, run: int, configuration: Configuration) -> int:
+    """Estimated cycles to move `size` bytes in runs of `run` bytes."""
+    beats = max(run / configuration.bus_bytes, LATENCY_CYCLES / configuration.outstanding_bursts)
+    return int(size / run * beats)
 
 
 def copy_runs(

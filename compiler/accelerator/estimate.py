@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
-from .dma import Box, box_bytes
+from .dma import Box, box_bytes, run_cycles
 from .phases import Phase, Tile, box_of
 from .tile_plan import TilePlan, streamed_rows, weight_tiles
+from .weights import stored_bytes
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
 """Cycles to fill and drain a unit's pipeline."""
-
-LATENCY_CYCLES = 64
-"""Latency of main memory; it limits short runs, since few are in flight at once."""
 
 
 def estimate(plan: TilePlan, configuration: Configuration) -> int:
@@ -195,9 +193,13 @@ def _loading_weights(
     size = tiles * configuration.tile_bytes
     assert step.weights is not None
     view = plan.kernel.tensors[step.weights.tensor].view
-    if view is None:
-        return size // configuration.bus_bytes
-    return _runs(size, configuration.lanes_out if view.rows_are_runs else 1, configuration)
+    if view is not None:
+        run = configuration.lanes_out if view.rows_are_runs else 1
+        return run_cycles(size, run, configuration)
+    run = stored_bytes(step.window, configuration)
+    if run < configuration.tile_bytes:
+        return run_cycles(tiles * run, run, configuration)
+    return size // configuration.bus_bytes
 
 
 def transfer(box: Box, shape: tuple[int, ...], configuration: Configuration) -> int:
@@ -207,12 +209,7 @@ def transfer(box: Box, shape: tuple[int, ...], configuration: Configuration) -> 
         run *= high - low
         if high - low != extent:
             break
-    return _runs(box_bytes(box), run, configuration)
-
-
-def _runs(size: int, run: int, configuration: Configuration) -> int:
-    beats = max(run / configuration.bus_bytes, LATENCY_CYCLES / configuration.outstanding_bursts)
-    return int(size / run * beats)
+    return run_cycles(box_bytes(box), run, configuration)
 
 
 def _loading(read: Read, plan: TilePlan, tile, configuration: Configuration) -> int:
@@ -223,10 +220,10 @@ def _loading(read: Read, plan: TilePlan, tile, configuration: Configuration) -> 
         return transfer(box, tensor.shape, configuration)
     runs = box_bytes(box[:-1]) * tensor.patches.rows
     if tensor.patches.whole_pixels:
-        return _runs(box_bytes(box), box_bytes(box[-1:]), configuration)
+        return run_cycles(box_bytes(box), box_bytes(box[-1:]), configuration)
     # A run is seldom aligned to a beat or to a row of the scratchpad.
     run = tensor.patches.run + 3 * configuration.bus_bytes // 2
-    return _runs(runs * run, run, configuration)
+    return run_cycles(runs * run, run, configuration)
 
 
 def _whole(step: Phase, axes: tuple[str, ...]) -> dict[str, int]:

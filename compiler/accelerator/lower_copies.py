@@ -18,10 +18,10 @@ from ..te.program import Program
 from ..tensor import Tensor
 from .blocks import load_blocks
 from .constants import ConstantPool, pack_parameters
-from .dma import Box, DramTensor, load_box, load_bytes, load_patches, store_box
+from .dma import Box, DramTensor, load_box, load_bytes, load_patches, load_tiles, store_box
 from .scratchpads import BufferPlacer, Placed
 from .tile_layout import row_major
-from .weights import pack_weights
+from .weights import pack_weights, stored_bytes
 
 PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
 """Bytes of a bias and its scale."""
@@ -151,8 +151,8 @@ class Transfers:
             if data is None:
                 values = _padded(constants[name], box, room, tensor.pad)
                 data = self.packed[*key, window] = pack_weights(values, window, self.limits)
-            address = self.pool.add(data)
-            return [*load_bytes(address, len(data), Memory.WGT, place.base, self.limits)]
+            stored = stored_bytes(window, self.limits)
+            return load_tiles(self.pool.add(data), len(data), stored, place.base, self.limits)
         source = self._in_dram(name)
         if box == room:
             places = place.places

@@ -64,7 +64,8 @@ class Candidate:
         tiles = tuple(map(dict, self.tiles))
         phases = phases_of(kernel)
         steps = default_steps(kernel, phases, tiles, self.channels_outer, self.depth)
-        form = self.channels_outer, self.depth > 0
+        joins_images = tiles[-1][phases[-1].pixels[0]] > 1
+        form = self.channels_outer, self.depth > 0, joins_images
         if alike is not None and form in alike:
             return alike[form].with_numbers(steps)
         schedule = Schedule(kernel, configuration)
@@ -252,7 +253,7 @@ def _chunks(step: Phase, kernel: Kernel, configuration: Configuration) -> list[T
 
 
 def _data_tiles(step: Phase, lane: int, may_cut_rows: bool) -> Iterator[Tile]:
-    """Tiles of the last phase's data axes: whole lanes of channels; rows, or parts of one row."""
+    """Tiles of the last phase's data axes: whole lanes of channels; images, rows, parts of one."""
     extents = step.extents
     *outer, inner = step.channels
     if any(extents[axis] > 1 for axis in outer):
@@ -263,6 +264,9 @@ def _data_tiles(step: Phase, lane: int, may_cut_rows: bool) -> Iterator[Tile]:
         channels = [{**dict.fromkeys(outer, 1), inner: size} for size in sizes]
     n, y, x = step.pixels
     for chosen in channels:
+        if may_cut_rows:
+            whole = {y: extents[y], x: extents[x], **chosen}
+            yield from ({n: images, **whole} for images in _steps(extents[n]) if images > 1)
         for rows in _steps(extents[y]):
             widths = _steps(extents[x]) if rows == 1 and may_cut_rows else [extents[x]]
             for width in widths:

@@ -2,7 +2,8 @@
 
 A weight tile is `lanes_in` rows of `lanes_out` bytes. The last two dimensions, inputs and outputs,
 are cut into lanes. Tiles are ordered by block of outputs, then block of inputs, then the leading
-dimensions. So the tiles of one GEMM are contiguous.
+dimensions. So the tiles of one GEMM are contiguous. A sliding window reads only the first rows of a
+tile, one per tap; main memory need not hold the others.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
+from .dma import run_cycles
 from .sliding import Window, lane_channels
 from .tile_layout import TileLayout
 
@@ -92,15 +94,27 @@ def _sliding_layout(
     return WeightLayout(places, channels // block * rows * count, tuple(taps))
 
 
+def stored_bytes(window: Window | None, configuration: Configuration) -> int:
+    """Bytes of each weight tile in main memory: the rows that GEMM uses, if that loads faster."""
+    whole, used = configuration.tile_bytes, configuration.depthwise_taps * configuration.lanes_out
+    if window is None or run_cycles(used, used, configuration) >= whole // configuration.bus_bytes:
+        return whole
+    return used
+
+
 def pack_weights(weights: np.ndarray, window: Window | None, configuration: Configuration) -> bytes:
-    """The bytes of a box of weights int8[...] in their order in WGT; unused lanes are zero."""
+    """The bytes of a box of weights int8[...] as main memory holds them; unused lanes are zero.
+
+    They are in the order of WGT, `stored_bytes` of each tile.
+    """
     layout = weight_layout(weights.shape, window, configuration)
     data = np.zeros(layout.tiles * configuration.tile_bytes, np.int8)
     if window is None:
         _place(data, 0, weights, layout.places)
     for column, tap in enumerate(layout.taps):
         _place(data, tap, weights[:, column], (layout.places[0], layout.places[2]))
-    return data.tobytes()
+    tiles = data.reshape(layout.tiles, configuration.tile_bytes)
+    return tiles[:, : stored_bytes(window, configuration)].tobytes()
 
 
 def _place(data: np.ndarray, first: int, values: np.ndarray, places: Sequence[TileLayout]) -> None:

@@ -121,7 +121,7 @@ class TimeBudget:
 
 EFFORTS: Mapping[str, WorkBudget] = MappingProxyType(
     {
-        "quick": WorkBudget(4e9, 0, 0),
+        "quick": WorkBudget(4e9, 16e9, 0),
         "normal": WorkBudget(32e9, 100e9, 64e9),
         "thorough": WorkBudget(1e12, 2e12, 1e12),
     }

@@ -15,6 +15,7 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.accelerator.tile_plan import TilePlan
+from tilewright.compiler.accelerator.weights import stored_bytes
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner
@@ -175,6 +176,11 @@ class Seen(Counter[str]):
             self["groups of taps"] += bool(window and window.groups(configuration)[0] > 1)
             self["gathered"] += any(plan.kernel.tensors[r.tensor].patches for r in phase.streams)
             self["batch"] += phase.extents[phase.pixels[0]] > 1
+            self["images together"] += tile[phase.pixels[0]] > 1
+            self["first rows of tiles"] += (
+                window is not None
+                and stored_bytes(window, configuration) < configuration.tile_bytes
+            )
             self["rows cut"] += tile[columns] < phase.extents[columns]
             self["channels cut"] += tile[channels] < phase.extents[channels]
             self["split sum"] += bool(
@@ -233,7 +239,8 @@ def run_chains(seeds: range, device: str = "sim") -> int:
 
 EXPECTED = (
     "fused", "channels outer", "ring", "wrap", "wrap twice", "overhang", "groups of taps",
-    "gathered", "batch", "rows cut", "channels cut", "split sum", "stride beyond window",
+    "gathered", "batch", "images together", "first rows of tiles", "rows cut", "channels cut",
+    "split sum", "stride beyond window",
 )  # fmt: skip
 
 

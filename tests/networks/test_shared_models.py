@@ -74,7 +74,7 @@ STREAMS = {
     "dtln2/dtln2": ({"input_5": "tf_op_layer_stack_5"}, 622_592),
     "gtcrn/gtcrn": (
         {name: f"{name}_out" for name in ("conv_cache", "tra_cache", "inter_cache")},
-        382_928,
+        378_176,
     ),
 }
 """States of networks that take a frame at a time, and the products of a frame in int8."""

@@ -14,7 +14,7 @@ from ....isa.durations import tile_cycles
 from ....isa.expressions import Affine, Call, Op, Reduction
 from ...graph import Graph, Node, QMatMul
 from ...tensor import Axis, Compute, Kernel, Tensor, View
-from ..estimate import LATENCY_CYCLES
+from ..dma import LATENCY_CYCLES
 from .common import epilogue, padded, requantised, scalars, tensor_name
 
 ROWS, CHANNELS = 2, 3
