@@ -176,10 +176,22 @@ def form_groups(
         ):
             # If two convolutions are added, use the later one: the other is complete by then.
             latest = max(makers, key=list(groups).index)
-            joined = _join(makers[latest], group, configuration, options, timer)
-            if joined is not None:
-                del groups[latest]
-                group = joined
+            maker = makers[latest]
+            fused = _join(maker, group, configuration, options, timer)
+            kept = [maker] if fused is None else []
+            if fused is None and maker.halves is not None:
+                # Perhaps the second half belongs with this node rather than with the first half.
+                first, second = maker.halves
+                other = _join(second, group, configuration, options, timer)
+                if other is not None and (
+                    _cycles([first, other], timer) < _cycles([maker, group], timer)
+                ):
+                    kept, fused = [first], other
+            if fused is not None:
+                entries = list(groups.items())
+                place = list(groups).index(latest)
+                entries[place : place + 1] = [(one.output, one) for one in kept]
+                groups, group = dict(entries), fused
         groups[node.output.name] = group
     return list(groups.values())
 
@@ -258,6 +270,14 @@ def _join(
     demands = [demand_of(kernel, configuration) for kernel, _ in parts]
     least = max(*alone, demands[0].cycles_before(demands[1]))
     return joined if together <= least or together <= timer.cycles(*parts) else None
+
+
+def _cycles(groups: Sequence[Group], timer: CandidateTimer | None) -> int:
+    """Cycles of groups that run one after the other."""
+    parts = [(group.kernel, group.candidate) for group in groups]
+    if timer is None:
+        return sum(candidate.estimated_cycles for _, candidate in parts)
+    return timer.cycles(*parts)
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:

@@ -5,7 +5,7 @@ the scratchpads have room. So each kernel's likely schedules are timed once more
 before and after it, and so is the question whether it is fused.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..accelerator.search import likely_candidates
 from ..options import Options
@@ -19,10 +19,13 @@ WINDOW_INSTRUCTIONS = 150
 """Kernels around one are timed with it if all of them have at most this many instructions. Longer
 kernels gain little from their neighbours, and timing them takes long."""
 
+SPLIT_INSTRUCTIONS = 1000
+"""The same for the question whether a kernel stays fused, which is one more program to time."""
+
 ALTERNATIVES = 8
 """Maximum number of schedules to compare for each kernel."""
 
-PATIENCE = 1.5
+PATIENCE = 2.0
 """Refinement times at most about this many times the instructions that the search has timed."""
 
 
@@ -45,30 +48,48 @@ def refine(groups: Sequence[Group | Movement], timer: CandidateTimer, options: O
     most = (1 + PATIENCE) * timer.instructions
     place = 0
     while place < len(now) and timer.instructions <= most:
-        first, last = _window(now, place, timer)
-        before, after = now[first:place], now[place + 1 : last]
-        best = [now[place]]
-        if before or after:
-            kernels = _work(now[first:last])
-            least = timer.cycles(*kernels)
-            enough = NEAR * timer.bound(*kernels)
-            for other in _alternatives(now[place], timer, options):
-                if least <= enough:
-                    break
-                cycles = timer.cycles(*_work([*before, *other, *after]))
-                if cycles < least:
-                    best, least = other, cycles
-        now[place : place + 1] = best
-        place += len(best)
+        group = now[place]
+        if isinstance(group, Group) and group.halves is not None:
+            halves = [list(group.halves)]
+            now[place : place + 1] = _fastest(now, place, halves, SPLIT_INSTRUCTIONS, timer)
+        others = _other_schedules(now[place], timer, options)
+        now[place : place + 1] = _fastest(now, place, others, WINDOW_INSTRUCTIONS, timer)
+        place += 1
     return now
 
 
-def _alternatives(
+def _fastest(
+    groups: Groups, place: int, others: Iterable[Groups], most: int, timer: CandidateTimer
+) -> Groups:
+    """Return the fastest replacement of a group among its neighbours, or the group itself.
+
+    Parameters
+    ----------
+    others
+        Groups that compute the same as the one at `place`.
+    most
+        Instructions that are timed together.
+    """
+    first, last = _window(groups, place, most, timer)
+    before, after = groups[first:place], groups[place + 1 : last]
+    best = [groups[place]]
+    if not before and not after:
+        return best
+    kernels = _work(groups[first:last])
+    least, enough = timer.cycles(*kernels), NEAR * timer.bound(*kernels)
+    for other in others:
+        if least <= enough:
+            break
+        cycles = timer.cycles(*_work([*before, *other, *after]))
+        if cycles < least:
+            best, least = other, cycles
+    return best
+
+
+def _other_schedules(
     group: Group | Movement, timer: CandidateTimer, options: Options
 ) -> Iterator[Groups]:
-    """Groups that compute the same as one, and that are not much slower alone."""
-    if isinstance(group, Group) and group.halves is not None:
-        yield list(group.halves)
+    """A group with each of the schedules that are not much slower alone."""
     for index, (kernel, chosen) in enumerate(group.work):
         most = HOPELESS * timer.cycles((kernel, chosen))
         depth = options.pipeline_depth
@@ -79,11 +100,9 @@ def _alternatives(
                 yield [group.with_work(work)]
 
 
-def _window(
-    groups: Sequence[Group | Movement], place: int, timer: CandidateTimer
-) -> tuple[int, int]:
+def _window(groups: Groups, place: int, most: int, timer: CandidateTimer) -> tuple[int, int]:
     """Return the range of groups around one that are timed together."""
-    room = WINDOW_INSTRUCTIONS - timer.instructions_of(*groups[place].work)
+    room = most - timer.instructions_of(*groups[place].work)
     first, last = place, place + 1
     grows = True
     while grows:
@@ -98,5 +117,5 @@ def _window(
     return first, last
 
 
-def _work(groups: Sequence[Group | Movement]) -> list[Part]:
+def _work(groups: Groups) -> list[Part]:
     return [part for group in groups for part in group.work]

@@ -280,3 +280,29 @@ def test_kernels_are_timed_one_after_the_other_only_if_that_decides(
     (segment,) = compile_graph(graph, MACHINE, measure=ExactMeasure()).segments
     assert (len(segment.layers) == 1) == fused
     assert (2 in timed) == (apart is not None)
+
+
+@pytest.mark.parametrize("later", [60, 90], ids=["faster", "slower"])
+def test_a_node_leaves_its_group_for_a_later_node_if_that_is_faster(monkeypatch, later):
+    """Three nodes do not fit together; the middle one may be fused with either of the others."""
+    costs = {
+        ("wide + deep",): 150,
+        ("wide + deep + thin",): 500,
+        ("deep + thin",): later,
+        ("wide + deep", "thin"): 180,
+        ("wide", "deep + thin"): 100 + later,
+    }
+
+    def cycles(timer: CandidateTimer, *parts: Part) -> int:
+        names = tuple(kernel.name.replace("node ", "") for kernel, _ in parts)
+        return costs.get(names, 100 * len(parts))
+
+    monkeypatch.setattr(CandidateTimer, "cycles", cycles)
+    net = Network((1, 12, 7, 11))
+    wide = net.conv(net.input, "wide", 24)
+    deep = net.conv(wide, "deep", 24, kernel=3, groups=24)
+    graph = net.graph(net.conv(deep, "thin", 11))
+    timer = CandidateTimer({}, 0, MACHINE, ExactMeasure())
+    groups = form_groups(graph, graph.nodes, ["thin"], {}, MACHINE, timer=timer)
+    names = [group.name.replace("node ", "") for group in groups]
+    assert names == (["wide", "deep + thin"] if later == 60 else ["wide + deep", "thin"])
