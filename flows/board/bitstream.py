@@ -20,7 +20,7 @@ from ..synthesis.flow import (
     shortages,
     tool_versions,
 )
-from ..synthesis.tools import ECPPACK, find_tool, run_tool
+from ..synthesis.tools import find_tool, run_tool
 from .design import Design, make_output_folder
 
 REPORT = "build.json"
@@ -157,12 +157,9 @@ def write_bitstream(built: Built, folder: Path) -> Path:
     make_output_folder(folder)
     layout = folder / LAYOUT
     layout.write_text(built.layout)
-    if family.packer is ECPPACK:
-        bitstream = folder / f"{board.name}.bit"
-        arguments = ["--compress", LAYOUT, bitstream.name]
-    else:
-        bitstream = folder / f"{board.name}.fs"
-        arguments = ["-d", board.part, "-o", bitstream.name, LAYOUT]
+    bitstream = folder / f"{board.name}{family.suffix}"
+    names = {"layout": LAYOUT, "bitstream": bitstream.name, "part": board.part}
+    arguments = [argument.format(**names) for argument in family.packing]
     run_tool(family.packer, arguments, folder, lambda line: None)
     layout.unlink()
     report = json.dumps(built.to_json(bitstream), indent=2) + "\n"

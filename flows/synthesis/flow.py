@@ -408,7 +408,8 @@ def route_design(
     ToolError, HardwareError
         As for `place_design`.
     """
-    options = [*_placing(seed, target_mhz), device.family.layout, LAYOUT]
+    layout = [argument.format(LAYOUT) for argument in device.family.layout]
+    options = [*_placing(seed, target_mhz), *layout]
 
     def make(folder: Path) -> Path:
         report = _run_nextpnr(mapped, device, options, show, folder)
