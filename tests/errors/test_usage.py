@@ -55,7 +55,7 @@ from tilewright.flows.cli.main import guarded, main
         (["export", "m.onnx"], "the following arguments are required: --c; `tilewright export "
          "--help` shows what there is"),
         (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5, "
-         "xilinx7, ultrascale, gowin, ice40; choose one"),
+         "xilinx7, ultrascale, gowin, ice40, gatemate; choose one"),
         (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "
          "`.sv`; rename it"),
         (["run", "m.onnx", "--device", "cpu", "--trace", "t.json"], "`--trace`: expected "
