@@ -14,6 +14,7 @@ ABLATION_ARGS ?=
 SWEEP_ARGS ?=
 GATES_ARGS ?=
 AREA_ARGS ?=
+BUILD_ARGS ?=
 CHECK ?=
 MODEL ?=
 MODELS ?=
@@ -86,10 +87,10 @@ area: $(VENV)/.installed-test
 	@$(BIN)/tilewright synth $(if $(CHECK),--check,--ledger) $(AREA_ARGS)
 
 # One board that fails does not stop the others.
-BOARDS := ULX3S-25F Colorlight-i5 OrangeCrab-25F ECPIX-5-45F Tang-Nano-20K
+BOARDS := ULX3S-25F Colorlight-i5 OrangeCrab-25F ECPIX-5-45F Tang-Nano-20K GateMateA1-EVB
 bitstreams: $(VENV)/.installed-test
-	@failed=; for board in $(BOARDS); do \
-	    $(BIN)/tilewright build --board $$board || failed="$$failed $$board"; done; \
+	@failed=; for board in $(BOARDS); do echo "bitstreams: $$board of $(BOARDS)"; \
+	    $(BIN)/tilewright build --board $$board $(BUILD_ARGS) || failed="$$failed $$board"; done; \
 	    [ -z "$$failed" ] || { echo "bitstreams: failed for$$failed"; exit 1; }
 
 fuzz: $(VENV)/.installed-test

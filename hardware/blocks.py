@@ -62,6 +62,12 @@ BLOCK_18K = BlockShape(
 BLOCK_4K = BlockShape(MappingProxyType({256: 16, 512: 8, 1024: 4, 2048: 2}), 8)
 """Block RAMs of the iCE40."""
 
+BLOCK_20K = BlockShape(
+    MappingProxyType({512: 40, 1024: 20, 2048: 10, 4096: 5, 8192: 2, 16384: 1}), 8
+)
+"""Block RAMs of the GateMate, half of a CC_BRAM_40K; every bit has a write enable, so lanes are
+bytes."""
+
 
 def granule_bits(memory: Memory) -> int:
     """Return the number of bits of a scratchpad's row that are written together."""

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
 from .blocks import SHALLOW
-from .cells import ecp5, gowin, ice40, xilinx
+from .cells import ecp5, gatemate, gowin, ice40, xilinx
 from .cells.interfaces import BlockRam
 from .technology import Technology
 
@@ -20,6 +20,7 @@ BLOCKS: dict[Technology, type[BlockRam]] = {
     Technology.ICE40: ice40.BlockRam,
     Technology.XILINX7: xilinx.BlockRam,
     Technology.ULTRASCALE: xilinx.BlockRam,
+    Technology.GATEMATE: gatemate.BlockRam,
 }
 
 LOGIC_RAMS = {Technology.ECP5, Technology.XILINX7, Technology.ULTRASCALE}

@@ -22,3 +22,5 @@ class Technology(Enum):
     """Gowin GW2A: MULT9X9, MULT18X18, SDPX9B, SDPB."""
     ICE40 = "ice40"
     """Lattice iCE40 UltraPlus: SB_MAC16, SB_RAM40_4K."""
+    GATEMATE = "gatemate"
+    """Cologne Chip GateMate: CC_BRAM_20K; multipliers are logic."""

@@ -1,9 +1,9 @@
 """Multipliers and memories of a configuration on a family of FPGAs, exactly, by arithmetic.
 
 The counts are those of the cells that `hardware` instantiates, and of the memories that synthesis
-makes of blocks or logic cells. For UltraScale and Gowin, nobody has checked what synthesis makes of
-queues deeper than `DEEPEST_QUEUE` and of banks deeper than a block, so machines with either have no
-RAM count.
+makes of blocks or logic cells. For UltraScale, Gowin and GateMate, nobody has checked what
+synthesis makes of queues deeper than `DEEPEST_QUEUE` and of banks deeper than a block, so machines
+with either have no RAM count.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from ...hardware.blocks import (
     BLOCK_18K,
+    BLOCK_20K,
     LEAST_LANE_BLOCKS,
     SHALLOW,
     WORD_BITS,
@@ -47,6 +48,8 @@ class Blocks:
         The shape of a block RAM.
     shallow
         Greatest depth of a scratchpad's RAM that is made of logic cells; 0 if none is.
+    multiplies
+        Whether there are multipliers; if not, they are logic.
     pairs
         Whether a multiplier of the array forms two products.
     lane_unit
@@ -62,6 +65,7 @@ class Blocks:
 
     shape: BlockShape
     shallow: int
+    multiplies: bool = True
     pairs: bool = True
     lane_unit: int = 1
     counted: bool = False
@@ -75,6 +79,7 @@ BLOCKS: Mapping[Technology, Blocks] = MappingProxyType(
         Technology.XILINX7: Blocks(BLOCK_18K, SHALLOW, deepest_queue=64),
         Technology.ULTRASCALE: Blocks(BLOCK_18K, SHALLOW, checked=False),
         Technology.GOWIN: Blocks(BLOCK_18K, 0, pairs=False, lane_unit=2, checked=False),
+        Technology.GATEMATE: Blocks(BLOCK_20K, 0, multiplies=False, checked=False),
     }
 )
 """Technologies with exact counts. An iCE40 has no RAM of logic cells, so synthesis decides more."""
@@ -88,9 +93,9 @@ class Counts:
     ----------
     multipliers_of
         Multipliers by instance of the core, in the unit of the family: 18x18 on an ECP5, DSP48 on
-        Xilinx, 9x9 on a Gowin.
+        Xilinx, 9x9 on a Gowin; empty for a GateMate, which has none.
     rams_of
-        Block RAMs of 18 Kbit by instance of the core; None without an exact count.
+        Block RAMs of 18 Kbit (GateMate: 20) by instance of the core; None without an exact count.
     ram_bits
         Bits of all scratchpads and of each lane's look-up tables, on any chip.
     """
@@ -126,12 +131,13 @@ def count_blocks(
         which the machine can be built.
     """
     blocks = BLOCKS[technology]
-    lanes = lanes_of(configuration, technology, multipliers)
+    found: dict[str, int] = {}
+    if blocks.multiplies:
+        lanes = lanes_of(configuration, technology, multipliers)
+        found[ARRAY] = array_blocks(configuration) if blocks.pairs else configuration.tile_bytes
+        found[LANES] = blocks.lane_unit * sum(lanes)
     return Counts(
-        {
-            ARRAY: array_blocks(configuration) if blocks.pairs else configuration.tile_bytes,
-            LANES: blocks.lane_unit * sum(lanes),
-        },
+        found,
         block_rams(configuration, blocks),
         scratchpad_bits(configuration),
     )

@@ -69,7 +69,7 @@ def resources(configuration: Configuration, device: Device) -> Resources:
             f"device `{device.name}`: expected one of {known}, because the resources of others are "
             "known only after synthesis (`tilewright synth --no-place`); choose one"
         )
-    chip = device.capacity["multipliers"]
+    chip = device.capacity.get("multipliers")
     counts = count_blocks(configuration, technology, chip)
     known = {"multipliers": counts.multipliers_of}
     if counts.rams_of is not None:

@@ -11,6 +11,7 @@ from ...errors import HardwareError
 from ..synthesis.critical_path import Step
 from ..synthesis.devices import RESOURCES
 from ..synthesis.flow import (
+    TOP,
     Advance,
     Placement,
     hash_of,
@@ -20,11 +21,14 @@ from ..synthesis.flow import (
     shortages,
     tool_versions,
 )
-from ..synthesis.tools import ECPPACK, find_tool, run_tool
+from ..synthesis.tools import find_tool, run_tool
 from .design import Design, make_output_folder
+from .floorplan import Tile, draw, tiles_of
 
 REPORT = "build.json"
 """File of a build's folder with its report."""
+
+FLOORPLAN = "floorplan.svg"
 
 LAYOUT = "layout.txt"
 
@@ -44,6 +48,8 @@ class Built:
         All that were tried; the last one meets the clock, or none does.
     layout
         The last one, as the packer reads it.
+    tiles
+        Its tiles, as `floorplan.tiles_of` gives them; none if an earlier version placed it.
     tools
         Versions by name.
     """
@@ -53,6 +59,7 @@ class Built:
     packed: Mapping[str, int]
     placements: tuple[Placement, ...]
     layout: str
+    tiles: list[Tile]
     tools: Mapping[str, str]
 
     @property
@@ -126,22 +133,23 @@ def build(design: Design, seeds: int, advance: Advance = lambda text, done, tota
             f"configuration `{design.configuration.name}` on `{device.name}`: {'; '.join(problems)}"
         )
     placements: list[Placement] = []
-    layout = ""
+    layout, tiles = "", None
     while len(placements) < seeds and not any(meets_clock(design, each) for each in placements):
         seed = 1 + len(placements)
-        placement, layout = route_design(
+        placement, layout, tiles = route_design(
             mapped,
             device,
             seed,
             target,
             lambda step, seed=seed: advance(f"{about}: seed {seed}, {step}", seed, steps),
+            lambda placed: tiles_of(placed, TOP),
         )
         placements.append(placement)
-    return Built(design, hash_of(rtl), packed, tuple(placements), layout, tools)
+    return Built(design, hash_of(rtl), packed, tuple(placements), layout, tiles or [], tools)
 
 
 def write_bitstream(built: Built, folder: Path) -> Path:
-    """Write the bitstream and its report to a folder; return the path of the bitstream.
+    """Write the bitstream, its report and its floorplan to a folder; return the bitstream's path.
 
     Raises
     ------
@@ -157,16 +165,17 @@ def write_bitstream(built: Built, folder: Path) -> Path:
     make_output_folder(folder)
     layout = folder / LAYOUT
     layout.write_text(built.layout)
-    if family.packer is ECPPACK:
-        bitstream = folder / f"{board.name}.bit"
-        arguments = ["--compress", LAYOUT, bitstream.name]
-    else:
-        bitstream = folder / f"{board.name}.fs"
-        arguments = ["-d", board.part, "-o", bitstream.name, LAYOUT]
+    bitstream = folder / f"{board.name}{family.suffix}"
+    names = {"layout": LAYOUT, "bitstream": bitstream.name, "part": board.part}
+    arguments = [argument.format(**names) for argument in family.packing]
     run_tool(family.packer, arguments, folder, lambda line: None)
     layout.unlink()
     report = json.dumps(built.to_json(bitstream), indent=2) + "\n"
     write_output(folder / REPORT, report, f"`{folder / REPORT}`")
+    if built.tiles:
+        design, best = built.design, built.best
+        caption = f"{design.configuration.name} on {board.name}, {best.clock_mhz:.1f} MHz: cells"
+        write_output(folder / FLOORPLAN, draw(built.tiles, caption), f"`{folder / FLOORPLAN}`")
     return bitstream
 
 

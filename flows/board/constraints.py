@@ -15,6 +15,18 @@ def lpf(board: Board) -> str:
     return "\n".join(lines) + "\n"
 
 
+def ccf(board: Board) -> str:
+    """Return the constraints for a GateMate; its placer is told the clock apart from them.
+
+    The standard of a pin is that of its bank, which the board's supply decides.
+    """
+    lines = []
+    for port, pin in board.pins.items():
+        pull = f" | PULL{pin.pull}=true" if pin.pull else ""
+        lines.append(f'NET "{port}" Loc = "{pin.site}"{pull};')
+    return "\n".join(lines) + "\n"
+
+
 def cst(board: Board) -> str:
     """Return the constraints for a Gowin chip; its placer is told the clock apart from them."""
     lines = []

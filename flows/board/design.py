@@ -14,7 +14,7 @@ from ...sim.memory_model import MemoryModel
 from ..area.counts import BLOCKS, blocks_of_ram, count_blocks
 from ..synthesis.devices import DEVICES, Device, ecp5_arguments
 from ..synthesis.flow import keep_rtlil, shared_multipliers
-from .constraints import cst, lpf
+from .constraints import ccf, cst, lpf
 
 if TYPE_CHECKING:
     from amaranth.hdl import Elaboratable
@@ -129,7 +129,8 @@ class Design:
             return min(self.sdram.size_bytes, reach)
         blocks = BLOCKS[self.technology]
         device = DEVICES[self.board.device]
-        counts = count_blocks(self.configuration, self.technology, device.capacity["multipliers"])
+        multipliers = device.capacity.get("multipliers")
+        counts = count_blocks(self.configuration, self.technology, multipliers)
         if counts.ram is None:
             raise HardwareError(
                 f"configuration `{self.configuration.name}` on `{self.board.name}`: its block RAMs "
@@ -159,7 +160,9 @@ class Design:
             arguments = ecp5_arguments(board.chip, board.package, board.speed)
             files = (("pins.lpf", lpf(board)),)
         else:
-            arguments, files = chip.arguments, (("pins.cst", cst(board)),)
+            arguments = chip.arguments
+            gowin = self.technology is Technology.GOWIN
+            files = (("pins.cst", cst(board)),) if gowin else (("pins.ccf", ccf(board)),)
         return replace(chip, name=board.name, part=board.part, arguments=arguments, files=files)
 
     def rtlil(self) -> str:

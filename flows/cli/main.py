@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "build": "build a bitstream for a board",
     "flash": "load a bitstream into a board",
     "board": "serve a virtual board",
+    "measure": "measure the main memory of a board, and its error in each layer",
     "doctor": "check the tools",
     "synth": "synthesise a configuration for an FPGA: area, clock, critical path",
     "verilog": "write the Verilog of a configuration",

@@ -1,8 +1,8 @@
 """The devices that `tilewright synth` knows: families with their tools, chips with their resources.
 
-A resource is counted in the units of its family. Block RAMs of an iCE40 hold 4 Kbit, all others
-18 Kbit; multipliers of Gowin are 9x9, of which an 18x18 one takes two. Capacities are
-those of the vendors' data sheets.
+A resource is counted in the units of its family. Block RAMs of an iCE40 hold 4 Kbit, those of a
+GateMate 20 Kbit, all others 18 Kbit; multipliers of Gowin are 9x9, of which an 18x18 one takes two.
+Capacities are those of the vendors' data sheets.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,16 @@ from ...hardware.technology import Technology
 from .carry_chains import shorten_carry_chains
 from .free_rows import empty_rows
 from .multiplier_sites import ecp5_sites
-from .tools import ECPPACK, GOWIN_PACK, NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
+from .tools import (
+    ECPPACK,
+    GMPACK,
+    GOWIN_PACK,
+    NEXTPNR_ECP5,
+    NEXTPNR_GATEMATE,
+    NEXTPNR_GOWIN,
+    NEXTPNR_ICE40,
+    Tool,
+)
 
 Resources = Mapping[str, int]
 """Counts by name: some of `RESOURCES`, and `LOGIC_RAM`."""
@@ -59,9 +68,14 @@ class Family:
     finish
         Yosys commands after that one, each followed by a semicolon.
     layout
-        The placer's option for the file from which a bitstream is packed; empty without a packer.
+        The placer's arguments for the file from which a bitstream is packed, `{}` in them its name;
+        empty without a packer.
     packer
         The tool that packs a bitstream.
+    packing
+        Its arguments, with `{layout}`, `{bitstream}` and `{part}`, the vendor's name of the chip.
+    suffix
+        Of a bitstream's file.
     rewrite
         Changes the mapped top module, as Yosys' `write_json` writes it, in place.
     technology
@@ -89,8 +103,10 @@ class Family:
     placer: Tool | None
     logic_cells: bool = False
     finish: str = ""
-    layout: str = ""
+    layout: tuple[str, ...] = ()
     packer: Tool | None = None
+    packing: tuple[str, ...] = ()
+    suffix: str = ".bit"
     rewrite: Callable[[dict[str, Any]], None] | None = None
 
 
@@ -160,8 +176,9 @@ _ECP5 = Family(
         "MULT18X18D": {"multipliers": 1},
     },
     placer=NEXTPNR_ECP5,
-    layout="--textcfg",
+    layout=("--textcfg", "{}"),
     packer=ECPPACK,
+    packing=("--compress", "{layout}", "{bitstream}"),
     rewrite=shorten_carry_chains,
 )
 
@@ -226,8 +243,34 @@ _GOWIN = Family(
         **_each({"multipliers": 8}, "MULT36X36"),
     },
     placer=NEXTPNR_GOWIN,
-    layout="--write",
+    layout=("--write", "{}"),
     packer=GOWIN_PACK,
+    packing=("-d", "{part}", "-o", "{bitstream}", "{layout}"),
+    suffix=".fs",
+)
+
+_GATEMATE = Family(
+    name="Cologne Chip GateMate",
+    synthesis="synth_gatemate -luttree -nomx8",
+    technology=Technology.GATEMATE,
+    lut="LUT tree",
+    cells={
+        **_each({"lut": 1}, "CC_LUT1", "CC_LUT2", "CC_L2T4", "CC_MX2", "CC_ADDF"),
+        **_each({"lut": 2}, "CC_L2T5", "CC_MX4"),
+        **_each({"ff": 1}, "CC_DFF"),
+        **_each({"ram": 1}, "CC_BRAM_20K"),
+        **_each({"ram": 2}, "CC_BRAM_40K"),
+    },
+    bels={
+        # Half of a logic cell: a tree of small tables, and a register. They make multipliers too.
+        "CPE_LT": {"lut": 1},
+        "CPE_FF": {"ff": 1},
+        "RAM_HALF": {"ram": 1},
+    },
+    placer=NEXTPNR_GATEMATE,
+    layout=("--vopt", "out={}"),
+    packer=GMPACK,
+    packing=("{layout}", "{bitstream}"),
 )
 
 
@@ -305,6 +348,14 @@ IO_LOC "shift_out" 15;
 """
 """The tool wants a place for every pin; any will do."""
 
+_GATEMATE_PINS = """\
+NET "clk" Loc = "IO_SB_A8";
+NET "rst" Loc = "IO_SB_B7";
+NET "shift_in" Loc = "IO_SA_A6";
+NET "shift_out" Loc = "IO_SA_B6";
+"""
+"""The clock must come in at a pin that leads to the clock network; any will do for the others."""
+
 _DEVICES = (
     _ecp5("ecp5-25", "25", 24_288, 56, ecp5_sites([13], 3, 4), 130),
     _ecp5("ecp5-45", "45", 43_848, 108, ecp5_sites([22, 46], 4, 5), 120),
@@ -333,6 +384,21 @@ _DEVICES = (
             *("--vopt", "cst=pins.cst"),
         ),
         files=(("pins.cst", _GOWIN_PINS),),
+    ),
+    Device(
+        name="ccgm1a1",
+        family=_GATEMATE,
+        part="CCGM1A1",
+        package="FBGA324, worst case of the economy mode (1.0 V)",
+        capacity={"lut": 40_960, "ff": 40_960, "ram": 64},
+        clock_mhz=25,
+        arguments=(
+            *("--device", "CCGM1A1", "--vopt", "fpga_mode=economy", "--vopt", "time_mode=worst"),
+            # On `tiny`, `heap` had not ended its second iteration when `static` had placed it all,
+            # and router2 kept moving its last conflict from one wire to another.
+            *("--vopt", "ccf=pins.ccf", "--placer", "static", "--router", "router1"),
+        ),
+        files=(("pins.ccf", _GATEMATE_PINS),),
     ),
     Device(
         name="xc7z020",

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import HardwareError
 from ...hardware.technology import Technology
@@ -42,7 +42,10 @@ PACK_ONLY = "--pack-only"
 """nextpnr counts resources and places nothing."""
 
 LAYOUT = "layout"
-"""File with the placed and routed design."""
+"""File with the placed and routed design, as the packer reads it."""
+
+WRITE, PLACED = "--write", "placed.json"
+"""nextpnr's option for the placed design in its own form, and the file."""
 
 KIND, TASK = "synthesis", "synthesis"
 """Folder of the cache, and name in messages."""
@@ -68,6 +71,23 @@ class Placement:
     seed: int
     clock_mhz: float
     path: tuple[Step, ...]
+
+
+class Routed(NamedTuple):
+    """A placed and routed design for a packer.
+
+    Parameters
+    ----------
+    placement
+    layout
+        What the packer reads.
+    summary
+        Of the placed design; None in results that earlier versions kept.
+    """
+
+    placement: Placement
+    layout: str
+    summary: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,26 +420,39 @@ def route_design(
     seed: int,
     target_mhz: float,
     show: Callable[[str], None] = lambda step: None,
-) -> tuple[Placement, str]:
-    """Place and route a netlist, or find the kept result; also return what the packer reads.
+    summarise: Callable[[str], Any] = lambda placed: None,
+) -> Routed:
+    """Place and route a netlist, or find the kept result.
+
+    Parameters
+    ----------
+    summarise
+        Receives the placed design, as nextpnr's `--write` gives it; its result is kept as JSON. It
+        is not called for a result that was kept.
 
     Raises
     ------
     ToolError, HardwareError
         As for `place_design`.
     """
-    options = [*_placing(seed, target_mhz), device.family.layout, LAYOUT]
+    layout = [argument.format(LAYOUT) for argument in device.family.layout]
+    options = [*_placing(seed, target_mhz), *layout]
+    placed = LAYOUT if WRITE in layout else PLACED
+    written = [] if WRITE in layout else [WRITE, PLACED]
 
     def make(folder: Path) -> Path:
-        report = _run_nextpnr(mapped, device, options, show, folder)
-        return _write(
-            folder / "routed.gz",
-            json.dumps({"report": report.read_text(), "layout": (folder / LAYOUT).read_text()}),
-        )
+        report = _run_nextpnr(mapped, device, [*options, *written], show, folder)
+        kept = {
+            "report": report.read_text(),
+            "layout": (folder / LAYOUT).read_text(),
+            "summary": summarise((folder / placed).read_text()),
+        }
+        return _write(folder / "routed.gz", json.dumps(kept))
 
     kept = kept_folder(KIND, TASK) / f"{_placing_digest(mapped, device, options)}-routed.gz"
     found = json.loads(_read(keep_file(kept, make)))
-    return _placement(device, seed, json.loads(found["report"])), found["layout"]
+    placement = _placement(device, seed, json.loads(found["report"]))
+    return Routed(placement, found["layout"], found.get("summary"))
 
 
 def _placing(seed: int, target_mhz: float) -> list[str]:

@@ -19,7 +19,7 @@ TOP_LEVEL = "(connections)"
 
 _CELL = re.compile(
     r"_(?:TRELLIS_FF|TRELLIS_DPR16X4|TRELLIS_RAMW|TRELLIS_COMB|LUT\d|CCU2C|PFUMX|L6MUX21|"
-    r"MULT18X18D|DP16KD|PDPW16KD|SB_\w+?|ALU|DFF[A-Z]*|MUX2_LUT\d|MULT\d+X\d+|MUXF\d|CARRY\d|FD[A-Z]E)"
+    r"MULT18X18D|DP16KD|PDPW16KD|SB_\w+?|CC_\w+?|ALU|DFF[A-Z]*|MUX2_LUT\d|MULT\d+X\d+|MUXF\d|CARRY\d|FD[A-Z]E)"
     r"(?:_.*)?$"
 )
 """Suffix with which Yosys names a cell after a signal."""

@@ -1,8 +1,9 @@
 """The boards that `tilewright build` knows: chips, oscillators, pins, memories.
 
 The facts are public. `amaranth-boards` has the ULX3S, the OrangeCrab and the ECPIX-5, and a test
-compares the pins; those of the Colorlight i5 and i9 and of the Tang Nano 20K are in `litex-boards`
-(`platforms/colorlight_i5.py`, `platforms/sipeed_tang_nano_20k.py`). Names of programmers are
+compares the pins; those of the Colorlight i5 and i9, of the Tang Nano 20K and of the boards with a
+GateMate are in `litex-boards` (`platforms/colorlight_i5.py`, `sipeed_tang_nano_20k.py`,
+`olimex_gatemate_a1_evb.py`, `colognechip_gatemate_evb.py`). Names of programmers are
 openFPGALoader's (`doc/boards.yml` there). This file imports no hardware description language.
 """
 
@@ -309,6 +310,40 @@ _BOARDS = (
         programmer="tangnano20k",
         sdram=_TANG_NANO_20K_SDRAM,
         url="https://wiki.sipeed.com/hardware/en/tang/tang-nano-20k/nano-20k.html",
+    ),
+    Board(
+        name="GateMateA1-EVB",
+        device="ccgm1a1",
+        part="CCGM1A1",
+        oscillator_hz=10_000_000,
+        oscillator=Pin("IO_SB_A8"),
+        rx=Pin("IO_SA_A6", pull="UP"),
+        tx=Pin("IO_SA_B6"),
+        baud=115_200,
+        adapter="RP2040, USB port",
+        leds=_pins("IO_SB_B6", low=True),
+        button=Pin("IO_SB_B7", low=True, pull="UP"),
+        configuration="tiny",
+        clock_mhz=20,
+        programmer="olimex_gatemateevb",
+        url="https://www.olimex.com/Products/FPGA/GateMate/GateMateA1-EVB/",
+    ),
+    Board(
+        name="GateMate-EVB",
+        device="ccgm1a1",
+        part="CCGM1A1",
+        oscillator_hz=10_000_000,
+        oscillator=Pin("IO_SB_A8"),
+        rx=Pin("IO_NB_A2", pull="UP"),
+        tx=Pin("IO_NB_A1"),
+        baud=115_200,
+        adapter="Digilent's Pmod USBUART at PMODA",
+        leds=_pins("IO_EB_B1 IO_EB_B2 IO_EB_B3 IO_EB_B4", low=True),
+        button=Pin("IO_EB_B0", low=True, pull="UP"),
+        configuration="tiny",
+        clock_mhz=20,
+        programmer="gatemate_evb_jtag",
+        url="https://colognechip.com/programmable-logic/gatemate-evaluation-board/",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""PLLs: the clock of a system from a board's oscillator, on ECP5 and Gowin."""
+"""PLLs: the clock of a system from a board's oscillator, on ECP5, Gowin and GateMate."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +26,8 @@ class PllLimits:
         Divisors: of the board's oscillator, of the output clock, of the internal oscillator.
     detector_hz, internal_hz, clock_hz
         Least and greatest frequency of the detector, the internal oscillator, the output clock.
+    internal_step
+        The internal oscillator is a multiple of so many times the board's; 0 if it need not be.
     """
 
     references: range
@@ -34,6 +36,7 @@ class PllLimits:
     detector_hz: tuple[int, int]
     internal_hz: tuple[int, int]
     clock_hz: tuple[int, int]
+    internal_step: int = 0
 
 
 LIMITS: Mapping[Technology, PllLimits] = MappingProxyType(
@@ -55,6 +58,18 @@ LIMITS: Mapping[Technology, PllLimits] = MappingProxyType(
             detector_hz=(3_000_000, 500_000_000),
             internal_hz=(500_000_000, 1_250_000_000),
             clock_hz=(3_906_250, 625_000_000),
+        ),
+        # CC_PLL with little jitter in its economy mode: those of nextpnr's
+        # `himbaechel/uarch/gatemate/pll.cc`. The cell is told both frequencies, and the tool
+        # chooses the divisors. The internal oscillator has a feedback of its own.
+        Technology.GATEMATE: PllLimits(
+            references=range(1, 33),
+            feedbacks=range(1, 65),
+            outputs=tuple(range(8, 257, 8)),
+            detector_hz=(250_000, 50_000_000),
+            internal_hz=(1_000_000_000, 2_000_000_000),
+            clock_hz=(4_000_000, 250_000_000),
+            internal_step=4,
         ),
     }
 )
@@ -97,6 +112,9 @@ class PllSettings:
 
     def legal(self, limits: PllLimits) -> bool:
         """Whether all frequencies are within their limits."""
+        step_hz = limits.internal_step * self.oscillator_hz
+        if step_hz and self.internal_hz % step_hz:
+            return False
         return all(
             least <= frequency <= greatest
             for frequency, (least, greatest) in (
@@ -178,7 +196,11 @@ class Pll(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        cells = {Technology.ECP5: self._ehxplll, Technology.GOWIN: self._rpll}
+        cells = {
+            Technology.ECP5: self._ehxplll,
+            Technology.GOWIN: self._rpll,
+            Technology.GATEMATE: self._cc_pll,
+        }
         m.submodules.cell = cells[platform]()
         return m
 
@@ -255,6 +277,22 @@ class Pll(wiring.Component):
             i_FDLY=Const(0, 4),
             o_CLKOUT=self.clock,
             o_LOCK=self.locked,
+        )
+
+    def _cc_pll(self) -> Instance:
+        """Return Cologne Chip's cell, which takes frequencies."""
+        return Instance(
+            "CC_PLL",
+            p_REF_CLK=_megahertz(self.settings.oscillator_hz),
+            p_OUT_CLK=_megahertz(self.settings.clock_hz),
+            p_PERF_MD="ECONOMY",
+            p_LOW_JITTER=1,
+            i_CLK_REF=self.oscillator,
+            i_CLK_FEEDBACK=Const(0),
+            i_USR_CLK_REF=Const(0),
+            i_USR_LOCKED_STDY_RST=Const(0),
+            o_CLK0=self.clock,
+            o_USR_PLL_LOCKED=self.locked,
         )
 
 

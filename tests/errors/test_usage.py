@@ -37,9 +37,9 @@ from tilewright.flows.cli.main import guarded, main
          "`--device sim`, `rtl` or `gate`, got `reference`; the definition of the instructions "
          "knows no time"),
         (["synth", "--config", "tiny"], "`--device`: expected one of ecp5-25, ecp5-45, ecp5-85, "
-         "up5k, gw2ar-18, xc7z020, xczu3eg, got none; choose one"),
+         "up5k, gw2ar-18, ccgm1a1, xc7z020, xczu3eg, got none; choose one"),
         (["synth", "--device", "ecp5_25"], "`--device ecp5_25`: expected one of ecp5-25, ecp5-45, "
-         "ecp5-85, up5k, gw2ar-18, xc7z020, xczu3eg; did you mean `ecp5-25`?"),
+         "ecp5-85, up5k, gw2ar-18, ccgm1a1, xc7z020, xczu3eg; did you mean `ecp5-25`?"),
         (["synth", "--device", "up5k", "--seeds", "0"], "`--seeds 0`: expected 1 or more; correct "
          "it"),
         (["synth", "--device", "up5k", "--clock", "0"], "`--clock 0`: expected 1 to 1000 MHz; "
@@ -55,7 +55,7 @@ from tilewright.flows.cli.main import guarded, main
         (["export", "m.onnx"], "the following arguments are required: --c; `tilewright export "
          "--help` shows what there is"),
         (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5, "
-         "xilinx7, ultrascale, gowin, ice40; choose one"),
+         "xilinx7, ultrascale, gowin, ice40, gatemate; choose one"),
         (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "
          "`.sv`; rename it"),
         (["run", "m.onnx", "--device", "cpu", "--trace", "t.json"], "`--trace`: expected "

@@ -52,6 +52,7 @@ int main(int, char** argv) {{
 YOSYS_MODELS = {
     Technology.ECP5: "lattice/cells_sim_ecp5.v",
     Technology.ICE40: "ice40/cells_sim.v",
+    Technology.GATEMATE: "gatemate/cells_sim.v",
 }
 """Models of cells in Yosys' folder."""
 

@@ -9,15 +9,17 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
+from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.hardware.soc import board_top
 from tilewright.hardware.soc.board_top import BoardTop
-from tilewright.hardware.soc.boards import BOARDS, Pin
+from tilewright.hardware.soc.boards import BOARDS, Board, Pin
 from tilewright.hardware.soc.pll import find_settings
 from tilewright.hardware.technology import Technology
 
 from .echo import Echo
 
 DIVISOR = 4
+PLLS = {Technology.ECP5: "EHXPLLL", Technology.GOWIN: "rPLL", Technology.GATEMATE: "CC_PLL"}
 HALF_S = 1e-8
 
 
@@ -39,15 +41,22 @@ class DirectClock(wiring.Component):
         return m
 
 
+def technology_of(board: Board) -> Technology:
+    technology = DEVICES[board.device].family.technology
+    assert technology
+    return technology
+
+
 def top_of(board) -> BoardTop:
-    technology = Technology.GOWIN if board.device.startswith("gw") else Technology.ECP5
-    settings = find_settings(technology, board.oscillator_hz, round(board.clock_mhz * 1e6))
+    settings = find_settings(
+        technology_of(board), board.oscillator_hz, round(board.clock_mhz * 1e6)
+    )
     return BoardTop(board, Echo(board.memory and board.memory.chip), settings, DIVISOR)
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_every_board_elaborates_with_its_pins(board):
-    technology = Technology.GOWIN if board.device.startswith("gw") else Technology.ECP5
+    technology = technology_of(board)
     text = rtlil.convert(top_of(board), name="top", platform=technology)
     top = text.partition("module \\top\n")[2].partition("\nend\n")[0]
     ports = {
@@ -58,7 +67,7 @@ def test_every_board_elaborates_with_its_pins(board):
     directions = {"oscillator": "input", "rx": "input", "button": "input"}
     directions |= {name: "inout" for name in board.pins if name.startswith("sdram_dq_")}
     assert ports == {name: directions.get(name, "output") for name in board.pins}
-    assert ("EHXPLLL" if technology is Technology.ECP5 else "rPLL") in text
+    assert PLLS[technology] in text
 
 
 @pytest.mark.parametrize("low", [False, True], ids=["high", "low"])

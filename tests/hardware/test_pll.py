@@ -6,15 +6,23 @@ import pytest
 from amaranth.back import rtlil
 
 from tilewright.errors import HardwareError
+from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.hardware.soc.boards import BOARDS
 from tilewright.hardware.soc.pll import LEAST_SHARE, LIMITS, Pll, PllSettings, find_settings
 from tilewright.hardware.technology import Technology
 
-ECP5, GOWIN = Technology.ECP5, Technology.GOWIN
+ECP5, GOWIN, GATEMATE = Technology.ECP5, Technology.GOWIN, Technology.GATEMATE
 
 
-@pytest.mark.parametrize("technology", LIMITS, ids=str)
-@pytest.mark.parametrize("oscillator_mhz", [25, 27, 48, 100])
+OSCILLATORS = {ECP5: (25, 27, 48, 100), GOWIN: (25, 27, 48, 100), GATEMATE: (10, 25)}
+"""Frequencies in MHz that boards have; the divisors of a GateMate are few."""
+
+
+@pytest.mark.parametrize(
+    ("technology", "oscillator_mhz"),
+    [(technology, mhz) for technology in LIMITS for mhz in OSCILLATORS[technology]],
+    ids=str,
+)
 def test_clocks_are_legal_and_close_to_the_wanted_ones(technology, oscillator_mhz):
     limits = LIMITS[technology]
     for wanted_mhz in range(30, 121, 7):
@@ -29,7 +37,8 @@ def test_clocks_are_legal_and_close_to_the_wanted_ones(technology, oscillator_mh
 
 def test_the_usual_clocks_of_boards_are_exact():
     for board in BOARDS.values():
-        technology = GOWIN if board.device.startswith("gw") else ECP5
+        technology = DEVICES[board.device].family.technology
+        assert technology
         wanted_hz = round(board.clock_mhz * 1e6)
         assert find_settings(technology, board.oscillator_hz, wanted_hz).clock_hz == wanted_hz
 
@@ -38,6 +47,13 @@ def test_settings_are_those_of_the_makers_of_the_tools():
     """Of `ecppll -i 25 -o 80`, and of `gowin_pll -i 27 -o 54`."""
     assert find_settings(ECP5, 25_000_000, 80_000_000) == PllSettings(25_000_000, 5, 16, 7)
     assert find_settings(GOWIN, 27_000_000, 54_000_000) == PllSettings(27_000_000, 1, 2, 16)
+
+
+def test_the_internal_oscillator_of_a_gatemate_is_a_multiple_of_four_times_the_board_s():
+    for wanted_mhz in (20, 25, 27, 33):
+        found = find_settings(GATEMATE, 10_000_000, wanted_mhz * 10**6)
+        assert found.internal_hz % 40_000_000 == 0
+        assert found.internal_hz % (8 * found.clock_hz) == 0
 
 
 def test_a_clock_that_cannot_be_made_is_refused():
@@ -79,4 +95,7 @@ def test_cells_have_the_settings():
         'parameter \\FCLKIN "27"',
     ):
         assert line in gowin
+    gatemate = rtlil.convert(Pll(PllSettings(10_000_000, 2, 5, 64)), platform=GATEMATE)
+    for line in 'parameter \\REF_CLK "10"', 'parameter \\OUT_CLK "25"':
+        assert line in gatemate
     assert PllSettings(25_000_000, 3, 10, 6).clock_hz == Fraction(250_000_000, 3)

@@ -47,6 +47,7 @@ def slow(*case):
         ),
         ("4x4", {"lanes_in": 2, "acc_depth": 16, "acc_banks": 16}, Technology.ECP5),
         ("tiny", {}, Technology.GOWIN),
+        ("tiny", {}, Technology.GATEMATE),
         slow("8x8", {"acc_depth": 16}, Technology.GOWIN),
         ("tiny", {}, Technology.XILINX7),
         slow("8x8", {"acc_depth": 16}, Technology.XILINX7),

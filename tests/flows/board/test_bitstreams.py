@@ -21,6 +21,9 @@ SMALLEST = PRESETS["tiny"].replace(
 )  # fmt: skip
 """Placing takes most of the time, and grows with the machine."""
 
+KINDS = ["OrangeCrab-25F", "ULX3S-85F", "ECPIX-5-45F", "Tang-Nano-20K", "GateMateA1-EVB"]
+"""Boards of three families, and of each kind of chip, package and PLL."""
+
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
@@ -41,7 +44,7 @@ def test_the_tools_accept_chip_package_and_pins(name, small):
     assert packed["ff"] > 50
 
 
-@pytest.mark.parametrize("name", ["OrangeCrab-25F", "ULX3S-85F", "ECPIX-5-45F", "Tang-Nano-20K"])
+@pytest.mark.parametrize("name", KINDS)
 def test_a_board_of_each_kind_gets_a_bitstream(name, small, tmp_path):
     built = build(usual(name), seeds=1)
     assert built.meets_clock

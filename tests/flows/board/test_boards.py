@@ -8,7 +8,7 @@ import pytest
 from amaranth_boards import ecpix5, orangecrab_r0_2, ulx3s
 
 from tilewright.errors import HardwareError, UsageError
-from tilewright.flows.board.constraints import cst, lpf
+from tilewright.flows.board.constraints import ccf, cst, lpf
 from tilewright.flows.board.design import Design
 from tilewright.flows.cli.commands.board import machine_of
 from tilewright.flows.synthesis.devices import DEVICES
@@ -17,7 +17,7 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.isa.configuration_rules import PAGE_BYTES
 from tilewright.isa.sdram import SDRAMS
 
-SITE = re.compile(r"[A-Z]{1,2}\d{1,2}|\d{1,2}")
+SITE = re.compile(r"[A-Z]{1,2}\d{1,2}|\d{1,2}|IO_[NESW][ABC]_[AB]\d")
 
 PLATFORMS = {
     "ULX3S-12F": ulx3s.ULX3S_12F_Platform,
@@ -123,6 +123,16 @@ def test_constraints_of_a_gowin_name_every_port():
     ]
 
 
+def test_constraints_of_a_gatemate_name_every_port():
+    assert ccf(BOARDS["GateMateA1-EVB"]).splitlines() == [
+        'NET "oscillator" Loc = "IO_SB_A8";',
+        'NET "rx" Loc = "IO_SA_A6" | PULLUP=true;',
+        'NET "tx" Loc = "IO_SA_B6";',
+        'NET "led_0" Loc = "IO_SB_B6";',
+        'NET "button" Loc = "IO_SB_B7" | PULLUP=true;',
+    ]
+
+
 @pytest.mark.parametrize("name", BOARDS)
 def test_main_memory_is_pages_and_fits_beside_the_core(name):
     design = usual(name)
@@ -130,7 +140,7 @@ def test_main_memory_is_pages_and_fits_beside_the_core(name):
     assert 40 * 1024 <= design.memory_bytes <= 1 << design.configuration.address_bits
     bits = 8 * design.memory_bytes
     if design.sdram is None:
-        assert bits <= DEVICES[design.board.device].capacity["ram"] * 16 * 1024
+        assert bits <= DEVICES[design.board.device].capacity["ram"] * 20 * 1024
 
 
 def test_a_core_that_leaves_no_room_for_main_memory():

@@ -5,10 +5,12 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from tilewright.flows.board.design import Design
+from tilewright.flows.board.floorplan import COLOURS
 from tilewright.flows.cli.main import main
 from tilewright.hardware.soc.boards import BOARDS
 from tilewright.isa.configuration import PRESETS
@@ -32,6 +34,11 @@ json.dump({
 }, open("report.json", "w"))
 if "--textcfg" in given:
     open("layout", "w").write("layout of seed " + str(seed))
+    array = "system.core.gemm.array."
+    places = {array + "a": "X3/Y2/A", array + "b": "X4/Y2/A", array + "c": "X3/Y2/B"}
+    places |= {"$lut$1": "X3/Y2/C", "system.uart.d": "X0/Y0/A", "e": ""}
+    cells = {name: {"attributes": {"NEXTPNR_BEL": bel}} for name, bel in places.items()}
+    json.dump({"modules": {"top": {"cells": cells}}}, open("placed.json", "w"))
 """
 
 ECPPACK = """
@@ -95,7 +102,15 @@ def test_a_build_places_until_the_clock_is_met(tools, tmp_path, tilewright):
     folder = tmp_path / "build" / "ULX3S-25F"
     assert json.loads((folder / "build.json").read_text()) == report
     assert (folder / "ULX3S-25F.bit").read_text() == "bits of layout of seed 2"
-    assert sorted(path.name for path in folder.iterdir()) == ["ULX3S-25F.bit", "build.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "ULX3S-25F.bit", "build.json", "floorplan.svg",
+    ]  # fmt: skip
+    picture = (folder / "floorplan.svg").read_text()
+    ElementTree.fromstring(picture)
+    assert "tiny on ULX3S-25F, 80.0 MHz: cells" in picture
+    for legend in "array: 3<", "memory and bridge: 1<", "without a name: 1<":
+        assert legend in picture
+    assert f'x="30" y="52" width="11" height="5" fill="{COLOURS["array"]}"' in picture
 
     before = tools.read_text()
     said = tilewright(*BUILD, "-o", tmp_path / "again")

@@ -1,0 +1,123 @@
+"""Measuring a memory: its parameters come back, and a wrong description is noticed."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright import compile_graph, import_model
+from tilewright.errors import DeviceError
+from tilewright.flows.board.memory_fit import Probe, fit, layer_errors, measure, probes
+from tilewright.flows.cli.main import main
+from tilewright.isa.configuration import PRESETS
+from tilewright.isa.sdram import SDRAMS
+from tilewright.runtime import open_device
+from tilewright.sim.board import VirtualBoard
+from tilewright.sim.memory_model import MemoryModel
+
+from ...runtime.stub_board import serve_in_background
+
+TINY = PRESETS["tiny"]
+CLOCK_HZ = 80_000_000
+SDRAM = MemoryModel.of_sdram(SDRAMS["sdr-x16"], TINY, CLOCK_HZ)
+BLOCK_RAM = MemoryModel(latency_cycles=5)
+
+
+@pytest.fixture(scope="module")
+def programs() -> list[Probe]:
+    return probes(TINY)
+
+
+def cycles_of(programs: list[Probe], memory: MemoryModel) -> list[int]:
+    return [probe.cycles(memory) for probe in programs]
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [BLOCK_RAM, MemoryModel(latency_cycles=9, cycles=3), SDRAM],
+    ids=["block RAM", "slow", "SDRAM"],
+)
+def test_the_parameters_of_a_memory_come_back(programs, memory):
+    found = fit(programs, cycles_of(programs, memory))
+    assert (found.memory, found.error_cycles) == (memory, 0)
+
+
+def test_a_wrong_description_gives_way_to_the_measurement(programs):
+    assert SDRAM.bus
+    wrong = replace(SDRAM, latency_cycles=30, bus=replace(SDRAM.bus, write_gap_cycles=1))
+    assert fit(programs, cycles_of(programs, SDRAM), wrong).memory == SDRAM
+
+
+@pytest.mark.parametrize("step", [-1, 1])
+@pytest.mark.parametrize(
+    "name",
+    ["read_gap_cycles", "write_gap_cycles", "refresh_cycles", "refresh_interval_cycles"],
+)
+def test_every_parameter_shows_in_the_cycles_of_some_program(programs, name, step):
+    assert SDRAM.bus
+    bus = replace(SDRAM.bus, **{name: getattr(SDRAM.bus, name) + step})
+    for other in replace(SDRAM, bus=bus), replace(SDRAM, latency_cycles=12 + 2 * step):
+        assert cycles_of(programs, other) != cycles_of(programs, SDRAM)
+
+
+def test_a_right_description_is_kept_without_a_search(programs):
+    def refuse(text: str) -> None:
+        pytest.fail(text)
+
+    odd = replace(SDRAM, seed=3)
+    assert fit(programs, cycles_of(programs, SDRAM), odd, refuse).memory is odd
+
+
+def test_cycles_that_no_memory_explains_leave_an_error(programs):
+    cycles = cycles_of(programs, BLOCK_RAM)
+    cycles[3] += 7
+    found = fit(programs, cycles, BLOCK_RAM)
+    assert 0 < found.error_cycles <= 7
+
+
+def test_layers_of_a_device_add_up_to_its_cycles(model):
+    module = compile_graph(import_model(model), TINY, memory=SDRAM)
+    (segment,) = module.segments
+    names = [layer.name for layer in segment.layers]
+    with open_device("sim", TINY, SDRAM) as sim:
+        right = layer_errors(sim, segment, names, SDRAM)
+        wrong = layer_errors(sim, segment, names, BLOCK_RAM)
+        whole = sim.run(segment.program, np.zeros(segment.data_bytes, np.uint8))
+    assert [each.name for each in right] == names
+    assert all(each.measured == each.modelled for each in right)
+    assert sum(each.measured for each in right) == whole.cycles
+    assert all(each.measured > each.modelled for each in wrong)
+
+
+def test_a_device_without_counters_is_refused(programs):
+    with (
+        open_device("reference", TINY) as device,
+        pytest.raises(DeviceError, match="does not count cycles; choose a configuration with"),
+    ):
+        measure(device, programs)
+
+
+def test_the_command_wants_a_board(capsys):
+    assert main(["measure", "sim"]) == 2
+    assert capsys.readouterr().err == (
+        "error: `measure sim`: expected the address of a board, `serial://...` or `tcp://...`; "
+        "start a virtual one with `tilewright board --virtual`\n"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", [None, "sdr-x16"])
+def test_a_board_is_measured_as_it_is(chip, model, tilewright, programs):
+    board = VirtualBoard(TINY, 1 << 20, CLOCK_HZ, None, SDRAMS.get(chip))
+    expected = SDRAM if chip else BLOCK_RAM
+    with serve_in_background(board) as server:
+        address = server.port.address
+        told = json.loads(tilewright("measure", address, model, "--config", "tiny", "--json"))
+        assert told["agrees"]
+        assert told["error_cycles"] == 0
+        assert all(layer["measured"] == layer["modelled"] for layer in told["layers"])
+        said = tilewright("measure", address, "--config", "tiny")
+        assert "measured       the same" in said
+        with open_device(address, TINY) as device:
+            assert fit(programs, measure(device, programs)).memory == expected
