@@ -13,7 +13,7 @@ from .candidate_timer import HOPELESS, NEAR, CandidateTimer
 from .fusion import Group, Movement
 from .given_schedules import Part
 
-Groups = list[Group | Movement]
+Groups = Sequence[Group | Movement]
 
 WINDOW_INSTRUCTIONS = 150
 """Kernels around one are timed with it if all of them have at most this many instructions. Longer
@@ -29,7 +29,7 @@ PATIENCE = 2.0
 """Refinement times at most about this many times the instructions that the search has timed."""
 
 
-def refine(groups: Sequence[Group | Movement], timer: CandidateTimer, options: Options) -> Groups:
+def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Group | Movement]:
     """Choose schedules and fusion by the time of the kernels around each one.
 
     Parameters
@@ -50,7 +50,7 @@ def refine(groups: Sequence[Group | Movement], timer: CandidateTimer, options: O
     while place < len(now) and timer.instructions <= most:
         group = now[place]
         if isinstance(group, Group) and group.halves is not None:
-            halves = [list(group.halves)]
+            halves = [group.halves]
             now[place : place + 1] = _fastest(now, place, halves, SPLIT_INSTRUCTIONS, timer)
         others = _other_schedules(now[place], timer, options)
         now[place : place + 1] = _fastest(now, place, others, WINDOW_INSTRUCTIONS, timer)
