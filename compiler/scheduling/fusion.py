@@ -176,22 +176,11 @@ def form_groups(
         ):
             # If two convolutions are added, use the later one: the other is complete by then.
             latest = max(makers, key=list(groups).index)
-            maker = makers[latest]
-            fused = _join(maker, group, configuration, options, timer)
-            kept = [maker] if fused is None else []
-            if fused is None and maker.halves is not None:
-                # Perhaps the second half belongs with this node rather than with the first half.
-                first, second = maker.halves
-                other = _join(second, group, configuration, options, timer)
-                if other is not None and (
-                    _cycles([first, other], timer) < _cycles([maker, group], timer)
-                ):
-                    kept, fused = [first], other
-            if fused is not None:
-                entries = list(groups.items())
-                place = list(groups).index(latest)
-                entries[place : place + 1] = [(one.output, one) for one in kept]
-                groups, group = dict(entries), fused
+            kept, group = _attach(makers[latest], group, configuration, options, timer)
+            entries = list(groups.items())
+            place = list(groups).index(latest)
+            entries[place : place + 1] = [(one.output, one) for one in kept]
+            groups = dict(entries)
         groups[node.output.name] = group
     return list(groups.values())
 
@@ -241,6 +230,33 @@ def _group(
     else:
         candidate = timer.choose(kernel, options, rival)
     return Group(nodes, tuple(kernels), kernel, candidate)
+
+
+def _attach(
+    maker: Group,
+    group: Group,
+    configuration: Configuration,
+    options: Options,
+    timer: CandidateTimer | None,
+) -> tuple[list[Group], Group]:
+    """Fuse a group with the one that makes its input, or with the second half of that, if faster.
+
+    Returns
+    -------
+    kept
+        What remains of the maker.
+    group
+        The group that computes the result.
+    """
+    joined = _join(maker, group, configuration, options, timer)
+    if joined is not None:
+        return [], joined
+    if maker.halves is not None:
+        first, second = maker.halves
+        other = _join(second, group, configuration, options, timer)
+        if other is not None and (_cycles([first, other], timer) < _cycles([maker, group], timer)):
+            return [first], other
+    return [maker], group
 
 
 def _join(
