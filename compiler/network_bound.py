@@ -9,13 +9,12 @@ import math
 from collections.abc import Iterator
 
 from ..isa.configuration import Configuration
-from .accelerator.lower_bound import Demand, demand_of
+from .accelerator.lower_bound import Demand, chained, demand_of
 from .accelerator.search import Candidate
 from .assignment import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement, decide
 from .flatten_on_host import flatten_on_host
 from .graph import Graph, Node
 from .options import DEFAULT_OPTIONS, Options
-from .scheduling.bound_report import chained
 from .scheduling.candidate_timer import CandidateTimer
 from .scheduling.fusion import Group, Movement, form_groups
 from .scheduling.given_schedules import Part

@@ -147,7 +147,7 @@ class _Units:
             self.weights = brought * (load + overhead)
             # GEMM waits for the first part of the weights, and in the first tile for the others.
             parts = chunks if outer else groups * chunks
-            part = compute.gemm // (spatial * groups * chunks)
+            part = compute.gemm // max(1, spatial * groups * chunks)
             self.filling = load + overhead + (parts - 1) * max(0, load + overhead - part)
             self.instructions += spatial * groups * chunks + brought
         self.vector_piece, self.vector = compute.vector_piece, compute.vector

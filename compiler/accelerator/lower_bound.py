@@ -7,8 +7,9 @@ bound smaller, never larger.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
@@ -80,6 +81,11 @@ class Demand:
 
 NOTHING = Demand(*[(0,) * len(UNITS)] * 3)
 """The demand of no kernel."""
+
+
+def chained(demands: Sequence[Demand]) -> Demand:
+    """The demand of kernels that run one after the other as one program."""
+    return reduce(Demand.then, demands) if demands else NOTHING
 
 
 def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:

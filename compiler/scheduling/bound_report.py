@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from ..accelerator.lower_bound import NOTHING, Demand, demand_of
+from ..accelerator.lower_bound import Demand, chained, demand_of
 from ..accelerator.search import Candidate
 from .candidate_timer import CandidateTimer
 from .given_schedules import GivenSchedule, Part
@@ -82,11 +81,6 @@ def _estimated(choice: Candidate | GivenSchedule) -> int:
             "`compile_graph` a `measure`"
         )
     return choice.estimated_cycles
-
-
-def chained(demands: Sequence[Demand]) -> Demand:
-    """The demand of kernels that run one after the other as one program."""
-    return reduce(Demand.then, demands) if demands else NOTHING
 
 
 def report_of(segments: Sequence[Sequence[LayerGap]], cycles: int | None) -> dict[str, Any]:

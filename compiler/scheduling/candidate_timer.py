@@ -8,13 +8,12 @@ the rest of the search, so a candidate that cannot change the choice is not time
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 
 from ...isa.configuration import Configuration
 from ...isa.expressions import Call, Expression, Literal, Reduction
 from ..accelerator.constants import ConstantPool
 from ..accelerator.dma import DramTensor
-from ..accelerator.lower_bound import Demand, demand_of
+from ..accelerator.lower_bound import chained, demand_of
 from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.matching import find_pattern
 from ..accelerator.search import Candidate, likely_candidates
@@ -117,8 +116,7 @@ class CandidateTimer:
 
     def bound(self, *parts: Part) -> int:
         """Lower bound for the cycles of the kernels with any schedules."""
-        demands = (demand_of(kernel, self.configuration) for kernel, _ in parts)
-        return reduce(Demand.then, demands).cycles
+        return chained([demand_of(kernel, self.configuration) for kernel, _ in parts]).cycles
 
     def _timed(self, parts: Sequence[Part]) -> tuple[int, int]:
         key = tuple((self.form(kernel), candidate) for kernel, candidate in parts)

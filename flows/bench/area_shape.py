@@ -1,4 +1,4 @@
-"""What overlap brings a network at about the same area, and what more area brings.
+"""Fewer cycles by overlap at about the same area, and by more area.
 
 The first rows have one array. In the first of them nothing overlaps: a tile is loaded, computed and
 stored before the next one, and main memory has few short bursts open. Each further row adds one way

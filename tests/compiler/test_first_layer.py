@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.kernels.first_layer import find_images
 from tilewright.compiler.accelerator.sliding import Window, lane_channels
-from tilewright.compiler.accelerator.weights import pack_weights
+from tilewright.compiler.accelerator.weights import pack_weights, stored_bytes
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv, evaluate
 from tilewright.compiler.tensor import Patches
@@ -147,9 +147,10 @@ def test_packed_taps_multiply_each_pixel_of_a_window_by_its_weight_once(
     used = window.taps(configuration)
     assert (count - 1) * step + used == span
     assert step <= used
-    packed = np.frombuffer(pack_weights(weights, window, configuration), np.int8).reshape(
-        2, kernel[0], count, configuration.lanes_in, configuration.lanes_out
-    )
+    stored = stored_bytes(window, configuration)
+    packed = np.frombuffer(pack_weights(weights, window, configuration), np.int8)
+    packed = np.pad(packed.reshape(-1, stored), ((0, 0), (0, configuration.tile_bytes - stored)))
+    packed = packed.reshape(2, kernel[0], count, configuration.lanes_in, configuration.lanes_out)
     assert not packed[:, :, :, used:].any()
     assert not packed[..., block:].any()
     meets = np.zeros((kernel[0], span, 2 * block), int)

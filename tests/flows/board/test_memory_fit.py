@@ -69,6 +69,7 @@ def test_a_right_description_is_kept_without_a_search(programs):
     assert fit(programs, cycles_of(programs, SDRAM), odd, refuse).memory is odd
 
 
+@pytest.mark.slow
 def test_cycles_that_no_memory_explains_leave_an_error(programs):
     cycles = cycles_of(programs, BLOCK_RAM)
     cycles[3] += 7

@@ -63,7 +63,7 @@ def test_long_names_are_shortened_to_what_says_most(text, width, shown):
 
 def test_a_narrow_terminal_still_names_fused_layers(tilewright, model, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    lines = tilewright("run", model).splitlines()
+    lines = tilewright("run", model, "--config", "32x32").splitlines()
     (fused,) = (line.split() for line in lines if line.startswith("conv3 + … + pool  "))
     assert fused[5].startswith("conv+…")
     assert fused[6] == "accel"
