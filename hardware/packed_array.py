@@ -61,7 +61,7 @@ PRODUCT_TIME = 4
 
 
 class PackedArray(wiring.Component):
-    """The array of `MacArray`, with the same ports and the same latency.
+    """The array of `MacArray`, with the same ports.
 
     The sums are in their registers six cycles after the vector arrived, and one more for each level
     of the adder trees: operands, the multiplier's three registers, the sums joined in two steps.
@@ -80,6 +80,7 @@ class PackedArray(wiring.Component):
     def __init__(self, lanes_in: int, lanes_out: int, taps: int):
         self.lanes_in, self.lanes_out, self.taps = lanes_in, lanes_out, taps
         self.levels = (lanes_in - 1).bit_length()
+        self.latency = 6 + self.levels
         self.rows = TapRows(lanes_in, taps, spread=True)
         self.offset_time = _offset_time(lanes_in, self.rows)
         super().__init__(array_ports(lanes_in, lanes_out, taps))

@@ -39,6 +39,7 @@ class ProductArray(wiring.Component):
     def __init__(self, lanes_in: int, lanes_out: int, taps: int):
         self.lanes_in, self.lanes_out, self.taps = lanes_in, lanes_out, taps
         self.levels = (lanes_in - 1).bit_length()
+        self.latency = GEMM_ARRAY_CYCLES + self.levels
         super().__init__(array_ports(lanes_in, lanes_out, taps))
 
     def elaborate(self, platform) -> Module:

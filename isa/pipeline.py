@@ -107,7 +107,7 @@ GEMM_ISSUE_CYCLES = _constant(
 )
 GEMM_ARRAY_CYCLES = _constant(
     "GEMM_ARRAY_CYCLES",
-    6,
+    7,
     "cycles",
     "GEMM",
     "from a row's data to the sum of its products, without the levels of the adder tree",
