@@ -30,6 +30,10 @@ FAR, FEW_INSTRUCTIONS, PATIENCE = 1.05, 300, 8
 """Try up to PATIENCE times as many candidates while the best is FAR times the bound or more, and
 those timed have FEW_INSTRUCTIONS or fewer: timing a small kernel takes a few milliseconds."""
 
+ASTRAY, MORE = 1.25, 4
+"""Try MORE times as many candidates if the best takes ASTRAY times its estimate or more, as with a
+slow main memory: the estimate assumes one as fast as the port, so the best may not be the first."""
+
 HOPELESS = 1.1
 """A schedule is not timed if its estimate exceeds the best time by this factor."""
 
@@ -65,7 +69,7 @@ class CandidateTimer:
         self.pieces: dict[Kernel, KnownPieces] = {}
         self.forms: dict[Kernel, object] = {}
         self.instructions = 0
-        """Number of programs timed so far."""
+        """Instructions of all programs timed so far."""
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """The fastest of the likely schedules; equal layers with equal rivals get the same.
@@ -85,17 +89,22 @@ class CandidateTimer:
             self.chosen[form] = self._fastest(kernel, options, rival)
         return self.chosen[form]
 
+    def likely(self, kernel: Kernel, options: Options, count: int) -> list[Candidate]:
+        """The `count` schedules with the least estimates; see `likely_candidates`."""
+        return likely_candidates(kernel, self.configuration, options.pipeline_depth, count)
+
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         bound = demand_of(kernel, self.configuration).cycles
         few, many = options.candidates, options.candidates * PATIENCE
-        likely = likely_candidates(kernel, self.configuration, options.pipeline_depth, few)
+        likely = self.likely(kernel, options, few)
         best, least, before = likely[0], math.inf, self.instructions
         for number in range(many):
             far = least > FAR * bound and self.instructions - before < FEW_INSTRUCTIONS
-            if number >= few and not far:
+            astray = number < few * MORE and least > ASTRAY * best.estimated_cycles
+            if number >= few and not far and not astray:
                 break
             if number == few:
-                likely = likely_candidates(kernel, self.configuration, options.pipeline_depth, many)
+                likely = self.likely(kernel, options, many)
             if number >= len(likely):
                 break
             schedule = likely[number]

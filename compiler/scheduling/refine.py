@@ -1,13 +1,12 @@
 """Choices among neighbours: kernels overlap, so what is fastest alone is not always best.
 
 While a kernel computes, the next one may load its weights, if its first tiles are small enough and
-the scratchpads have room. So each kernel's likely schedules are timed once more between the kernels
-before and after it, and so is the question whether it is fused.
+the scratchpads have room. So `refine` times each kernel again between its neighbours: with its
+other likely schedules and, if it is fused, as its two parts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..accelerator.search import likely_candidates
 from ..options import Options
 from .candidate_timer import HOPELESS, NEAR, CandidateTimer
 from .fusion import Group, Movement
@@ -16,17 +15,17 @@ from .given_schedules import Part
 Groups = Sequence[Group | Movement]
 
 WINDOW_INSTRUCTIONS = 150
-"""Kernels around one are timed with it if all of them have at most this many instructions. Longer
-kernels gain little from their neighbours, and timing them takes long."""
+"""Most instructions of a kernel and the neighbours that are timed with it. Longer kernels gain
+little from their neighbours and take long to time."""
 
 SPLIT_INSTRUCTIONS = 1000
-"""The same for the question whether a kernel stays fused, which is one more program to time."""
+"""The same when a fused kernel is compared with its two parts: that is only one more program."""
 
 ALTERNATIVES = 8
 """Maximum number of schedules to compare for each kernel."""
 
-PATIENCE = 2.0
-"""Refinement times at most about this many times the instructions that the search has timed."""
+MOST_WORK = 2.0
+"""Refinement times at most this many times as many instructions as the search did."""
 
 
 def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Group | Movement]:
@@ -45,7 +44,7 @@ def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Grou
         Groups that compute the same values, in the same order.
     """
     now = list(groups)
-    most = (1 + PATIENCE) * timer.instructions
+    most = (1 + MOST_WORK) * timer.instructions
     place = 0
     while place < len(now) and timer.instructions <= most:
         group = now[place]
@@ -89,11 +88,10 @@ def _fastest(
 def _other_schedules(
     group: Group | Movement, timer: CandidateTimer, options: Options
 ) -> Iterator[Groups]:
-    """A group with each of the schedules that are not much slower alone."""
+    """Yield the group with each other schedule that is not much slower alone."""
     for index, (kernel, chosen) in enumerate(group.work):
         most = HOPELESS * timer.cycles((kernel, chosen))
-        depth = options.pipeline_depth
-        for candidate in likely_candidates(kernel, timer.configuration, depth, ALTERNATIVES):
+        for candidate in timer.likely(kernel, options, ALTERNATIVES):
             if candidate != chosen and timer.cycles((kernel, candidate)) <= most:
                 work = list(group.work)
                 work[index] = kernel, candidate

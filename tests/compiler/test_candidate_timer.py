@@ -65,6 +65,7 @@ def test_more_is_timed_while_a_small_kernel_is_far_from_the_bound(monkeypatch):
     kernel = kernel_of(GRAPH)
     bound = demand_of(kernel, MACHINE).cycles
     monkeypatch.setattr(timing, "FEW_INSTRUCTIONS", 10**6)
+    monkeypatch.setattr(timing, "ASTRAY", 10**6)
     told = Told(2 * bound)
     told.timer(kernel).choose(kernel, Options(candidates=1))
     assert told.programs == timing.PATIENCE
@@ -72,6 +73,16 @@ def test_more_is_timed_while_a_small_kernel_is_far_from_the_bound(monkeypatch):
     told = Told(2 * bound)
     told.timer(kernel).choose(kernel, Options(candidates=1))
     assert told.programs == 1
+
+
+@pytest.mark.parametrize("astray", [False, True])
+def test_more_is_timed_while_the_estimate_is_far_from_the_exact_time(monkeypatch, astray):
+    kernel = kernel_of(GRAPH)
+    monkeypatch.setattr(timing, "FEW_INSTRUCTIONS", 0)
+    estimate = likely_candidates(kernel, MACHINE, 0, 1)[0].estimated_cycles
+    told = Told(timing.ASTRAY * estimate * (1.02 if astray else 0.98))
+    told.timer(kernel).choose(kernel, Options(candidates=2))
+    assert told.programs == 2 * (timing.MORE if astray else 1)
 
 
 def test_the_fastest_that_was_timed_is_chosen():

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ....compiler.module import Module
+from ....errors import CompileError
 from ....hardware.soc.boards import BOARDS, OTHERS
 from ....isa.configuration import PRESETS
 from ....sim.memory_model import MemoryModel
@@ -18,6 +19,9 @@ from ..arguments import add_json, load_module
 from ..console import say
 from ..json_output import check_json, write_json
 from ..tables import stdout, table
+
+Speed = Expected | CompileError
+"""The expected speed on a board, or why the board's machine cannot run the model."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -48,16 +52,23 @@ def boards(arguments: argparse.Namespace) -> None:
         show(designs, speeds)
 
 
-def expected_speeds(source: Path, designs: Mapping[str, Design]) -> dict[str, Expected]:
+def expected_speeds(source: Path, designs: Mapping[str, Design]) -> dict[str, Speed]:
     """Compile a model once for each configuration and memory, and time it on every board."""
-    modules: dict[tuple[str, MemoryModel], Module] = {}
-    speeds = {}
+    modules: dict[tuple[str, MemoryModel], Module | CompileError] = {}
+    speeds: dict[str, Speed] = {}
     for name, design in designs.items():
         key = design.configuration.name, design.memory
         if key not in modules:
-            modules[key] = load_module(source, design.configuration, memory=design.memory)
-            require_segments(modules[key])
-        speeds[name] = expected(modules[key], design)
+            try:
+                modules[key] = load_module(source, design.configuration, memory=design.memory)
+            except CompileError as error:
+                modules[key] = error
+        module = modules[key]
+        if isinstance(module, CompileError):
+            speeds[name] = module
+        else:
+            require_segments(module)
+            speeds[name] = expected(module, design)
     return speeds
 
 
@@ -66,7 +77,7 @@ def core_clock(design: Design) -> Clock | None:
     return clock_of(design.configuration, DEVICES[design.board.device])
 
 
-def to_json(design: Design, speed: Expected | None) -> dict[str, Any]:
+def to_json(design: Design, speed: Speed | None) -> dict[str, Any]:
     """Return a board as JSON values."""
     board, clock = design.board, core_clock(design)
     values: dict[str, Any] = {
@@ -82,7 +93,10 @@ def to_json(design: Design, speed: Expected | None) -> dict[str, Any]:
         "programmer": board.programmer,
         "url": board.url,
     }
-    if speed is not None:
+    if isinstance(speed, CompileError):
+        values |= {"cycles": None, "needed_bytes": None, "fits": False, "per_s": None}
+        values["reason"] = str(speed)
+    elif speed is not None:
         values |= {
             "cycles": speed.cycles,
             "needed_bytes": speed.needed_bytes,
@@ -92,7 +106,7 @@ def to_json(design: Design, speed: Expected | None) -> dict[str, Any]:
     return values
 
 
-def show(designs: Mapping[str, Design], speeds: Mapping[str, Expected]) -> None:
+def show(designs: Mapping[str, Design], speeds: Mapping[str, Speed]) -> None:
     """Print the table of boards and the notes below it."""
     headings = ["board", "chip", "preset", "MACs", "memory", "clock", "core alone"]
     rows = []
@@ -108,6 +122,10 @@ def show(designs: Mapping[str, Design], speeds: Mapping[str, Expected]) -> None:
     say("core alone: its clock without the rest of the system")
     if speeds:
         say("samples/s: on the accelerator alone; the serial port and the host add to it")
+    reasons = {designs[name].configuration.name: speed for name, speed in speeds.items()}
+    for machine, speed in reasons.items():
+        if isinstance(speed, CompileError):
+            say(f"too small: `{machine}`: {speed}")
     for name, reason in OTHERS.items():
         say(f"{name}: {reason}")
 
@@ -119,8 +137,10 @@ def core_clock_text(clock: Clock | None) -> str:
     return f"{'' if clock.measured else '~'}{clock.median_mhz:.0f} MHz"
 
 
-def speed_text(speed: Expected) -> str:
+def speed_text(speed: Speed) -> str:
     """Return samples a second, or the memory that they would need."""
+    if isinstance(speed, CompileError):
+        return "too small"
     if not speed.fits:
         return f"needs {-(-speed.needed_bytes // 1024):,} KiB"
     return f"{speed.per_s:,.0f}" if speed.per_s >= 100 else f"{speed.per_s:.3g}"

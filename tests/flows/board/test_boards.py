@@ -3,19 +3,23 @@
 import json
 import re
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 from amaranth_boards import ecpix5, orangecrab_r0_2, ulx3s
 
-from tilewright.errors import HardwareError, UsageError
+from tilewright.compiler.module import Module
+from tilewright.errors import CompileError, HardwareError, UsageError
 from tilewright.flows.board.constraints import ccf, cst, lpf
 from tilewright.flows.board.design import Design
+from tilewright.flows.cli.arguments import load_module
 from tilewright.flows.cli.commands.board import machine_of
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.hardware.soc.boards import BOARDS, OTHERS, Pin, find_board
-from tilewright.isa.configuration import PRESETS
+from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.configuration_rules import PAGE_BYTES
 from tilewright.isa.sdram import SDRAMS
+from tilewright.sim.memory_model import MemoryModel
 
 SITE = re.compile(r"[A-Z]{1,2}\d{1,2}|\d{1,2}|IO_[NESW][ABC]_[AB]\d")
 
@@ -213,3 +217,22 @@ def test_the_command_tells_the_speed_of_a_model(tilewright, model):
         else:
             assert row["configuration"] == "tiny", "the digits run on all other boards"
     assert "samples/s" in tilewright("boards", model)
+
+
+def test_a_machine_that_is_too_small_for_a_model_does_not_hide_the_others(
+    tilewright, model, monkeypatch
+):
+    def load(source: Path, configuration: Configuration, **memory: MemoryModel) -> Module:
+        if configuration.name == "tiny":
+            raise CompileError("no tile fits")
+        return load_module(source, configuration, **memory)
+
+    monkeypatch.setattr("tilewright.flows.cli.commands.boards.load_module", load)
+    rows = json.loads(tilewright("boards", model, "--json"))
+    small = [row for row in rows if row["configuration"] == "tiny"]
+    assert small
+    assert all(row["reason"] == "no tile fits" and not row["fits"] for row in small)
+    assert all(row["fits"] for row in rows if row not in small)
+    said = tilewright("boards", model)
+    assert "too small: `tiny`: no tile fits" in said
+    assert said.count(" too small\n") == len(small)
