@@ -1,18 +1,20 @@
 """Synthesis and placement of the front: measured figures in place of estimates."""
 
 import json
+import re
+import shlex
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tilewright.errors import HardwareError, ToolError
 from tilewright.flows.area.counts import count_blocks
 from tilewright.flows.cli.main import main
-from tilewright.flows.sweep import Database, measured
+from tilewright.flows.sweep import Build, Database, measured
 from tilewright.flows.sweep.evaluators import PLACEMENT, SYNTHESIS, resources
-from tilewright.flows.sweep.measured import Build
 from tilewright.flows.sweep.page import page_data, render
 from tilewright.flows.sweep.records import LOST
 from tilewright.flows.synthesis.devices import find_device
@@ -27,6 +29,9 @@ CHIP = replace(
 """A chip for all machines of `conftest.VARY`."""
 
 TOOLS = {"yosys": "0.70", "nextpnr-ecp5": "0.11"}
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "sweeps.md"
+
 OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
 """The space of `conftest.VARY`."""
 
@@ -331,6 +336,16 @@ def test_the_command_tells_what_was_measured(tilewright, model, database, tools,
             assert point["figures"]["ms"] == pytest.approx(cycles / 65.25 / 1e3)
     assert ",placement," in table.read_text()
     assert '"clocks_mhz":' in page.read_text()
+
+
+def test_the_command_of_the_page_runs(tilewright, database, tools, monkeypatch):
+    monkeypatch.chdir(DOCS.parent)
+    (command,) = re.findall(r"```sh\ntilewright ([^`]*--place[^`]*)```", PAGE.read_text())
+    arguments = shlex.split(command.replace("\\\n", " "))
+    said = tilewright(*arguments, "--database", database.path, "--workers", 0)
+    assert "smallest ms, lut:\nlanes  cycles" in said
+    assert "\nmeasured on ecp5-45 by yosys 0.70 and nextpnr-ecp5 0.11, with the errors" in said
+    assert said.count("3 of 3") == said.count("100.0 MHz") > 0
 
 
 @pytest.mark.slow
