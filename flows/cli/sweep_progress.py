@@ -4,16 +4,31 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from .arguments import line_progress
+
 if TYPE_CHECKING:
     from ..sweep.outcome import Progress
 
-TEXTS = {"bound": "bounding", "sim": "compiling", "rtl": "simulating"}
+TEXTS = {
+    "bound": "bounding",
+    "sim": "compiling",
+    "rtl": "simulating",
+    "synthesis": "synthesising",
+    "placement": "placing",
+}
 """A verb for each rung."""
+
+
+def text_of(progress: "Progress") -> str:
+    """Return the rung, the size of the front and the step of a tool as text."""
+    front = f", {progress.front} on the front" if progress.front else ""
+    step = f": {progress.step}" if progress.step else ""
+    return f"{TEXTS[progress.rung]} machines{front}{step}"
 
 
 @contextlib.contextmanager
 def sweep_progress() -> Iterator[Callable[["Progress"], None]]:
-    """Show a progress bar if stderr is a terminal."""
+    """Show a progress bar on stderr; a line every few seconds if stderr is not a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -25,6 +40,10 @@ def sweep_progress() -> Iterator[Callable[["Progress"], None]]:
     )
 
     console = Console(stderr=True)
+    if not console.is_terminal:
+        advance = line_progress()
+        yield lambda progress: advance(text_of(progress), progress.done, progress.total)
+        return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -34,9 +53,7 @@ def sweep_progress() -> Iterator[Callable[["Progress"], None]]:
         TextColumn("left", markup=False),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as shown:
+    with Progress(*columns, console=console, transient=True) as shown:
         task = shown.add_task("starting", total=None, rate="")
         rung = ""
 
@@ -46,10 +63,9 @@ def sweep_progress() -> Iterator[Callable[["Progress"], None]]:
                 rung = progress.rung
                 shown.reset(task, total=progress.total, rate="")
             speed = shown.tasks[0].speed
-            front = f", {progress.front} on the front" if progress.front else ""
             shown.update(
                 task,
-                description=f"{TEXTS[rung]} machines{front}",
+                description=text_of(progress),
                 completed=progress.done,
                 total=progress.total,
                 rate=f"{speed:.1f}/s" if speed else "",

@@ -1,4 +1,4 @@
-"""The rungs of a sweep: each evaluates one machine with several memories.
+"""The rungs of a sweep that need no synthesis: each evaluates one machine with several memories.
 
 `bound` computes the certified lower bound, in milliseconds. `sim` compiles the network, with
 schedules chosen by exact times, and times the program with each memory. `rtl` runs the program on
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ...compiler.graph import Graph
 
 BOUND, SIM, RTL, RESOURCES = "bound", "sim", "rtl", "resources"
+SYNTHESIS, PLACEMENT = "synthesis", "placement"
 
 REPORT = "this is a fault of Tilewright: report it"
 
@@ -48,8 +49,18 @@ SOURCES = {
     ),
     RTL: ("hardware", "sim"),
     RESOURCES: ("flows/area", "hardware/blocks.py", "isa"),
+    SYNTHESIS: tuple(
+        f"flows/synthesis/{name}.py" for name in ("carry_chains", "devices", "flow", "netlist")
+    ),
+    PLACEMENT: tuple(
+        f"flows/synthesis/{name}.py"
+        for name in ("carry_chains", "devices", "flow", "free_rows", "multiplier_sites")
+    ),
 }
-"""Code that determines the results of a rung. The compiler counts too, except for `resources`."""
+"""Code that determines the results of a rung, besides the compiler and the RTL."""
+
+COMPILED = (BOUND, SIM, RTL)
+"""Rungs whose results depend on the compiler."""
 
 
 @cache
@@ -62,7 +73,7 @@ def version_of(evaluator: str) -> str:
         if path.suffix in (*CODE, ".json")
     ]
     parts = [digest_of(path.read_text()) for path in paths]
-    return digest_of(" ".join([source_digest() if evaluator != RESOURCES else "", *parts]))
+    return digest_of(" ".join([source_digest() if evaluator in COMPILED else "", *parts]))
 
 
 def graph_digest(graph: "Graph") -> str:
@@ -93,7 +104,7 @@ def bound(
         found = lower_bounds(graph, configuration, memories)
         return [Record({"cycles": each.cycles, "unit": each.unit}) for each in found]
 
-    return _kept_failures(evaluate, len(memories))
+    return kept_failures(evaluate, len(memories))
 
 
 def sim(
@@ -137,7 +148,7 @@ def sim(
         ]
 
     with paused_collector():
-        return _kept_failures(evaluate, len(memories))
+        return kept_failures(evaluate, len(memories))
 
 
 def rtl(
@@ -159,7 +170,7 @@ def rtl(
             found.append(Record({"cycles": sum(result.cycles or 0 for result in results)}))
         return found
 
-    return _kept_failures(evaluate, len(memories))
+    return kept_failures(evaluate, len(memories))
 
 
 def resources(configuration: Configuration, device: Device | None = None) -> Record:
@@ -194,7 +205,7 @@ def resources(configuration: Configuration, device: Device | None = None) -> Rec
     return Record({**exact, "lut": logic.lut, "ff": logic.ff, **chip})
 
 
-def _kept_failures(evaluate: Callable[[], list[Record]], count: int) -> list[Record]:
+def kept_failures(evaluate: Callable[[], list[Record]], count: int) -> list[Record]:
     """Return the records, or `count` failures with the text of the error."""
     try:
         return evaluate()

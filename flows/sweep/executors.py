@@ -19,7 +19,7 @@ from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
 from . import evaluators
 from .records import LOST, Record
-from .time_limit import TIME_LIMIT_S, TimeLimitError, call_within
+from .time_limit import TIME_LIMIT_S, TimeLimitError, call_within, lateness
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -112,10 +112,7 @@ def run_jobs(
             records.append(call_within(time_limit_s, partial(_run, graphs, job)))
         except TimeLimitError as problem:
             left_behind |= problem.left_behind
-            error = (
-                f"`{job.evaluator}`: not done after {time_limit_s:,g} s; raise `--time-limit`, and "
-                "add `--retry`"
-            )
+            error = lateness(job.evaluator, time_limit_s)
             records.append([Record(error=error)] * len(job.memories))
     return Done(records, time.perf_counter() - started, left_behind)
 

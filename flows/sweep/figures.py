@@ -17,7 +17,7 @@ from .space import Point
 TIMES: Mapping[str, str] = MappingProxyType(
     {
         "cycles": "cycles of all networks, each multiplied by its weight",
-        "ms": "milliseconds of these cycles at `--clock`",
+        "ms": "milliseconds of these cycles at the clock",
         "of_peak": "share of the multiplications that the array could have done",
         "energy_uj": "energy of all networks in microjoules, an estimate for 45 nm",
     }
@@ -28,13 +28,16 @@ COUNTS: Mapping[str, str] = MappingProxyType(
     {
         "multipliers": "multipliers: of 18 by 18 bits on an ECP5, DSP48 on Xilinx",
         "ram": "block RAMs of 18 Kbit",
-        "lut": "look-up tables, estimated",
-        "ff": "flip-flops, estimated",
+        "lut": "look-up tables: an estimate until `--synthesise` has measured them",
+        "ff": "flip-flops: an estimate until `--synthesise` has measured them",
         "ram_bits": "bits of all scratchpads and of VECTOR's tables",
         "macs_per_cycle": "multiplications by weights in a cycle, lanes_in x lanes_out",
     }
 )
 """Figures that are known before compilation."""
+
+CLOCK = "clock_mhz"
+"""Name of the clock, which may differ by machine once machines are placed."""
 
 NUMBERS = tuple(name for name, about in PARAMETERS.items() if not about.choices)
 """Parameters of the configuration that are numbers."""
@@ -43,13 +46,14 @@ FIGURES: Mapping[str, str] = MappingProxyType(
     {
         **TIMES,
         **COUNTS,
+        CLOCK: "clock in MHz: `--clock` until `--place` has measured it",
         **{name: PARAMETERS[name].meaning for name in NUMBERS},
         **MEMORY,
     }
 )
 """Every figure, with its meaning."""
 
-OBJECTIVES = tuple(name for name in FIGURES if name not in ("of_peak", "bandwidth"))
+OBJECTIVES = tuple(name for name in FIGURES if name not in ("of_peak", "bandwidth", CLOCK))
 """Figures that may be minimised."""
 
 DEFAULT_OBJECTIVES = ("cycles", "multipliers", "ram")
@@ -75,13 +79,13 @@ def check_objectives(names: Sequence[str], source: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def known_figures(point: Point, counts: Mapping[str, Any] | None) -> dict[str, Interval]:
+def known_figures(point: Point, counts: Mapping[str, Any], clock_mhz: float) -> dict[str, Interval]:
     """Return the figures of a point before it is timed.
 
     Parameters
     ----------
     counts
-        Figures of `evaluators.resources`; None while they are unknown.
+        Figures of `evaluators.resources`, or measured ones.
     """
     configuration, memory = point.machine.configuration, point.setting.memory
     found = {name: exactly(getattr(configuration, name)) for name in NUMBERS}
@@ -92,8 +96,8 @@ def known_figures(point: Point, counts: Mapping[str, Any] | None) -> dict[str, I
         "macs_per_cycle": exactly(configuration.tile_bytes),
     }
     for name in COUNTS.keys() - found.keys():
-        found[name] = EVER if counts is None else exactly(counts[name])
-    return {**found, **dict.fromkeys(TIMES, EVER)}
+        found[name] = exactly(counts[name])
+    return {**found, CLOCK: exactly(clock_mhz), **dict.fromkeys(TIMES, EVER)}
 
 
 def program_figures(

@@ -5,6 +5,10 @@ machine could take. A machine is compiled unless, for each of its memories, a co
 fails or a compiled point beats even the bound. So the front is that of an exhaustive sweep. Each
 main memory has its own front, because it is given by the system and no objective counts its cost.
 
+Synthesis and placement are so slow that only machines on the front get there. Measured figures then
+replace estimates, and the front is found again, until all its machines are measured. What an
+estimate keeps off the front stays there.
+
 Machines are decided one by one, in an order that depends on bounds and counts only. Each decision
 uses the results of all earlier machines except the last `WINDOW`, even if these are known. So the
 same machines are compiled with any number of workers.
@@ -21,10 +25,22 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..synthesis.devices import Device
 from .candidate import Candidate
-from .evaluators import BOUND, REPORT, RESOURCES, RTL, SIM, graph_digest, resources, version_of
+from .evaluators import (
+    BOUND,
+    PLACEMENT,
+    REPORT,
+    RESOURCES,
+    RTL,
+    SIM,
+    SYNTHESIS,
+    graph_digest,
+    resources,
+    version_of,
+)
 from .executors import Executor, InProcess
 from .expressions import Condition, Interval, exactly
 from .figures import DEFAULT_OBJECTIVES, known_figures, program_figures
+from .measured import REPLACED, Build, Builder, Measured
 from .outcome import (
     BEATEN,
     EXCLUDED,
@@ -64,6 +80,7 @@ def sweep(
     exhaustive: bool = False,
     search: Search | None = None,
     rtl: bool = False,
+    build: Build | None = None,
 ) -> Outcome:
     """Find the machines of a space that no other one beats with the same main memory.
 
@@ -76,9 +93,10 @@ def sweep(
     where
         Conditions that a point must satisfy.
     clock_mhz
-        The clock of all machines, for `ms`.
+        The clock of machines that were not placed, for `ms`.
     device
-        The chip for which resources are counted, see `evaluators.resources`.
+        The chip for which resources are counted, see `evaluators.resources`; with `build`, its
+        chip.
     executor
         Runs the work; this process by default.
     progress
@@ -89,6 +107,8 @@ def sweep(
         Compile only some machines; the front is theirs.
     rtl
         Also run every point on the front on the RTL.
+    build
+        Also synthesise the machines on the front, and place them; None for neither.
 
     Raises
     ------
@@ -103,7 +123,7 @@ def sweep(
     database = Database() if database is None else database
     return _Run(
         networks, space, database, executor, progress, objectives, where, clock_mhz, device,
-        exhaustive, search,
+        exhaustive, search, build,
     ).outcome(rtl)  # fmt: skip
 
 
@@ -121,11 +141,13 @@ class _Run:
         device: Device | None,
         exhaustive: bool,
         search: Search | None,
+        build: Build | None,
     ) -> None:
         self.networks, self.space, self.database = tuple(networks), space, database
         self.objectives, self.where, self.clock_mhz = tuple(objectives), tuple(where), clock_mhz
         self.progress, self.exhaustive, self.search = progress, exhaustive, search
-        self.device = device
+        self.device, self.build = build.device if build else device, build
+        self.measured: dict[str, Measured] = {}
         digests = [graph_digest(network.graph) for network in networks]
         for network, digest in zip(networks, digests, strict=True):
             database.name_network(digest, network.name)
@@ -151,6 +173,8 @@ class _Run:
             else:
                 self._run_search(self.search)
             self._rate()
+            if self.build is not None:
+                self._measure_front(Builder(self.build, self.database))
             if rtl:
                 self._run_on_rtl()
         except KeyboardInterrupt:
@@ -163,6 +187,7 @@ class _Run:
             self.networks, self.space, self.objectives, self.where, self.clock_mhz,
             tuple(self.results), self.rejected, self.programs.computed, self.reused,
             time.perf_counter() - started, interrupted, self.search, self.evaluated,
+            self.build,
         )  # fmt: skip
 
     # Points ------------------------------------------------------------------------------------
@@ -199,8 +224,16 @@ class _Run:
         self.counts |= {key.configuration: record for key, record in (*found.items(), *new)}
 
     def _known(self, point: Point) -> dict[str, Interval]:
-        counts = self.counts[configuration_digest(point.machine.configuration)]
-        return known_figures(point, counts.figures)
+        digest = configuration_digest(point.machine.configuration)
+        counts, measured = self.counts[digest].figures, self.measured.get(digest)
+        if measured is not None:
+            counts = {**counts, **{name: measured.counts[name] for name in REPLACED}}
+        return known_figures(point, counts, self._clock_mhz(digest))
+
+    def _clock_mhz(self, digest: str) -> float:
+        """Return the measured clock of a configuration, or the one of all others."""
+        measured = self.measured.get(digest)
+        return (measured and measured.clock_mhz) or self.clock_mhz
 
     def _may_hold(self, figures: dict[str, Interval]) -> bool:
         return all(condition.may_hold(figures) for condition in self.where)
@@ -278,13 +311,78 @@ class _Run:
             settled, total = self.evaluated, self.search.evaluations
         self.progress(Progress(SIM, settled, total, sum(map(len, self.fronts.values()))))
 
+    def _measure_front(self, builder: Builder) -> None:
+        """Synthesise and place the machines on the front, one by one, until all are measured.
+
+        A measured figure may be worse than its estimate. Then other machines come to the front,
+        perhaps some that were ruled out, and are measured too.
+        """
+        while True:
+            best = self._on_front()
+            rung, left = SYNTHESIS, [c for c in best if c.item.digest not in self.measured]
+            if not left and builder.build.seeds:
+                clocks = ((c, self.measured[c.item.digest].clock_mhz) for c in best)
+                rung, left = PLACEMENT, [c for c, clock_mhz in clocks if clock_mhz is None]
+            if not left:
+                return
+            done = len(best) - len(left)
+            points = sum(map(len, self.fronts.values()))
+
+            def show(
+                step: str, rung: str = rung, done: int = done, total: int = len(best),
+                points: int = points,
+            ) -> None:  # fmt: skip
+                self.progress(Progress(rung, done, total, points, step))
+
+            show("")
+            self._measure(rung, left[0], builder, show)
+            self._rate()
+            self._reopen()
+
+    def _measure(
+        self, rung: str, candidate: Candidate, builder: Builder, show: Callable[[str], None]
+    ) -> None:
+        """Measure a machine, and apply its figures to its points."""
+        configuration, digest = candidate.machine.configuration, candidate.item.digest
+        if rung == SYNTHESIS:
+            measured = builder.synthesise(configuration, self.counts[digest].figures, show)
+        else:
+            measured = self.measured[digest]
+            builder.place(measured, configuration, show)
+        if measured.counts:
+            self.measured[digest] = measured
+        for result in candidate.results:
+            if result.state in (ON_FRONT, BEATEN):
+                result.measured = measured if measured.counts else None
+                self._apply_cycles(candidate, result)
+                if measured.error is not None:
+                    result.state, result.error = FAILED, measured.error
+
+    def _reopen(self) -> None:
+        """Compile the machines that the front no longer rules out, unless a search is limited."""
+        found = []
+        for candidate in self.candidates:
+            if not candidate.compile and not self._rule_out(candidate):
+                for result in candidate.results:
+                    result.state = OPEN
+                found.append(candidate)
+        if found and self.search is None:
+            self._compile(self._in_order(found))
+            self._rate()
+
+    def _on_front(self) -> list[Candidate]:
+        """Return the machines with a point on the front."""
+        return [
+            candidate
+            for candidate in self.candidates
+            if any(result.state == ON_FRONT for result in candidate.results)
+        ]
+
     def _run_on_rtl(self) -> None:
         """Run the points on the front on the RTL."""
-        best = []
-        for candidate in self.candidates:
+        best = self._on_front()
+        for candidate in best:
             candidate.results = [each for each in candidate.results if each.state == ON_FRONT]
-            if candidate.results:
-                best.append(candidate)
         self.hardware.load(candidate.asked() for candidate in best)
         for candidate in best:
             self.hardware.request(candidate.item)
@@ -318,7 +416,8 @@ class _Run:
         least = self._weighted(result.bounds)
         known = self._known(result.point)
         peak = result.point.machine.configuration.tile_bytes
-        figures = {**known, **program_figures((least, math.inf), peak, self.clock_mhz)}
+        clock_mhz = self._clock_mhz(candidate.item.digest)
+        figures = {**known, **program_figures((least, math.inf), peak, clock_mhz)}
         if not self._may_hold(figures):
             result.state = EXCLUDED
         result.figures = {name: low for name, (low, _) in figures.items() if math.isfinite(low)}
@@ -339,7 +438,11 @@ class _Run:
         figures = {
             **self._known(result.point),
             **program_figures(
-                exactly(self._weighted(cycles)), peak, self.clock_mhz, macs, energy_nj
+                exactly(self._weighted(cycles)),
+                peak,
+                self._clock_mhz(candidate.item.digest),
+                macs,
+                energy_nj,
             ),
         }
         result.figures = {name: low for name, (low, _) in figures.items()}
@@ -417,7 +520,10 @@ class _Run:
                 for result in self.results
                 if result.state in (BEATEN, ON_FRONT) and result.point.setting is setting
             ]
-            if timed:
-                best = front(np.array(list(map(self._values, timed))))
-                for index in np.flatnonzero(best):
-                    timed[index].state = ON_FRONT
+            self.fronts[id(setting)] = best = Front(len(self.objectives))
+            values = list(map(self._values, timed))
+            mine = front(np.array(values)) if timed else ()
+            for result, value, on_front in zip(timed, values, mine, strict=True):
+                result.state = ON_FRONT if on_front else BEATEN
+                if on_front:
+                    best.add(value)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .expressions import Condition
+from .figures import CLOCK, COUNTS, TIMES
+from .measured import Build, Measured
 from .space import Point, Rejected, Space
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ STATES = {
     BEATEN: "compiled, and another machine is better",
     RULED_OUT: "not compiled: another machine is better than its lower bound",
     EXCLUDED: "a condition of `--where` fails",
-    FAILED: "the compiler rejects it",
+    FAILED: "the compiler, synthesis or placement rejects it",
     OPEN: "not compiled: the sweep was interrupted, or the search chose others",
 }
 """States of a point, with their meanings."""
@@ -58,7 +60,10 @@ class Result:
     rtl
         Cycles on the RTL, by network, if the programs ran there.
     figures
-        Exact figures; of a machine that was not compiled, those of the bound.
+        Exact or measured figures, and estimates; of a machine that was not compiled, those of the
+        bound.
+    measured
+        What synthesis and placement measured; None if the machine was not synthesised.
     error
         Why it failed.
     """
@@ -72,6 +77,7 @@ class Result:
     layers: tuple[Sequence[tuple[str, int, str]], ...] = ()
     rtl: tuple[int, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
+    measured: Measured | None = None
     error: str | None = None
 
 
@@ -87,12 +93,15 @@ class Progress:
         Machines.
     front
         Points on the front so far.
+    step
+        The step of a slow evaluator; empty for the others.
     """
 
     rung: str
     done: int
     total: int
     front: int = 0
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,8 @@ class Outcome:
         The search that chose the machines; None if the front is that of the whole space.
     evaluated
         Number of machines that were compiled, or whose results were known.
+    build
+        What was synthesised and placed; None if all resources are exact or estimates.
     """
 
     networks: tuple[Network, ...]
@@ -128,6 +139,13 @@ class Outcome:
     interrupted: bool
     search: "Search | None"
     evaluated: int
+    build: Build | None = None
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the figures for tables and pages."""
+        clock = (CLOCK,) if self.build is not None and self.build.seeds else ()
+        return tuple(dict.fromkeys((*TIMES, *clock, *COUNTS, *self.objectives)))
 
     @property
     def front(self) -> list[Result]:

@@ -10,7 +10,7 @@ from ... import __version__
 from ...isa.configuration import PARAMETERS
 from ..reports.layer_groups import LayerGroup, group_layers
 from .dimensions import as_parameters
-from .figures import COUNTS, TIMES
+from .figures import COUNTS
 from .outcome import Outcome, Result
 from .path_limits import HIDDEN, JOINT
 
@@ -26,7 +26,6 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         for index in range(len(outcome.networks))
     ]
     timed = iter(range(len(outcome.results)))
-    shown = (*TIMES, *COUNTS, *(n for n in outcome.objectives if n not in (*TIMES, *COUNTS)))
     return {
         "version": __version__,
         "networks": [
@@ -39,6 +38,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "clock_mhz": outcome.clock_mhz,
         "search": None if outcome.search is None else asdict(outcome.search),
         "evaluated": outcome.evaluated,
+        "build": None if outcome.build is None else outcome.build.to_json(),
         "rejected": outcome.rejected.count,
         "counts": dict(sorted(outcome.counts.items())),
         "interrupted": outcome.interrupted,
@@ -48,7 +48,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         },
         "points": [
             {
-                **_point(result, outcome, shown),
+                **_point(result, outcome),
                 "layers": _layers(result, outcome, grouped, next(timed) if result.cycles else 0),
             }
             for result in outcome.results
@@ -83,7 +83,7 @@ def _layers(
     return found
 
 
-def _point(result: Result, outcome: Outcome, shown: tuple[str, ...]) -> dict[str, Any]:
+def _point(result: Result, outcome: Outcome) -> dict[str, Any]:
     configuration = result.point.machine.configuration
     varied = {n for d in outcome.space.dimensions for n in as_parameters(d.name, (0, 0))}
     return {
@@ -104,8 +104,9 @@ def _point(result: Result, outcome: Outcome, shown: tuple[str, ...]) -> dict[str
         "limits": dict(zip((n.name for n in outcome.networks), result.limits, strict=False)),
         "figures": {
             name: value
-            for name in shown
+            for name in outcome.shown
             if (value := result.figures.get(name)) is not None and (result.cycles or name in COUNTS)
         },
+        "measured": None if result.measured is None else result.measured.to_json(),
         "error": result.error,
     }

@@ -115,7 +115,7 @@ class Record:
     Parameters
     ----------
     figures
-        Numbers by name; empty after a failure.
+        Numbers by name; after a failure at most what it was about, such as the chip.
     error
         The reason why there is no result; None if there is one.
     """

@@ -16,6 +16,11 @@ TIME_LIMIT_S = 1800.0
 _Result = TypeVar("_Result")
 
 
+def lateness(evaluator: str, limit_s: float) -> str:
+    """Return the text of the failure of an evaluator that was not done in time."""
+    return f"`{evaluator}`: not done after {limit_s:,g} s; raise `--time-limit`, and add `--retry`"
+
+
 class TimeLimitError(Exception):
     """A function was not done in time.
 

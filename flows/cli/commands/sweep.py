@@ -16,8 +16,9 @@ from ...sweep.dimensions import Dimension, read_dimension, text_of
 from ...sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
 from ...sweep.export import check_export, export
 from ...sweep.expressions import Condition, read_condition
-from ...sweep.figures import COUNTS, DEFAULT_OBJECTIVES, FIGURES, TIMES, check_objectives
+from ...sweep.figures import DEFAULT_OBJECTIVES, FIGURES, check_objectives
 from ...sweep.ladder import sweep
+from ...sweep.measured import COUNTED, Build, Measured
 from ...sweep.outcome import FAILED, STATES, Network, Outcome, Result
 from ...sweep.outcome_json import outcome_json
 from ...sweep.page import page_data, plotly_source, render
@@ -27,6 +28,7 @@ from ...sweep.space import Space
 from ...sweep.spaces import SPACES, Description, read_description
 from ...sweep.time_limit import TIME_LIMIT_S
 from ...synthesis.devices import DEVICES, Device, find_device
+from ...synthesis.flow import tool_versions
 from ..arguments import add_configuration, add_json, changed, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, say
@@ -78,7 +80,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--clock", type=float, metavar="MHZ",
-        help=f"clock of all machines, for times (default: {DEFAULT_CLOCK_MHZ:g})",
+        help="clock for times, of all machines that `--place` has not placed (default: "
+        f"{DEFAULT_CLOCK_MHZ:g})",
     )  # fmt: skip
     parser.add_argument(
         "--exhaustive", action="store_true",
@@ -100,6 +103,16 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--rtl", action="store_true",
         help="also run the points on the front on the simulated hardware; the first run builds a "
         "simulator for each machine, which takes minutes",
+    )  # fmt: skip
+    parser.add_argument(
+        "--synthesise", action="store_true",
+        help="also synthesise the machines on the front for `--device`, about a minute each; "
+        "measured look-up tables and flip-flops then decide instead of estimates",
+    )  # fmt: skip
+    parser.add_argument(
+        "--place", type=int, metavar="N",
+        help="also place these machines, with seeds 1 to N, minutes to hours each; their "
+        "milliseconds are then those at the median clock",
     )  # fmt: skip
     parser.add_argument(
         "--database", type=Path, metavar="FILE",
@@ -128,8 +141,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )
     parser.add_argument(
         "--time-limit", type=float, default=TIME_LIMIT_S, metavar="SECONDS",
-        help="a machine that takes longer on a network has failed (default: "
-        f"{TIME_LIMIT_S:g})",
+        help="a machine has failed that takes longer on a network, in synthesis or in one "
+        f"placement (default: {TIME_LIMIT_S:g})",
     )  # fmt: skip
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE.html",
@@ -166,6 +179,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
     description = read_description(arguments.space) if arguments.space else Description()
     space = chosen_space(arguments, description)
     device = chosen_device(arguments, description)
+    build = chosen_build(arguments, device)
     where = chosen_conditions(arguments, description, device)
     objectives = chosen_objectives(arguments, description)
     search = chosen_search(arguments)
@@ -196,6 +210,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
                         exhaustive=arguments.exhaustive,
                         search=search,
                         rtl=arguments.rtl,
+                        build=build,
                     )
             finally:
                 executor.close()
@@ -265,6 +280,35 @@ def chosen_device(arguments: argparse.Namespace, description: Description) -> De
             "of others are known only after synthesis; choose one, or set limits with `--where`"
         )
     return device
+
+
+def chosen_build(arguments: argparse.Namespace, device: Device | None) -> Build | None:
+    """Return what to synthesise and place, if anything.
+
+    Raises
+    ------
+    UsageError
+        Without a device, for a device that nothing places, or for an impossible number of seeds.
+    ToolError
+        When a tool is missing.
+    """
+    seeds = arguments.place
+    if seeds is None and not arguments.synthesise:
+        return None
+    option = "--synthesise" if seeds is None else f"--place {seeds}"
+    if seeds is not None and seeds < 1:
+        raise UsageError(f"`{option}`: expected 1 or more; correct it")
+    if device is None:
+        raise UsageError(
+            f"`{option}`: expected also `--device NAME`, the chip to build for; add it"
+        )
+    if seeds is not None and device.family.placer is None:
+        raise UsageError(
+            f"`{option}`: expected a device with an open placer, such as ecp5-45, got "
+            f"`{device.name}`; choose another one, or `--synthesise`"
+        )
+    tool_versions(device)
+    return Build(device, tuple(range(1, (seeds or 0) + 1)), arguments.time_limit)
 
 
 def chosen_conditions(
@@ -446,8 +490,7 @@ def show(outcome: Outcome) -> None:
     whose = "the front" if outcome.search is None else "the front of the evaluated machines"
     say(f"{whose}, smallest {', '.join(outcome.objectives)}:")
     varied = list(outcome.front[0].point.chosen)
-    figures = [name for name in (*TIMES, *COUNTS) if name not in varied]
-    figures += [name for name in outcome.objectives if name not in (*figures, *varied)]
+    figures = [name for name in outcome.shown if name not in varied]
     equals = equal_points(outcome)
     several = any(count > 1 for _, count in equals)
     rows = [
@@ -460,6 +503,51 @@ def show(outcome: Outcome) -> None:
     ]
     headings = [*varied, *(name.replace("_", " ") for name in figures)]
     stdout().print(table([*headings, "equal"] if several else headings, rows, left=0))
+    if outcome.build is not None:
+        show_measured(outcome, outcome.build)
+
+
+def show_measured(outcome: Outcome, build: Build) -> None:
+    """Print what synthesis and placement measured of the front, and how far estimates were off."""
+    found = {
+        id(result.measured): (result.point.machine.chosen, result.measured)
+        for result in outcome.front
+        if result.measured is not None
+    }
+    missing = sum(
+        result.measured is None or bool(build.seeds and not result.measured.clocks_mhz)
+        for result in outcome.front
+    )
+    tools = " and ".join(f"{name} {number}" for name, number in tool_versions(build.device).items())
+    say(f"\nmeasured on {build.device.name} by {tools}, with the errors of the estimates:")
+    names = [dimension.name for dimension in outcome.space.machine_dimensions]
+    rows = [
+        [
+            *(chosen[name] for name in names),
+            *(count_text(measured, name) for name in COUNTED),
+            *(clock_texts(measured, build) if build.seeds else ()),
+        ]
+        for chosen, measured in found.values()
+    ]
+    headings = [*names, *COUNTED, *(("clock", "range", "seeds") if build.seeds else ())]
+    stdout().print(table(headings, rows, left=0))
+    if missing:
+        say(f"not measured yet: {missing:,} points on the front")
+
+
+def clock_texts(measured: Measured, build: Build) -> tuple[str, str, str]:
+    """Return the median clock, its range, and the number of seeds that have one."""
+    clocks = measured.clocks_mhz.values()
+    seeds = f"{len(clocks)} of {len(build.seeds)}"
+    if not clocks:
+        return "", "", seeds
+    return f"{measured.clock_mhz:.1f} MHz", f"{min(clocks):.1f} to {max(clocks):.1f}", seeds
+
+
+def count_text(measured: Measured, name: str) -> str:
+    """Return a measured resource with the error of what was expected."""
+    off = measured.off.get(name, 0.0)
+    return f"{measured.counts[name]:,} ({f'{off:+.1%}' if off else 'exact'})"
 
 
 def equal_points(outcome: Outcome) -> list[tuple[Result, int]]:

@@ -14,7 +14,7 @@ from typing import Any
 from ....errors import ToolError, install_command
 from ...reports.page.render import FOLDER as SHARED
 from ...reports.page.render import POLICY, build_page
-from ..figures import COUNTS, FIGURES, TIMES
+from ..figures import FIGURES
 from ..outcome import STATES, Outcome
 from ..outcome_json import outcome_json
 from ..path_limits import LIMITS
@@ -28,11 +28,10 @@ SCRIPTS = "points", "scatter", "parallel", "heat", "pair", "rows", "main"
 def page_data(outcome: Outcome) -> dict[str, Any]:
     """Return the page's data: the outcome, and the meanings of figures and states."""
     values = outcome_json(outcome)
-    figures = dict.fromkeys((*TIMES, *COUNTS, *outcome.objectives))
     return {
         **values,
         "date": datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
-        "figures": {name: FIGURES[name] for name in figures},
+        "figures": {name: FIGURES[name] for name in outcome.shown},
         "states": STATES,
         "limits": dict(LIMITS),
         "memory": [dimension.name for dimension in outcome.space.dimensions if dimension.in_memory],

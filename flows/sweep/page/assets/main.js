@@ -25,6 +25,12 @@ function showHeading() {
   byId("notice").textContent = notices.join(" ");
   const { counts } = DATA;
   const count = (state) => counts[state] || 0;
+  if (DATA.build) {
+    const { device, tools, seeds } = DATA.build;
+    const by = Object.entries(tools).map(([name, version]) => `${name} ${version}`);
+    byId("measured").textContent = ` Figures with * were measured on ${device} by ` +
+      `${listed(by)}${seeds.length ? `, the clock as the median over seeds ${seeds.join(", ")}` : ""}.`;
+  }
   byId("cards").append(
     figure("Points", grouped(POINTS.length), DATA.rejected
       ? `${grouped(DATA.rejected)} more combinations break a rule` : "all combinations are legal"),
@@ -32,13 +38,14 @@ function showHeading() {
     figure("Ruled out", grouped(count("ruled out")),
       "by their certified lower bound, not compiled"),
     figure("Excluded", grouped(count("excluded")), "by a condition"),
-    figure("Failed", grouped(count("failed")), "the compiler rejects them"),
+    figure("Failed", grouped(count("failed")), "the compiler or a tool rejects them"),
     figure("Programs", grouped(DATA.compiled + DATA.reused),
       DATA.compiled ? `${grouped(DATA.compiled)} compiled now, in ${significant(DATA.seconds)} s`
         : "all known from earlier"),
   );
   byId("made").textContent = `Made by Tilewright ${DATA.version} on ${DATA.date}. ` +
-    "Cycles are exact; milliseconds are cycles at " + `${DATA.clock_mhz} MHz.`;
+    `Cycles are exact; milliseconds are cycles at ${DATA.clock_mhz} MHz` +
+    `${DATA.build?.seeds.length ? ", or at the measured clock." : "."}`;
 }
 
 function showWords() {

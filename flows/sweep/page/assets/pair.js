@@ -28,7 +28,8 @@ function drawPair() {
     ["Parameters that differ", differing.map((name) => textRow(nameText(name), pair.map((point) =>
       settingsOf(point)[name] ?? `${DATA.base.parameters[name] ?? "–"}`)))],
     ["Figures", FIGURES.map((name) => numberRow(nameText(name), pair.map((point) =>
-      valueOf(point, name)), (value, at) => bracketed(pair[at], name, figureText(name, value))))],
+      valueOf(point, name)), (value, at) => markedText(pair[at], name,
+      bracketed(pair[at], name, figureText(name, value)))))],
     ...DATA.networks.map(({ name }) => [`Cycles of ${name} by layer, with what limits each`,
       DATA.layers[name].map((layer, row) => numberRow(layer, pair.map((point) =>
         point.layers[name]?.[row]?.[0] ?? null), (value, at) => (value === null ? "–"

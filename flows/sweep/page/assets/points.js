@@ -83,6 +83,27 @@ function figureText(name, value) {
   return Number.isInteger(value) ? grouped(value) : significant(value);
 }
 
+// Whether a figure was measured by synthesis or placement, and the text of one with its mark.
+const isMeasured = (point, name) => point.measured !== null &&
+  ((name in point.measured.counts && name !== "multipliers") ||
+    (point.measured.clock_mhz !== null && ["ms", "clock_mhz"].includes(name)));
+const markedText = (point, name, text) => (isMeasured(point, name) ? `${text} *` : text);
+
+// Lines about what was measured, and by how much the estimates were off.
+function measuredTexts(point) {
+  if (point.measured === null) return [];
+  const { counts, expected, clocks_mhz: clocks, failures } = point.measured;
+  const texts = Object.entries(counts).map(([name, count]) => {
+    const off = count ? (expected[name] - count) / count : 0;
+    return `measured ${nameText(name)}: ${grouped(count)}, ` + (off
+      ? `the estimate was ${grouped(expected[name])} (${off > 0 ? "+" : ""}${percent(off)})`
+      : "as expected");
+  });
+  const seeds = Object.entries(clocks).map(([seed, mhz]) => `${significant(mhz)} (seed ${seed})`);
+  if (seeds.length) texts.push(`measured MHz: ${seeds.join(", ")}`);
+  return [...texts, ...Object.entries(failures).map(([seed, text]) => `seed ${seed}: ${text}`)];
+}
+
 const nameText = (name) => ({ ram: "block RAMs", unit: "busiest unit", limit: "limited by" })[name]
   || name.replaceAll("_", " ");
 

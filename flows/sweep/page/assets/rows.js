@@ -74,7 +74,7 @@ function rowOf(point, names) {
     const value = valueOf(point, name);
     const bound = !point.compiled && (name === "cycles" || name === "ms") && value !== null;
     return make("td", { class: point.compiled ? "" : "faint" },
-      bound ? `(${figureText(name, value)})` : figureText(name, value));
+      bound ? `(${figureText(name, value)})` : markedText(point, name, figureText(name, value)));
   }));
   hovers(row, () => [
     make("b", {}, `${point.label} ${point.hash}`),
@@ -84,6 +84,7 @@ function rowOf(point, names) {
       `${figureText("cycles", point.bound[name])}`)),
     ...limitsOf(point).map(([name, share]) => tipLine(LIMIT_COLOURS[name].slice(2),
       `${name}: ${DATA.limits[name]}`, percent(share))),
+    ...measuredTexts(point).map((text) => make("div", {}, text)),
     ...(point.error ? [make("div", {}, point.error)] : []),
   ]);
   row.addEventListener("click", () => {
