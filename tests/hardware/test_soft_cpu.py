@@ -9,6 +9,7 @@ from tilewright.errors import HardwareError
 from tilewright.hardware.soc.soft_cpu import LINK, MEMORY, PROGRAM_BYTES, REGISTERS, SPACE_BITS
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.registers import MAGIC
+from tilewright.isa.sdram import SDRAMS
 from tilewright.sim.board import VirtualBoard
 
 from ..exchange import exchange
@@ -66,13 +67,14 @@ def assembled():
     return np.array(code, "<u4").tobytes()
 
 
-def board_of(program):
-    return VirtualBoard(WIDE, MEMORY_BYTES, 25_000_000, program=program)
+def board_of(program, sdram=None):
+    return VirtualBoard(WIDE, MEMORY_BYTES, 100_000_000, None, sdram, program=program)
 
 
 @pytest.mark.slow
-def test_a_program_reads_registers_and_writes_every_byte_of_a_wide_memory():
-    board = board_of(assembled())
+@pytest.mark.parametrize("chip", [None, "sdr-x16"])
+def test_a_program_reads_registers_and_writes_every_byte_of_a_wide_memory(chip):
+    board = board_of(assembled(), SDRAMS.get(chip))
     assert exchange(board, b"", 4) == MAGIC.to_bytes(4, "little")
     for seed in range(3):
         block = np.random.default_rng(seed).bytes(BLOCK)
