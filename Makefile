@@ -26,13 +26,15 @@ BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
 
 .PHONY: help setup demo test verify gates area bitstreams fuzz damage mutation lint format digits bench \
-    ablation wheel clean
+    ablation firmware wheel clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
 	@echo "make setup   install the tools for tests and linting into .venv, pytest and ruff among them"
 	@echo "make test    the quick tests of every layer, about five minutes (PYTEST_ARGS=... for some)"
 	@echo "make test-all  those and the slow ones: long proofs, large networks, many random programs"
+	@echo "make firmware  install a C compiler for the soft CPU (410 MB), so that \`make test-slow\` runs"
+	@echo "             exported C on it"
 	@echo "make test-levels  CPU tests again as if on a processor with AVX2 only, and with SSE2 only"
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
 	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less);"
@@ -70,6 +72,9 @@ test-slow: $(VENV)/.installed-test
 	@$(if $(BROWSER),,echo "test-slow: no Chromium found; the report page's tests do not run")
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope \
 	    -m "$(if $(BROWSER),slow or browser,slow and not browser)" $(PYTEST_ARGS)
+
+firmware: $(VENV)/.installed-test
+	@$(INSTALL) --editable '.[firmware]'
 
 test-levels: $(VENV)/.installed-test
 	@for level in avx2 sse2; do TILEWRIGHT_CPU_LEVEL=$$level \

@@ -5,7 +5,9 @@
 
 #include "tilewright_core.h"
 
+#include <cstring>
 #include <memory>
+#include <string_view>
 
 namespace tilewright {
 
@@ -27,6 +29,15 @@ public:
         soc->rst = 1;
         for (uint64_t n = 0; n < RESET_CYCLES; ++n) step();
         soc->rst = 0;
+    }
+
+    // Write the beginning of the array whose name ends with `name`.
+    void load(std::string_view name, const uint8_t* bytes, uint64_t count) {
+#define TILEWRIGHT_ARRAY(label, member, used_bits)                                        \
+    if (std::string_view(label).ends_with(name) && count <= sizeof(soc->rootp->member)) \
+        std::memcpy(&soc->rootp->member[0], bytes, count);
+        TILEWRIGHT_ARRAYS
+#undef TILEWRIGHT_ARRAY
     }
 
     bool busy() const { return soc->busy; }
@@ -84,6 +95,9 @@ extern "C" {
 Board* tw_create() { return new Board(); }
 void tw_destroy(Board* board) { delete board; }
 void tw_reset(Board* board) { board->reset(); }
+void tw_load(Board* board, const char* name, const uint8_t* bytes, uint64_t count) {
+    board->load(name, bytes, count);
+}
 int tw_busy(Board* board) { return board->busy(); }
 uint64_t tw_cycles(Board* board) { return board->cycle; }
 int tw_violation(Board* board) { return board->violation(); }

@@ -2,9 +2,10 @@
 
 import ctypes
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 
-from ..errors import DeviceError
+from ..errors import DeviceError, ToolError
 from ..isa.configuration import Configuration
 from ..isa.sdram import Sdram
 from .hardware_sources import keep_verilog
@@ -23,6 +24,8 @@ def build_board(
     clock_hz: int,
     divisor: int | None = None,
     sdram: Sdram | None = None,
+    *,
+    soft_cpu: bool = False,
 ) -> Path:
     """The shared library of a system on chip; built unless it is in the cache.
 
@@ -34,31 +37,46 @@ def build_board(
         Cycles of a bit of the serial port in between; None for a link of a byte per cycle.
     sdram
         Main memory; block RAM without it.
+    soft_cpu
+        Whether a soft CPU drives the core, in place of the host.
 
     Raises
     ------
     HardwareError
         If the memory is too large, or not whole pages, or does not fit the configuration.
     ToolError
-        When Verilator or the compiler is missing or fails.
+        When Verilator, the compiler or the soft CPU's package is missing, or a tool fails.
     """
-    label = f"the board of configuration `{configuration.name}`"
+    label = f"the board of configuration `{configuration.name}`{', with a CPU' * soft_cpu}"
+    cpu = _picorv32() if soft_cpu else ""
 
     def generate() -> str:
         # Imported here: a cached board needs no hardware description language.
         from ..hardware.soc.simulated_ram import VERILOG
-        from ..hardware.soc.system import System, SystemWithChip, WiredSystem
+        from ..hardware.soc.system import CpuSystem, System, SystemWithChip, WiredSystem
         from ..hardware.verilog import convert
 
-        system = System(configuration, memory_bytes, clock_hz, sdram=sdram)
+        kind = CpuSystem if soft_cpu else System
+        system = kind(configuration, memory_bytes, clock_hz, sdram=sdram)
         whole = SystemWithChip(system) if sdram else system
         top = whole if divisor is None else WiredSystem(whole, divisor)
         return convert(top, TOP) + VERILOG
 
     with runtime_in_background(traced=False):
-        choices = TOP, memory_bytes, clock_hz, divisor, str(sdram)
+        choices = TOP, memory_bytes, clock_hz, divisor, str(sdram), soft_cpu
         verilog = keep_verilog(configuration, choices, label, generate)
-    return build_library(verilog, TOP, {}, label, harness="board.cpp")
+    return build_library(verilog + cpu, TOP, {}, label, harness="board.cpp")
+
+
+def _picorv32() -> str:
+    """Return the Verilog of the soft CPU, from a package."""
+    try:
+        return (files("pythondata_cpu_picorv32") / "verilog" / "picorv32.v").read_text()
+    except ModuleNotFoundError:
+        raise ToolError(
+            "soft CPU: expected the Verilog of PicoRV32, got no package with it; "
+            "`pip install pythondata-cpu-picorv32`"
+        ) from None
 
 
 class VirtualBoard:
@@ -68,6 +86,14 @@ class VirtualBoard:
     ----------
     configuration, memory_bytes, clock_hz, divisor, sdram
         As in `build_board`.
+    program
+        Machine code for a soft CPU in place of the host, as in `hardware.soc.soft_cpu.SoftCpu`; the
+        bytes of the link are the program's.
+
+    Raises
+    ------
+    HardwareError
+        If the program does not fit, or as `build_board`.
     """
 
     def __init__(
@@ -77,10 +103,23 @@ class VirtualBoard:
         clock_hz: int,
         divisor: int | None = None,
         sdram: Sdram | None = None,
+        *,
+        program: bytes | None = None,
     ) -> None:
         self.configuration, self.memory_bytes = configuration, memory_bytes
-        self._library = _load(build_board(configuration, memory_bytes, clock_hz, divisor, sdram))
+        array = b""
+        if program is not None:
+            from ..hardware.soc.soft_cpu import ARRAY, check_size
+
+            check_size(program)
+            array = ARRAY.encode()
+        library = build_board(
+            configuration, memory_bytes, clock_hz, divisor, sdram, soft_cpu=program is not None
+        )
+        self._library = _load(library)
         self._handle = self._library.tw_create()
+        if program is not None:
+            self._library.tw_load(self._handle, array, program, len(program))
         self._sent = (ctypes.c_uint8 * SENT_BYTES)()
 
     def close(self) -> None:
@@ -151,6 +190,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "tw_reset": (None, (handle,)),
         "tw_busy": (ctypes.c_int, (handle,)),
         "tw_cycles": (number, (handle,)),
+        "tw_load": (None, (handle, ctypes.c_char_p, ctypes.c_char_p, number)),
         "tw_violation": (ctypes.c_int, (handle,)),
         "tw_run": (
             None,

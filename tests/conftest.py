@@ -3,7 +3,7 @@
 A missing feature of the processor is not. A test that needs one compiles its kernels all the same
 (`processor.target_at`) and is reported as `not run`; a line of the summary says how many tests that
 are, and which levels this processor lacks. Nor is `tkinter`: some systems keep this part of Python
-in a package of their own, and pip has none.
+in a package of their own, and pip has none. Nor is the extra `firmware`, a C compiler of 410 MB.
 """
 
 from importlib.util import find_spec
@@ -24,7 +24,10 @@ settings.load_profile("tilewright")
 
 HAS_TCL = find_spec("_tkinter") is not None
 
+HAS_ZIG = find_spec("ziglang") is not None
+
 collect_ignore = [] if HAS_TCL else ["flows/board/test_zynq.py"]
+collect_ignore += [] if HAS_ZIG else ["flows/bare_metal/test_soft_cpu.py"]
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
 
@@ -81,6 +84,10 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in a line each what was not run here, and why."""
+    if not HAS_ZIG:
+        terminalreporter.write_line(
+            "ziglang: the extra `firmware` is not installed; exported C was not run on a soft CPU"
+        )
     if not HAS_TCL:
         terminalreporter.write_line("tkinter: Python has none here; Vivado's scripts were not run")
     runs = host_levels()

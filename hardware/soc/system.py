@@ -1,4 +1,4 @@
-"""The system on chip: core, memory, bridge; and the same behind the wires of a serial port."""
+"""The system on chip: core, memory, bridge or CPU; the same behind the wires of a serial port."""
 
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import stream, wiring
@@ -19,6 +19,7 @@ from .port_arbiter import PortArbiter
 from .sdram import SdramController, sdram_pins
 from .sdram_chip import SdramChip, Violation
 from .sdram_pads import SdramPads
+from .soft_cpu import PROGRAM_BYTES, SoftCpu
 from .uart import Uart
 
 START, STOP = 0, 1
@@ -106,7 +107,7 @@ class System(wiring.Component):
         memory, board = self._memory(m, starts)
         m.submodules.arbiter = arbiter = PortArbiter(configuration)
         board |= {"MEMORY_BYTES": self.memory_bytes, "CLOCK_HZ": self.clock_hz}
-        m.submodules.bridge = bridge = Bridge(configuration, board)
+        m.submodules.bridge = bridge = self._master(board)
         wiring.connect(m, wiring.flipped(self.received), bridge.received)
         wiring.connect(m, bridge.sent, wiring.flipped(self.sent))
         wiring.connect(m, bridge.read, arbiter.bridge_read)
@@ -136,6 +137,10 @@ class System(wiring.Component):
             m.d.sync += self.linked.eq(~self.linked)
         return m
 
+    def _master(self, board: dict[str, int]):
+        """Return what drives the core: its memory, its registers, the bytes of the link."""
+        return Bridge(self.configuration, board)
+
     def _memory(self, m: Module, starts: Value):
         """Return main memory, and the registers that tell its timing."""
         if self.chip is None:
@@ -155,6 +160,35 @@ class System(wiring.Component):
             "MEMORY_REFRESH": memory.cycles.rfc,
             "MEMORY_REFRESH_INTERVAL": memory.cycles.refi,
         }
+
+
+class CpuSystem(System):
+    """A system whose core is driven by the program of a soft CPU, so that it needs no host.
+
+    Parameters
+    ----------
+    program, program_bytes
+        As in `SoftCpu`.
+
+    Others and the members are those of `System`; the bytes of the link are the program's.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        memory_bytes: int,
+        clock_hz: int,
+        multipliers: int | None = None,
+        sdram: Sdram | None = None,
+        *,
+        program: bytes = b"",
+        program_bytes: int = PROGRAM_BYTES,
+    ):
+        super().__init__(configuration, memory_bytes, clock_hz, multipliers, sdram)
+        self.cpu = SoftCpu(configuration, program, program_bytes)
+
+    def _master(self, board: dict[str, int]) -> SoftCpu:
+        return self.cpu
 
 
 class SystemWithChip(wiring.Component):
