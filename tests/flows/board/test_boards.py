@@ -222,10 +222,10 @@ def test_the_command_tells_the_speed_of_a_model(tilewright, model):
 def test_a_machine_that_is_too_small_for_a_model_does_not_hide_the_others(
     tilewright, model, monkeypatch
 ):
-    def load(source: Path, configuration: Configuration, **memory: MemoryModel) -> Module:
+    def load(source: Path, configuration: Configuration, memory: MemoryModel) -> Module:
         if configuration.name == "tiny":
             raise CompileError("no tile fits")
-        return load_module(source, configuration, **memory)
+        return load_module(source, configuration, memory=memory)
 
     monkeypatch.setattr("tilewright.flows.cli.commands.boards.load_module", load)
     rows = json.loads(tilewright("boards", model, "--json"))
