@@ -1,7 +1,7 @@
 """Batches: consecutive steps of the host in machine code, which one call runs.
 
-Their values have fixed addresses in the arena. Only addresses of arrays from outside, and of new
-arrays for outputs of the network, are set in each run.
+Values in the arena have fixed addresses. Each run sets only those of arrays from outside and of new
+output arrays.
 """
 
 import ctypes
@@ -25,8 +25,8 @@ Place = tuple[ctypes.Array, int]
 """An address of a call: its frame, and the position there."""
 
 ALIGNED_BYTES = 1 << 14
-"""Outputs from this size on begin at a cache line; for smaller ones this takes longer than it
-saves."""
+"""Outputs of this size or more begin at a cache line; for smaller ones, alignment costs more than
+it saves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A map of elements as boxes: few strided copies in place of one index for each element.
+"""Boxes of a map of elements: a few strided copies instead of an index for each element.
 
 The map tells for each element of an output which element it takes from which array. Boxes grow from
 the first element that none covers yet, along the last axis first.
@@ -104,7 +104,7 @@ def _finer(numbers: np.ndarray) -> np.ndarray:
 
 
 def _period(rows: np.ndarray) -> int:
-    """Return the number of rows after which they repeat, or break off in places; all if none."""
+    """Return after how many rows the progression repeats or breaks off; all rows if neither."""
     size = len(rows)
     divisors = [one for one in range(1, size) if size % one == 0]
     for period in divisors:

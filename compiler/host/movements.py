@@ -1,8 +1,8 @@
 """Movements: nodes that only move, repeat, join or pad elements, as strided copies.
 
-The definitions of the nodes are evaluated on the numbers of elements instead of their values, so
-any chain of them is one map, and one copy from its inputs to its output. One routine copies boxes
-for all movements: nothing has to be compiled for them.
+To find where elements go, the definitions run on element numbers instead of values. So any chain of
+movements becomes one copy from its inputs to its output. One routine copies boxes for all of them;
+nothing is compiled.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ MOST_ELEMENTS = 1 << 19
 """Most elements of a value inside a movement: the map takes eight bytes for each of them."""
 
 FILL_BYTES = 1 << 12
-"""Size of the array that padding is copied from, or less."""
+"""Most bytes of the array from which padding is copied."""
 
 MOVED: Mapping[type[ops.Operator], tuple[int, ...] | None] = MappingProxyType(
     {
@@ -128,7 +128,7 @@ def _moves(graph: Graph, node: Node) -> bool:
 
 
 def _chain(graph: Graph, last: Node, free: Mapping[str, Node]) -> tuple[Node, ...]:
-    """Return a node and the free ones that are read by it alone, directly or through others."""
+    """Return a node and the free nodes that only it reads, directly or through one another."""
     found = {last.output.name: last}
     waiting = [last]
     while waiting and len(found) < MOST_NODES:

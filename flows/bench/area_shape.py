@@ -43,7 +43,7 @@ class Step:
     Parameters
     ----------
     text
-        What it has.
+        Name of the step.
     lanes
         The array.
     """

@@ -1,10 +1,10 @@
-"""Every ONNX network of a folder through the commands, and the table of what came of it.
+"""Take every ONNX network of a folder through the commands and tabulate the results.
 
 A network is quantised if it is float, compiled, run on `sim` with every layer compared, and run on
-the CPU beside onnxruntime. It has a process of its own, so that a crash or a hang is its record and
-not the end of the run. Beside `NAME.onnx`, the folder may hold `NAME.npz` with
-samples, and `NAME.json` with the network's `kind`, `source`, `licence`, and `states`, the inputs
-that take an output of the previous sample.
+the CPU beside onnxruntime. Each network has a process of its own, so a crash or a hang ends only
+its record. Beside `NAME.onnx`, the folder may hold `NAME.npz` with samples, and `NAME.json` with
+the network's `kind`, `source`, `licence`, and `states`, the inputs that take an output of the
+previous sample.
 """
 
 import argparse

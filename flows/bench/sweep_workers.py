@@ -4,8 +4,8 @@ The wall-clock time shows the throughput only where nothing else runs. Three oth
 a busy computer too. The processor time of the workers for a machine tells whether two of them do
 more work than one. The share of the time in which a worker had nothing to do tells whether they
 wait for the scheduler or for each other. And this process, which has the client, the scheduler, the
-decisions and the database, takes processor time of its own. A part of it only keeps connections
-alive: it grows with wall-clock time, so what a busy computer adds is measured and left out.
+decisions and the database, takes processor time of its own. Part of this only keeps connections
+alive and grows with wall-clock time, so that part is measured and subtracted.
 """
 
 import argparse

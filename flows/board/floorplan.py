@@ -106,7 +106,7 @@ def draw(tiles: Iterable[Tile], caption: str) -> str:
 
 
 def _runs(cells: Mapping[tuple[int, int], Counter[str]]) -> Iterator[tuple[int, int, int, str]]:
-    """Rows of tiles of one unit: row, first column, length, unit."""
+    """Yield runs of neighbouring tiles of one unit: row, first column, length, unit."""
     row = column = length = -1
     unit = ""
     for (next_row, next_column), units in sorted(cells.items()):

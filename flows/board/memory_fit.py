@@ -1,9 +1,9 @@
 """The memory model of a board, from the cycles of short programs.
 
 Each program moves bursts of one length: reads, writes, both at a time, or both in turn. The exact
-model tells the cycles of these programs for any memory. A memory that explains all measured cycles
-is searched by steps from a first guess, which the cycles per burst give. Parameters that no program
-can tell apart keep the values of the description or, without one, of the default memory.
+model gives the cycles of these programs for any memory. The search starts from a guess by the
+cycles per burst, and changes parameters until all measured cycles are explained. Parameters that no
+program can tell apart keep the values of the description or, without one, of the default memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -228,7 +228,7 @@ def fit(
 
 
 def _guesses(programs: Sequence[Probe], measured: Sequence[int]) -> Iterator[MemoryModel]:
-    """First guesses, from the cycles of a further burst."""
+    """Yield first guesses, from the cycles that one more burst takes."""
     cycles = {
         (probe.name, probe.bursts): count for probe, count in zip(programs, measured, strict=True)
     }
@@ -314,7 +314,7 @@ def _latencies(memory: MemoryModel) -> Iterator[MemoryModel]:
 
 
 def _intervals(memory: MemoryModel) -> Iterator[MemoryModel]:
-    """Memories with other intervals of refreshes, all that are close: the error has many dips."""
+    """Yield all refresh intervals nearby, because the error has many local minima."""
     if memory.bus is None:
         yield memory
         return
@@ -355,7 +355,7 @@ def layer_errors(
 ) -> list[LayerError]:
     """Return the cycles of each layer of a segment on a device, and by the exact model.
 
-    The program is cut after each layer, since a device counts whole programs alone.
+    A device counts whole programs only, so the program is run up to each layer in turn.
 
     Parameters
     ----------

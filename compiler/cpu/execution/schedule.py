@@ -1,6 +1,6 @@
-"""Schedules: kernels that machine code calls one after another, on addresses that are fixed.
+"""Schedules: kernels that machine code calls one after another, at fixed addresses.
 
-A step costs some nanoseconds beside its kernel, where a call from Python costs microseconds.
+A step costs nanoseconds on top of its kernel; a call from Python costs microseconds.
 """
 
 import ctypes
