@@ -1,6 +1,6 @@
 """The listings of the page on schedules are what its code prints.
 
-Run as a program, this file writes them anew.
+`python tests/listings.py` writes them anew.
 """
 
 import re
