@@ -75,7 +75,7 @@ class ClockGating:
             m.domains += ClockDomain(name)
             m.submodules[f"{name}_reset"] = reset = Copy()
             m.d.comb += [
-                reset.value.eq(self.clears | ResetSignal()),
+                reset.value.eq(self.clears),
                 ClockSignal(name).eq(ClockSignal()),
                 ResetSignal(name).eq(reset.copy),
             ]
@@ -101,13 +101,13 @@ class ClockGating:
 
 
 class Copy(wiring.Component):
-    """A register without reset; on the ECP5, no tool merges it with equal ones.
+    """A register that a reset sets; on the ECP5, no tool merges it with equal ones.
 
     Members
     -------
     value : In(1)
     copy : Out(1)
-        The value of the cycle before.
+        The value of the cycle before, or 1 after a reset.
     """
 
     value: In(1)
@@ -116,10 +116,10 @@ class Copy(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         if platform is Technology.ECP5:
-            m.submodules.cell = cell = ecp5.Copies(1)
+            m.submodules.cell = cell = ecp5.Copies(1, set_by_reset=True)
             m.d.comb += [cell.value.eq(self.value), self.copy.eq(cell.copies)]
         else:
-            copy = Signal(reset_less=True)
+            copy = Signal(init=1)
             m.d.sync += copy.eq(self.value)
             m.d.comb += self.copy.eq(copy)
         return m

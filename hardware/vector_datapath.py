@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration
 from ..isa.instructions.vector import Vector
 from .blocks import lane_blocks
+from .fan_out import copied
 from .lookup_table import ROW_BYTES, ROWS, LookupTable
 from .technology import Technology
 from .vector_lane import VectorLane
@@ -38,7 +39,8 @@ class VectorDatapath(wiring.Component):
     Members
     -------
     constants : In(constants_layout(configuration))
-        Immediate fields of the instruction; stable while `busy` and in the cycle of a step.
+        Immediate fields of the instruction; stable while `busy`, in the cycle of a step and in the
+        one before.
     valid : In(1)
         A step is present, with its `first`, `last`, `a_acc`, `a_act` and `b`.
     first, last : In(1)
@@ -109,7 +111,9 @@ class VectorDatapath(wiring.Component):
         holds = platform is Technology.SIMULATION
         m.d.comb += active.eq(self.valid | lingers if holds else 1)
 
+        # Each lane has its own copy of the one constant that selects all bits of an operand.
         lanes = lane_blocks(self.configuration.vector_lanes, self.blocks)
+        a_from_acc = copied(m, platform, constants.a_from_acc, len(lanes), "a_from_acc")
         for index, blocks in enumerate(lanes):
             lane = VectorLane(constants.shape(), self.configuration.operations, blocks)
             table = LookupTable(self.configuration.lut_tables)
@@ -117,6 +121,7 @@ class VectorDatapath(wiring.Component):
             m.submodules[f"table_{index}"] = table
             m.d.comb += [
                 lane.constants.eq(constants),
+                lane.constants.a_from_acc.eq(a_from_acc[index]),
                 lane.a_acc.eq(self.a_acc[index]),
                 lane.a_act.eq(self.a_act[index]),
                 lane.b.eq(self.b[index]),

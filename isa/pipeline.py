@@ -219,3 +219,10 @@ QUEUED_BEATS = _constant(
     "on their way between the scratchpad and the port, at most: enough that reads never pause "
     "while the port takes a beat in every cycle",
 )
+FREEING_CYCLES = _constant(
+    "FREEING_CYCLES",
+    2,
+    "cycles",
+    "STORE",
+    "from a beat's leaving for the port until a piece can be taken in its place",
+)

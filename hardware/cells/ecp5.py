@@ -7,7 +7,17 @@ on, nextpnr-ecp5 places them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, ClockSignal, Const, Instance, IOPort, Module, Signal, Value
+from amaranth.hdl import (
+    Cat,
+    ClockSignal,
+    Const,
+    Instance,
+    IOPort,
+    Module,
+    ResetSignal,
+    Signal,
+    Value,
+)
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -119,7 +129,19 @@ class BlockRam(interfaces.BlockRam):
 
 
 class Copies(interfaces.Copies):
-    """Each copy is one TRELLIS_FF."""
+    """Each copy is one TRELLIS_FF.
+
+    Parameters
+    ----------
+    count : int
+        Number of registers.
+    set_by_reset : bool
+        Whether a reset sets the registers; otherwise they have no reset.
+    """
+
+    def __init__(self, count: int, *, set_by_reset: bool = False):
+        self.set_by_reset = set_by_reset
+        super().__init__(count)
 
     def register(self, copy: Value) -> Instance:
         return Instance(
@@ -128,10 +150,10 @@ class Copies(interfaces.Copies):
             p_CEMUX="1",
             p_CLKMUX="CLK",
             p_LSRMUX="LSR",
-            p_REGSET="RESET",
+            p_REGSET="SET" if self.set_by_reset else "RESET",
             p_SRMODE="LSR_OVER_CE",
             i_CLK=ClockSignal(),
-            i_LSR=Const(0),
+            i_LSR=ResetSignal() if self.set_by_reset else Const(0),
             i_DI=self.value,
             o_Q=copy,
         )

@@ -5,6 +5,7 @@ All times are cycles. A registered event is visible in the next cycle. The names
 """
 
 from ...isa.pipeline import (
+    FREEING_CYCLES,
     PACKING_CYCLES,
     QUEUED_BEATS,
     READ_BUFFER_BEATS,
@@ -120,7 +121,7 @@ class WriteChannel:
         """First cycle from `cycle` on in which the packer has a slot for one more beat."""
         if len(self.returned) < QUEUED_BEATS:
             return cycle
-        return max(cycle, self.returned[-QUEUED_BEATS] + 1)
+        return max(cycle, self.returned[-QUEUED_BEATS] + FREEING_CYCLES)
 
     def write(self, piece: int) -> None:
         """Move a beat whose last piece was taken in cycle `piece`."""

@@ -457,7 +457,7 @@ private:
             for (Cycle beat = 0; beat < burst.shape.beats; ++beat) {
                 const Cycle end = loaded + burst.shape.cuts.pieces_of(beat);
                 store_loaded = end - 1;
-                store_taken = std::max(end, returned.after(QUEUED_BEATS));
+                store_taken = std::max(end, returned.after(QUEUED_BEATS, FREEING_CYCLES));
                 if (time.first < 0) time.first = end == loaded + 1 ? store_taken : loaded + 1;
                 loaded = store_taken;
                 const Cycle leaves = std::max(store_taken + PACKING_CYCLES, written);

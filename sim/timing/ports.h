@@ -18,9 +18,9 @@ struct Series {
     void push(Cycle value) { values[size++ & mask] = value; }
     Cycle operator[](std::int64_t number) const { return values[number & mask]; }
     Cycle last() const { return size ? (*this)[size - 1] : -1; }
-    // The cycle after the value `distance` back; 0 before there is one.
-    Cycle after(std::int64_t distance) const {
-        return size >= distance ? (*this)[size - distance] + 1 : 0;
+    // Some cycles after the value `distance` back; 0 before there is one.
+    Cycle after(std::int64_t distance, Cycle cycles = 1) const {
+        return size >= distance ? (*this)[size - distance] + cycles : 0;
     }
 };
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration
 from ...isa.instructions import Instruction
-from ...isa.pipeline import PACKING_CYCLES, PLACING_CYCLES, QUEUED_BEATS
+from ...isa.pipeline import FREEING_CYCLES, PACKING_CYCLES, PLACING_CYCLES, QUEUED_BEATS
 from ...isa.sdram import BUFFERED_BURSTS
 from ..memory_model import MemoryModel
 from .channels import ReadChannel
@@ -320,7 +320,7 @@ class SharedBusModel(Model):
         for piece, ends_beat in cutter.pieces(write.sent, write.burst.pieces):
             cutter.taken = piece
             if ends_beat and len(self.returned) >= QUEUED_BEATS:
-                cutter.taken = max(piece, self.returned[-QUEUED_BEATS] + 1)
+                cutter.taken = max(piece, self.returned[-QUEUED_BEATS] + FREEING_CYCLES)
             if command.first < 0:
                 command.first = cutter.taken
             if ends_beat:

@@ -247,7 +247,8 @@ class PackerBench(ProofBench):
         level = inside["queue.level"]
         flags_follow_level(self, m, inside, "queue", QUEUED_BEATS)
         self.claim(m, level + travelling == reserved, "beats inside have a place")
-        self.claim(m, inside["slots"] + reserved == QUEUED_BEATS, "places are counted")
+        held = reserved + inside["returned"]
+        self.claim(m, inside["slots"] + held == QUEUED_BEATS, "places are counted")
         self.claim(m, inside["free"] == (inside["slots"] != 0), "a place is free")
         self.claim(m, reserved <= QUEUED_BEATS, "no more beats than places")
         self.goal(m, level == QUEUED_BEATS, "as many beats as there is room for")

@@ -123,6 +123,7 @@ class Stimuli:
     def instruction(self, constants: dict[str, int], slices: int, steps: int, idle: float) -> None:
         """Append an instruction: `slices` reductions of `steps` steps, idle cycles in between."""
         begin = self.now
+        self.now += 1  # the constants are there before the first step
         for _ in range(slices):
             self.reduction(constants, steps, idle)
         latency = VectorDatapath.RESULTS_LATENCY
@@ -248,7 +249,7 @@ def test_every_operation_runs_without_bubbles(datapath, reduce):
         constants |= {"combine": combine, "reduce": reduce, "a_from_acc": a_from_acc, "to_acc": 0}
         begin = stimuli.now
         stimuli.instruction(constants, slices=50, steps=4, idle=0)
-        assert stimuli.now - begin == 200 + VectorDatapath.RESULTS_LATENCY
+        assert stimuli.now - begin == 1 + 200 + VectorDatapath.RESULTS_LATENCY
     assert_outputs(datapath, stimuli)
 
 
