@@ -109,11 +109,12 @@ def test_the_command_wants_a_board(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chip", [None, "sdr-x16"])
-def test_a_board_is_measured_as_it_is(chip, model, tilewright, programs):
+def test_a_board_is_measured_as_it_is(chip, model, tilewright, programs, capsys):
     board = VirtualBoard(TINY, 1 << 20, CLOCK_HZ, None, SDRAMS.get(chip))
     expected = SDRAM if chip else BLOCK_RAM
     with serve_in_background(board) as server:
         address = server.port.address
+        capsys.readouterr()  # the simulator's build
         told = json.loads(tilewright("measure", address, model, "--config", "tiny", "--json"))
         assert told["agrees"]
         assert told["error_cycles"] == 0
