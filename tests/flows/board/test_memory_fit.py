@@ -43,6 +43,7 @@ def test_the_parameters_of_a_memory_come_back(programs, memory):
     assert (found.memory, found.error_cycles) == (memory, 0)
 
 
+@pytest.mark.slow
 def test_a_wrong_description_gives_way_to_the_measurement(programs):
     assert SDRAM.bus
     wrong = replace(SDRAM, latency_cycles=30, bus=replace(SDRAM.bus, write_gap_cycles=1))

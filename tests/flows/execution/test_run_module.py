@@ -59,7 +59,7 @@ def test_the_second_report_about_an_artifact_compiles_nothing(
     words = ("report", artifact, "--place", "conv2=cpu", "-o", tmp_path / "page.html", "--json")
     first, second = (json.loads(tilewright(*words)) for _ in range(2))
     assert compilations == ["accelerator"]
-    assert first == second
+    assert first | {"date": ""} == second | {"date": ""}
     (row,) = (row for row in first["placement"]["rows"] if row["name"] == "conv2")
     assert (row["target"], row["reason"]) == ("cpu", "forced")
 
