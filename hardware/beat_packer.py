@@ -34,9 +34,8 @@ class BeatPacker(wiring.Component):
     """Read the row of each piece and merge pieces into beats, one piece per cycle.
 
     A beat is at `beats` `PACKING_CYCLES` cycles after its last piece was taken. A piece that ends a
-    beat waits while `QUEUED_BEATS` beats are in flight; a beat that has left counts until
-    `FREEING_CYCLES` cycles later. Pieces merge in the memory of the queue, which is written byte by
-    byte.
+    beat waits while all `QUEUED_BEATS` places are taken; a place is free `FREEING_CYCLES` cycles
+    after its beat has left. Pieces merge in the memory of the queue, which is written byte by byte.
 
     Members
     -------
@@ -73,7 +72,7 @@ class BeatPacker(wiring.Component):
             self.pieces.ready.eq(~piece.ends_beat | free),
             takes.eq(self.pieces.valid & self.pieces.ready),
         ]
-        # The port's `ready` comes from afar, so a place is free a cycle after its beat has left.
+        # The port's `ready` comes from far away, so a register tells that a beat has left.
         returned = Signal()
         reserved = piece.ends_beat & free
         m.d.sync += [

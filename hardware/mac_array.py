@@ -84,7 +84,7 @@ class MacArray(wiring.Component):
             m.submodules.mapped = array = MAPPED[platform](self.lanes_in, self.lanes_out, self.taps)
             early = self.latency - array.latency
             for target, source in zip(_inputs(array), _inputs(self), strict=True):
-                # The scratchpads may be far away, so their data rest once on the way.
+                # The scratchpads may be far away, so their data pass a register on the way.
                 name = f"arriving_{target.name}"
                 m.d.comb += target.eq(delayed(m, source, early, name) if early else source)
             m.d.comb += [a.eq(b) for a, b in zip(self.sums, array.sums, strict=True)]

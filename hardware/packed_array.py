@@ -61,7 +61,7 @@ PRODUCT_TIME = 4
 
 
 class PackedArray(wiring.Component):
-    """The array of `MacArray`, with the same ports.
+    """An array with the ports of `MacArray`, made of multipliers that form two products each.
 
     The sums are in their registers six cycles after the vector arrived, and one more for each level
     of the adder trees: operands, the multiplier's three registers, the sums joined in two steps.

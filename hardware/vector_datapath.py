@@ -111,7 +111,7 @@ class VectorDatapath(wiring.Component):
         holds = platform is Technology.SIMULATION
         m.d.comb += active.eq(self.valid | lingers if holds else 1)
 
-        # Each lane has its own copy of the one constant that selects all bits of an operand.
+        # `a_from_acc` selects every bit of an operand, so each lane has its own copy of it.
         lanes = lane_blocks(self.configuration.vector_lanes, self.blocks)
         a_from_acc = copied(m, platform, constants.a_from_acc, len(lanes), "a_from_acc")
         for index, blocks in enumerate(lanes):

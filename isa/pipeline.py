@@ -211,18 +211,18 @@ PACKING_CYCLES = _constant(
     "STORE",
     "from taking a beat's last piece to offering the beat to the port",
 )
-QUEUED_BEATS = _constant(
-    "QUEUED_BEATS",
-    PACKING_CYCLES + 3,
-    "beats",
-    "STORE",
-    "on their way between the scratchpad and the port, at most: enough that reads never pause "
-    "while the port takes a beat in every cycle",
-)
 FREEING_CYCLES = _constant(
     "FREEING_CYCLES",
     2,
     "cycles",
     "STORE",
-    "from a beat's leaving for the port until a piece can be taken in its place",
+    "from the cycle in which a beat leaves for the port to the first in which its place is free",
+)
+QUEUED_BEATS = _constant(
+    "QUEUED_BEATS",
+    PACKING_CYCLES + FREEING_CYCLES + 1,
+    "beats",
+    "STORE",
+    "on their way between the scratchpad and the port, at most: enough that reads never pause "
+    "while the port takes a beat in every cycle",
 )

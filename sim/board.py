@@ -48,16 +48,17 @@ def build_board(
         When Verilator, the compiler or the soft CPU's package is missing, or a tool fails.
     """
     label = f"the board of configuration `{configuration.name}`{', with a CPU' * soft_cpu}"
-    cpu = _picorv32() if soft_cpu else ""
+    cpu_verilog = _picorv32() if soft_cpu else ""
 
     def generate() -> str:
         # Imported here: a cached board needs no hardware description language.
         from ..hardware.soc.simulated_ram import VERILOG
-        from ..hardware.soc.system import CpuSystem, System, SystemWithChip, WiredSystem
+        from ..hardware.soc.soft_cpu import SoftCpu
+        from ..hardware.soc.system import System, SystemWithChip, WiredSystem
         from ..hardware.verilog import convert
 
-        kind = CpuSystem if soft_cpu else System
-        system = kind(configuration, memory_bytes, clock_hz, sdram=sdram)
+        cpu = SoftCpu(configuration) if soft_cpu else None
+        system = System(configuration, memory_bytes, clock_hz, sdram=sdram, cpu=cpu)
         whole = SystemWithChip(system) if sdram else system
         top = whole if divisor is None else WiredSystem(whole, divisor)
         return convert(top, TOP) + VERILOG
@@ -65,7 +66,7 @@ def build_board(
     with runtime_in_background(traced=False):
         choices = TOP, memory_bytes, clock_hz, divisor, str(sdram), soft_cpu
         verilog = keep_verilog(configuration, choices, label, generate)
-    return build_library(verilog + cpu, TOP, {}, label, harness="board.cpp")
+    return build_library(verilog + cpu_verilog, TOP, {}, label, harness="board.cpp")
 
 
 def _picorv32() -> str:
@@ -107,19 +108,20 @@ class VirtualBoard:
         program: bytes | None = None,
     ) -> None:
         self.configuration, self.memory_bytes = configuration, memory_bytes
-        array = b""
         if program is not None:
-            from ..hardware.soc.soft_cpu import ARRAY, check_size
+            # Imported here: other cached boards need no hardware description language.
+            from ..hardware.soc.soft_cpu import check_size
 
             check_size(program)
-            array = ARRAY.encode()
         library = build_board(
             configuration, memory_bytes, clock_hz, divisor, sdram, soft_cpu=program is not None
         )
         self._library = _load(library)
         self._handle = self._library.tw_create()
         if program is not None:
-            self._library.tw_load(self._handle, array, program, len(program))
+            from ..hardware.soc.soft_cpu import ARRAY
+
+            self._library.tw_load(self._handle, ARRAY.encode(), program, len(program))
         self._sent = (ctypes.c_uint8 * SENT_BYTES)()
 
     def close(self) -> None:

@@ -31,8 +31,8 @@ FAR, FEW_INSTRUCTIONS, PATIENCE = 1.05, 300, 8
 those timed have FEW_INSTRUCTIONS or fewer: timing a small kernel takes a few milliseconds."""
 
 ASTRAY, MORE = 1.25, 4
-"""Try MORE times as many candidates if the best takes ASTRAY times its estimate or more, as with a
-slow main memory: the estimate assumes one as fast as the port, so the best may not be the first."""
+"""Try MORE times as many candidates while the best takes ASTRAY times its estimate or more.
+Estimates assume a main memory as fast as the port; a slower one may favour another candidate."""
 
 HOPELESS = 1.1
 """A schedule is not timed if its estimate exceeds the best time by this factor."""

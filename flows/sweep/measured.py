@@ -1,4 +1,4 @@
-"""Synthesis and placement of machines: their figures replace estimates, and go to the database.
+"""Synthesis and placement of machines. Their figures replace estimates and are kept as records.
 
 Both run in this process, one after the other, because a placement may take several GB. A result is
 kept under the configuration, the device, the hash of the RTL, the versions of the tools and, for a
@@ -38,7 +38,7 @@ Show = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What a sweep measures of the machines on its front.
+    """The device and seeds with which a sweep measures the machines on its front.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Measured:
 
     @property
     def off(self) -> dict[str, float]:
-        """Signed error of each expected resource, as a share of the measured one."""
+        """The relative error of each expected resource; positive if too much was expected."""
         return {
             name: (self.expected[name] - count) / count
             for name, count in self.counts.items()

@@ -14,6 +14,19 @@ from .frame_receiver import FrameReceiver
 from .frame_sender import FrameSender
 
 
+def driver_members(configuration: Configuration) -> dict[str, wiring.Member]:
+    """Return the members of whatever drives the core: a `Bridge`, or a CPU in its place."""
+    return {
+        "received": In(stream.Signature(8)),
+        "sent": Out(stream.Signature(8)),
+        "read": Out(read_port(configuration)),
+        "write": Out(write_port(configuration)),
+        "registers": Out(axi_lite_port(ADDRESS_BITS)),
+        "answered": Out(1),
+        "busy": Out(1),
+    }
+
+
 class Bridge(wiring.Component):
     """Execute the requests that arrive as frames, and answer them.
 
@@ -40,17 +53,7 @@ class Bridge(wiring.Component):
 
     def __init__(self, configuration: Configuration, board: dict[str, int]):
         self.configuration, self.board = configuration, board
-        super().__init__(
-            {
-                "received": In(stream.Signature(8)),
-                "sent": Out(stream.Signature(8)),
-                "read": Out(read_port(configuration)),
-                "write": Out(write_port(configuration)),
-                "registers": Out(axi_lite_port(ADDRESS_BITS)),
-                "answered": Out(1),
-                "busy": Out(1),
-            }
-        )
+        super().__init__(driver_members(configuration))
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -4,19 +4,17 @@ The CPU's Verilog is not part of this package: add the module `picorv32` to that
 """
 
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, ResetSignal, Signal, Value
-from amaranth.lib import memory, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import memory, wiring
 
 from ...errors import HardwareError
 from ...isa.configuration import Configuration
-from ..axi import BURST_INCR, read_port, write_port
-from ..axi_lite import axi_lite_port
-from ..control import ADDRESS_BITS
+from ..axi import BURST_INCR
+from .bridge import driver_members
 
 MODULE = "picorv32"
 
 ARRAY = "program_words"
-"""Name of the program memory, by which a simulator finds it."""
+"""Name of the program memory; a simulator finds it by this name to load a program."""
 
 WORD_BITS = 32
 WORD_BYTES = WORD_BITS // 8
@@ -25,10 +23,10 @@ PROGRAM_BYTES = 128 * 1024
 """Bytes of program memory, unless another size is given."""
 
 SPACE_BITS = 30
-"""Address bits of a space; the two above choose one."""
+"""Bits of an address within a space; the two bits above them select the space."""
 
 PROGRAM, REGISTERS, MEMORY, LINK = range(4)
-"""Spaces: program memory, the core's registers, main memory, bytes of the link."""
+"""Codes of the spaces: program memory, the core's registers, main memory, and the link."""
 
 
 def check_size(program: bytes, program_bytes: int = PROGRAM_BYTES) -> None:
@@ -86,17 +84,7 @@ class SoftCpu(wiring.Component):
         check_size(program, program_bytes)
         self.configuration = configuration
         self.program, self.program_bytes = program, program_bytes
-        super().__init__(
-            {
-                "received": In(stream.Signature(8)),
-                "sent": Out(stream.Signature(8)),
-                "read": Out(read_port(configuration)),
-                "write": Out(write_port(configuration)),
-                "registers": Out(axi_lite_port(ADDRESS_BITS)),
-                "answered": Out(1),
-                "busy": Out(1),
-            }
-        )
+        super().__init__(driver_members(configuration))
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -19,7 +19,7 @@ from .port_arbiter import PortArbiter
 from .sdram import SdramController, sdram_pins
 from .sdram_chip import SdramChip, Violation
 from .sdram_pads import SdramPads
-from .soft_cpu import PROGRAM_BYTES, SoftCpu
+from .soft_cpu import SoftCpu
 from .uart import Uart
 
 START, STOP = 0, 1
@@ -30,7 +30,7 @@ STATE = ("busy", "ended", "linked")
 
 
 class System(wiring.Component):
-    """A core with main memory, served by a host over a link of bytes.
+    """A core with main memory, driven by a host over a link of bytes, or by a soft CPU.
 
     Parameters
     ----------
@@ -43,13 +43,15 @@ class System(wiring.Component):
         As in `Core`.
     sdram : Sdram, optional
         Main memory; block RAM without it.
+    cpu : SoftCpu, optional
+        Drives the core in place of the host; the link then carries the bytes of its program.
 
     Members
     -------
     received : In(stream of 8 bits)
-        Bytes from the host.
+        Bytes from the host, or for the program.
     sent : Out(stream of 8 bits)
-        Bytes to the host.
+        Bytes to the host, or from the program.
     busy : Out(1)
         A program runs, or a request is executed.
     ended : Out(1)
@@ -72,9 +74,10 @@ class System(wiring.Component):
         clock_hz: int,
         multipliers: int | None = None,
         sdram: Sdram | None = None,
+        cpu: SoftCpu | None = None,
     ):
         self.configuration, self.memory_bytes = configuration, memory_bytes
-        self.chip = sdram
+        self.chip, self.cpu = sdram, cpu
         self.clock_hz, self.multipliers = clock_hz, multipliers
         reach = 1 << configuration.address_bits
         if not PAGE_BYTES <= memory_bytes <= reach or memory_bytes % PAGE_BYTES:
@@ -107,7 +110,7 @@ class System(wiring.Component):
         memory, board = self._memory(m, starts)
         m.submodules.arbiter = arbiter = PortArbiter(configuration)
         board |= {"MEMORY_BYTES": self.memory_bytes, "CLOCK_HZ": self.clock_hz}
-        m.submodules.bridge = bridge = self._master(board)
+        m.submodules.bridge = bridge = self.cpu or Bridge(configuration, board)
         wiring.connect(m, wiring.flipped(self.received), bridge.received)
         wiring.connect(m, bridge.sent, wiring.flipped(self.sent))
         wiring.connect(m, bridge.read, arbiter.bridge_read)
@@ -137,10 +140,6 @@ class System(wiring.Component):
             m.d.sync += self.linked.eq(~self.linked)
         return m
 
-    def _master(self, board: dict[str, int]):
-        """Return what drives the core: its memory, its registers, the bytes of the link."""
-        return Bridge(self.configuration, board)
-
     def _memory(self, m: Module, starts: Value):
         """Return main memory, and the registers that tell its timing."""
         if self.chip is None:
@@ -160,35 +159,6 @@ class System(wiring.Component):
             "MEMORY_REFRESH": memory.cycles.rfc,
             "MEMORY_REFRESH_INTERVAL": memory.cycles.refi,
         }
-
-
-class CpuSystem(System):
-    """A system whose core is driven by the program of a soft CPU, so that it needs no host.
-
-    Parameters
-    ----------
-    program, program_bytes
-        As in `SoftCpu`.
-
-    Others and the members are those of `System`; the bytes of the link are the program's.
-    """
-
-    def __init__(
-        self,
-        configuration: Configuration,
-        memory_bytes: int,
-        clock_hz: int,
-        multipliers: int | None = None,
-        sdram: Sdram | None = None,
-        *,
-        program: bytes = b"",
-        program_bytes: int = PROGRAM_BYTES,
-    ):
-        super().__init__(configuration, memory_bytes, clock_hz, multipliers, sdram)
-        self.cpu = SoftCpu(configuration, program, program_bytes)
-
-    def _master(self, board: dict[str, int]) -> SoftCpu:
-        return self.cpu
 
 
 class SystemWithChip(wiring.Component):

@@ -20,7 +20,7 @@ LOADED = 1
 
 
 def firmware(module: Module, folder: Path) -> bytes:
-    """Return the program that `examples/soft_cpu` makes of a network, as its memory holds it."""
+    """Build a network's firmware with `examples/soft_cpu`, and return its bytes from address 0."""
     graph = module.graph
     (given,), (output,) = graph.inputs, graph.outputs
     exported, elf = folder / "c", folder / "program.elf"

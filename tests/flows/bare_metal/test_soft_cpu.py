@@ -1,4 +1,4 @@
-"""Exported C on a soft CPU beside the core, all of it Verilated: outputs and cycles of `sim`.
+"""Exported C runs on a soft CPU beside the core, in Verilator, and gives what `sim` gives.
 
 Runs where the extra `firmware` is installed; see `conftest.py`.
 """

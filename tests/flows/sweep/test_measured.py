@@ -83,7 +83,8 @@ def tools(monkeypatch) -> Tools:
     monkeypatch.setattr(measured, "place_design", place_design)
     monkeypatch.setattr(measured, "core_rtlil", lambda machine, device: machine.name + found.rtl)
     monkeypatch.setattr(measured, "map_design", lambda rtl, family: rtl.removesuffix(found.rtl))
-    for user in (measured.__name__, "tilewright.flows.cli.commands.sweep"):
+    cli = "tilewright.flows.cli"
+    for user in (measured.__name__, f"{cli}.commands.sweep", f"{cli}.sweep_options"):
         monkeypatch.setattr(f"{user}.tool_versions", lambda device: TOOLS)
     return found
 

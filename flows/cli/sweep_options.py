@@ -1,0 +1,257 @@
+"""Options of `tilewright sweep`, read from the command line and the file that describes a space."""
+
+import argparse
+import importlib.util
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+from ...isa.configuration import DEFAULT, load_configuration
+from ...sim.cache import kept_folder
+from ..area.model import is_modelled
+from ..sweep.dimensions import Dimension, read_dimension
+from ..sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
+from ..sweep.expressions import Condition, read_condition
+from ..sweep.figures import DEFAULT_OBJECTIVES, FIGURES, check_objectives
+from ..sweep.measured import Build
+from ..sweep.outcome import Network
+from ..sweep.search import Search
+from ..sweep.space import Space
+from ..sweep.spaces import Description, read_description
+from ..synthesis.devices import DEVICES, Device, find_device
+from ..synthesis.flow import tool_versions
+from .arguments import changed
+
+if TYPE_CHECKING:
+    from ...compiler.graph import Graph
+
+KIND = "sweeps"
+"""Name of the cache folder of the default database."""
+
+BUDGET = ("multipliers", "ram", "lut", "ff")
+"""Resources of a device that limit the machines."""
+
+
+def chosen_space(arguments: argparse.Namespace, description: Description) -> Space:
+    """Return the space. Options override the file.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name or an impossible value.
+    ConfigurationError
+        For an unknown configuration or parameter.
+    """
+    if not arguments.vary and not description.vary:
+        description = read_description("quick")
+    found: dict[str, Dimension] = {
+        name: read_dimension(name, values, f"{description.source}, `{name}`")
+        for name, values in description.vary.items()
+    }
+    for text in arguments.vary:
+        name, given, values = (part.strip() for part in text.partition("="))
+        if not given or not values:
+            raise UsageError(
+                f"`--vary {text}`: expected NAME=VALUES, for example `--vary lanes=8x8,8x16`"
+            )
+        found[name] = read_dimension(name, values, f"`--vary {text}`")
+    name = arguments.config or description.base
+    base = load_configuration(name) if name else DEFAULT
+    base = changed(base, [f"{key}={value}" for key, value in description.changes.items()])
+    return Space(tuple(found.values()), changed(base, arguments.changes))
+
+
+def chosen_device(arguments: argparse.Namespace, description: Description) -> Device | None:
+    """Return the device whose resources are the budget, if there is one.
+
+    Raises
+    ------
+    UsageError
+        For an unknown device, or one whose resources only synthesis can tell.
+    """
+    name = arguments.device or description.device
+    if not name:
+        return None
+    device = find_device(name)
+    known = [each.name for each in DEVICES.values() if is_modelled(each.family.technology)]
+    if device.name not in known:
+        raise UsageError(
+            f"`--device {name}`: expected one of {', '.join(known)}, because the resources "
+            "of others are known only after synthesis; choose one, or set limits with `--where`"
+        )
+    return device
+
+
+def chosen_build(arguments: argparse.Namespace, device: Device | None) -> Build | None:
+    """Return what to synthesise and place, if anything.
+
+    Raises
+    ------
+    UsageError
+        Without a device, for a device that nothing places, or for an impossible number of seeds.
+    ToolError
+        When a tool is missing.
+    """
+    seeds = arguments.place
+    if seeds is None and not arguments.synthesise:
+        return None
+    option = "--synthesise" if seeds is None else f"--place {seeds}"
+    if seeds is not None and seeds < 1:
+        raise UsageError(f"`{option}`: expected 1 or more; correct it")
+    if device is None:
+        raise UsageError(
+            f"`{option}`: expected also `--device NAME`, the chip to build for; add it"
+        )
+    if seeds is not None and device.family.placer is None:
+        raise UsageError(
+            f"`{option}`: expected a device with an open placer, such as ecp5-45, got "
+            f"`{device.name}`; choose another one, or `--synthesise`"
+        )
+    tool_versions(device)
+    return Build(device, tuple(range(1, (seeds or 0) + 1)), arguments.time_limit)
+
+
+def chosen_conditions(
+    arguments: argparse.Namespace, description: Description, device: Device | None
+) -> tuple[Condition, ...]:
+    """Return all conditions, including those of the device.
+
+    Raises
+    ------
+    UsageError
+        For a text that is not a condition.
+    """
+    found = [
+        read_condition(text, FIGURES, f"{description.source}, `where`")
+        for text in description.where
+    ]
+    found += [read_condition(text, FIGURES, f"`--where {text}`") for text in arguments.where]
+    if device:
+        found += [
+            read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--device`")
+            for resource in BUDGET
+        ]
+    return tuple(found)
+
+
+def chosen_objectives(arguments: argparse.Namespace, description: Description) -> tuple[str, ...]:
+    """Return the objectives.
+
+    Raises
+    ------
+    UsageError
+        For an unknown one.
+    """
+    if arguments.minimise is not None:
+        names = [name.strip() for name in arguments.minimise.split(",")]
+        return check_objectives(names, f"`--minimise {arguments.minimise}`")
+    if description.minimise:
+        return check_objectives(description.minimise, f"{description.source}, `minimise`")
+    return DEFAULT_OBJECTIVES
+
+
+def chosen_search(arguments: argparse.Namespace) -> Search | None:
+    """Return the search; None to sweep the whole space.
+
+    Raises
+    ------
+    UsageError
+        For an unknown method or an impossible number, or options that exclude one another.
+    ToolError
+        When a library that the method needs is not installed.
+    """
+    if arguments.search is None:
+        for name in ("evaluations", "seed"):
+            if getattr(arguments, name) is not None:
+                raise UsageError(
+                    f"`--{name}`: expected together with `--search`; add it, or leave both out"
+                )
+        return None
+    if arguments.evaluations is None:
+        raise UsageError(
+            f"`--search {arguments.search}`: expected also `--evaluations N`, the number of "
+            "machines to compile; add it"
+        )
+    if arguments.exhaustive:
+        raise UsageError(
+            "`--search` and `--exhaustive`: expected one of the two; leave one of them out"
+        )
+    search = Search(arguments.search, arguments.evaluations, arguments.seed or 0)
+    search.require_library()
+    return search
+
+
+def chosen_weights(arguments: argparse.Namespace, description: Description) -> dict[str, float]:
+    """Return the weights of networks by name.
+
+    Raises
+    ------
+    UsageError
+        For a weight that is not a positive number.
+    """
+    found = dict(description.weights)
+    for text in arguments.weights:
+        name, _, number = text.partition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            raise UsageError(
+                f"`--weight {text}`: expected MODEL=NUMBER, for example `--weight resnet18=3`"
+            ) from None
+    for name, weight in found.items():
+        if not 0 < weight < float("inf"):
+            raise UsageError(f"weight of `{name}`: expected a positive number, got {weight:g}")
+    return found
+
+
+def chosen_database(arguments: argparse.Namespace) -> Path:
+    """Return the path of the database."""
+    if arguments.database is not None:
+        return arguments.database
+    return kept_folder(KIND, "sweep") / "records.db"
+
+
+def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) -> Executor:
+    """Return the executor: a local or remote cluster, or this process."""
+    workers = arguments.workers
+    if workers is None and arguments.scheduler is None:
+        workers = (os.cpu_count() or 1) if importlib.util.find_spec("distributed") else 0
+    if not workers and arguments.scheduler is None:
+        return InProcess(graphs, arguments.time_limit)
+    patience_s = PATIENCE_S if arguments.workers is None and not arguments.scheduler else 0.0
+    limit_s = arguments.time_limit
+
+    def make() -> Executor:
+        return OnDask(graphs, workers or 0, arguments.scheduler, limit_s)
+
+    return WhenNeeded(graphs, make, patience_s, limit_s)
+
+
+def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Network]:
+    """Read the networks.
+
+    Raises
+    ------
+    UsageError
+        If two networks have the same name, or a weight names none of them.
+    TilewrightError
+        If one cannot be read.
+    """
+    from ...compiler.frontend import import_model
+    from ...runtime.artifact import is_artifact, load
+
+    found: dict[str, Network] = {}
+    for source in sources:
+        name = source.stem
+        if name in found:
+            raise UsageError(f"MODEL: expected models of different names, got two `{name}`")
+        graph = load(source).graph if is_artifact(source) else import_model(source)
+        found[name] = Network(name, graph, weights.get(name, 1.0))
+    for name in weights:
+        if name not in found:
+            raise UsageError(
+                f"weight of `{name}`: expected one of the networks {', '.join(found)}; correct it"
+            )
+    return list(found.values())
