@@ -7,7 +7,7 @@ piece that is still in the scratchpad is not loaded again.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter, sub
 
 _BASE, _END = attrgetter("base"), attrgetter("end")
@@ -79,6 +79,18 @@ class ScratchpadArena:
         piece = Piece(key, base, base + size, self.clock)
         self._put(piece)
         return piece, True
+
+    def copy(self) -> "ScratchpadArena":
+        """A copy; pieces that it takes later replace none of this one."""
+        pieces = {piece.base: replace(piece) for piece in self.pieces}
+        return replace(
+            self,
+            pieces=list(pieces.values()),
+            _ages={base: pieces[base] for base in self._ages},
+            _held={
+                key: [pieces[piece.base] for piece in alike] for key, alike in self._held.items()
+            },
+        )
 
     def clear(self, low: int, high: int) -> None:
         """Forget the pieces in `low` up to `high`, because unknown data replaces them."""

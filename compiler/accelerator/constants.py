@@ -3,7 +3,7 @@
 Every chunk that a LOAD fetches is contiguous, so that weights stream in long bursts.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,6 +18,10 @@ class ConstantPool:
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0
     places: dict[bytes, int] = field(default_factory=dict)
+
+    def copy(self) -> "ConstantPool":
+        """A copy that grows independently."""
+        return replace(self, chunks=self.chunks.copy(), places=self.places.copy())
 
     def add(self, data: bytes) -> int:
         """Byte offset of `data` in the data window."""

@@ -99,6 +99,15 @@ class Lowering:
         self.scratchpads = Scratchpads.of(configuration)
         self.known = {} if known is None else known
 
+    def copy(self) -> "Lowering":
+        """A copy of what has been lowered; each of the two goes on independently."""
+        other = Lowering(
+            self.configuration, self.dram, self.pool.copy(), self.most_instructions, self.known
+        )
+        other.stream = self.stream.copy()
+        other.scratchpads = self.scratchpads.copy()
+        return other
+
     def lower(self, schedule: Schedule) -> None:
         """Append a kernel's instructions to the stream.
 

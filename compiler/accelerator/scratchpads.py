@@ -5,9 +5,8 @@ kernels, as far as there is room, and data that are still on chip are not loaded
 `arena()`, every slot of a buffer has a fixed place (`fixed_places.py`).
 """
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +28,7 @@ from .tile_layout import TileLayout, dense_places, row_major
 from .weights import WeightLayout, weight_layout
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Scratchpads:
     """Scratchpad state that all kernels of a program share.
 
@@ -39,13 +38,13 @@ class Scratchpads:
         The machine.
     arenas
         The arena of each scratchpad, in bytes of ACT, tiles of WGT, rows of PARAM, tables of LUT.
-    accumulators
-        Banks of ACC in rotation, so that VECTOR reads one while GEMM fills another.
+    bank
+        The next bank of ACC. They take turns, so that VECTOR reads one while GEMM fills another.
     """
 
     configuration: Configuration
     arenas: Mapping[Memory, ScratchpadArena]
-    accumulators: Iterator[int]
+    bank: int = 0
 
     @staticmethod
     def of(configuration: Configuration) -> "Scratchpads":
@@ -58,7 +57,18 @@ class Scratchpads:
             Memory.PARAM: ScratchpadArena(configuration.param_depth),
             Memory.LUT: ScratchpadArena(configuration.lut_tables),
         }
-        return Scratchpads(configuration, arenas, itertools.cycle(range(configuration.acc_banks)))
+        return Scratchpads(configuration, arenas)
+
+    def copy(self) -> "Scratchpads":
+        """A copy that changes independently."""
+        arenas = {memory: arena.copy() for memory, arena in self.arenas.items()}
+        return Scratchpads(self.configuration, arenas, self.bank)
+
+    def take_bank(self) -> int:
+        """The bank of ACC whose turn it is."""
+        bank = self.bank
+        self.bank = (bank + 1) % self.configuration.acc_banks
+        return bank
 
 
 @dataclass(slots=True)
@@ -233,7 +243,7 @@ class BufferPlacer:
         lows, sizes = _split(buffered.held)
         limits, depth = self.configuration, buffered.allocate.slots
         banks = min(limits.acc_banks, depth) if depth else limits.acc_banks
-        base = next(self.scratchpads.accumulators) % banks * limits.acc_depth * limits.lanes_out
+        base = self.scratchpads.take_bank() % banks * limits.acc_depth * limits.lanes_out
         key = name, sizes
         if key not in self.sums:
             self.sums[key] = accumulator_places(sizes, self.windows.get(name), limits)

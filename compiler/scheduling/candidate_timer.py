@@ -64,10 +64,17 @@ class CandidateTimer:
         self.known: dict[object, tuple[int, int]] = {}
         """Cycles and instructions of the programs that were timed."""
         self.chosen: dict[object, Candidate] = {}
+        self.listed: dict[object, tuple[int, list[Candidate]]] = {}
+        """The likely schedules of each form, and how many were asked for."""
         self.alike: dict[Kernel, dict[object, Schedule]] = {}
         """Schedules of each kernel, by the form of their steps."""
+        self.schedules: dict[tuple[Kernel, object], Schedule] = {}
+        self.begun: list[tuple[Part, Lowering]] = []
+        """The kernels that were lowered last, each with what was lowered up to it."""
         self.pieces: dict[Kernel, KnownPieces] = {}
-        self.forms: dict[Kernel, object] = {}
+        self.numbers: dict[object, int] = {}
+        """A number for each form, which is quicker to look up than the form itself."""
+        self.forms: dict[Kernel, int] = {}
         self.instructions = 0
         """Instructions of all programs timed so far."""
 
@@ -91,7 +98,12 @@ class CandidateTimer:
 
     def likely(self, kernel: Kernel, options: Options, count: int) -> list[Candidate]:
         """The `count` schedules with the least estimates; see `likely_candidates`."""
-        return likely_candidates(kernel, self.configuration, options.pipeline_depth, count)
+        form, depth = self.form(kernel), options.pipeline_depth
+        asked, found = self.listed.get((form, depth), (0, []))
+        if asked < count:
+            found = likely_candidates(kernel, self.configuration, depth, count)
+            self.listed[form, depth] = count, found
+        return found[:count]
 
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         bound = demand_of(kernel, self.configuration).cycles
@@ -132,28 +144,45 @@ class CandidateTimer:
         if not parts:
             return 0, 0
         if key not in self.known:
-            pool = ConstantPool(self.size)
-            lowering = Lowering(self.configuration, self.dram, pool, known=self.pieces)
-            for kernel, candidate in parts:
-                lowering.lower(self.schedule(kernel, candidate))
-            instructions = [emitted.instruction for emitted in lowering.stream]
+            instructions = [emitted.instruction for emitted in self._lowered(parts).stream]
             issued = issue(instructions, self.configuration, self.measure)
             self.instructions += len(issued.program)
             self.known[key] = issued.cycles, len(issued.program)
         return self.known[key]
 
+    def _lowered(self, parts: Sequence[Part]) -> Lowering:
+        """The kernels, lowered. What begins like the parts before is not lowered again."""
+        same = 0
+        for old, new in zip(self.begun, parts, strict=False):
+            if old[0] != new:
+                break
+            same += 1
+        del self.begun[same:]
+        lowering = self.begun[-1][1].copy() if same else self._nothing_lowered()
+        for part in parts[same:]:
+            lowering.lower(self.schedule(*part))
+            self.begun.append((part, lowering.copy()))
+        return lowering
+
+    def _nothing_lowered(self) -> Lowering:
+        pool = ConstantPool(self.size)
+        return Lowering(self.configuration, self.dram, pool, known=self.pieces)
+
     def schedule(self, kernel: Kernel, choice: Candidate | GivenSchedule) -> Schedule:
         """The schedule of a kernel."""
-        alike = self.alike.setdefault(kernel, {})
-        return choice.schedule(kernel, self.configuration, alike)
+        if (kernel, choice) not in self.schedules:
+            alike = self.alike.setdefault(kernel, {})
+            self.schedules[kernel, choice] = choice.schedule(kernel, self.configuration, alike)
+        return self.schedules[kernel, choice]
 
-    def form(self, kernel: Kernel) -> object:
-        """The facts that determine a kernel's time: stages and tensors, no names or numbers."""
+    def form(self, kernel: Kernel) -> int:
+        """The number of a kernel's form; kernels with the same form take the same time."""
         if kernel not in self.forms:
-            self.forms[kernel] = self._form(kernel)
+            self.forms[kernel] = self.numbers.setdefault(self._form(kernel), len(self.numbers))
         return self.forms[kernel]
 
     def _form(self, kernel: Kernel) -> object:
+        """The facts that determine a kernel's time: stages and tensors, no names or numbers."""
         names = {name: f"t{index}" for index, name in enumerate(kernel.tensors)}
         plain = kernel.renamed(names)
         stages = tuple(

@@ -21,8 +21,8 @@ little from their neighbours and take long to time."""
 SPLIT_INSTRUCTIONS = 1000
 """The same when a fused kernel is compared with its two parts: that is only one more program."""
 
-ALTERNATIVES = 8
-"""Maximum number of schedules to compare for each kernel."""
+ALTERNATIVES, TRIED = 4, 2
+"""Maximum number of schedules of a kernel to time alone, and to time among its neighbours."""
 
 MOST_WORK = 2.0
 """Refinement times at most this many times as many instructions as the search did."""
@@ -88,30 +88,29 @@ def _fastest(
 def _other_schedules(
     group: Group | Movement, timer: CandidateTimer, options: Options
 ) -> Iterator[Groups]:
-    """Yield the group with each other schedule that is not much slower alone."""
+    """Yield the group with other schedules: the likeliest, and those that are fast alone."""
     for index, (kernel, chosen) in enumerate(group.work):
+        alone = {
+            candidate: timer.cycles((kernel, candidate))
+            for candidate in timer.likely(kernel, options, ALTERNATIVES)
+        }
         most = HOPELESS * timer.cycles((kernel, chosen))
-        for candidate in timer.likely(kernel, options, ALTERNATIVES):
-            if candidate != chosen and timer.cycles((kernel, candidate)) <= most:
-                work = list(group.work)
-                work[index] = kernel, candidate
-                yield [group.with_work(work)]
+        others = [one for one in alone if one != chosen and alone[one] <= most]
+        fastest = sorted(others, key=lambda one: alone[one])
+        for candidate in list(dict.fromkeys([*others[:1], *fastest]))[:TRIED]:
+            work = list(group.work)
+            work[index] = kernel, candidate
+            yield [group.with_work(work)]
 
 
 def _window(groups: Groups, place: int, most: int, timer: CandidateTimer) -> tuple[int, int]:
-    """Return the range of groups around one that are timed together."""
+    """Return the range of a group and its neighbours, without one that is too long."""
     room = most - timer.instructions_of(*groups[place].work)
     first, last = place, place + 1
-    grows = True
-    while grows:
-        grows = False
-        for index in (last, first - 1):
-            if 0 <= index < len(groups):
-                count = timer.instructions_of(*groups[index].work)
-                if count <= room:
-                    room -= count
-                    first, last = min(first, index), max(last, index + 1)
-                    grows = True
+    if last < len(groups) and (after := timer.instructions_of(*groups[last].work)) <= room:
+        room, last = room - after, last + 1
+    if first and timer.instructions_of(*groups[first - 1].work) <= room:
+        first -= 1
     return first, last
 
 

@@ -28,12 +28,13 @@ from .functions import (
     tanh,
 )
 from .index import Index, axes, reduce_axes
-from .instances import Buffered, Instance, instances, region
+from .instances import Buffered, Instance, instances
 from .interpret import InterpretError, interpret
 from .law import apply
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
 from .processor import DotProduct, Processor
 from .program import Program
+from .regions import region
 from .schedule import Schedule
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
 from .stages import Kind, ScheduleError

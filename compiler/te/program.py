@@ -24,6 +24,7 @@ from .nodes import (
     Update,
     nodes,
 )
+from .regions import Region
 from .stages import REGISTER, Kind
 
 INDENT = "  "
@@ -60,6 +61,11 @@ class Program:
         """The buffers in main memory and in scratchpads, by tensor."""
         buffers = (node for node in self._outline if isinstance(node, Allocate))
         return {node.tensor.name: node for node in buffers if node.scope != REGISTER}
+
+    @cached_property
+    def regions(self) -> dict[int, Region]:
+        """Regions that walks of this program have found so far, by the identity of the node."""
+        return {}
 
     @cached_property
     def _outline(self) -> tuple[Node, ...]:

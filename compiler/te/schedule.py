@@ -54,6 +54,7 @@ class Schedule:
         """All steps taken."""
         self._first = self._state = initial_state(kernel, configuration, processor)
         self._bounds: Bounds | None = None
+        self._program: Program | None = None
 
     @classmethod
     def parse(
@@ -86,7 +87,7 @@ class Schedule:
         if fault is not None:
             raise fault
         self.steps = (*self.steps, *steps)
-        self._state, self._bounds = states[-1], bounds
+        self._state, self._bounds, self._program = states[-1], bounds, None
 
     def with_numbers(self, steps: Sequence[Step]) -> "Schedule":
         """The schedule of steps that differ from these in numbers only, all of them positive.
@@ -99,7 +100,7 @@ class Schedule:
             When the numbers are illegal.
         """
         found = copy.copy(self)
-        found.steps = tuple(steps)
+        found.steps, found._program = tuple(steps), None
         found._state = self._state.with_numbers(
             {(step.stage, step.loop): step.factor for step in steps if isinstance(step, Split)},
             {(step.stage, step.loop): step.depth for step in steps if isinstance(step, Pipeline)},
@@ -198,7 +199,9 @@ class Schedule:
 
     def program(self) -> Program:
         """The loop program after all steps."""
-        return build_program(self._state, self._bounds)
+        if self._program is None:
+            self._program = build_program(self._state, self._bounds)
+        return self._program
 
     def history(self) -> list[tuple[str, str]]:
         """The text of each step with the program after it, starting with the plain program."""
