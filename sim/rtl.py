@@ -70,9 +70,7 @@ class RtlRun:
         return spans
 
 
-def build_core(
-    configuration: Configuration, *, traced: bool = False, asserting: bool = False
-) -> Path:
+def build_core(configuration: Configuration, *, traced: bool = False) -> Path:
     """The shared library of a configuration; built unless it is in the cache.
 
     Raises
@@ -82,10 +80,9 @@ def build_core(
     """
     constants = harness_constants(configuration)
     label = f"configuration `{configuration.name}`" + (" with waveforms" if traced else "")
-    label += " with assertions" if asserting else ""
     with runtime_in_background(traced=traced):
         verilog = core_verilog(configuration)
-    return build_library(verilog, TOP, constants, label, traced=traced, asserting=asserting)
+    return build_library(verilog, TOP, constants, label, traced=traced)
 
 
 def harness_constants(configuration: Configuration) -> dict[str, int]:
@@ -122,8 +119,6 @@ class RtlCore:
         Behaviour of main memory; its random draws restart with every run.
     trace
         Path for an FST waveform of all signals.
-    asserting
-        Check the assertions inside the hardware.
     max_cycles
         Stop a run after this many cycles.
     library
@@ -138,7 +133,6 @@ class RtlCore:
         memory: MemoryModel | None = None,
         *,
         trace: Path | str | None = None,
-        asserting: bool = False,
         max_cycles: int = 1 << 40,
         library: Path | None = None,
     ) -> None:
@@ -147,7 +141,7 @@ class RtlCore:
         self.max_cycles = max_cycles
         if trace is not None and not Path(trace).absolute().parent.is_dir():
             raise DeviceError(f"rtl: waveform `{trace}`: its folder does not exist; create it")
-        built = library or build_core(configuration, traced=trace is not None, asserting=asserting)
+        built = library or build_core(configuration, traced=trace is not None)
         self._library = built
         self.harness = Harness(built, self.memory)
         if trace is not None:

@@ -34,6 +34,9 @@ _HEADERS = {
 }
 """Files of a build beside its harness, by their names there."""
 
+ASSERTIONS = "TILEWRIGHT_ASSERTIONS"
+"""If this variable is 1, all simulators check the assertions of their designs, as in the tests."""
+
 VERILATOR_FLAGS = (
     "--cc",
     "--flatten",
@@ -102,9 +105,9 @@ def build_library(
     traced
         Support FST waveforms; several times slower.
     asserting
-        Check the assertions of the design; 10 % slower.
+        Check the assertions of the design, as if `TILEWRIGHT_ASSERTIONS` was set to 1.
     quick
-        Compile quickly rather than for speed, as for all traced designs.
+        Compile quickly rather than for speed, as for all traced and all asserting designs.
 
     Raises
     ------
@@ -115,9 +118,10 @@ def build_library(
     """
     verilator, compiler = find_verilator(), find_compiler()
     machine = _fingerprint(compiler)
+    asserting |= os.environ.get(ASSERTIONS) == "1"
     flags = (*VERILATOR_FLAGS, "--assert" if asserting else "--no-assert")
     flags += ("--trace-fst",) if traced else ()
-    quick |= traced
+    quick |= traced or asserting
     choices = repr((flags, traced, quick, top, sorted(constants.items())))
     parts = [verilog, choices, machine]
     files = (harness, *_HEADERS.values())

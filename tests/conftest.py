@@ -6,6 +6,7 @@ are, and which levels this processor lacks. Nor is `tkinter`: some systems keep 
 in a package of their own, and pip has none. Nor is the extra `firmware`, a C compiler of 410 MB.
 """
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tilewright.compiler.cpu import LEVELS, host, host_levels
 from tilewright.errors import ProcessorError
+from tilewright.sim.verilate import ASSERTIONS
 
 # Machines are noisy: time is measured by `make bench`, never a reason to fail. Examples are the
 # same in every run, so that a failure is a change's and can be seen again.
@@ -28,6 +30,9 @@ HAS_ZIG = find_spec("ziglang") is not None
 
 collect_ignore = [] if HAS_TCL else ["flows/board/test_zynq.py"]
 collect_ignore += [] if HAS_ZIG else ["flows/bare_metal/test_soft_cpu.py"]
+
+# All hardware that is simulated checks its assertions, in other processes too.
+os.environ[ASSERTIONS] = "1"
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
 

@@ -169,7 +169,7 @@ def test_a_depthwise_convolution_is_what_numpy_computes(case, kind):
 @pytest.mark.parametrize("case", CASES)
 def test_the_hardware_computes_it_in_the_cycles_foretold(case):
     program, dram, expected = case.prepared()
-    core = RtlCore(case.configuration, asserting=True)
+    core = RtlCore(case.configuration)
     core.memory = MemoryModel()
     result = core.run(encode_program(program, case.configuration), dram, program)
     core.close()

@@ -59,7 +59,7 @@ def expected_dram(machine: Machine) -> np.ndarray:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_three_simulators_agree_on_random_programs(name, record_testsuite_property, capsys):
     configuration = PRESETS[name]
-    core = RtlCore(configuration, asserting=True)
+    core = RtlCore(configuration)
     cycles = 0
     for seed in range(PROGRAMS):
         program, image = random_program(configuration, seed)
@@ -85,7 +85,7 @@ def test_three_simulators_agree_on_random_programs(name, record_testsuite_proper
 def test_accepted_mutants_run_as_in_program_order(name, capsys):
     """What the checker lets through cannot race: equal results however the memory stalls."""
     configuration = PRESETS[name]
-    core = RtlCore(configuration, asserting=True)
+    core = RtlCore(configuration)
     tried = accepted = 0
     for seed in range(1000):
         program, image = random_program(configuration, 10_000 + seed, 30)
@@ -122,7 +122,7 @@ def test_a_row_is_read_while_it_is_written_only_where_the_checker_says_so():
             vector = Vector(dst=0, a=0, a_from_acc=to_acc, to_acc=to_acc, map_loops=loops)
             program, refused = [vector, Halt()], has_faults(vector, configuration, 4096)
             found += [(to_acc, rows)] * refused
-            core = RtlCore(configuration, asserting=True)
+            core = RtlCore(configuration)
             image = np.zeros(4096, np.uint8)
             if refused:
                 with pytest.raises(DeviceError, match="an assertion failed"):

@@ -21,7 +21,7 @@ DATA_BYTES = 4096
 
 @pytest.fixture(scope="module")
 def core():
-    core = RtlCore(TINY, asserting=True)
+    core = RtlCore(TINY)
     yield core
     core.close()
 
@@ -135,7 +135,7 @@ def test_programs_that_do_not_fit_the_address_space_are_refused(core):
 
 
 def test_a_second_start_needs_no_build(core, capfd):
-    build_core(TINY, asserting=True)
+    build_core(TINY)
     assert capfd.readouterr().err == ""
 
 

