@@ -23,7 +23,7 @@ from ..tensor import Compute, Kernel
 from .given_schedules import GivenSchedule, Part
 from .issue_order import Measure, issue
 
-NEAR = 1.01
+NEAR = 1.02
 """If the best time is within this factor of the lower bound, no other schedule is timed."""
 
 FAR, FEW_INSTRUCTIONS, PATIENCE = 1.05, 300, 8
@@ -34,7 +34,7 @@ ASTRAY, MORE = 1.25, 4
 """Try MORE times as many candidates while the best takes ASTRAY times its estimate or more.
 Estimates assume a main memory as fast as the port; a slower one may favour another candidate."""
 
-HOPELESS = 1.1
+HOPELESS = 1.05
 """A schedule is not timed if its estimate exceeds the best time by this factor."""
 
 

@@ -8,7 +8,7 @@ other likely schedules and, if it is fused, as its two parts.
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..options import Options
-from .candidate_timer import HOPELESS, NEAR, CandidateTimer
+from .candidate_timer import NEAR, CandidateTimer
 from .fusion import Group, Movement
 from .given_schedules import Part
 
@@ -23,6 +23,9 @@ SPLIT_INSTRUCTIONS = 1000
 
 ALTERNATIVES, TRIED = 4, 2
 """Maximum number of schedules of a kernel to time alone, and to time among its neighbours."""
+
+SLOWEST = 1.1
+"""A schedule is not compared if alone it takes this many times as long as the chosen one."""
 
 MOST_WORK = 2.0
 """Refinement times at most this many times as many instructions as the search did."""
@@ -94,7 +97,7 @@ def _other_schedules(
             candidate: timer.cycles((kernel, candidate))
             for candidate in timer.likely(kernel, options, ALTERNATIVES)
         }
-        most = HOPELESS * timer.cycles((kernel, chosen))
+        most = SLOWEST * timer.cycles((kernel, chosen))
         others = [one for one in alone if one != chosen and alone[one] <= most]
         fastest = sorted(others, key=lambda one: alone[one])
         for candidate in list(dict.fromkeys([*others[:1], *fastest]))[:TRIED]:
