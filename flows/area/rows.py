@@ -12,6 +12,7 @@ from ..synthesis.flow import Synthesis, core_rtlil, hash_of, synthesise, tool_ve
 from ..synthesis.netlist import PINS
 from ..synthesis.rows import SynthesisRow, read_lines, write_lines
 from .features import PACKING, unit_of
+from .model import estimated
 
 DATA = Path(__file__).with_name("rows.jsonl")
 
@@ -39,9 +40,9 @@ class Row(SynthesisRow):
         return technology
 
     @property
-    def multipliers(self) -> int:
-        """Number of multipliers that the chip has."""
-        return find_device(self.device).capacity["multipliers"]
+    def multipliers(self) -> int | None:
+        """Number of multipliers that the chip has; None without a limit."""
+        return find_device(self.device).capacity.get("multipliers")
 
 
 def read_rows(path: Path = DATA) -> list[Row]:
@@ -112,7 +113,8 @@ def measure(
             continue
         rows[key] = row_of(synthesise(configuration, device, place=False))
         keep(list(rows.values()))
-        say(f"{text}: {rows[key].resources['lut']:,} LUT")
+        name = estimated(rows[key].technology)[0]
+        say(f"{text}: {rows[key].resources[name]:,} {RESOURCES[name]}")
     return [rows[configuration.name, chip] for configuration, chip in samples]
 
 
