@@ -59,9 +59,9 @@ def read_model() -> Mapping[str, Any]:
     return json.loads(DATA.read_text())
 
 
-def is_modelled(technology: Technology | None) -> bool:
+def is_modelled(technology: Technology) -> bool:
     """Whether the model knows a technology."""
-    return technology is not None and technology.value in read_model()
+    return technology.value in read_model()
 
 
 def estimate(

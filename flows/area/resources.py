@@ -47,7 +47,7 @@ class Resources:
     def error(self, name: str) -> float | None:
         """Median error of an estimated resource, as a share; None if it is exact or unknown."""
         technology = self.device.family.technology
-        if technology is None or not is_modelled(technology):
+        if not is_modelled(technology):
             return None
         of = read_model()[technology.value]["errors"].get(name)
         return of and of["median"]

@@ -35,9 +35,7 @@ class Row(SynthesisRow):
     @property
     def technology(self) -> Technology:
         """The technology of the device."""
-        technology = find_device(self.device).family.technology
-        assert technology is not None
-        return technology
+        return find_device(self.device).family.technology
 
     @property
     def multipliers(self) -> int | None:

@@ -190,7 +190,6 @@ def resources(configuration: Configuration, device: Device | None = None) -> Rec
     """
     technology, multipliers, chip = Technology.ECP5, None, {}
     if device is not None:
-        assert device.family.technology is not None
         technology, multipliers = device.family.technology, device.capacity.get("multipliers")
         chip = {"chip": device.name}
     asic = estimate(configuration, Technology.ASIC).total

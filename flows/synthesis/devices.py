@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
@@ -32,6 +32,8 @@ Resources = Mapping[str, int]
 
 Cost = Mapping[str, int | Fraction]
 """Resources of one cell; gate equivalents may be fractions."""
+
+_Count = TypeVar("_Count", bound=Cost)
 
 LOGIC_RAM = "logic_ram_bits"
 """Name of the bits of RAM that is made of logic cells, whose tables count as `lut` too."""
@@ -88,7 +90,7 @@ class Family:
     rewrite
         Changes the mapped top module, as Yosys' `write_json` writes it, in place.
     technology
-        The description of the hardware that is synthesised; None for the portable one.
+        The description of the hardware that is synthesised.
     lut
         The heading of look-up tables in tables.
     cells
@@ -105,7 +107,7 @@ class Family:
 
     name: str
     synthesis: str
-    technology: Technology | None
+    technology: Technology
     cells: Mapping[str, Cost]
     bels: Mapping[str, Resources]
     placer: Tool | None
@@ -168,7 +170,7 @@ class Device:
         return [name for name in RESOURCES if used.get(name, 0) > self.capacity.get(name, 0)]
 
 
-def _each(count: Cost, *types: str) -> dict[str, Cost]:
+def _each(count: _Count, *types: str) -> dict[str, _Count]:
     return dict.fromkeys(types, count)
 
 

@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from fractions import Fraction
 
 from .devices import MEMORY, RESOURCES, Family, Resources
 
@@ -74,14 +75,14 @@ def read_netlist(text: str, top: str, family: Family) -> Netlist:
 
 def _cells(cells: dict, family: Family) -> Iterator[tuple[tuple[str, ...], Resources]]:
     scopes = {tuple(split_name(name)) for name, cell in cells.items() if cell["type"] == SCOPE}
-    found: defaultdict[tuple[str, ...], Counter] = defaultdict(Counter)
+    found: defaultdict[tuple[str, ...], dict[str, int | Fraction]] = defaultdict(dict)
     for name, cell in cells.items():
         cost = family.cells.get(cell["type"])
         if cost:
             number = _memory_bits(cell) if cell["type"] == MEMORY else 1
             of = found[unit_path(name, scopes)]
             for resource, each in cost.items():
-                of[resource] += number * each
+                of[resource] = of.get(resource, 0) + number * each
     for path, of in found.items():
         yield path, {resource: round(count) for resource, count in of.items()}
 

@@ -119,7 +119,7 @@ def _show_resources(configuration: Configuration, found: Resources) -> None:
         (
             [unit, *(f"{of[name]:,}" if of.get(name) else "-" for name in names)]
             for unit, of in found.units.items()
-            if of
+            if any(of.values())
         ),
     )
     made.add_section()

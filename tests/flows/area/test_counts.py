@@ -71,7 +71,7 @@ def test_counts_are_those_of_the_instantiated_cells(preset, changes, technology)
     found = Counter[str]()
     for cell, count in instances(Fragment.get(Core(configuration, shared), technology)).items():
         for name, each in family_of(technology).cells.get(cell, {}).items():
-            found[name] += count * each
+            found[name] += int(count * each)
     assert counted.multipliers == found["multipliers"]
     assert counted.ram == found["ram"]
 
