@@ -24,3 +24,5 @@ class Technology(Enum):
     """Lattice iCE40 UltraPlus: SB_MAC16, SB_RAM40_4K."""
     GATEMATE = "gatemate"
     """Cologne Chip GateMate: CC_BRAM_20K; multipliers are logic."""
+    ASIC = "asic"
+    """Gates and memory macros: the portable description."""

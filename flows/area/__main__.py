@@ -43,8 +43,10 @@ def main() -> None:
         help="also measure the first N samples; without it, only rows that exist",
     )  # fmt: skip
     parser.add_argument(
-        "--device", metavar="NAME", help="chip of these samples (default: ECP5s of several sizes)"
-    )
+        "--device", metavar="NAME",
+        help="measure rows of this device only; of the samples, those that fit it (default: all "
+        "rows, and samples on ECP5s of several sizes)",
+    )  # fmt: skip
     parser.add_argument(
         "--fit", action="store_true", help="fit the rows as they are, and measure nothing"
     )
@@ -53,9 +55,13 @@ def main() -> None:
     if not arguments.fit:
         samples = first_samples(arguments.rows, arguments.device)
         names = {(configuration.name, chip) for configuration, chip in samples}
-        samples += [(row.machine, row.device) for row in rows if row.key not in names]
-        rows = measure(samples, rows, write_rows, lambda line: print(line, flush=True))
-        write_rows(rows)
+        samples += [
+            (row.machine, row.device)
+            for row in rows
+            if row.key not in names and arguments.device in (None, row.device)
+        ]
+        measure(samples, rows, write_rows, lambda line: print(line, flush=True))
+        rows = read_rows()
     text = coefficients(rows)
     before, after = (errors_table(json.loads(each)) for each in (DATA.read_text(), text))
     write_output(DATA, text, f"`{DATA}`")

@@ -25,7 +25,13 @@ from ...hardware.blocks import (
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import FAMILIES
-from .logic_rams import DEEPEST_QUEUE, logic_rams, queue_columns
+from .logic_rams import (
+    DEEPEST_QUEUE,
+    instruction_queues,
+    logic_rams,
+    queue_columns,
+    unit_rams,
+)
 
 SCRATCHPADS = tuple(memory for memory in Memory if memory is not Memory.DRAM)
 
@@ -96,13 +102,10 @@ class Counts:
         Xilinx, 9x9 on a Gowin; empty for a GateMate, which has none.
     rams_of
         Block RAMs of 18 Kbit (GateMate: 20) by instance of the core; None without an exact count.
-    ram_bits
-        Bits of all scratchpads and of each lane's look-up tables, on any chip.
     """
 
     multipliers_of: Mapping[str, int]
     rams_of: Mapping[str, int] | None
-    ram_bits: int
 
     @property
     def multipliers(self) -> int:
@@ -136,11 +139,7 @@ def count_blocks(
         lanes = lanes_of(configuration, technology, multipliers)
         found[ARRAY] = array_blocks(configuration) if blocks.pairs else configuration.tile_bytes
         found[LANES] = blocks.lane_unit * sum(lanes)
-    return Counts(
-        found,
-        block_rams(configuration, blocks),
-        scratchpad_bits(configuration),
-    )
+    return Counts(found, block_rams(configuration, blocks))
 
 
 def lanes_of(
@@ -154,19 +153,30 @@ def lanes_of(
         As in `count_blocks`.
     """
     lanes = configuration.vector_lanes
-    if not BLOCKS[technology].counted:
+    if technology not in BLOCKS or not BLOCKS[technology].counted:
         return lane_blocks(lanes, None)
     if multipliers is None:
         return [LEAST_LANE_BLOCKS] * lanes
     return lane_blocks(lanes, multipliers - array_blocks(configuration))
 
 
-def scratchpad_bits(configuration: Configuration) -> int:
-    """Return the bits of all scratchpads, with a copy of the look-up tables for each lane."""
+def scratchpad_bits(configuration: Configuration) -> Counter[str]:
+    """Return the bits of scratchpads by instance, with a copy of the look-up tables per lane."""
     copies = {Memory.LUT: configuration.vector_lanes}
-    return sum(
-        8 * copies.get(memory, 1) * configuration.size_bytes(memory) for memory in SCRATCHPADS
+    return Counter(
+        {
+            INSTANCES[memory]: 8 * copies.get(memory, 1) * configuration.size_bytes(memory)
+            for memory in SCRATCHPADS
+        }
     )
+
+
+def memory_bits(configuration: Configuration) -> Counter[str]:
+    """Return the bits of all memories by instance of the core, as the hardware describes them."""
+    found = scratchpad_bits(configuration)
+    for ram in (*instruction_queues(configuration), *unit_rams(configuration)):
+        found[ram.unit] += ram.described_bits
+    return found
 
 
 def logic_ram_bits(configuration: Configuration) -> int:

@@ -25,7 +25,7 @@ Features = dict[str, float]
 CONSTANT = "constant"
 """Name of the part of a unit that does not depend on the configuration."""
 
-LUTS_PER_CELL = {Technology.ECP5: 4}
+LUTS_PER_CELL = {Technology.ECP5: 4, Technology.ASIC: 0}
 """Look-up tables that a cell of RAM takes; on other technologies they are fitted."""
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...hardware.technology import Technology
+from ..synthesis.devices import RESOURCES
 from .features import UNITS, exact_luts, features
-from .model import ESTIMATED
+from .model import estimated
 from .rows import Row
 
 ALIKE = {Technology.ULTRASCALE: Technology.XILINX7}
@@ -87,7 +88,7 @@ def fit(rows: Sequence[Row]) -> dict[str, Any]:
     units: dict[str, dict[str, dict[str, float]]] = {unit: {} for unit in UNITS}
     errors = {}
     every = np.arange(len(rows))
-    for resource in ESTIMATED:
+    for resource in estimated(rows[0].technology):
         missing = np.zeros(len(rows))
         for unit in UNITS:
             sheet = Sheet(rows, unit, resource)
@@ -123,7 +124,7 @@ def scale(
     """
     scaled: dict[str, dict[str, dict[str, float]]] = {unit: {} for unit in UNITS}
     errors = {}
-    for resource in ESTIMATED:
+    for resource in estimated(rows[0].technology):
         guesses = np.zeros(len(rows))
         for unit in UNITS:
             sheet = Sheet(rows, unit, resource)
@@ -171,5 +172,5 @@ def errors_table(model: Mapping[str, Mapping[str, Any]]) -> str:
     for family, found in model.items():
         for resource, of in found["errors"].items():
             errors = f"{100 * of['median']:.1f} % | {100 * of['worst']:.1f} %"
-            lines.append(f"| `{family}` | {found['rows']} | {resource.upper()} | {errors} |")
+            lines.append(f"| `{family}` | {found['rows']} | {RESOURCES[resource]} | {errors} |")
     return "".join(f"{line}\n" for line in lines)

@@ -53,12 +53,15 @@ class LogicRam:
         Words.
     columns
         Cells that hold a word.
+    unread
+        Further bits of a word that nothing reads, which no cell holds.
     """
 
     unit: str
     bits: int
     depth: int
     columns: int
+    unread: int = 0
 
     @property
     def cells(self) -> int:
@@ -67,28 +70,17 @@ class LogicRam:
             return 0
         return self.columns * -(-self.depth // CELL_WORDS)
 
+    @property
+    def described_bits(self) -> int:
+        """Bits of the memory as it is described; a single word is a register."""
+        return self.depth * (self.bits + self.unread) if self.depth > 1 else 0
+
 
 def logic_rams(configuration: Configuration) -> Iterator[LogicRam]:
     """Yield the memories of a machine that are made of logic cells."""
-    outstanding, in_flight = configuration.outstanding_bursts, commands_in_flight(configuration)
-    for family in FAMILIES:
-        if family.unit is not None:
-            gate = f"{family.unit.name.lower()}_gate"
-            # The oldest instruction is in a register behind the memory.
-            if configuration.queue_depth <= DEEPEST_QUEUE:
-                columns = queue_columns(family, configuration, CELL_BITS)
-                depth = configuration.queue_depth - 1
-                yield LogicRam(gate, len(read_bits(family, configuration)), depth, columns)
-            yield _queue(gate, 4, in_flight)
-    yield _queue("fetch", configuration.bus_bits + 1, fetch_beats(configuration)[1])
-    yield _queue("load", burst_bits(Load, configuration), outstanding)
-    yield _queue("store", burst_bits(Store, configuration), outstanding)
-    yield _queue("store", 1, outstanding)
-    beats = 1 << (QUEUED_BEATS - 1).bit_length()
-    yield _ram("store", configuration.bus_bits, beats, 8)
-    yield _queue("store", configuration.bus_bytes + 1, QUEUED_BEATS)
-    yield _ram("arbiter", 1, outstanding + FETCH_BURSTS - 1)
-    yield _ram("control", TOTAL_BITS, counted_totals(configuration))
+    if configuration.queue_depth <= DEEPEST_QUEUE:
+        yield from instruction_queues(configuration)
+    yield from unit_rams(configuration)
     for memory in Memory:
         depth = configuration.depth(memory) if memory is not Memory.DRAM else 0
         if 0 < depth <= SHALLOW:
@@ -97,21 +89,51 @@ def logic_rams(configuration: Configuration) -> Iterator[LogicRam]:
                 yield _ram(memory.name.lower(), bits, depth, granule_bits(memory))
 
 
+def instruction_queues(configuration: Configuration) -> Iterator[LogicRam]:
+    """Yield the memory of each unit's queue of instructions."""
+    for family in FAMILIES:
+        if family.unit is not None:
+            # The oldest instruction is in a register behind the memory.
+            yield LogicRam(
+                f"{family.unit.name.lower()}_gate",
+                len(read_bits(family, configuration)),
+                configuration.queue_depth - 1,
+                queue_columns(family, configuration, CELL_BITS),
+            )
+
+
+def unit_rams(configuration: Configuration) -> Iterator[LogicRam]:
+    """Yield the other memories of the units, without scratchpads."""
+    outstanding, in_flight = configuration.outstanding_bursts, commands_in_flight(configuration)
+    for family in FAMILIES:
+        if family.unit is not None:
+            yield _queue(f"{family.unit.name.lower()}_gate", 4, in_flight)
+    yield _queue("fetch", configuration.bus_bits + 1, fetch_beats(configuration)[1], unread=1)
+    yield _queue("load", burst_bits(Load, configuration), outstanding)
+    yield _queue("store", burst_bits(Store, configuration), outstanding, unread=1)
+    yield _queue("store", 1, outstanding)
+    beats = 1 << (QUEUED_BEATS - 1).bit_length()
+    yield _ram("store", configuration.bus_bits, beats, 8)
+    yield _queue("store", configuration.bus_bytes + 1, QUEUED_BEATS)
+    yield _ram("arbiter", 1, outstanding + FETCH_BURSTS - 1)
+    yield _ram("control", TOTAL_BITS, counted_totals(configuration))
+
+
 def queue_columns(family: type[Instruction], configuration: Configuration, bits: int) -> int:
     """Return the memories, `bits` wide, in which a queue holds the fields that its unit reads."""
     read = read_bits(family, configuration)
     return sum(any(read[low : low + bits]) for low in range(0, len(read), bits))
 
 
-def _ram(unit: str, bits: int, depth: int, granule: int | None = None) -> LogicRam:
+def _ram(unit: str, bits: int, depth: int, granule: int | None = None, unread: int = 0) -> LogicRam:
     """Return a memory whose writes have `granule` bits; None for whole words."""
     part = granule or bits
-    return LogicRam(unit, bits, depth, bits // part * -(-part // CELL_BITS))
+    return LogicRam(unit, bits, depth, bits // part * -(-part // CELL_BITS), unread)
 
 
-def _queue(unit: str, bits: int, depth: int) -> LogicRam:
+def _queue(unit: str, bits: int, depth: int, unread: int = 0) -> LogicRam:
     """Return the memory of a `Queue`; a queue of two places is a pair of registers."""
-    return _ram(unit, bits, 0 if depth == 2 else depth)
+    return _ram(unit, bits, 0 if depth == 2 else depth, unread=unread)
 
 
 @lru_cache(maxsize=4 * len(FAMILIES))

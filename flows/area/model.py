@@ -1,11 +1,12 @@
-"""Look-up tables and flip-flops of a configuration on an FPGA: an estimate, unit by unit.
+"""Logic and flip-flops of a configuration on an FPGA or an ASIC: an estimate, unit by unit.
 
-The look-up tables and flip-flops of a unit are sums over its `features`, each multiplied by a
-factor. `python -m tilewright.flows.area` fits the factors in `coefficients.json` to measured
-syntheses.
+The look-up tables, or gates, and the flip-flops of a unit are sums over its `features`, each
+multiplied by a factor. `python -m tilewright.flows.area` fits the factors in `coefficients.json` to
+measured syntheses.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,8 +19,10 @@ from .features import exact_luts, features
 
 DATA = Path(__file__).with_name("coefficients.json")
 
-ESTIMATED = ("lut", "ff")
-"""Resources that the model estimates."""
+
+def estimated(technology: Technology) -> tuple[str, str]:
+    """Return the resources that the model estimates."""
+    return "gates" if technology is Technology.ASIC else "lut", "ff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +32,25 @@ class Estimate:
     Parameters
     ----------
     units
-        Look-up tables and flip-flops by unit.
+        Look-up tables, or gates, and flip-flops by unit.
     """
 
     units: Mapping[str, Mapping[str, int]]
 
     @property
+    def total(self) -> Counter[str]:
+        """Resources of the core by name."""
+        return sum(map(Counter, self.units.values()), Counter())
+
+    @property
     def lut(self) -> int:
         """Look-up tables of the core."""
-        return sum(unit["lut"] for unit in self.units.values())
+        return self.total["lut"]
 
     @property
     def ff(self) -> int:
         """Flip-flops of the core."""
-        return sum(unit["ff"] for unit in self.units.values())
+        return self.total["ff"]
 
 
 @cache
@@ -51,9 +59,9 @@ def read_model() -> Mapping[str, Any]:
     return json.loads(DATA.read_text())
 
 
-def is_modelled(technology: Technology | None) -> bool:
+def is_modelled(technology: Technology) -> bool:
     """Whether the model knows a technology."""
-    return technology is not None and technology.value in read_model()
+    return technology.value in read_model()
 
 
 def estimate(
@@ -61,7 +69,7 @@ def estimate(
     technology: Technology = Technology.ECP5,
     multipliers: int | None = None,
 ) -> Estimate:
-    """Estimate look-up tables and flip-flops.
+    """Estimate look-up tables, or gates, and flip-flops.
 
     Operations that the configuration adds to VECTOR are not included.
 
@@ -77,8 +85,10 @@ def estimate(
     units = {}
     for unit, quantities in features(configuration, technology, multipliers).items():
         used = {
-            name: sum(factor * quantities[of] for of, factor in factors[unit][name].items())
-            for name in ESTIMATED
+            name: round(sum(factor * quantities[of] for of, factor in factors[unit][name].items()))
+            for name in estimated(technology)
         }
-        units[unit] = {"lut": round(used["lut"]) + exact[unit], "ff": round(used["ff"])}
+        if exact[unit]:
+            used["lut"] += exact[unit]
+        units[unit] = used
     return Estimate(units)

@@ -7,9 +7,9 @@ from ...errors import UsageError
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ..synthesis.devices import DEVICES, RESOURCES, Device
-from .counts import BLOCKS, count_blocks
+from .counts import BLOCKS, count_blocks, memory_bits
 from .features import UNITS, unit_of
-from .model import ESTIMATED, estimate, is_modelled, read_model
+from .model import estimate, estimated, is_modelled, read_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Resources:
     device
         The chip for which the machine is built.
     units
-        Counts by unit and name: `lut` and `ff` are estimates, `ram` and `multipliers` exact.
+        Counts by unit and name: `lut`, `gates` and `ff` are estimates, all others exact.
     known
         Names of the resources that are known without synthesis.
     """
@@ -47,9 +47,10 @@ class Resources:
     def error(self, name: str) -> float | None:
         """Median error of an estimated resource, as a share; None if it is exact or unknown."""
         technology = self.device.family.technology
-        if name not in ESTIMATED or name not in self.known or technology is None:
+        if not is_modelled(technology):
             return None
-        return read_model()[technology.value]["errors"][name]["median"]
+        of = read_model()[technology.value]["errors"].get(name)
+        return of and of["median"]
 
 
 def resources(configuration: Configuration, device: Device) -> Resources:
@@ -60,20 +61,25 @@ def resources(configuration: Configuration, device: Device) -> Resources:
     UsageError
         If only synthesis can tell them.
     """
-    technology = device.family.technology
-    if technology is None or technology not in BLOCKS:
-        known = ", ".join(
-            name for name, other in DEVICES.items() if other.family.technology in BLOCKS
+    technology, chip = device.family.technology, device.capacity.get("multipliers")
+    known: dict[str, Mapping[str, int]] = {}
+    if technology is Technology.ASIC:
+        known["memory_bits"] = memory_bits(configuration)
+    elif technology in BLOCKS:
+        counts = count_blocks(configuration, technology, chip)
+        known["multipliers"] = counts.multipliers_of
+        if counts.rams_of is not None:
+            known["ram"] = counts.rams_of
+    else:
+        names = ", ".join(
+            name
+            for name, other in DEVICES.items()
+            if other.family.technology in (*BLOCKS, Technology.ASIC)
         )
         raise UsageError(
-            f"device `{device.name}`: expected one of {known}, because the resources of others are "
+            f"device `{device.name}`: expected one of {names}, because the resources of others are "
             "known only after synthesis (`tilewright synth --no-place`); choose one"
         )
-    chip = device.capacity.get("multipliers")
-    counts = count_blocks(configuration, technology, chip)
-    known = {"multipliers": counts.multipliers_of}
-    if counts.rams_of is not None:
-        known["ram"] = counts.rams_of
     units: dict[str, dict[str, int]] = {unit: {} for unit in UNITS}
     for name, instances in known.items():
         for instance, used in instances.items():
@@ -82,7 +88,7 @@ def resources(configuration: Configuration, device: Device) -> Resources:
     if is_modelled(technology):
         for unit, logic in estimate(configuration, technology, chip).units.items():
             units[unit].update(logic)
-    names = {*known, *(ESTIMATED if is_modelled(technology) else ())}
+    names = {*known, *(estimated(technology) if is_modelled(technology) else ())}
     return Resources(device, units, frozenset(names))
 
 

@@ -12,6 +12,7 @@ from ..synthesis.flow import Synthesis, core_rtlil, hash_of, synthesise, tool_ve
 from ..synthesis.netlist import PINS
 from ..synthesis.rows import SynthesisRow, read_lines, write_lines
 from .features import PACKING, unit_of
+from .model import estimated
 
 DATA = Path(__file__).with_name("rows.jsonl")
 
@@ -34,14 +35,12 @@ class Row(SynthesisRow):
     @property
     def technology(self) -> Technology:
         """The technology of the device."""
-        technology = find_device(self.device).family.technology
-        assert technology is not None
-        return technology
+        return find_device(self.device).family.technology
 
     @property
-    def multipliers(self) -> int:
-        """Number of multipliers that the chip has."""
-        return find_device(self.device).capacity["multipliers"]
+    def multipliers(self) -> int | None:
+        """Number of multipliers that the chip has; None without a limit."""
+        return find_device(self.device).capacity.get("multipliers")
 
 
 def read_rows(path: Path = DATA) -> list[Row]:
@@ -112,7 +111,8 @@ def measure(
             continue
         rows[key] = row_of(synthesise(configuration, device, place=False))
         keep(list(rows.values()))
-        say(f"{text}: {rows[key].resources['lut']:,} LUT")
+        name = estimated(rows[key].technology)[0]
+        say(f"{text}: {rows[key].resources[name]:,} {RESOURCES[name]}")
     return [rows[configuration.name, chip] for configuration, chip in samples]
 
 

@@ -6,6 +6,8 @@ from random import Random
 
 from ...errors import ConfigurationError
 from ...isa.configuration import PRESETS, Configuration
+from ..synthesis.devices import Device, find_device
+from .resources import resources
 
 PRESET_CHIPS = {
     "tiny": "ecp5-25",
@@ -74,9 +76,19 @@ def first_samples(number: int, device: str | None = None) -> list[tuple[Configur
     Parameters
     ----------
     device
-        The chip of all samples; None for the ECP5 that `samples` gives to each one.
+        The chip of all samples, without those that are too large for it or have block RAMs that
+        only synthesis can count; None for the ECP5 that `samples` gives to each one.
     """
-    return [(configuration, device or chip) for configuration, chip in islice(samples(), number)]
+    if device is None:
+        return list(islice(samples(), number))
+    chip = find_device(device)
+    fitting = (configuration for configuration, _ in samples() if _fits(configuration, chip))
+    return [(configuration, device) for configuration in islice(fitting, number)]
+
+
+def _fits(configuration: Configuration, chip: Device) -> bool:
+    found = resources(configuration, chip)
+    return not found.short and ("ram" in found.known or "ram" not in chip.family.resources)
 
 
 def _drawn(number: int) -> tuple[Configuration, str]:

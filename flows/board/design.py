@@ -117,9 +117,7 @@ class Design:
     @property
     def technology(self) -> Technology:
         """Technology of the chip."""
-        technology = DEVICES[self.board.device].family.technology
-        assert technology is not None
-        return technology
+        return DEVICES[self.board.device].family.technology
 
     @cached_property
     def memory_bytes(self) -> int:

@@ -69,7 +69,6 @@ class ZynqDesign:
                 f"{configuration.address_bits} bits do not reach the board's memory; add `--set "
                 f"address_bits={REACHED_BITS}`"
             )
-        assert technology is not None
         counts = count_blocks(configuration, technology)
         used = {"multipliers": counts.multipliers, "ram": counts.ram or 0}
         if problems := shortages(self.device, used):

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
+from ...hardware.technology import Technology
 from ...isa.configuration import DEFAULT, load_configuration
 from ...sim.cache import kept_folder
 from ..area.model import is_modelled
 from ..sweep.dimensions import Dimension, read_dimension
 from ..sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
 from ..sweep.expressions import Condition, read_condition
-from ..sweep.figures import DEFAULT_OBJECTIVES, FIGURES, check_objectives
+from ..sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES, FIGURES, check_objectives
 from ..sweep.measured import Build
 from ..sweep.outcome import Network
 from ..sweep.search import Search
@@ -132,11 +133,14 @@ def chosen_conditions(
         found += [
             read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--device`")
             for resource in BUDGET
+            if resource in device.capacity
         ]
     return tuple(found)
 
 
-def chosen_objectives(arguments: argparse.Namespace, description: Description) -> tuple[str, ...]:
+def chosen_objectives(
+    arguments: argparse.Namespace, description: Description, device: Device | None
+) -> tuple[str, ...]:
     """Return the objectives.
 
     Raises
@@ -149,7 +153,8 @@ def chosen_objectives(arguments: argparse.Namespace, description: Description) -
         return check_objectives(names, f"`--minimise {arguments.minimise}`")
     if description.minimise:
         return check_objectives(description.minimise, f"{description.source}, `minimise`")
-    return DEFAULT_OBJECTIVES
+    asic = device is not None and device.family.technology is Technology.ASIC
+    return ASIC_OBJECTIVES if asic else DEFAULT_OBJECTIVES
 
 
 def chosen_search(arguments: argparse.Namespace) -> Search | None:

@@ -15,7 +15,7 @@ from ...errors import TilewrightError, ToolError, UsageError
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
-from ..area.counts import count_blocks
+from ..area.counts import count_blocks, scratchpad_bits
 from ..area.energy import energy_of
 from ..area.model import estimate
 from ..execution.compile_cache import CODE, source_digest
@@ -174,7 +174,7 @@ def rtl(
 
 
 def resources(configuration: Configuration, device: Device | None = None) -> Record:
-    """Return the multipliers, memories and logic of a machine on an FPGA, by arithmetic.
+    """Return the multipliers, memories and logic of a machine on a chip, by arithmetic.
 
     The multipliers are the fewest that it can be built with.
 
@@ -190,9 +190,12 @@ def resources(configuration: Configuration, device: Device | None = None) -> Rec
     """
     technology, multipliers, chip = Technology.ECP5, None, {}
     if device is not None:
-        assert device.family.technology is not None
-        technology, multipliers = device.family.technology, device.capacity["multipliers"]
+        technology, multipliers = device.family.technology, device.capacity.get("multipliers")
         chip = {"chip": device.name}
+    asic = estimate(configuration, Technology.ASIC).total
+    on_any = {"gates": asic["gates"], "ram_bits": scratchpad_bits(configuration).total(), **chip}
+    if technology is Technology.ASIC:
+        return Record({"multipliers": 0, "ram": 0, "lut": 0, "ff": asic["ff"], **on_any})
     counts = count_blocks(configuration, technology)
     if counts.ram is None:
         raise UsageError(
@@ -201,8 +204,8 @@ def resources(configuration: Configuration, device: Device | None = None) -> Rec
             "`queue_depth` or the depth of the scratchpad, or choose another device"
         )
     logic = estimate(configuration, technology, multipliers)
-    exact = {"multipliers": counts.multipliers, "ram": counts.ram, "ram_bits": counts.ram_bits}
-    return Record({**exact, "lut": logic.lut, "ff": logic.ff, **chip})
+    exact = {"multipliers": counts.multipliers, "ram": counts.ram}
+    return Record({**exact, "lut": logic.lut, "ff": logic.ff, **on_any})
 
 
 def kept_failures(evaluate: Callable[[], list[Record]], count: int) -> list[Record]:

@@ -26,10 +26,11 @@ TIMES: Mapping[str, str] = MappingProxyType(
 
 COUNTS: Mapping[str, str] = MappingProxyType(
     {
-        "multipliers": "multipliers: of 18 by 18 bits on an ECP5, DSP48 on Xilinx",
+        "multipliers": "multipliers: 18 by 18 bits on an ECP5, 9 by 9 on a Gowin, or DSP48",
         "ram": "block RAMs of 18 Kbit",
         "lut": "look-up tables: an estimate until `--synthesise` has measured them",
         "ff": "flip-flops: an estimate until `--synthesise` has measured them",
+        "gates": "NAND2 equivalents on an ASIC: an estimate until `--synthesise` has measured them",
         "ram_bits": "bits of all scratchpads and of VECTOR's tables",
         "macs_per_cycle": "multiplications by weights in a cycle, lanes_in x lanes_out",
     }
@@ -57,6 +58,9 @@ OBJECTIVES = tuple(name for name in FIGURES if name not in ("of_peak", "bandwidt
 """Figures that may be minimised."""
 
 DEFAULT_OBJECTIVES = ("cycles", "multipliers", "ram")
+
+ASIC_OBJECTIVES = ("cycles", "gates", "ram_bits")
+"""The default objectives for an ASIC."""
 
 
 def check_objectives(names: Sequence[str], source: str) -> tuple[str, ...]:

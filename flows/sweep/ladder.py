@@ -187,7 +187,7 @@ class _Run:
             self.networks, self.space, self.objectives, self.where, self.clock_mhz,
             tuple(self.results), self.rejected, self.programs.computed, self.reused,
             time.perf_counter() - started, interrupted, self.search, self.evaluated,
-            self.build,
+            self.build, self.device,
         )  # fmt: skip
 
     # Points ------------------------------------------------------------------------------------
@@ -227,7 +227,10 @@ class _Run:
         digest = configuration_digest(point.machine.configuration)
         counts, measured = self.counts[digest].figures, self.measured.get(digest)
         if measured is not None:
-            counts = {**counts, **{name: measured.counts[name] for name in REPLACED}}
+            counts = {
+                **counts,
+                **{name: measured.counts[name] for name in REPLACED if name in measured.counts},
+            }
         return known_figures(point, counts, self._clock_mhz(digest))
 
     def _clock_mhz(self, digest: str) -> float:

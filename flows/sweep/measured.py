@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...isa.configuration import Configuration
-from ..area.counts import count_blocks
+from ..area.counts import BLOCKS, count_blocks
 from ..synthesis.devices import Device
 from ..synthesis.flow import (
     core_rtlil,
@@ -26,11 +26,8 @@ from .evaluators import PLACEMENT, SYNTHESIS, kept_failures, version_of
 from .records import Database, Key, Record, configuration_digest, digest_of
 from .time_limit import TIME_LIMIT_S, TimeLimitError, call_within, lateness
 
-REPLACED = ("lut", "ff", "ram")
+REPLACED = ("gates", "lut", "ff", "ram")
 """Figures that synthesis measures; `multipliers` stays the fewest that a machine can have."""
-
-COUNTED = (*REPLACED, "multipliers")
-"""Resources that synthesis counts."""
 
 Show = Callable[[str], None]
 """Receives the name of each step of a tool."""
@@ -54,6 +51,11 @@ class Build:
     seeds: tuple[int, ...] = ()
     time_limit_s: float = TIME_LIMIT_S
 
+    @property
+    def counted(self) -> list[str]:
+        """The resources that synthesis counts."""
+        return [name for name in (*REPLACED, "multipliers") if name in self.device.family.resources]
+
     def to_json(self) -> dict[str, Any]:
         """Return the device, the tools and the seeds as JSON values."""
         return {
@@ -72,9 +74,9 @@ class Measured:
     rtl
         Hash of the RTL.
     counts
-        Resources that synthesis counted, `COUNTED`.
+        Resources that synthesis counted, `Build.counted`.
     expected
-        The same by estimate (`lut` and `ff`) and by arithmetic.
+        The same by estimate (`gates`, `lut` and `ff`) and by arithmetic.
     clocks_mhz
         The clock by seed.
     failures
@@ -140,7 +142,7 @@ class Builder:
         estimates
             Figures of `evaluators.resources`.
         """
-        device = self.build.device
+        device, counted = self.build.device, self.build.counted
 
         def count() -> dict[str, Any]:
             found = synthesise(
@@ -149,17 +151,18 @@ class Builder:
                 place=False,
                 advance=lambda text, done, total: show(text.rpartition(": ")[2]),
             )
-            return {name: found.resources.get(name, 0) for name in COUNTED}
+            return {name: found.resources.get(name, 0) for name in counted}
 
         show("elaboration")
         rtl, record = self._kept(SYNTHESIS, configuration, count)
-        technology, chip = device.family.technology, device.capacity["multipliers"]
-        assert technology is not None
-        blocks = count_blocks(configuration, technology, chip)
+        expected = {name: estimates[name] for name in counted}
+        technology, chip = device.family.technology, device.capacity.get("multipliers")
+        if technology in BLOCKS:
+            expected["multipliers"] = count_blocks(configuration, technology, chip).multipliers
         return Measured(
             rtl,
-            {name: record.figures[name] for name in COUNTED} if record.error is None else {},
-            {**{name: estimates[name] for name in REPLACED}, "multipliers": blocks.multipliers},
+            {name: record.figures[name] for name in counted} if record.error is None else {},
+            expected,
             error=record.error,
         )
 

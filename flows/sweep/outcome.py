@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..synthesis.devices import RESOURCES, Device, find_device
 from .expressions import Condition
 from .figures import CLOCK, COUNTS, TIMES
 from .measured import Build, Measured
@@ -140,12 +141,16 @@ class Outcome:
     search: "Search | None"
     evaluated: int
     build: Build | None = None
+    device: Device | None = None
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Names of the figures for tables and pages."""
+        """Names of the figures for tables and pages: no resources that the device lacks."""
         clock = (CLOCK,) if self.build is not None and self.build.seeds else ()
-        return tuple(dict.fromkeys((*TIMES, *clock, *COUNTS, *self.objectives)))
+        device = self.device or find_device("ecp5-85")
+        lacking = RESOURCES.keys() - device.family.resources
+        counts = (name for name in COUNTS if name not in lacking)
+        return tuple(dict.fromkeys((*TIMES, *clock, *counts, *self.objectives)))
 
     @property
     def front(self) -> list[Result]:

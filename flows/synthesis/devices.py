@@ -2,13 +2,14 @@
 
 A resource is counted in the units of its family. Block RAMs of an iCE40 hold 4 Kbit, those of a
 GateMate 20 Kbit, all others 18 Kbit; multipliers of Gowin are 9x9, of which an 18x18 one takes two.
-Capacities are those of the vendors' data sheets.
+Capacities are those of the vendors' data sheets. `asic` is no chip but a library of gates.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
@@ -29,16 +30,26 @@ from .tools import (
 Resources = Mapping[str, int]
 """Counts by name: some of `RESOURCES`, and `LOGIC_RAM`."""
 
+Cost = Mapping[str, int | Fraction]
+"""Resources of one cell; gate equivalents may be fractions."""
+
+_Count = TypeVar("_Count", bound=Cost)
+
 LOGIC_RAM = "logic_ram_bits"
 """Name of the bits of RAM that is made of logic cells, whose tables count as `lut` too."""
 
+MEMORY = "$mem_v2"
+"""Type of the memories that Yosys keeps as such; one costs its type's resources for each bit."""
+
 RESOURCES: Mapping[str, str] = MappingProxyType(
     {
+        "gates": "gate equivalents",
         "lut": "LUT",
         "ff": "FF",
         "ram": "RAM",
         "large_ram": "large RAM",
         "multipliers": "multipliers",
+        "memory_bits": "memory bits",
     }
 )
 """Resources in the order of tables, with their headings."""
@@ -57,7 +68,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A family of FPGAs that share cells and tools.
+    """A family of FPGAs that share cells and tools, or an ASIC.
 
     Parameters
     ----------
@@ -79,7 +90,7 @@ class Family:
     rewrite
         Changes the mapped top module, as Yosys' `write_json` writes it, in place.
     technology
-        The description of the hardware that is synthesised; None for the portable one.
+        The description of the hardware that is synthesised.
     lut
         The heading of look-up tables in tables.
     cells
@@ -96,11 +107,11 @@ class Family:
 
     name: str
     synthesis: str
-    technology: Technology | None
-    lut: str
-    cells: Mapping[str, Resources]
+    technology: Technology
+    cells: Mapping[str, Cost]
     bels: Mapping[str, Resources]
     placer: Tool | None
+    lut: str = ""
     logic_cells: bool = False
     finish: str = ""
     layout: tuple[str, ...] = ()
@@ -108,6 +119,11 @@ class Family:
     packing: tuple[str, ...] = ()
     suffix: str = ".bit"
     rewrite: Callable[[dict[str, Any]], None] | None = None
+
+    @property
+    def resources(self) -> list[str]:
+        """The resources that its cells take, in the order of tables."""
+        return [name for name in RESOURCES if any(name in cost for cost in self.cells.values())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +139,7 @@ class Device:
     package
         Package and speed grade, as far as the tools ask for them.
     capacity
-        Resources of the chip.
+        Resources of the chip; empty without a limit.
     clock_mhz
         The clock that the placer aims at if the user names none.
     arguments
@@ -149,10 +165,12 @@ class Device:
 
     def short(self, used: Resources) -> list[str]:
         """Resources of which the device has fewer than are used."""
+        if not self.capacity:
+            return []
         return [name for name in RESOURCES if used.get(name, 0) > self.capacity.get(name, 0)]
 
 
-def _each(count: Resources, *types: str) -> dict[str, Resources]:
+def _each(count: _Count, *types: str) -> dict[str, _Count]:
     return dict.fromkeys(types, count)
 
 
@@ -300,6 +318,36 @@ def _xilinx(technology: Technology, name: str, family: str, dsp: str, ram: str) 
 _XILINX7 = _xilinx(Technology.XILINX7, "Xilinx 7", "xc7", "DSP48E1", "E1")
 _ULTRASCALE = _xilinx(Technology.ULTRASCALE, "Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
 
+SITES: Mapping[str, int] = MappingProxyType(
+    {
+        **{"$_NOT_": 2, "$_NAND_": 3, "$_NOR_": 3, "$_AND_": 4, "$_OR_": 4},
+        **{"$_AOI3_": 4, "$_OAI3_": 4, "$_XOR_": 6, "$_XNOR_": 6, "$_MUX_": 7, "$_DFF_P_": 17},
+    }
+)
+"""Placement sites of gates, of which NAND2 takes three.
+
+Those of INV_X1, NAND2_X1 and so on in the Nangate Open Cell Library for 45 nm, where a site has
+0.266 square micrometres (`area` in `examples/nangate45_typ.lib.gz` of OpenSTA).
+"""
+
+_GATES = ",".join(kind[2:-1] for kind in SITES if kind not in ("$_NOT_", "$_DFF_P_"))
+
+_ASIC = Family(
+    name="ASIC",
+    synthesis="synth -flatten -noshare -run begin:fine",
+    technology=Technology.ASIC,
+    cells={
+        **{kind: {"gates": Fraction(sites, SITES["$_NAND_"])} for kind, sites in SITES.items()},
+        "$_DFF_P_": {"gates": Fraction(SITES["$_DFF_P_"], SITES["$_NAND_"]), "ff": 1},
+        MEMORY: {"memory_bits": 1},
+    },
+    bels={},
+    placer=None,
+    # Clock enables and resets become gates, as in a library whose flip-flops have neither.
+    finish="opt -fast -full; techmap; dfflegalize -cell $_DFF_P_ 01; opt_clean; "
+    f"abc -g {_GATES}; opt_clean; autoname; ",
+)
+
 
 _ECP5_PINS = 'LOCATE COMP "clk" SITE "G2";\n'
 """A pin from which the clock reaches the chip's clock network; any will do for the others."""
@@ -414,6 +462,14 @@ _DEVICES = (
         package="any package",
         capacity={"lut": 70_560, "ff": 141_120, "ram": 432, "multipliers": 360},
         clock_mhz=200,
+    ),
+    Device(
+        name="asic",
+        family=_ASIC,
+        part="NAND2 equivalents",
+        package="gates of the Nangate Open Cell Library",
+        capacity={},
+        clock_mhz=100,
     ),
 )
 

@@ -60,7 +60,6 @@ def build_gates(configuration: Configuration, chip: Device) -> Path:
     find_verilator()
     find_compiler()
     family = chip.family
-    assert family.technology is not None
     label = f"the {family.name} netlist of configuration `{configuration.name}`"
     cells = MODELS[family.technology]
     mapped = map_design(bare_rtlil(configuration, chip), family, _progress_of(label), TOP)

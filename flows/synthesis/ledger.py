@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 DATA = Path(__file__).with_name("ledger.jsonl")
 PAGE = Path(__file__).parents[2] / "docs" / "area.md"
 
+COLUMNS = [
+    name for name in RESOURCES if any(name in device.capacity for device in DEVICES.values())
+]
+"""Resources that chips have."""
+
 TOLERANCE = 0.03
 """Largest share of the kept figure by which a new one may be worse."""
 
@@ -87,7 +92,8 @@ def with_row(rows: Sequence[Row], new: Row) -> list[Row]:
 
 def render(rows: Sequence[Row]) -> str:
     """Return the text of the page."""
-    headings = ["configuration", "device", *RESOURCES.values(), "clock MHz", "seeds", "RTL"]
+    headings = [RESOURCES[name] for name in COLUMNS]
+    headings = ["configuration", "device", *headings, "clock MHz", "seeds", "RTL"]
     lines = [
         f"| {' | '.join(headings)} |",
         f"| {' | '.join(['---'] * 2 + ['---:'] * (len(headings) - 3) + ['---'])} |",
@@ -103,7 +109,7 @@ def _cells(row: Row) -> Iterator[str]:
     yield row.configuration
     yield row.device
     capacity = DEVICES[row.device].capacity
-    for name in RESOURCES:
+    for name in COLUMNS:
         used = row.resources.get(name, 0)
         yield f"{used:,} ({100 * used / capacity[name]:.0f} %)" if used else "-"
     if row.median_mhz is None:

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from fractions import Fraction
 
-from .devices import RESOURCES, Family, Resources
+from .devices import MEMORY, RESOURCES, Family, Resources
 
 PINS = "(pins)"
 """Unit of the cells outside the core: the registers of `hardware.pins`."""
@@ -19,7 +20,7 @@ TOP_LEVEL = "(connections)"
 
 _CELL = re.compile(
     r"_(?:TRELLIS_FF|TRELLIS_DPR16X4|TRELLIS_RAMW|TRELLIS_COMB|LUT\d|CCU2C|PFUMX|L6MUX21|"
-    r"MULT18X18D|DP16KD|PDPW16KD|SB_\w+?|CC_\w+?|ALU|DFF[A-Z]*|MUX2_LUT\d|MULT\d+X\d+|MUXF\d|CARRY\d|FD[A-Z]E)"
+    r"MULT18X18D|DP16KD|PDPW16KD|SB_\w+?|CC_\w+?|ALU|DFF[A-Z]*|MUX2_LUT\d|MULT\d+X\d+|MUXF\d|CARRY\d|FD[A-Z]E|\$_\w+?_)"
     r"(?:_.*)?$"
 )
 """Suffix with which Yosys names a cell after a signal."""
@@ -34,7 +35,8 @@ class Netlist:
     Parameters
     ----------
     cells
-        For each cell, the names of its instances from the core inwards, and its resources.
+        For the cells of each instance, the names of the instances from the core inwards, and the
+        resources.
     """
 
     cells: tuple[tuple[tuple[str, ...], Resources], ...]
@@ -73,10 +75,21 @@ def read_netlist(text: str, top: str, family: Family) -> Netlist:
 
 def _cells(cells: dict, family: Family) -> Iterator[tuple[tuple[str, ...], Resources]]:
     scopes = {tuple(split_name(name)) for name, cell in cells.items() if cell["type"] == SCOPE}
+    found: defaultdict[tuple[str, ...], dict[str, int | Fraction]] = defaultdict(dict)
     for name, cell in cells.items():
-        resources = family.cells.get(cell["type"])
-        if resources:
-            yield unit_path(name, scopes), resources
+        cost = family.cells.get(cell["type"])
+        if cost:
+            number = _memory_bits(cell) if cell["type"] == MEMORY else 1
+            of = found[unit_path(name, scopes)]
+            for resource, each in cost.items():
+                of[resource] = of.get(resource, 0) + number * each
+    for path, of in found.items():
+        yield path, {resource: round(count) for resource, count in of.items()}
+
+
+def _memory_bits(cell: dict) -> int:
+    words, bits = (int(cell["parameters"][name], 2) for name in ("SIZE", "WIDTH"))
+    return words * bits
 
 
 def unit_path(name: str, scopes: Set[tuple[str, ...]]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def introduction(found: Synthesis) -> list[str]:
 def units_table(found: Synthesis, depth: int = 1) -> Table:
     """Return the table of resources by unit, with the total and its share of the chip."""
     device = found.device
-    names = shown_resources(device)
+    names = device.family.resources
     headings = [device.family.lut if name == "lut" else RESOURCES[name] for name in names]
     rows = [
         [unit, *_counts(resources, names)]
@@ -42,14 +42,10 @@ def units_table(found: Synthesis, depth: int = 1) -> Table:
     made = table(["unit", *headings], rows)
     made.add_section()
     made.add_row("core", *_counts(found.resources, names), style="bold")
-    made.add_row("chip", *_counts(device.capacity, names))
-    made.add_row("share", *(share(found.resources, device, name) for name in names))
+    if device.capacity:
+        made.add_row("chip", *_counts(device.capacity, names))
+        made.add_row("share", *(share(found.resources, device, name) for name in names))
     return made
-
-
-def shown_resources(device: Device) -> list[str]:
-    """Return the resources that a device has."""
-    return [name for name in RESOURCES if name in device.capacity]
 
 
 def share(used: Resources, device: Device, name: str) -> str:

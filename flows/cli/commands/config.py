@@ -113,27 +113,35 @@ def show(arguments: argparse.Namespace) -> None:
 def _show_resources(configuration: Configuration, found: Resources) -> None:
     """Print the resources by unit and their share of a chip, as `tilewright synth` does."""
     device, used = found.device, found.used
-    names = [name for name in RESOURCES if name in device.capacity]
+    names = device.family.resources
     made = table(
         [f"{device.name}, unit", *(RESOURCES[name] for name in names)],
         (
             [unit, *(f"{of[name]:,}" if of.get(name) else "-" for name in names)]
             for unit, of in found.units.items()
-            if of
+            if any(of.values())
         ),
     )
     made.add_section()
     core = [f"{used[name]:,}" if name in used else "unknown" for name in names]
     made.add_row("core", *core, style="bold")
-    made.add_row("chip", *(f"{device.capacity[name]:,}" for name in names))
-    made.add_row(
-        "share",
-        *(f"{used[name] / device.capacity[name]:.0%}" if name in used else "-" for name in names),
-    )
+    if device.capacity:
+        shares = (
+            f"{used[name] / device.capacity[name]:.0%}" if name in used else "-" for name in names
+        )
+        made.add_row("chip", *(f"{device.capacity[name]:,}" for name in names))
+        made.add_row("share", *shares)
     stdout().print(made)
-    errors = [f"{error:.1%}" for name in ("lut", "ff") if (error := found.error(name)) is not None]
+    errors = {
+        RESOURCES[name]: f"{error:.1%}"
+        for name in names
+        if (error := found.error(name)) is not None
+    }
     if errors:
-        say(f"LUT and FF are estimates, in the median {' and '.join(errors)} off; others are exact")
+        say(
+            f"{' and '.join(errors)} are estimates, in the median {' and '.join(errors.values())} "
+            "off; others are exact"
+        )
     if len(used) < len(names):
         say("only synthesis tells what is unknown: `tilewright synth --no-place`")
     if found.short:

@@ -8,9 +8,9 @@ from ....errors import HardwareError, UsageError
 from ...sweep.dimensions import text_of
 from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
-from ...sweep.figures import DEFAULT_OBJECTIVES
+from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES
 from ...sweep.ladder import sweep
-from ...sweep.measured import COUNTED, Build, Measured
+from ...sweep.measured import Build, Measured
 from ...sweep.outcome import FAILED, STATES, Outcome, Result
 from ...sweep.outcome_json import outcome_json
 from ...sweep.page import page_data, plotly_source, render
@@ -61,10 +61,13 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="exclude points that do not satisfy it, such as `act_depth <= 4096 and ms < 2`; may "
         "be repeated",
     )  # fmt: skip
-    parser.add_argument("--device", metavar="NAME", help="an FPGA whose resources are the budget")
+    parser.add_argument(
+        "--device", metavar="NAME", help="an FPGA whose resources are the budget, or asic"
+    )
     parser.add_argument(
         "--minimise", metavar="NAME,...",
-        help=f"figures to minimise (default: {','.join(DEFAULT_OBJECTIVES)})",
+        help=f"figures to minimise (default: {','.join(DEFAULT_OBJECTIVES)}; for an ASIC "
+        f"{','.join(ASIC_OBJECTIVES)})",
     )  # fmt: skip
     parser.add_argument(
         "--weight", action="append", default=[], metavar="MODEL=NUMBER", dest="weights",
@@ -173,7 +176,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
     device = chosen_device(arguments, description)
     build = chosen_build(arguments, device)
     where = chosen_conditions(arguments, description, device)
-    objectives = chosen_objectives(arguments, description)
+    objectives = chosen_objectives(arguments, description, device)
     search = chosen_search(arguments)
     arguments.clock = arguments.clock or description.clock_mhz or DEFAULT_CLOCK_MHZ
     clock_mhz = chosen_clock(arguments)
@@ -293,12 +296,12 @@ def show_measured(outcome: Outcome, build: Build) -> None:
     rows = [
         [
             *(chosen[name] for name in names),
-            *(count_text(measured, name) for name in COUNTED),
+            *(count_text(measured, name) for name in build.counted),
             *(clock_texts(measured, build) if build.seeds else ()),
         ]
         for chosen, measured in found.values()
     ]
-    headings = [*names, *COUNTED, *(("clock", "range", "seeds") if build.seeds else ())]
+    headings = [*names, *build.counted, *(("clock", "range", "seeds") if build.seeds else ())]
     stdout().print(table(headings, rows, left=0))
     if missing:
         say(f"not measured yet: {missing:,} points on the front")

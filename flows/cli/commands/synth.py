@@ -1,4 +1,4 @@
-"""`tilewright synth`: synthesise a configuration for an FPGA, place it, and report its figures."""
+"""`tilewright synth`: synthesise a configuration for an FPGA or an ASIC, and report its figures."""
 
 import argparse
 
@@ -188,7 +188,8 @@ def chosen_rows(
     Raises
     ------
     UsageError
-        If only one of configuration and device is given, or there is no such row to check.
+        If only one of configuration and device is given, the device is no chip, or there is no such
+        row to check.
     """
     configuration = chosen_configuration(arguments)
     if configuration is None and arguments.device is None:
@@ -199,6 +200,10 @@ def chosen_rows(
             "none of them for all rows; add or remove one"
         )
     device = find_device(arguments.device)
+    if not device.capacity:
+        raise UsageError(
+            f"`--device {device.name}`: expected a chip with `--ledger` and `--check`; choose one"
+        )
     kept = next((row for row in rows if row.key == (configuration.name, device.name)), None)
     if kept is None and arguments.check:
         raise UsageError(

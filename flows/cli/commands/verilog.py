@@ -14,9 +14,13 @@ from ..console import configuration_sentence, say
 PORTABLE = "portable"
 TECHNOLOGIES = {
     PORTABLE: None,
-    **{kind.value: kind for kind in Technology if kind is not Technology.SIMULATION},
+    **{
+        kind.value: kind
+        for kind in Technology
+        if kind not in (Technology.SIMULATION, Technology.ASIC)
+    },
 }
-"""Technologies by name; the simulator's own description stays inside the simulator."""
+"""Technologies by name; that of an ASIC is the portable one, and the simulator's stays inside."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

@@ -1,14 +1,24 @@
 """Counts by arithmetic against the cells of elaborated cores, and of synthesised ones."""
 
+import json
 from collections import Counter
 
 import pytest
 from amaranth.hdl import Fragment, Instance
 
-from tilewright.flows.area.counts import BLOCKS, count_blocks, logic_ram_bits
+from tilewright.flows.area.counts import BLOCKS, count_blocks, logic_ram_bits, memory_bits
+from tilewright.flows.area.features import unit_of
+from tilewright.flows.area.model import estimate
 from tilewright.flows.area.rows import Row, read_rows
 from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM, Family, find_device
-from tilewright.flows.synthesis.flow import synthesise
+from tilewright.flows.synthesis.flow import (
+    TOP,
+    core_rtlil,
+    map_design,
+    read_mapped,
+    synthesise,
+)
+from tilewright.flows.synthesis.netlist import SCOPE
 from tilewright.hardware.core import Core
 from tilewright.hardware.technology import Technology
 from tilewright.isa.configuration import PRESETS
@@ -61,12 +71,29 @@ def test_counts_are_those_of_the_instantiated_cells(preset, changes, technology)
     found = Counter[str]()
     for cell, count in instances(Fragment.get(Core(configuration, shared), technology)).items():
         for name, each in family_of(technology).cells.get(cell, {}).items():
-            found[name] += count * each
+            found[name] += int(count * each)
     assert counted.multipliers == found["multipliers"]
     assert counted.ram == found["ram"]
 
 
-@pytest.mark.parametrize("row", read_rows(), ids=lambda row: f"{row.configuration}-{row.device}")
+def rows(*, of_asic: bool):
+    return pytest.mark.parametrize(
+        "row",
+        [row for row in read_rows() if (row.technology is Technology.ASIC) == of_asic],
+        ids=lambda row: f"{row.configuration}-{row.device}",
+    )
+
+
+@rows(of_asic=True)
+def test_memory_bits_are_those_of_the_measured_netlists(row: Row):
+    counted = Counter[str]()
+    for instance, bits in memory_bits(row.machine).items():
+        counted[unit_of(instance.split("."))] += bits
+    measured = {unit: used.get("memory_bits", 0) for unit, used in row.units.items()}
+    assert +counted == +Counter(measured)
+
+
+@rows(of_asic=False)
 def test_counts_are_those_of_the_measured_netlists(row: Row):
     counted = count_blocks(row.machine, row.technology, row.multipliers)
     assert counted.multipliers == row.resources["multipliers"]
@@ -85,6 +112,27 @@ def test_counts_are_those_of_synthesis():
     assert logic_ram_bits(configuration) == found.netlist.total[LOGIC_RAM]
 
 
+@pytest.mark.slow
+def test_gates_and_memory_bits_are_those_of_synthesis():
+    """A machine that is none of the rows."""
+    machine = PRESETS["tiny"].replace(queue_depth=4, acc_depth=64, extent_bits=10, tile_loops=4)
+    assert machine.parameters() not in [row.parameters for row in read_rows()]
+    device = find_device("asic")
+    found = synthesise(machine, device)
+    assert found.placements == ()
+    bits = {unit: used["memory_bits"] for unit, used in found.netlist.units().items()}
+    counted = Counter[str]()
+    for instance, each in memory_bits(machine).items():
+        counted[instance.split(".")[0]] += each
+    assert +counted == +Counter(bits)
+    told = estimate(machine, Technology.ASIC).total
+    for name in ("gates", "ff"):
+        assert told[name] == pytest.approx(found.resources[name], rel=0.15)
+    mapped = json.loads(read_mapped(map_design(core_rtlil(machine, device), device.family)))
+    kinds = {cell["type"] for cell in mapped["modules"][TOP]["cells"].values()}
+    assert kinds - {SCOPE} <= device.family.cells.keys()
+
+
 def test_there_is_no_count_where_nobody_knows_what_synthesis_does():
     for changes in {"queue_depth": 64}, {"act_depth": 32768}:
         machine = PRESETS["tiny"].replace(**changes)
@@ -95,4 +143,5 @@ def test_there_is_no_count_where_nobody_knows_what_synthesis_does():
 def test_lanes_take_multipliers_that_the_array_leaves():
     counts = [count_blocks(PRESETS["4x4"], multipliers=on_chip) for on_chip in (None, 24, 72)]
     assert [count.multipliers for count in counts] == [20, 24, 28]
-    assert set(BLOCKS) == {d.family.technology for d in DEVICES.values()} - {Technology.ICE40}
+    others = {Technology.ICE40, Technology.ASIC}
+    assert set(BLOCKS) == {d.family.technology for d in DEVICES.values()} - others

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tilewright.errors import UsageError
+from tilewright.flows.area import __main__ as command
 from tilewright.flows.area.clock import clock_of, measured_rows
 from tilewright.flows.area.features import UNITS
 from tilewright.flows.area.fit import errors_table, fit_or_scale, scale
-from tilewright.flows.area.model import ESTIMATED, estimate, read_model
+from tilewright.flows.area.model import estimate, estimated, read_model
 from tilewright.flows.area.resources import resources, smallest_device
 from tilewright.flows.area.rows import Row, measure, read_rows, write_rows
 from tilewright.flows.area.samples import first_samples
@@ -40,7 +41,7 @@ def test_the_units_of_a_row_make_the_whole_core():
 def test_the_fit_is_good_on_machines_that_it_never_saw(technology):
     rows, kept = rows_of(technology), read_model()[technology]
     found = fit_or_scale(Technology(technology), rows, read_model())
-    for resource in ESTIMATED:
+    for resource in estimated(Technology(technology)):
         assert found["errors"][resource]["median"] <= MEDIAN
         assert found["errors"][resource]["worst"] <= WORST
         median = kept["errors"][resource]["median"]
@@ -63,9 +64,9 @@ def test_the_kept_factors_are_those_of_the_rows(technology, monkeypatch):
     monkeypatch.setattr("tilewright.flows.area.model.read_model", lambda: fitted)
     for row, before in zip(rows, kept, strict=True):
         now = estimate(row.machine, row.technology, row.multipliers)
-        for resource in ESTIMATED:
-            value = getattr(before, resource)
-            assert value == pytest.approx(getattr(now, resource), rel=0.01)
+        for resource in estimated(row.technology):
+            value = before.total[resource]
+            assert value == pytest.approx(now.total[resource], rel=0.01)
             assert value == pytest.approx(row.resources[resource], rel=WORST)
 
 
@@ -75,10 +76,10 @@ def test_a_scaled_fit_has_the_median_ratio_of_its_rows():
     rows = []
     for share, row in zip((1.2, 1.3, 1.4), rows_of("ultrascale"), strict=False):
         told = estimate(row.machine, Technology.XILINX7)
-        used = {name: round(share * getattr(told, name)) for name in ESTIMATED}
+        used = {name: round(share * count) for name, count in told.total.items()}
         rows.append(replace(row, resources={**row.resources, **used}))
     found = scale(rows, units)
-    for name in ESTIMATED:
+    for name in ("lut", "ff"):
         for unit, factors in units.items():
             expected = {key: 1.3 * value for key, value in factors[name].items()}
             assert found["units"][unit][name] == pytest.approx(expected, rel=0.001)
@@ -119,14 +120,23 @@ def test_the_smallest_chip_that_has_enough_is_chosen():
 
 
 def test_other_families_have_exact_counts_only():
-    assert resources(PRESETS["4x4"], find_device("gw2ar-18")).used == {
+    assert resources(PRESETS["4x4"], find_device("ccgm1a1")).used == {
         "ram": 30,
-        "multipliers": 40,
+        "multipliers": 0,
     }
     with pytest.raises(
         UsageError, match=r"^device `up5k`: expected one of ecp5-25, .*; choose one"
     ):
         resources(PRESETS["4x4"], find_device("up5k"))
+
+
+def test_an_asic_takes_gates_and_has_memories():
+    small, large = (resources(PRESETS[name], find_device("asic")) for name in ("tiny", "32x32"))
+    assert set(small.used) == {"gates", "ff", "memory_bits"}
+    assert small.used["gates"] > 5 * small.used["ff"]
+    assert small.error("gates") is not None
+    assert small.error("memory_bits") is None
+    assert large.short == []
 
 
 def test_a_clock_is_measured_or_a_range():
@@ -159,6 +169,32 @@ def test_samples_are_the_same_in_each_call():
     assert len({configuration.name for configuration, _ in many}) == 30
     assert {chip for _, chip in many} == {"ecp5-25", "ecp5-45", "ecp5-85"}
     assert first_samples(1, "xc7z020") == [(many[0][0], "xc7z020")]
+
+
+def test_samples_fit_their_device():
+    """8x8 takes more block RAMs than a GW2AR-18 has; those of deep queues are not known there."""
+    assert {"8x8", "deep-queues"} < {machine.name for machine, _ in first_samples(12)}
+    found = first_samples(6, "gw2ar-18")
+    assert {chip for _, chip in found} == {"gw2ar-18"}
+    for machine, _ in found:
+        fitting = resources(machine, find_device("gw2ar-18"))
+        assert fitting.short == []
+        assert "ram" in fitting.used
+    assert "deep-queues" in [machine.name for machine, _ in first_samples(12, "asic")]
+
+
+@pytest.mark.parametrize("device", [None, "xczu3eg"])
+def test_rows_of_one_device_are_measured(device, monkeypatch):
+    measured: list[str] = []
+
+    def measure(samples, rows, keep, say):
+        measured.extend(chip for _, chip in samples)
+
+    monkeypatch.setattr(command, "measure", measure)
+    monkeypatch.setattr(command, "write_output", lambda path, text, about: None)
+    monkeypatch.setattr("sys.argv", ["area", *(["--device", device] if device else [])])
+    command.main()
+    assert set(measured) == ({device} if device else {row.device for row in ROWS})
 
 
 def test_only_rows_that_changed_are_measured_again(monkeypatch, tmp_path):

@@ -7,7 +7,9 @@ import pytest
 import tilewright as package
 from tilewright.compiler.graph import parse_graph
 from tilewright.flows.area.model import estimate
+from tilewright.flows.area.resources import resources
 from tilewright.flows.cli.main import main
+from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.isa.assembly import parse_program
 from tilewright.isa.configuration import CONTRACT_VERSION, PARAMETERS, PRESETS, load_configuration
 from tilewright.runtime import load
@@ -129,6 +131,14 @@ def test_config_show_tells_what_a_chip_must_have(tilewright):
     assert shown[-1].startswith("clock: about ")
 
 
+def test_config_show_tells_gate_equivalents(tilewright):
+    shown = tilewright("config", "show", "4x4", "--device", "asic").splitlines()
+    found = resources(PRESETS["4x4"], DEVICES["asic"]).used
+    assert shown[-2].split() == ["core", *(f"{count:,}" for count in found.values())]
+    assert shown[-1].startswith("gate equivalents and FF are estimates, in the median ")
+    assert shown[-1].endswith(" off; others are exact")
+
+
 def test_config_show_says_that_the_clock_of_a_huge_array_is_unknown(tilewright):
     changes = ("--set", "lanes_in=64", "--set", "lanes_out=64", "--device", "ecp5-85")
     shown = tilewright("config", "show", "16x16", *changes).splitlines()
@@ -142,9 +152,9 @@ def test_config_show_tells_when_a_chip_is_too_small(tilewright):
 
 
 def test_config_show_tells_what_only_synthesis_can_tell(tilewright):
-    shown = tilewright("config", "show", "4x4", "--device", "gw2ar-18").splitlines()
-    assert shown[-4].split() == ["core", "unknown", "unknown", "30", "40"]
-    assert shown[-2].split() == ["share", "-", "-", "65%", "42%"]
+    shown = tilewright("config", "show", "4x4", "--device", "ccgm1a1").splitlines()
+    assert shown[-4].split() == ["core", "unknown", "unknown", "30"]
+    assert shown[-2].split() == ["share", "-", "-", "47%"]
     assert shown[-1] == "only synthesis tells what is unknown: `tilewright synth --no-place`"
 
 

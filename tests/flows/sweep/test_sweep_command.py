@@ -16,7 +16,7 @@ from tilewright.flows.sweep.executors import RUNGS
 from tilewright.flows.sweep.records import Record
 from tilewright.flows.sweep.spaces import read_description
 from tilewright.flows.synthesis.devices import find_device
-from tilewright.isa.configuration import DEFAULT
+from tilewright.isa.configuration import DEFAULT, PRESETS
 
 OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
 """The space of `conftest.VARY`."""
@@ -163,6 +163,34 @@ def test_resources_are_those_of_the_chips_family(tilewright, model, database):
     assert {name: point["figures"][name] for name in found.used} == found.used
 
 
+@pytest.mark.parametrize(
+    ("device", "where"),
+    [
+        ("gw2ar-18", ["multipliers <= 96", "ram <= 46", "lut <= 20736", "ff <= 15552"]),
+        ("asic", []),
+    ],
+)
+def test_resources_of_a_gowin_and_an_asic(device, where, tilewright, model, database):
+    options = ("--config", "tiny", "--vary", "bus_bits=32,64", "--device", device)
+    said = tilewright("sweep", model, *options, "--database", database)
+    values = json.loads(tilewright("sweep", model, *options, "--database", database, "--json"))
+    assert values["where"] == where
+    found = resources(PRESETS["tiny"], find_device(device)).used
+    found.pop("memory_bits", None)  # the sweep's `ram_bits` are those of scratchpads
+    (point,) = (point for point in values["points"] if point["chosen"]["bus_bits"] == "32")
+    assert {name: point["figures"][name] for name in found} == found
+    assert ("gates" in said) == ("lut" not in said) == (device == "asic")
+    smallest = "cycles, gates, ram_bits" if device == "asic" else "cycles, multipliers, ram"
+    assert f"the front, smallest {smallest}:" in said
+
+
+def test_gates_can_be_minimised_on_any_device(tilewright, model, database):
+    options = ("--config", "tiny", "--vary", "bus_bits=32", "--minimise", "ms,gates", "--json")
+    values = json.loads(tilewright("sweep", model, *options, "--database", database))
+    gates = resources(PRESETS["tiny"], find_device("asic")).used["gates"]
+    assert values["points"][0]["figures"]["gates"] == gates
+
+
 def test_a_machine_whose_memories_only_synthesis_knows_is_told(fails, model, database):
     deep = ("--config", "4x4", "--set", "act_depth=32768", "--vary", "bus_bits=32")
     code, message = fails("sweep", model, *deep, "--device", "xczu3eg", "--database", database)
@@ -240,14 +268,14 @@ def test_weights_count_networks(tilewright, model, database):
         (
             ("--minimise", "cycles,size"),
             "`--minimise cycles,size`: expected figures to minimise, for example cycles, ms, "
-            "energy_uj, multipliers, ram, lut, ff, ram_bits, macs_per_cycle, or a parameter, got "
-            "`size`",
+            "energy_uj, multipliers, ram, lut, ff, gates, ram_bits, macs_per_cycle, or a "
+            "parameter, got `size`",
         ),
         (
             ("--device", "up5k"),
-            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, xc7z020, xczu3eg, because "
-            "the resources of others are known only after synthesis; choose one, or set "
-            "limits with `--where`",
+            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, gw2ar-18, xc7z020, "
+            "xczu3eg, asic, because the resources of others are known only after synthesis; choose "
+            "one, or set limits with `--where`",
         ),
         (
             ("--weight", "digits"),

@@ -26,7 +26,8 @@ def test_every_device_has_figures_and_arguments():
         assert set(device.capacity) <= set(RESOURCES)
         assert bool(device.family.placer) == bool(device.arguments)
         counted = {resource for cell in device.family.cells.values() for resource in cell}
-        assert counted - {LOGIC_RAM} == set(device.capacity)
+        assert counted - {LOGIC_RAM} == set(device.family.resources)
+        assert set(device.capacity) == (set() if name == "asic" else set(device.family.resources))
 
 
 def test_registers_at_the_ports_are_not_counted():
@@ -44,6 +45,10 @@ def test_an_unknown_device():
 
 def test_a_design_that_fits_is_placed():
     require_capacity(figures("4x4", "ecp5-25", lut=24_288, multipliers=28))
+
+
+def test_an_asic_has_no_limit():
+    require_capacity(figures("32x32", "asic", gates=100_000_000, memory_bits=1 << 30))
 
 
 def test_a_design_that_is_too_large_says_what_to_lower():

@@ -39,6 +39,27 @@ def test_cells_are_counted_by_unit():
     assert netlist().units(2)["gemm.array"] == {"lut": 1, "ff": 1}
 
 
+def test_gates_are_counted_in_nand2_equivalents_and_memories_in_bits():
+    """A flip-flop has the area of 17/3 NAND2, a NAND2 of one, an inverter of two thirds."""
+    memory = {"type": "$mem_v2", "parameters": {"SIZE": f"{12:032b}", "WIDTH": f"{7:032b}"}}
+    cells = {name: {"type": "$scopeinfo"} for name in SCOPES} | {
+        "core.gemm.sum_$_DFF_P__Q_3": {"type": "$_DFF_P_"},
+        "core.gemm.sum_$_DFF_P__Q_3_D_$_NOT__Y": {"type": "$_NOT_"},
+        "core.gemm.array.sum_$_NAND__Y": {"type": "$_NAND_"},
+        "core.act.storage": memory,
+        "before_$_DFF_P__Q_17": {"type": "$_DFF_P_"},
+    }
+    text = json.dumps({"modules": {"top": {"cells": cells}}})
+    found = read_netlist(text, "top", DEVICES["asic"].family)
+    assert found.units(2) == {
+        "gemm": {"gates": 6, "ff": 1},
+        PINS: {"gates": 6, "ff": 1},
+        "gemm.array": {"gates": 1},
+        "act": {"memory_bits": 84},
+    }
+    assert found.units()["gemm"]["gates"] == 7
+
+
 def test_what_stands_at_the_ports_is_counted_apart():
     assert netlist().pins == {"ff": 1}
     assert netlist().total == {"lut": 8, "ff": 3, "ram": 1, LOGIC_RAM: 64}
@@ -53,6 +74,7 @@ def test_what_stands_at_the_ports_is_counted_apart():
         ("$flatten\\core.\\gemm.$auto$12", ["core", "gemm", ""]),
         ("core.gemm.total_SB_DFFESR_Q_2", ["core", "gemm", "total"]),
         ("core.gemm.total_FDRE_Q", ["core", "gemm", "total"]),
+        ("core.gemm.total_$_DFF_P__Q_3_D_$_MUX__Y", ["core", "gemm", "total"]),
     ],
 )
 def test_a_cell_is_named_after_its_signal(name, parts):

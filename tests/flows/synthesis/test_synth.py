@@ -104,6 +104,19 @@ def test_a_design_that_is_too_large_is_shown_and_refused(ledger, capsys):
     assert not ledger.measured
 
 
+def test_an_asic_is_not_compared_with_a_chip(tilewright, monkeypatch):
+    cells = Netlist(((("gemm",), {"gates": 2500, "ff": 90}), (("act",), {"memory_bits": 4096})))
+    found = replace(
+        figures("new", 0, ()), device=DEVICES["asic"], netlist=cells, packed=cells.total
+    )
+    monkeypatch.setattr(synth, "synthesise", lambda *arguments, **options: found)
+    said = tilewright("synth", "--config", "tiny", "--device", "asic")
+    rows = [line.split() for line in said.splitlines() if line]
+    assert ["unit", "gate", "equivalents", "FF", "memory", "bits"] in rows
+    assert ["gemm", "2,500", "90", "-"] in rows
+    assert rows[-1] == ["core", "2,500", "90", "4,096"]
+
+
 def test_clock_and_critical_path(tilewright, ledger):
     """`tests/flows/board/test_bitstreams.py` places a machine."""
     path = (Step("gemm.level", 0.5, 3.5), Step("gemm.busy", 0.25, 3.75))
