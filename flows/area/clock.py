@@ -1,7 +1,10 @@
 """The clock of a configuration on a device: measured where the ledger has it, else an estimate."""
 
-import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
 
 from ...isa.configuration import Configuration
 from ..synthesis.devices import DEVICES, Device
@@ -15,9 +18,9 @@ class Clock:
     Parameters
     ----------
     median_mhz, least_mhz, greatest_mhz
-        Statistics over the placer's seeds; an estimate uses the seeds of all measured machines.
+        Statistics over the placer's seeds; of an estimate, the line and the range around it.
     seeds
-        Number of seeds.
+        Number of seeds; of an estimate, those of all machines that it comes from.
     measured
         Whether this machine was placed on this device.
     """
@@ -32,27 +35,38 @@ class Clock:
         span = f"{self.least_mhz:.0f} to {self.greatest_mhz:.0f}"
         if self.measured:
             return f"{self.median_mhz:.1f} MHz, the median of {self.seeds} seeds ({span})"
-        return f"about {self.median_mhz:.0f} MHz, an estimate: measured machines reach {span}"
+        return f"about {self.median_mhz:.0f} MHz ({span}), an estimate from measured machines"
 
 
 def clock_of(configuration: Configuration, device: Device) -> Clock | None:
-    """Return the clock in the ledger, or an estimate from the device's family; None if unknown.
-
-    All machines have the same pipelines, but wires get longer with the array. So the estimate is
-    for sizes between those of measured machines, and nothing is said of others.
-    """
+    """Return the clock in the ledger, or an estimate from the device's family; None if unknown."""
     rows = measured_rows(device)
-    own = [
-        row
-        for row in rows
-        if row.device == device.name and row.parameters == configuration.parameters()
-    ]
+    for row in rows:
+        if row.device == device.name and row.parameters == configuration.parameters():
+            clocks = row.clocks_mhz
+            return Clock(median(clocks), min(clocks), max(clocks), len(clocks), True)
+    return estimated_clock(configuration, rows)
+
+
+def estimated_clock(configuration: Configuration, rows: Sequence[Row]) -> Clock | None:
+    """Estimate the clock from machines of other sizes; None for a size that is not between theirs.
+
+    All machines have the same pipelines, but wires get longer with the array. So a line is fitted
+    to the medians over the logarithm of the multiplications a cycle. The range has as much room on
+    both sides of it as the seeds of all rows need.
+    """
     sizes = [row.machine.tile_bytes for row in rows]
-    between = bool(rows) and min(sizes) <= configuration.tile_bytes <= max(sizes)
-    clocks = [clock for row in own or rows if own or between for clock in row.clocks_mhz]
-    if not clocks:
+    if not rows or not min(sizes) <= configuration.tile_bytes <= max(sizes):
         return None
-    return Clock(statistics.median(clocks), min(clocks), max(clocks), len(clocks), bool(own))
+    degree = min(1, len(set(sizes)) - 1)
+    line = np.polyfit(np.log2(sizes), [median(row.clocks_mhz) for row in rows], degree)
+
+    def on_line(machine: Configuration) -> float:
+        return float(np.polyval(line, np.log2(machine.tile_bytes)))
+
+    off = [clock - on_line(row.machine) for row in rows for clock in row.clocks_mhz]
+    middle = on_line(configuration)
+    return Clock(middle, middle + min(off), middle + max(off), len(off), False)
 
 
 def measured_rows(device: Device) -> list[Row]:

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.errors import UsageError
 from tilewright.flows.area import __main__ as command
-from tilewright.flows.area.clock import clock_of, measured_rows
+from tilewright.flows.area.clock import clock_of, estimated_clock, measured_rows
 from tilewright.flows.area.features import UNITS
 from tilewright.flows.area.fit import errors_table, fit_or_scale, scale
 from tilewright.flows.area.model import estimate, estimated, read_model
@@ -139,7 +139,7 @@ def test_an_asic_takes_gates_and_has_memories():
     assert large.short == []
 
 
-def test_a_clock_is_measured_or_a_range():
+def test_a_clock_is_measured_or_estimated():
     kept = next(row for row in read_ledger() if row.clocks_mhz)
     device = find_device(kept.device)
     measured = clock_of(kept.machine, device)
@@ -151,6 +151,37 @@ def test_a_clock_is_measured_or_a_range():
     assert not other.measured
     assert "an estimate" in str(other)
     assert clock_of(kept.machine, find_device("xc7z020")) is None
+
+
+def test_an_estimated_clock_falls_with_the_array_and_its_range_has_all_seeds():
+    rows = measured_rows(find_device("ecp5-85"))
+    rows.sort(key=lambda row: row.machine.tile_bytes)
+    found = [estimated_clock(row.machine, rows) for row in rows]
+    assert all(clock is not None for clock in found)
+    clocks = [clock for clock in found if clock is not None]
+    assert [clock.median_mhz for clock in clocks] == sorted(
+        (clock.median_mhz for clock in clocks), reverse=True
+    )
+    for row, clock in zip(rows, clocks, strict=True):
+        assert clock.least_mhz <= min(row.clocks_mhz) <= max(row.clocks_mhz) <= clock.greatest_mhz
+
+
+def test_an_estimated_clock_is_near_that_of_a_machine_that_it_has_not_seen():
+    rows = measured_rows(find_device("ecp5-85"))
+    sizes = [row.machine.tile_bytes for row in rows]
+    inner = [row for row in rows if min(sizes) < row.machine.tile_bytes < max(sizes)]
+    assert inner
+    for row in inner:
+        clock = estimated_clock(row.machine, [other for other in rows if other is not row])
+        assert clock is not None
+        assert clock.median_mhz == pytest.approx(row.median_mhz, rel=0.1)
+
+
+def test_machines_of_one_size_give_their_mean():
+    (row,) = measured_rows(find_device("gw2ar-18"))
+    clock = estimated_clock(row.machine.replace(token_bits=7), [row])
+    assert clock is not None
+    assert clock.median_mhz == pytest.approx(row.median_mhz)
 
 
 def test_no_clock_is_said_of_a_size_that_was_never_placed():
