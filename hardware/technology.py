@@ -25,4 +25,4 @@ class Technology(Enum):
     GATEMATE = "gatemate"
     """Cologne Chip GateMate: CC_BRAM_20K; multipliers are logic."""
     ASIC = "asic"
-    """Gates and memory macros: the portable description."""
+    """Gates and memory macros; built from the portable description."""

@@ -81,7 +81,7 @@ class ScratchpadArena:
         return piece, True
 
     def copy(self) -> "ScratchpadArena":
-        """A copy; pieces that it takes later replace none of this one."""
+        """Return a copy; later changes to either arena leave the other as it is."""
         pieces = {piece.base: replace(piece) for piece in self.pieces}
         return replace(
             self,

@@ -20,7 +20,7 @@ class ConstantPool:
     places: dict[bytes, int] = field(default_factory=dict)
 
     def copy(self) -> "ConstantPool":
-        """A copy that grows independently."""
+        """Return a copy; constants added to either pool do not reach the other."""
         return replace(self, chunks=self.chunks.copy(), places=self.places.copy())
 
     def add(self, data: bytes) -> int:

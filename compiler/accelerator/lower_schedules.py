@@ -100,7 +100,7 @@ class Lowering:
         self.known = {} if known is None else known
 
     def copy(self) -> "Lowering":
-        """A copy of what has been lowered; each of the two goes on independently."""
+        """Return a copy; lowering more kernels into either one leaves the other as it is."""
         other = Lowering(
             self.configuration, self.dram, self.pool.copy(), self.most_instructions, self.known
         )

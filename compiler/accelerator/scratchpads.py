@@ -60,12 +60,12 @@ class Scratchpads:
         return Scratchpads(configuration, arenas)
 
     def copy(self) -> "Scratchpads":
-        """A copy that changes independently."""
+        """Return a copy; later changes to either one leave the other as it is."""
         arenas = {memory: arena.copy() for memory, arena in self.arenas.items()}
         return Scratchpads(self.configuration, arenas, self.bank)
 
     def take_bank(self) -> int:
-        """The bank of ACC whose turn it is."""
+        """Return the next bank of ACC, and advance to the one after it."""
         bank = self.bank
         self.bank = (bank + 1) % self.configuration.acc_banks
         return bank

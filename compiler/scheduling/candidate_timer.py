@@ -70,7 +70,7 @@ class CandidateTimer:
         """Schedules of each kernel, by the form of their steps."""
         self.schedules: dict[tuple[Kernel, object], Schedule] = {}
         self.begun: list[tuple[Part, Lowering]] = []
-        """The kernels that were lowered last, each with what was lowered up to it."""
+        """The kernels of the last lowering, each with the state of the lowering after it."""
         self.pieces: dict[Kernel, KnownPieces] = {}
         self.numbers: dict[object, int] = {}
         """A number for each form, which is quicker to look up than the form itself."""
@@ -151,7 +151,7 @@ class CandidateTimer:
         return self.known[key]
 
     def _lowered(self, parts: Sequence[Part]) -> Lowering:
-        """The kernels, lowered. What begins like the parts before is not lowered again."""
+        """Lower the kernels. A beginning shared with the previous call is not lowered again."""
         same = 0
         for old, new in zip(self.begun, parts, strict=False):
             if old[0] != new:
@@ -176,7 +176,7 @@ class CandidateTimer:
         return self.schedules[kernel, choice]
 
     def form(self, kernel: Kernel) -> int:
-        """The number of a kernel's form; kernels with the same form take the same time."""
+        """Return the number of a kernel's form. Kernels of one form take the same time."""
         if kernel not in self.forms:
             self.forms[kernel] = self.numbers.setdefault(self._form(kernel), len(self.numbers))
         return self.forms[kernel]

@@ -25,7 +25,8 @@ ALTERNATIVES, TRIED = 4, 2
 """Maximum number of schedules of a kernel to time alone, and to time among its neighbours."""
 
 SLOWEST = 1.1
-"""A schedule is not compared if alone it takes this many times as long as the chosen one."""
+"""A schedule is compared only if, alone, it takes at most this many times as long as the chosen
+one."""
 
 MOST_WORK = 2.0
 """Refinement times at most this many times as many instructions as the search did."""

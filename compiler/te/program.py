@@ -64,7 +64,7 @@ class Program:
 
     @cached_property
     def regions(self) -> dict[int, Region]:
-        """Regions that walks of this program have found so far, by the identity of the node."""
+        """Regions found by earlier walks of this program, by the `id` of the node."""
         return {}
 
     @cached_property

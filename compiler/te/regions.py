@@ -108,7 +108,7 @@ class Region:
 
 
 class _VariableRanges(dict[str, Range]):
-    """Ranges of variables; a variable bound around the node has a single value."""
+    """Ranges of variables. A variable that is bound outside the node has a single value."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ LOGIC_RAM = "logic_ram_bits"
 """Name of the bits of RAM that is made of logic cells, whose tables count as `lut` too."""
 
 MEMORY = "$mem_v2"
-"""Type of the memories that Yosys keeps as such; one costs its type's resources for each bit."""
+"""Yosys' cell type for a memory that it has not mapped. Its cost is given for each bit."""
 
 RESOURCES: Mapping[str, str] = MappingProxyType(
     {

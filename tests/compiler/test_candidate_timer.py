@@ -112,6 +112,39 @@ def test_a_schedule_that_was_not_timed_because_of_a_rival_is_timed_without_it():
     assert chosen == likely_candidates(kernel, MACHINE, 0, told.programs)[-1]
 
 
+class Kept(Told):
+    """Keeps each program that it is asked about."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.kept: list[Sequence[Instruction]] = []
+
+    def __call__(
+        self, program: Sequence[Instruction], configuration: Configuration
+    ) -> tuple[int, None]:
+        self.kept.append(program)
+        return super().__call__(program, configuration)
+
+
+def test_programs_that_begin_alike_are_those_of_a_new_timer():
+    kernel = kernel_of(GRAPH)
+    a, b, c = ((kernel, each) for each in likely_candidates(kernel, MACHINE, 0, 3))
+    together = Kept()
+    timer = together.timer(kernel)
+    for parts in ((a,), (a, b, c), (a, b, a, c), (a, c), (a, c, b, b), (b, a), (a, b)):
+        apart = Kept()
+        assert timer.cycles(*parts) == apart.timer(kernel).cycles(*parts)
+        assert together.kept[-1] == apart.kept[-1]
+
+
+def test_the_likely_schedules_do_not_depend_on_earlier_questions():
+    kernel = kernel_of(GRAPH)
+    timer = Kept().timer(kernel)
+    for count in (3, 1, 8, 5):
+        found = timer.likely(kernel, DEFAULT_OPTIONS, count)
+        assert found == likely_candidates(kernel, MACHINE, 0, count)
+
+
 def test_layers_that_differ_in_numbers_alone_are_timed_once():
     (node,) = GRAPH.nodes
     assert isinstance(node.attributes, QConv)

@@ -40,7 +40,7 @@ def test_cells_are_counted_by_unit():
 
 
 def test_gates_are_counted_in_nand2_equivalents_and_memories_in_bits():
-    """A flip-flop has the area of 17/3 NAND2, a NAND2 of one, an inverter of two thirds."""
+    """In NAND2 equivalents, a flip-flop counts 17/3, a NAND2 one, and an inverter two thirds."""
     memory = {"type": "$mem_v2", "parameters": {"SIZE": f"{12:032b}", "WIDTH": f"{7:032b}"}}
     cells = {name: {"type": "$scopeinfo"} for name in SCOPES} | {
         "core.gemm.sum_$_DFF_P__Q_3": {"type": "$_DFF_P_"},
