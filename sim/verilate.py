@@ -35,7 +35,7 @@ _HEADERS = {
 """Files of a build beside its harness, by their names there."""
 
 ASSERTIONS = "TILEWRIGHT_ASSERTIONS"
-"""With this variable set to 1, all simulators check the assertions of their designs, as in tests."""
+"""With this variable set to 1, all simulators check the assertions of their designs."""
 
 VERILATOR_FLAGS = (
     "--cc",
