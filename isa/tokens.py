@@ -8,7 +8,6 @@ known to be complete. Tokens therefore stay first in, first out.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from .configuration import Configuration
 from .footprints import Footprint, footprint, last_conflict
@@ -18,81 +17,95 @@ from .instructions.common import peers
 Pick = Callable[[int], int | None]
 """Chooses one of the given number of instructions that may signal, or None."""
 
-
 _UNITS = [
     frozenset(unit for unit in Unit if number >> unit & 1) for number in range(1 << len(Unit))
 ]
 """Sets of units, by one bit per unit."""
 
-
-@dataclass(slots=True)
-class _Entry:
-    """An instruction, the clock after it, and the units that it waits for and signals as bits."""
-
-    instruction: Instruction
-    place: int
-    footprint: Footprint
-    clock: Sequence[int] = ()
-    wait: int = 0
-    signal: int = 0
+_PEERS = [peers(unit) for unit in Unit]
+"""The other units, by unit."""
 
 
 class _Weaver:
-    """Entries so far, and those that are complete when a unit's next instruction starts."""
+    """The instructions so far, and those that are complete when a unit's next one starts.
+
+    Attributes
+    ----------
+    instructions, waits, signals
+        In program order; the units that each one waits for and signals as bits.
+    passed, footprints
+        For each unit, the places of its instructions in the program, and what they use.
+    clocks
+        For each unit and instruction, how many of each unit's are complete once it is.
+    known
+        For each unit, how many of each unit's are complete when its next instruction starts.
+    takers
+        For each pair of units, the places of the second one's instructions that wait for the first.
+    """
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.entries: list[_Entry] = []
-        self.passed: dict[Unit, list[_Entry]] = {unit: [] for unit in Unit}
-        self.footprints: dict[Unit, list[Footprint]] = {unit: [] for unit in Unit}
-        self.known = {unit: [0] * len(Unit) for unit in Unit}
-        self.takers: dict[tuple[Unit, Unit], list[int]] = {(u, v): [] for u in Unit for v in Unit}
+        self.instructions: list[Instruction] = []
+        self.waits: list[int] = []
+        self.signals: list[int] = []
+        self.passed: list[list[int]] = [[] for _ in Unit]
+        self.footprints: list[list[Footprint]] = [[] for _ in Unit]
+        self.clocks: list[list[list[int]]] = [[] for _ in Unit]
+        self.known = [[0] * len(Unit) for _ in Unit]
+        self.takers: list[list[list[int]]] = [[[] for _ in Unit] for _ in Unit]
 
     def append(self, instruction: Instruction, redundant: Pick | None) -> None:
         """Order an instruction after all earlier ones that conflict with it."""
-        entry = _Entry(instruction, 0, footprint(instruction, self.configuration))
-        unit = instruction.home
+        used, wait = footprint(instruction, self.configuration), 0
+        unit = used.unit
         if unit is not None:
-            for other in peers(unit):
-                passed, first = self.passed[other], self.known[unit][other]
-                latest = last_conflict(self.footprints[other], first, entry.footprint)
+            known = self.known[unit]
+            for other in _PEERS[unit]:
+                passed, first = self.footprints[other], known[other]
+                latest = None if first == len(passed) else last_conflict(passed, first, used)
+                if latest is None and redundant is not None:
+                    choice = redundant(len(passed) - first)
+                    if choice is not None and self._room(first + choice, other, unit):
+                        latest = first + choice
                 if latest is not None:
-                    self._order(passed[latest], other, unit, entry)
-                elif (
-                    redundant is not None
-                    and (choice := redundant(len(passed) - first)) is not None
-                    and self._room(passed[first + choice], other, unit)
-                ):
-                    self._order(passed[first + choice], other, unit, entry)
-        self._place(entry)
+                    self._order(latest, other, unit)
+                    wait |= 1 << other
+        self._place(instruction, used, wait)
 
-    def _place(self, entry: _Entry) -> None:
-        entry.place = len(self.entries)
-        self.entries.append(entry)
-        unit = entry.instruction.home
+    def _place(self, instruction: Instruction, used: Footprint, wait: int) -> None:
+        place, unit = len(self.instructions), used.unit
+        self.instructions.append(instruction)
+        self.waits.append(wait)
+        self.signals.append(0)
         if unit is not None:
-            self.passed[unit].append(entry)
-            self.footprints[unit].append(entry.footprint)
-            clock = entry.clock = self.known[unit].copy()
+            self.passed[unit].append(place)
+            self.footprints[unit].append(used)
+            clock = self.known[unit].copy()
             clock[unit] = len(self.passed[unit])
-            for giver in _UNITS[entry.wait]:
-                self.takers[giver, unit].append(entry.place)
+            self.clocks[unit].append(clock)
+            for giver in _UNITS[wait]:
+                self.takers[giver][unit].append(place)
 
-    def _room(self, giver: _Entry, source: Unit, target: Unit) -> bool:
-        takers = self.takers[source, target]
-        pending = len(takers) - bisect_right(takers, giver.place)
+    def _room(self, giver: int, source: Unit, target: Unit) -> bool:
+        """Whether the counter takes another token, from an instruction of `source`."""
+        takers = self.takers[source][target]
+        pending = len(takers) - bisect_right(takers, self.passed[source][giver])
         return pending < self.configuration.token_limit
 
-    def _order(self, giver: _Entry, source: Unit, target: Unit, taker: _Entry) -> None:
-        later = self.passed[source][giver.clock[source] - 1 :]
-        giver = next((e for e in later if self._room(e, source, target)), giver)
-        if not self._room(giver, source, target):
-            sync = Sync(target=source)
-            giver = _Entry(sync, 0, footprint(sync, self.configuration))
-            self._place(giver)
-        giver.signal |= 1 << target
-        taker.wait |= 1 << source
-        self.known[target] = list(map(max, self.known[target], giver.clock))
+    def _order(self, giver: int, source: Unit, target: Unit) -> None:
+        """Let the target's next instruction wait for one of `source`, or for a later one."""
+        passed = self.passed[source]
+        while not self._room(giver, source, target):
+            giver += 1
+            if giver == len(passed):
+                sync = Sync(target=source)
+                self._place(sync, footprint(sync, self.configuration), 0)
+                break
+        self.signals[passed[giver]] |= 1 << target
+        known = self.known[target]
+        for unit, complete in enumerate(self.clocks[source][giver]):
+            if complete > known[unit]:
+                known[unit] = complete
 
 
 def synthesise_tokens(
@@ -118,7 +131,7 @@ def synthesise_tokens(
     for instruction in program:
         if not isinstance(instruction, Halt):
             weaver.append(_with_tokens(instruction, 0, 0), redundant)
-    woven = [_with_tokens(e.instruction, e.wait, e.signal) for e in weaver.entries]
+    woven = map(_with_tokens, weaver.instructions, weaver.waits, weaver.signals)
     return (*woven, Halt())
 
 

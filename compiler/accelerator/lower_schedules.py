@@ -30,6 +30,9 @@ from .tile_layout import Buffer, TileLayout
 OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
 """Contents of each scratchpad, as notes name them; activations in ACT have names of their own."""
 
+ELSEWHERE = (Memory.DRAM.name, REGISTER)
+"""Scopes of buffers that take no place in a scratchpad."""
+
 
 class Emitted(NamedTuple):
     """An instruction and its purpose."""
@@ -138,7 +141,7 @@ class _Operand:
     def buffer(self, placed: Placed, starts: Mapping[str, int]) -> Buffer:
         """The address of the element at the start of every axis, and the strides of the axes."""
         if placed.memory is Memory.LUT:
-            return Buffer(placed.memory, placed.base // 256, {})
+            return Buffer(placed.memory, placed.base // 256, {}, ())
         base = placed.base
         rolling = placed.rolling
         for dimension, affine in enumerate(self.index):
@@ -156,7 +159,7 @@ class _Operand:
         axes = self.axes.get(placed.places)
         if axes is None:
             axes = self.axes[placed.places] = self._moves(placed.places)
-        return Buffer(placed.memory, base, axes)
+        return Buffer(placed.memory, base, axes, placed.places)
 
     def _moves(self, places: tuple[TileLayout, ...]) -> dict[str, TileLayout]:
         axes: dict[str, TileLayout] = {}
@@ -211,7 +214,7 @@ class _KernelLowering:
 
     def _visit(self, event: Event) -> None:
         if isinstance(event, Buffered):
-            if event.allocate.scope not in (Memory.DRAM.name, REGISTER):
+            if event.allocate.scope not in ELSEWHERE:
                 self.placed[event.allocate.tensor.name] = self.buffers.allocate(event)
         elif isinstance(event, Rolled):
             self.emit(self._pad(event), event)
@@ -258,7 +261,7 @@ class _KernelLowering:
         found: list[Instruction] = []
         for low, high, place in rolling.places(first, first + tile[row]):
             part = {name: one.moved(row, low - first) for name, one in buffers.items()}
-            part[compute.output.name] = Buffer(whole.memory, beginning + place * pitch, whole.axes)
+            part[compute.output.name] = whole._replace(base=beginning + place * pitch)
             found += self._instructions(
                 compute, {**tile, row: high - low}, part, instance.accumulate
             )
@@ -272,8 +275,8 @@ class _KernelLowering:
         accumulate: bool,
     ) -> list[Instruction]:
         """Instructions for a tile; most tiles repeat an earlier one at other addresses."""
-        lying = tuple((name, one.memory, *one.axes.items()) for name, one in buffers.items())
-        key = compute.output.name, accumulate, tuple(tile.values()), lying
+        lying = [(one.memory, one.places) for one in buffers.values()]
+        key = compute.output.name, accumulate, *tile.values(), *lying
         form = self.forms.get(key)
         if form is None:
             form = self._tensoriser(compute, buffers).form(tile, buffers, accumulate)

@@ -144,6 +144,13 @@ class BufferPlacer:
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
         self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[TileLayout, ...], int, int]] = {}
+        self.place_in = {
+            Memory.ACT.name: self._act,
+            Memory.WGT.name: self._wgt,
+            Memory.PARAM.name: self._param,
+            Memory.LUT.name: self._lut,
+            Memory.ACC.name: self._acc,
+        }
         if arena:
             self.regions = self._regions(computes)
         else:
@@ -172,16 +179,16 @@ class BufferPlacer:
         CompileError
             When it does not fit.
         """
-        memory, name = Memory[buffered.allocate.scope], buffered.allocate.tensor.name
+        scope, name = buffered.allocate.scope, buffered.allocate.tensor.name
         if self.fixed is not None:
-            lows, sizes = _split(buffered.box)
+            memory, (lows, sizes) = Memory[scope], _split(buffered.box)
             base = self.fixed.base(name, buffered.slot)
             if memory is Memory.WGT:
                 return Placed(memory, base, lows, self.weights(name, sizes).places)
             return Placed(memory, base, lows, dense_places(sizes))
         if buffered.allocate.rolling is not None:
             return self._ring(name, buffered.allocate.rolling)
-        return getattr(self, f"_{memory.name.lower()}")(name, buffered)
+        return self.place_in[scope](name, buffered)
 
     # The arena -----------------------------------------------------------------------------------
 

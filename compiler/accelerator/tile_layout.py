@@ -40,18 +40,21 @@ class Buffer(NamedTuple):
         scale pair of PARAM, a table of LUT.
     axes
         Layout of every axis that moves through the tile.
+    places
+        Layout of every dimension, from which `axes` follows for each compute.
     """
 
     memory: Memory
     base: int
     axes: Mapping[str, TileLayout]
+    places: tuple[TileLayout, ...] = ()
 
     def moved(self, axis: str, steps: int) -> "Buffer":
         """The same data, starting `steps` indices further along an unblocked axis."""
         place = self.axes.get(axis)
         if place is None or not steps:
             return self
-        return Buffer(self.memory, self.base + steps * place.inner, self.axes)
+        return self._replace(base=self.base + steps * place.inner)
 
 
 def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:

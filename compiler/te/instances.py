@@ -142,6 +142,8 @@ class _InstanceWalk:
         self.values: dict[str, int] = {}
         self.buffers: dict[str, Buffered] = {}
         self.turns: dict[str, int] = {}
+        self.boxes: dict[int, dict[tuple[int, ...], tuple[Box, Box]]] = {}
+        """Boxes of the buffers of each allocation, by origin; most occur again and again."""
         self.rows = Rows()
         self.regions = program.regions
 
@@ -199,17 +201,32 @@ class _InstanceWalk:
         name, values = node.tensor.name, self.values
         turn = self.turns.get(name, 0)
         self.turns[name] = turn + 1
-        box, held = [], []
-        domain = self.domains.get(name)
-        for dimension, (affine, size) in enumerate(zip(node.origin, node.shape, strict=True)):
-            low = value_of(affine, values)
-            high = low + size
-            box.append((low, high))
-            if domain is not None:
-                least, most = domain[dimension]
-                low, high = max(low, least), min(high, most)
-            held.append((low, high))
-        return Buffered(node, tuple(box), tuple(held), turn % node.slots if node.slots else 0)
+        boxes = self.boxes.get(id(node))
+        if boxes is None:
+            boxes = self.boxes[id(node)] = {}
+        lows = []
+        for affine in node.origin:
+            low = affine.constant
+            for around, factor in affine.terms:
+                low += factor * values[around]
+            lows.append(low)
+        origin = tuple(lows)
+        found = boxes.get(origin)
+        if found is None:
+            found = boxes[origin] = self._boxes_at(node, origin)
+        box, held = found
+        return Buffered(node, box, held, turn % node.slots if node.slots else 0)
+
+    def _boxes_at(self, node: Allocate, origin: tuple[int, ...]) -> tuple[Box, Box]:
+        """The box of a buffer that begins there, and the part of it in the tensor's domain."""
+        box = tuple((low, low + size) for low, size in zip(origin, node.shape, strict=True))
+        domain = self.domains.get(node.tensor.name)
+        if domain is None:
+            return box, box
+        return box, tuple(
+            (max(low, least), min(high, most))
+            for (low, high), (least, most) in zip(box, domain, strict=True)
+        )
 
     def instance(self, nest: Nest, node: TransferNest | InstructionNest) -> None:
         region = self.regions.get(id(node))
