@@ -274,7 +274,12 @@ class OnDask:
         if scheduler is None:
             # Dask looks for a worker so long after it died. If the worker is dead again just then,
             # Dask closes its nanny, which would have restarted it, and the sweep waits forever.
-            import_module("dask.config").set({"distributed.deploy.lost-worker-timeout": NEVER_S})
+            import_module("dask.config").set(
+                {
+                    "distributed.deploy.lost-worker-timeout": NEVER_S,
+                    "distributed.worker.profile.enabled": False,  # nobody sees the profile
+                }
+            )
             with _ignored_interrupts():  # workers inherit this; the sweep stops them
                 self._cluster = distributed.LocalCluster(
                     n_workers=workers, threads_per_worker=1, processes=True,

@@ -55,7 +55,7 @@ from .outcome import (
 )
 from .pareto import Front, front
 from .records import LOST, Database, Key, Record, configuration_digest, digest_of
-from .search import BATCH, Search, open_method
+from .search import Search, open_method
 from .space import Machine, Point, Rejected, Space
 from .work import Work
 
@@ -271,7 +271,7 @@ class _Run:
             decided = [candidate for candidate in new if not candidate.results]
             decided += [candidate for candidate in undecided if self._rule_out(candidate)]
             left = [candidate for candidate in undecided if candidate.compile]
-            batch = method.choose(left, min(BATCH, search.evaluations - self.evaluated))
+            batch = method.choose(left, min(method.batch, search.evaluations - self.evaluated))
             self._compile(batch)
             decided += batch
             for candidate in decided:

@@ -15,6 +15,9 @@ BATCH = 8
 evaluations; with fewer, many processes wait for one another. Outcomes must not depend on the number
 of processes, so it is fixed."""
 
+DRAWN = 64
+"""Machines that a random search draws and compiles at once; it learns nothing from them."""
+
 LISTED = 1 << 16
 """Combinations of a space that are drawn from a list; of a larger one, each is drawn anew."""
 
@@ -99,12 +102,13 @@ class Drawing:
 class Random:
     """Draws machines at random: the measure for all other methods."""
 
-    def __init__(self, drawing: Drawing) -> None:
+    def __init__(self, drawing: Drawing, evaluations: int) -> None:
         self._drawing = drawing
+        self.batch = min(DRAWN, evaluations)
 
     def propose(self) -> list[Machine]:
         """Draw a batch."""
-        return self._drawing.draw(BATCH)
+        return self._drawing.draw(self.batch)
 
     def choose(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
         """Return the first candidates."""

@@ -74,7 +74,15 @@ class Search:
 
 
 class Method(Protocol):
-    """A way to search. The sweep calls the three functions in turn."""
+    """A way to search. The sweep calls the three functions in turn.
+
+    Attributes
+    ----------
+    batch
+        Machines that the sweep compiles before it calls `learn`.
+    """
+
+    batch: int
 
     def propose(self) -> list[Machine]:
         """Return new machines, of which the sweep finds resources and bounds."""
@@ -117,4 +125,4 @@ def open_method(
         return Evolution(library, drawing, len(objectives), search.seed)
     if search.method == "model":
         return ModelGuided(library, drawing, objectives, search.seed)
-    return Random(drawing)
+    return Random(drawing, search.evaluations)

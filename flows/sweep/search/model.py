@@ -17,7 +17,7 @@ from ..figures import NUMBERS
 from ..outcome import Result
 from ..pareto import Front
 from ..space import Machine
-from .drawing import Drawing
+from .drawing import BATCH, Drawing
 
 POOL = 1024
 """Machines that the search draws at first. It bounds all of them, in milliseconds each."""
@@ -65,6 +65,7 @@ class ModelGuided:
     def __init__(
         self, xgboost: Any, drawing: Drawing, objectives: Sequence[str], seed: int
     ) -> None:
+        self.batch = BATCH
         self._drawing, self._xgboost = drawing, xgboost
         self._timed = np.array([name in BOUNDED for name in objectives])
         self._random = np.random.default_rng(seed)

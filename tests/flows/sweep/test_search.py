@@ -14,8 +14,8 @@ from tilewright.flows.sweep.executors import Done, InProcess, run_jobs
 from tilewright.flows.sweep.outcome_json import outcome_json
 from tilewright.flows.sweep.pareto import front, hypervolume
 from tilewright.flows.sweep.records import Record, configuration_digest
-from tilewright.flows.sweep.search import BATCH, METHODS
-from tilewright.flows.sweep.search.drawing import LISTED, Drawing
+from tilewright.flows.sweep.search import METHODS
+from tilewright.flows.sweep.search.drawing import BATCH, LISTED, Drawing
 from tilewright.flows.sweep.space import Rejected
 
 WIDE = {
