@@ -42,7 +42,7 @@ SAMPLES = 40
 """Samples of a network; the quantiser calibrates with half of them and evaluates on the others."""
 
 SITE = "https://raw.githubusercontent.com"
-"""Where files of a repository are fetched."""
+"""Site from which files of a repository are fetched."""
 
 CLASSES = 100
 WORDS = 1000

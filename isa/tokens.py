@@ -23,24 +23,27 @@ _UNITS = [
 """Sets of units, by one bit per unit."""
 
 _PEERS = [peers(unit) for unit in Unit]
-"""The other units, by unit."""
+"""For each unit, the other three."""
 
 
 class _Weaver:
-    """The instructions so far, and those that are complete when a unit's next one starts.
+    """Builds a program with tokens, one instruction at a time.
 
     Attributes
     ----------
     instructions, waits, signals
-        In program order; the units that each one waits for and signals as bits.
+        The program so far. A wait or a signal has one bit for each unit that it names.
     passed, footprints
-        For each unit, the places of its instructions in the program, and what they use.
+        For each unit, its instructions as indices into the program, and their footprints.
     clocks
-        For each unit and instruction, how many of each unit's are complete once it is.
+        For each unit and each of its instructions, the number of instructions of every unit that
+        are complete when that instruction is.
     known
-        For each unit, how many of each unit's are complete when its next instruction starts.
+        For each unit, the number of instructions of every unit that are complete when its next
+        instruction starts.
     takers
-        For each pair of units, the places of the second one's instructions that wait for the first.
+        For a source and a target, the instructions of the target that wait for the source, as
+        indices into the program.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -87,13 +90,16 @@ class _Weaver:
                 self.takers[giver][unit].append(place)
 
     def _room(self, giver: int, source: Unit, target: Unit) -> bool:
-        """Whether the counter takes another token, from an instruction of `source`."""
+        """Whether the token counter has room for a token that this instruction signals."""
         takers = self.takers[source][target]
         pending = len(takers) - bisect_right(takers, self.passed[source][giver])
         return pending < self.configuration.token_limit
 
     def _order(self, giver: int, source: Unit, target: Unit) -> None:
-        """Let the target's next instruction wait for one of `source`, or for a later one."""
+        """Make the target's next instruction wait for this instruction of the source.
+
+        If the counter is full, it waits for a later one instead, at worst for a new SYNC.
+        """
         passed = self.passed[source]
         while not self._room(giver, source, target):
             giver += 1

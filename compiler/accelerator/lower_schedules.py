@@ -31,7 +31,7 @@ OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
 """Contents of each scratchpad, as notes name them; activations in ACT have names of their own."""
 
 ELSEWHERE = (Memory.DRAM.name, REGISTER)
-"""Scopes of buffers that take no place in a scratchpad."""
+"""Scopes outside the scratchpads."""
 
 
 class Emitted(NamedTuple):

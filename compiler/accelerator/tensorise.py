@@ -61,11 +61,7 @@ class Form:
             fixed = {**dict.fromkeys(bases, 0), **self.settings, **self.nests, **tables}
             self.firsts[key] = [self.family(**{**fixed, **variant}) for variant in self.variants]
         return [
-            first.moved(
-                {name: base + variant.get(name, 0) for name, base in bases.items()}
-                if variant
-                else bases
-            )
+            first.moved({name: base + variant.get(name, 0) for name, base in bases.items()})
             for first, variant in zip(self.firsts[key], self.variants, strict=True)
         ]
 

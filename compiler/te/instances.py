@@ -143,7 +143,7 @@ class _InstanceWalk:
         self.buffers: dict[str, Buffered] = {}
         self.turns: dict[str, int] = {}
         self.boxes: dict[int, dict[tuple[int, ...], tuple[Box, Box]]] = {}
-        """Boxes of the buffers of each allocation, by origin; most occur again and again."""
+        """For each allocation, the two boxes of its buffer by origin. Most origins recur."""
         self.rows = Rows()
         self.regions = program.regions
 
@@ -218,7 +218,7 @@ class _InstanceWalk:
         return Buffered(node, box, held, turn % node.slots if node.slots else 0)
 
     def _boxes_at(self, node: Allocate, origin: tuple[int, ...]) -> tuple[Box, Box]:
-        """The box of a buffer that begins there, and the part of it in the tensor's domain."""
+        """The box of a buffer with this origin, and its part inside the tensor's domain."""
         box = tuple((low, low + size) for low, size in zip(origin, node.shape, strict=True))
         domain = self.domains.get(node.tensor.name)
         if domain is None:

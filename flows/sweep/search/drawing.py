@@ -16,7 +16,8 @@ evaluations; with fewer, many processes wait for one another. Outcomes must not 
 of processes, so it is fixed."""
 
 DRAWN = 64
-"""Machines that a random search draws and compiles at once; it learns nothing from them."""
+"""Machines that a random search draws at once. It learns nothing from results, so its batches are
+large, and few processes wait for the end of one."""
 
 LISTED = 1 << 16
 """Combinations of a space that are drawn from a list; of a larger one, each is drawn anew."""

@@ -31,9 +31,10 @@ class Evolution:
         Number of objectives.
     """
 
+    batch = BATCH
+
     def __init__(self, optuna: Any, drawing: Drawing, objectives: int, seed: int) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.batch = BATCH
         self._drawing = drawing
         self._failed = optuna.trial.TrialState.FAIL
         self._genes = {

@@ -74,12 +74,12 @@ class Search:
 
 
 class Method(Protocol):
-    """A way to search. The sweep calls the three functions in turn.
+    """A search method. The sweep calls its three functions in turn.
 
     Attributes
     ----------
     batch
-        Machines that the sweep compiles before it calls `learn`.
+        Greatest number of machines that the sweep compiles between two calls of `learn`.
     """
 
     batch: int

@@ -62,10 +62,11 @@ class ModelGuided:
         Names of the objectives.
     """
 
+    batch = BATCH
+
     def __init__(
         self, xgboost: Any, drawing: Drawing, objectives: Sequence[str], seed: int
     ) -> None:
-        self.batch = BATCH
         self._drawing, self._xgboost = drawing, xgboost
         self._timed = np.array([name in BOUNDED for name in objectives])
         self._random = np.random.default_rng(seed)

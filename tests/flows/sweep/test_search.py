@@ -84,6 +84,26 @@ class Together(Formula):
         return handles[-1]
 
 
+class Watched(Formula):
+    """Counts how often a single batch is left to wait for."""
+
+    def __init__(self, graphs) -> None:
+        super().__init__(graphs)
+        self.workers, self.lonely = 3, 0
+
+    def pick(self, handles):
+        self.lonely += len(handles) == 1 and handles[0][0].evaluator == SIM
+        return super().pick(handles)
+
+
+def test_a_random_search_keeps_the_workers_busy(swept, digits):
+    """Workers run out of machines after its draw, and after one that replaces ruled-out machines."""
+    watched = Watched([digits.graph])
+    swept(WIDE, executor=watched, search=Search("random", 24, 3))
+    assert len(watched.compiled) == 24
+    assert watched.lonely == 2  # in batches of eight: 4
+
+
 def told(outcome) -> str:
     return json.dumps(outcome_json(outcome), sort_keys=True)
 
