@@ -97,7 +97,7 @@ class Watched(Formula):
 
 
 def test_a_random_search_keeps_the_workers_busy(swept, digits):
-    """Workers run out of machines after its draw, and after one that replaces ruled-out machines."""
+    """Workers run out of machines twice: some of the first draw are ruled out and replaced."""
     watched = Watched([digits.graph])
     swept(WIDE, executor=watched, search=Search("random", 24, 3))
     assert len(watched.compiled) == 24
