@@ -144,13 +144,6 @@ class BufferPlacer:
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
         self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[TileLayout, ...], int, int]] = {}
-        self.place_in = {
-            Memory.ACT.name: self._act,
-            Memory.WGT.name: self._wgt,
-            Memory.PARAM.name: self._param,
-            Memory.LUT.name: self._lut,
-            Memory.ACC.name: self._acc,
-        }
         if arena:
             self.regions = self._regions(computes)
         else:
@@ -188,7 +181,7 @@ class BufferPlacer:
             return Placed(memory, base, lows, dense_places(sizes))
         if buffered.allocate.rolling is not None:
             return self._ring(name, buffered.allocate.rolling)
-        return self.place_in[scope](name, buffered)
+        return _PLACE_IN[scope](self, name, buffered)
 
     # The arena -----------------------------------------------------------------------------------
 
@@ -329,6 +322,15 @@ class BufferPlacer:
         if one.rolling is None:
             return math.prod(one.shape)
         return one.rolling.elements
+
+
+_PLACE_IN = {
+    Memory.ACT.name: BufferPlacer._act,
+    Memory.WGT.name: BufferPlacer._wgt,
+    Memory.PARAM.name: BufferPlacer._param,
+    Memory.LUT.name: BufferPlacer._lut,
+    Memory.ACC.name: BufferPlacer._acc,
+}
 
 
 def region_request(size: int, between: bool) -> RegionRequest:

@@ -36,6 +36,18 @@ NEVER_S = 1e9
 PATIENCE_S = 10.0
 """Seconds of work in this process before a local cluster starts; starting one takes as long."""
 
+LOCAL_SETTINGS = {
+    # Dask looks for a worker so long after it died. If the worker is dead again just then, Dask
+    # closes its nanny, which would have restarted it, and the sweep waits forever.
+    "distributed.deploy.lost-worker-timeout": NEVER_S,
+    # Nobody sees the profile. Each check wakes a thread that takes turns with the compiler.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.worker.memory.monitor-interval": "1s",
+}
+"""Settings of Dask for a local cluster."""
+
 RUNGS = {
     evaluators.BOUND: evaluators.bound,
     evaluators.SIM: evaluators.sim,
@@ -272,14 +284,7 @@ class OnDask:
         self._distributed = distributed
         self._cluster = None
         if scheduler is None:
-            # Dask looks for a worker so long after it died. If the worker is dead again just then,
-            # Dask closes its nanny, which would have restarted it, and the sweep waits forever.
-            import_module("dask.config").set(
-                {
-                    "distributed.deploy.lost-worker-timeout": NEVER_S,
-                    "distributed.worker.profile.enabled": False,  # nobody sees the profile
-                }
-            )
+            import_module("dask.config").set(LOCAL_SETTINGS)
             with _ignored_interrupts():  # workers inherit this; the sweep stops them
                 self._cluster = distributed.LocalCluster(
                     n_workers=workers, threads_per_worker=1, processes=True,

@@ -3,6 +3,7 @@
 import ctypes
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -35,6 +36,11 @@ def library() -> ctypes.CDLL:
     sources = [folder / name for name in names]
     flags = (*NATIVE_FLAGS, "-fvisibility-inlines-hidden", "-fno-semantic-interposition")
     return _load(str(build_native("timing", sources, flags, generated=headers())))
+
+
+def build_in_background() -> None:
+    """Start to compile the model while the caller goes on; `library` reports failures."""
+    ThreadPoolExecutor(1).submit(library)
 
 
 @cache

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ....atomic_write import write_output
 from ....errors import HardwareError, UsageError
+from ....sim.timing.native import build_in_background
 from ...sweep.dimensions import text_of
 from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
@@ -188,6 +189,8 @@ def sweep_(arguments: argparse.Namespace) -> None:
             database.forget()
         outcome = None
         if arguments.sources:
+            if arguments.scheduler is None:
+                build_in_background()  # the first workers need it
             networks = read_networks(arguments.sources, weights)
             executor = chosen_executor(arguments, [network.graph for network in networks])
             try:
