@@ -40,13 +40,13 @@ LOCAL_SETTINGS = {
     # Dask looks for a worker so long after it died. If the worker is dead again just then, Dask
     # closes its nanny, which would have restarted it, and the sweep waits forever.
     "distributed.deploy.lost-worker-timeout": NEVER_S,
-    # Nobody sees the profile. Each check wakes a thread that takes turns with the compiler.
+    # Nobody reads the profile, and every check interrupts the compiler.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
     "distributed.worker.memory.monitor-interval": "1s",
 }
-"""Settings of Dask for a local cluster."""
+"""Dask's settings for a local cluster."""
 
 RUNGS = {
     evaluators.BOUND: evaluators.bound,

@@ -39,7 +39,7 @@ def library() -> ctypes.CDLL:
 
 
 def build_in_background() -> None:
-    """Start to compile the model while the caller goes on; `library` reports failures."""
+    """Compile the model in a thread. If that fails, `library` reports the error when called."""
     ThreadPoolExecutor(1).submit(library)
 
 

@@ -1,5 +1,6 @@
 """The ladder: the same front as an exhaustive sweep, with fewer programs, whoever does the work."""
 
+import gc
 import json
 from dataclasses import replace
 
@@ -11,15 +12,29 @@ from tilewright.compiler.frontend import import_model
 from tilewright.errors import CompileError, UsageError
 from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.flows.sweep import Database, Space, executors, sweep
-from tilewright.flows.sweep.evaluators import SIM
+from tilewright.flows.sweep.evaluators import SIM, sim
 from tilewright.flows.sweep.executors import Done, InProcess, OnDask, run_jobs
 from tilewright.flows.sweep.outcome import STATES, Network
 from tilewright.flows.sweep.outcome_json import outcome_json
 from tilewright.flows.sweep.pareto import front
 from tilewright.flows.sweep.records import LOST, Record
+from tilewright.isa.configuration import PRESETS
+from tilewright.sim.memory_model import MemoryModel
 
 FORTY = {"lanes": "2x2,2x4,4x4,4x8,8x8,8x16,16x8,16x16", "bus_bits": "32,64", "wgt_banks": "1,2,4"}
 """A space of 48 combinations, of which 8 break a rule or are alike."""
+
+
+def test_a_machine_leaves_no_cycles_of_objects(digits):
+    """The collector would take time for them, and until then a worker would need more memory."""
+    sim(digits.graph, PRESETS["4x4"], [MemoryModel()])  # imports modules and fills caches
+    gc.collect()
+    gc.disable()
+    try:
+        sim(digits.graph, PRESETS["4x4"], [MemoryModel()])
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 class Reversing(InProcess):

@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tilewright.flows.sweep.records import Record
 from tilewright.flows.sweep.spaces import read_description
 from tilewright.flows.synthesis.devices import find_device
 from tilewright.isa.configuration import DEFAULT, PRESETS
+from tilewright.sim.timing import native
 
 OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
 """The space of `conftest.VARY`."""
@@ -50,6 +52,16 @@ def test_the_front_is_a_table(tilewright, model, database):
     assert cycles == sorted(cycles)
     assert {cells[0] for cells in front} == {"4x4", "8x8", "16x16"}
     assert said[-1].startswith(f"{database}: ")
+
+
+@pytest.mark.parametrize("scheduler", [(), ("--scheduler", "tcp://127.0.0.1:1")])
+def test_the_timing_model_is_compiled_while_a_local_cluster_starts(
+    tilewright, model, database, monkeypatch, scheduler
+):
+    compiled = threading.Event()
+    monkeypatch.setattr(native, "library", compiled.set)
+    tilewright("sweep", model, *OPTIONS, "--database", database, *scheduler)
+    assert compiled.wait(timeout=0 if scheduler else 60) == (not scheduler)
 
 
 def test_machines_with_equal_objectives_take_one_line(tilewright, model, tmp_path):
