@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import ToolError, install_command
@@ -35,6 +36,9 @@ NEVER_S = 1e9
 
 PATIENCE_S = 10.0
 """Seconds of work in this process before a local cluster starts; starting one takes as long."""
+
+WITHOUT_WORKERS_S = 60.0
+"""Seconds that a sweep waits while its cluster has no worker."""
 
 LOCAL_SETTINGS = {
     # Dask looks for a worker so long after it died. If the worker is dead again just then, Dask
@@ -264,7 +268,8 @@ class OnDask:
     Raises
     ------
     ToolError
-        When Dask is not installed, or the scheduler does not answer.
+        When Dask is not installed, the scheduler does not answer, or a worker cannot import
+        Tilewright.
     """
 
     def __init__(
@@ -298,6 +303,7 @@ class OnDask:
                 f"`--scheduler {scheduler}`: expected a Dask scheduler there, got `{problem}`; "
                 "start one with `dask scheduler`, or leave the option out"
             ) from None
+        self._check_imports()
         self._time_limit_s, self._networks = time_limit_s, list(graphs)
         self._graphs = self._send_graphs()
         self._jobs: dict[Any, Sequence[Job]] = {}
@@ -315,10 +321,16 @@ class OnDask:
         return handle
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
-        """Wait until at least one batch is done. Batches whose workers died come last."""
+        """Wait until at least one batch is done. Batches whose workers died come last.
+
+        Raises
+        ------
+        ToolError
+            When there has been no worker for `WITHOUT_WORKERS_S`.
+        """
         handles = list(handles)
         while running := [handle for handle in handles if handle not in self._lost]:
-            over = self._distributed.wait(running, return_when="FIRST_COMPLETED").done
+            over = self._finished(running)
             results = {handle: self._result(handle) for handle in running if handle in over}
             self._lost |= {handle for handle, done in results.items() if done is None}
             if found := [(handle, done) for handle, done in results.items() if done is not None]:
@@ -335,6 +347,32 @@ class OnDask:
     def processor_s(self) -> float:
         """Return the processor time of all workers so far, in seconds."""
         return sum(self._client.run(time.process_time).values())
+
+    def _check_imports(self) -> None:
+        """Raise an error if a worker lacks Tilewright: a batch would stop such a worker."""
+        package = __name__.partition(".")[0]
+        # Dask sends a function without a name as code, which needs no Tilewright to load.
+        found = self._client.run(lambda: find_spec(package) is not None)
+        if lacking := sorted(address for address, is_there in found.items() if not is_there):
+            self.close()
+            raise ToolError(
+                f"`{lacking[0]}`: this Dask worker ({len(lacking)} of {len(found)}) cannot import "
+                "Tilewright; install the same version there, and start the worker again"
+            )
+
+    def _finished(self, running: Sequence[Any]) -> set[Any]:
+        """Wait until at least one batch is over, and return all that are."""
+        while True:
+            with suppress(TimeoutError):
+                wait = self._distributed.wait
+                return wait(running, WITHOUT_WORKERS_S, return_when="FIRST_COMPLETED").done
+            try:
+                self._client.wait_for_workers(1, WITHOUT_WORKERS_S)
+            except TimeoutError:
+                raise ToolError(
+                    f"Dask: the cluster has had no worker for {WITHOUT_WORKERS_S:.0f} s; start "
+                    "workers and then the sweep, which goes on from what it has recorded"
+                ) from None
 
     def _send_graphs(self) -> Any:
         # Unlike scattered data, the result of a task is made again when its worker dies.

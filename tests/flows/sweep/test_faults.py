@@ -15,7 +15,7 @@ from unittest import mock
 import cloudpickle
 import pytest
 
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, ToolError
 from tilewright.flows.sweep import Database, Space, executors
 from tilewright.flows.sweep.evaluators import SIM, version_of
 from tilewright.flows.sweep.executors import Done, InProcess, Job, OnDask
@@ -238,7 +238,7 @@ def test_a_job_that_kills_workers_takes_no_other_with_it(poisoned):
     )
     mixed = poisoned.submit([others[0], killer, others[1]])
     waiting = poisoned.submit([others[2]])
-    poisoned._graphs = poisoned._client.submit(die)
+    poisoned._graphs = poisoned._client.submit(lambda: os.kill(os.getpid(), signal.SIGKILL))
     unsent = poisoned.submit([others[0]])
     handles, found = [mixed, waiting, unsent], {}
     while handles:
@@ -251,8 +251,36 @@ def test_a_job_that_kills_workers_takes_no_other_with_it(poisoned):
     assert found[waiting].records == found[unsent].records == [fine]
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+@pytest.fixture
+def cluster():
+    """A cluster of Dask without workers, as a user starts one."""
+    with executors.import_module("distributed").LocalCluster(
+        n_workers=0, threads_per_worker=1, dashboard_address=None
+    ) as found:
+        yield found
+
+
+def test_a_worker_that_lacks_tilewright_is_named(digits, cluster):
+    cluster.scale(1)
+    with cluster.get_client() as client:
+        client.wait_for_workers(1)
+        client.run(lambda: sys.modules.update(tilewright=None))  # as if it was not installed
+        (worker,) = client.scheduler_info()["workers"]
+        with pytest.raises(ToolError, match=f"^`{worker}`: .* cannot import Tilewright; install"):
+            OnDask([digits.graph], scheduler=cluster.scheduler_address)
+
+
+def test_a_cluster_without_workers_is_not_waited_for_forever(digits, cluster, monkeypatch):
+    monkeypatch.setattr(executors, "WITHOUT_WORKERS_S", 1)
+    executor = OnDask([digits.graph], scheduler=cluster.scheduler_address)
+    try:
+        batch = executor.submit(
+            [Job(SIM, version_of(SIM), 0, Configuration(name="tiny"), (MemoryModel(),))]
+        )
+        with pytest.raises(ToolError, match="no worker for 1 s; start workers and then the sweep"):
+            executor.wait([batch])
+    finally:
+        executor.close()
 
 
 def plugin(folder: Path):
