@@ -92,7 +92,7 @@ area: $(VENV)/.installed-test
 	@$(BIN)/tilewright synth $(if $(CHECK),--check,--ledger) $(AREA_ARGS)
 
 # One board that fails does not stop the others.
-BOARDS := ULX3S-25F Colorlight-i5 OrangeCrab-25F ECPIX-5-45F
+BOARDS := ULX3S-25F Colorlight-i5 OrangeCrab-25F ECPIX-5-45F Tang-Nano-20K
 bitstreams: $(VENV)/.installed-test
 	@failed=; for board in $(BOARDS); do echo "bitstreams: $$board of $(BOARDS)"; \
 	    $(BIN)/tilewright build --board $$board $(BUILD_ARGS) || failed="$$failed $$board"; done; \
