@@ -352,7 +352,7 @@ class OnDask:
         """Raise an error if a worker lacks Tilewright: a batch would stop such a worker."""
         package = __name__.partition(".")[0]
         # Dask sends a function without a name as code, which needs no Tilewright to load.
-        found = self._client.run(lambda: find_spec(package) is not None)
+        found = self._client.run(lambda: find_spec(package) is not None, on_error="ignore")
         if lacking := sorted(address for address, is_there in found.items() if not is_there):
             self.close()
             raise ToolError(
