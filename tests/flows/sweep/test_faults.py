@@ -264,7 +264,8 @@ def test_a_worker_that_lacks_tilewright_is_named(digits, cluster):
     cluster.scale(1)
     with cluster.get_client() as client:
         client.wait_for_workers(1)
-        client.run(lambda: sys.modules.update(tilewright=None))  # as if it was not installed
+        # As if it was not installed.
+        client.run(exec, "import sys; sys.modules['tilewright'] = None")
         (worker,) = client.scheduler_info()["workers"]
         with pytest.raises(ToolError, match=f"^`{worker}`: .* cannot import Tilewright; install"):
             OnDask([digits.graph], scheduler=cluster.scheduler_address)
