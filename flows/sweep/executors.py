@@ -38,7 +38,7 @@ PATIENCE_S = 10.0
 """Seconds of work in this process before a local cluster starts; starting one takes as long."""
 
 WITHOUT_WORKERS_S = 60.0
-"""Seconds that a sweep waits while its cluster has no worker."""
+"""Seconds after which a sweep gives up waiting for a worker, if its cluster has none."""
 
 LOCAL_SETTINGS = {
     # Dask looks for a worker so long after it died. If the worker is dead again just then, Dask
@@ -349,7 +349,7 @@ class OnDask:
         return sum(self._client.run(time.process_time).values())
 
     def _check_imports(self) -> None:
-        """Raise an error if a worker lacks Tilewright: a batch would stop such a worker."""
+        """Raise an error if a worker cannot import Tilewright, since a batch would crash it."""
         package = __name__.partition(".")[0]
         # Dask sends a function without a name as code, which needs no Tilewright to load.
         found = self._client.run(lambda: find_spec(package) is not None, on_error="ignore")
@@ -371,7 +371,7 @@ class OnDask:
             except TimeoutError:
                 raise ToolError(
                     f"Dask: the cluster has had no worker for {WITHOUT_WORKERS_S:.0f} s; start "
-                    "workers and then the sweep, which goes on from what it has recorded"
+                    "workers, then run the sweep again, which keeps all recorded results"
                 ) from None
 
     def _send_graphs(self) -> Any:

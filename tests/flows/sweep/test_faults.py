@@ -253,7 +253,7 @@ def test_a_job_that_kills_workers_takes_no_other_with_it(poisoned):
 
 @pytest.fixture
 def cluster():
-    """A cluster of Dask without workers, as a user starts one."""
+    """A Dask cluster without workers."""
     with executors.import_module("distributed").LocalCluster(
         n_workers=0, threads_per_worker=1, dashboard_address=None
     ) as found:
@@ -278,7 +278,7 @@ def test_a_cluster_without_workers_is_not_waited_for_forever(digits, cluster, mo
         batch = executor.submit(
             [Job(SIM, version_of(SIM), 0, Configuration(name="tiny"), (MemoryModel(),))]
         )
-        with pytest.raises(ToolError, match="no worker for 1 s; start workers and then the sweep"):
+        with pytest.raises(ToolError, match="no worker for 1 s; start workers, then run the sweep"):
             executor.wait([batch])
     finally:
         executor.close()

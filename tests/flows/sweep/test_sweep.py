@@ -26,7 +26,7 @@ FORTY = {"lanes": "2x2,2x4,4x4,4x8,8x8,8x16,16x8,16x16", "bus_bits": "32,64", "w
 
 
 def test_a_machine_leaves_no_cycles_of_objects(digits):
-    """The collector would take time for them, and until then a worker would need more memory."""
+    """Cycles cost time in the garbage collector, and memory until it runs."""
     sim(digits.graph, PRESETS["4x4"], [MemoryModel()])  # imports modules and fills caches
     gc.collect()
     gc.disable()
