@@ -34,7 +34,7 @@ LEAST_DIVISOR = 4
 """Cycles of a bit of the serial port, at least."""
 
 MOST_SDRAM_HZ = 120_000_000
-"""The fastest clock for which the pads of an SDRAM leave enough time; see `Ecp5SdramPads`."""
+"""The fastest clock for which the pads of an SDRAM leave enough time; see `CLOCK_LEAD_NS`."""
 
 BAUD_ERROR = 0.02
 """Greatest error of the serial port's rate; the two sides together may differ by 4 %."""

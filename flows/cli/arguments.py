@@ -26,6 +26,7 @@ from .placement_options import DEFAULT_PLACING, Placing
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
     from ...compiler.module import Module
+    from ...runtime.device import Device
 
 
 def add_configuration(parser: argparse.ArgumentParser, default: str = DEFAULT.name) -> None:
@@ -159,17 +160,23 @@ def load_module(
     )
 
 
-def board_memory(
+def connected_board(
     device: str, source: Path, configuration: Configuration | None
-) -> MemoryModel | None:
-    """Return the main memory of a board, for which a model is compiled; None for other devices."""
+) -> "Device | None":
+    """Connect to a board, whose memory and clock a model is compiled for.
+
+    Returns
+    -------
+    Device or None
+        Closed again. None for other devices, and for an artifact, which is compiled already.
+    """
     from ...runtime.artifact import is_artifact
     from ...runtime.devices import is_board, open_device
 
     if not is_board(device) or is_artifact(source):
         return None
     with open_device(device, configuration or DEFAULT) as board:
-        return board.memory
+        return board
 
 
 def placed_module(

@@ -11,20 +11,21 @@ DEFAULT_CLOCK_MHZ = 100.0
 def add_clock(parser: argparse.ArgumentParser) -> None:
     """Add `--clock`."""
     parser.add_argument(
-        "--clock", type=float, default=DEFAULT_CLOCK_MHZ, metavar="MHZ",
-        help=f"clock of the accelerator, for all times (default: {DEFAULT_CLOCK_MHZ:g})",
+        "--clock", type=float, metavar="MHZ",
+        help="clock of the accelerator, for all times (default: that of the board, or "
+        f"{DEFAULT_CLOCK_MHZ:g} without one)",
     )  # fmt: skip
 
 
 def chosen_clock(arguments: argparse.Namespace) -> float:
-    """Return the clock in MHz.
+    """Return the clock in MHz, `DEFAULT_CLOCK_MHZ` if none was given.
 
     Raises
     ------
     UsageError
         If it is not a positive number.
     """
-    clock_mhz: float = arguments.clock
+    clock_mhz: float = DEFAULT_CLOCK_MHZ if arguments.clock is None else arguments.clock
     if not 1e-9 <= clock_mhz < float("inf"):
         raise UsageError(f"`--clock {clock_mhz:g}`: expected a positive number; correct it")
     return clock_mhz

@@ -10,6 +10,7 @@ from .clock_options import DEFAULT_CLOCK_MHZ, add_clock, chosen_clock
 if TYPE_CHECKING:
     from ...compiler.assignment import Placement
     from ...compiler.assignment.costs import Costs
+    from ...runtime.device import Device
 
 POLICIES = ("accelerator", "cost", "cpu")
 SIDES = ("accelerator", "cpu")
@@ -36,6 +37,8 @@ class Placing:
         See `compiler.assignment.costs`.
     stated : bool
         Whether the user named a policy, which then overrides an artifact's own.
+    clock_stated : bool
+        Whether the user named a clock, which then overrides a board's own.
     """
 
     policy: str = "accelerator"
@@ -46,11 +49,17 @@ class Placing:
     link_gbps: float | None = None
     segment_us: float | None = None
     stated: bool = field(default=False, compare=False)
+    clock_stated: bool = field(default=False, compare=False)
 
     @property
     def is_default(self) -> bool:
         """Whether the accelerator runs every layer that it can."""
         return self.policy == POLICIES[0] and not self.forced
+
+    def on(self, device: "Device") -> "Placing":
+        """Return the placement with the clock of a board, unless the user named one."""
+        clock_hz: int = getattr(device, "clock_hz", 0)
+        return self if self.clock_stated or not clock_hz else replace(self, clock=clock_hz / 1e6)
 
     def key(self) -> tuple[object, ...]:
         """Return the part of the cache key; empty for the default."""
@@ -157,5 +166,6 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
             )
         policy = "cpu"
     return Placing(
-        policy or POLICIES[0], tuple(forced), clock, **figures, stated=policy is not None
-    )
+        policy or POLICIES[0], tuple(forced), clock, **figures,
+        stated=policy is not None, clock_stated=arguments.clock is not None,
+    )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...compiler.importers import NeedsInputError
-from ..cli.arguments import board_memory, chosen_configuration, load_module
+from ..cli.arguments import chosen_configuration, connected_board, load_module
 from ..cli.calibration_options import chosen_calibration
 from ..cli.input_options import chosen_overrides, fixed_sentence, fixes_of_samples
 from ..cli.placement_options import Placing
@@ -30,7 +30,9 @@ def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], N
     """
     configuration = chosen_configuration(arguments)
     calibration, overrides = chosen_calibration(arguments), chosen_overrides(arguments)
-    memory = board_memory(arguments.device, arguments.source, configuration)
+    board = connected_board(arguments.device, arguments.source, configuration)
+    memory = board and board.memory
+    placing = placing.on(board) if board else placing
     given = set(overrides.fixed)
     while True:
         try:

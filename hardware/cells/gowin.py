@@ -1,10 +1,10 @@
-"""Cells of the Gowin GW2A: multipliers and block RAM.
+"""Cells of the Gowin GW2A: multipliers, block RAM and pads.
 
-The modes follow Gowin's UG287 (DSP) and UG285 (memory). Yosys passes the cells on,
+The modes follow Gowin's UG287 (DSP), UG285 (memory) and UG289 (pads). Yosys passes the cells on,
 nextpnr-himbaechel places them with the data of the Apicula project.
 """
 
-from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, signed
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, IOPort, Module, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,6 +14,9 @@ from .interfaces import ELEMENT_BITS
 MULTIPLIER_BITS = 18
 NARROW_MULTIPLIER_BITS = 9
 """Width of the narrow multiplier's operands; two of these take the place of a wide one."""
+
+_MERGES_REGISTERS = {"a_IOBFF": 1}
+"""Makes nextpnr move the registers at a pad into it."""
 
 
 class BlockMultiplier(wiring.Component):
@@ -134,3 +137,57 @@ class BlockRam(interfaces.BlockRam):
             o_DO=output,
         )
         return m
+
+
+def pad_register(value: Value, output: Value) -> Module:
+    """Return a register in the pad of an output; 0 at power-up."""
+    m = Module()
+    held = Signal()
+    m.submodules.register = _register(value, held)
+    m.submodules.pad = Instance("OBUF", **_MERGES_REGISTERS, i_I=held, o_O=output)
+    return m
+
+
+def forwarded_clock(clock: Value, output: Value) -> Instance:
+    """Return the double-rate register that puts a clock on a pad."""
+    return Instance("ODDR", i_CLK=clock, i_D0=Const(1), i_D1=Const(0), i_TX=Const(0), o_Q0=output)
+
+
+class BidirectionalPad(wiring.Component):
+    """A pad with registers for input, output and direction.
+
+    Parameters
+    ----------
+    port : IOPort
+        One pin.
+
+    Members
+    -------
+    output : In(1)
+    drives : In(1)
+        Whether the pin is driven.
+    input : Out(1)
+    """
+
+    output: In(1)
+    drives: In(1)
+    input: Out(1)
+
+    def __init__(self, port: IOPort):
+        self.port = port
+        super().__init__()
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        driven, released, found = Signal(), Signal(), Signal()
+        m.submodules.driven = _register(self.output, driven)
+        m.submodules.released = _register(~self.drives, released)
+        m.submodules.found = _register(found, self.input)
+        m.submodules.pad = Instance(
+            "IOBUF", **_MERGES_REGISTERS, i_I=driven, i_OEN=released, o_O=found, io_IO=self.port
+        )
+        return m
+
+
+def _register(value: Value, output: Value) -> Instance:
+    return Instance("DFF", i_CLK=ClockSignal(), i_D=value, o_Q=output)

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from .boards import Board
 from .pll import Pll, PllSettings
-from .sdram_pads import CLOCK_LEAD_NS, Ecp5SdramPads
+from .sdram_pads import CLOCK_LEAD_NS, BoardSdramPads
 from .system import System
 from .uart import Uart
 
@@ -55,7 +55,7 @@ class BoardTop(wiring.Component):
         pressed = self.button ^ self.board.button.low if self.board.button else 0
         m.submodules.reset = ResetSynchronizer(~pll.locked | pressed)
         if self.board.memory:
-            m.submodules.sdram = pads = Ecp5SdramPads(self.board.memory)
+            m.submodules.sdram = pads = BoardSdramPads(self.board.memory)
             wiring.connect(m, system.sdram, pads.controller)
             m.d.comb += pads.clock.eq(pll.ahead)
             for name, width in pads.outputs.items():

@@ -3,8 +3,9 @@
 The facts are public. `amaranth-boards` has the ULX3S, the OrangeCrab and the ECPIX-5, and a test
 compares the pins; those of the Colorlight i5 and i9, of the Tang Nano 20K and of the boards with a
 GateMate are in `litex-boards` (`platforms/colorlight_i5.py`, `sipeed_tang_nano_20k.py`,
-`olimex_gatemate_a1_evb.py`, `colognechip_gatemate_evb.py`). Names of programmers are
-openFPGALoader's (`doc/boards.yml` there). This file imports no hardware description language.
+`olimex_gatemate_a1_evb.py`, `colognechip_gatemate_evb.py`). Apicula's chip database has the sites
+of the memory in the Tang Nano 20K's chip (`sip_cst`). Names of programmers are openFPGALoader's
+(`doc/boards.yml` there). This file imports no hardware description language.
 """
 
 from collections.abc import Mapping
@@ -47,8 +48,7 @@ class BoardSdram:
     kind
         Its name in `isa.sdram.SDRAMS`.
     sites
-        Sites by signal, lowest bit first. Signals that are left out are fixed on the board. Empty
-        if the memory lies in the chip's package, where the tools connect it by names of ports.
+        Sites by signal, lowest bit first. Signals that are left out are fixed on the board.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class BoardSdram:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be main memory: bytes can be written, and its pins are known."""
+        """Whether it can be main memory: single bytes can be written."""
         return "dqm" in self.sites
 
 
@@ -185,7 +185,25 @@ _COLORLIGHT_SDRAM = BoardSdram(
     ),
 )
 
-_TANG_NANO_20K_SDRAM = BoardSdram(kind="sdr-x32", sites=_sites())
+# The memory lies in the chip's package, so its sites have names instead of numbers of pins.
+_TANG_NANO_20K_SDRAM = BoardSdram(
+    kind="sdr-x32",
+    sites=_sites(
+        clk="IOR11B",
+        cke="IOL13A",
+        cs_n="IOL14B",
+        ras_n="IOL13B",
+        cas_n="IOL14A",
+        we_n="IOL12B",
+        ba="IOR13A IOR12A",
+        a="IOR14A IOR13B IOR14B IOR15A IOL16B IOL17B IOL16A IOL17A IOL15B IOL15A IOR12B",
+        dqm="IOL12A IOR11A IOL18A IOR15B",
+        dq="IOL3A IOL3B IOL8A IOL8B IOL9A IOL9B IOL11A IOL11B "
+        "IOR9B IOR9A IOR5B IOR6A IOR5A IOR4B IOR3B IOR3A "
+        "IOL39B IOL39A IOL35B IOL35A IOL30B IOL30A IOL20A IOL18B "
+        "IOR17A IOR16A IOR16B IOR17B IOR18A IOR18B IOR44A IOR44B",
+    ),
+)
 
 
 def _ulx3s(size: str, device: str, configuration: str, clock_mhz: float) -> Board:

@@ -167,7 +167,7 @@ def _candidates(limits: PllLimits, oscillator_hz: int, wanted_hz: int) -> Iterat
 
 
 class Pll(wiring.Component):
-    """Make a clock from an oscillator, and on an ECP5 a second one that is ahead of it.
+    """Make a clock from an oscillator, and a second one that is ahead of it, except on a GateMate.
 
     Parameters
     ----------
@@ -257,14 +257,20 @@ class Pll(wiring.Component):
         )
 
     def _rpll(self) -> Instance:
-        """Return Gowin's cell; its divisors are one more than the parameters, except the last."""
+        """Return Gowin's cell; its divisors are one more than the parameters, except the last.
+
+        A phase is a delay in sixteenths of a cycle.
+        """
         settings = self.settings
+        ahead = -round(16 * self.lead_ns * 1e-9 * settings.clock_hz) % 16
         return Instance(
             "rPLL",
             p_FCLKIN=_megahertz(settings.oscillator_hz),
             p_IDIV_SEL=settings.reference - 1,
             p_FBDIV_SEL=settings.feedback - 1,
             p_ODIV_SEL=settings.output,
+            p_PSDA_SEL=f"{ahead:04b}",
+            p_DUTYDA_SEL="1000",
             i_CLKIN=self.oscillator,
             i_CLKFB=Const(0),
             i_RESET=Const(0),
@@ -276,6 +282,7 @@ class Pll(wiring.Component):
             i_DUTYDA=Const(0, 4),
             i_FDLY=Const(0, 4),
             o_CLKOUT=self.clock,
+            o_CLKOUTP=self.ahead,
             o_LOCK=self.locked,
         )
 

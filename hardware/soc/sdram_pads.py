@@ -10,9 +10,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...isa.sdram import Sdram
-from ..cells import ecp5
+from ..cells import ecp5, gowin
+from ..technology import Technology
 from .boards import BoardSdram
 from .sdram import sdram_pins
+
+CELLS = {Technology.ECP5: ecp5, Technology.GOWIN: gowin}
+"""Modules with the cells of pads."""
 
 CLOCK_LEAD_NS = 3.0
 """By how much the SDRAM's clock is ahead of the system's.
@@ -20,7 +24,8 @@ CLOCK_LEAD_NS = 3.0
 A chip holds its data for at least 2.5 ns after an edge, and the next word is there 5.4 ns after it.
 Assuming 2 to 3.5 ns to an ECP5's pad and at most 1.5 ns from it, a word arrives 2.6 ns before the
 edge that takes it at 100 MHz, and stays for 1.5 ns after it. An SDRAM needs its inputs for up to 1
-ns after its edge. No tool has checked these times, nor has a board.
+ns after its edge. A Gowin's PLL rounds the lead to a sixteenth of a cycle: at 54 MHz, it is 3.5 ns.
+No tool has checked these times, nor has a board.
 """
 
 
@@ -48,8 +53,8 @@ class SdramPads(wiring.Component):
         return m
 
 
-class Ecp5SdramPads(wiring.Component):
-    """Registers in the pads of an ECP5.
+class BoardSdramPads(wiring.Component):
+    """Registers in the pads of a chip with one of `CELLS`.
 
     Parameters
     ----------
@@ -80,7 +85,7 @@ class Ecp5SdramPads(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        pins = self.controller
+        cells, pins = CELLS[platform], self.controller
         values = {
             "cke": pins.cke,
             "cs_n": pins.cs_n,
@@ -91,12 +96,12 @@ class Ecp5SdramPads(wiring.Component):
             "a": pins.address,
             "dqm": pins.mask,
         }
-        m.submodules.clk = ecp5.forwarded_clock(self.clock, self.clk)
+        m.submodules.clk = cells.forwarded_clock(self.clock, self.clk)
         for name in self.outputs.keys() - {"clk"}:
             for bit, output in enumerate(getattr(self, name)):
-                m.submodules[f"{name}_{bit}"] = ecp5.pad_register(values[name][bit], output)
+                m.submodules[f"{name}_{bit}"] = cells.pad_register(values[name][bit], output)
         for bit, port in enumerate(self.dq):
-            m.submodules[f"dq_{bit}"] = pad = ecp5.BidirectionalPad(port)
+            m.submodules[f"dq_{bit}"] = pad = cells.BidirectionalPad(port)
             m.d.comb += [
                 pad.output.eq(pins.written[bit]),
                 pad.drives.eq(pins.drives),

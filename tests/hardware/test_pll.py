@@ -76,6 +76,13 @@ def test_a_clock_ahead_has_an_earlier_phase(settings, whole, eighths):
     assert f"parameter \\CLKOS_FPHASE {eighths}\n" in text
 
 
+@pytest.mark.parametrize(("lead_ns", "phase"), [(0.0, "0000"), (3.0, "1101"), (1.0, "1111")])
+def test_a_phase_of_a_gowin_is_in_sixteenths_of_a_cycle(lead_ns, phase):
+    text = rtlil.convert(Pll(PllSettings(27_000_000, 1, 2, 16), lead_ns), platform=GOWIN)
+    assert f'parameter \\PSDA_SEL "{phase}"\n' in text
+    assert 'parameter \\DUTYDA_SEL "1000"\n' in text, "half of a cycle"
+
+
 def test_cells_have_the_settings():
     ecp5 = rtlil.convert(Pll(PllSettings(25_000_000, 5, 16, 7)), platform=ECP5)
     for line in (

@@ -1,19 +1,18 @@
-"""The pads of an ECP5 pass all signals on, a cycle later, to the right pins."""
+"""The pads of a board pass all signals on, a cycle later, to the right pins."""
 
 import random
 
-from amaranth.hdl import Module, Signal
+import pytest
+from amaranth.hdl import Fragment, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from tilewright.hardware.cells import ecp5
 from tilewright.hardware.soc.boards import BOARDS, BoardSdram
-from tilewright.hardware.soc.sdram_pads import Ecp5SdramPads, SdramPads
+from tilewright.hardware.soc.sdram_pads import CELLS, BoardSdramPads, SdramPads
+from tilewright.hardware.technology import Technology
 
-BOARD = BOARDS["ULX3S-25F"]
-assert BOARD.memory
-SDRAM: BoardSdram = BOARD.memory
+BOARD_OF = {Technology.ECP5: "ULX3S-25F", Technology.GOWIN: "Tang-Nano-20K"}
 
 
 class Register(wiring.Component):
@@ -54,8 +53,8 @@ class DataPad(wiring.Component):
 class Beside(wiring.Component):
     """Both kinds of pads with the same inputs."""
 
-    def __init__(self):
-        self.plain, self.pads = SdramPads(SDRAM.chip), Ecp5SdramPads(SDRAM)
+    def __init__(self, sdram: BoardSdram):
+        self.plain, self.pads = SdramPads(sdram.chip), BoardSdramPads(sdram)
         super().__init__({})
 
     def elaborate(self, platform) -> Module:
@@ -68,14 +67,19 @@ class Beside(wiring.Component):
         return m
 
 
-def test_all_signals_reach_their_pins_a_cycle_later(monkeypatch):
+@pytest.mark.parametrize("technology", CELLS, ids=str)
+def test_all_signals_reach_their_pins_a_cycle_later(technology, monkeypatch):
     data = {}
-    monkeypatch.setattr(ecp5, "pad_register", Register)
+    cells = CELLS[technology]
+    monkeypatch.setattr(cells, "pad_register", Register)
     monkeypatch.setattr(
-        ecp5, "BidirectionalPad", lambda port: data.setdefault(port.name, DataPad(port))
+        cells, "BidirectionalPad", lambda port: data.setdefault(port.name, DataPad(port))
     )
-    monkeypatch.setattr(ecp5, "forwarded_clock", lambda clock, output: Register(clock, output))
-    top = Beside()
+    monkeypatch.setattr(cells, "forwarded_clock", lambda clock, output: Register(clock, output))
+    sdram = BOARDS[BOARD_OF[technology]].memory
+    assert sdram
+    bits = sdram.chip.data_bits
+    top = Beside(sdram)
     pads, controller, chip = top.pads, top.plain.controller, top.plain.chip
     generator = random.Random(5)
 
@@ -85,9 +89,9 @@ def test_all_signals_reach_their_pins_a_cycle_later(monkeypatch):
                 if member.flow is Out:
                     signal = getattr(controller, name)
                     ctx.set(signal, generator.getrandbits(len(signal)))
-            word = generator.getrandbits(16)
+            word = generator.getrandbits(bits)
             ctx.set(chip.read, word)
-            for bit in range(16):
+            for bit in range(bits):
                 ctx.set(data[f"sdram_dq_{bit}"].pin, word >> bit & 1)
             await ctx.tick()
             command = ctx.get(chip.command)
@@ -99,13 +103,13 @@ def test_all_signals_reach_their_pins_a_cycle_later(monkeypatch):
                 ("dqm", chip.mask),
             ):  # fmt: skip
                 assert ctx.get(getattr(pads, name)) == ctx.get(plain), name
-            for bit in range(16):
+            for bit in range(bits):
                 pad = data[f"sdram_dq_{bit}"]
                 assert ctx.get(pad.shown) == ctx.get(chip.written) >> bit & 1
                 assert ctx.get(pad.driven) == ctx.get(chip.drives)
             assert ctx.get(pads.controller.read) == ctx.get(controller.read) == word
 
-    simulator = Simulator(top)
+    simulator = Simulator(Fragment.get(top, technology))
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()

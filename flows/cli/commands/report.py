@@ -12,7 +12,7 @@ from ....compiler.module import Module
 from ....errors import DeviceError, UsageError, did_you_mean
 from ....isa.configuration import Configuration
 from ....runtime import Session, open_device
-from ....runtime.device import Result
+from ....runtime.device import Device, Result
 from ....runtime.devices import is_board
 from ....sim.memory_model import MemoryModel
 from ...execution.samples import random_samples, read_samples
@@ -31,8 +31,8 @@ from ..arguments import (
     add_configuration,
     add_json,
     add_trust,
-    board_memory,
     chosen_configuration,
+    connected_board,
     device_name,
     load_module,
     require_tools,
@@ -204,6 +204,8 @@ def timed(
     """
     overrides, placing = chosen_overrides(arguments), chosen_placing(arguments, places=True)
     require_tools(arguments.device)
+    board = connected_board(arguments.device, source, configuration)
+    placing = placing.on(board) if board else placing
     module = load_module(
         source,
         configuration,
@@ -211,13 +213,14 @@ def timed(
         overrides=overrides,
         placing=placing,
         trust_code=arguments.trust_code,
-        memory=board_memory(arguments.device, source, configuration),
+        memory=board and board.memory,
     )
     require_segments(module)
     results: tuple[Result, ...] = ()
     if arguments.device != "sim":
         options = technology_options(arguments)
-        results, memory = measure(module, arguments.device, memory, arguments.input, options)
+        results, device = measure(module, arguments.device, memory, arguments.input, options)
+        memory, placing = device.memory, placing.on(device)
     segments = time_segments(module, memory, results)
     data = report_data(module, segments, arguments.device, memory, placing.clock)
     return {**data, "placement": placement_of(module, placing, memory)}
@@ -225,8 +228,8 @@ def timed(
 
 def measure(
     module: Module, name: str, memory: MemoryModel, path: Path | None, options: dict[str, Any]
-) -> tuple[tuple[Result, ...], MemoryModel]:
-    """Return the hardware's measurements for one sample, and its main memory.
+) -> tuple[tuple[Result, ...], Device]:
+    """Return the hardware's measurements for one sample, and the device, closed again.
 
     Raises
     ------
@@ -244,4 +247,4 @@ def measure(
                 f"device `{name}`: the run took other cycles than the exact model expects with its "
                 "memory, so no page can explain them; `tilewright run` shows what was measured"
             )
-        return results, device.memory
+        return results, device

@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
         require_segments(module)
     samples = choose_samples(arguments, module)
     with open_device(arguments.device, module.configuration, memory, **options) as device:
-        memory = device.memory
+        memory, placing = device.memory, placing.on(device)
         compare_with = 0 if device.name == "sim" else 1
         outcome = run_samples(
             module, device, samples, compare=arguments.compare, compare_with=compare_with,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from amaranth_boards import ecpix5, orangecrab_r0_2, ulx3s
+from apycula import chipdb
 
 from tilewright.compiler.module import Module
 from tilewright.errors import CompileError, HardwareError, UsageError
@@ -21,7 +22,7 @@ from tilewright.isa.configuration_rules import PAGE_BYTES
 from tilewright.isa.sdram import SDRAMS
 from tilewright.sim.memory_model import MemoryModel
 
-SITE = re.compile(r"[A-Z]{1,2}\d{1,2}|\d{1,2}|IO_[NESW][ABC]_[AB]\d")
+SITE = re.compile(r"[A-Z]{1,2}\d{1,2}|\d{1,2}|IO[LR]\d{1,2}[AB]|IO_[NESW][ABC]_[AB]\d")
 
 PLATFORMS = {
     "ULX3S-12F": ulx3s.ULX3S_12F_Platform,
@@ -95,8 +96,21 @@ def test_another_table_has_the_same_sdram():
             assert list(found) == sites(PLATFORMS[name], "sdram", 0, names.get(signal, signal))
 
 
+def test_the_placer_has_the_same_sdram_in_a_gowin():
+    chip = chipdb.load_chipdb(str(Path(chipdb.__file__).with_name("GW2A-18C.msgpack.xz")))
+    found: dict[str, list[str]] = {}
+    for port, row, column, side, _ in chip.sip_cst["GW2AR-18C"]["QFN88"]:
+        name = re.sub(r"I?O_sdram_|\[\d+\]", "", port)
+        edge = {0: "L", chip.cols - 1: "R"}[column]
+        found.setdefault(name, []).append(f"IO{edge}{row + 1}{side}")
+    names = {"a": "addr", "we_n": "wen_n"}
+    sdram = BOARDS["Tang-Nano-20K"].sdram
+    assert sdram
+    assert {names.get(name, name): list(sites) for name, sites in sdram.sites.items()} == found
+
+
 def test_sdrams_have_the_pins_of_their_kind():
-    found = [board.sdram for board in BOARDS.values() if board.sdram and board.sdram.sites]
+    found = [board.sdram for board in BOARDS.values() if board.sdram]
     assert {sdram.kind for sdram in found} == set(SDRAMS)
     for sdram in found:
         chip = sdram.chip
@@ -125,6 +139,7 @@ def test_constraints_of_a_gowin_name_every_port():
         'IO_LOC "rx" 70;',
         'IO_PORT "rx" IO_TYPE=LVCMOS33 PULL_MODE=UP;',
     ]
+    assert 'IO_LOC "sdram_dq_31" IOR44B;' in lines
 
 
 def test_constraints_of_a_gatemate_name_every_port():
