@@ -22,6 +22,9 @@ from ...errors import HardwareError, ToolError, install_command
 LAST_LINES = 4
 """Lines of a tool's output that a message quotes when none of them says `ERROR`."""
 
+MOST_ERRORS = 4
+"""Errors of a tool that a message quotes; nextpnr may print one for each cell."""
+
 VERSION = re.compile(r"\d+\.\d+(?:[.+-]\w+)*")
 
 
@@ -141,7 +144,9 @@ def run_tool(
         )
     if process.returncode:
         errors = [line.strip() for line in lines if "ERROR: " in line]
-        said = errors or [line.strip() for line in deque(lines, LAST_LINES)]
+        said = errors[:MOST_ERRORS] or [line.strip() for line in deque(lines, LAST_LINES)]
+        if len(errors) > MOST_ERRORS:
+            said.append(f"{len(errors) - MOST_ERRORS:,} more errors")
         raise HardwareError(f"`{tool.name}` rejected the design: {' / '.join(said)}")
     return "".join(lines)
 

@@ -85,6 +85,17 @@ def test_what_a_tool_rejects_is_quoted(monkeypatch):
         run_in_new_folder(YOSYS, {}, ["-c", code], "out")
 
 
+def test_of_many_errors_the_first_are_quoted(monkeypatch):
+    monkeypatch.setenv("YOSYS", sys.executable)
+    code = "import sys; [print(f'ERROR: cell {n}') for n in range(5000)]; sys.exit(1)"
+    with pytest.raises(HardwareError) as problem:
+        run_in_new_folder(YOSYS, {}, ["-c", code], "out")
+    assert str(problem.value) == (
+        "`yosys` rejected the design: ERROR: cell 0 / ERROR: cell 1 / ERROR: cell 2 / "
+        "ERROR: cell 3 / 4,996 more errors"
+    )
+
+
 def test_output_is_followed_line_by_line(monkeypatch):
     monkeypatch.setenv("YOSYS", sys.executable)
     code = "print('one\\ntwo'); open('out', 'w').write(open('in').read() + '!')"
