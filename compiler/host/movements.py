@@ -19,8 +19,8 @@ from ..graph.evaluate import evaluate_operator
 from ..graph.types import DTYPES
 from .boxes import PADDING, boxes_of, element_numbers
 
-MOST_BOXES = 24
-"""Most boxes of one movement."""
+MOST_BOXES = 64
+"""Most boxes of one movement; a recurrent layer that is written out joins its steps, a box each."""
 
 MOST_NODES = 24
 """Most nodes of one movement."""

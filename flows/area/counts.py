@@ -2,8 +2,8 @@
 
 The counts are those of the cells that `hardware` instantiates, and of the memories that synthesis
 makes of blocks or logic cells. For UltraScale, Gowin and GateMate, nobody has checked what
-synthesis makes of queues deeper than `DEEPEST_QUEUE` and of banks deeper than a block, so machines
-with either have no RAM count.
+synthesis makes of queues deeper than `Blocks.deepest_queue` and of banks deeper than a block, so
+machines with either have no RAM count.
 """
 
 from collections import Counter
@@ -27,6 +27,7 @@ from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import FAMILIES
 from .logic_rams import (
     DEEPEST_QUEUE,
+    counted_totals,
     instruction_queues,
     logic_rams,
     queue_columns,
@@ -62,6 +63,9 @@ class Blocks:
         Multipliers, as the family counts them, that a multiplier of a VECTOR lane takes.
     counted
         Whether the lanes of VECTOR share the multipliers of the chip that the array leaves.
+    logic_rams
+        Whether logic cells can be RAMs. If not, synthesis makes block RAMs of all memories that are
+        read with a register.
     deepest_queue
         Greatest number of instructions in a queue made of logic cells; others are block RAMs.
     checked
@@ -75,6 +79,7 @@ class Blocks:
     pairs: bool = True
     lane_unit: int = 1
     counted: bool = False
+    logic_rams: bool = True
     deepest_queue: int = DEEPEST_QUEUE
     checked: bool = True
 
@@ -85,7 +90,9 @@ BLOCKS: Mapping[Technology, Blocks] = MappingProxyType(
         Technology.XILINX7: Blocks(BLOCK_18K, SHALLOW, deepest_queue=64),
         Technology.ULTRASCALE: Blocks(BLOCK_18K, SHALLOW, checked=False),
         Technology.GOWIN: Blocks(BLOCK_18K, 0, pairs=False, lane_unit=2, checked=False),
-        Technology.GATEMATE: Blocks(BLOCK_20K, 0, multiplies=False, checked=False),
+        Technology.GATEMATE: Blocks(
+            BLOCK_20K, 0, multiplies=False, logic_rams=False, deepest_queue=2, checked=False
+        ),
     }
 )
 """Technologies with exact counts. An iCE40 has no RAM of logic cells, so synthesis decides more."""
@@ -192,8 +199,11 @@ def block_rams(configuration: Configuration, blocks: Blocks) -> Counter[str] | N
     if not blocks.checked and (deep_queues or deepest > blocks.shape.deepest):
         return None
     found = Counter[str]()
+    widest = max(blocks.shape.widths.values())
+    if not blocks.logic_rams:
+        found["store"] += -(-configuration.bus_bits // widest)
+        found["control"] += counted_totals(configuration) > 0
     if deep_queues:
-        widest = max(blocks.shape.widths.values())
         for family in FAMILIES:
             if family.unit is not None:
                 gate = f"{family.unit.name.lower()}_gate"

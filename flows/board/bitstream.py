@@ -14,6 +14,7 @@ from ..synthesis.flow import (
     TOP,
     Advance,
     Placement,
+    UnroutableError,
     hash_of,
     map_design,
     pack_design,
@@ -116,6 +117,7 @@ def build(design: Design, seeds: int, advance: Advance = lambda text, done, tota
         When a tool is missing.
     HardwareError
         When the chip is too small; the message names resources and parameters to lower.
+        `UnroutableError` when no placement could be routed.
     """
     device, target = design.device, design.clock_hz / 1e6
     assert device.family.packer is not None
@@ -134,17 +136,23 @@ def build(design: Design, seeds: int, advance: Advance = lambda text, done, tota
         )
     placements: list[Placement] = []
     layout, tiles = "", None
-    while len(placements) < seeds and not any(meets_clock(design, each) for each in placements):
-        seed = 1 + len(placements)
-        placement, layout, tiles = route_design(
-            mapped,
-            device,
-            seed,
-            target,
-            lambda step, seed=seed: advance(f"{about}: seed {seed}, {step}", seed, steps),
-            lambda placed: tiles_of(placed, TOP),
-        )
+    for seed in range(1, 1 + seeds):
+        try:
+            placement, layout, tiles = route_design(
+                mapped,
+                device,
+                seed,
+                target,
+                lambda step, seed=seed: advance(f"{about}: seed {seed}, {step}", seed, steps),
+                lambda placed: tiles_of(placed, TOP),
+            )
+        except UnroutableError:
+            if seed == seeds and not placements:
+                raise
+            continue
         placements.append(placement)
+        if meets_clock(design, placement):
+            break
     return Built(design, hash_of(rtl), packed, tuple(placements), layout, tiles or [], tools)
 
 

@@ -135,6 +135,8 @@ class Design:
                 "are unknown; lower `queue_depth`, `act_depth`, `wgt_depth` or `acc_depth`"
             )
         left = max(0, device.capacity["ram"] - counts.ram - LINK_RAMS)
+        most = self.board.block_memory_kib
+        limit = reach if most is None else min(reach, most << 10)
         words, bank = 0, blocks.shape.deepest
         while bank >= LEAST_WORDS:
             each = blocks_of_ram(bank, self.configuration.bus_bits, 8, blocks)
@@ -148,7 +150,7 @@ class Design:
                 "memory; lower `act_depth`, `wgt_depth` or `acc_depth`, or the number of their "
                 "banks"
             )
-        return min(words * self.configuration.bus_bytes, reach)
+        return min(words * self.configuration.bus_bytes, limit)
 
     @property
     def device(self) -> Device:

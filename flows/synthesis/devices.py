@@ -404,6 +404,11 @@ NET "shift_out" Loc = "IO_SA_B6";
 """
 """The clock must come in at a pin that leads to the clock network; any will do for the others."""
 
+_ANY_ATTEMPTS = ("--placer-heap-cell-placement-timeout", "0")
+"""nextpnr's limit of the attempts for a cell follows from the square of the number of cells, which
+overflows from 46,341 cells on; then it gives up too early.
+"""
+
 _DEVICES = (
     _ecp5("ecp5-25", "25", 24_288, 56, ecp5_sites([13], 3, 4), 130),
     _ecp5("ecp5-45", "45", 43_848, 108, ecp5_sites([22, 46], 4, 5), 120),
@@ -429,7 +434,7 @@ _DEVICES = (
         clock_mhz=90,
         arguments=(
             *("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
-            *("--vopt", "cst=pins.cst"),
+            *("--vopt", "cst=pins.cst", *_ANY_ATTEMPTS),
         ),
         files=(("pins.cst", _GOWIN_PINS),),
     ),
@@ -444,6 +449,7 @@ _DEVICES = (
             *("--device", "CCGM1A1", "--vopt", "fpga_mode=economy", "--vopt", "time_mode=worst"),
             # With the static placer, the router takes hours even for a small system.
             *("--vopt", "ccf=pins.ccf", "--placer", "heap", "--router", "router2"),
+            *_ANY_ATTEMPTS,
         ),
         files=(("pins.ccf", _GATEMATE_PINS),),
     ),

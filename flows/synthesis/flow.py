@@ -7,6 +7,8 @@ continues where it stopped, and a change of the hardware that leaves the RTL alo
 import gzip
 import inspect
 import json
+import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...errors import HardwareError
 from ...hardware.technology import Technology
@@ -52,6 +54,16 @@ KIND, TASK = "synthesis", "synthesis"
 
 HASH_DIGITS = 12
 """Hexadecimal digits of the RTL's hash that are shown."""
+
+ROUND = re.compile(r"iter=\d+ wires=\d+ overused=(\d+)")
+"""What router2 prints after each round, with the number of wires in conflict."""
+
+PATIENCE = 100
+"""Rounds without fewer wires in conflict, after which a placement is given up."""
+
+
+class UnroutableError(HardwareError):
+    """The router is stuck with a placement; another seed may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,21 +519,39 @@ def _run_nextpnr(
     for name, text in {"mapped.json": json.dumps(netlist), **dict(device.files)}.items():
         (folder / name).write_text(text)
     arguments = _arguments(device, options)
-    run_tool(device.family.placer, arguments, folder, lambda line: _nextpnr_step(line, show))
+    run_tool(device.family.placer, arguments, folder, _Watch(device, show))
     return folder / "report.json"
 
 
-def _nextpnr_step(line: str, show: Callable[[str], None]) -> None:
-    for word, step in (
-        ("Packing", "packing"),
-        ("Creating initial", "placing"),
-        ("Running main analytical placer", "placing"),
-        ("Running Static placer", "placing"),
-        ("Routing", "routing"),
-        ("Running router2", "routing"),
-    ):
-        if word in line:
-            show(step)
+class _Watch:
+    """Show the steps of nextpnr by the lines that it prints, and stop a router that is stuck."""
+
+    STEPS: ClassVar = {
+        "Packing": "packing",
+        "Creating initial": "placing",
+        "Running main analytical placer": "placing",
+        "Running Static placer": "placing",
+        "Routing": "routing",
+        "Running router2": "routing",
+    }
+
+    def __init__(self, device: Device, show: Callable[[str], None]) -> None:
+        self.device, self.show = device, show
+        self.fewest, self.rounds = math.inf, 0
+
+    def __call__(self, line: str) -> None:
+        for word, step in self.STEPS.items():
+            if word in line:
+                self.show(step)
+        if found := ROUND.search(line):
+            conflicts = int(found[1])
+            self.rounds = 0 if conflicts < self.fewest else self.rounds + 1
+            self.fewest = min(self.fewest, conflicts)
+            if self.rounds == PATIENCE:
+                raise UnroutableError(
+                    f"`{self.device.name}`: the router is stuck with {self.fewest} wires in "
+                    "conflict; try more placements with `--seeds`, or a smaller machine"
+                )
 
 
 def _write(path: Path, text: str) -> Path:

@@ -103,6 +103,8 @@ class Board:
         The name by which openFPGALoader knows it.
     sdram
         Its SDRAM, if it has one with a single data rate.
+    block_memory_kib
+        Size of main memory of block RAM at most; None for all that core and bridge leave.
     url
         Where it is described.
     """
@@ -127,6 +129,7 @@ class Board:
     clock_mhz: float
     programmer: str
     sdram: BoardSdram | None = None
+    block_memory_kib: int | None = None
     url: str
 
     @property
@@ -301,11 +304,14 @@ def _ecpix5(size: str, configuration: str, clock_mhz: float) -> Board:
     )
 
 
+_GATEMATE_KIB = 40
+"""Enough for the digits. nextpnr's placer loses cells if nearly all block RAMs are taken."""
+
 _BOARDS = (
     _ulx3s("12", "ecp5-25", "ecp5-25", 100),
     _ulx3s("25", "ecp5-25", "ecp5-25", 100),
     _ulx3s("45", "ecp5-45", "ecp5-25", 100),
-    _ulx3s("85", "ecp5-85", "ecp5-85", 80),
+    _ulx3s("85", "ecp5-85", "ecp5-85", 87.5),
     _colorlight("i5", "25", "U16", Pin("K18", low=True, pull="UP")),
     _colorlight("i9", "45", "L2", None),
     _orangecrab("25", "ecp5-25", 100),
@@ -341,8 +347,9 @@ _BOARDS = (
         adapter="RP2040, USB port",
         leds=_pins("IO_SB_B6", low=True),
         button=Pin("IO_SB_B7", low=True, pull="UP"),
-        configuration="tiny",
+        configuration="gatemate",
         clock_mhz=20,
+        block_memory_kib=_GATEMATE_KIB,
         programmer="olimex_gatemateevb",
         url="https://www.olimex.com/Products/FPGA/GateMate/GateMateA1-EVB/",
     ),
@@ -358,8 +365,9 @@ _BOARDS = (
         adapter="Digilent's Pmod USBUART at PMODA",
         leds=_pins("IO_EB_B1 IO_EB_B2 IO_EB_B3 IO_EB_B4", low=True),
         button=Pin("IO_EB_B0", low=True, pull="UP"),
-        configuration="tiny",
+        configuration="gatemate",
         clock_mhz=20,
+        block_memory_kib=_GATEMATE_KIB,
         programmer="gatemate_evb_jtag",
         url="https://colognechip.com/programmable-logic/gatemate-evaluation-board/",
     ),

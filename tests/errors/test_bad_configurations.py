@@ -45,7 +45,7 @@ def test_an_unknown_preset(fail, model):
     assert fail("run", model, "--config", "64x64") == (
         1,
         "error: configuration `64x64`: neither a preset (tiny, 4x4, 8x8, 8x16, 16x8, 16x16, "
-        "32x32, ecp5-25, ecp5-45, ecp5-85, gowin20, zynq7020, ultra96) nor a file; "
+        "32x32, ecp5-25, ecp5-45, ecp5-85, gowin20, gatemate, zynq7020, ultra96) nor a file; "
         "`tilewright config list` shows the presets",
     )
 

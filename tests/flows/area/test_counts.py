@@ -57,7 +57,6 @@ def slow(*case):
         ),
         ("4x4", {"lanes_in": 2, "acc_depth": 16, "acc_banks": 16}, Technology.ECP5),
         ("tiny", {}, Technology.GOWIN),
-        ("tiny", {}, Technology.GATEMATE),
         slow("8x8", {"acc_depth": 16}, Technology.GOWIN),
         ("tiny", {}, Technology.XILINX7),
         slow("8x8", {"acc_depth": 16}, Technology.XILINX7),
@@ -110,6 +109,14 @@ def test_counts_are_those_of_synthesis():
     assert counted.multipliers == found.resources["multipliers"]
     assert counted.ram == found.resources["ram"]
     assert logic_ram_bits(configuration) == found.netlist.total[LOGIC_RAM]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"bus_bits": 64, "counters": "none"}], ids=str)
+def test_a_gatemate_has_block_rams_for_all_memories(changes):
+    configuration, device = PRESETS["tiny"].replace(**changes), find_device("ccgm1a1")
+    found = synthesise(configuration, device, place=False)
+    assert count_blocks(configuration, Technology.GATEMATE).ram == found.netlist.total["ram"]
 
 
 @pytest.mark.slow

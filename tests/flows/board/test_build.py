@@ -24,6 +24,11 @@ NEXTPNR = """
 seed = int(given[given.index("--seed") + 1]) if "--seed" in given else 0
 bels = ("TRELLIS_COMB", "TRELLIS_FF", "DP16KD", "MULT18X18D")
 used = json.loads(os.environ.get("FAKE_USED", "[100, 100, 10, 12]"))
+number = 0
+while 0 < seed <= int(os.environ.get("FAKE_STUCK", "0")):
+    number += 1
+    conflicts = max(2, 900 - number)
+    print(f"Info:     iter={number} wires=9000 overused={conflicts} overuse=7", flush=True)
 path = [("clk-to-q", 0.5, "a"), ("routing", 9.0, "b"), ("logic", 1.0, "b")]
 json.dump({
     "utilization": {bel: {"used": count, "available": 0} for bel, count in zip(bels, used)},
@@ -131,6 +136,17 @@ def test_a_missed_clock_names_the_path_and_remedies(tools, tmp_path, capsys):
     )
     assert "system.core.gemm.b" in said.out
     assert not (tmp_path / "build").exists()
+
+
+def test_a_router_that_is_stuck_gets_another_placement(tools, monkeypatch, tilewright, capsys):
+    monkeypatch.setenv("FAKE_STUCK", "1")
+    assert json.loads(tilewright(*BUILD, "--json"))["seeds"] == {"2": 80.0}
+    monkeypatch.setenv("FAKE_STUCK", "9")
+    assert main([*BUILD, "--seeds", "1", "--set", "queue_depth=4"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: `ULX3S-25F`: the router is stuck with 2 wires in conflict; try more placements "
+        "with `--seeds`, or a smaller machine"
+    )
 
 
 def test_a_design_that_does_not_fit_is_never_placed(tools, monkeypatch, capsys):
