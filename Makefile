@@ -43,7 +43,7 @@ help:
 	@echo "make gates   random programs on the netlist of a small machine, every byte, every cycle"
 	@echo "make area    area and clock of the machines in docs/area.md, measured again where they changed"
 	@echo "             (CHECK=1: fail if a figure is more than 3 % worse, write nothing)"
-	@echo "make bitstreams  a bitstream for each of BOARDS, for a scheduled job: 10 to 30 minutes a board"
+	@echo "make bitstreams  a bitstream for each of BOARDS, for a scheduled job: 10 to 60 minutes a board"
 	@echo "make fuzz    random graphs and ONNX models through the compiler, outputs compared"
 	@echo "make damage  damaged model files: a clear error or a right result, nothing else"
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
@@ -92,7 +92,7 @@ area: $(VENV)/.installed-test
 	@$(BIN)/tilewright synth $(if $(CHECK),--check,--ledger) $(AREA_ARGS)
 
 # One board that fails does not stop the others.
-BOARDS := ULX3S-25F Colorlight-i5 OrangeCrab-25F ECPIX-5-45F Tang-Nano-20K
+BOARDS := ULX3S-25F Colorlight-i5 OrangeCrab-25F ECPIX-5-45F Tang-Nano-20K GateMateA1-EVB
 bitstreams: $(VENV)/.installed-test
 	@failed=; for board in $(BOARDS); do echo "bitstreams: $$board of $(BOARDS)"; \
 	    $(BIN)/tilewright build --board $$board $(BUILD_ARGS) || failed="$$failed $$board"; done; \
