@@ -549,8 +549,8 @@ class _Watch:
             self.fewest = min(self.fewest, conflicts)
             if self.rounds == PATIENCE:
                 raise UnroutableError(
-                    f"`{self.device.name}`: the router is stuck with {self.fewest} wires in "
-                    "conflict; try more placements with `--seeds`, or a smaller machine"
+                    f"`{self.device.name}`: the router is stuck (wires in conflict: "
+                    f"{self.fewest}); try more placements with `--seeds`, or a smaller machine"
                 )
 
 

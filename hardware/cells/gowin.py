@@ -15,7 +15,7 @@ MULTIPLIER_BITS = 18
 NARROW_MULTIPLIER_BITS = 9
 """Width of the narrow multiplier's operands; two of these take the place of a wide one."""
 
-_MERGES_REGISTERS = {"a_IOBFF": 1}
+_WITH_REGISTERS = {"a_IOBFF": 1}
 """Makes nextpnr move the registers at a pad into it."""
 
 
@@ -144,7 +144,7 @@ def pad_register(value: Value, output: Value) -> Module:
     m = Module()
     held = Signal()
     m.submodules.register = _register(value, held)
-    m.submodules.pad = Instance("OBUF", **_MERGES_REGISTERS, i_I=held, o_O=output)
+    m.submodules.pad = Instance("OBUF", **_WITH_REGISTERS, i_I=held, o_O=output)
     return m
 
 
@@ -184,7 +184,7 @@ class BidirectionalPad(wiring.Component):
         m.submodules.released = _register(~self.drives, released)
         m.submodules.found = _register(found, self.input)
         m.submodules.pad = Instance(
-            "IOBUF", **_MERGES_REGISTERS, i_I=driven, i_OEN=released, o_O=found, io_IO=self.port
+            "IOBUF", **_WITH_REGISTERS, i_I=driven, i_OEN=released, o_O=found, io_IO=self.port
         )
         return m
 

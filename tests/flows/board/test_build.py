@@ -144,8 +144,8 @@ def test_a_router_that_is_stuck_gets_another_placement(tools, monkeypatch, tilew
     monkeypatch.setenv("FAKE_STUCK", "9")
     assert main([*BUILD, "--seeds", "1", "--set", "queue_depth=4"]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "error: `ULX3S-25F`: the router is stuck with 2 wires in conflict; try more placements "
-        "with `--seeds`, or a smaller machine"
+        "error: `ULX3S-25F`: the router is stuck (wires in conflict: 2); try more placements with "
+        "`--seeds`, or a smaller machine"
     )
 
 
