@@ -311,7 +311,7 @@ _BOARDS = (
     _ulx3s("12", "ecp5-25", "ecp5-25", 100),
     _ulx3s("25", "ecp5-25", "ecp5-25", 100),
     _ulx3s("45", "ecp5-45", "ecp5-25", 100),
-    _ulx3s("85", "ecp5-85", "ecp5-85", 87.5),
+    _ulx3s("85", "ecp5-85", "ecp5-85", 80),
     _colorlight("i5", "25", "U16", Pin("K18", low=True, pull="UP")),
     _colorlight("i9", "45", "L2", None),
     _orangecrab("25", "ecp5-25", 100),
