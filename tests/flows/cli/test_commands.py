@@ -152,9 +152,9 @@ def test_config_show_tells_when_a_chip_is_too_small(tilewright):
 
 
 def test_config_show_tells_what_only_synthesis_can_tell(tilewright):
-    shown = tilewright("config", "show", "4x4", "--device", "ccgm1a1").splitlines()
-    assert shown[-4].split() == ["core", "unknown", "unknown", "30"]
-    assert shown[-2].split() == ["share", "-", "-", "47%"]
+    shown = tilewright("config", "show", "gatemate", "--device", "ccgm1a1").splitlines()
+    assert shown[-4].split() == ["core", "unknown", "unknown", "22"]
+    assert shown[-2].split() == ["share", "-", "-", "34%"]
     assert shown[-1] == "only synthesis tells what is unknown: `tilewright synth --no-place`"
 
 
