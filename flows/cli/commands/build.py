@@ -157,8 +157,8 @@ def introduce(design: Design) -> None:
 def show(built: Built, bitstream: Path | None) -> None:
     """Print the result."""
     say(f"resources      {resource_sentence(built)}")
-    clocks = ", ".join(f"{each.clock_mhz:.1f} MHz" for each in built.placements)
-    say(f"placed         {clocks} (seeds 1 to {len(built.placements)})")
+    clocks = [f"{each.clock_mhz:.1f} MHz with seed {each.seed}" for each in built.placements]
+    say(f"placed         {', '.join(clocks)}")
     if bitstream is None:
         stdout().print(path_table(built.best.path))
         return
