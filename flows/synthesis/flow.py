@@ -56,14 +56,14 @@ HASH_DIGITS = 12
 """Hexadecimal digits of the RTL's hash that are shown."""
 
 ROUND = re.compile(r"iter=\d+ wires=\d+ overused=(\d+)")
-"""What router2 prints after each round, with the number of wires in conflict."""
+"""A line that router2 prints after each round, with the number of wires in conflict."""
 
 PATIENCE = 100
 """Rounds without fewer wires in conflict, after which a placement is given up."""
 
 
 class UnroutableError(HardwareError):
-    """The router is stuck with a placement; another seed may do."""
+    """The router makes no progress on a placement. One with another seed may be routable."""
 
 
 @dataclass(frozen=True, slots=True)

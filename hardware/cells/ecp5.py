@@ -12,7 +12,6 @@ from amaranth.hdl import (
     ClockSignal,
     Const,
     Instance,
-    IOPort,
     Module,
     ResetSignal,
     Signal,
@@ -222,29 +221,8 @@ def forwarded_clock(clock: Value, output: Value) -> Instance:
     )
 
 
-class BidirectionalPad(wiring.Component):
-    """A pad with registers for input, output and direction.
-
-    Parameters
-    ----------
-    port : IOPort
-        One pin.
-
-    Members
-    -------
-    output : In(1)
-    drives : In(1)
-        Whether the pin is driven.
-    input : Out(1)
-    """
-
-    output: In(1)
-    drives: In(1)
-    input: Out(1)
-
-    def __init__(self, port: IOPort):
-        self.port = port
-        super().__init__()
+class BidirectionalPad(interfaces.BidirectionalPad):
+    """One BB, and a register cell for each direction."""
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -4,7 +4,7 @@ The modes follow Gowin's UG287 (DSP), UG285 (memory) and UG289 (pads). Yosys pas
 nextpnr-himbaechel places them with the data of the Apicula project.
 """
 
-from amaranth.hdl import Cat, ClockSignal, Const, Instance, IOPort, Module, Signal, Value, signed
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,7 +16,7 @@ NARROW_MULTIPLIER_BITS = 9
 """Width of the narrow multiplier's operands; two of these take the place of a wide one."""
 
 _WITH_REGISTERS = {"a_IOBFF": 1}
-"""Makes nextpnr move the registers at a pad into it."""
+"""An attribute of a pad: nextpnr moves the registers beside the pad into it."""
 
 
 class BlockMultiplier(wiring.Component):
@@ -153,29 +153,8 @@ def forwarded_clock(clock: Value, output: Value) -> Instance:
     return Instance("ODDR", i_CLK=clock, i_D0=Const(1), i_D1=Const(0), i_TX=Const(0), o_Q0=output)
 
 
-class BidirectionalPad(wiring.Component):
-    """A pad with registers for input, output and direction.
-
-    Parameters
-    ----------
-    port : IOPort
-        One pin.
-
-    Members
-    -------
-    output : In(1)
-    drives : In(1)
-        Whether the pin is driven.
-    input : Out(1)
-    """
-
-    output: In(1)
-    drives: In(1)
-    input: Out(1)
-
-    def __init__(self, port: IOPort):
-        self.port = port
-        super().__init__()
+class BidirectionalPad(interfaces.BidirectionalPad):
+    """One IOBUF with its registers."""
 
     def elaborate(self, platform) -> Module:
         m = Module()

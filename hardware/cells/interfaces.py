@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from amaranth.hdl import Instance, Module, Value, signed
+from amaranth.hdl import Instance, IOPort, Module, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -107,6 +107,34 @@ class HeldPair(wiring.Component, ABC):
     right: In(signed(ELEMENT_BITS)).array(2)
     load_left: In(1)
     products: Out(signed(2 * ELEMENT_BITS)).array(2)
+
+    @abstractmethod
+    def elaborate(self, platform) -> Module: ...
+
+
+class BidirectionalPad(wiring.Component, ABC):
+    """A pad with registers for input, output and direction.
+
+    Parameters
+    ----------
+    port : IOPort
+        One pin.
+
+    Members
+    -------
+    output : In(1)
+    drives : In(1)
+        Whether the pin is driven.
+    input : Out(1)
+    """
+
+    output: In(1)
+    drives: In(1)
+    input: Out(1)
+
+    def __init__(self, port: IOPort):
+        self.port = port
+        super().__init__()
 
     @abstractmethod
     def elaborate(self, platform) -> Module: ...

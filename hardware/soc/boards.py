@@ -305,7 +305,7 @@ def _ecpix5(size: str, configuration: str, clock_mhz: float) -> Board:
 
 
 _GATEMATE_KIB = 40
-"""Enough for the digits. nextpnr's placer loses cells if nearly all block RAMs are taken."""
+"""Enough for the digits. With nearly all block RAMs in use, nextpnr leaves cells unplaced."""
 
 _BOARDS = (
     _ulx3s("12", "ecp5-25", "ecp5-25", 100),

@@ -167,7 +167,7 @@ def _candidates(limits: PllLimits, oscillator_hz: int, wanted_hz: int) -> Iterat
 
 
 class Pll(wiring.Component):
-    """Make a clock from an oscillator, and a second one that is ahead of it, except on a GateMate.
+    """Make a clock from an oscillator. ECP5 and Gowin also make a second one that is ahead of it.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class Pll(wiring.Component):
         )
 
     def _rpll(self) -> Instance:
-        """Return Gowin's cell; its divisors are one more than the parameters, except the last.
+        """Return Gowin's cell; its first two parameters are one less than the divisors.
 
         A phase is a delay in sixteenths of a cycle.
         """

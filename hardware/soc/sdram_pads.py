@@ -16,7 +16,7 @@ from .boards import BoardSdram
 from .sdram import sdram_pins
 
 CELLS = {Technology.ECP5: ecp5, Technology.GOWIN: gowin}
-"""Modules with the cells of pads."""
+"""The module with the cells of each technology whose pads have registers."""
 
 CLOCK_LEAD_NS = 3.0
 """By how much the SDRAM's clock is ahead of the system's.
@@ -25,7 +25,7 @@ A chip holds its data for at least 2.5 ns after an edge, and the next word is th
 Assuming 2 to 3.5 ns to an ECP5's pad and at most 1.5 ns from it, a word arrives 2.6 ns before the
 edge that takes it at 100 MHz, and stays for 1.5 ns after it. An SDRAM needs its inputs for up to 1
 ns after its edge. A Gowin's PLL rounds the lead to a sixteenth of a cycle: at 54 MHz, it is 3.5 ns.
-No tool has checked these times, nor has a board.
+These times were checked neither by a tool nor on a board.
 """
 
 
@@ -54,7 +54,7 @@ class SdramPads(wiring.Component):
 
 
 class BoardSdramPads(wiring.Component):
-    """Registers in the pads of a chip with one of `CELLS`.
+    """Registers in the pads of a chip; its technology is one of `CELLS`.
 
     Parameters
     ----------
@@ -97,9 +97,10 @@ class BoardSdramPads(wiring.Component):
             "dqm": pins.mask,
         }
         m.submodules.clk = cells.forwarded_clock(self.clock, self.clk)
-        for name in self.outputs.keys() - {"clk"}:
-            for bit, output in enumerate(getattr(self, name)):
-                m.submodules[f"{name}_{bit}"] = cells.pad_register(values[name][bit], output)
+        for name in self.outputs:
+            if name != "clk":
+                for bit, output in enumerate(getattr(self, name)):
+                    m.submodules[f"{name}_{bit}"] = cells.pad_register(values[name][bit], output)
         for bit, port in enumerate(self.dq):
             m.submodules[f"dq_{bit}"] = pad = cells.BidirectionalPad(port)
             m.d.comb += [

@@ -10,7 +10,8 @@ CONFIGURATION = "4x4"
 BOARD_HZ = 54_000_000
 
 
-def test_times_on_a_board_are_at_its_clock(tilewright, model, tmp_path):
+def test_times_on_a_board_are_at_its_clock(tilewright, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the report is written there
     board = StubBoard(PRESETS[CONFIGURATION], changes={"CLOCK_HZ": BOARD_HZ})
     artifact = tmp_path / "digits.tw"
     tilewright("compile", model, "-o", artifact, "--config", CONFIGURATION)
