@@ -18,8 +18,8 @@ from ..te.processor import DotProduct, Processor
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 
-_WORDS = (("int16", "int16"),)
-_S16 = (("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8"), *_WORDS)
+WORDS = (("int16", "int16"), ("int16", "int8"))
+"""Operands of a dot product of words; weights are widened as they are loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Level:
 _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
 _BYTES_AND_WORDS = (
     DotProduct("vpdpbusd", 16, 4, (("uint8", "int8"),)),
-    DotProduct("vpdpwssd", 16, 2, _WORDS),
+    DotProduct("vpdpwssd", 16, 2, WORDS),
 )
 
 LEVELS: Mapping[str, Level] = {
@@ -61,8 +61,8 @@ LEVELS: Mapping[str, Level] = {
         32,
         _BYTES_AND_WORDS,
     ),
-    "avx2": Level(_V3, "haswell", 8, 16, (DotProduct("vpmaddwd", 8, 2, _S16),)),
-    "sse2": Level((), "x86-64", 4, 16, (DotProduct("pmaddwd", 4, 2, _S16),)),
+    "avx2": Level(_V3, "haswell", 8, 16, (DotProduct("vpmaddwd", 8, 2, WORDS),)),
+    "sse2": Level((), "x86-64", 4, 16, (DotProduct("pmaddwd", 4, 2, WORDS),)),
 }
 """Feature sets by name, the most capable first: each includes those after it."""
 

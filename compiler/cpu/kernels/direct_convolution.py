@@ -64,7 +64,7 @@ class DirectPlanner:
     @property
     def crowded(self) -> bool:
         """Whether the rows of a tile compete for the same set of the cache."""
-        size = 4 if self.conv.quantised is None else 1
+        size = 4 if self.conv.quantised is None else 1 + self.product.words
         apart = self.conv.channels_in * size % WAY_BYTES == 0
         return self.is_matrix and apart and self.pixels > SAFE_ROWS
 
@@ -119,7 +119,7 @@ class DirectPlanner:
             column, tap = xo * step + kx * apart + t, ky * c.kernel[1] + kx
             reach += (c.kernel[1] - 1) * apart
         row, source = c.row(y, ky), x
-        if self.crowded or any(c.pads) or self.product.shift or reach > width * channels:
+        if self.crowded or any(c.pads) or self.product.moves or reach > width * channels:
             if self.crowded:
                 axes = pn, py, px = te.axes(pn=1, py=columns, px=channels + GAP)
                 moved, row, column = x[pn, 0, py * channels + px], xo, t

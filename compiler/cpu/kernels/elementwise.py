@@ -12,6 +12,10 @@ from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
+_WIDTH = 32
+"""Elements that are computed side by side: several vectors, since each operation waits for the one
+before it."""
+
 _BLOCK = 1 << 13
 """Elements of a thread's block; threads do not pay for fewer."""
 
@@ -94,7 +98,7 @@ class Elementwise(Description):
         out = te.compute("out", self.dtype, axes, value_of(self.formula, read))
         s = te.Schedule(te.kernel("elementwise", out), processor=target.processor)
         *outer, last = names
-        lanes = min(2 * target.lanes, shape[-1])
+        lanes = min(_WIDTH, shape[-1])
         s.split("out", last, lanes)
         s.vectorise("out", f"{last}.i")
         if outer:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ... import te
 from ...te.processor import DotProduct
 from ..codegen.layout import Layout
-from ..target import CpuTarget
+from ..target import WORDS, CpuTarget
 from .description import round_up
 from .quantised import Requantisation
 
@@ -59,20 +59,29 @@ class Multiplication:
     shift
         Number added to signed bytes if the dot product takes only unsigned ones; the bias subtracts
         its part of the sums.
+    words
+        Whether activations are widened to int16, once for all products.
     """
 
     instruction: DotProduct | None
     taps: int
     shift: int
+    words: bool
 
     @staticmethod
     def of(quantised: Requantisation | None, target: CpuTarget) -> "Multiplication":
         """Return the multiplication of float32 numbers, or of bytes."""
         if quantised is None:
-            return Multiplication(None, 1, 0)
+            return Multiplication(None, 1, 0, False)
         instruction = target.processor.instructions[0]
-        direct = quantised.dtype_in == "uint8" or (quantised.dtype_in, "int8") in instruction.pairs
-        return Multiplication(instruction, instruction.taps, 0 if direct else 128)
+        words = instruction.pairs == WORDS
+        direct = words or quantised.dtype_in == "uint8"
+        return Multiplication(instruction, instruction.taps, 0 if direct else 128, words)
+
+    @property
+    def moves(self) -> bool:
+        """Whether bytes are changed before they are multiplied."""
+        return bool(self.shift) or self.words
 
     def moved(
         self,
@@ -82,9 +91,9 @@ class Multiplication:
         source: te.DeclaredTensor,
     ) -> te.DeclaredTensor:
         """A stage of a source's elements as they are multiplied."""
-        if not self.shift:
-            return te.compute(name, source.tensor.dtype, axes, element)
-        return te.compute(name, "uint8", axes, element + self.shift)
+        if self.shift:
+            return te.compute(name, "uint8", axes, element + self.shift)
+        return te.compute(name, "int16" if self.words else source.tensor.dtype, axes, element)
 
 
 def panel_of(columns: int, target: CpuTarget) -> int:
