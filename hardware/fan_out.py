@@ -1,6 +1,18 @@
 """Copied registers, for signals with a high fan-out."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from collections.abc import Mapping
+
+from amaranth.hdl import (
+    Cat,
+    ClockDomain,
+    ClockSignal,
+    DomainRenamer,
+    Module,
+    ResetSignal,
+    Signal,
+    Value,
+)
+from amaranth.lib import wiring
 
 from .cells import ecp5, xilinx
 from .technology import Technology
@@ -42,3 +54,29 @@ def copied(m: Module, platform, value: Value, count: int, name: str) -> list[Val
         m.d.comb += cell.value.eq(bit)
         bits.append(cell.copies)
     return [Value.cast(Cat(copies[index] for copies in bits)) for index in range(count)]
+
+
+def add_with_resets(m: Module, platform, parts: Mapping[str, wiring.Component]) -> None:
+    """Add submodules, each with a copy of the reset, one cycle later.
+
+    The wire of one reset for everything would be the longest path of a large chip. If the
+    technology has no cells for copies, the submodules share the reset of `sync`.
+
+    Parameters
+    ----------
+    m : Module
+        Receives the submodules, and a domain with the name of each.
+    platform
+        Argument of the module's `elaborate`.
+    parts : Mapping[str, wiring.Component]
+        The submodules by name, in the domain `sync`.
+    """
+    if platform not in COPIES:
+        for name, part in parts.items():
+            m.submodules[name] = part
+        return
+    resets = copied(m, platform, ResetSignal(), len(parts), "reset")
+    for (name, part), reset in zip(parts.items(), resets, strict=True):
+        m.domains += ClockDomain(name)
+        m.d.comb += [ClockSignal(name).eq(ClockSignal()), ResetSignal(name).eq(reset)]
+        m.submodules[name] = DomainRenamer(name)(part)

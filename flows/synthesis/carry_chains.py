@@ -2,7 +2,7 @@
 
 A CCU2C holds two bits of a chain. For a carry in from a net or a constant, nextpnr adds a cell
 before the chain. For a carry out, it adds one after it, even if nothing reads the carry. Most
-chains need neither.
+chains need neither. An input that is 1 takes no wire; one that is 0 may.
 """
 
 from collections import Counter
@@ -22,6 +22,7 @@ def shorten_carry_chains(module: dict[str, Any]) -> None:
     * A chain whose last half is free begins with a half that makes the carry.
     * In other chains, a constant carry in becomes part of the first bit's carry, if that carry
       depends on two inputs at most. The first bit's sum, if it is used, moves to a look-up table.
+    * Inputs `C` and `D` that are 0 become 1, and tables change with them.
 
     Parameters
     ----------
@@ -42,6 +43,9 @@ def shorten_carry_chains(module: dict[str, Any]) -> None:
             continue
         if not _shift(cells, _chain(links, name, followers, readers)):
             _absorb(cells, name)
+    for name in links:
+        for index in "01":
+            _tie_high(cells[name], index)
 
 
 def without_open_outputs(module: dict[str, Any]) -> None:
@@ -123,6 +127,20 @@ def _shift(cells: dict, chain: list[str]) -> bool:
         cell["connections"] |= {f"{pin}{index}": bits for pin, bits in half.items()}
         cell["parameters"][f"INIT{index}"] = table
     return True
+
+
+def _tie_high(cell: dict, index: str) -> None:
+    """Make the inputs of a half that are 0 another constant, 1, with the same sum and carry.
+
+    The sum takes one of the table's sixteen bits, and the carry one of the first four, by `A` and
+    `B` alone. These four stay.
+    """
+    pins, parameters, name = cell["connections"], cell["parameters"], f"INIT{index}"
+    low = {pin: 1 << _PINS.index(pin) for pin in "CD" if pins[f"{pin}{index}"] == ["0"]}
+    ties = sum(low.values())
+    table = int(parameters[name], 2)
+    parameters[name] = _table([table >> (place & ~ties) & 1 for place in range(16)])
+    pins |= {f"{pin}{index}": ["1"] for pin in low}
 
 
 def _table(bits: list[int]) -> str:

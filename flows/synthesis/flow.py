@@ -23,10 +23,9 @@ from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ...sim.cache import digest, keep_file, kept_folder
 from ...sim.hardware_sources import hardware_sources
+from . import free_rows, multiplier_sites
 from .critical_path import Step, critical_path
 from .devices import DEVICES, REMEDIES, RESOURCES, Device, Family, Resources
-from .free_rows import leave_empty
-from .multiplier_sites import assign_multipliers
 from .netlist import Netlist, read_netlist
 from .tools import YOSYS, run_tool, tool_version
 
@@ -499,7 +498,7 @@ def _placing_digest(mapped: Path, device: Device, options: Sequence[str]) -> str
     assert device.family.placer is not None
     parts = [tool_version(device.family.placer), *_arguments(device, options)]
     parts += [*map(str, device.files), mapped.name]
-    parts += [inspect.getsource(change) for change in (assign_multipliers, leave_empty)]
+    parts += map(inspect.getsource, (multiplier_sites, free_rows))
     return digest([*parts, *device.multiplier_sites, *device.empty_tiles])
 
 
@@ -513,9 +512,9 @@ def _run_nextpnr(
     """Run nextpnr in a folder; return the path of its report."""
     assert device.family.placer is not None
     netlist = json.loads(read_mapped(mapped))
-    assign_multipliers(netlist["modules"][TOP], device.multiplier_sites)
+    multiplier_sites.assign_multipliers(netlist["modules"][TOP], device.multiplier_sites)
     if PACK_ONLY not in options:
-        leave_empty(netlist["modules"][TOP], device.empty_tiles, device.capacity["ff"])
+        free_rows.leave_empty(netlist["modules"][TOP], device.empty_tiles, device.capacity["ff"])
     for name, text in {"mapped.json": json.dumps(netlist), **dict(device.files)}.items():
         (folder / name).write_text(text)
     arguments = _arguments(device, options)

@@ -3,16 +3,23 @@
 nextpnr's static placer scatters multipliers over the chip: in a machine that takes all of them, the
 sixteen whose products one pair of lanes adds lie in three rows, from edge to edge. With neighbours
 in the design as neighbours on the chip, all nets together are 40 % shorter.
+
+nextpnr has one source for all zeros of a design and one for all ones. Their wires would lead from
+one place to all multipliers, through the most crowded parts of the chip, and the router would take
+half of its time for them. So each block of multipliers has its own.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 CELL = "MULT18X18D"
 
 ARRAY = "gemm."
 """Part of the names of the array's cells."""
+
+_WIRED = ("CE", "RST", "SIGNED", "SOURCE")
+"""First letters of the pins that take a constant through a wire."""
 
 _BLOCK = (0, 1, 4, 5)
 """Multipliers of a block: columns after its first one, which are their numbers too."""
@@ -41,7 +48,7 @@ def ecp5_sites(rows: Sequence[int], left: int, right: int) -> tuple[str, ...]:
 
 
 def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
-    """Give every multiplier of a netlist a site, in place.
+    """Give every multiplier of a netlist a site, and every block its constants, in place.
 
     The array's multipliers follow the order of their names, with all other multipliers in the
     middle of them. Together they take the middle of the sites. A design with more multipliers than
@@ -62,9 +69,42 @@ def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
     order = array[: len(array) // 2] + others + array[len(array) // 2 :]
     if len(order) > len(sites):
         return
-    skipped = (len(sites) - len(order)) // 2
-    for name, site in zip(order, sites[skipped:], strict=False):
-        module["cells"][name].setdefault("attributes", {})["BEL"] = site
+    cells = module["cells"]
+    blocks: dict[int, list[dict[str, Any]]] = {}
+    for place, name in enumerate(order, (len(sites) - len(order)) // 2):
+        cells[name].setdefault("attributes", {})["BEL"] = sites[place]
+        blocks.setdefault(place // len(_BLOCK), []).append(cells[name])
+    free = 1 + max((bit for cell in cells.values() for bit in _nets(cell)), default=0)
+    for number, block in blocks.items():
+        for value in "01":
+            if _drive(block, value, free):
+                cells[f"multipliers_{number}.constant_{value}"] = {
+                    "hide_name": 0,
+                    "type": "LUT4",
+                    "parameters": {"INIT": value * 16},
+                    "attributes": {},
+                    "port_directions": {"Z": "output"},
+                    "connections": {"Z": [free]},
+                }
+                free += 1
+
+
+def _nets(cell: dict[str, Any]) -> Iterator[int]:
+    for bits in cell["connections"].values():
+        yield from (bit for bit in bits if isinstance(bit, int))
+
+
+def _drive(block: Sequence[dict[str, Any]], value: str, net: int) -> bool:
+    """Connect the pins of a block that have a constant to a net; return whether there are any."""
+    pins = [
+        (cell["connections"], pin)
+        for cell in block
+        for pin, bits in cell["connections"].items()
+        if pin.startswith(_WIRED) and bits == [value]
+    ]
+    for connections, pin in pins:
+        connections[pin] = [net]
+    return bool(pins)
 
 
 def _natural(name: str) -> list[tuple[str, int]]:

@@ -13,6 +13,7 @@ from ..axi import read_port, write_port
 from ..axi_lite import axi_lite_port
 from ..control import ADDRESS_BITS
 from ..core import Core
+from ..fan_out import add_with_resets
 from .block_memory import LATENCY_CYCLES, BlockMemory
 from .bridge import Bridge
 from .port_arbiter import PortArbiter
@@ -105,12 +106,13 @@ class System(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         configuration = self.configuration
-        m.submodules.core = core = Core(configuration, self.multipliers)
+        core, arbiter = Core(configuration, self.multipliers), PortArbiter(configuration)
         starts = Signal()
         memory, board = self._memory(m, starts)
-        m.submodules.arbiter = arbiter = PortArbiter(configuration)
         board |= {"MEMORY_BYTES": self.memory_bytes, "CLOCK_HZ": self.clock_hz}
-        m.submodules.bridge = bridge = self.cpu or Bridge(configuration, board)
+        bridge = self.cpu or Bridge(configuration, board)
+        parts = {"core": core, "arbiter": arbiter, "bridge": bridge, "memory": memory}
+        add_with_resets(m, platform, parts)
         wiring.connect(m, wiring.flipped(self.received), bridge.received)
         wiring.connect(m, bridge.sent, wiring.flipped(self.sent))
         wiring.connect(m, bridge.read, arbiter.bridge_read)
@@ -141,12 +143,11 @@ class System(wiring.Component):
         return m
 
     def _memory(self, m: Module, starts: Value):
-        """Return main memory, and the registers that tell its timing."""
+        """Connect main memory; return it, and the registers that tell its timing."""
         if self.chip is None:
-            m.submodules.memory = memory = BlockMemory(self.configuration, self.memory_bytes)
+            memory = BlockMemory(self.configuration, self.memory_bytes)
             return memory, {"MEMORY_LATENCY": LATENCY_CYCLES}
         memory = SdramController(self.configuration, self.chip, self.clock_hz)
-        m.submodules.memory = memory
         wiring.connect(m, memory.pins, wiring.flipped(self.sdram))
         # A program starts with a refresh, so that it takes the same cycles each time.
         m.d.comb += memory.restart.eq(starts)

@@ -153,6 +153,15 @@ def test_no_chain_needs_a_cell_for_a_constant_or_for_a_carry_that_nothing_reads(
     assert all(sum(isinstance(pins[f"{pin}0"][0], int) for pin in "ABCD") > 2 for pins in constant)
 
 
+def test_no_input_takes_a_wire_for_a_zero():
+    netlist = module()
+    shorten_carry_chains(netlist)
+    chains = [cell["connections"] for cell in netlist["cells"].values() if cell["type"] == CELL]
+    assert not any(
+        pins[f"{pin}{half}"] == ["0"] for pins in chains for pin in "CD" for half in "01"
+    )
+
+
 def test_open_outputs_are_removed_for_other_tools():
     netlist = module()
     shorten_carry_chains(netlist)

@@ -9,15 +9,16 @@ from tilewright.flows.synthesis.multiplier_sites import CELL, assign_multipliers
 def netlist(array: int, lanes: int) -> dict:
     names = [f"core.vector.lane_{n}.product.cell" for n in range(lanes)]
     names += [f"core.gemm.array.pair_{n // 4}.product_{n % 4}.cell" for n in range(array)]
-    cells = {name: {"type": CELL} for name in names}
-    return {"cells": {**cells, "core.table": {"type": "LUT4"}}}
+    pins = {"A0": ["0"], "CE0": ["1"], "RST0": ["0"], "SIGNEDA": [7], "SOURCEA": ["0"]}
+    cells: dict = {name: {"type": CELL, "connections": dict(pins)} for name in names}
+    return {"cells": {**cells, "core.table": {"type": "LUT4", "connections": {"Z": [7]}}}}
 
 
 def sites_of(module: dict) -> dict[str, str]:
     return {
         name: cell["attributes"]["BEL"]
         for name, cell in module["cells"].items()
-        if "attributes" in cell
+        if "BEL" in cell.get("attributes", {})
     }
 
 
@@ -43,6 +44,30 @@ def test_a_small_design_takes_the_sites_in_the_middle():
     module = netlist(array=8, lanes=2)
     assign_multipliers(module, DEVICES["ecp5-25"].multiplier_sites)
     assert sorted(sites_of(module).values()) == sorted(DEVICES["ecp5-25"].multiplier_sites[9:19])
+
+
+def test_each_block_of_multipliers_has_its_own_constants():
+    module = netlist(array=8, lanes=2)
+    assign_multipliers(module, DEVICES["ecp5-25"].multiplier_sites)
+    cells, sites = module["cells"], DEVICES["ecp5-25"].multiplier_sites
+    tables = {
+        cell["connections"]["Z"][0]: cell["parameters"]["INIT"]
+        for name, cell in cells.items()
+        if "constant" in name
+    }
+    assert len(tables) == 2 * 3, "the sites 9 to 18 are in three blocks"
+    for name, site in sites_of(module).items():
+        pins = cells[name]["connections"]
+        assert (pins["A0"], pins["SIGNEDA"]) == (["0"], [7])
+        assert pins["RST0"] == pins["SOURCEA"]
+        assert (tables[pins["RST0"][0]], tables[pins["CE0"][0]]) == ("0" * 16, "1" * 16)
+        first = 4 * (sites.index(site) // 4)
+        block = [
+            cells[other]["connections"]
+            for other, at in sites_of(module).items()
+            if at in sites[first : first + 4]
+        ]
+        assert {str(other["RST0"]) for other in block} == {str(pins["RST0"])}
 
 
 def test_a_design_with_too_many_multipliers_is_left_alone():
