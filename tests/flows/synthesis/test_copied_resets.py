@@ -5,7 +5,6 @@ import json
 from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, ClockSignal, Module, ResetSignal, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Out
 
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.flows.synthesis.tools import YOSYS, run_in_new_folder
@@ -14,22 +13,25 @@ from tilewright.hardware.technology import Technology
 
 
 class Counter(wiring.Component):
-    count: Out(4)
+    def __init__(self) -> None:
+        super().__init__({})
+        self.counted = Signal(4)
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.d.sync += self.count.eq(self.count + 1)
+        m.d.sync += self.counted.eq(self.counted + 1)
         return m
 
 
 def flip_flops() -> tuple[list[dict], int]:
     """The flip-flops of two counters on an ECP5, and the net of the reset."""
-    m, parts = Module(), {"first": Counter(), "second": Counter()}
+    m = Module()
+    parts = {"first": Counter(), "second": Counter()}
     clock, reset = Signal(name="clock"), Signal(name="reset")
     m.domains.sync = ClockDomain("sync")
     m.d.comb += [ClockSignal().eq(clock), ResetSignal().eq(reset)]
     add_with_resets(m, Technology.ECP5, parts)
-    ports = [clock, reset, *(part.count for part in parts.values())]
+    ports = [clock, reset, *(part.counted for part in parts.values())]
     text = rtlil.convert(m, name="top", ports=ports, platform=Technology.ECP5, emit_src=False)
     script = f"read_rtlil rtl.il; {DEVICES['ecp5-25'].family.synthesis} -top top; write_json m.json"
     mapped = run_in_new_folder(YOSYS, {"rtl.il": text}, ["-q", "-p", script], "m.json")
