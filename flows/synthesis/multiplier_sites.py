@@ -74,7 +74,7 @@ def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
     for place, name in enumerate(order, (len(sites) - len(order)) // 2):
         cells[name].setdefault("attributes", {})["BEL"] = sites[place]
         blocks.setdefault(place // len(_BLOCK), []).append(cells[name])
-    free = 1 + max((bit for cell in cells.values() for bit in _nets(cell)), default=0)
+    free = 1 + max(_nets(module))
     for number, block in blocks.items():
         for value in "01":
             if _drive(block, value, free):
@@ -89,9 +89,14 @@ def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
                 free += 1
 
 
-def _nets(cell: dict[str, Any]) -> Iterator[int]:
-    for bits in cell["connections"].values():
-        yield from (bit for bit in bits if isinstance(bit, int))
+def _nets(module: dict[str, Any]) -> Iterator[int]:
+    """Yield the numbers of all nets, and 0."""
+    yield 0
+    connected = [cell["connections"] for cell in module["cells"].values()]
+    ports = {name: port["bits"] for name, port in module["ports"].items()}
+    for pins in (*connected, ports):
+        for bits in pins.values():
+            yield from (bit for bit in bits if isinstance(bit, int))
 
 
 def _drive(block: Sequence[dict[str, Any]], value: str, net: int) -> bool:

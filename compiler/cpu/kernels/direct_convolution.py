@@ -64,7 +64,7 @@ class DirectPlanner:
     @property
     def crowded(self) -> bool:
         """Whether the rows of a tile compete for the same set of the cache."""
-        size = 4 if self.conv.quantised is None else 1 + self.product.words
+        size = 2 if self.product.words else 4 if self.conv.quantised is None else 1
         apart = self.conv.channels_in * size % WAY_BYTES == 0
         return self.is_matrix and apart and self.pixels > SAFE_ROWS
 

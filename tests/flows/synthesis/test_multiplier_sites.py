@@ -11,7 +11,8 @@ def netlist(array: int, lanes: int) -> dict:
     names += [f"core.gemm.array.pair_{n // 4}.product_{n % 4}.cell" for n in range(array)]
     pins = {"A0": ["0"], "CE0": ["1"], "RST0": ["0"], "SIGNEDA": [7], "SOURCEA": ["0"]}
     cells: dict = {name: {"type": CELL, "connections": dict(pins)} for name in names}
-    return {"cells": {**cells, "core.table": {"type": "LUT4", "connections": {"Z": [7]}}}}
+    cells["core.table"] = {"type": "LUT4", "connections": {"Z": [7]}}
+    return {"cells": cells, "ports": {"unused": {"bits": [8]}}}
 
 
 def sites_of(module: dict) -> dict[str, str]:
@@ -56,6 +57,7 @@ def test_each_block_of_multipliers_has_its_own_constants():
         if "constant" in name
     }
     assert len(tables) == 2 * 3, "the sites 9 to 18 are in three blocks"
+    assert not {7, 8} & tables.keys()
     for name, site in sites_of(module).items():
         pins = cells[name]["connections"]
         assert (pins["A0"], pins["SIGNEDA"]) == (["0"], [7])
