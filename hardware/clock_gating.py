@@ -21,6 +21,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .cells import ecp5
+from .fan_out import add_in_domain
 from .technology import Technology
 
 SETTLING_CYCLES = 4
@@ -72,15 +73,9 @@ class ClockGating:
         """
         m = self.m
         if not self.stops_clocks:
-            m.domains += ClockDomain(name)
             m.submodules[f"{name}_reset"] = reset = Copy()
-            m.d.comb += [
-                reset.value.eq(self.clears),
-                ClockSignal(name).eq(ClockSignal()),
-                ResetSignal(name).eq(reset.copy),
-            ]
-            for key, part in parts.items():
-                m.submodules[key] = DomainRenamer(name)(part)
+            m.d.comb += reset.value.eq(self.clears)
+            add_in_domain(m, name, parts, reset.copy)
             return
         resettable = {key: ResetInserter(self.clear)(part) for key, part in parts.items()}
         if awake is None:

@@ -77,6 +77,26 @@ def add_with_resets(m: Module, platform, parts: Mapping[str, wiring.Component]) 
         return
     resets = copied(m, platform, ResetSignal(), len(parts), "reset")
     for (name, part), reset in zip(parts.items(), resets, strict=True):
-        m.domains += ClockDomain(name)
-        m.d.comb += [ClockSignal(name).eq(ClockSignal()), ResetSignal(name).eq(reset)]
-        m.submodules[name] = DomainRenamer(name)(part)
+        add_in_domain(m, name, {name: part}, reset)
+
+
+def add_in_domain(
+    m: Module, domain: str, parts: Mapping[str, wiring.Component], reset: Value
+) -> None:
+    """Add submodules in a domain of their own, with the clock of `sync` and another reset.
+
+    Parameters
+    ----------
+    m : Module
+        Receives the submodules and the domain.
+    domain : str
+        The domain's name.
+    parts : Mapping[str, wiring.Component]
+        The submodules by name, in the domain `sync`.
+    reset : Value
+        The domain's reset.
+    """
+    m.domains += ClockDomain(domain)
+    m.d.comb += [ClockSignal(domain).eq(ClockSignal()), ResetSignal(domain).eq(reset)]
+    for name, part in parts.items():
+        m.submodules[name] = DomainRenamer(domain)(part)

@@ -2,7 +2,7 @@
 
 A CCU2C holds two bits of a chain. For a carry in from a net or a constant, nextpnr adds a cell
 before the chain. For a carry out, it adds one after it, even if nothing reads the carry. Most
-chains need neither. An input that is 1 takes no wire; one that is 0 may.
+chains need neither. An input that is 1 takes no wire; one that is 0 may take one.
 """
 
 from collections import Counter
@@ -130,7 +130,7 @@ def _shift(cells: dict, chain: list[str]) -> bool:
 
 
 def _tie_high(cell: dict, index: str) -> None:
-    """Make the inputs of a half that are 0 another constant, 1, with the same sum and carry.
+    """Tie the inputs `C` and `D` of a half to 1 where they are 0, with the same sum and carry.
 
     The sum takes one of the table's sixteen bits, and the carry one of the first four, by `A` and
     `B` alone. These four stay.

@@ -19,7 +19,7 @@ ARRAY = "gemm."
 """Part of the names of the array's cells."""
 
 _WIRED = ("CE", "RST", "SIGNED", "SOURCE")
-"""First letters of the pins that take a constant through a wire."""
+"""How the names of pins begin that take a constant through a wire."""
 
 _BLOCK = (0, 1, 4, 5)
 """Multipliers of a block: columns after its first one, which are their numbers too."""
@@ -100,7 +100,7 @@ def _nets(module: dict[str, Any]) -> Iterator[int]:
 
 
 def _drive(block: Sequence[dict[str, Any]], value: str, net: int) -> bool:
-    """Connect the pins of a block that have a constant to a net; return whether there are any."""
+    """Connect those pins of a block that are a constant to a net; return whether any are."""
     pins = [
         (cell["connections"], pin)
         for cell in block

@@ -16,7 +16,7 @@ NARROW_MULTIPLIER_BITS = 9
 """Width of the narrow multiplier's operands; two of these take the place of a wide one."""
 
 _WITH_REGISTERS = {"a_IOBFF": 1}
-"""An attribute of a pad: nextpnr moves the registers beside the pad into it."""
+"""Attribute of a pad. It makes nextpnr move the registers beside the pad into the pad."""
 
 
 class BlockMultiplier(wiring.Component):
@@ -154,7 +154,7 @@ def forwarded_clock(clock: Value, output: Value) -> Instance:
 
 
 class BidirectionalPad(interfaces.BidirectionalPad):
-    """One IOBUF with its registers."""
+    """An IOBUF cell with its registers."""
 
     def elaborate(self, platform) -> Module:
         m = Module()

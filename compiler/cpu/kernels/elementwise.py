@@ -13,8 +13,8 @@ from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
 _WIDTH = 32
-"""Elements that are computed side by side: several vectors, since each operation waits for the one
-before it."""
+"""Elements that are computed side by side. They fill several vectors: each operation on a vector
+waits for the one before it, and the processor works on the others meanwhile."""
 
 _BLOCK = 1 << 13
 """Elements of a thread's block; threads do not pay for fewer."""
