@@ -1,5 +1,6 @@
 """Build the loop program of a schedule's state."""
 
+import math
 from collections.abc import Iterator
 
 from ...isa.expressions import Affine, Op, Read
@@ -21,6 +22,9 @@ from .program import Program
 from .reductions import reduction_of, with_reduction
 from .stages import REGISTER, Stage, State, qualified
 from .tensorised import mnemonic_of
+
+MOST_SUMS = 1 << 10
+"""Most sums of a tile that stay apart from the output. Larger tiles fit no registers."""
 
 
 def build_program(state: State, bounds: Bounds | None = None) -> Program:
@@ -96,6 +100,7 @@ class _StageBuilder:
             least = 1 if builder.state.arena else 2
             self.slots.append(asked if asked >= least else self.slots[-1])
         self.wrapped = self.wrapper_position()
+        self.apart = self.stage.nested or self.sums_are_few()
 
     def wrapper_position(self) -> int | None:
         """Position of the loop at which the instruction starts, or the transfer of a copy."""
@@ -110,6 +115,13 @@ class _StageBuilder:
         while spans(self.plan, position) is None:
             position += 1
         return position
+
+    def sums_are_few(self) -> bool:
+        """Whether the sums of a processor's stage stay in registers until they are complete."""
+        stage = self.stage
+        if self.builder.state.processor is None or not stage.reductions or stage.scope == REGISTER:
+            return False
+        return math.prod(self.partial_box()[1]) <= MOST_SUMS
 
     def level(self, opened: int) -> Block:
         """The nodes inside the outermost `opened` loops."""
@@ -141,8 +153,8 @@ class _StageBuilder:
         if opened == len(stage.loops):
             return (self.statement(),)
         loop = (self.loop(opened, self.level(opened + 1)),)
-        if stage.nested and opened == stage.first_reduction:
-            return (self.partial(opened), *loop, *self.finish(opened))
+        if self.apart and opened == stage.first_reduction:
+            return (self.partial(), *loop, *self.finish(opened))
         return loop
 
     def loop(self, position: int, body: Block) -> For:
@@ -174,7 +186,7 @@ class _StageBuilder:
             return Assign(stage.element, stage.value)
         reduction = reduction_of(stage.value)
         first = tuple(qualified(stage.name, axis.name) for axis in stage.reductions)
-        target = self.partial_sum if stage.nested else stage.element
+        target = self.partial_sum if self.apart else stage.element
         return Update(target, reduction.op, reduction.body, first)
 
     @property
@@ -182,15 +194,18 @@ class _StageBuilder:
         """The partial sum of the element that an iteration computes."""
         return Read(self.partial_name, self.stage.element.index)
 
-    def partial(self, opened: int) -> Allocate:
-        """The buffer of partial sums inside the outermost loops."""
-        fixed = self.plan.bound(opened)
-        box = [self.builder.bounds.interval(index, fixed) for index in self.stage.element.index]
-        shape = tuple(part.extent for part in box)
+    def partial(self) -> Allocate:
+        """The buffer of the partial sums."""
         reduction = reduction_of(self.stage.body)
         dtype = element_type(reduction, self.builder.state.tensors)
         tensor = Tensor(self.partial_name, dtype, self.stage.output.shape)
-        return Allocate(tensor, REGISTER, tuple(part.low for part in box), shape, 1)
+        return Allocate(tensor, REGISTER, *self.partial_box(), 1)
+
+    def partial_box(self) -> tuple[tuple[Affine, ...], tuple[int, ...]]:
+        """Origin and shape of the sums that are formed side by side."""
+        fixed = self.plan.bound(self.stage.first_reduction)
+        box = [self.builder.bounds.interval(index, fixed) for index in self.stage.element.index]
+        return tuple(part.low for part in box), tuple(part.extent for part in box)
 
     def finish(self, opened: int) -> Block:
         """Repeat the data loops from a position on, around the use of the sums."""

@@ -113,3 +113,18 @@ def test_a_stage_inside_a_dot_product_is_refused() -> None:
         "tensorise(out, n.i): `right.DRAM` is computed at `k.i`, inside the instruction; compute "
         "it further out"
     )
+
+
+@pytest.mark.parametrize(("columns", "apart"), [(1024, True), (1025, False)])
+def test_a_sum_alone_is_formed_apart_from_the_output(columns: int, apart: bool) -> None:
+    """Unless the tile of sums is too large for registers."""
+    m, n = te.axes(m=3, n=columns)
+    (k,) = te.reduce_axes(k=4)
+    x = te.tensor("x", "float32", (3, 4, columns))
+    out = te.compute("out", "float32", (m, n), te.sum(x[m, k, n], over=k))
+    s = te.Schedule(te.kernel("sums", out), None, PROCESSOR)
+    s.reorder("out", "m", "k", "n")
+    assert (f"allocate out.sum: float32[1, {columns}]" in str(s.program())) is apart
+    inputs = {"x": np.random.default_rng(0).standard_normal((3, 4, columns)).astype(np.float32)}
+    found = te.interpret(s.program(), inputs)
+    np.testing.assert_allclose(found, inputs["x"].sum(axis=1), atol=1e-5)
