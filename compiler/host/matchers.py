@@ -3,12 +3,21 @@
 from collections.abc import Mapping
 
 from ..graph.operator import Operator
-from . import chains, integer_layers, integer_movements, layers, pools, products, rows
+from . import (
+    chains,
+    integer_layers,
+    integer_movements,
+    interpolations,
+    layers,
+    pools,
+    products,
+    rows,
+)
 from .kernel import Matcher
 
 ORDERED: tuple[Matcher, ...] = (
     *(*integer_layers.MATCHERS, *integer_movements.MATCHERS, *layers.MATCHERS, *pools.MATCHERS),
-    *(*products.MATCHERS, *rows.MATCHERS, *chains.MATCHERS),
+    *(*interpolations.MATCHERS, *products.MATCHERS, *rows.MATCHERS, *chains.MATCHERS),
 )
 """All matchers; the first one that finds a kernel wins."""
 

@@ -2,9 +2,11 @@
 
 Every float32 convolution and pool gets a Transpose before it and one after it. The latter sinks
 below operators that work element by element or along axes, until the next Transpose cancels it.
+One that is left below an interpolation rises above it again, where the image is smaller.
 Results keep their bits, but reductions may add in another order.
 """
 
+import math
 from dataclasses import replace
 
 from ..graph import Graph
@@ -100,6 +102,24 @@ def sink_below_interpolate(site: Site, interpolate: Interpolate, image: str) -> 
     return site.emit(FIRST, site.emit(moved, image, *site.root.inputs[1:]))
 
 
+INTERPOLATED = op(
+    *(Interpolate, value("image"), value("places"), value("weights")),
+    capture="interpolate",
+    private=True,
+)
+
+
+@rule(op(FIRST, INTERPOLATED))
+def rise_above_interpolate(
+    site: Site, interpolate: Interpolate, image: str, places: str, weights: str
+) -> str | None:
+    """Transpose(Interpolate(x)) -> Interpolate(Transpose(x)), if that moves fewer elements."""
+    if site.elements_of(image) >= math.prod(site.shape):
+        return None
+    moved = Interpolate(TO_LAST[interpolate.axis])
+    return site.emit(moved, site.emit(FIRST, image), places, weights)
+
+
 @rule(op(ops.Reshape, IMAGE))
 def sink_below_flattened_pixels(site: Site, image: str) -> str | None:
     """Reshape(Transpose(x)) to [N, C, pixels] -> Transpose(Reshape(x) to [N, pixels, C])."""
@@ -148,4 +168,5 @@ def channels_last(graph: Graph) -> Graph:
     changed = rewrite_once(graph, change_layout)
     if changed is graph:
         return graph
-    return rewrite(rewrite(changed, *SINKING_IMAGES), transpose_to_reshape, *SINKING_IMAGES)
+    sunk = rewrite(rewrite(changed, *SINKING_IMAGES), transpose_to_reshape, *SINKING_IMAGES)
+    return rewrite(sunk, rise_above_interpolate)

@@ -172,6 +172,19 @@ def test_joins_choices_and_resizes_do_not_stop_a_transpose() -> None:
     assert network.changed(network.conv(chosen))["transpose"] == 2
 
 
+@pytest.mark.parametrize(("rows", "smallest"), [(9, 5), (3, 3)])
+def test_a_transpose_stays_where_the_image_is_smallest(rows: int, smallest: int) -> None:
+    network = Network()
+    x = network.conv(network.image("x", 1, 3, 5, 4))
+    places = network.builder.constant(np.arange(rows).reshape(rows, 1) // 2)
+    weights = network.builder.constant(np.ones((rows, 1), np.float32))
+    resized = network.emit(Interpolate(2), x, places, weights)
+    network.changed(resized)
+    changed = passes.channels_last(network.graph(resized))
+    turned = [node for node in changed.nodes if isinstance(node.attributes, ops.Transpose)]
+    assert turned[-1].output.type.shape == (1, 6, smallest, 4)
+
+
 def test_pixels_as_the_tokens_of_a_transformer() -> None:
     network = Network()
     x = network.emit(ops.Reshape((2, 6, 20)), network.conv(network.image("x", 2, 3, 4, 5)))

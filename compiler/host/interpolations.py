@@ -1,0 +1,85 @@
+"""Interpolation along one axis, with windows that advance evenly."""
+
+import math
+
+import numpy as np
+
+from ..cpu.kernels.interpolation import Interpolation
+from ..graph import Node
+from ..graph import operators as ops
+from ..rewriting import op, value
+from .kernel import HostKernel, HostScope, matcher
+from .pools import has_floats
+
+MOST_TAPS = 4
+"""Most elements of a window for each element that an output reads: beyond, NumPy is faster."""
+
+MOST_ALONG = 16
+"""The same for vectors along the axis."""
+
+MOST_BLOCK = 64
+"""Most elements of the output that share a window."""
+
+
+@matcher(
+    op(
+        ops.Interpolate,
+        value("x", constant=False, where=has_floats),
+        *(value("places", constant=True), value("weights", constant=True)),
+        capture="interpolate",
+    )
+)
+def interpolation(
+    scope: HostScope, node: Node, interpolate: ops.Interpolate, x: str, places: str, weights: str
+) -> HostKernel | None:
+    """Match an Interpolate."""
+    shape, axis = scope.shape(x), interpolate.axis
+    extents = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    chosen, shares = scope.data(places), scope.data(weights)
+    description, table = windows_of(chosen, shares, *extents, scope.target.lanes)
+    if description.taps > chosen.shape[1] * (MOST_ALONG if extents[2] == 1 else MOST_TAPS):
+        return None
+    return HostKernel(description, {"x": x}, {"weights": table}, (node,))
+
+
+def windows_of(
+    places: np.ndarray, weights: np.ndarray, outer: int, size: int, inner: int, lanes: int
+) -> tuple[Interpolation, np.ndarray]:
+    """Return the fastest windows that hold all places, and their table of weights.
+
+    Parameters
+    ----------
+    places : int64[extent, taps]
+        Elements that each element of the output reads.
+    weights : float32[extent, taps]
+        Their weights; those of a repeated place are added.
+    outer, size, inner : int
+        Elements before the axis, along it, and after it.
+    lanes : int
+        Elements of a vector.
+    """
+    extent, used = len(places), weights != 0
+    low = np.where(used, places, size).min(axis=1)
+    high = np.where(used, places, -1).max(axis=1)
+    found = []
+    least = min(lanes, extent) if inner == 1 else 1
+    for block in range(least, min(extent, MOST_BLOCK) + 1, least):
+        starts = np.arange(0, extent, block)
+        lows, highs = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+        rate = block * size / extent
+        for advance in (math.floor(rate), math.ceil(rate)):
+            moved = np.arange(len(starts)) * advance
+            first = int((lows - moved).min())
+            taps = max(int((highs - moved).max()) - first + 1, 1)
+            found.append((taps * len(starts) * block, block, advance, first, taps))
+    _, *window = min(found)
+    description = Interpolation(outer, size, extent, inner, *window)
+    starts = np.arange(extent) // description.block * description.advance + description.first
+    table = np.zeros(description.operands["weights"].shape, np.float32)
+    for column, weight, inside in zip(places.T, weights.T, used.T, strict=True):
+        where = np.flatnonzero(inside)
+        table[(column - starts)[where], where] += weight[where]
+    return description, table
+
+
+MATCHERS = (interpolation,)

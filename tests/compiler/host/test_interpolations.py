@@ -1,0 +1,53 @@
+"""Resizing between neighbours as kernels."""
+
+import numpy as np
+import onnx
+import pytest
+
+from tilewright.compiler.cpu.kernels.interpolation import Interpolation
+from tilewright.compiler.graph import operators as ops
+
+from .agreement import assert_agrees
+from .networks import built, imported, normal
+
+pytestmark = pytest.mark.processor
+
+MODES = [
+    ("linear", "half_pixel"),
+    ("linear", "align_corners"),
+    ("linear", "asymmetric"),
+    ("cubic", "half_pixel"),
+]
+
+
+@pytest.mark.parametrize("sizes", [(1, 3, 16, 20), (1, 3, 13, 33), (1, 3, 5, 4)])
+@pytest.mark.parametrize(("mode", "coordinates"), MODES)
+def test_images_of_other_sizes(mode: str, coordinates: str, sizes: tuple[int, ...]) -> None:
+    x = normal(1, 3, 8, 10)
+    attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    resize = onnx.helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], **attributes)
+    graph = imported([resize], {"x": x}, {"sizes": np.array(sizes, np.int64)})
+    kernels = assert_agrees(graph, {"x": x}, 1e-5, 1e-5)
+    assert [type(kernel.description) for kernel in kernels] == [Interpolation] * 2
+
+
+def test_long_windows_stay_with_the_definition() -> None:
+    x = normal(60, 7)
+    places = np.array([[0, 59], [30, 1]], np.int64)
+
+    def make(builder):
+        weights = builder.constant(np.ones((2, 2), np.float32))
+        return builder.emit(ops.Interpolate(0), ["x", builder.constant(places), weights])
+
+    assert assert_agrees(built({"x": x}, make), {"x": x}) == ()
+
+
+def test_bytes_stay_with_the_definition() -> None:
+    x = np.arange(24, dtype=np.int8).reshape(4, 6)
+    places = np.array([[0, 1], [1, 2], [2, 3]], np.int64)
+
+    def make(builder):
+        weights = builder.constant(np.full((3, 2), 0.5, np.float32))
+        return builder.emit(ops.Interpolate(0), ["x", builder.constant(places), weights])
+
+    assert assert_agrees(built({"x": x}, make), {"x": x}) == ()
