@@ -8,10 +8,6 @@ from ...errors import CompileError
 from ..cpu import CompiledKernel, CpuTarget, Description, compile_kernel, load_kernel
 from ..cpu.execution.kernel import key_of
 from .plan import HostPlan
-from .work import work_of
-
-SHARED_WORK = 1 << 15
-"""Fewest operations for which threads share a kernel's loops."""
 
 
 def compile_host(
@@ -69,7 +65,7 @@ class KernelStore:
     _loaded: dict[str, CompiledKernel] = field(default_factory=dict)
 
     def get(self, description: Description) -> CompiledKernel:
-        """Return the machine code of a kernel; small kernels use one thread.
+        """Return the machine code of a kernel.
 
         Raises
         ------
@@ -78,21 +74,20 @@ class KernelStore:
         """
         key = key_of(description, self.target)
         if key not in self._loaded:
-            threads = self.threads if work_of(description) >= SHARED_WORK else 1
-            self._loaded[key] = self._find(key, description, threads)
+            self._loaded[key] = self._find(key, description)
         return self._loaded[key]
 
-    def _find(self, key: str, description: Description, threads: int) -> CompiledKernel:
+    def _find(self, key: str, description: Description) -> CompiledKernel:
         """Load a kernel from the module or the cache, or compile it."""
         if (data := self.code.get(key)) is not None:
             trust = self.trust_code
             try:
-                return load_kernel(data, description, self.target, threads, trust_code=trust)
+                return load_kernel(data, description, self.target, self.threads, trust_code=trust)
             except CompileError as problem:
                 self.distrusted[key] = str(problem).removesuffix("; compile it again")
         if (data := self.kept(key)) is not None:
             with contextlib.suppress(CompileError):
-                return load_kernel(data, description, self.target, threads)
-        kernel = compile_kernel(description, self.target, threads)
+                return load_kernel(data, description, self.target, self.threads)
+        kernel = compile_kernel(description, self.target, self.threads)
         self.compiled[key] = kernel.to_bytes()
         return kernel

@@ -11,7 +11,6 @@ from ..graph import Graph, Node
 from ..graph import operators as ops
 
 if TYPE_CHECKING:
-    from ..cpu import Description
     from .kernel import HostKernel
 
 LEAST_WORK = 1 << 14
@@ -30,17 +29,15 @@ POINTWISE = (
 """Operators whose kernels do one operation for each element of the output."""
 
 
-def work_of(description: "Description") -> int:
-    """Estimate a kernel's operations: multiplications, or elements of its arrays."""
+def replaced_work(kernel: "HostKernel") -> int:
+    """Estimate NumPy's operations for the nodes of a kernel, counted in passes over memory.
+
+    Operations are multiplications, or elements of its arrays.
+    """
+    description = kernel.description
     given = (a for name, a in description.operands.items() if name not in description.constants)
     sizes = (math.prod(array.shape) for array in (description.output, *given))
-    return max(description.macs, *sizes)
-
-
-def replaced_work(kernel: "HostKernel") -> int:
-    """Estimate NumPy's operations for the nodes of a kernel, counted in passes over memory."""
-    description = kernel.description
-    work = work_of(description)
+    work = max(description.macs, *sizes)
     if work > math.prod(description.output.shape):
         return work * PASSES
     return work * len(kernel.nodes)

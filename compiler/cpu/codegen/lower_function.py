@@ -24,6 +24,7 @@ from .lower_parallel import emit_parallel
 from .lower_values import Mask, Values
 from .masks import all_of
 from .memory import MemoryAccess
+from .operations import is_long
 
 
 class Function:
@@ -183,7 +184,7 @@ class Function:
         elif node.kind is Kind.UNROLLED or extent == 1:
             for number in range(extent):
                 self.block(node.body, inside(number, number), mask)
-        elif node.kind is Kind.PARALLEL and self.threads is not None:
+        elif node.kind is Kind.PARALLEL and self.threads is not None and self.is_long(node):
             emit_parallel(self, node, env, symbol, start, self.threads)
         else:
             first, last = middle_of(node, inside, self.shared.program)
@@ -197,6 +198,10 @@ class Function:
                 self.block(node.body, moved, mask)
             for number in range(last + 1, extent):
                 self.block(node.body, inside(number, number), mask)
+
+    def is_long(self, node: loops.For) -> bool:
+        """Whether threads are worth their start for a loop."""
+        return is_long(node, self.shared.program, self.shared.target.lanes)
 
     def where(
         self,

@@ -4,6 +4,7 @@ The context holds the addresses of buffers and the values of symbols that the bo
 bytes each.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ from .environment import Environment
 
 if TYPE_CHECKING:
     from .lower_function import Function
+
+LINE_BYTES = 64
+"""Bytes of a line of the cache. The context has lines of its own, as the caller writes its stack
+while others read the context."""
 
 
 def emit_parallel(
@@ -48,7 +53,8 @@ def emit_parallel(
     body = ir.Function(builder.module, signature, outer.shared.fresh("body"))
     body.linkage = "internal"
     body.attributes.add("noinline")
-    context = outer.emitter.alloca(I64, len(names) + len(symbols), 8)
+    lines = math.ceil((len(names) + len(symbols)) * 8 / LINE_BYTES)
+    context = outer.emitter.alloca(I64, lines * LINE_BYTES // 8, LINE_BYTES)
     parts = [builder.ptrtoint(outer.areas[name].pointer, I64) for name in names]
     parts += [outer.memory.symbols[name] for name in symbols]
     for position, part in enumerate(parts):

@@ -2,9 +2,11 @@
 
 After a loop, a worker spins for a moment and then sleeps on a futex. A loop that follows soon
 starts within a microsecond, and an idle pool costs nothing. The caller waits in the same way.
-An atomic counter hands out blocks of iterations. A late worker finds the loop closed and does
-nothing, so that the caller waits only for workers that have started. If the pool is busy, the
-caller runs its loop alone. A forked child has no workers: its pools start anew.
+Each thread takes blocks of iterations from its own share of the loop, which is always the same part
+of it, and then from the shares of others. So the arrays of a network mostly stay in the caches of
+the threads that wrote them. A late worker finds the loop closed and does nothing, so that the
+caller waits only for workers that have started. If the pool is busy, the caller runs its loop
+alone. A forked child has no workers: its pools start anew.
 """
 
 import atexit
@@ -18,7 +20,7 @@ import numpy as np
 from ....errors import CompileError
 from ..codegen.machine_code import ObjectCode, assemble
 from ..target import host
-from .pool_code import FIELDS, STATE_BYTES, pool_code
+from .pool_code import FIELDS, SHARE_BYTES, pool_code
 
 BLOCKS = 8
 """Blocks of iterations per thread."""
@@ -35,24 +37,25 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._memory = np.zeros(STATE_BYTES + 64, np.uint8)
+        size = FIELDS["shares"] + threads * SHARE_BYTES
+        self._memory = np.zeros(size + 64, np.uint8)
         start = -self._memory.ctypes.data % 64
-        self._fields = self._memory[start : start + STATE_BYTES]
+        self._fields = self._memory[start : start + size]
         self.state = self._fields.ctypes.data
         self._library = _library()  # code lives as long as it does
         self.run = self._library.address("run")
-        self._worker = self._library.function("worker", ctypes.c_void_p)
+        self._worker = self._library.function("worker", ctypes.c_void_p, ctypes.c_int64)
         self._close = self._library.function("close", ctypes.c_void_p)
         self.start()
 
     def start(self) -> None:
         """Reset the state and start the workers; none may be running."""
-        blocks = FIELDS["blocks"]
         self._fields[:] = 0
-        self._fields[blocks : blocks + 8].view(np.int64)[0] = BLOCKS * self.threads
+        for name, value in (("blocks", BLOCKS * self.threads), ("threads", self.threads)):
+            self._fields[FIELDS[name] : FIELDS[name] + 8].view(np.int64)[0] = value
         self._workers = [
-            threading.Thread(target=self._worker, args=(self.state,), daemon=True)
-            for _ in range(self.threads - 1)
+            threading.Thread(target=self._worker, args=(self.state, thread), daemon=True)
+            for thread in range(1, self.threads)
         ]
         for thread in self._workers:
             thread.start()

@@ -13,8 +13,6 @@ SPINS = 8000
 PATIENCE = 2000
 """Polls of the active workers before the caller sleeps."""
 
-STATE_BYTES = 512
-
 FIELDS = {
     "generation": 0,
     "stop": 4,
@@ -23,22 +21,27 @@ FIELDS = {
     "open": 128,
     "active": 192,
     "waiting": 196,
-    "next": 256,
-    "body": 320,
-    "context": 328,
-    "extent": 336,
-    "grain": 344,
-    "blocks": 352,
+    "body": 256,
+    "context": 264,
+    "grain": 272,
+    "blocks": 280,
+    "threads": 288,
+    "shares": 320,
 }
 """Byte offsets in the state; fields that threads write concurrently have their own cache lines."""
 
+SHARE_BYTES = 64
+"""Bytes of a thread's share of a loop: its next iteration, and its end."""
+
 
 def pool_code() -> str:
-    """A module with `run(state, body, context, extent)`, `worker(state)` and `close(state)`."""
+    """A module of `run(state, body, context, extent)`, `worker(state, thread)`, `close(state)`."""
     fields = "\n".join(
         f"  %{name} = getelementptr i8, ptr %state, i64 {at}" for name, at in FIELDS.items()
     )
-    return Template(_CODE).substitute(fields=fields, spins=SPINS, patience=PATIENCE)
+    return Template(_CODE).substitute(
+        fields=fields, spins=SPINS, patience=PATIENCE, share_bytes=SHARE_BYTES
+    )
 
 
 _CODE = r"""
@@ -93,24 +96,39 @@ out:
   ret void
 }
 
-; Take blocks of iterations until there are none.
-define internal void @work(ptr %state) {
+; Take blocks of iterations until there are none: from a thread's own share, then from others.
+define internal void @work(ptr %state, i64 %thread) {
 entry:
 $fields
   %the.body = load ptr, ptr %body
   %the.context = load ptr, ptr %context
-  %the.extent = load i64, ptr %extent
   %the.grain = load i64, ptr %grain
+  %count = load i64, ptr %threads
+  br label %share
+share:
+  %whose = phi i64 [ %thread, %entry ], [ %following, %finished ]
+  %looked = phi i64 [ 1, %entry ], [ %more.looked, %finished ]
+  %offset = mul i64 %whose, $share_bytes
+  %next = getelementptr i8, ptr %shares, i64 %offset
+  %end.at = getelementptr i8, ptr %next, i64 8
+  %the.end = load i64, ptr %end.at
   br label %take
 take:
   %begin = atomicrmw add ptr %next, i64 %the.grain seq_cst
-  %more = icmp ult i64 %begin, %the.extent
-  br i1 %more, label %block, label %done
+  %more = icmp ult i64 %begin, %the.end
+  br i1 %more, label %block, label %finished
 block:
   %full = add i64 %begin, %the.grain
-  %end = call i64 @llvm.umin.i64(i64 %full, i64 %the.extent)
+  %end = call i64 @llvm.umin.i64(i64 %full, i64 %the.end)
   call void %the.body(ptr %the.context, i64 %begin, i64 %end)
   br label %take
+finished:
+  %after = add i64 %whose, 1
+  %beyond = icmp eq i64 %after, %count
+  %following = select i1 %beyond, i64 0, i64 %after
+  %more.looked = add i64 %looked, 1
+  %left = icmp ult i64 %looked, %count
+  br i1 %left, label %share, label %done
 done:
   ret void
 }
@@ -137,18 +155,32 @@ start:
   %part = call i64 @llvm.umax.i64(i64 %share, i64 1)
   store ptr %given.body, ptr %body
   store ptr %given.context, ptr %context
-  store i64 %given.extent, ptr %extent
   store i64 %part, ptr %grain
-  store atomic i64 0, ptr %next seq_cst, align 8
+  %count = load i64, ptr %threads
+  br label %divide
+divide:
+  %thread = phi i64 [ 0, %start ], [ %following, %divide ]
+  %begin = phi i64 [ 0, %start ], [ %end, %divide ]
+  %following = add i64 %thread, 1
+  %scaled = mul i64 %given.extent, %following
+  %end = udiv i64 %scaled, %count
+  %offset = mul i64 %thread, $share_bytes
+  %next.at = getelementptr i8, ptr %shares, i64 %offset
+  %end.at = getelementptr i8, ptr %next.at, i64 8
+  store i64 %end, ptr %end.at
+  store atomic i64 %begin, ptr %next.at seq_cst, align 8
+  %more = icmp ult i64 %following, %count
+  br i1 %more, label %divide, label %ready
+ready:
   store atomic i32 1, ptr %open seq_cst, align 4
   %old = atomicrmw add ptr %generation, i32 1 seq_cst
   call void @wake(ptr %generation, ptr %sleepers)
-  call void @work(ptr %state)
+  call void @work(ptr %state, i64 0)
   store atomic i32 0, ptr %open seq_cst, align 4
   %first = load atomic i32, ptr %active seq_cst, align 4
   br label %wait
 wait:
-  %working = phi i32 [ %first, %start ], [ %fewer, %again ]
+  %working = phi i32 [ %first, %ready ], [ %fewer, %again ]
   %finished = icmp eq i32 %working, 0
   br i1 %finished, label %over, label %again
 again:
@@ -159,8 +191,8 @@ over:
   ret void
 }
 
-; What a worker runs until the pool is closed.
-define void @worker(ptr %state) {
+; What a worker runs until the pool is closed; the caller of `run` is thread 0.
+define void @worker(ptr %state, i64 %thread) {
 entry:
 $fields
   br label %idle
@@ -176,7 +208,7 @@ look:
   %closed = icmp eq i32 %is.open, 0
   br i1 %closed, label %leave, label %join
 join:
-  call void @work(ptr %state)
+  call void @work(ptr %state, i64 %thread)
   br label %leave
 leave:
   %left = atomicrmw sub ptr %active, i32 1 seq_cst

@@ -78,6 +78,22 @@ def test_pools_may_be_made_at_once() -> None:
     subprocess.run(command, check=True, timeout=60)
 
 
+SHARES = """
+for rows in (1, 2, 3, 7, 40):
+    few = RowSoftmax(rows, 30000)
+    x = np.random.default_rng(0).standard_normal((rows, 30000)).astype(np.float32)
+    shared, alone = compile_kernel(few, threads=5), compile_kernel(few)
+    for pause in (0, 0, 0, 0.05, 0):
+        time.sleep(pause)
+        assert np.array_equal(shared(x), alone(x))
+"""
+
+
+def test_iterations_are_shared_by_any_number_of_threads() -> None:
+    """Some threads have no share, and some sleep while others do theirs."""
+    subprocess.run([sys.executable, "-c", BEGIN + SHARES], check=True, timeout=60)
+
+
 @pytest.mark.parametrize("script", [SLEEPING, FORKED], ids=["sleeping", "forked"])
 def test_a_pool_outlives(script: str) -> None:
     """Workers that slept are woken; a forked child has workers of its own."""

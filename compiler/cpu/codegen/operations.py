@@ -1,0 +1,65 @@
+"""Estimate the work of a loop, to tell whether several threads are worth their start."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ....isa.expressions import Call, Expression, Op, Read, reads_of
+from ...te.nodes import Allocate, Assign, Block, For, Let, Update, nodes
+from ...te.program import Program
+from ...te.stages import Kind
+
+LEAST_OPERATIONS = 3 << 12
+"""Vector operations from which threads share a loop: about two microseconds of one thread."""
+
+LEAST_BYTES = 1 << 17
+"""Bytes of arrays from which they do too: the first cache does not hold them."""
+
+COSTS = {
+    **{Op.DIVIDE: 8, Op.SQRT: 8, Op.EXP: 16, Op.LOG: 16, Op.TANH: 24, Op.ERF: 24},
+    Op.SIGMOID: 24,
+}
+"""Vector operations of elementary functions; all others count as one."""
+
+
+def is_long(loop: For, program: Program, lanes: int) -> bool:
+    """Whether a loop takes longer than threads take to start."""
+    if operations_of((loop,), lanes) >= LEAST_OPERATIONS:
+        return True
+    arrays = (program.tensors.get(name) for name in {read.tensor for read in _reads(loop)})
+    sizes = (math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in arrays if a is not None)
+    return sum(sizes) >= LEAST_BYTES
+
+
+def operations_of(block: Block, lanes: int) -> int:
+    """Vector operations of all nodes of a block; guards count as if they always held."""
+    count = 0
+    for node in block:
+        if isinstance(node, For):
+            times = -(-node.extent // lanes) if node.kind is Kind.VECTORISED else node.extent
+            count += times * operations_of(node.body, lanes)
+        elif isinstance(node, (Assign, Update)):
+            fused = isinstance(node, Update) and _is_product(node.value)
+            count += _operations(node.value) + (not fused)
+        elif not isinstance(node, (Allocate, Let)):
+            count += operations_of(node.body, lanes)
+    return count
+
+
+def _reads(loop: For) -> Iterator[Read]:
+    """The elements that a loop reads and writes."""
+    for node in nodes((loop,)):
+        if isinstance(node, (Assign, Update)):
+            yield from (node.target, *reads_of(node.value))
+
+
+def _is_product(tree: Expression) -> bool:
+    """Whether a value is multiplied and added by one instruction."""
+    return isinstance(tree, Call) and tree.op is Op.MULTIPLY
+
+
+def _operations(tree: Expression) -> int:
+    if not isinstance(tree, Call):
+        return 0
+    return COSTS.get(tree.op, 1) + sum(map(_operations, tree.arguments))
