@@ -328,6 +328,7 @@ REALS: Mapping[Op, Callable[..., np.ndarray]] = {
     Op.LOG: np.log,
     Op.TANH: np.tanh,
     Op.ERF: _erf,
+    Op.SIGMOID: lambda a: 0.5 + 0.5 * np.tanh(0.5 * a),
 }
 """Definitions of the operations that only a processor has."""
 

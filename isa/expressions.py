@@ -44,6 +44,7 @@ class Op(Enum):
     LOG = "log"
     TANH = "tanh"
     ERF = "erf"
+    SIGMOID = "sigmoid"
 
 
 class Affine(NamedTuple):

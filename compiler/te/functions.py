@@ -75,7 +75,7 @@ def erf(value: TensorExpression) -> TensorExpression:
 
 def sigmoid(value: TensorExpression) -> TensorExpression:
     """`1 / (1 + exp(-value))`."""
-    return 1.0 / (exp(-value) + 1.0)
+    return _function(Op.SIGMOID, value)
 
 
 def gelu(value: TensorExpression) -> TensorExpression:

@@ -22,6 +22,9 @@ _LN2 = 0.6931471805599453
 _LN2_HIGH = 0.693359375
 _LN2_LOW = -2.12194440e-4
 
+_LEAST_SIGMOID = -87.0
+"""Below, a sigmoid would be subnormal, and arithmetic with that takes a hundred times as long."""
+
 _EXP = (0.00138142216, 0.008368899114, 0.04166840389, 0.1666651964, 0.4999999404)
 _LOG = (
     -0.07634497434,
@@ -47,22 +50,44 @@ _LOG_ERFC = (
 
 def exp(e: Emitter, x: LlvmValue) -> LlvmValue:
     """The exponential: at most 1 ULP, subnormal results included; above 88.73 infinity."""
-    low, high = e.constant(-104.0, x), e.constant(89.0, x)
-    x = e.minimum(high, e.maximum(low, x))
-    shifted = e.multiply_add(x, e.constant(_LOG2_E, x), e.constant(_MAGIC, x))
-    power = e.builder.fsub(shifted, e.constant(_MAGIC, x))
-    rest = e.multiply_add(power, e.constant(-_LN2_HIGH, x), x)
-    rest = e.multiply_add(power, e.constant(-_LN2_LOW, x), rest)
-    square = e.multiply(rest, rest)
-    value = e.multiply_add(polynomial(e, rest, _EXP), square, rest)
-    value = e.builder.fadd(value, e.constant(1.0, x))
-    if e.target.level == "avx512vnni" and e.whole_registers(x):
+    value, power, shifted = _exponential(e, x, -104.0, 89.0)
+    if _has_scaling(e, x):
         return e.by_register(partial(_scaled, e), value, power)
     whole = e.builder.sub(e.bits(shifted, I32), e.constant(_MAGIC_BITS, e.bits(shifted, I32)))
     half = e.builder.ashr(whole, e.constant(1, whole))
     for part in (half, e.builder.sub(whole, half)):
         value = e.builder.fmul(value, _power_of_two(e, part))
     return value
+
+
+def _exponential(
+    e: Emitter, x: LlvmValue, low: float, high: float
+) -> tuple[LlvmValue, LlvmValue, LlvmValue]:
+    """The exponential of `x`, limited to two bounds, as a number of about 1 and a power of 2.
+
+    The power is given as a float, and in the low bits of another one.
+    """
+    x = e.minimum(e.constant(high, x), e.maximum(e.constant(low, x), x))
+    shifted = e.multiply_add(x, e.constant(_LOG2_E, x), e.constant(_MAGIC, x))
+    power = e.builder.fsub(shifted, e.constant(_MAGIC, x))
+    rest = e.multiply_add(power, e.constant(-_LN2_HIGH, x), x)
+    rest = e.multiply_add(power, e.constant(-_LN2_LOW, x), rest)
+    square = e.multiply(rest, rest)
+    value = e.multiply_add(polynomial(e, rest, _EXP), square, rest)
+    return e.builder.fadd(value, e.constant(1.0, x)), power, shifted
+
+
+def sigmoid(e: Emitter, x: LlvmValue) -> LlvmValue:
+    """`1 / (1 + exp(-x))`: at most 3 ULP from -87 up, where it is 1.6e-38; 0 below."""
+    value, power, shifted = _exponential(e, e.builder.fneg(x), _LEAST_SIGMOID, -_LEAST_SIGMOID)
+    if _has_scaling(e, x):
+        grown = e.by_register(partial(_scaled, e), value, power)
+    else:
+        grown = e.builder.fmul(value, _power_of_two(e, e.bits(shifted, I32)))
+    one = e.constant(1.0, x)
+    value = e.builder.fdiv(one, e.builder.fadd(grown, one))
+    small = e.compare("<", x, e.constant(_LEAST_SIGMOID, x))
+    return e.select(small, e.constant(0.0, x), value)
 
 
 def log(e: Emitter, x: LlvmValue) -> LlvmValue:
@@ -121,6 +146,7 @@ FUNCTIONS: Mapping[Op, Callable[[Emitter, LlvmValue], LlvmValue]] = {
     Op.LOG: log,
     Op.TANH: tanh,
     Op.ERF: erf,
+    Op.SIGMOID: sigmoid,
     Op.SQRT: square_root,
 }
 """Operations of one float32 argument."""
@@ -132,6 +158,11 @@ def polynomial(e: Emitter, x: LlvmValue, coefficients: tuple[float, ...]) -> Llv
     for coefficient in coefficients[1:]:
         value = e.multiply_add(value, x, e.constant(coefficient, x))
     return value
+
+
+def _has_scaling(e: Emitter, x: LlvmValue) -> bool:
+    """Whether one instruction multiplies by a power of 2."""
+    return e.target.level == "avx512vnni" and e.whole_registers(x)
 
 
 def _scaled(e: Emitter, value: LlvmValue, power: LlvmValue) -> LlvmValue:

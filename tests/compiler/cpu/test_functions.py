@@ -9,7 +9,7 @@ from tilewright.compiler.cpu import LEVELS, Elementwise, compile_kernel
 from ...processor import target_at
 
 COUNT = 1 << 20
-SPANS = {"exp": (-104, 89), "log": None, "tanh": (-10, 10), "erf": (-5, 5), "sigmoid": (-80, 88)}
+SPANS = {"exp": (-104, 89), "log": None, "tanh": (-10, 10), "erf": (-5, 5), "sigmoid": (-87, 88)}
 EXACT = {
     "exp": np.exp,
     "log": np.log,
@@ -69,6 +69,7 @@ def test_ends_of_the_range_are_ieee(level: str) -> None:
         "log": [(infinity, infinity), (0, -infinity), (-1, nothing), (nothing, nothing), (1, 0)],
         "tanh": [(infinity, 1), (-infinity, -1), (nothing, nothing), (0, 0)],
         "erf": [(infinity, 1), (-infinity, -1), (nothing, nothing), (0, 0)],
+        "sigmoid": [(infinity, 1), (-infinity, 0), (-88, 0), (nothing, nothing), (0, 0.5)],
         "sqrt": [(infinity, infinity), (-1, nothing), (4, 2), (0, 0)],
     }
     for name, pairs in cases.items():
