@@ -9,6 +9,7 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from llvmlite.binding import llvm_version_info
@@ -29,6 +30,9 @@ UNSIGNED = (
     "trust_code=True)`) runs it as it is"
 )
 """Reason in messages why code is not run."""
+
+SAMPLES = 64
+"""Elements that are compared before whole constants are."""
 
 
 class CompiledKernel:
@@ -74,9 +78,10 @@ class CompiledKernel:
         self._library = ObjectCode(code, target)
         self.address = self._library.address(ENTRY)
         self.run = self._library.function(ENTRY, *[ctypes.c_void_p] * 4)
+        self._held: WeakValueDictionary[tuple[str, bytes], np.ndarray] = WeakValueDictionary()
 
     def bind(self, **constants: np.ndarray) -> "BoundKernel":
-        """The kernel with its constants packed.
+        """The kernel with its constants packed; equal ones share memory, and so the cache.
 
         Parameters
         ----------
@@ -101,7 +106,16 @@ class CompiledKernel:
             name: self.layouts[name].pack(array) if name in self.layouts else array
             for name, array in prepared.items()
         }
-        return BoundKernel(self, {name: _aligned(array) for name, array in packed.items()})
+        return BoundKernel(self, {name: self._kept(name, array) for name, array in packed.items()})
+
+    def _kept(self, name: str, array: np.ndarray) -> np.ndarray:
+        """An equal constant that an earlier binding holds, or an aligned copy."""
+        sample = array.reshape(-1)[:: max(1, array.size // SAMPLES)].tobytes()
+        held = self._held.get((name, sample))
+        if held is not None and held.tobytes() == array.tobytes():
+            return held
+        self._held[name, sample] = kept = _aligned(array)
+        return kept
 
     def __call__(self, *arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Compute, with all operands in the order of the description; packs constants each time."""

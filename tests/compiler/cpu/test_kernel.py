@@ -261,3 +261,23 @@ def test_columns_of_a_matrix_are_read_as_rows(rows: int, columns: int, level: st
     assert whole is ("gather" not in text and "vinsertps" not in text)
     values = normal(rows, columns)
     np.testing.assert_array_equal(compile_kernel(turn, target)(values), values.T)
+
+
+def test_equal_constants_of_a_kernel_share_memory() -> None:
+    """The weights of a layer that is written out for every step then stay in the cache."""
+    kernel = compile_kernel(matrix_product(1, 40, 50))
+    x, w, bias = normal(1, 1, 1, 40), normal(1, 1, 40, 50), np.zeros(50, np.float32)
+    other = w.copy()
+    other[0, 0, 7, 9] += 1
+    first, same, changed, negative = (
+        kernel.bind(w=w, bias=bias),
+        kernel.bind(w=w.copy(), bias=bias.copy()),
+        kernel.bind(w=other, bias=bias),
+        kernel.bind(w=w, bias=-bias),
+    )
+    assert same.constants["w"] is first.constants["w"]
+    assert same.constants["bias"] is first.constants["bias"]
+    assert changed.constants["w"] is not first.constants["w"]
+    assert negative.constants["bias"] is not first.constants["bias"]
+    np.testing.assert_array_equal(same(x), first(x))
+    np.testing.assert_allclose(changed(x)[..., 9], first(x)[..., 9] + x[..., 7], atol=1e-4)
