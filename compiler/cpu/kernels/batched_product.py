@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ... import te
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
-from .description import KernelSchedule, even_blocks
+from .description import KernelSchedule, even_blocks, round_up
 from .direct_convolution import GAP, SAFE_ROWS, WAY_BYTES
 from .heads import HeadProduct
 from .tiles import TILES, panel_of, schedule_tiles
@@ -60,10 +60,10 @@ class BatchedProduct(HeadProduct):
         lanes, panel = target.lanes, panel_of(self.columns, target)
         pixels = even_blocks(self.rows, TILES[target.level].rows)
         packed, moved = self.transposed or self.rows > FEW_ROWS, self._crowded(pixels)
-        out = self._declared(packed, moved)
+        out = self._declared(packed, moved, panel)
         s = te.Schedule(te.kernel("batched_product", out), processor=target.processor)
         order = ("n", "h", "o.o", "x.o", "t")
-        schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes)
+        schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes, self.inner)
         place = parallel = "o.o"
         if self.images * self.heads > 1:
             parallel = s.fuse("out", "n", "h")
@@ -94,7 +94,7 @@ class BatchedProduct(HeadProduct):
         s.parallelise("out", parallel)
         return KernelSchedule(s)
 
-    def _declared(self, packed: bool, moved: bool) -> te.DeclaredTensor:
+    def _declared(self, packed: bool, moved: bool, panel: int) -> te.DeclaredTensor:
         """The product, with copies of the operands that need them."""
         images, heads = self.images, self.heads
         a, b = (te.tensor(name, one.dtype, one.shape) for name, one in self.operands.items())
@@ -106,7 +106,7 @@ class BatchedProduct(HeadProduct):
 
         left, right = a[self.placed(0, n, h, x, t)], right_of(n, h, t, o)
         if packed:
-            axes = te.axes(n=images, h=heads, t=self.inner, o=self.columns)
+            axes = te.axes(n=images, h=heads, t=self.inner, o=round_up(self.columns, panel))
             right = te.compute("packed", "float32", axes, right_of(*axes))[n, h, t, o]
         if moved:
             axes = te.axes(n=images, h=heads, x=self.rows, t=self.inner + GAP)

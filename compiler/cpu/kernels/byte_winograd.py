@@ -29,7 +29,7 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
-from .tiles import TILES, panels
+from .tiles import TILES, panels, unrolled
 from .winograd import TilePlanner
 
 if TYPE_CHECKING:
@@ -240,7 +240,8 @@ class ByteWinogradPlanner(TilePlanner):
         s.compute_at(register, "products", "tx.o")
         s.split(register, "k", TAPS)
         s.split(register, "o", self.target.lanes)
-        s.reorder(register, "n", "i", "j", "k.o", "ty", "tx", "o.o", "o.i", "k.i")
+        order = unrolled(s, register, ("n", "i", "j", "k.o"), self.channels // TAPS)
+        s.reorder(register, *order, "ty", "tx", "o.o", "o.i", "k.i")
         s.tensorise(register, "o.i")
         for stage, loops in (("products", inner[:3]), (register, ("ty", "tx", "o.o"))):
             for loop in loops:

@@ -10,6 +10,7 @@ Bytes are multiplied by the processor's dot products (`tiles.Multiplication`); z
 out again through the bias.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,18 @@ GAP = 64
 SAFE_ROWS = 4
 """Number of rows that may share a set: a cache has eight ways or more."""
 
+LEAST_PARTS, MOST_PARTS = 3, 64
+"""Fewest and most parts of an image that threads share."""
+
+MOST_WEIGHTS = 3 << 18
+"""Bytes of weights that a thread reads again for each part of the image, from its second cache."""
+
+TILE_ROWS = 2.5
+"""Time of a tile beyond that of its rows, in rows."""
+
+SLACK = 1.0625
+"""How much longer one thread may take for the sake of more parts."""
+
 
 class DirectPlanner:
     """The declaration and schedule of one convolution for one target."""
@@ -40,8 +53,12 @@ class DirectPlanner:
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target
         self.product = Multiplication.of(conv.quantised, target)
-        columns = conv.batch * conv.height * conv.width if self.is_matrix else conv.size_out[1]
-        self.pixels = even_blocks(columns, TILES[target.level].rows)
+        self.most = TILES[target.level].rows
+        self.columns = math.prod(conv.image[:-1]) if self.is_matrix else conv.size_out[1]
+        self.parts = self._parts()
+        """Parts of the image that threads share; 1 if they share panels and rows instead."""
+        columns = math.ceil(self.columns / self.parts) if self.is_matrix else self.columns
+        self.pixels = even_blocks(columns, self.most)
         self.panel = panel_of(conv.channels_out, target)
         few = self.product.instruction is not None and conv.channels_out < target.lanes
         self.channels = target.lanes if few else conv.channels_out
@@ -55,6 +72,29 @@ class DirectPlanner:
         self.runs = conv.kernel[0] if self.merged else conv.taps
         """Runs of a window."""
 
+    def _parts(self) -> int:
+        """Most parts that cost one thread nothing.
+
+        No part but the last tile of a matrix may be cut off, as a cut tile tests every row.
+        """
+        extent, costs = self.columns if self.is_matrix else self.conv.size_out[0], {}
+        for parts in range(1, min(extent, MOST_PARTS) + 1):
+            part = math.ceil(extent / parts)
+            if self.is_matrix:
+                tiles = math.ceil(part / self.most)
+                if extent % parts == 0 or (tiles == 1 and math.ceil(extent / part) == parts):
+                    costs[parts] = parts * tiles * (math.ceil(part / tiles) + TILE_ROWS)
+            elif extent % parts == 0:
+                costs[parts] = 1
+        few = math.prod(self.conv.weights) * self.itemsize <= MOST_WEIGHTS
+        best = max(parts for parts, cost in costs.items() if cost <= SLACK * min(costs.values()))
+        return best if few and best >= LEAST_PARTS else 1
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of the operands."""
+        return 4 if self.conv.quantised is None else 1
+
     @property
     def is_matrix(self) -> bool:
         """Whether pixels are rows of a matrix: one tap, no border, no stride."""
@@ -64,7 +104,7 @@ class DirectPlanner:
     @property
     def crowded(self) -> bool:
         """Whether the rows of a tile compete for the same set of the cache."""
-        size = 2 if self.product.words else 4 if self.conv.quantised is None else 1
+        size = 2 if self.product.words else self.itemsize
         apart = self.conv.channels_in * size % WAY_BYTES == 0
         return self.is_matrix and apart and self.pixels > SAFE_ROWS
 
@@ -79,10 +119,21 @@ class DirectPlanner:
         if self.product.instruction is not None:
             s.split(self.name, "t", self.product.taps)
             reductions[-1], taps = "t.o", "t.i"
-        order = ("n", "o.o", "y", "x.o", *reductions)
-        sizes = (("x", self.pixels), ("o", self.panel))
-        schedule_tiles(s, self.name, sizes, order, self.target.lanes, taps)
-        s.parallelise(self.name, "o.o" if self.is_matrix else s.fuse(self.name, "o.o", "y"))
+        pixels, order = "x", ["n", "o.o", "y", "x.o"]
+        if self.parts > 1 and self.is_matrix:
+            s.split(self.name, "x", math.ceil(self.columns / self.parts))
+            pixels, order = "x.i", ["n", "x.o", "o.o", "y", "x.i.o"]
+        elif self.parts > 1:
+            s.split(self.name, "y", self.conv.size_out[0] // self.parts)
+            order = ["n", "y.o", "o.o", "y.i", "x.o"]
+        sizes = (pixels, self.pixels), ("o", self.panel)
+        depth = self.run // self.product.taps
+        schedule_tiles(s, self.name, sizes, [*order, *reductions], self.target.lanes, depth, taps)
+        if self.is_matrix:
+            s.parallelise(self.name, order[1])
+        else:
+            outer = order[:2] if self.parts > 1 else order[1:3]
+            s.parallelise(self.name, s.fuse(self.name, *outer))
         shape = (self.runs, self.run, self.conv.channels_out)
         plain = Layout.plain((round_up(self.conv.channels_out, self.panel),))
         layouts = {n: plain for n in ("bias", "scale") if n in self.conv.operands}

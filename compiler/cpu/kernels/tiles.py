@@ -46,6 +46,10 @@ TILES: Mapping[str, RegisterTile] = {
 """Register tiles by level."""
 
 
+UNROLLED = (4, 2)
+"""Steps of a reduction between two branches, the most first; they must divide it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Multiplication:
     """The products and sums of a target: of float32 numbers, or of bytes by its dot products.
@@ -107,6 +111,7 @@ def schedule_tiles(
     sizes: tuple[tuple[str, int], tuple[str, int]],
     order: Sequence[str],
     lanes: int,
+    depth: int,
     taps: str = "",
 ) -> None:
     """Cut a stage into register tiles.
@@ -121,6 +126,8 @@ def schedule_tiles(
         Loops around those of a tile, the outermost first.
     lanes
         Lanes of a vector.
+    depth
+        Iterations of the innermost of these loops, which is unrolled by a few.
     taps
         The loop over the taps of a dot product; empty for float32.
     """
@@ -129,12 +136,25 @@ def schedule_tiles(
     s.split(stage, columns, panel)
     s.split(stage, f"{columns}.i", lanes)
     inner = [f"{rows}.i", f"{columns}.i.o", f"{columns}.i.i"]
+    if not taps:  # a tile of bytes needs all registers for one step
+        order = unrolled(s, stage, order, depth)
     s.reorder(stage, *order, *inner, *([taps] if taps else []))
     s.unroll(stage, inner[0])
     s.unroll(stage, inner[1])
     if taps:
         s.tensorise(stage, inner[2])
     s.vectorise(stage, inner[2])
+
+
+def unrolled(s: te.Schedule, stage: str, order: Sequence[str], depth: int) -> Sequence[str]:
+    """Unroll the last of some loops, of `depth` iterations, by a few; return all loops."""
+    *outer, last = order
+    for count in UNROLLED:
+        if depth % count == 0 and depth > count:
+            s.split(stage, last, count)
+            s.unroll(stage, f"{last}.i")
+            return *outer, f"{last}.o", f"{last}.i"
+    return order
 
 
 def panels(

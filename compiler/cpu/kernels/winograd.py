@@ -19,7 +19,7 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
-from .tiles import TILES, panels
+from .tiles import TILES, panels, unrolled
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -123,7 +123,8 @@ class WinogradPlanner(TilePlanner):
         for stage in ("tiles", "products"):
             s.cache_write(stage, REGISTER)
         _schedule_tiles(s, lanes)
-        _schedule_sums(s, even_blocks(self.across, TILES[self.target.level].rows), panel, lanes)
+        pixels = even_blocks(self.across, TILES[self.target.level].rows)
+        _schedule_sums(s, pixels, panel, lanes, self.conv.channels_in)
         s.split("out", "o", lanes)
         s.reorder("out", "n", "ty", "tx", "o.o", "p", "q", "dy", "dx", "o.i")
         for loop in ("p", "q", "dy", "dx"):
@@ -158,14 +159,15 @@ def _schedule_tiles(s: te.Schedule, lanes: int) -> None:
     s.vectorise("tiles.REGISTER", "c")
 
 
-def _schedule_sums(s: te.Schedule, pixels: int, panel: int, lanes: int) -> None:
+def _schedule_sums(s: te.Schedule, pixels: int, panel: int, lanes: int, depth: int) -> None:
     s.split("products", "tx", pixels)
     s.split("products", "o", panel)
     s.split("products", "o.i", lanes)
     s.reorder("products", "n", "i", "j", "o.o", "ty", "tx.o", "tx.i", "o.i.o", "o.i.i")
     s.compute_at("products.REGISTER", "products", "tx.o")
     s.split("products.REGISTER", "o", lanes)
-    s.reorder("products.REGISTER", "n", "ty", "i", "j", "k", "tx", "o.o", "o.i")
+    loops = unrolled(s, "products.REGISTER", ("n", "ty", "i", "j", "k"), depth)
+    s.reorder("products.REGISTER", *loops, "tx", "o.o", "o.i")
     for stage, loops in (("products", ("tx.i", "o.i.o")), ("products.REGISTER", ("tx", "o.o"))):
         for loop in loops:
             s.unroll(stage, loop)

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, BatchedProduct, compile_kernel
+from tilewright.compiler.cpu import LEVELS, BatchedProduct, compile_kernel, generic
+from tilewright.compiler.cpu.kernels.tiles import panel_of
 
 from ...processor import target_at
 from .arrays import normal
@@ -57,3 +58,12 @@ def test_a_bound_operand_is_given_once() -> None:
     a, b = (normal(*array.shape) for array in product.operands.values())
     layer = compile_kernel(product).bind(b=b)
     np.testing.assert_allclose(layer(a), a @ b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_lane_multiplies_what_was_never_written(level: str) -> None:
+    """What lies on the stack may be subnormal, and products of that are a hundred times as slow."""
+    target = generic(level)
+    program = BatchedProduct(1, 3, 20, 64, 57, transposed=True).plan(target).schedule.program()
+    *_, (_, columns) = program.domains["packed"]
+    assert columns % panel_of(57, target) == 0
