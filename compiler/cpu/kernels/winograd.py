@@ -34,6 +34,12 @@ CHANGES = {"change_in": _INPUT, "change_out": _OUTPUT}
 TILE = 2
 """Outputs of a tile along each dimension."""
 
+FEW_TILES = 32
+"""Tiles up to which a weight is used too seldom to be worth its way from memory."""
+
+CACHED_BYTES = 1 << 21
+"""Bytes of weights that the second cache may hold."""
+
 
 class TilePlanner:
     """A convolution of windows of 3x3 and steps of 1 by square tiles of the output.
@@ -80,8 +86,15 @@ class WinogradPlanner(TilePlanner):
 
     @property
     def is_faster(self) -> bool:
-        """Whether it takes less time than direct convolution: enough channels and tiles."""
+        """Whether it takes less time than direct convolution: enough channels and tiles.
+
+        It reads 16 numbers for each window of nine weights. If only a few tiles use each of them,
+        and they come from beyond the second cache, reading them takes longer than multiplying.
+        """
         c = self.conv
+        few = c.batch * self.down * self.across < FEW_TILES
+        if few and 16 * c.channels_in * c.channels_out * 4 > CACHED_BYTES:
+            return False
         return c.size_out[1] >= 7 and min(c.channels_in, c.channels_out) >= 32
 
     def declared(self) -> te.DeclaredTensor:

@@ -94,6 +94,16 @@ def test_fewer_products_are_as_near_as_direct_ones() -> None:
     assert few <= 1.2 * direct
 
 
+@pytest.mark.parametrize(
+    ("extent", "channels", "few"), [(7, 512, False), (7, 128, True), (14, 512, True)]
+)
+def test_fewer_products_are_not_worth_more_weights_from_memory(
+    extent: int, channels: int, few: bool
+) -> None:
+    layer = Convolution(1, extent, extent, channels, channels, (3, 3), pads=(1, 1, 1, 1))
+    assert isinstance(layer.planner(host()), WinogradPlanner) is few
+
+
 def test_what_follows_is_done_in_the_kernel() -> None:
     layer = Convolution(1, 5, 6, 8, 20, activation="relu6", residual=True)
     arrays = operands_of(layer)
