@@ -1,4 +1,4 @@
-"""Interpolation along one axis, with windows that advance evenly."""
+"""Match interpolation along one axis to a kernel whose windows advance evenly."""
 
 import math
 
@@ -12,10 +12,10 @@ from .kernel import HostKernel, HostScope, matcher
 from .pools import has_floats
 
 MOST_TAPS = 4
-"""Most elements of a window for each element that an output reads: beyond, NumPy is faster."""
+"""Longest window, as a multiple of the elements that an output reads; NumPy is faster beyond."""
 
 MOST_ALONG = 16
-"""The same for vectors along the axis."""
+"""The same limit where vectors run along the axis."""
 
 MOST_BLOCK = 64
 """Most elements of the output that share a window."""

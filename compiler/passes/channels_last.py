@@ -2,7 +2,7 @@
 
 Every float32 convolution and pool gets a Transpose before it and one after it. The latter sinks
 below operators that work element by element or along axes, until the next Transpose cancels it.
-One that is left below an interpolation rises above it again, where the image is smaller.
+A Transpose that remains after an interpolation moves in front of it if the image is smaller there.
 Results keep their bits, but reductions may add in another order.
 """
 

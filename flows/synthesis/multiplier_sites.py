@@ -100,7 +100,7 @@ def _nets(module: dict[str, Any]) -> Iterator[int]:
 
 
 def _drive(block: Sequence[dict[str, Any]], value: str, net: int) -> bool:
-    """Connect those pins of a block that are a constant to a net; return whether any are."""
+    """Connect the pins of a block that have a constant value to a net; tell if there are any."""
     pins = [
         (cell["connections"], pin)
         for cell in block

@@ -222,7 +222,7 @@ def forwarded_clock(clock: Value, output: Value) -> Instance:
 
 
 class BidirectionalPad(interfaces.BidirectionalPad):
-    """A BB cell, with a register cell for each direction."""
+    """A BB cell with a register cell for each direction."""
 
     def elaborate(self, platform) -> Module:
         m = Module()

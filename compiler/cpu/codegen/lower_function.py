@@ -184,7 +184,11 @@ class Function:
         elif node.kind is Kind.UNROLLED or extent == 1:
             for number in range(extent):
                 self.block(node.body, inside(number, number), mask)
-        elif node.kind is Kind.PARALLEL and self.threads is not None and self.is_long(node):
+        elif (
+            node.kind is Kind.PARALLEL
+            and self.threads is not None
+            and is_long(node, self.shared.program, self.shared.target.lanes)
+        ):
             emit_parallel(self, node, env, symbol, start, self.threads)
         else:
             first, last = middle_of(node, inside, self.shared.program)
@@ -198,10 +202,6 @@ class Function:
                 self.block(node.body, moved, mask)
             for number in range(last + 1, extent):
                 self.block(node.body, inside(number, number), mask)
-
-    def is_long(self, node: loops.For) -> bool:
-        """Whether threads are worth their start for a loop."""
-        return is_long(node, self.shared.program, self.shared.target.lanes)
 
     def where(
         self,

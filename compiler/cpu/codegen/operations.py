@@ -27,13 +27,13 @@ def is_long(loop: For, program: Program, lanes: int) -> bool:
     """Whether a loop takes longer than threads take to start."""
     if operations_of((loop,), lanes) >= LEAST_OPERATIONS:
         return True
-    arrays = (program.tensors.get(name) for name in {read.tensor for read in _reads(loop)})
+    arrays = (program.tensors.get(name) for name in {read.tensor for read in _elements(loop)})
     sizes = (math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in arrays if a is not None)
     return sum(sizes) >= LEAST_BYTES
 
 
 def operations_of(block: Block, lanes: int) -> int:
-    """Vector operations of all nodes of a block; guards count as if they always held."""
+    """Vector operations of all nodes of a block, if all guards hold."""
     count = 0
     for node in block:
         if isinstance(node, For):
@@ -47,7 +47,7 @@ def operations_of(block: Block, lanes: int) -> int:
     return count
 
 
-def _reads(loop: For) -> Iterator[Read]:
+def _elements(loop: For) -> Iterator[Read]:
     """The elements that a loop reads and writes."""
     for node in nodes((loop,)):
         if isinstance(node, (Assign, Update)):

@@ -81,7 +81,7 @@ class CompiledKernel:
         self._held: WeakValueDictionary[tuple[str, bytes], np.ndarray] = WeakValueDictionary()
 
     def bind(self, **constants: np.ndarray) -> "BoundKernel":
-        """The kernel with its constants packed; equal ones share memory, and so the cache.
+        """The kernel with its constants packed. Equal constants share memory, and thus the cache.
 
         Parameters
         ----------

@@ -63,7 +63,7 @@ class BatchedProduct(HeadProduct):
         out = self._declared(packed, moved, panel)
         s = te.Schedule(te.kernel("batched_product", out), processor=target.processor)
         order = ("n", "h", "o.o", "x.o", "t")
-        schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes, self.inner)
+        schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes, depth=self.inner)
         place = parallel = "o.o"
         if self.images * self.heads > 1:
             parallel = s.fuse("out", "n", "h")

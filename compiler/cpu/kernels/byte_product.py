@@ -90,7 +90,7 @@ class ByteProductPlanner:
             s.split("rows", "m", SUMS)
             self._tensorise(s, "rows", "n", "h", "m.o", "g", "m.i", "c", "t")
         order, sizes = ("n", "h", "c.o", "m.o", "g"), (("m", self.tile), ("c", self.panel))
-        schedule_tiles(s, self.name, sizes, order, self.lanes, self.inner // self.taps, "t")
+        schedule_tiles(s, self.name, sizes, order, self.lanes, "t")
         s.parallelise(self.name, s.fuse(self.name, s.fuse(self.name, "n", "h"), "c.o"))
         return KernelSchedule(s)
 

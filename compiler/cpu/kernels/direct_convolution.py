@@ -35,16 +35,17 @@ SAFE_ROWS = 4
 """Number of rows that may share a set: a cache has eight ways or more."""
 
 LEAST_PARTS, MOST_PARTS = 3, 64
-"""Fewest and most parts of an image that threads share."""
+"""Smallest and largest number of parts into which an image is cut for threads."""
 
 MOST_WEIGHTS = 3 << 18
-"""Bytes of weights that a thread reads again for each part of the image, from its second cache."""
+"""Most bytes of weights for which an image is cut into parts. Every part reads all weights again,
+so the second cache must hold them."""
 
 TILE_ROWS = 2.5
-"""Time of a tile beyond that of its rows, in rows."""
+"""Fixed time of a tile, in units of the time of one row."""
 
 SLACK = 1.0625
-"""How much longer one thread may take for the sake of more parts."""
+"""Factor by which one thread may be slower if the image has more parts."""
 
 
 class DirectPlanner:
@@ -73,9 +74,10 @@ class DirectPlanner:
         """Runs of a window."""
 
     def _parts(self) -> int:
-        """Most parts that cost one thread nothing.
+        """Return the largest number of parts that hardly slows one thread down.
 
-        No part but the last tile of a matrix may be cut off, as a cut tile tests every row.
+        Parts must be equal, because a tile that is cut off tests every row. The parts of a matrix
+        may also be single tiles, of which only the last is cut off.
         """
         extent, costs = self.columns if self.is_matrix else self.conv.size_out[0], {}
         for parts in range(1, min(extent, MOST_PARTS) + 1):
@@ -127,8 +129,8 @@ class DirectPlanner:
             s.split(self.name, "y", self.conv.size_out[0] // self.parts)
             order = ["n", "y.o", "o.o", "y.i", "x.o"]
         sizes = (pixels, self.pixels), ("o", self.panel)
-        depth = self.run // self.product.taps
-        schedule_tiles(s, self.name, sizes, [*order, *reductions], self.target.lanes, depth, taps)
+        depth = 1 if taps else self.run
+        schedule_tiles(s, self.name, sizes, [*order, *reductions], self.target.lanes, taps, depth)
         if self.is_matrix:
             s.parallelise(self.name, order[1])
         else:

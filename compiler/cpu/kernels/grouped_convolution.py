@@ -52,8 +52,8 @@ class GroupedPlanner:
             s.split(name, "t", self.product.taps)
             depth, taps = "t.o", "t.i"
         order = ("n", "g", "o.o", "y", "x.o", "ky", "kx", depth)
-        sizes, steps = (("x", self.pixels), ("o", self.panel)), self.depth // self.product.taps
-        schedule_tiles(s, name, sizes, order, lanes, steps, taps)
+        sizes = ("x", self.pixels), ("o", self.panel)
+        schedule_tiles(s, name, sizes, order, lanes, taps, 1 if taps else self.depth)
         s.parallelise(name, s.fuse(name, s.fuse(name, "g", "o.o"), "y"))
         shape = (*c.kernel, self.depth, self.groups, self.part)
         w = panels(shape, self.panel, self.product.taps, (3, 4, 0, 1, 2), depth=2)

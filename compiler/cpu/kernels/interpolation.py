@@ -1,4 +1,4 @@
-"""Weighted sums of neighbours along one axis, as resizing by interpolation takes them.
+"""Weighted sums of neighbours along one axis, for resizing by interpolation.
 
 The output is cut into blocks. All elements of a block read the same window of the operand, which
 advances by a whole number of elements from block to block. So the kernel needs no indices; an

@@ -49,7 +49,7 @@ class PlanarConvolution(Convolution):
             s.vectorise("padded", "px.i")
             s.parallelise("padded", s.fuse("padded", s.fuse("padded", "pn", "pi"), "py"))
         order = ("n", "y", "o.o", "x.o", "i", "ky", "kx")
-        schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes, self.kernel[1])
+        schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes)
         s.parallelise("out", s.fuse("out", "n", "y"))
         w = panels((self.channels_in, *self.kernel, self.channels_out), panel)
         return KernelSchedule(s, {"w": w, "bias": Layout.plain(w.shape[-1:])})

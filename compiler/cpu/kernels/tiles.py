@@ -111,8 +111,8 @@ def schedule_tiles(
     sizes: tuple[tuple[str, int], tuple[str, int]],
     order: Sequence[str],
     lanes: int,
-    depth: int,
     taps: str = "",
+    depth: int = 1,
 ) -> None:
     """Cut a stage into register tiles.
 
@@ -126,18 +126,18 @@ def schedule_tiles(
         Loops around those of a tile, the outermost first.
     lanes
         Lanes of a vector.
-    depth
-        Iterations of the innermost of these loops, which is unrolled by a few.
     taps
         The loop over the taps of a dot product; empty for float32.
+    depth
+        Iterations of the innermost of these loops, to unroll it by a few. A tile of bytes needs all
+        registers for one iteration, so 1 leaves the loop as it is.
     """
     (rows, high), (columns, panel) = sizes
     s.split(stage, rows, high)
     s.split(stage, columns, panel)
     s.split(stage, f"{columns}.i", lanes)
     inner = [f"{rows}.i", f"{columns}.i.o", f"{columns}.i.i"]
-    if not taps:  # a tile of bytes needs all registers for one step
-        order = unrolled(s, stage, order, depth)
+    order = unrolled(s, stage, order, depth)
     s.reorder(stage, *order, *inner, *([taps] if taps else []))
     s.unroll(stage, inner[0])
     s.unroll(stage, inner[1])

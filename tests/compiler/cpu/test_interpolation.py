@@ -50,7 +50,7 @@ def test_between_neighbours(extents: str, around: str, level: str) -> None:
 
 @pytest.mark.parametrize("around", AROUND)
 def test_any_places_in_any_order(around: str) -> None:
-    """Places may repeat in a row and lie far apart; weights may be 0."""
+    """Places may repeat and lie far apart, and weights may be 0."""
     outer, inner = AROUND[around]
     places = GENERATOR.integers(0, 11, (29, 4))
     weights = normal(29, 4) * (GENERATOR.random((29, 4)) < 0.7)
