@@ -38,7 +38,7 @@ from .kernels.description import Array, Description, KernelSchedule
 from .kernels.elementwise import Elementwise
 from .kernels.movement import AffineCopy, ByteJoin
 from .kernels.pooling import BytePooling, Pooling
-from .kernels.quantised import Requantisation, Residual
+from .kernels.quantised import Requantisation, Residual, has_small_pairs
 from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
@@ -47,6 +47,6 @@ __all__ = [
     "BytePooling", "ByteProduct", "ByteSum", "ByteTable", "Call", "CompiledKernel", "Convolution",
     "CpuTarget", "Declared", "Description", "Elementwise", "KernelSchedule", "LayerNormalisation",
     "Layout", "Pooling", "Requantisation", "Residual", "RowReduction", "RowSoftmax", "Schedule",
-    "aligned_empty", "compile_kernel", "copy_call", "generic", "host", "host_levels", "load_kernel",
-    "matrix_product",
+    "aligned_empty", "compile_kernel", "copy_call", "generic", "has_small_pairs", "host",
+    "host_levels", "load_kernel", "matrix_product",
 ]  # fmt: skip

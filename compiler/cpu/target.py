@@ -61,7 +61,16 @@ LEVELS: Mapping[str, Level] = {
         32,
         _BYTES_AND_WORDS,
     ),
-    "avx2": Level(_V3, "haswell", 8, 16, (DotProduct("vpmaddwd", 8, 2, WORDS),)),
+    "avx2": Level(
+        _V3,
+        "haswell",
+        8,
+        16,
+        (
+            DotProduct("vpmaddwd", 8, 2, WORDS),
+            DotProduct("vpmaddubsw", 8, 4, (("uint8", "int8"),), saturates=True),
+        ),
+    ),
     "sse2": Level((), "x86-64", 4, 16, (DotProduct("pmaddwd", 4, 2, WORDS),)),
 }
 """Feature sets by name, the most capable first: each includes those after it."""

@@ -16,6 +16,7 @@ from ..cpu import (
     Convolution,
     Requantisation,
     Residual,
+    has_small_pairs,
 )
 from ..cpu.kernels.byte_winograd import LIMIT
 from ..graph import Node
@@ -70,7 +71,8 @@ def match_layer(
     }
     if layer.groups == 1:
         described, constants["w"] = _dense(layer, shape, kernel, window)
-        described = replace(described, narrow=bool(np.all(sizes < LIMIT)))
+        narrow, pairs = bool(np.all(sizes < LIMIT)), has_small_pairs(constants["w"])
+        described = replace(described, narrow=narrow, small_pairs=pairs)
         inputs, nodes = {"x": x}, (node,)
         own, found = node.output.name, scope.behind(node, ADDED)
         if found is not None and found["other"] != own:
@@ -82,6 +84,8 @@ def match_layer(
     described = Convolution(*shape, kernel.shape[3], groups=layer.groups, **window)
     if described.is_depthwise:
         described = replace(described, narrow=plain and are_narrow(kernel, addends))
+    else:
+        described = replace(described, small_pairs=has_small_pairs(kernel))
     return HostKernel(described, {"x": x}, constants, (node,), exact=True)
 
 

@@ -19,12 +19,16 @@ class DotProduct:
         Extents of the two loops.
     pairs
         Element types of `a` and `b` for which the instruction is exact.
+    saturates
+        Whether it is exact only if the sums of two neighbouring products fit int16. The kernel that
+        schedules it knows this from its constants.
     """
 
     mnemonic: str
     lanes: int
     taps: int
     pairs: tuple[tuple[str, str], ...]
+    saturates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

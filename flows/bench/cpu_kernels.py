@@ -14,6 +14,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
@@ -100,6 +101,9 @@ def cases() -> Iterator[tuple[str, str, Description, int]]:
         for name, extents in PRODUCTS.items():
             layer = matrix_product(*extents, quantised=quantised)
             yield f"matrix product {kind}", name, layer, layer.macs
+            if quantised:
+                small = replace(layer, small_pairs=True)
+                yield "matrix product int8, small pairs of weights", name, small, small.macs
         for size, channels, stride in DEPTHWISE:
             layer = Convolution(
                 *(1, size, size, channels, channels, (3, 3), (stride, stride), (1, 1, 1, 1)),

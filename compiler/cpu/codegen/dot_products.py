@@ -109,12 +109,16 @@ class DotProductCode:
         Type of the factors, to which bytes are widened. Elements of a lane fill 32 bits.
     adds
         Whether the intrinsic adds to previous sums, which wrap.
+    halves
+        The intrinsic that multiplies first, if it is another one: it sums pairs of products of
+        bytes to int16, and `intrinsic` adds two such sums.
     """
 
     intrinsic: str
     lanes: int
     element: LlvmType
     adds: bool
+    halves: str = ""
 
     def emit(self, emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand) -> LlvmValue:
         """Return the new sums; `a` is the same in all lanes, `b` lies lane by lane."""
@@ -124,6 +128,10 @@ class DotProductCode:
         left = emitter.builder.bitcast(word, kind)
         if self.adds:
             return emitter.intrinsic(self.intrinsic, sums.type, [sums, left, right])
+        if self.halves:
+            words = ir.VectorType(I16, 2 * self.lanes)
+            left = emitter.intrinsic(self.halves, words, [left, right])
+            right = words([1] * words.count)
         products = emitter.intrinsic(self.intrinsic, sums.type, [left, right])
         return emitter.builder.add(sums, products)
 
@@ -144,5 +152,8 @@ _CODE = {
     "vpdpbusd": DotProductCode("llvm.x86.avx512.vpdpbusd.512", 16, I8, adds=True),
     "vpdpwssd": DotProductCode("llvm.x86.avx512.vpdpwssd.512", 16, I16, adds=True),
     "vpmaddwd": DotProductCode("llvm.x86.avx2.pmadd.wd", 8, I16, adds=False),
+    "vpmaddubsw": DotProductCode(
+        "llvm.x86.avx2.pmadd.wd", 8, I8, adds=False, halves="llvm.x86.avx2.pmadd.ub.sw"
+    ),
     "pmaddwd": DotProductCode("llvm.x86.sse2.pmadd.wd", 4, I16, adds=False),
 }

@@ -66,6 +66,9 @@ class Convolution(Windowed):
         method needs, or below 2**24 where each channel is a group. The latter are computed in
         float32, which is exact and takes half the instructions, as there is no fused multiply-add
         of int32.
+    small_pairs
+        Whether `quantised.has_small_pairs` holds for the weights, so that instructions may be used
+        whose sums of two products saturate.
     added
         The addition of a residual of bytes to the results of a kernel of bytes.
     groups
@@ -87,6 +90,7 @@ class Convolution(Windowed):
     quantised: Requantisation | None = None
     winograd: bool = True
     narrow: bool = False
+    small_pairs: bool = False
     added: Residual | None = None
     groups: int = 1
     title = "convolution"

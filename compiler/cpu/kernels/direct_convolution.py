@@ -53,7 +53,7 @@ class DirectPlanner:
 
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target
-        self.product = Multiplication.of(conv.quantised, target)
+        self.product = Multiplication.of(conv.quantised, target, conv.small_pairs)
         self.most = TILES[target.level].rows
         self.columns = math.prod(conv.image[:-1]) if self.is_matrix else conv.size_out[1]
         self.parts = self._parts()

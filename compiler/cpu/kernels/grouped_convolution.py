@@ -26,7 +26,7 @@ class GroupedPlanner:
 
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target
-        self.product = Multiplication.of(conv.quantised, target)
+        self.product = Multiplication.of(conv.quantised, target, conv.small_pairs)
         part = conv.channels_out // conv.groups
         fitting = [n for n in range(1, conv.groups + 1) if conv.groups % n == 0]
         self.joined = next((n for n in fitting if n * part >= target.lanes), conv.groups)

@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ... import te
+
+LARGEST_PAIR = 32767 // 255
+"""Largest sum of two weights whose products with uint8 fit int16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +93,16 @@ class Residual:
         first, second = map(float, self.multipliers)
         total = te.real(own) * first + (te.real(other) * second + float(self.constant))
         return self.quantised.requantised(total, te.constant(self.scale))
+
+
+def has_small_pairs(w: np.ndarray) -> bool:
+    """Whether two products of neighbouring weights with uint8 always fit int16 together.
+
+    Parameters
+    ----------
+    w : int8[KH, KW, I, O]
+        Weights of a convolution; neighbours are along the elements of a row of the window.
+    """
+    rows = w.reshape(w.shape[0], -1, w.shape[3]).astype(np.int16)
+    pairs = (np.maximum(side[:, :-1], 0) + np.maximum(side[:, 1:], 0) for side in (rows, -rows))
+    return all(np.all(pair <= LARGEST_PAIR) for pair in pairs)

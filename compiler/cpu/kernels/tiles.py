@@ -73,11 +73,18 @@ class Multiplication:
     words: bool
 
     @staticmethod
-    def of(quantised: Requantisation | None, target: CpuTarget) -> "Multiplication":
-        """Return the multiplication of float32 numbers, or of bytes."""
+    def of(
+        quantised: Requantisation | None, target: CpuTarget, small_pairs: bool = False
+    ) -> "Multiplication":
+        """Return the multiplication of float32 numbers, or of bytes.
+
+        `small_pairs` tells whether two neighbouring products always fit int16; see
+        `has_small_pairs`.
+        """
         if quantised is None:
             return Multiplication(None, 1, 0, False)
-        instruction = target.processor.instructions[0]
+        known = target.processor.instructions
+        instruction = next((one for one in known if one.saturates and small_pairs), known[0])
         words = instruction.pairs == WORDS
         direct = words or quantised.dtype_in == "uint8"
         return Multiplication(instruction, instruction.taps, 0 if direct else 128, words)

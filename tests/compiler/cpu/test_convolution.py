@@ -11,6 +11,7 @@ from tilewright.compiler.cpu import (
     Requantisation,
     Residual,
     compile_kernel,
+    has_small_pairs,
     host,
     matrix_product,
 )
@@ -71,6 +72,40 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
     expected = requantised(layer, arrays)
     assert len(np.unique(expected)) > 10
     np.testing.assert_array_equal(got, expected)
+
+
+PAIRS = np.array([(64, 64), (-64, -64), (127, 1), (-128, 0), (127, -128), (0, 127)], np.int8)
+"""The largest neighbouring weights whose products with uint8 fit int16 together."""
+
+
+def test_pairs_of_small_weights_are_exact_at_their_limits() -> None:
+    """All activations are 255, and the weights are as large as they may be."""
+    shape = Convolution(1, 5, 7, 24, 40, (3, 3), pads=(1, 1, 1, 1), winograd=False)
+    layer = replace(with_bytes(shape, BYTES[0]), small_pairs=True)
+    arrays = operands_of(layer)
+    arrays["x"][...] = 255
+    chosen = np.random.default_rng(3).integers(0, len(PAIRS), (3, 3, 12, 40))
+    arrays["w"][...] = np.moveaxis(PAIRS[chosen], -1, 3).reshape(layer.weights)
+    got = compile_kernel(layer, target_at("avx2"))(*arrays.values())
+    np.testing.assert_array_equal(got, requantised(layer, arrays))
+
+
+@pytest.mark.parametrize(
+    ("row", "small"),
+    [
+        ((64, 64, 64), True),
+        ((65, 64), False),
+        ((0, 64, 65), False),
+        ((-64, -64), True),
+        ((-128, -1), False),
+        ((127, -128, 127), True),
+        ((127,), True),
+    ],
+)
+def test_pairs_of_small_weights(row: tuple[int, ...], small: bool) -> None:
+    weights = np.zeros((2, 1, len(row), 3), np.int8)
+    weights[1, 0, :, 2] = row
+    assert has_small_pairs(weights) is small
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -10,6 +10,7 @@ from tilewright.compiler.cpu import (
     Convolution,
     Requantisation,
     compile_kernel,
+    has_small_pairs,
 )
 from tilewright.errors import CompileError
 
@@ -83,6 +84,17 @@ def test_bytes_are_exact(dtype: str, shape: str, level: str) -> None:
     expected = by_groups(layer, arrays, requantised)
     assert len(np.unique(expected)) > 10
     np.testing.assert_array_equal(got, expected)
+
+
+def test_small_weights_are_exact_in_groups() -> None:
+    """Bytes of seven bits, of which two products with 255 always fit int16 together."""
+    layer = replace(SHAPES["joined groups"], quantised=Requantisation(), small_pairs=True)
+    arrays = operands_of(layer)
+    arrays["w"] //= 2
+    arrays["x"] |= 0xC0
+    assert has_small_pairs(arrays["w"])
+    got = compile_kernel(layer, target_at("avx2"))(*arrays.values())
+    np.testing.assert_array_equal(got, by_groups(layer, arrays, requantised))
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:

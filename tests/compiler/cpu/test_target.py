@@ -75,6 +75,11 @@ def test_bytes_are_multiplied_by_dot_products(level: str, product: str, count: i
     assert not any(name.startswith(("vpmulld", "pmulld", "pmuludq")) for name in found)
 
 
+def test_small_weights_take_half_the_products_on_avx2() -> None:
+    found = instructions(replace(BYTES, small_pairs=True), "avx2")
+    assert found["vpmaddubsw ymm"] == found["vpmaddwd ymm"] == 6
+
+
 @pytest.mark.parametrize(
     ("level", "products", "count"),
     [
