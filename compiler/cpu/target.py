@@ -5,6 +5,8 @@ environment variable `TILEWRIGHT_CPU_LEVEL` caps what `host` finds, so that ever
 lesser processor; `none` turns CPU kernels off.
 """
 
+import ctypes
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -48,19 +50,28 @@ class Level:
 
 
 _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
+_AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", *_V3)
 _BYTES_AND_WORDS = (
     DotProduct("vpdpbusd", 16, 4, (("uint8", "int8"),)),
     DotProduct("vpdpwssd", 16, 2, WORDS),
 )
+_MATRICES = (
+    DotProduct("tdpbusd", 16, 4, (("uint8", "int8"),), rows=16, groups=16),
+    DotProduct("tdpbssd", 16, 4, (("int8", "int8"),), rows=16, groups=16),
+)
+
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+"""Linux's number of the system call on x86-64, its operation, and the processor state asked for."""
 
 LEVELS: Mapping[str, Level] = {
-    "avx512vnni": Level(
-        ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", *_V3),
-        "cascadelake",
+    "amx": Level(
+        ("amx-int8", "amx-tile", *_AVX512),
+        "sapphirerapids",
         16,
         32,
-        _BYTES_AND_WORDS,
+        (*_BYTES_AND_WORDS, *_MATRICES),
     ),
+    "avx512vnni": Level(_AVX512, "cascadelake", 16, 32, _BYTES_AND_WORDS),
     "avx2": Level(
         _V3,
         "haswell",
@@ -111,6 +122,11 @@ class CpuTarget:
     def table_lanes(self) -> int:
         """Bytes that one instruction looks up in a table of 256; 1 where each is a load."""
         return 64 if "+avx512vbmi," in f"{self.features}," else 1
+
+    @property
+    def has_scaling(self) -> bool:
+        """Whether one instruction multiplies by a power of 2 (AVX-512)."""
+        return "avx512f" in LEVELS[self.level].features
 
     @property
     def fused(self) -> bool:
@@ -176,7 +192,7 @@ def host(level: str | None = None) -> CpuTarget:
         raise CompileError(f"CPU target: unknown level `{level}`; choose {_listed(tuple(LEVELS))}")
     level = level or next(iter(host_levels()), "")
     check_runs(level)
-    if level == next(iter(LEVELS)):
+    if "avx512f" in LEVELS[level].features:
         features = llvm.get_host_cpu_features().flatten()
         return CpuTarget(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, level)
     return generic(level)
@@ -232,4 +248,16 @@ def _own_levels() -> tuple[str, ...]:
     if not _is_x86_64(llvm.get_process_triple()):
         return ()
     has = llvm.get_host_cpu_features()
-    return tuple(name for name, one in LEVELS.items() if all(has.get(f) for f in one.features))
+    found = (name for name, one in LEVELS.items() if all(has.get(f) for f in one.features))
+    return tuple(name for name in found if name != "amx" or _may_use_tiles())
+
+
+def _may_use_tiles() -> bool:
+    """Ask the system for the tiles of AMX, which a process may not use without its permission."""
+    try:
+        system = ctypes.CDLL(None, use_errno=True).syscall
+    except (OSError, AttributeError):
+        return False
+    system.restype = ctypes.c_long
+    arguments = map(ctypes.c_long, (_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA))
+    return platform.system() == "Linux" and system(*arguments) == 0

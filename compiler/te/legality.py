@@ -60,10 +60,8 @@ def _check_tensorised(stage: Stage, state: State, bounds: Bounds, step: Step) ->
 
 
 def _check_vectorised(stage: Stage) -> None:
-    for position, loop in enumerate(stage.loops[:-1]):
-        inside = stage.loops[position + 1 :]
-        taps = loop == stage.instruction and all(map(stage.reduces, inside))
-        if stage.kind(loop) is Kind.VECTORISED and not taps:
+    for loop in stage.loops[:-1]:
+        if stage.kind(loop) is Kind.VECTORISED and not stage.has_lanes(loop):
             raise ScheduleError(
                 f"the vectorised loop `{loop}` of `{stage.name}` must be its innermost; "
                 f"the loops are {', '.join(stage.loops)}"

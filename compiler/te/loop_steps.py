@@ -142,7 +142,7 @@ class _Mark(Step):
                 f"`{self.loop}` is a reduction loop of `{self.stage}`, whose iterations depend on "
                 "each other; choose a data loop"
             )
-        lanes = self.kind is Kind.VECTORISED and self.loop == stage.instruction
+        lanes = self.kind is Kind.VECTORISED and stage.has_lanes(self.loop)
         if not (state.processor and lanes):
             _refuse_inside(stage, self.loop)
         known = stage.kind(self.loop)

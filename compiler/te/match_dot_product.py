@@ -1,4 +1,6 @@
-"""Match a nest with a processor's dot product: two whole loops around a sum of products."""
+"""Match a nest with a processor's instruction: whole loops around a sum of products."""
+
+from collections.abc import Sequence
 
 from ...isa.expressions import Call, Op, Read
 from .bounds import Bounds
@@ -18,16 +20,15 @@ def dot_product_of(stage: Stage, state: State, processor: Processor, bounds: Bou
     loops = stage.loops[stage.loops.index(stage.instruction) :]
     extents = tuple(bounds.plans[stage.name].extents[loop] for loop in loops)
     factors = _factors(stage)
-    whole = loops[1:] if _private(stage) else loops
-    if factors and len(loops) == 2 and all(_whole(stage, bounds, loop) for loop in whole):
+    whole = [loop for loop in loops if stage.reduces(loop) or not _private(stage)]
+    if factors and len(loops) > 1 and all(_whole(stage, bounds, loop) for loop in whole):
         types = tuple(state.tensors[factor.tensor].dtype for factor in factors)
         for one in processor.instructions:
-            fits = extents == (one.lanes, one.taps) and types in one.pairs
-            if fits and _operands_follow(stage, factors, loops[0], loops[1]):
+            fits = _fits(one, extents) and types in one.pairs
+            if fits and _operands_follow(stage, factors, loops):
                 return one
     known = "; ".join(
-        f"{one.mnemonic} takes {one.lanes} lanes and {one.taps} taps of "
-        + " or ".join(f"{a} * {b}" for a, b in one.pairs)
+        f"{one.mnemonic} takes {_loops_of(one)} of " + " or ".join(f"{a} * {b}" for a, b in one.pairs)
         for one in processor.instructions
     )
     raise ScheduleError(
@@ -35,6 +36,19 @@ def dot_product_of(stage: Stage, state: State, processor: Processor, bounds: Bou
         f"instruction of `{processor.name}` ({known or 'it has none'}); split a data loop by the "
         "lanes and a reduction loop by the taps, without a remainder, and sum a[tap] * b[lane, tap]"
     )
+
+
+def _fits(one: DotProduct, extents: tuple[int, ...]) -> bool:
+    """Whether an instruction has loops of these extents."""
+    if not one.rows:
+        return extents == (one.lanes, one.taps)
+    return extents[0] <= one.rows and extents[1:] == (one.groups, one.lanes, one.taps)
+
+
+def _loops_of(one: DotProduct) -> str:
+    """The loops of an instruction, for messages."""
+    inner = f"{one.lanes} lanes and {one.taps} taps"
+    return f"up to {one.rows} rows, {one.groups} groups, {inner}" if one.rows else inner
 
 
 def _factors(stage: Stage) -> tuple[Read, Read] | None:
@@ -50,7 +64,7 @@ def _factors(stage: Stage) -> tuple[Read, Read] | None:
 
 
 def _private(stage: Stage) -> bool:
-    """Whether the sums are in registers, where extra lanes do no harm."""
+    """Whether the sums are in registers, where extra rows and lanes do no harm."""
     return stage.nested or stage.scope == REGISTER
 
 
@@ -70,21 +84,30 @@ def _fused(relation) -> tuple[str, ...]:
     return () if isinstance(relation, Division) else (relation.fused,)
 
 
-def _operands_follow(stage: Stage, factors: tuple[Read, Read], lane: str, tap: str) -> bool:
-    """Whether `a` moves with the tap only, and `b` with lane and tap, element by element."""
-    if stage.reduces(lane) or not stage.reduces(tap):
+def _operands_follow(stage: Stage, factors: tuple[Read, Read], loops: Sequence[str]) -> bool:
+    """Whether `a` moves with the tap only, and `b` with lane and tap, element by element.
+
+    Rows move only `a`; groups are of taps.
+    """
+    *outer, lane, tap = loops
+    rows, groups = outer[:1], outer[1:]
+    if any(map(stage.reduces, (lane, *rows))) or not all(map(stage.reduces, (tap, *groups))):
         return False
     (lane_axis,), (tap_axis,) = stage.origins(lane), stage.origins(tap)
+    if any(stage.origins(group) != {tap_axis} for group in groups):
+        return False
+    row_axes = tuple(axis for row in rows for axis in stage.origins(row))
     a, b = (
         {
             axis: [dict(affine.terms).get(axis, 0) for affine in read.index]
-            for axis in (lane_axis, tap_axis)
+            for axis in (lane_axis, tap_axis, *row_axes)
         }
         for read in factors
     )
     once = [0] * (len(a[tap_axis]) - 1) + [1]
     return (
         not any(a[lane_axis])
+        and not any(step for axis in row_axes for step in b[axis])
         and a[tap_axis] == once
         and sorted(b[lane_axis]) == sorted(b[tap_axis]) == [0] * (len(b[tap_axis]) - 1) + [1]
     )

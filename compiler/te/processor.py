@@ -1,7 +1,8 @@
-"""A general processor as a target of schedules: registers, and dot products on vectors.
+"""A general processor as a target of schedules: registers, and products of vectors and matrices.
 
-In a schedule for a processor, buffers are in main memory or in registers. `tensorise` replaces two
-loops, over lanes and taps, by one of the instructions declared here.
+In a schedule for a processor, buffers are in main memory or in registers. `tensorise` replaces the
+loops of a nest by one of the instructions declared here: two loops, over lanes and taps, or four,
+over rows, groups, lanes and taps.
 """
 
 from dataclasses import dataclass
@@ -11,17 +12,23 @@ from dataclasses import dataclass
 class DotProduct:
     """`sums[lane] += sum over tap of a[tap] * b[lane, tap]` in int32, one instruction.
 
+    An instruction with rows multiplies matrices:
+    `sums[row, lane] += sum over group and tap of a[row, group, tap] * b[group, lane, tap]`.
+
     Parameters
     ----------
     mnemonic
         Its name in the assembly language.
     lanes, taps
-        Extents of the two loops.
+        Extents of the two inner loops.
     pairs
         Element types of `a` and `b` for which the instruction is exact.
     saturates
         Whether it is exact only if the sums of two neighbouring products fit int16. The kernel that
         schedules it knows this from its constants.
+    rows, groups
+        The largest extent of the loop over rows and the extent of the loop over groups, for an
+        instruction that has them.
     """
 
     mnemonic: str
@@ -29,6 +36,8 @@ class DotProduct:
     taps: int
     pairs: tuple[tuple[str, str], ...]
     saturates: bool = False
+    rows: int = 0
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True)

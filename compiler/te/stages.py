@@ -192,6 +192,14 @@ class Stage:
         """Whether a loop is a reduction loop; no loop mixes data and reduction axes."""
         return not self.origins(loop).isdisjoint(axis.name for axis in self.reductions)
 
+    def has_lanes(self, loop: str) -> bool:
+        """Whether a loop is that of an instruction's lanes: inside it, around its taps alone."""
+        if not self.instruction:
+            return False
+        place = self.loops.index(loop)
+        inside = self.loops[place + 1 :]
+        return place >= self.loops.index(self.instruction) and all(map(self.reduces, inside))
+
     def position(self, loop: str) -> int:
         """Position of a loop; the outermost loop has 0.
 

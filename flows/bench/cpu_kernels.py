@@ -79,8 +79,9 @@ TURN_S = 0.02
 """Seconds per turn: long enough that sleeping threads are awake most of the time."""
 
 
-def cases() -> Iterator[tuple[str, str, Description, int]]:
+def cases(target: CpuTarget) -> Iterator[tuple[str, str, Description, int]]:
     """Group, name, kernel, and its multiplications."""
+    saturates = any(one.saturates for one in target.processor.instructions)
     for kind, quantised in (("float32", None), ("int8", BYTES)):
         for shape in (FIRST, *RESNET18):
             pads = (shape.padding, shape.padding, shape.padding, shape.padding)
@@ -101,7 +102,7 @@ def cases() -> Iterator[tuple[str, str, Description, int]]:
         for name, extents in PRODUCTS.items():
             layer = matrix_product(*extents, quantised=quantised)
             yield f"matrix product {kind}", name, layer, layer.macs
-            if quantised:
+            if quantised and saturates:
                 small = replace(layer, small_pairs=True)
                 yield "matrix product int8, small pairs of weights", name, small, small.macs
         for size, channels, stride in DEPTHWISE:
@@ -138,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
         check_json(options.json)
         target, rows = host(options.level), []
         peaks = peak_rates(target)
-        for group, name, description, macs in cases():
+        for group, name, description, macs in cases(target):
             if options.only in f"{group} {name}":
                 for threads in options.threads:
                     row = {"group": group, "name": name, "threads": threads, "macs": macs}

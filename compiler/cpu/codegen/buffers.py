@@ -18,6 +18,7 @@ from .areas import CodeBuffer, bytes_of
 from .emitter import BIT, I8, I64, TYPES, LlvmValue, number_of
 from .environment import Environment
 from .layout import Layout
+from .matrix_products import SumTiles
 from .memory import MemoryAccess
 
 STACK_BYTES = 1 << 18
@@ -37,6 +38,8 @@ class LoweringContext:
         The loop program, and the processor to compile for.
     reduced
         Tensors that hold reductions, with their operations.
+    tiles
+        Tensors whose sums are in the processor's tiles.
     workspace_bytes
         Total size of the root's buffers so far.
     names
@@ -46,6 +49,7 @@ class LoweringContext:
     program: Program
     target: CpuTarget
     reduced: dict[str, Op]
+    tiles: dict[str, SumTiles]
     workspace_bytes: int = 0
     names: int = 0
 
@@ -112,8 +116,11 @@ class Buffers:
         return found
 
     def _room(self, node: Allocate) -> tuple[int, ...]:
-        """Extents of a buffer; rows in registers are rounded up to whole vectors."""
+        """Extents of a buffer in whole tiles, or whole vectors in registers."""
         *outer, last = node.shape
+        if node.tensor.name in self.shared.tiles:
+            rows = self.shared.tiles[node.tensor.name].rows
+            outer[-1] = -(-outer[-1] // rows) * rows
         lanes = self.shared.target.lanes
         if node.scope == REGISTER and last > 1:
             last = -(-last // lanes) * lanes

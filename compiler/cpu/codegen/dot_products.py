@@ -1,11 +1,13 @@
 """The processor's dot products: `sums[lane] += sum over tap of a[tap] * b[lane, tap]`."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from llvmlite import ir
 
 from ....errors import CompileError
-from ....isa.expressions import Call, Read
+from ....isa.expressions import Affine, Call, Read
 from ...te.nodes import For, Guard, InstructionNest, Let, Node, Update
 from .areas import CodeBuffer
 from .emitter import I8, I16, I32, TYPES, Emitter, LlvmType, LlvmValue
@@ -28,51 +30,96 @@ def emit_dot_product(node: InstructionNest, env: Environment, values: Values) ->
         When the operands do not lie as the instruction reads them: the taps of `a` side by side,
         `b` lane by lane with the taps of each lane side by side.
     """
-    (lanes,) = node.body
-    assert isinstance(lanes, For)
     lane, tap = "lane", "tap"
-    env = env.counting(lanes.variable, env.resolved(lanes.start), lane, 0, lanes.extent - 1)
-    taps, env = _inner(lanes.body, env)
-    assert isinstance(taps, For)
-    env = env.counting(taps.variable, env.resolved(taps.start), tap, 0, taps.extent - 1)
-    update, env = _inner(taps.body, env)
-    assert isinstance(update, Update)
-    assert isinstance(update.value, Call)
-    env = replace(env, lane=lane)
-    pointers, areas, offsets = [], [], []
-    for read, strides in zip(update.value.arguments, ((0, 1), (taps.extent, 1)), strict=True):
-        assert isinstance(read, Read)
-        area = values.areas[read.tensor]
-        index = [env.resolved(part) for part in read.index]
-        offset, step = values.memory.place(area, index, env)
-        if (step, offset.coefficient(tap)) != strides:
-            raise CompileError(
-                f"{node.mnemonic}: `{read}` lies with {step} and {offset.coefficient(tap)} "
-                f"elements from lane to lane and from tap to tap, not {strides[0]} and "
-                f"{strides[1]}; give `{read.tensor}` a layout that does"
-            )
-        if not values.memory.has_room(area, index, env):
-            raise CompileError(
-                f"{node.mnemonic}: `{read}` reaches beyond `{read.tensor}` in the last lanes or "
-                "rows; give it a layout with room for whole vectors, or split without a remainder"
-            )
-        areas.append(area)
-        offsets.append(without(offset, tap))
-        pointers.append(values.memory.address(area, offsets[-1]))
+    update, env, (_, taps) = update_inside(node, env, (lane, tap))
+    (area_a, offset_a), (area_b, offset_b) = (
+        operand(node, read, {lane: apart, tap: 1}, env, values)
+        for read, apart in zip(factors(update), (0, taps), strict=True)
+    )
     target = values.areas[update.target.tensor]
     index = [env.resolved(part) for part in update.target.index]
     before = values.memory.read(target, index, env, None)
-    if node.mnemonic in FETCHED_AHEAD and areas[1].given:
-        values.memory.fetch_ahead(areas[1], offsets[1], AHEAD_BYTES)
-    a, b = zip(areas, pointers, strict=True)
+    a = area_a, values.memory.address(area_a, offset_a)
+    b = area_b, values.memory.address(area_b, offset_b)
+    if node.mnemonic in FETCHED_AHEAD and area_b.given:
+        values.memory.fetch_ahead(area_b, offset_b, AHEAD_BYTES)
     after = _CODE[node.mnemonic].emit(values.emitter, before, a, b)
     values.memory.write(target, index, after, env, None)
 
 
-def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment]:
-    """The node inside definitions and guards of lanes, with its environment.
+def update_inside(
+    node: InstructionNest, env: Environment, symbols: Sequence[str]
+) -> tuple[Update, Environment, tuple[int, ...]]:
+    """The statement of an instruction, its environment, and the extents of its loops.
 
-    Lanes beyond the end are computed as well; their sums stay in registers, unused.
+    Parameters
+    ----------
+    symbols
+        A name for the counter of each loop; `lane` is that of the lanes.
+    """
+    block, extents = node.body, []
+    for symbol in symbols:
+        loop, env = _inner(block, env)
+        assert isinstance(loop, For)
+        start, extent = env.resolved(loop.start), loop.extent
+        env = env.counting(loop.variable, start, symbol, 0, extent - 1)
+        block = loop.body
+        extents.append(extent)
+    update, env = _inner(block, env)
+    assert isinstance(update, Update)
+    return update, replace(env, lane="lane"), tuple(extents)
+
+
+def factors(update: Update) -> Sequence[Read]:
+    """The elements that a statement multiplies."""
+    assert isinstance(update.value, Call)
+    reads = update.value.arguments
+    assert all(isinstance(read, Read) for read in reads)
+    return cast(Sequence[Read], reads)
+
+
+def operand(
+    node: InstructionNest, read: Read, steps: Mapping[str, int], env: Environment, values: Values
+) -> tuple[CodeBuffer, Affine]:
+    """The buffer of an operand, and its offset where the counters of `steps` are zero.
+
+    Parameters
+    ----------
+    steps
+        Elements from one to the next, by the counter's name.
+
+    Raises
+    ------
+    CompileError
+        When it lies otherwise, or the buffer has no room for all elements.
+    """
+    area = values.areas[read.tensor]
+    index = [env.resolved(part) for part in read.index]
+    offset = area.layout.offset(values.memory.inside(area, index), env, area.tensor.name)
+    found = {symbol: offset.coefficient(symbol) for symbol in steps}
+    if found != steps:
+        shown = (
+            " and ".join(f"{step} from {symbol} to {symbol}" for symbol, step in which.items())
+            for which in (found, steps)
+        )
+        raise CompileError(
+            f"{node.mnemonic}: elements of `{read}` lie {' apart, not '.join(shown)}; give "
+            f"`{read.tensor}` another layout"
+        )
+    if not values.memory.has_room(area, index, env):
+        raise CompileError(
+            f"{node.mnemonic}: `{read}` reaches beyond `{read.tensor}` in the last lanes or "
+            "rows; give it a layout with room for whole vectors, or split without a remainder"
+        )
+    for symbol in steps:
+        offset = without(offset, symbol)
+    return area, offset
+
+
+def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment]:
+    """The node inside definitions and guards of rows and lanes, with its environment.
+
+    Rows and lanes beyond the end are computed as well; their sums stay in registers, unused.
     """
     *outer, node = block
     for let in outer:
@@ -82,10 +129,10 @@ def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment
     if isinstance(node, Guard):
         for condition in node.conditions:
             known, value = env.decide(condition)
-            if not known and not value.coefficient("lane"):
+            if not known and not (value.coefficient("lane") or value.coefficient("row")):
                 raise CompileError(
                     f"a dot product is guarded by a condition on `{condition.value}`, which is the "
-                    "same in all lanes; split the loops around it without a remainder"
+                    "same in all lanes and rows; split the loops around it without a remainder"
                 )
         return _inner(node.body, env)
     return node, env

@@ -162,7 +162,7 @@ def polynomial(e: Emitter, x: LlvmValue, coefficients: tuple[float, ...]) -> Llv
 
 def _has_scaling(e: Emitter, x: LlvmValue) -> bool:
     """Whether one instruction multiplies by a power of 2."""
-    return e.target.level == "avx512vnni" and e.whole_registers(x)
+    return e.target.has_scaling and e.whole_registers(x)
 
 
 def _scaled(e: Emitter, value: LlvmValue, power: LlvmValue) -> LlvmValue:

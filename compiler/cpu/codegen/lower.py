@@ -24,6 +24,7 @@ from .buffers import LoweringContext
 from .emitter import I64, POINTER, TYPES, LlvmValue, number_of
 from .layout import Layout, Tiles
 from .lower_function import Function
+from .matrix_products import sum_tiles
 
 IN_CODE = 256
 """Largest constant, in elements, that is embedded in the code instead of passed as an argument."""
@@ -79,7 +80,8 @@ def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Ti
     function = ir.Function(module, signature, ENTRY)
     arrays, workspace, run, pool = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    shared = LoweringContext(program, target, {u.target.tensor: u.op for u in _updates(program)})
+    reduced = {u.target.tensor: u.op for u in _updates(program)}
+    shared = LoweringContext(program, target, reduced, sum_tiles(program.body))
     lowering = Function(shared, builder, {}, (run, pool))
     for position, name in enumerate(tensors):
         place = builder.gep(arrays, [I64(position)], source_etype=POINTER)

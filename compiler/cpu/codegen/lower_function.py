@@ -23,6 +23,7 @@ from .environment import Environment
 from .lower_parallel import emit_parallel
 from .lower_values import Mask, Values
 from .masks import all_of
+from .matrix_products import MATRIX_PRODUCTS, MatrixTiles
 from .memory import MemoryAccess
 from .operations import is_long
 
@@ -55,6 +56,7 @@ class Function:
         self.buffers = Buffers(shared, self.memory)
         self.areas = self.buffers.areas
         self.values = Values(self.memory, self.areas)
+        self.tiles = MatrixTiles(self.values, shared.tiles)
 
     def another(self, builder: LlvmBuilder, symbols: dict[str, LlvmValue]) -> "Function":
         """Another function of the kernel, without parallel loops of its own."""
@@ -73,13 +75,22 @@ class Function:
 
     def block(self, block: loops.Block, env: Environment, mask: Mask) -> None:
         """Emit nodes in order; later ones see the variables that earlier ones bind."""
+        sums = None
         for node in block:
             if isinstance(node, loops.Let):
                 env = self.let(node, env)
             elif isinstance(node, loops.Allocate):
-                self.fill(self.buffers.on_stack(node, env))
+                area = self.buffers.on_stack(node, env)
+                if node.tensor.name in self.shared.tiles:
+                    self.tiles.clear(area)
+                    sums = area
+                else:
+                    self.fill(area)
             else:
                 self.node(node, env, mask)
+                if sums is not None:
+                    self.tiles.store(sums)
+                    sums = None
 
     def node(self, node: loops.Node, env: Environment, mask: Mask) -> None:
         """Emit a node that binds nothing."""
@@ -94,9 +105,14 @@ class Function:
             value = self.values.combined(node.op, before, node.value, env, mask)
             self.write(node.target, value, env, mask)
         elif isinstance(node, loops.InstructionNest):
-            emit_dot_product(node, env, self.values)
+            if node.mnemonic in MATRIX_PRODUCTS:
+                self.tiles.multiply(node, env)
+            else:
+                emit_dot_product(node, env, self.values)
         elif isinstance(node, (loops.Nest, loops.TransferNest)):
-            self.block(node.body, env, mask)
+            shared = any(map(self.is_shared, loops.nodes(node.body)))
+            with self.tiles.shaped(None if shared else self.tiles.used_in(node.body)):
+                self.block(node.body, env, mask)
 
     def store(self, node: loops.Assign, env: Environment, mask: Mask) -> None:
         """Store an element if it exists; in clipped tiles some do not."""
@@ -184,11 +200,8 @@ class Function:
         elif node.kind is Kind.UNROLLED or extent == 1:
             for number in range(extent):
                 self.block(node.body, inside(number, number), mask)
-        elif (
-            node.kind is Kind.PARALLEL
-            and self.threads is not None
-            and is_long(node, self.shared.program, self.shared.target.lanes)
-        ):
+        elif self.is_shared(node):
+            assert self.threads is not None
             emit_parallel(self, node, env, symbol, start, self.threads)
         else:
             first, last = middle_of(node, inside, self.shared.program)
@@ -202,6 +215,16 @@ class Function:
                 self.block(node.body, moved, mask)
             for number in range(last + 1, extent):
                 self.block(node.body, inside(number, number), mask)
+
+    def is_shared(self, node: loops.Node) -> bool:
+        """Whether threads share a loop."""
+        return (
+            isinstance(node, loops.For)
+            and node.kind is Kind.PARALLEL
+            and node.extent > 1
+            and self.threads is not None
+            and is_long(node, self.shared.program, self.shared.target.lanes)
+        )
 
     def where(
         self,

@@ -90,7 +90,16 @@ def _inside(
 def _emit_body(
     inner: "Function", body: ir.Function, node: For, env: Environment, symbol: str, start: Affine
 ) -> None:
-    """Emit the iterations from `begin` to `end`; those of the middle have code of their own."""
+    """Emit the iterations from `begin` to `end`, with the shapes of tiles around them."""
+    with inner.tiles.shaped(inner.tiles.used_in(node.body)):
+        _emit_iterations(inner, body, node, env, symbol, start)
+    inner.builder.ret_void()
+
+
+def _emit_iterations(
+    inner: "Function", body: ir.Function, node: For, env: Environment, symbol: str, start: Affine
+) -> None:
+    """Emit the loop over iterations; those of the middle have code of their own."""
     builder, (_, begin, end) = inner.builder, body.args
     before = builder.block
     head, inside, after = (body.append_basic_block(name) for name in ("head", "loop", "done"))
@@ -123,7 +132,6 @@ def _emit_body(
     counter.add_incoming(builder.add(counter, I64(1)), builder.block)
     builder.branch(head)
     builder.position_at_end(after)
-    builder.ret_void()
 
 
 _RUN = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])

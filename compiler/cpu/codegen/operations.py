@@ -6,15 +6,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from ....isa.expressions import Call, Expression, Op, Read, reads_of
-from ...te.nodes import Allocate, Assign, Block, For, Let, Update, nodes
+from ...te.nodes import Allocate, Assign, Block, For, InstructionNest, Let, Update, nodes
 from ...te.program import Program
 from ...te.stages import Kind
+from .matrix_products import MATRIX_PRODUCTS
 
 LEAST_OPERATIONS = 3 << 12
 """Vector operations from which threads share a loop: about two microseconds of one thread."""
 
 LEAST_BYTES = 1 << 17
 """Bytes of arrays from which they do too: the first cache does not hold them."""
+
+MATRIX_PRODUCT = 8
+"""Vector operations in the time of one, where an instruction multiplies matrices."""
 
 COSTS = {
     **{Op.DIVIDE: 8, Op.SQRT: 8, Op.EXP: 16, Op.LOG: 16, Op.TANH: 24, Op.ERF: 24},
@@ -42,6 +46,8 @@ def operations_of(block: Block, lanes: int) -> int:
         elif isinstance(node, (Assign, Update)):
             fused = isinstance(node, Update) and _is_product(node.value)
             count += _operations(node.value) + (not fused)
+        elif isinstance(node, InstructionNest) and node.mnemonic in MATRIX_PRODUCTS:
+            count += operations_of(node.body, lanes) // MATRIX_PRODUCT
         elif not isinstance(node, (Allocate, Let)):
             count += operations_of(node.body, lanes)
     return count

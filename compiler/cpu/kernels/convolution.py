@@ -188,6 +188,9 @@ class Convolution(Windowed):
             return DepthwisePlanner(self, target)
         if self.groups > 1:
             return GroupedPlanner(self, target)
+        direct = DirectPlanner(self, target)
+        if direct.product.rows:
+            return direct
         unit = self.strides == self.dilations == (1, 1)
         if self.winograd and unit and self.kernel == (3, 3):
             q = self.quantised
@@ -197,7 +200,7 @@ class Convolution(Windowed):
                 planner = ByteWinogradPlanner(self, target)
                 if planner.is_faster:
                     return planner
-        return DirectPlanner(self, target)
+        return direct
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""

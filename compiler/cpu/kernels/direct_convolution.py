@@ -20,7 +20,15 @@ from ... import te
 from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
-from .tiles import TILES, Multiplication, panel_of, panels, schedule_tiles
+from .tiles import (
+    TILES,
+    Multiplication,
+    matrix_tile,
+    panel_of,
+    panels,
+    schedule_matrix_tiles,
+    schedule_tiles,
+)
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -53,23 +61,35 @@ class DirectPlanner:
 
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target
-        self.product = Multiplication.of(conv.quantised, target, conv.small_pairs)
-        self.most = TILES[target.level].rows
         self.columns = math.prod(conv.image[:-1]) if self.is_matrix else conv.size_out[1]
+        self.product = Multiplication.of(conv.quantised, target, conv.small_pairs, self.columns)
+        self.most = TILES[target.level].rows
+        self.panel = panel_of(conv.channels_out, target)
+        self.rows, self.pixels, self.lines = 0, 0, 1
+        """Rows of an instruction on matrices, pixels of a tile side by side, and its lines."""
+        if self.product.rows:
+            self.rows, down = matrix_tile(self.columns, self.panel, self.product.rows)
+            self.pixels = self.rows * down
+            even = conv.size_out[0] % 2 == 0 or conv.channels_out > 2 * self.panel
+            if not self.is_matrix and down == 1 and conv.size_out[0] > 1 and even:
+                self.lines = 2
         self.parts = self._parts()
         """Parts of the image that threads share; 1 if they share panels and rows instead."""
-        columns = math.ceil(self.columns / self.parts) if self.is_matrix else self.columns
-        self.pixels = even_blocks(columns, self.most)
-        self.panel = panel_of(conv.channels_out, target)
+        self.part = math.ceil(self.columns / self.parts) if self.is_matrix else self.columns
+        """Pixels side by side in a part."""
+        if self.product.rows:
+            self.part = round_up(self.part, self.pixels)
+        else:
+            self.pixels = even_blocks(self.part, self.most)
         few = self.product.instruction is not None and conv.channels_out < target.lanes
         self.channels = target.lanes if few else conv.channels_out
         self.name = "wide" if few else "out"
         self.merged = conv.dilations[1] == 1
         """Whether a row of the window is one run."""
         self.run = round_up(
-            conv.channels_in * (conv.kernel[1] if self.merged else 1), self.product.taps
+            conv.channels_in * (conv.kernel[1] if self.merged else 1), self.product.depth
         )
-        """Elements of a run, whole groups of taps."""
+        """Elements of a run, for whole instructions."""
         self.runs = conv.kernel[0] if self.merged else conv.taps
         """Runs of a window."""
 
@@ -80,9 +100,13 @@ class DirectPlanner:
         may also be single tiles, of which only the last is cut off.
         """
         extent, costs = self.columns if self.is_matrix else self.conv.size_out[0], {}
+        if extent % self.lines:
+            return 1
+        if self.pixels:
+            extent = math.ceil(extent / (self.pixels if self.is_matrix else self.lines))
         for parts in range(1, min(extent, MOST_PARTS) + 1):
             part = math.ceil(extent / parts)
-            if self.is_matrix:
+            if self.is_matrix and not self.pixels:
                 tiles = math.ceil(part / self.most)
                 if extent % parts == 0 or (tiles == 1 and math.ceil(extent / part) == parts):
                     costs[parts] = parts * tiles * (math.ceil(part / tiles) + TILE_ROWS)
@@ -119,23 +143,34 @@ class DirectPlanner:
             s.parallelise("padded", "py" if self.is_matrix else s.fuse("padded", "pn", "py"))
         reductions, taps = ["ky", "t"] if self.merged else ["ky", "kx", "t"], ""
         if self.product.instruction is not None:
-            s.split(self.name, "t", self.product.taps)
+            s.split(self.name, "t", self.product.depth)
             reductions[-1], taps = "t.o", "t.i"
-        pixels, order = "x", ["n", "o.o", "y", "x.o"]
+        pixels, y, order = "x", "y", ["n", "o.o", "y", "x.o"]
         if self.parts > 1 and self.is_matrix:
-            s.split(self.name, "x", math.ceil(self.columns / self.parts))
+            s.split(self.name, "x", self.part)
             pixels, order = "x.i", ["n", "x.o", "o.o", "y", "x.i.o"]
         elif self.parts > 1:
-            s.split(self.name, "y", self.conv.size_out[0] // self.parts)
-            order = ["n", "y.o", "o.o", "y.i", "x.o"]
-        sizes = (pixels, self.pixels), ("o", self.panel)
-        depth = 1 if taps else self.run
-        schedule_tiles(s, self.name, sizes, [*order, *reductions], self.target.lanes, taps, depth)
+            lines = math.ceil(self.conv.size_out[0] / self.lines / self.parts) * self.lines
+            s.split(self.name, "y", lines)
+            y, order = "y.i", ["n", "y.o", "o.o", "y.i", "x.o"]
+        if self.lines > 1:
+            s.split(self.name, y, self.lines)
+            order[order.index(y)] = f"{y}.o"
+        order += reductions
+        lanes, columns = self.target.lanes, ("o", self.panel)
+        if self.product.rows:
+            rows, lines = (pixels, self.pixels, self.rows), [f"{y}.i"] if self.lines > 1 else []
+            groups = taps, self.product.taps
+            schedule_matrix_tiles(s, self.name, (rows, columns), order, lanes, groups, lines)
+        else:
+            tile, depth = ((pixels, self.pixels), columns), 1 if taps else self.run
+            schedule_tiles(s, self.name, tile, order, lanes, taps, depth)
         if self.is_matrix:
             s.parallelise(self.name, order[1])
         else:
             outer = order[:2] if self.parts > 1 else order[1:3]
-            s.parallelise(self.name, s.fuse(self.name, *outer))
+            cut = self.conv.size_out[0] % self.lines > 0
+            s.parallelise(self.name, order[1] if cut else s.fuse(self.name, *outer))
         shape = (self.runs, self.run, self.conv.channels_out)
         plain = Layout.plain((round_up(self.conv.channels_out, self.panel),))
         layouts = {n: plain for n in ("bias", "scale") if n in self.conv.operands}
@@ -163,7 +198,8 @@ class DirectPlanner:
         w = te.tensor("w", c.operands["w"].dtype, (self.runs, self.run, self.channels))
         n, y, xo, o = te.axes(n=images, y=rows, x=columns, o=self.channels)
         step, apart = c.strides[1] * channels, c.dilations[1] * channels
-        reach = (columns - 1) * step + self.run
+        whole = round_up(columns, self.pixels) if self.product.rows else columns
+        reach = (whole - 1) * step + self.run
         if self.merged:
             ky, t = over = te.reduce_axes(ky=c.kernel[0], t=self.run)
             column, tap = xo * step + t, ky
@@ -174,7 +210,7 @@ class DirectPlanner:
         row, source = c.row(y, ky), x
         if self.crowded or any(c.pads) or self.product.moves or reach > width * channels:
             if self.crowded:
-                axes = pn, py, px = te.axes(pn=1, py=columns, px=channels + GAP)
+                axes = pn, py, px = te.axes(pn=1, py=whole, px=channels + GAP)
                 moved, row, column = x[pn, 0, py * channels + px], xo, t
             else:
                 high = (rows - 1) * c.strides[0] + (c.kernel[0] - 1) * c.dilations[0] + 1

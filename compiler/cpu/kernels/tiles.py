@@ -5,6 +5,7 @@ wide. Its sums stay in registers over the whole reduction; with one vector of we
 column and a broadcast activation they must fit.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,13 +39,22 @@ class RegisterTile:
     vectors: int
 
 
+_AVX512 = RegisterTile(rows=14, rows_alone=14, rows_of_bytes=14, vectors=28)
+
 TILES: Mapping[str, RegisterTile] = {
-    "avx512vnni": RegisterTile(rows=14, rows_alone=14, rows_of_bytes=14, vectors=28),
+    "amx": _AVX512,
+    "avx512vnni": _AVX512,
     "avx2": RegisterTile(rows=6, rows_alone=10, rows_of_bytes=4, vectors=12),
     "sse2": RegisterTile(rows=4, rows_alone=4, rows_of_bytes=4, vectors=12),
 }
 """Register tiles by level."""
 
+
+LEAST_ROWS = 4
+"""Rows from which instructions on matrices are used; a product takes as long as one of eight rows."""
+
+MOST_SUMS = 1024
+"""Most sums of a tile of an instruction on matrices, all of its rows and columns included."""
 
 UNROLLED = (4, 2)
 """Steps of a reduction between two branches, the most first; they must divide it."""
@@ -74,20 +84,41 @@ class Multiplication:
 
     @staticmethod
     def of(
-        quantised: Requantisation | None, target: CpuTarget, small_pairs: bool = False
+        quantised: Requantisation | None,
+        target: CpuTarget,
+        small_pairs: bool = False,
+        rows: int = 0,
     ) -> "Multiplication":
         """Return the multiplication of float32 numbers, or of bytes.
 
-        `small_pairs` tells whether two neighbouring products always fit int16; see
-        `has_small_pairs`.
+        Parameters
+        ----------
+        small_pairs
+            Whether two neighbouring products always fit int16; see `has_small_pairs`.
+        rows
+            Rows that instructions on matrices may take at once.
         """
         if quantised is None:
             return Multiplication(None, 1, 0, False)
-        known = target.processor.instructions
+        known, operands = target.processor.instructions, (quantised.dtype_in, "int8")
+        if rows >= LEAST_ROWS:
+            for one in known:
+                if one.rows and operands in one.pairs:
+                    return Multiplication(one, one.taps, 0, False)
         instruction = next((one for one in known if one.saturates and small_pairs), known[0])
         words = instruction.pairs == WORDS
         direct = words or quantised.dtype_in == "uint8"
         return Multiplication(instruction, instruction.taps, 0 if direct else 128, words)
+
+    @property
+    def rows(self) -> int:
+        """Most rows of an instruction on matrices; 0 for all others."""
+        return self.instruction.rows if self.instruction else 0
+
+    @property
+    def depth(self) -> int:
+        """Elements along the reduction of one instruction."""
+        return self.taps * self.instruction.groups if self.instruction else 1
 
     @property
     def moves(self) -> bool:
@@ -110,6 +141,27 @@ class Multiplication:
 def panel_of(columns: int, target: CpuTarget) -> int:
     """Columns of a panel: one vector if it covers all columns, else two."""
     return (1 if columns <= target.lanes else 2) * target.lanes
+
+
+def matrix_tile(extent: int, columns: int, most: int) -> tuple[int, int]:
+    """Rows of an instruction on matrices, and how many of them follow each other in a tile.
+
+    Parameters
+    ----------
+    extent
+        Rows in all.
+    columns
+        Columns of a tile.
+    most
+        Most rows of an instruction.
+    """
+    costs = {}
+    for rows in range(1, min(extent, most) + 1):
+        for down in (2, 1):
+            if rows * down * columns <= MOST_SUMS:
+                times = math.ceil(extent / (rows * down)) * down
+                costs[rows, down] = times * (max(rows, 8) + 3) * (1 if down > 1 else 1.1)
+    return min(costs, key=lambda tile: costs[tile])
 
 
 def schedule_tiles(
@@ -151,6 +203,44 @@ def schedule_tiles(
     if taps:
         s.tensorise(stage, inner[2])
     s.vectorise(stage, inner[2])
+
+
+def schedule_matrix_tiles(
+    s: te.Schedule,
+    stage: str,
+    sizes: tuple[tuple[str, int, int], tuple[str, int]],
+    order: Sequence[str],
+    lanes: int,
+    taps: tuple[str, int],
+    lines: Sequence[str] = (),
+) -> None:
+    """Cut a stage into tiles of an instruction on matrices.
+
+    Parameters
+    ----------
+    s, stage, order, lanes
+        As for `schedule_tiles`.
+    sizes
+        The loop over rows with the rows of a tile and of an instruction, and the loop over columns
+        with those of a panel.
+    taps
+        The loop over groups and taps of an instruction, and the taps of a group.
+    lines
+        Loops over further rows of a tile.
+    """
+    (rows, high, row), (columns, panel) = sizes
+    s.split(stage, rows, high)
+    s.split(stage, f"{rows}.i", row)
+    s.split(stage, columns, panel)
+    s.split(stage, f"{columns}.i", lanes)
+    s.split(stage, *taps)
+    several = [*lines, f"{rows}.i.o", f"{columns}.i.o"]
+    nest = [f"{rows}.i.i", f"{taps[0]}.o", f"{columns}.i.i", f"{taps[0]}.i"]
+    s.reorder(stage, *order, *several, *nest)
+    for loop in several:
+        s.unroll(stage, loop)
+    s.tensorise(stage, nest[0])
+    s.vectorise(stage, nest[2])
 
 
 def unrolled(s: te.Schedule, stage: str, order: Sequence[str], depth: int) -> Sequence[str]:

@@ -1,0 +1,211 @@
+"""Products of matrices of bytes on the tiles of AMX.
+
+A tile has up to 16 rows of 64 bytes. While the steps of a reduction follow each other, its sums stay
+in the first tiles, rows of `a` are loaded into those after them, and panels of `b` into the last.
+The sums are stored when the reduction is complete.
+
+The tiles' shapes are set before a nest and released after it, in each thread that runs it; setting
+them takes as long as ten products.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from ....errors import CompileError
+from ....isa.expressions import Affine
+from ...te.nodes import Allocate, Block, For, InstructionNest, Node, Update, nodes
+from .areas import CodeBuffer, bytes_of
+from .dot_products import factors, operand, update_inside
+from .emitter import I8, I64, POINTER, LlvmValue
+from .environment import Environment, without
+from .lower_values import Values
+
+MATRIX_PRODUCTS = ("tdpbusd", "tdpbssd")
+"""Instructions on tiles, by the signs of their operands; also LLVM's names."""
+
+TILES = 8
+"""Number of tiles."""
+
+TILE_ROWS = 16
+"""Most rows of a tile."""
+
+ROW_BYTES = 64
+"""Bytes of a row."""
+
+SUMS = ROW_BYTES // 4
+"""Sums of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class SumTiles:
+    """The tiles that hold the sums of one buffer.
+
+    Parameters
+    ----------
+    rows
+        Rows of a tile.
+    down, across
+        Tiles below each other and side by side.
+    """
+
+    rows: int
+    down: int
+    across: int
+
+    @property
+    def count(self) -> int:
+        """Number of tiles of sums."""
+        return self.down * self.across
+
+    @property
+    def shapes(self) -> bytes:
+        """The operand of `ldtilecfg`: whole rows in all tiles, 16 of them in those of `b`."""
+        rows = [self.rows] * (TILES - self.across) + [TILE_ROWS] * self.across
+        widths = b"".join(ROW_BYTES.to_bytes(2, "little") for _ in rows)
+        return bytes([1, *[0] * 15]) + widths + bytes(16) + bytes(rows) + bytes(8)
+
+
+def sum_tiles(block: Block) -> dict[str, SumTiles]:
+    """The buffers of a program whose sums are in tiles, by name.
+
+    Raises
+    ------
+    CompileError
+        When they need more tiles than there are.
+    """
+    rows = {}
+    for node in nodes(block):
+        if isinstance(node, InstructionNest) and node.mnemonic in MATRIX_PRODUCTS:
+            (outer,) = node.body
+            assert isinstance(outer, For)
+            (update,) = (inner for inner in nodes(node.body) if isinstance(inner, Update))
+            rows[update.target.tensor] = outer.extent
+    found = {}
+    for node in nodes(block):
+        if isinstance(node, Allocate) and node.tensor.name in rows:
+            name, extents = node.tensor.name, " x ".join(map(str, node.shape))
+            *lines, high, wide = node.shape
+            down = math.prod(lines) * -(-high // rows[name])
+            found[name] = tiles = SumTiles(rows[name], down, -(-wide // SUMS))
+            if tiles.count + tiles.across >= TILES:
+                raise CompileError(
+                    f"`{name}` has {extents} sums, too many for {TILES} tiles; split the loops "
+                    "around the instruction by less"
+                )
+    return found
+
+
+class MatrixTiles:
+    """The tiles inside one function.
+
+    Parameters
+    ----------
+    values
+        Emits the code.
+    tiles
+        Buffers whose sums are in tiles.
+    """
+
+    def __init__(self, values: Values, tiles: dict[str, SumTiles]) -> None:
+        self.values, self.emitter, self.tiles = values, values.emitter, tiles
+        self._sums: dict[Affine, int] = {}
+        self._loaded: dict[int, tuple[str, Affine]] = {}
+
+    def used_in(self, block: Iterable[Node]) -> SumTiles | None:
+        """The tiles of sums that a block needs; its buffers share them."""
+        names = [node.tensor.name for node in nodes(tuple(block)) if isinstance(node, Allocate)]
+        found = {self.tiles[name] for name in names if name in self.tiles}
+        if len(found) > 1:
+            raise CompileError("sums in tiles of several shapes need stages of their own")
+        return found.pop() if found else None
+
+    @contextmanager
+    def shaped(self, tiles: SumTiles | None) -> Iterator[None]:
+        """Set the shapes of tiles around what is emitted inside."""
+        if tiles is None:
+            yield
+            return
+        self._call("ldtilecfg", self._table(tiles.shapes))
+        yield
+        self._call("tilerelease")
+
+    def clear(self, area: CodeBuffer) -> None:
+        """Start the sums of a buffer at zero."""
+        self._sums = {}
+        for number in range(self.tiles[area.tensor.name].count):
+            self._call("tilezero", I8(number))
+
+    def store(self, area: CodeBuffer) -> None:
+        """Write the sums to their buffer."""
+        stride = area.layout.shape[-1] * bytes_of(area)
+        for place, number in self._sums.items():
+            pointer = self.values.memory.address(area, place)
+            self._call("tilestored64", I8(number), pointer, I64(stride))
+
+    def multiply(self, node: InstructionNest, env: Environment) -> None:
+        """Emit one product, and loads of the operands that the tiles do not hold yet.
+
+        Raises
+        ------
+        CompileError
+            When the operands do not lie as the instruction reads them: the taps of `a` side by
+            side, group after group, `b` lane by lane with the taps of each lane side by side.
+        """
+        row, group, lane, tap = loops = ("row", "group", "lane", "tap")
+        update, env, (*_, taps) = update_inside(node, env, loops)
+        steps = {group: taps, lane: 0, tap: 1}, {row: 0, lane: taps, tap: 1}
+        (area_a, offset_a), (area_b, offset_b) = (
+            operand(node, read, step, env, self.values)
+            for read, step in zip(factors(update), steps, strict=True)
+        )
+        target = update.target
+        area = self.values.areas[target.tensor]
+        index = [env.resolved(part) for part in target.index]
+        place = without(self.values.memory.place(area, index, env)[0], row)
+        if place.terms:
+            raise CompileError(f"`{target}`: unroll all loops between those of the reduction and it")
+        tiles = self.tiles[target.tensor]
+        if not self._sums or place == next(iter(self._sums)):
+            self._loaded = {}
+        number = self._sums.setdefault(place, len(self._sums))
+        last = TILES - tiles.across
+        a = self._load(area_a, offset_a, row, range(tiles.count, last))
+        b = self._load(area_b, offset_b, group, range(last, TILES))
+        self._call(node.mnemonic, I8(number), I8(a), I8(b))
+
+    def _load(self, area: CodeBuffer, offset: Affine, along: str, tiles: range) -> int:
+        """The tile with a matrix; `along` is the symbol of its rows."""
+        place = area.tensor.name, without(offset, along)
+        for number in tiles:
+            if self._loaded.get(number) == place:
+                return number
+        free = [number for number in tiles if number not in self._loaded]
+        if not free:
+            oldest = next(number for number in self._loaded if number in tiles)
+            del self._loaded[oldest]
+            free = [oldest]
+        self._loaded[free[0]] = place
+        pointer = self.values.memory.address(area, place[1])
+        stride = offset.coefficient(along) * bytes_of(area)
+        self._call("tileloadd64", I8(free[0]), pointer, I64(stride))
+        return free[0]
+
+    def _table(self, content: bytes) -> LlvmValue:
+        """Bytes in the object file."""
+        module = self.emitter.builder.module
+        name = f"shapes.{content.hex()}"
+        found = module.globals.get(name)
+        if found is None:
+            kind = ir.ArrayType(I8, len(content))
+            found = ir.GlobalVariable(module, kind, name)
+            found.linkage, found.global_constant = "internal", True
+            found.initializer = kind(bytearray(content))
+            found.type = POINTER
+        return found
+
+    def _call(self, name: str, *arguments: LlvmValue) -> None:
+        self.emitter.intrinsic(f"llvm.x86.{name}", ir.VoidType(), arguments)
