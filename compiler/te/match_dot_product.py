@@ -28,7 +28,8 @@ def dot_product_of(stage: Stage, state: State, processor: Processor, bounds: Bou
             if fits and _operands_follow(stage, factors, loops):
                 return one
     known = "; ".join(
-        f"{one.mnemonic} takes {_loops_of(one)} of " + " or ".join(f"{a} * {b}" for a, b in one.pairs)
+        f"{one.mnemonic} takes {_loops_of(one)} of "
+        + " or ".join(f"{a} * {b}" for a, b in one.pairs)
         for one in processor.instructions
     )
     raise ScheduleError(
@@ -87,15 +88,13 @@ def _fused(relation) -> tuple[str, ...]:
 def _operands_follow(stage: Stage, factors: tuple[Read, Read], loops: Sequence[str]) -> bool:
     """Whether `a` moves with the tap only, and `b` with lane and tap, element by element.
 
-    Rows move only `a`; groups are of taps.
+    Rows move only `a`. How groups move both is left to the code's layouts.
     """
     *outer, lane, tap = loops
     rows, groups = outer[:1], outer[1:]
     if any(map(stage.reduces, (lane, *rows))) or not all(map(stage.reduces, (tap, *groups))):
         return False
     (lane_axis,), (tap_axis,) = stage.origins(lane), stage.origins(tap)
-    if any(stage.origins(group) != {tap_axis} for group in groups):
-        return False
     row_axes = tuple(axis for row in rows for axis in stage.origins(row))
     a, b = (
         {

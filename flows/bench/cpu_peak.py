@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from ...compiler.cpu import CpuTarget
 from ...compiler.cpu.codegen.machine_code import ObjectCode, assemble
+from ...compiler.cpu.codegen.matrix_products import TILES, SumTiles
 
 CHAINS = 12
 """Independent sums: enough for two instructions per cycle, and few enough for registers."""
@@ -18,14 +19,19 @@ ITERATIONS = 50_000
 RUNS = 20
 
 _FMA = "llvm.fma.v{lanes}f32"
+_AVX512 = (_FMA.format(lanes=16), "<16 x float>", "<16 x float>", 32)
 _INSTRUCTIONS = {
+    "amx": {"float32": _AVX512, "int8": ("llvm.x86.tdpbusd", "", "", 2 * 16 * 16 * 64)},
     "avx512vnni": {
-        "float32": (_FMA.format(lanes=16), "<16 x float>", "<16 x float>", 32),
+        "float32": _AVX512,
         "int8": ("llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 128),
     },
     "avx2": {"float32": (_FMA.format(lanes=8), "<8 x float>", "<8 x float>", 16)},
 }
-"""The loop of each level and type: intrinsic, types of sums and factors, operations."""
+"""The loop of each level and type: intrinsic, types of sums and factors, operations.
+
+Operands in tiles have no types.
+"""
 
 
 def peak_rates(target: CpuTarget) -> Mapping[str, float]:
@@ -37,7 +43,8 @@ def peak_rates(target: CpuTarget) -> Mapping[str, float]:
 
 
 def _rate(target: CpuTarget, name: str, sums: str, factors: str, operations: int) -> float:
-    library = ObjectCode(assemble(_code(target, name, sums, factors), target, "peak"), target)
+    code = _code(target, name, sums, factors) if sums else _tile_code(target, name)
+    library = ObjectCode(assemble(code, target, "peak"), target)
     run = library.function("peak", ctypes.c_void_p, ctypes.c_int64)
     data = (ctypes.c_char * 64)()
     least = float("inf")
@@ -77,3 +84,34 @@ def _code(target: CpuTarget, name: str, sums: str, factors: str) -> str:
     ]
     lines += [f"  store volatile {sums} %b{n}, ptr %data, align 1" for n in chains]
     return "\n".join([*lines, "  ret void", "}"])
+
+
+def _tile_code(target: CpuTarget, name: str) -> str:
+    """The same with sums in tiles; the last two hold the factors."""
+    *sums, a, b = range(TILES)
+    shapes = ", ".join(f"i8 {byte}" for byte in SumTiles(16, len(sums), 1).shapes)
+    products = [
+        f"  call void @{name}(i8 {sums[n % len(sums)]}, i8 {a}, i8 {b})" for n in range(CHAINS)
+    ]
+    lines = [
+        f'target triple = "{target.triple}"',
+        f"@shapes = internal constant [64 x i8] [{shapes}]",
+        "declare void @llvm.x86.ldtilecfg(ptr)",
+        "declare void @llvm.x86.tilerelease()",
+        f"declare void @{name}(i8, i8, i8)",
+        "define void @peak(ptr %data, i64 %iterations) {",
+        "entry:",
+        "  call void @llvm.x86.ldtilecfg(ptr @shapes)",
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
+        *products,
+        "  %next = add i64 %i, 1",
+        "  %more = icmp ult i64 %next, %iterations",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+        "  call void @llvm.x86.tilerelease()",
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines)

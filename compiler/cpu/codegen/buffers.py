@@ -18,7 +18,7 @@ from .areas import CodeBuffer, bytes_of
 from .emitter import BIT, I8, I64, TYPES, LlvmValue, number_of
 from .environment import Environment
 from .layout import Layout
-from .matrix_products import SumTiles
+from .matrix_products import SumTiles, whole_tiles
 from .memory import MemoryAccess
 
 STACK_BYTES = 1 << 18
@@ -117,10 +117,9 @@ class Buffers:
 
     def _room(self, node: Allocate) -> tuple[int, ...]:
         """Extents of a buffer in whole tiles, or whole vectors in registers."""
-        *outer, last = node.shape
         if node.tensor.name in self.shared.tiles:
-            rows = self.shared.tiles[node.tensor.name].rows
-            outer[-1] = -(-outer[-1] // rows) * rows
+            return whole_tiles(node.shape, self.shared.tiles[node.tensor.name].rows)
+        *outer, last = node.shape
         lanes = self.shared.target.lanes
         if node.scope == REGISTER and last > 1:
             last = -(-last // lanes) * lanes

@@ -14,6 +14,7 @@ from ..target import CpuTarget
 LlvmValue = Any
 LlvmType = Any
 LlvmBuilder = Any
+LlvmBlock = Any
 """Objects of llvmlite, which has no type annotations."""
 
 BIT: LlvmType = ir.IntType(1)

@@ -1,7 +1,7 @@
 """Products of matrices of bytes on the tiles of AMX.
 
-A tile has up to 16 rows of 64 bytes. While the steps of a reduction follow each other, its sums stay
-in the first tiles, rows of `a` are loaded into those after them, and panels of `b` into the last.
+A tile has up to 16 rows of 64 bytes. Over the whole reduction, the sums stay in the first tiles. In
+each step, rows of `a` are loaded into the tiles after them, and a panel of `b` into the last tiles.
 The sums are stored when the reduction is complete.
 
 The tiles' shapes are set before a nest and released after it, in each thread that runs it; setting
@@ -9,7 +9,7 @@ them takes as long as ten products.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from ....isa.expressions import Affine
 from ...te.nodes import Allocate, Block, For, InstructionNest, Node, Update, nodes
 from .areas import CodeBuffer, bytes_of
 from .dot_products import factors, operand, update_inside
-from .emitter import I8, I64, POINTER, LlvmValue
+from .emitter import I8, I64, POINTER, LlvmBlock, LlvmValue
 from .environment import Environment, without
 from .lower_values import Values
 
@@ -88,15 +88,26 @@ def sum_tiles(block: Block) -> dict[str, SumTiles]:
     for node in nodes(block):
         if isinstance(node, Allocate) and node.tensor.name in rows:
             name, extents = node.tensor.name, " x ".join(map(str, node.shape))
-            *lines, high, wide = node.shape
-            down = math.prod(lines) * -(-high // rows[name])
-            found[name] = tiles = SumTiles(rows[name], down, -(-wide // SUMS))
+            *lines, wide = whole_tiles(node.shape, rows[name])
+            down = math.prod(lines) // rows[name]
+            found[name] = tiles = SumTiles(rows[name], down, wide // SUMS)
             if tiles.count + tiles.across >= TILES:
                 raise CompileError(
                     f"`{name}` has {extents} sums, too many for {TILES} tiles; split the loops "
                     "around the instruction by less"
                 )
     return found
+
+
+def whole_tiles(shape: Sequence[int], rows: int) -> tuple[int, ...]:
+    """Extents of sums, rounded up to whole tiles.
+
+    The rows of tiles are the last dimension of several elements before that of the columns.
+    """
+    *lines, wide = shape
+    place = max((d for d, extent in enumerate(lines) if extent > 1), default=-1)
+    lines[place] += -lines[place] % rows
+    return (*lines, wide + -wide % SUMS)
 
 
 class MatrixTiles:
@@ -114,6 +125,8 @@ class MatrixTiles:
         self.values, self.emitter, self.tiles = values, values.emitter, tiles
         self._sums: dict[Affine, int] = {}
         self._loaded: dict[int, tuple[str, Affine]] = {}
+        self._block: LlvmBlock | None = None
+        """The block of code in which these tiles were loaded."""
 
     def used_in(self, block: Iterable[Node]) -> SumTiles | None:
         """The tiles of sums that a block needs; its buffers share them."""
@@ -135,7 +148,7 @@ class MatrixTiles:
 
     def clear(self, area: CodeBuffer) -> None:
         """Start the sums of a buffer at zero."""
-        self._sums = {}
+        self._sums, self._loaded = {}, {}
         for number in range(self.tiles[area.tensor.name].count):
             self._call("tilezero", I8(number))
 
@@ -167,10 +180,13 @@ class MatrixTiles:
         index = [env.resolved(part) for part in target.index]
         place = without(self.values.memory.place(area, index, env)[0], row)
         if place.terms:
-            raise CompileError(f"`{target}`: unroll all loops between those of the reduction and it")
+            raise CompileError(
+                f"{node.mnemonic}: the tile of `{target}` is known only at run time; unroll all "
+                "loops between those of the reduction and the instruction"
+            )
         tiles = self.tiles[target.tensor]
-        if not self._sums or place == next(iter(self._sums)):
-            self._loaded = {}
+        if self._block is not self.emitter.builder.block:
+            self._block, self._loaded = self.emitter.builder.block, {}
         number = self._sums.setdefault(place, len(self._sums))
         last = TILES - tiles.across
         a = self._load(area_a, offset_a, row, range(tiles.count, last))
@@ -201,10 +217,11 @@ class MatrixTiles:
         found = module.globals.get(name)
         if found is None:
             kind = ir.ArrayType(I8, len(content))
-            found = ir.GlobalVariable(module, kind, name)
-            found.linkage, found.global_constant = "internal", True
-            found.initializer = kind(bytearray(content))
-            found.type = POINTER
+            table: LlvmValue = ir.GlobalVariable(module, kind, name)
+            table.linkage, table.global_constant = "internal", True
+            table.initializer = kind(bytearray(content))
+            table.type = POINTER
+            found = table
         return found
 
     def _call(self, name: str, *arguments: LlvmValue) -> None:

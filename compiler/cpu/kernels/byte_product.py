@@ -4,6 +4,7 @@ The kernel packs the second operand as the processor's dot products read it. The
 taken out with the sums of rows and columns, which are dot products with ones.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +15,21 @@ from .description import KernelSchedule, even_blocks, round_up
 from .direct_convolution import narrowed
 from .heads import HeadProduct
 from .quantised import Requantisation
-from .tiles import TILES, Multiplication, panel_of, schedule_tiles
+from .tiles import (
+    TILES,
+    Multiplication,
+    matrix_tile,
+    panel_of,
+    schedule_matrix_tiles,
+    schedule_tiles,
+)
 
 SUMS = 8
 """Sums of rows or columns that are computed side by side."""
+
+
+LEAST_ROWS = 64
+"""Rows from which instructions on matrices are faster, although operands are copied for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +75,19 @@ class ByteProductPlanner:
 
     def __init__(self, product: ByteProduct, target: CpuTarget) -> None:
         self.product, self.target = product, target
-        self.way = Multiplication.of(product.quantised, target)
+        rows = product.rows if product.rows >= LEAST_ROWS else 0
+        self.way = Multiplication.of(product.quantised, target, rows=rows, run=product.inner)
         self.taps, self.lanes = self.way.taps, target.lanes
-        self.inner = round_up(product.inner, self.taps)
+        self.inner = round_up(product.inner, self.way.depth)
         self.panel = panel_of(product.columns, target)
         self.columns = round_up(product.columns, self.panel)
         self.tile = even_blocks(product.rows, TILES[target.level].rows_of_bytes)
+        self.row = 0
+        """Rows of an instruction on matrices."""
+        if self.way.rows:
+            self.row, down = matrix_tile(product.rows, self.panel, self.way.rows)
+            self.tile = self.row * down
+        self.rows = round_up(product.rows, self.tile) if self.row else product.rows
         self.name = "wide" if product.columns < self.lanes else "out"
 
     def plan(self) -> KernelSchedule:
@@ -86,11 +105,20 @@ class ByteProductPlanner:
             s.split("columns", "c", self.lanes)
             s.split("columns", "c.o", SUMS)
             self._tensorise(s, "columns", "n", "h", "c.o.o", "g", "c.o.i", "c.i", "t")
-        if "rows" in names:
+        if "rows" in names and self.row:
+            rows, columns = ("m", self.row, self.row), ("c", self.lanes)
+            self._tensorise_matrices(s, "rows", ("n", "h", "c.o", "m.o"), rows, columns)
+            s.parallelise("rows", s.fuse("rows", "n", "h"))
+        elif "rows" in names:
             s.split("rows", "m", SUMS)
             self._tensorise(s, "rows", "n", "h", "m.o", "g", "m.i", "c", "t")
-        order, sizes = ("n", "h", "c.o", "m.o", "g"), (("m", self.tile), ("c", self.panel))
-        schedule_tiles(s, self.name, sizes, order, self.lanes, "t")
+        order, columns = ("n", "h", "c.o", "m.o"), ("c", self.panel)
+        if self.row:
+            rows = "m", self.tile, self.row
+            self._tensorise_matrices(s, self.name, order, rows, columns)
+        else:
+            sizes = ("m", self.tile), columns
+            schedule_tiles(s, self.name, sizes, (*order, "g"), self.lanes, "t")
         s.parallelise(self.name, s.fuse(self.name, s.fuse(self.name, "n", "h"), "c.o"))
         return KernelSchedule(s)
 
@@ -103,11 +131,24 @@ class ByteProductPlanner:
         s.vectorise(stage, lanes)
         s.parallelise(stage, s.fuse(stage, "n", "h"))
 
+    def _tensorise_matrices(
+        self,
+        s: te.Schedule,
+        stage: str,
+        order: Sequence[str],
+        rows: tuple[str, int, int],
+        columns: tuple[str, int],
+    ) -> None:
+        """Schedule a stage of matrices."""
+        s.split(stage, "g", self.way.depth // self.taps)
+        taps = "g.i", "t"
+        schedule_matrix_tiles(s, stage, (rows, columns), (*order, "g.o"), self.lanes, taps)
+
     def _declared(self) -> tuple[te.DeclaredTensor, dict[str, np.ndarray]]:
         """The last stage, and tables of ones."""
         p, taps, shift = self.product, self.taps, self.way.shift
         a, b = (te.tensor(name, "int8", one.shape) for name, one in p.operands.items())
-        axes = te.axes(n=p.images, h=p.heads, m=p.rows, k=self.inner)
+        axes = te.axes(n=p.images, h=p.heads, m=self.rows, k=self.inner)
         left = self.way.moved("left", axes, a[p.placed(0, *axes)], a)
         groups = self.inner // taps
         axes = n, h, g, c, t = te.axes(n=p.images, h=p.heads, g=groups, c=self.columns, t=taps)
@@ -122,8 +163,9 @@ class ByteProductPlanner:
         za, zb = p.zero_points
         constant = p.inner * za * zb + zb * shift * self.inner
         if za + shift:
-            constants["ones"] = np.ones(taps, left.tensor.dtype)
-            ones = te.tensor("ones", left.tensor.dtype, (taps,))
+            number = "int16" if self.way.words else "uint8"
+            constants["ones"] = np.ones(taps, number)
+            ones = te.tensor("ones", number, (taps,))
             total = total + self._column_sums(ones, packed)[n, h, c]
         if zb:
             constants["table"] = np.ones((self.lanes, taps), np.int8)
@@ -147,7 +189,7 @@ class ByteProductPlanner:
     def _row_sums(self, left: te.DeclaredTensor, table: te.DeclaredTensor) -> te.DeclaredTensor:
         """The part of each row's sum that stems from the zero point of `b`, in all lanes."""
         p = self.product
-        n, h, m, c = te.axes(n=p.images, h=p.heads, m=p.rows, c=self.lanes)
+        n, h, m, c = te.axes(n=p.images, h=p.heads, m=self.rows, c=self.lanes)
         g, t = over = te.reduce_axes(g=self.inner // self.taps, t=self.taps)
         total = te.sum(left[n, h, m, g * self.taps + t] * table[c, t], over=over)
         return te.compute("rows", "int32", (n, h, m, c), total * -p.zero_points[1])

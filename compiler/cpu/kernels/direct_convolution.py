@@ -62,7 +62,16 @@ class DirectPlanner:
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target
         self.columns = math.prod(conv.image[:-1]) if self.is_matrix else conv.size_out[1]
-        self.product = Multiplication.of(conv.quantised, target, conv.small_pairs, self.columns)
+        self.merged = conv.dilations[1] == 1
+        """Whether a row of the window is one run."""
+        self.runs = conv.kernel[0] if self.merged else conv.taps
+        """Runs of a window."""
+        run = conv.channels_in * (conv.kernel[1] if self.merged else 1)
+        self.product = Multiplication.of(
+            conv.quantised, target, conv.small_pairs, self.columns, self.runs, run
+        )
+        self.run = round_up(run, self.product.depth)
+        """Elements of a run, for whole instructions."""
         self.most = TILES[target.level].rows
         self.panel = panel_of(conv.channels_out, target)
         self.rows, self.pixels, self.lines = 0, 0, 1
@@ -84,14 +93,6 @@ class DirectPlanner:
         few = self.product.instruction is not None and conv.channels_out < target.lanes
         self.channels = target.lanes if few else conv.channels_out
         self.name = "wide" if few else "out"
-        self.merged = conv.dilations[1] == 1
-        """Whether a row of the window is one run."""
-        self.run = round_up(
-            conv.channels_in * (conv.kernel[1] if self.merged else 1), self.product.depth
-        )
-        """Elements of a run, for whole instructions."""
-        self.runs = conv.kernel[0] if self.merged else conv.taps
-        """Runs of a window."""
 
     def _parts(self) -> int:
         """Return the largest number of parts that hardly slows one thread down.
@@ -160,7 +161,8 @@ class DirectPlanner:
         lanes, columns = self.target.lanes, ("o", self.panel)
         if self.product.rows:
             rows, lines = (pixels, self.pixels, self.rows), [f"{y}.i"] if self.lines > 1 else []
-            groups = taps, self.product.taps
+            s.split(self.name, taps, self.product.taps)
+            groups = f"{taps}.o", f"{taps}.i"
             schedule_matrix_tiles(s, self.name, (rows, columns), order, lanes, groups, lines)
         else:
             tile, depth = ((pixels, self.pixels), columns), 1 if taps else self.run

@@ -50,8 +50,9 @@ TILES: Mapping[str, RegisterTile] = {
 """Register tiles by level."""
 
 
-LEAST_ROWS = 4
-"""Rows from which instructions on matrices are used; a product takes as long as one of eight rows."""
+LEAST_ROWS, LEAST_DEPTH, LEAST_RUN = 4, 32, 20
+"""Rows, elements of a reduction, and elements of a run, from which instructions on matrices are
+faster. They take at least the time of eight rows and 64 elements."""
 
 MOST_SUMS = 1024
 """Most sums of a tile of an instruction on matrices, all of its rows and columns included."""
@@ -88,6 +89,8 @@ class Multiplication:
         target: CpuTarget,
         small_pairs: bool = False,
         rows: int = 0,
+        runs: int = 1,
+        run: int = 0,
     ) -> "Multiplication":
         """Return the multiplication of float32 numbers, or of bytes.
 
@@ -97,11 +100,13 @@ class Multiplication:
             Whether two neighbouring products always fit int16; see `has_small_pairs`.
         rows
             Rows that instructions on matrices may take at once.
+        runs, run
+            Runs of a reduction, and the elements of each.
         """
         if quantised is None:
             return Multiplication(None, 1, 0, False)
         known, operands = target.processor.instructions, (quantised.dtype_in, "int8")
-        if rows >= LEAST_ROWS:
+        if rows >= LEAST_ROWS and runs * run >= LEAST_DEPTH and run >= LEAST_RUN:
             for one in known:
                 if one.rows and operands in one.pairs:
                     return Multiplication(one, one.taps, 0, False)
@@ -211,7 +216,7 @@ def schedule_matrix_tiles(
     sizes: tuple[tuple[str, int, int], tuple[str, int]],
     order: Sequence[str],
     lanes: int,
-    taps: tuple[str, int],
+    taps: tuple[str, str],
     lines: Sequence[str] = (),
 ) -> None:
     """Cut a stage into tiles of an instruction on matrices.
@@ -224,7 +229,7 @@ def schedule_matrix_tiles(
         The loop over rows with the rows of a tile and of an instruction, and the loop over columns
         with those of a panel.
     taps
-        The loop over groups and taps of an instruction, and the taps of a group.
+        The loops over the groups and the taps of an instruction.
     lines
         Loops over further rows of a tile.
     """
@@ -233,9 +238,8 @@ def schedule_matrix_tiles(
     s.split(stage, f"{rows}.i", row)
     s.split(stage, columns, panel)
     s.split(stage, f"{columns}.i", lanes)
-    s.split(stage, *taps)
     several = [*lines, f"{rows}.i.o", f"{columns}.i.o"]
-    nest = [f"{rows}.i.i", f"{taps[0]}.o", f"{columns}.i.i", f"{taps[0]}.i"]
+    nest = [f"{rows}.i.i", taps[0], f"{columns}.i.i", taps[1]]
     s.reorder(stage, *order, *several, *nest)
     for loop in several:
         s.unroll(stage, loop)

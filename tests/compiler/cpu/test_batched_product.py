@@ -1,15 +1,23 @@
 """Products of two activations on every feature set, wherever their heads lie."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, BatchedProduct, compile_kernel, generic
+from tilewright.compiler.cpu import (
+    LEVELS,
+    BatchedProduct,
+    ByteProduct,
+    Requantisation,
+    compile_kernel,
+    generic,
+)
 from tilewright.compiler.cpu.kernels.tiles import panel_of
 
 from ...processor import target_at
-from .arrays import normal
+from .arrays import normal, whole
 
 SHAPES = {
     "whole tiles": (2, 3, 28, 16, 64),
@@ -23,7 +31,7 @@ SHAPES = {
 }
 
 
-def expected(product: BatchedProduct, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def expected(product: BatchedProduct | ByteProduct, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """In binary64."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     a = a.swapaxes(1, 2) if product.joined[0] else a
@@ -67,3 +75,29 @@ def test_no_lane_multiplies_what_was_never_written(level: str) -> None:
     program = BatchedProduct(1, 3, 20, 64, 57, transposed=True).plan(target).schedule.program()
     *_, (_, columns) = program.domains["packed"]
     assert columns % panel_of(57, target) == 0
+
+
+BYTES = {
+    "whole tiles": (2, 2, 64, 64, 64),
+    "tails everywhere": (1, 2, 97, 37, 70),
+    "several steps, few columns": (1, 3, 66, 197, 9),
+    "few rows": (2, 1, 5, 33, 40),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", BYTES)
+@pytest.mark.parametrize("points", [(0, 0), (3, 0), (-7, 5)])
+def test_products_of_bytes_are_exact(shape: str, points: tuple[int, int], level: str) -> None:
+    number = list(BYTES).index(shape) + sum(points)
+    joined = (bool(number & 1), bool(number & 2), bool(number & 4))
+    quantised = Requantisation("int8", "int8", 0, -4)
+    transposed = number % 3 == 0
+    product = ByteProduct(*BYTES[shape], points, 0.001, quantised, transposed, joined)
+    a, b = (whole("int8", *array.shape) for array in product.operands.values())
+    got = compile_kernel(product, target_at(level), threads=2)(a, b)
+    moved = (array.astype(np.int64) - point for array, point in zip((a, b), points, strict=True))
+    sums = expected(replace(product, scale=1), *moved)
+    rounded = np.rint(sums.astype(np.float32) * np.float32(product.scale))
+    np.testing.assert_array_equal(got, np.clip(rounded - 4, -128, 127))
+    assert len(np.unique(got)) > 50

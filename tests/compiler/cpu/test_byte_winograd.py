@@ -11,14 +11,18 @@ from tilewright.compiler.cpu import (
     Requantisation,
     Residual,
     compile_kernel,
-    host,
+    generic,
     load_kernel,
 )
 from tilewright.compiler.cpu.kernels.byte_winograd import CHANGE_IN, LIMIT, ByteWinogradPlanner
+from tilewright.compiler.cpu.kernels.direct_convolution import DirectPlanner
 from tilewright.errors import InputError
 
 from ...processor import target_at
 from .arrays import operands_of, requantised
+
+WITHOUT_MATRICES = tuple(level for level in LEVELS if level != "amx")
+"""Levels on which direct convolution may be slower."""
 
 PADS = (1, 1, 1, 1)
 BYTES = (
@@ -40,10 +44,10 @@ def described(shape: str, quantised: Requantisation) -> Convolution:
     return replace(SHAPES[shape], quantised=quantised, narrow=True)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", WITHOUT_MATRICES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bytes_are_those_of_direct_convolution(shape: str, level: str) -> None:
-    order = list(SHAPES).index(shape) + list(LEVELS).index(level)
+    order = list(SHAPES).index(shape) + WITHOUT_MATRICES.index(level)
     layer, target = described(shape, BYTES[order % len(BYTES)]), target_at(level)
     planner = layer.planner(target)
     assert isinstance(planner, ByteWinogradPlanner)
@@ -57,7 +61,7 @@ def test_bytes_are_those_of_direct_convolution(shape: str, level: str) -> None:
         np.testing.assert_array_equal(got, requantised(layer, arrays))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", WITHOUT_MATRICES)
 @pytest.mark.parametrize("number", ["uint8", "int8"])
 def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
     """Inputs and weights at their limits, in the signs in which changes add them all up."""
@@ -82,7 +86,7 @@ def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
     assert len(np.unique(got)) > 50
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", WITHOUT_MATRICES)
 def test_bytes_are_added_where_tiles_are_cut_off(level: str) -> None:
     added = Residual((3, 5), -77, 0.11, Requantisation("int8", "int8", 0, -3))
     layer = replace(described("tiles cut off", BYTES[1]), added=added)
@@ -95,12 +99,12 @@ def test_bytes_are_added_where_tiles_are_cut_off(level: str) -> None:
 
 def test_sums_that_could_wrap_are_refused() -> None:
     layer = replace(described("whole tiles", BYTES[0]), channels_in=300)
-    assert isinstance(layer.planner(host()), ByteWinogradPlanner)
+    assert isinstance(layer.planner(target_at("sse2")), ByteWinogradPlanner)
     arrays = operands_of(layer)
     arrays["w"][...] = 100
     constants = {name: arrays[name] for name in layer.constants}
     with pytest.raises(InputError, match=rf"sums can reach \d+.*below {LIMIT}; .*winograd=False"):
-        compile_kernel(layer).bind(**constants)
+        compile_kernel(layer, target_at("sse2")).bind(**constants)
 
 
 def test_it_needs_a_promise_and_plain_requantisation() -> None:
@@ -112,7 +116,12 @@ def test_it_needs_a_promise_and_plain_requantisation() -> None:
         replace(layer, strides=(2, 2)),
         replace(layer, height=4, width=4),
     ):
-        assert not isinstance(other.planner(host()), ByteWinogradPlanner), other
+        assert not isinstance(other.planner(generic("avx512vnni")), ByteWinogradPlanner), other
+
+
+def test_instructions_on_matrices_are_faster() -> None:
+    layer = described("whole tiles", BYTES[0])
+    assert isinstance(layer.planner(generic("amx")), DirectPlanner)
 
 
 def test_machine_code_is_kept() -> None:

@@ -21,6 +21,7 @@ from tilewright.compiler.cpu import (
     generic,
     host,
     host_levels,
+    matrix_product,
     target,
 )
 from tilewright.compiler.cpu.codegen.machine_code import assemble, assembly_of
@@ -73,6 +74,22 @@ def test_bytes_are_multiplied_by_dot_products(level: str, product: str, count: i
     found = instructions(BYTES, level)
     assert found[product] == count
     assert not any(name.startswith(("vpmulld", "pmulld", "pmuludq")) for name in found)
+
+
+@pytest.mark.parametrize(("dtype", "product"), [("uint8", "tdpbusd"), ("int8", "tdpbssd")])
+def test_matrices_of_bytes_are_multiplied_on_tiles(dtype: str, product: str) -> None:
+    """Two tiles of rows by two of columns, each loaded once per step; shapes are set once."""
+    layer = matrix_product(256, 1024, 256, quantised=Requantisation(dtype))
+    found = re.findall(r"^\t(tile\w+|td\w+|ldtilecfg)\b", body_of(layer, "amx"), re.MULTILINE)
+    steps = {product: 4, "tileloadd": 4, "tilezero": 4, "tilestored": 4}
+    assert Counter(found) == {"ldtilecfg": 1, **steps, "tilerelease": 1}
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_few_rows_are_multiplied_as_vectors(rows: int) -> None:
+    found = instructions(matrix_product(rows, 1024, 256, quantised=Requantisation()), "amx")
+    assert found["vpdpbusd zmm"]
+    assert not any(name.startswith("td") for name in found)
 
 
 def test_small_weights_take_half_the_products_on_avx2() -> None:
@@ -144,7 +161,7 @@ def test_threads_share_pixels_unless_weights_are_large(
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_code_for_any_processor_of_a_level_has_no_instruction_above_it(level: str) -> None:
-    allowed = {"avx512vnni": "xyz", "avx2": "xy", "sse2": "x"}[level]
+    allowed = {"amx": "xyz", "avx512vnni": "xyz", "avx2": "xy", "sse2": "x"}[level]
     for layer in (TILE, BYTES, WORDS, LayerNormalisation(5, 70)):
         found = instructions(layer, level)
         assert {name[-3] for name in found if name.endswith("mm")} <= set(allowed)
@@ -152,8 +169,10 @@ def test_code_for_any_processor_of_a_level_has_no_instruction_above_it(level: st
 
 
 def test_a_level_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(CompileError, match=r"unknown level `amx`; choose avx512vnni, avx2 or sse2"):
-        host("amx")
+    with pytest.raises(
+        CompileError, match=r"unknown level `avx3`; choose amx, avx512vnni, avx2 or sse2"
+    ):
+        host("avx3")
 
 
 @pytest.fixture
@@ -192,7 +211,7 @@ def test_code_that_this_machine_does_not_run_is_refused_by_name(
 @pytest.mark.parametrize(
     ("cap", "problem"),
     [
-        ("avx3", "unknown level `avx3`; choose avx512vnni, avx2, sse2 or none"),
+        ("avx3", "unknown level `avx3`; choose amx, avx512vnni, avx2, sse2 or none"),
         ("avx512vnni", "this processor lacks level `avx512vnni`; choose avx2, sse2 or none"),
     ],
 )

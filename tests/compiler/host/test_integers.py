@@ -109,7 +109,7 @@ def test_windows_done_with_fewer_products_have_the_bits_of_the_definition(data) 
     assert isinstance(layer, Convolution)
     assert layer.quantised is not None
     fewer = isinstance(layer.planner(target_at(level)), ByteWinogradPlanner)
-    assert fewer == (layer.narrow and not layer.quantised.guarded)
+    assert fewer == (layer.narrow and not layer.quantised.guarded and level != "amx")
     assert_same(graph, level, seed)
 
 
