@@ -18,6 +18,7 @@ from llvmlite import ir
 from ....errors import CompileError
 from ....isa.expressions import Affine
 from ...te.nodes import Allocate, Block, For, InstructionNest, Node, Update, nodes
+from ...te.stages import REGISTER
 from .areas import CodeBuffer, bytes_of
 from .dot_products import factors, operand, update_inside
 from .emitter import I8, I64, POINTER, LlvmBlock, LlvmValue
@@ -91,7 +92,7 @@ def sum_tiles(block: Block) -> dict[str, SumTiles]:
             *lines, wide = whole_tiles(node.shape, rows[name])
             down = math.prod(lines) // rows[name]
             found[name] = tiles = SumTiles(rows[name], down, wide // SUMS)
-            if tiles.count + tiles.across >= TILES:
+            if node.scope != REGISTER or tiles.count + tiles.across >= TILES:
                 raise CompileError(
                     f"`{name}` has {extents} sums, too many for {TILES} tiles; split the loops "
                     "around the instruction by less"

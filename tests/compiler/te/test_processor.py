@@ -59,6 +59,56 @@ def test_what_is_no_instruction_is_refused(s: te.Schedule, extents: str) -> None
     )
 
 
+MATRICES = te.Processor(
+    "tiles", (te.DotProduct("tiles4", 4, 2, (("uint8", "int8"),), rows=3, groups=2),)
+)
+
+
+def matrices(rows: int = 3, columns: int = 8) -> te.Schedule:
+    """A product of bytes, cut into the loops of an instruction on matrices."""
+    m, n = te.axes(m=6, n=columns)
+    (k,) = te.reduce_axes(k=8)
+    left, right = te.tensor("left", "uint8", (6, 8)), te.tensor("right", "int8", (8, columns))
+    out = te.compute("out", "int32", (m, n), te.sum(left[m, k] * right[k, n], over=k) + 1)
+    s = te.Schedule(te.kernel("product", out), None, MATRICES)
+    for loop, size in (("m", rows), ("n", 4), ("k", 4), ("k.i", 2)):
+        s.split("out", loop, size)
+    s.reorder("out", "m.o", "n.o", "k.o", "m.i", "k.i.o", "n.i", "k.i.i")
+    return s
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_four_loops_become_a_product_of_matrices(rows: int) -> None:
+    s = matrices(rows)
+    s.tensorise("out", "m.i")
+    s.vectorise("out", "n.i")
+    assert "instruction tiles4:" in str(s.program())
+    generator = np.random.default_rng(2)
+    inputs = {
+        "left": generator.integers(0, 256, (6, 8)).astype(np.uint8),
+        "right": generator.integers(-128, 128, (8, 8)).astype(np.int8),
+    }
+    expected = inputs["left"].astype(int) @ inputs["right"] + 1
+    np.testing.assert_array_equal(te.interpret(s.program(), inputs), expected)
+
+
+def test_more_rows_than_the_instruction_has_are_refused() -> None:
+    with pytest.raises(te.ScheduleError) as error:
+        matrices(rows=6).tensorise("out", "m.i")
+    assert str(error.value).startswith(
+        "tensorise(out, m.i): the loops m.i, k.i.o, n.i, k.i.i of 6 x 2 x 4 x 2 match no "
+        "instruction of `tiles` (tiles4 takes up to 3 rows, 2 groups, 4 lanes and 2 taps of "
+        "uint8 * int8);"
+    )
+
+
+def test_only_the_lanes_of_an_instruction_are_vectorised() -> None:
+    s = matrices()
+    s.tensorise("out", "m.i")
+    with pytest.raises(te.ScheduleError, match=r"`m\.i` lies inside the instruction of `out`"):
+        s.vectorise("out", "m.i")
+
+
 def test_buffers_lie_in_memory_or_registers() -> None:
     with pytest.raises(
         te.ScheduleError, match="there is no scope `ACT`; scopes are DRAM, REGISTER"
