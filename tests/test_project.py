@@ -125,8 +125,8 @@ def test_what_the_processor_cannot_run_is_reported(pytester, monkeypatch):
     )
     result = pytester.runpytest_inprocess()
     line = (
-        "processor: runs no level, not avx512vnni, avx2, sse2; 2 tests not run; CPU target: "
-        "TILEWRIGHT_CPU_LEVEL=none turns CPU kernels off; unset it"
+        "processor: runs no level, not amx, avx512vnni, avxvnni, avx2, sse2; 2 tests not run; "
+        "CPU target: TILEWRIGHT_CPU_LEVEL=none turns CPU kernels off; unset it"
     )
     result.stdout.fnmatch_lines([line, "*1 passed, 2 not run*"])
     assert result.ret == 0

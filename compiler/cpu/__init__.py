@@ -16,8 +16,9 @@ described by a `Requantisation`; the kernels named `Byte...` take nothing else. 
 `aligned_empty` are read and written fastest. Results do not depend on the number of threads;
 float32 results of different levels differ in rounding.
 
-A `CpuTarget` is LLVM's triple, processor and features, and the name of one of `LEVELS`: AVX-512
-with VNNI, AVX2, or SSE2. `TILEWRIGHT_CPU_LEVEL` caps the level that `host` finds.
+A `CpuTarget` is LLVM's triple, processor and features, and the name of one of `LEVELS`: AMX,
+AVX-512 with VNNI, AVX2 with or without VNNI, or SSE2. `TILEWRIGHT_CPU_LEVEL` caps the level that
+`host` finds.
 """
 
 from ..aligned import aligned_empty

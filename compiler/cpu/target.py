@@ -51,10 +51,13 @@ class Level:
 
 _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
 _AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", *_V3)
-_BYTES_AND_WORDS = (
-    DotProduct("vpdpbusd", 16, 4, (("uint8", "int8"),)),
-    DotProduct("vpdpwssd", 16, 2, WORDS),
-)
+_BYTES_AND_WORDS = {
+    lanes: (
+        DotProduct("vpdpbusd", lanes, 4, (("uint8", "int8"),)),
+        DotProduct("vpdpwssd", lanes, 2, WORDS),
+    )
+    for lanes in (8, 16)
+}
 _MATRICES = (
     DotProduct("tdpbusd", 16, 4, (("uint8", "int8"),), rows=16, groups=16),
     DotProduct("tdpbssd", 16, 4, (("int8", "int8"),), rows=16, groups=16),
@@ -69,9 +72,10 @@ LEVELS: Mapping[str, Level] = {
         "sapphirerapids",
         16,
         32,
-        (*_BYTES_AND_WORDS, *_MATRICES),
+        (*_BYTES_AND_WORDS[16], *_MATRICES),
     ),
-    "avx512vnni": Level(_AVX512, "cascadelake", 16, 32, _BYTES_AND_WORDS),
+    "avx512vnni": Level(_AVX512, "cascadelake", 16, 32, _BYTES_AND_WORDS[16]),
+    "avxvnni": Level(("avxvnni", *_V3), "alderlake", 8, 16, _BYTES_AND_WORDS[8]),
     "avx2": Level(
         _V3,
         "haswell",
@@ -84,7 +88,7 @@ LEVELS: Mapping[str, Level] = {
     ),
     "sse2": Level((), "x86-64", 4, 16, (DotProduct("pmaddwd", 4, 2, WORDS),)),
 }
-"""Feature sets by name, the most capable first: each includes those after it."""
+"""Feature sets by name, the most capable first."""
 
 
 @dataclass(frozen=True, slots=True)

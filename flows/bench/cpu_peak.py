@@ -20,13 +20,18 @@ RUNS = 20
 
 _FMA = "llvm.fma.v{lanes}f32"
 _AVX512 = (_FMA.format(lanes=16), "<16 x float>", "<16 x float>", 32)
+_AVX2 = (_FMA.format(lanes=8), "<8 x float>", "<8 x float>", 16)
 _INSTRUCTIONS = {
     "amx": {"float32": _AVX512, "int8": ("llvm.x86.tdpbusd", "", "", 2 * 16 * 16 * 64)},
     "avx512vnni": {
         "float32": _AVX512,
         "int8": ("llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 128),
     },
-    "avx2": {"float32": (_FMA.format(lanes=8), "<8 x float>", "<8 x float>", 16)},
+    "avxvnni": {
+        "float32": _AVX2,
+        "int8": ("llvm.x86.avx512.vpdpbusd.256", "<8 x i32>", "<32 x i8>", 64),
+    },
+    "avx2": {"float32": _AVX2},
 }
 """The loop of each level and type: intrinsic, types of sums and factors, operations.
 

@@ -144,14 +144,12 @@ Operand = tuple[CodeBuffer, LlvmValue]
 
 @dataclass(frozen=True, slots=True)
 class DotProductCode:
-    """A dot product as an intrinsic of LLVM.
+    """A dot product on whole vectors, as an intrinsic of LLVM.
 
     Parameters
     ----------
     intrinsic
-        Its name.
-    lanes
-        Sums, int32.
+        Its name, with `{bits}` for the width of a vector.
     element
         Type of the factors, to which bytes are widened. Elements of a lane fill 32 bits.
     adds
@@ -162,24 +160,25 @@ class DotProductCode:
     """
 
     intrinsic: str
-    lanes: int
     element: LlvmType
     adds: bool
     halves: str = ""
 
     def emit(self, emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand) -> LlvmValue:
         """Return the new sums; `a` is the same in all lanes, `b` lies lane by lane."""
-        kind = ir.VectorType(self.element, 32 // self.element.width * self.lanes)
-        word = emitter.splat(self._loaded(emitter, a, I32), self.lanes)
+        lanes = emitter.target.lanes
+        intrinsic = self.intrinsic.format(bits=32 * lanes)
+        kind = ir.VectorType(self.element, 32 // self.element.width * lanes)
+        word = emitter.splat(self._loaded(emitter, a, I32), lanes)
         right = self._loaded(emitter, b, kind)
         left = emitter.builder.bitcast(word, kind)
         if self.adds:
-            return emitter.intrinsic(self.intrinsic, sums.type, [sums, left, right])
+            return emitter.intrinsic(intrinsic, sums.type, [sums, left, right])
         if self.halves:
-            words = ir.VectorType(I16, 2 * self.lanes)
+            words = ir.VectorType(I16, 2 * lanes)
             left = emitter.intrinsic(self.halves, words, [left, right])
             right = words([1] * words.count)
-        products = emitter.intrinsic(self.intrinsic, sums.type, [left, right])
+        products = emitter.intrinsic(intrinsic, sums.type, [left, right])
         return emitter.builder.add(sums, products)
 
     def _loaded(self, emitter: Emitter, operand: Operand, kind: LlvmType) -> LlvmValue:
@@ -196,11 +195,11 @@ class DotProductCode:
 
 
 _CODE = {
-    "vpdpbusd": DotProductCode("llvm.x86.avx512.vpdpbusd.512", 16, I8, adds=True),
-    "vpdpwssd": DotProductCode("llvm.x86.avx512.vpdpwssd.512", 16, I16, adds=True),
-    "vpmaddwd": DotProductCode("llvm.x86.avx2.pmadd.wd", 8, I16, adds=False),
+    "vpdpbusd": DotProductCode("llvm.x86.avx512.vpdpbusd.{bits}", I8, adds=True),
+    "vpdpwssd": DotProductCode("llvm.x86.avx512.vpdpwssd.{bits}", I16, adds=True),
+    "vpmaddwd": DotProductCode("llvm.x86.avx2.pmadd.wd", I16, adds=False),
     "vpmaddubsw": DotProductCode(
-        "llvm.x86.avx2.pmadd.wd", 8, I8, adds=False, halves="llvm.x86.avx2.pmadd.ub.sw"
+        "llvm.x86.avx2.pmadd.wd", I8, adds=False, halves="llvm.x86.avx2.pmadd.ub.sw"
     ),
-    "pmaddwd": DotProductCode("llvm.x86.sse2.pmadd.wd", 4, I16, adds=False),
+    "pmaddwd": DotProductCode("llvm.x86.sse2.pmadd.wd", I16, adds=False),
 }

@@ -41,10 +41,13 @@ class RegisterTile:
 
 _AVX512 = RegisterTile(rows=14, rows_alone=14, rows_of_bytes=14, vectors=28)
 
+_AVX2 = RegisterTile(rows=6, rows_alone=10, rows_of_bytes=4, vectors=12)
+
 TILES: Mapping[str, RegisterTile] = {
     "amx": _AVX512,
     "avx512vnni": _AVX512,
-    "avx2": RegisterTile(rows=6, rows_alone=10, rows_of_bytes=4, vectors=12),
+    "avxvnni": _AVX2,
+    "avx2": _AVX2,
     "sse2": RegisterTile(rows=4, rows_alone=4, rows_of_bytes=4, vectors=12),
 }
 """Register tiles by level."""

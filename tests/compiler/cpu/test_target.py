@@ -59,7 +59,7 @@ def body_of(description: Description, level: str) -> str:
 
 def instructions(description: Description, level: str) -> Counter[str]:
     """How often each instruction occurs there, together with its widest registers."""
-    found = re.findall(r"^\t(\w+)\t(.*)$", body_of(description, level), re.MULTILINE)
+    found = re.findall(r"^\t(?:{vex}\t)?(\w+)\t(.*)$", body_of(description, level), re.MULTILINE)
     widths = [max(re.findall(r"%([xyz]mm)", operands), default="") for _, operands in found]
     pairs = zip(found, widths, strict=True)
     return Counter(f"{name} {width}".strip() for (name, _), width in pairs)
@@ -67,7 +67,12 @@ def instructions(description: Description, level: str) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("level", "product", "count"),
-    [("avx512vnni", "vpdpbusd zmm", 3), ("avx2", "vpmaddwd ymm", 6), ("sse2", "pmaddwd xmm", 6)],
+    [
+        ("avx512vnni", "vpdpbusd zmm", 3),
+        ("avxvnni", "vpdpbusd ymm", 6),
+        ("avx2", "vpmaddwd ymm", 6),
+        ("sse2", "pmaddwd xmm", 6),
+    ],
 )
 def test_bytes_are_multiplied_by_dot_products(level: str, product: str, count: int) -> None:
     """One for each of a tile's three pixels and one or two vectors of output channels."""
@@ -101,6 +106,7 @@ def test_small_weights_take_half_the_products_on_avx2() -> None:
     ("level", "products", "count"),
     [
         ("avx512vnni", ("vpdpwssd zmm", "vpmaddwd zmm"), 28),
+        ("avxvnni", ("vpdpwssd ymm", "vpmaddwd ymm"), 7),
         ("avx2", ("vpmaddwd ymm",), 7),
         ("sse2", ("pmaddwd xmm",), 7),
     ],
@@ -161,7 +167,7 @@ def test_threads_share_pixels_unless_weights_are_large(
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_code_for_any_processor_of_a_level_has_no_instruction_above_it(level: str) -> None:
-    allowed = {"amx": "xyz", "avx512vnni": "xyz", "avx2": "xy", "sse2": "x"}[level]
+    allowed = {"sse2": "x", "avx2": "xy", "avxvnni": "xy"}.get(level, "xyz")
     for layer in (TILE, BYTES, WORDS, LayerNormalisation(5, 70)):
         found = instructions(layer, level)
         assert {name[-3] for name in found if name.endswith("mm")} <= set(allowed)
@@ -169,9 +175,8 @@ def test_code_for_any_processor_of_a_level_has_no_instruction_above_it(level: st
 
 
 def test_a_level_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(
-        CompileError, match=r"unknown level `avx3`; choose amx, avx512vnni, avx2 or sse2"
-    ):
+    choice = "amx, avx512vnni, avxvnni, avx2 or sse2"
+    with pytest.raises(CompileError, match=f"^CPU target: unknown level `avx3`; choose {choice}$"):
         host("avx3")
 
 
@@ -211,7 +216,7 @@ def test_code_that_this_machine_does_not_run_is_refused_by_name(
 @pytest.mark.parametrize(
     ("cap", "problem"),
     [
-        ("avx3", "unknown level `avx3`; choose amx, avx512vnni, avx2, sse2 or none"),
+        ("avx3", "unknown level `avx3`; choose amx, avx512vnni, avxvnni, avx2, sse2 or none"),
         ("avx512vnni", "this processor lacks level `avx512vnni`; choose avx2, sse2 or none"),
     ],
 )
