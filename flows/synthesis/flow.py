@@ -4,6 +4,7 @@ The result of each step is kept in the cache under a hash of its inputs. So an i
 continues where it stopped, and a change of the hardware that leaves the RTL alone costs nothing.
 """
 
+import ast
 import gzip
 import inspect
 import json
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...errors import HardwareError
@@ -131,6 +133,11 @@ class Synthesis:
     target_mhz: float
     placements: tuple[Placement, ...]
     tools: dict[str, str]
+
+    @property
+    def flow(self) -> str:
+        """See `flow_hash`."""
+        return flow_hash(self.device)
 
     @property
     def resources(self) -> dict[str, int]:
@@ -254,6 +261,12 @@ def hash_of(rtl: str) -> str:
     return digest([rtl])[:HASH_DIGITS]
 
 
+def flow_hash(device: Device) -> str:
+    """Return the hash of what the flow adds to RTL and tools: arguments, and netlist passes."""
+    passes = map(_code_of, _rewriting(device.family))
+    return digest([_commands(device.family), *passes, *_placer_inputs(device)])[:HASH_DIGITS]
+
+
 def core_rtlil(configuration: Configuration, device: Device) -> str:
     """Return the RTLIL of the core behind four pins, without source lines; kept in the cache."""
     return _rtlil(configuration, device, True)
@@ -330,13 +343,8 @@ def map_design(
     top
         The top module.
     """
-    commands = (
-        f"read_rtlil rtl.il; chformal -remove; {family.synthesis} -top {top}; "
-        f"{family.finish}write_json mapped.json"
-    )
-    parts = [tool_version(YOSYS), commands, rtl]
-    if family.rewrite:
-        parts.append(inspect.getsource(inspect.getmodule(family.rewrite) or family.rewrite))
+    commands = _commands(family, top)
+    parts = [tool_version(YOSYS), commands, rtl, *map(_code_of, _rewriting(family))]
     kept = kept_folder(KIND, TASK) / f"{digest(parts)}-mapped.gz"
 
     def make(folder: Path) -> Path:
@@ -350,6 +358,34 @@ def map_design(
         return _write(folder / "mapped.gz", text)
 
     return keep_file(kept, make)
+
+
+def _commands(family: Family, top: str = TOP) -> str:
+    """Return the commands for Yosys."""
+    return (
+        f"read_rtlil rtl.il; chformal -remove; {family.synthesis} -top {top}; "
+        f"{family.finish}write_json mapped.json"
+    )
+
+
+def _rewriting(family: Family) -> list[ModuleType]:
+    """Return the module of the pass over the netlist after Yosys, if there is one."""
+    found = inspect.getmodule(family.rewrite) if family.rewrite else None
+    return [found] if found else []
+
+
+def _code_of(module: ModuleType) -> str:
+    """Return the code of a module without comments and docstrings."""
+    tree = ast.parse(inspect.getsource(module))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [line for line in body if not _is_text(line)]  # pyright: ignore
+    return ast.dump(tree)
+
+
+def _is_text(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
 
 
 def _yosys_step(line: str, show: Callable[[str], None]) -> None:
@@ -496,10 +532,20 @@ def _arguments(device: Device, options: Sequence[str]) -> list[str]:
 def _placing_digest(mapped: Path, device: Device, options: Sequence[str]) -> str:
     """Return the hash of all that a run of nextpnr depends on."""
     assert device.family.placer is not None
-    parts = [tool_version(device.family.placer), *_arguments(device, options)]
-    parts += [*map(str, device.files), mapped.name]
-    parts += map(inspect.getsource, (multiplier_sites, free_rows))
-    return digest([*parts, *device.multiplier_sites, *device.empty_tiles])
+    parts = [tool_version(device.family.placer), *options, mapped.name]
+    return digest([*parts, *_placer_inputs(device)])
+
+
+def _placer_inputs(device: Device) -> list[str]:
+    """Return what each run of nextpnr on a device depends on, besides netlist and options."""
+    parts = [*_arguments(device, ()), *map(str, device.files)]
+    for places, module in (
+        (device.multiplier_sites, multiplier_sites),
+        (device.empty_tiles, free_rows),
+    ):
+        if places:
+            parts += [_code_of(module), *places]
+    return parts
 
 
 def _run_nextpnr(

@@ -50,8 +50,11 @@ class Row(SynthesisRow):
         The clock that the placer aimed at.
     clocks_mhz
         The clock of each seed, from seed 1; empty for devices without an open placer.
+    flow
+        Hash of the arguments and netlist passes; see `flow_hash`.
     """
 
+    flow: str
     target_mhz: float
     clocks_mhz: list[float]
 
@@ -63,7 +66,8 @@ class Row(SynthesisRow):
 
 def row_of(found: "Synthesis") -> Row:
     """Return the ledger's row of a synthesis."""
-    return Row.of(found, target_mhz=found.target_mhz, clocks_mhz=found.clocks_mhz)
+    figures = {"target_mhz": found.target_mhz, "clocks_mhz": found.clocks_mhz}
+    return Row.of(found, flow=found.flow, **figures)
 
 
 def read_rows(path: Path = DATA) -> list[Row]:
@@ -144,7 +148,7 @@ def _change(now: float, before: float) -> str:
     return f" ({100 * (now / before - 1):+.1f} %)" if before else ""
 
 
-def is_current(kept: Row, rtl: str, tools: Mapping[str, str], seeds: int) -> bool:
+def is_current(kept: Row, rtl: str, flow: str, tools: Mapping[str, str], seeds: int) -> bool:
     """Whether measuring a row again would give the same figures."""
     placed = not kept.clocks_mhz or len(kept.clocks_mhz) == seeds
-    return kept.is_of(rtl, tools) and placed
+    return kept.is_of(rtl, tools) and kept.flow == flow and placed

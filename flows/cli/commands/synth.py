@@ -8,6 +8,7 @@ from ...synthesis.devices import DEVICES, Device, find_device
 from ...synthesis.flow import (
     Synthesis,
     core_rtlil,
+    flow_hash,
     hash_of,
     require_capacity,
     synthesise,
@@ -53,8 +54,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_json(parser, "the figures")
     parser.add_argument(
         "--ledger", action="store_true",
-        help="measure all rows of docs/area.md whose RTL or tools have changed, and write it; with "
-        f"--config and --device, add or renew one row (default: {LEDGER_SEEDS} seeds)",
+        help="measure all rows of docs/area.md whose RTL, flow or tools have changed, and write "
+        f"it; with --config and --device, add or renew one row (default: {LEDGER_SEEDS} seeds)",
     )  # fmt: skip
     parser.add_argument(
         "--check", action="store_true",
@@ -160,7 +161,7 @@ def keep_ledger(arguments: argparse.Namespace) -> None:
         seeds = arguments.seeds or (len(kept.clocks_mhz) if kept else 0) or LEDGER_SEEDS
         if kept and not arguments.check and not arguments.no_place:
             rtl = hash_of(core_rtlil(configuration, device))
-            if is_current(kept, rtl, tool_versions(device), seeds):
+            if is_current(kept, rtl, flow_hash(device), tool_versions(device), seeds):
                 say(f"{about}: current")
                 continue
         found = measure(arguments, configuration, device, seeds, kept and kept.target_mhz)

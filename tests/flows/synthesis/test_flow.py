@@ -1,12 +1,13 @@
 """From a configuration to figures: capacity, tools, and one small machine on one small chip."""
 
+import importlib
 import sys
 from dataclasses import replace
 
 import pytest
 
 from tilewright.errors import HardwareError, ToolError, UsageError
-from tilewright.flows.synthesis import tools
+from tilewright.flows.synthesis import flow, tools
 from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM, RESOURCES, find_device
 from tilewright.flows.synthesis.flow import Placement, Synthesis, require_capacity
 from tilewright.flows.synthesis.netlist import PINS, Netlist
@@ -68,6 +69,28 @@ def test_the_median_has_a_seed():
     clock = found.to_json()["clock"]
     assert (clock["least_mhz"], clock["median_mhz"], clock["greatest_mhz"]) == (90.0, 100.0, 110.0)
     assert figures("tiny", "ecp5-25", (90.0, 110.0)).median.seed == 1
+
+
+def test_the_flow_has_a_hash_of_its_code_and_arguments(monkeypatch, tmp_path):
+    """Comments and docstrings of its passes do not matter, since they change no figure."""
+    device = find_device("ecp5-25")
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "def assign_multipliers(module):\n    {}\n    return {}\n"
+    hashes = []
+    for name, line, result in (
+        ("first", "pass  # nothing", 1),
+        ("same", '"""Assign."""; pass', 1),
+        ("other", "pass", 2),
+    ):
+        (tmp_path / f"sites_{name}.py").write_text(code.format(line, result))
+        module = importlib.import_module(f"sites_{name}")
+        monkeypatch.setattr(flow, "multiplier_sites", module)
+        hashes.append(flow.flow_hash(device))
+    assert hashes[0] == hashes[1] != hashes[2]
+    slower = replace(device, arguments=(*device.arguments, "--placer", "heap"))
+    assert flow.flow_hash(slower) != flow.flow_hash(device)
+    asic = find_device("asic")
+    assert flow.flow_hash(asic) not in hashes
 
 
 def test_the_environment_names_tools(monkeypatch):

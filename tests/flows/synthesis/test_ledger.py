@@ -25,6 +25,7 @@ ROW = Row(
     target_mhz=100.0,
     clocks_mhz=[90.0, 100.0, 110.0],
     rtl="0123456789ab",
+    flow="ba9876543210",
     tools={"yosys": "0.70", "nextpnr-ecp5": "0.11"},
 )
 
@@ -76,8 +77,9 @@ def test_worse_is_more_than_three_per_cent(changes, problems):
 
 
 def test_a_row_is_measured_again_when_something_changed():
-    assert is_current(ROW, ROW.rtl, ROW.tools, 3)
-    assert not is_current(ROW, ROW.rtl, ROW.tools, 5)
-    assert not is_current(ROW, "other", ROW.tools, 3)
-    assert not is_current(ROW, ROW.rtl, {**ROW.tools, "yosys": "0.71"}, 3)
-    assert is_current(replace(ROW, clocks_mhz=[]), ROW.rtl, ROW.tools, 5)
+    assert is_current(ROW, ROW.rtl, ROW.flow, ROW.tools, 3)
+    assert not is_current(ROW, ROW.rtl, ROW.flow, ROW.tools, 5)
+    assert not is_current(ROW, "other", ROW.flow, ROW.tools, 3)
+    assert not is_current(ROW, ROW.rtl, "other", ROW.tools, 3)
+    assert not is_current(ROW, ROW.rtl, ROW.flow, {**ROW.tools, "yosys": "0.71"}, 3)
+    assert is_current(replace(ROW, clocks_mhz=[]), ROW.rtl, ROW.flow, ROW.tools, 5)
