@@ -39,7 +39,9 @@ class Level:
     registers
         Number of vector registers.
     instructions
-        Dot products, the one for bytes first.
+        Dot products, the one for bytes first, and products of matrices.
+    saturating
+        A faster dot product of bytes, whose sums of two products saturate.
     """
 
     features: tuple[str, ...]
@@ -47,6 +49,7 @@ class Level:
     lanes: int
     registers: int
     instructions: tuple[DotProduct, ...]
+    saturating: DotProduct | None = None
 
 
 _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
@@ -81,10 +84,8 @@ LEVELS: Mapping[str, Level] = {
         "haswell",
         8,
         16,
-        (
-            DotProduct("vpmaddwd", 8, 2, WORDS),
-            DotProduct("vpmaddubsw", 8, 4, (("uint8", "int8"),), saturates=True),
-        ),
+        (DotProduct("vpmaddwd", 8, 2, WORDS),),
+        DotProduct("vpmaddubsw", 8, 4, (("uint8", "int8"),)),
     ),
     "sse2": Level((), "x86-64", 4, 16, (DotProduct("pmaddwd", 4, 2, WORDS),)),
 }
@@ -142,6 +143,11 @@ class CpuTarget:
         """The processor as schedules see it."""
         return Processor(self.level, LEVELS[self.level].instructions)
 
+    @property
+    def saturating(self) -> DotProduct | None:
+        """A dot product of bytes that is exact only where sums of two products fit int16."""
+        return LEVELS[self.level].saturating
+
     def machine(self) -> llvm.TargetMachine:
         """LLVM's code generator for the target."""
         target = llvm.Target.from_triple(self.triple)
@@ -168,10 +174,7 @@ def host_levels() -> tuple[str, ...]:
             f"{LEVEL_VARIABLE}: unknown level `{cap}`; choose {_listed((*LEVELS, NO_LEVEL))}"
         )
     if cap and cap not in own:
-        raise UsageError(
-            f"{LEVEL_VARIABLE}: this processor lacks level `{cap}`; "
-            f"choose {_listed((*own, NO_LEVEL))}"
-        )
+        raise UsageError(f"{LEVEL_VARIABLE}: {_lack(cap)}; choose {_listed((*own, NO_LEVEL))}")
     return own[own.index(cap) :] if cap else own
 
 
@@ -233,7 +236,7 @@ def check_runs(level: str) -> None:
     elif level in own:
         reason = f"level `{level}` is above {LEVEL_VARIABLE}={cap}; choose {_listed(runs)}"
     else:
-        reason = f"this processor lacks level `{level}`; choose {_listed(runs)}"
+        reason = f"{_lack(level)}; choose {_listed(runs)}"
     raise ProcessorError(f"CPU target: {reason}")
 
 
@@ -248,20 +251,30 @@ def _is_x86_64(triple: str) -> bool:
 
 @cache
 def _own_levels() -> tuple[str, ...]:
-    """The levels that this processor has."""
+    """The levels that this processor has and the system permits."""
     if not _is_x86_64(llvm.get_process_triple()):
         return ()
+    found = filter(_has_features, LEVELS)
+    return tuple(level for level in found if level != "amx" or _request_tiles())
+
+
+def _has_features(level: str) -> bool:
+    """Whether this processor has the features of a level."""
     has = llvm.get_host_cpu_features()
-    found = (name for name, one in LEVELS.items() if all(has.get(f) for f in one.features))
-    return tuple(name for name in found if name != "amx" or _may_use_tiles())
+    return all(has.get(feature) for feature in LEVELS[level].features)
 
 
-def _may_use_tiles() -> bool:
-    """Ask the system for the tiles of AMX, which a process may not use without its permission."""
-    try:
-        system = ctypes.CDLL(None, use_errno=True).syscall
-    except (OSError, AttributeError):
+def _lack(level: str) -> str:
+    """Why this machine does not run a level."""
+    if level == "amx" and _has_features(level):
+        return "the operating system refuses the tiles that level `amx` needs"
+    return f"this processor lacks level `{level}`"
+
+
+def _request_tiles() -> bool:
+    """Request the tiles of AMX from Linux; return whether this process may use them."""
+    if platform.system() != "Linux":
         return False
+    system = ctypes.CDLL(None).syscall
     system.restype = ctypes.c_long
-    arguments = map(ctypes.c_long, (_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA))
-    return platform.system() == "Linux" and system(*arguments) == 0
+    return system(*map(ctypes.c_long, (_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA))) == 0

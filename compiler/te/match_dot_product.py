@@ -35,7 +35,8 @@ def dot_product_of(stage: Stage, state: State, processor: Processor, bounds: Bou
     raise ScheduleError(
         f"the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
         f"instruction of `{processor.name}` ({known or 'it has none'}); split a data loop by the "
-        "lanes and a reduction loop by the taps, without a remainder, and sum a[tap] * b[lane, tap]"
+        "lanes and a reduction loop by the taps, and for matrices by rows and groups, without a "
+        "remainder, and sum a[tap] * b[lane, tap]"
     )
 
 

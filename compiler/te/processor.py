@@ -23,9 +23,6 @@ class DotProduct:
         Extents of the two inner loops.
     pairs
         Element types of `a` and `b` for which the instruction is exact.
-    saturates
-        Whether it is exact only if the sums of two neighbouring products fit int16. The kernel that
-        schedules it knows this from its constants.
     rows, groups
         The largest extent of the loop over rows and the extent of the loop over groups, for an
         instruction that has them.
@@ -35,7 +32,6 @@ class DotProduct:
     lanes: int
     taps: int
     pairs: tuple[tuple[str, str], ...]
-    saturates: bool = False
     rows: int = 0
     groups: int = 1
 

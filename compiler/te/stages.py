@@ -193,7 +193,7 @@ class Stage:
         return not self.origins(loop).isdisjoint(axis.name for axis in self.reductions)
 
     def has_lanes(self, loop: str) -> bool:
-        """Whether a loop is that of an instruction's lanes: inside it, around its taps alone."""
+        """Whether a loop runs over an instruction's lanes: only reduction loops are inside it."""
         if not self.instruction:
             return False
         place = self.loops.index(loop)

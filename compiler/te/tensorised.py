@@ -85,6 +85,11 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
             )
     if state.processor is not None:
         dot_product_of(stage, state, state.processor, bounds)
+        if stage.first_reduction >= opened:
+            raise ScheduleError(
+                f"the instruction at `{stage.instruction}` has all loops of the reduction; split "
+                "one, and keep its outer loop outside"
+            )
         return
     if stage.name not in bounds.instructions:
         bounds.instructions[stage.name] = _matched(stage, state)

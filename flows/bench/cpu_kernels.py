@@ -81,7 +81,6 @@ TURN_S = 0.02
 
 def cases(target: CpuTarget) -> Iterator[tuple[str, str, Description, int]]:
     """Group, name, kernel, and its multiplications."""
-    saturates = any(one.saturates for one in target.processor.instructions)
     for kind, quantised in (("float32", None), ("int8", BYTES)):
         for shape in (FIRST, *RESNET18):
             pads = (shape.padding, shape.padding, shape.padding, shape.padding)
@@ -102,7 +101,7 @@ def cases(target: CpuTarget) -> Iterator[tuple[str, str, Description, int]]:
         for name, extents in PRODUCTS.items():
             layer = matrix_product(*extents, quantised=quantised)
             yield f"matrix product {kind}", name, layer, layer.macs
-            if quantised and saturates:
+            if quantised and target.saturating:
                 small = replace(layer, small_pairs=True)
                 yield "matrix product int8, small pairs of weights", name, small, small.macs
         for size, channels, stride in DEPTHWISE:

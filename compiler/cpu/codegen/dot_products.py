@@ -98,18 +98,19 @@ def operand(
     offset = area.layout.offset(values.memory.inside(area, index), env, area.tensor.name)
     found = {symbol: offset.coefficient(symbol) for symbol in steps}
     if found != steps:
-        shown = (
-            " and ".join(f"{step} from {symbol} to {symbol}" for symbol, step in which.items())
+        strides = (
+            ", ".join(f"{symbol} {step}" for symbol, step in which.items())
             for which in (found, steps)
         )
         raise CompileError(
-            f"{node.mnemonic}: elements of `{read}` lie {' apart, not '.join(shown)}; give "
-            f"`{read.tensor}` another layout"
+            f"{node.mnemonic}: the strides of `{read}` are {', expected '.join(strides)}; change "
+            f"the layout of `{read.tensor}`"
         )
     if not values.memory.has_room(area, index, env):
         raise CompileError(
             f"{node.mnemonic}: `{read}` reaches beyond `{read.tensor}` in the last lanes or "
-            "rows; give it a layout with room for whole vectors, or split without a remainder"
+            "rows; give it a layout with room for whole vectors and tiles, or split without a "
+            "remainder"
         )
     for symbol in steps:
         offset = without(offset, symbol)
@@ -154,15 +155,14 @@ class DotProductCode:
         Type of the factors, to which bytes are widened. Elements of a lane fill 32 bits.
     adds
         Whether the intrinsic adds to previous sums, which wrap.
-    halves
-        The intrinsic that multiplies first, if it is another one: it sums pairs of products of
-        bytes to int16, and `intrinsic` adds two such sums.
+    pair_sums
+        The intrinsic that first sums pairs of byte products to int16; empty if there is none.
     """
 
     intrinsic: str
     element: LlvmType
     adds: bool
-    halves: str = ""
+    pair_sums: str = ""
 
     def emit(self, emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand) -> LlvmValue:
         """Return the new sums; `a` is the same in all lanes, `b` lies lane by lane."""
@@ -174,9 +174,9 @@ class DotProductCode:
         left = emitter.builder.bitcast(word, kind)
         if self.adds:
             return emitter.intrinsic(intrinsic, sums.type, [sums, left, right])
-        if self.halves:
+        if self.pair_sums:
             words = ir.VectorType(I16, 2 * lanes)
-            left = emitter.intrinsic(self.halves, words, [left, right])
+            left = emitter.intrinsic(self.pair_sums, words, [left, right])
             right = words([1] * words.count)
         products = emitter.intrinsic(intrinsic, sums.type, [left, right])
         return emitter.builder.add(sums, products)
@@ -199,7 +199,7 @@ _CODE = {
     "vpdpwssd": DotProductCode("llvm.x86.avx512.vpdpwssd.{bits}", I16, adds=True),
     "vpmaddwd": DotProductCode("llvm.x86.avx2.pmadd.wd", I16, adds=False),
     "vpmaddubsw": DotProductCode(
-        "llvm.x86.avx2.pmadd.wd", I8, adds=False, halves="llvm.x86.avx2.pmadd.ub.sw"
+        "llvm.x86.avx2.pmadd.wd", I8, adds=False, pair_sums="llvm.x86.avx2.pmadd.ub.sw"
     ),
     "pmaddwd": DotProductCode("llvm.x86.sse2.pmadd.wd", I16, adds=False),
 }

@@ -68,6 +68,8 @@ class Function:
         for node in block:
             if isinstance(node, loops.Allocate) and node.tensor.name in self.areas:
                 self.fill(self.areas[node.tensor.name])
+            elif isinstance(node, loops.Allocate) and node.tensor.name in self.shared.tiles:
+                self.tiles.clear(self.buffers.on_stack(node, env))
             elif isinstance(node, loops.Allocate):
                 self.fill(self.buffers.in_workspace(node, env, workspace))
             else:
@@ -110,8 +112,7 @@ class Function:
             else:
                 emit_dot_product(node, env, self.values)
         elif isinstance(node, (loops.Nest, loops.TransferNest)):
-            shared = any(map(self.is_shared, loops.nodes(node.body)))
-            with self.tiles.shaped(None if shared else self.tiles.used_in(node.body)):
+            with self.tiles.shaped(node.body, self.is_shared):
                 self.block(node.body, env, mask)
 
     def store(self, node: loops.Assign, env: Environment, mask: Mask) -> None:

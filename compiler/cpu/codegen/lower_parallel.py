@@ -91,7 +91,7 @@ def _emit_body(
     inner: "Function", body: ir.Function, node: For, env: Environment, symbol: str, start: Affine
 ) -> None:
     """Emit the iterations from `begin` to `end`, with the shapes of tiles around them."""
-    with inner.tiles.shaped(inner.tiles.used_in(node.body)):
+    with inner.tiles.shaped(node.body, inner.is_shared):
         _emit_iterations(inner, body, node, env, symbol, start)
     inner.builder.ret_void()
 

@@ -9,7 +9,7 @@ them takes as long as ten products.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from llvmlite import ir
 
 from ....errors import CompileError
 from ....isa.expressions import Affine
-from ...te.nodes import Allocate, Block, For, InstructionNest, Node, Update, nodes
+from ...te.nodes import Allocate, Assign, Block, For, InstructionNest, Let, Node, Update, nodes
 from ...te.stages import REGISTER
 from .areas import CodeBuffer, bytes_of
 from .dot_products import factors, operand, update_inside
@@ -28,16 +28,16 @@ from .lower_values import Values
 MATRIX_PRODUCTS = ("tdpbusd", "tdpbssd")
 """Instructions on tiles, by the signs of their operands; also LLVM's names."""
 
-TILES = 8
+TILE_COUNT = 8
 """Number of tiles."""
 
-TILE_ROWS = 16
-"""Most rows of a tile."""
+MOST_TILE_ROWS = 16
+"""Maximum number of rows of a tile."""
 
 ROW_BYTES = 64
 """Bytes of a row."""
 
-SUMS = ROW_BYTES // 4
+ROW_SUMS = ROW_BYTES // 4
 """Sums of a row."""
 
 
@@ -64,8 +64,8 @@ class SumTiles:
 
     @property
     def shapes(self) -> bytes:
-        """The operand of `ldtilecfg`: whole rows in all tiles, 16 of them in those of `b`."""
-        rows = [self.rows] * (TILES - self.across) + [TILE_ROWS] * self.across
+        """The operand of `ldtilecfg`: `rows` rows of 64 bytes each, but 16 in the tiles of `b`."""
+        rows = [self.rows] * (TILE_COUNT - self.across) + [MOST_TILE_ROWS] * self.across
         widths = b"".join(ROW_BYTES.to_bytes(2, "little") for _ in rows)
         return bytes([1, *[0] * 15]) + widths + bytes(16) + bytes(rows) + bytes(8)
 
@@ -91,11 +91,11 @@ def sum_tiles(block: Block) -> dict[str, SumTiles]:
             name, extents = node.tensor.name, " x ".join(map(str, node.shape))
             *lines, wide = whole_tiles(node.shape, rows[name])
             down = math.prod(lines) // rows[name]
-            found[name] = tiles = SumTiles(rows[name], down, wide // SUMS)
-            if node.scope != REGISTER or tiles.count + tiles.across >= TILES:
+            found[name] = tiles = SumTiles(rows[name], down, wide // ROW_SUMS)
+            if node.scope != REGISTER or tiles.count + tiles.across >= TILE_COUNT:
                 raise CompileError(
-                    f"`{name}` has {extents} sums, too many for {TILES} tiles; split the loops "
-                    "around the instruction by less"
+                    f"`{name}` has {extents} sums, more than the tiles hold beside the operands; "
+                    "split the loops around the instruction by smaller factors"
                 )
     return found
 
@@ -103,12 +103,13 @@ def sum_tiles(block: Block) -> dict[str, SumTiles]:
 def whole_tiles(shape: Sequence[int], rows: int) -> tuple[int, ...]:
     """Extents of sums, rounded up to whole tiles.
 
-    The rows of tiles are the last dimension of several elements before that of the columns.
+    The rows of tiles run along the last dimension whose extent exceeds 1, that of the columns
+    apart.
     """
     *lines, wide = shape
     place = max((d for d, extent in enumerate(lines) if extent > 1), default=-1)
     lines[place] += -lines[place] % rows
-    return (*lines, wide + -wide % SUMS)
+    return (*lines, wide + -wide % ROW_SUMS)
 
 
 class MatrixTiles:
@@ -124,37 +125,79 @@ class MatrixTiles:
 
     def __init__(self, values: Values, tiles: dict[str, SumTiles]) -> None:
         self.values, self.emitter, self.tiles = values, values.emitter, tiles
+        self._shapes: SumTiles | None = None
+        """The tiles whose shapes are set."""
+        self._live = ""
+        """The buffer whose sums are in tiles now."""
         self._sums: dict[Affine, int] = {}
         self._loaded: dict[int, tuple[str, Affine]] = {}
         self._block: LlvmBlock | None = None
         """The block of code in which these tiles were loaded."""
 
-    def used_in(self, block: Iterable[Node]) -> SumTiles | None:
-        """The tiles of sums that a block needs; its buffers share them."""
-        names = [node.tensor.name for node in nodes(tuple(block)) if isinstance(node, Allocate)]
-        found = {self.tiles[name] for name in names if name in self.tiles}
-        if len(found) > 1:
-            raise CompileError("sums in tiles of several shapes need stages of their own")
-        return found.pop() if found else None
-
     @contextmanager
-    def shaped(self, tiles: SumTiles | None) -> Iterator[None]:
-        """Set the shapes of tiles around what is emitted inside."""
-        if tiles is None:
+    def shaped(self, block: Block, is_shared: Callable[[Node], bool]) -> Iterator[None]:
+        """Set the shapes of tiles around a block, if its sums need any and they are not set yet.
+
+        Parameters
+        ----------
+        is_shared
+            Whether a loop is in a function of its own, which sets them for itself.
+
+        Raises
+        ------
+        CompileError
+            When sums of the block need tiles of different shapes.
+        """
+        found = {name: self.tiles[name] for name in self._held_in(block, is_shared)}
+        if not found or self._shapes:
             yield
             return
-        self._call("ldtilecfg", self._table(tiles.shapes))
+        first, *others = set(found.values())
+        if others:
+            raise CompileError(
+                f"{' and '.join(f'`{name}`' for name in found)} are in one nest, but their tiles "
+                "differ in shape; compute one stage at the root"
+            )
+        self._shapes = first
+        self._call("ldtilecfg", self._table(first.shapes))
         yield
         self._call("tilerelease")
+        self._shapes = None
+
+    def _held_in(self, block: Block, is_shared: Callable[[Node], bool]) -> Iterator[str]:
+        """The buffers of a block whose sums are in tiles."""
+        for node in block:
+            if isinstance(node, Allocate):
+                if node.tensor.name in self.tiles:
+                    yield node.tensor.name
+            elif not isinstance(node, (Let, Assign, Update)) and not is_shared(node):
+                yield from self._held_in(node.body, is_shared)
 
     def clear(self, area: CodeBuffer) -> None:
-        """Start the sums of a buffer at zero."""
-        self._sums, self._loaded = {}, {}
-        for number in range(self.tiles[area.tensor.name].count):
+        """Start the sums of a buffer at zero.
+
+        Raises
+        ------
+        CompileError
+            When the tiles hold other sums, or the buffer is at the root.
+        """
+        name = area.tensor.name
+        if self._live:
+            raise CompileError(
+                f"`{name}` is computed while the sums of `{self._live}` are in tiles; compute it "
+                "outside their reduction"
+            )
+        if not self._shapes:
+            raise CompileError(
+                f"`{name}` has sums in tiles; compute it inside a loop of its reader"
+            )
+        self._live, self._sums, self._loaded = name, {}, {}
+        for number in range(self._shapes.count):
             self._call("tilezero", I8(number))
 
     def store(self, area: CodeBuffer) -> None:
         """Write the sums to their buffer."""
+        self._live = ""
         stride = area.layout.shape[-1] * bytes_of(area)
         for place, number in self._sums.items():
             pointer = self.values.memory.address(area, place)
@@ -179,19 +222,25 @@ class MatrixTiles:
         target = update.target
         area = self.values.areas[target.tensor]
         index = [env.resolved(part) for part in target.index]
-        place = without(self.values.memory.place(area, index, env)[0], row)
+        offset, step = self.values.memory.place(area, index, env)
+        place, tiles = without(offset, row), self.tiles[target.tensor]
+        if step != 1 or offset.coefficient(row) not in (0, area.layout.shape[-1]):
+            raise CompileError(
+                f"{node.mnemonic}: rows and lanes of `{target}` must be the last two dimensions of "
+                "which a tile has several elements; reorder the dimensions, or the loops"
+            )
         if place.terms:
             raise CompileError(
                 f"{node.mnemonic}: the tile of `{target}` is known only at run time; unroll all "
                 "loops between those of the reduction and the instruction"
             )
-        tiles = self.tiles[target.tensor]
         if self._block is not self.emitter.builder.block:
             self._block, self._loaded = self.emitter.builder.block, {}
         number = self._sums.setdefault(place, len(self._sums))
-        last = TILES - tiles.across
+        assert number < tiles.count
+        last = TILE_COUNT - tiles.across
         a = self._load(area_a, offset_a, row, range(tiles.count, last))
-        b = self._load(area_b, offset_b, group, range(last, TILES))
+        b = self._load(area_b, offset_b, group, range(last, TILE_COUNT))
         self._call(node.mnemonic, I8(number), I8(a), I8(b))
 
     def _load(self, area: CodeBuffer, offset: Affine, along: str, tiles: range) -> int:
@@ -214,7 +263,7 @@ class MatrixTiles:
     def _table(self, content: bytes) -> LlvmValue:
         """Bytes in the object file."""
         module = self.emitter.builder.module
-        name = f"shapes.{content.hex()}"
+        name = f"shapes.{self._shapes}"
         found = module.globals.get(name)
         if found is None:
             kind = ir.ArrayType(I8, len(content))

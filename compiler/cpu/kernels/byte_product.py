@@ -1,7 +1,7 @@
 """Matrix products of two activations of bytes, one for each image and head.
 
-The kernel packs the second operand as the processor's dot products read it. The zero points are
-taken out with the sums of rows and columns, which are dot products with ones.
+The kernel packs the second operand as the processor's instructions on vectors or matrices read it.
+The zero points are taken out with the sums of rows and columns, which are products with ones.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from .heads import HeadProduct
 from .quantised import Requantisation
 from .tiles import (
     TILES,
+    MatrixTile,
     Multiplication,
-    matrix_tile,
     panel_of,
     schedule_matrix_tiles,
     schedule_tiles,
@@ -28,7 +28,7 @@ SUMS = 8
 """Sums of rows or columns that are computed side by side."""
 
 
-LEAST_ROWS = 64
+LEAST_COPIED_ROWS = 64
 """Rows from which instructions on matrices are faster, although operands are copied for them."""
 
 
@@ -75,19 +75,20 @@ class ByteProductPlanner:
 
     def __init__(self, product: ByteProduct, target: CpuTarget) -> None:
         self.product, self.target = product, target
-        rows = product.rows if product.rows >= LEAST_ROWS else 0
+        rows = product.rows if product.rows >= LEAST_COPIED_ROWS else 0
         self.way = Multiplication.of(product.quantised, target, rows=rows, run=product.inner)
         self.taps, self.lanes = self.way.taps, target.lanes
         self.inner = round_up(product.inner, self.way.depth)
         self.panel = panel_of(product.columns, target)
         self.columns = round_up(product.columns, self.panel)
         self.tile = even_blocks(product.rows, TILES[target.level].rows_of_bytes)
-        self.row = 0
-        """Rows of an instruction on matrices."""
-        if self.way.rows:
-            self.row, down = matrix_tile(product.rows, self.panel, self.way.rows)
-            self.tile = self.row * down
-        self.rows = round_up(product.rows, self.tile) if self.row else product.rows
+        self.matrix: MatrixTile | None = None
+        """The tile of instructions on matrices, if they are used."""
+        self.whole_rows = product.rows
+        """Rows of whole instructions."""
+        if self.way.most_rows:
+            self.matrix = MatrixTile.of(product.rows, self.panel, self.way.most_rows)
+            self.whole_rows = round_up(product.rows, self.matrix.height)
         self.name = "wide" if product.columns < self.lanes else "out"
 
     def plan(self) -> KernelSchedule:
@@ -105,17 +106,16 @@ class ByteProductPlanner:
             s.split("columns", "c", self.lanes)
             s.split("columns", "c.o", SUMS)
             self._tensorise(s, "columns", "n", "h", "c.o.o", "g", "c.o.i", "c.i", "t")
-        if "rows" in names and self.row:
-            rows, columns = ("m", self.row, self.row), ("c", self.lanes)
-            self._tensorise_matrices(s, "rows", ("n", "h", "c.o", "m.o"), rows, columns)
+        if "rows" in names and self.matrix:
+            tile, columns = MatrixTile(self.matrix.rows, 1), ("c", self.lanes)
+            self._tensorise_matrices(s, "rows", ("n", "h", "c.o", "m.o"), tile, columns)
             s.parallelise("rows", s.fuse("rows", "n", "h"))
         elif "rows" in names:
             s.split("rows", "m", SUMS)
             self._tensorise(s, "rows", "n", "h", "m.o", "g", "m.i", "c", "t")
         order, columns = ("n", "h", "c.o", "m.o"), ("c", self.panel)
-        if self.row:
-            rows = "m", self.tile, self.row
-            self._tensorise_matrices(s, self.name, order, rows, columns)
+        if self.matrix:
+            self._tensorise_matrices(s, self.name, order, self.matrix, columns)
         else:
             sizes = ("m", self.tile), columns
             schedule_tiles(s, self.name, sizes, (*order, "g"), self.lanes, "t")
@@ -136,19 +136,19 @@ class ByteProductPlanner:
         s: te.Schedule,
         stage: str,
         order: Sequence[str],
-        rows: tuple[str, int, int],
+        tile: MatrixTile,
         columns: tuple[str, int],
     ) -> None:
-        """Schedule a stage of matrices."""
+        """Schedule a stage of products of matrices."""
         s.split(stage, "g", self.way.depth // self.taps)
-        taps = "g.i", "t"
-        schedule_matrix_tiles(s, stage, (rows, columns), (*order, "g.o"), self.lanes, taps)
+        sizes, taps = (("m", tile), columns), ("g.i", "t")
+        schedule_matrix_tiles(s, stage, sizes, (*order, "g.o"), self.lanes, taps)
 
     def _declared(self) -> tuple[te.DeclaredTensor, dict[str, np.ndarray]]:
         """The last stage, and tables of ones."""
         p, taps, shift = self.product, self.taps, self.way.shift
         a, b = (te.tensor(name, "int8", one.shape) for name, one in p.operands.items())
-        axes = te.axes(n=p.images, h=p.heads, m=self.rows, k=self.inner)
+        axes = te.axes(n=p.images, h=p.heads, m=self.whole_rows, k=self.inner)
         left = self.way.moved("left", axes, a[p.placed(0, *axes)], a)
         groups = self.inner // taps
         axes = n, h, g, c, t = te.axes(n=p.images, h=p.heads, g=groups, c=self.columns, t=taps)
@@ -189,7 +189,7 @@ class ByteProductPlanner:
     def _row_sums(self, left: te.DeclaredTensor, table: te.DeclaredTensor) -> te.DeclaredTensor:
         """The part of each row's sum that stems from the zero point of `b`, in all lanes."""
         p = self.product
-        n, h, m, c = te.axes(n=p.images, h=p.heads, m=self.rows, c=self.lanes)
+        n, h, m, c = te.axes(n=p.images, h=p.heads, m=self.whole_rows, c=self.lanes)
         g, t = over = te.reduce_axes(g=self.inner // self.taps, t=self.taps)
         total = te.sum(left[n, h, m, g * self.taps + t] * table[c, t], over=over)
         return te.compute("rows", "int32", (n, h, m, c), total * -p.zero_points[1])

@@ -113,9 +113,14 @@ class ByteWinogradPlanner(TilePlanner):
         else:
             self.buffers["lines"] *= self.group
 
-    @property
-    def is_faster(self) -> bool:
-        """Whether its buffers fit the stack and the estimated time is shorter."""
+    def is_faster_than(self, rate: float) -> bool:
+        """Whether its buffers fit the stack and the estimated time is shorter.
+
+        Parameters
+        ----------
+        rate
+            Products per lane of direct convolution in the time of one instruction.
+        """
         c, lanes = self.conv, self.target.lanes
         if c.channels_out < lanes or max(self.buffers.values()) > STACK_BYTES:
             return False
@@ -126,8 +131,7 @@ class ByteWinogradPlanner(TilePlanner):
         again = window * (self.panel if self.whole else self.room) > KEPT_BYTES
         sweeps = c.batch * self.down / self.group - 1 if again else 0
         fetched = window * self.room * (1 / FIRST_RATE + sweeps / NEXT_RATE)
-        taps = self.target.processor.instructions[0].taps
-        return max(products, fetched) + changes < c.macs / (taps * lanes)
+        return max(products, fetched) + changes < c.macs / (rate * lanes)
 
     # Declaration ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ....errors import CompileError
+from ....errors import CompileError, InputError
 from ... import te
 from ..target import CpuTarget
 from .byte_winograd import ByteWinogradPlanner
@@ -19,7 +19,7 @@ from .depthwise import DepthwisePlanner
 from .description import Array, KernelSchedule, activated
 from .direct_convolution import DirectPlanner
 from .grouped_convolution import GroupedPlanner
-from .quantised import Requantisation, Residual
+from .quantised import Requantisation, Residual, has_small_pairs
 from .windows import Pair, Windowed
 from .winograd import WinogradPlanner
 
@@ -189,7 +189,7 @@ class Convolution(Windowed):
         if self.groups > 1:
             return GroupedPlanner(self, target)
         direct = DirectPlanner(self, target)
-        if direct.product.rows:
+        if direct.matrix:
             return direct
         unit = self.strides == self.dilations == (1, 1)
         if self.winograd and unit and self.kernel == (3, 3):
@@ -198,7 +198,7 @@ class Convolution(Windowed):
                 return planner
             if q and self.narrow and not q.guarded:
                 planner = ByteWinogradPlanner(self, target)
-                if planner.is_faster:
+                if planner.is_faster_than(direct.product.rate):
                     return planner
         return direct
 
@@ -209,7 +209,18 @@ class Convolution(Windowed):
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
-        """The tensors of the declaration that follow from weights and bias."""
+        """The tensors of the declaration that follow from weights and bias.
+
+        Raises
+        ------
+        InputError
+            When the weights are not as the description says.
+        """
+        if self.small_pairs and not has_small_pairs(constants["w"]):
+            raise InputError(
+                "convolution: some neighbouring weights are too large for `small_pairs`; describe "
+                "the convolution without it"
+            )
         return self.planner(target).prepare(constants)
 
 

@@ -6,8 +6,8 @@ elements of the run. The border of the image is added once. Weights are packed i
 vectors of output channels, in the order in which the loops read them; wider ones would not stay in
 the second cache while all pixels meet them.
 
-Bytes are multiplied by the processor's dot products (`tiles.Multiplication`); zero points are taken
-out again through the bias.
+Bytes are multiplied by the processor's instructions on vectors or matrices
+(`tiles.Multiplication`); zero points are taken out again through the bias.
 """
 
 import math
@@ -22,8 +22,8 @@ from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .tiles import (
     TILES,
+    MatrixTile,
     Multiplication,
-    matrix_tile,
     panel_of,
     panels,
     schedule_matrix_tiles,
@@ -74,40 +74,50 @@ class DirectPlanner:
         """Elements of a run, for whole instructions."""
         self.most = TILES[target.level].rows
         self.panel = panel_of(conv.channels_out, target)
-        self.rows, self.pixels, self.lines = 0, 0, 1
-        """Rows of an instruction on matrices, pixels of a tile side by side, and its lines."""
-        if self.product.rows:
-            self.rows, down = matrix_tile(self.columns, self.panel, self.product.rows)
-            self.pixels = self.rows * down
-            even = conv.size_out[0] % 2 == 0 or conv.channels_out > 2 * self.panel
-            if not self.is_matrix and down == 1 and conv.size_out[0] > 1 and even:
-                self.lines = 2
+        self.matrix: MatrixTile | None = None
+        """The tile of instructions on matrices, if they are used."""
+        if self.product.most_rows:
+            self.matrix = MatrixTile.of(self.columns, self.panel, self.product.most_rows)
+        self.lines = self._lines()
+        """Lines of the image in a tile."""
         self.parts = self._parts()
         """Parts of the image that threads share; 1 if they share panels and rows instead."""
         self.part = math.ceil(self.columns / self.parts) if self.is_matrix else self.columns
         """Pixels side by side in a part."""
-        if self.product.rows:
+        self.pixels = self.matrix.height if self.matrix else even_blocks(self.part, self.most)
+        """Pixels of a tile side by side."""
+        if self.matrix:
             self.part = round_up(self.part, self.pixels)
-        else:
-            self.pixels = even_blocks(self.part, self.most)
         few = self.product.instruction is not None and conv.channels_out < target.lanes
         self.channels = target.lanes if few else conv.channels_out
         self.name = "wide" if few else "out"
+
+    def _lines(self) -> int:
+        """Return 2 if each tile takes two lines, so that it uses its weights twice.
+
+        The last tile of an odd number of lines is cut off. Threads then share only panels, of which
+        there must be several.
+        """
+        height, tile = self.conv.size_out[0], self.matrix
+        if tile is None or tile.down > 1 or self.is_matrix or height == 1:
+            return 1
+        return 2 if height % 2 == 0 or self.conv.channels_out > 2 * self.panel else 1
 
     def _parts(self) -> int:
         """Return the largest number of parts that hardly slows one thread down.
 
         Parts must be equal, because a tile that is cut off tests every row. The parts of a matrix
-        may also be single tiles, of which only the last is cut off.
+        may also be single tiles, of which only the last is cut off. Instructions on matrices test
+        nothing; their parts are whole tiles.
         """
         extent, costs = self.columns if self.is_matrix else self.conv.size_out[0], {}
         if extent % self.lines:
             return 1
-        if self.pixels:
-            extent = math.ceil(extent / (self.pixels if self.is_matrix else self.lines))
+        if self.matrix:
+            extent = math.ceil(extent / (self.matrix.height if self.is_matrix else self.lines))
         for parts in range(1, min(extent, MOST_PARTS) + 1):
             part = math.ceil(extent / parts)
-            if self.is_matrix and not self.pixels:
+            if self.is_matrix and not self.matrix:
                 tiles = math.ceil(part / self.most)
                 if extent % parts == 0 or (tiles == 1 and math.ceil(extent / part) == parts):
                     costs[parts] = parts * tiles * (math.ceil(part / tiles) + TILE_ROWS)
@@ -137,7 +147,8 @@ class DirectPlanner:
 
     def plan(self) -> KernelSchedule:
         """Declaration, schedule and layouts."""
-        s = te.Schedule(te.kernel("convolution", self.declared()), processor=self.target.processor)
+        processor = self.product.processor(self.target)
+        s = te.Schedule(te.kernel("convolution", self.declared()), processor=processor)
         if any(stage.name == "padded" for stage in s.stages):
             s.split("padded", "px", self.target.lanes * (1 if self.conv.quantised is None else 4))
             s.vectorise("padded", "px.i")
@@ -159,8 +170,8 @@ class DirectPlanner:
             order[order.index(y)] = f"{y}.o"
         order += reductions
         lanes, columns = self.target.lanes, ("o", self.panel)
-        if self.product.rows:
-            rows, lines = (pixels, self.pixels, self.rows), [f"{y}.i"] if self.lines > 1 else []
+        if self.matrix:
+            rows, lines = (pixels, self.matrix), [f"{y}.i"] if self.lines > 1 else []
             s.split(self.name, taps, self.product.taps)
             groups = f"{taps}.o", f"{taps}.i"
             schedule_matrix_tiles(s, self.name, (rows, columns), order, lanes, groups, lines)
@@ -200,7 +211,7 @@ class DirectPlanner:
         w = te.tensor("w", c.operands["w"].dtype, (self.runs, self.run, self.channels))
         n, y, xo, o = te.axes(n=images, y=rows, x=columns, o=self.channels)
         step, apart = c.strides[1] * channels, c.dilations[1] * channels
-        whole = round_up(columns, self.pixels) if self.product.rows else columns
+        whole = round_up(columns, self.pixels) if self.matrix else columns
         reach = (whole - 1) * step + self.run
         if self.merged:
             ky, t = over = te.reduce_axes(ky=c.kernel[0], t=self.run)

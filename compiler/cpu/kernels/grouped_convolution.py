@@ -43,7 +43,8 @@ class GroupedPlanner:
     def plan(self) -> KernelSchedule:
         """Declaration, schedule and layouts."""
         c, name, lanes = self.conv, self.name, self.target.lanes
-        s = te.Schedule(te.kernel("grouped", self._declared()), processor=self.target.processor)
+        processor = self.product.processor(self.target)
+        s = te.Schedule(te.kernel("grouped", self._declared()), processor=processor)
         s.split("padded", "d", min(lanes, self.depth))
         s.vectorise("padded", "d.i")
         s.parallelise("padded", s.fuse("padded", "n", "y"))

@@ -101,7 +101,7 @@ def has_small_pairs(w: np.ndarray) -> bool:
     Parameters
     ----------
     w : int8[KH, KW, I, O]
-        Weights of a convolution; neighbours are along the elements of a row of the window.
+        Weights of a convolution. Neighbours are adjacent in a row of the window, along KW and I.
     """
     rows = w.reshape(w.shape[0], -1, w.shape[3]).astype(np.int16)
     pairs = (np.maximum(side[:, :-1], 0) + np.maximum(side[:, 1:], 0) for side in (rows, -rows))

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ... import te
-from ...te.processor import DotProduct
+from ...te.build import MOST_SUMS
+from ...te.processor import DotProduct, Processor
 from ..codegen.layout import Layout
 from ..target import WORDS, CpuTarget
 from .description import round_up
@@ -55,10 +56,17 @@ TILES: Mapping[str, RegisterTile] = {
 
 LEAST_ROWS, LEAST_DEPTH, LEAST_RUN = 4, 32, 20
 """Rows, elements of a reduction, and elements of a run, from which instructions on matrices are
-faster. They take at least the time of eight rows and 64 elements."""
+faster than dot products."""
 
-MOST_SUMS = 1024
-"""Most sums of a tile of an instruction on matrices, all of its rows and columns included."""
+LEAST_ROWS_TIME, STEP_TIME = 8, 3
+"""Time of an instruction on matrices, in units of the time of one row: that of so many rows at
+least, and what every instruction takes besides."""
+
+ALONE = 1.1
+"""Factor of time where each panel of weights is loaded for one instruction instead of two."""
+
+SATURATING_TAPS = 2.7
+"""Taps of a dot product that saturates, as it is measured against one that takes two."""
 
 UNROLLED = (4, 2)
 """Steps of a reduction between two branches, the most first; they must divide it."""
@@ -66,12 +74,12 @@ UNROLLED = (4, 2)
 
 @dataclass(frozen=True, slots=True)
 class Multiplication:
-    """The products and sums of a target: of float32 numbers, or of bytes by its dot products.
+    """The products and sums of a target: of float32 numbers, or of bytes by its instructions.
 
     Parameters
     ----------
     instruction
-        The dot product; None for float32.
+        The instruction on vectors or matrices of bytes; None for float32.
     taps
         Neighbours along the reduction that are multiplied at once.
     shift
@@ -108,20 +116,34 @@ class Multiplication:
         """
         if quantised is None:
             return Multiplication(None, 1, 0, False)
-        known, operands = target.processor.instructions, (quantised.dtype_in, "int8")
+        instructions = target.processor.instructions
+        operands = quantised.dtype_in, "int8"
         if rows >= LEAST_ROWS and runs * run >= LEAST_DEPTH and run >= LEAST_RUN:
-            for one in known:
+            for one in instructions:
                 if one.rows and operands in one.pairs:
                     return Multiplication(one, one.taps, 0, False)
-        instruction = next((one for one in known if one.saturates and small_pairs), known[0])
+        instruction = (small_pairs and target.saturating) or instructions[0]
         words = instruction.pairs == WORDS
         direct = words or quantised.dtype_in == "uint8"
         return Multiplication(instruction, instruction.taps, 0 if direct else 128, words)
 
+    def processor(self, target: CpuTarget) -> Processor:
+        """The target's processor, with the instruction that may saturate if it is the one used."""
+        known = target.processor.instructions
+        if self.instruction is None or self.instruction in known:
+            return target.processor
+        return Processor(target.level, (*known, self.instruction))
+
     @property
-    def rows(self) -> int:
+    def most_rows(self) -> int:
         """Most rows of an instruction on matrices; 0 for all others."""
         return self.instruction.rows if self.instruction else 0
+
+    @property
+    def rate(self) -> float:
+        """Products per lane in the time of one instruction on vectors."""
+        saturates = self.instruction is not None and self.instruction.mnemonic == "vpmaddubsw"
+        return SATURATING_TAPS if saturates else self.taps
 
     @property
     def depth(self) -> int:
@@ -151,25 +173,47 @@ def panel_of(columns: int, target: CpuTarget) -> int:
     return (1 if columns <= target.lanes else 2) * target.lanes
 
 
-def matrix_tile(extent: int, columns: int, most: int) -> tuple[int, int]:
-    """Rows of an instruction on matrices, and how many of them follow each other in a tile.
+@dataclass(frozen=True, slots=True)
+class MatrixTile:
+    """A tile of instructions on matrices.
 
     Parameters
     ----------
-    extent
-        Rows in all.
-    columns
-        Columns of a tile.
-    most
-        Most rows of an instruction.
+    rows
+        Rows of an instruction.
+    down
+        Instructions one below the other.
     """
-    costs = {}
-    for rows in range(1, min(extent, most) + 1):
-        for down in (2, 1):
-            if rows * down * columns <= MOST_SUMS:
-                times = math.ceil(extent / (rows * down)) * down
-                costs[rows, down] = times * (max(rows, 8) + 3) * (1 if down > 1 else 1.1)
-    return min(costs, key=lambda tile: costs[tile])
+
+    rows: int
+    down: int
+
+    @property
+    def height(self) -> int:
+        """Rows in all."""
+        return self.rows * self.down
+
+    @staticmethod
+    def of(extent: int, columns: int, most_rows: int) -> "MatrixTile":
+        """Choose the tile with the least estimated time.
+
+        Parameters
+        ----------
+        extent
+            Rows that tiles must cover.
+        columns
+            Columns of a tile.
+        most_rows
+            Most rows of an instruction.
+        """
+        costs = {}
+        for rows in range(1, min(extent, most_rows) + 1):
+            time = max(rows, LEAST_ROWS_TIME) + STEP_TIME
+            for tile in (MatrixTile(rows, 2), MatrixTile(rows, 1)):
+                if tile.height * columns <= MOST_SUMS:
+                    times = math.ceil(extent / tile.height) * tile.down
+                    costs[tile] = times * time * (ALONE if tile.down == 1 else 1)
+        return min(costs, key=lambda tile: costs[tile])
 
 
 def schedule_tiles(
@@ -216,7 +260,7 @@ def schedule_tiles(
 def schedule_matrix_tiles(
     s: te.Schedule,
     stage: str,
-    sizes: tuple[tuple[str, int, int], tuple[str, int]],
+    sizes: tuple[tuple[str, MatrixTile], tuple[str, int]],
     order: Sequence[str],
     lanes: int,
     taps: tuple[str, str],
@@ -229,16 +273,15 @@ def schedule_matrix_tiles(
     s, stage, order, lanes
         As for `schedule_tiles`.
     sizes
-        The loop over rows with the rows of a tile and of an instruction, and the loop over columns
-        with those of a panel.
+        The loop over rows with its tile, and the loop over columns with those of a panel.
     taps
         The loops over the groups and the taps of an instruction.
     lines
         Loops over further rows of a tile.
     """
-    (rows, high, row), (columns, panel) = sizes
-    s.split(stage, rows, high)
-    s.split(stage, f"{rows}.i", row)
+    (rows, tile), (columns, panel) = sizes
+    s.split(stage, rows, tile.height)
+    s.split(stage, f"{rows}.i", tile.rows)
     s.split(stage, columns, panel)
     s.split(stage, f"{columns}.i", lanes)
     several = [*lines, f"{rows}.i.o", f"{columns}.i.o"]

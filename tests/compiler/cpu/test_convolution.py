@@ -79,15 +79,22 @@ PAIRS = np.array([(64, 64), (-64, -64), (127, 1), (-128, 0), (127, -128), (0, 12
 
 
 def test_pairs_of_small_weights_are_exact_at_their_limits() -> None:
-    """All activations are 255, and the weights are as large as they may be."""
+    """All activations are 255, and each channel repeats a pair of the largest weights."""
     shape = Convolution(1, 5, 7, 24, 40, (3, 3), pads=(1, 1, 1, 1), winograd=False)
     layer = replace(with_bytes(shape, BYTES[0]), small_pairs=True)
     arrays = operands_of(layer)
     arrays["x"][...] = 255
-    chosen = np.random.default_rng(3).integers(0, len(PAIRS), (3, 3, 12, 40))
-    arrays["w"][...] = np.moveaxis(PAIRS[chosen], -1, 3).reshape(layer.weights)
+    arrays["w"][...] = np.resize(PAIRS, (40, 2)).T[np.arange(24) % 2]
     got = compile_kernel(layer, target_at("avx2"))(*arrays.values())
     np.testing.assert_array_equal(got, requantised(layer, arrays))
+
+
+def test_large_pairs_of_weights_are_not_taken_for_small_ones() -> None:
+    layer = replace(with_bytes(SHAPES["a stride"], BYTES[0]), small_pairs=True)
+    arrays = operands_of(layer)
+    arrays["w"][...] = 100
+    with pytest.raises(InputError, match="are too large for `small_pairs`; describe the convolu"):
+        compile_kernel(layer)(*arrays.values())
 
 
 @pytest.mark.parametrize(

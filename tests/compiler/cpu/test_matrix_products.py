@@ -10,7 +10,7 @@ from tilewright.compiler.cpu import Declared, compile_kernel, generic
 from tilewright.compiler.cpu.codegen.machine_code import assembly_of
 from tilewright.compiler.cpu.codegen.matrix_products import SumTiles, whole_tiles
 from tilewright.compiler.cpu.execution.kernel import lower_description
-from tilewright.compiler.cpu.kernels.tiles import schedule_matrix_tiles
+from tilewright.compiler.cpu.kernels.tiles import MatrixTile, schedule_matrix_tiles
 from tilewright.errors import CompileError
 
 from ...processor import target_at
@@ -29,7 +29,9 @@ def product(high: int, row: int, panel: int, inner: int = 128) -> te.Schedule:
     s = te.Schedule(te.kernel("product", out), processor=AMX.processor)
     s.split("out", "g", 16)
     order = ("m.o", "n.o", "g.o")
-    schedule_matrix_tiles(s, "out", (("m", high, row), ("n", panel)), order, 16, ("g.i", "t"))
+    schedule_matrix_tiles(
+        s, "out", (("m", MatrixTile(row, high // row)), ("n", panel)), order, 16, ("g.i", "t")
+    )
     return s
 
 
@@ -60,8 +62,59 @@ def test_operands_are_loaded_once_per_step() -> None:
 )
 def test_more_sums_than_tiles_hold_are_refused(high: int, row: int, panel: int, sums: str) -> None:
     s = product(high, row, panel)
-    with pytest.raises(CompileError, match=f"has {sums} sums, too many for 8 tiles"):
+    with pytest.raises(CompileError, match=f"has {sums} sums, more than the tiles hold"):
         lower_description(Declared(s.kernel, str(s)), AMX)
+
+
+def test_sums_in_another_order_are_refused() -> None:
+    """The output is transposed, so lanes are not side by side."""
+    m, n = te.axes(n=16, m=16)[::-1]
+    g, t = over = te.reduce_axes(g=32, t=4)
+    left, right = te.tensor("left", "int8", (16, 128)), te.tensor("right", "int8", (32, 16, 4))
+    out = te.compute("out", "int32", (n, m), te.sum(left[m, 4 * g + t] * right[g, n, t], over=over))
+    s = te.Schedule(te.kernel("product", out), processor=AMX.processor)
+    s.split("out", "g", 16)
+    sizes = ("m", MatrixTile(16, 1)), ("n", 16)
+    schedule_matrix_tiles(s, "out", sizes, ("m.o", "n.o", "g.o"), 16, ("g.i", "t"))
+    with pytest.raises(CompileError, match=r"rows and lanes of `out.*` must be the last two"):
+        lower_description(Declared(s.kernel, str(s)), AMX)
+
+
+def test_products_of_products_have_their_own_sums() -> None:
+    """A stage may be computed in a loop of its reader, but not inside its reader's reduction."""
+    m, k = te.axes(m=32, k=64)
+    g, t = over = te.reduce_axes(g=32, t=4)
+    first, second = te.tensor("a", "int8", (32, 128)), te.tensor("b", "int8", (32, 64, 4))
+    sums = te.sum(first[m, 4 * g + t] * second[g, k, t], over=over)
+    hidden = te.compute("hidden", "int8", (m, k), te.maximum(te.minimum(sums, 127), -128))
+    m, n = te.axes(m=32, n=32)
+    g, t = over = te.reduce_axes(g=16, t=4)
+    third = te.tensor("c", "int8", (16, 32, 4))
+    out = te.compute(
+        "out", "int32", (m, n), te.sum(hidden[m, 4 * g + t] * third[g, n, t], over=over)
+    )
+    kernel = te.kernel("products", out)
+
+    def schedule(place: str) -> te.Schedule:
+        s = te.Schedule(kernel, processor=AMX.processor)
+        for stage, rows, columns in (("hidden", "m", "k"), ("out", "m", "n")):
+            s.split(stage, "g", 16)
+            sizes, order = (
+                ((rows, MatrixTile(16, 1)), (columns, 32)),
+                ("m.o", f"{columns}.o", "g.o"),
+            )
+            schedule_matrix_tiles(s, stage, sizes, order, 16, ("g.i", "t"))
+        s.compute_at("hidden", "out", place)
+        return s
+
+    a, b, c = whole("int8", 32, 128), whole("int8", 32, 64, 4), whole("int8", 16, 32, 4)
+    middle = np.clip(a.astype(np.int64) @ b.swapaxes(1, 2).reshape(128, 64), -128, 127)
+    expected = middle @ c.swapaxes(1, 2).reshape(64, 32)
+    s = schedule("m.o")
+    got = compile_kernel(Declared(kernel, str(s)), target_at("amx"))(a, b, c)
+    np.testing.assert_array_equal(got, expected)
+    with pytest.raises(CompileError, match=r"`hidden\.sum` is computed while the sums of"):
+        lower_description(Declared(kernel, str(schedule("g.o"))), AMX)
 
 
 def test_a_tile_that_is_known_only_at_run_time_is_refused() -> None:

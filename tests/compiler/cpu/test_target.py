@@ -212,6 +212,26 @@ def test_code_that_this_machine_does_not_run_is_refused_by_name(
             ask(level)
 
 
+def test_tiles_that_the_system_refuses_are_no_lack_of_the_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(LEVEL_VARIABLE, raising=False)
+    monkeypatch.setattr(target, "_has_features", lambda level: True)
+    monkeypatch.setattr(target, "_request_tiles", lambda: False)
+    target._own_levels.cache_clear()
+    try:
+        assert host_levels()[0] == "avx512vnni"
+        with pytest.raises(ProcessorError, match="the operating system refuses the tiles that"):
+            host("amx")
+        monkeypatch.setenv(LEVEL_VARIABLE, "amx")
+        with pytest.raises(
+            UsageError, match=r"^TILEWRIGHT_CPU_LEVEL: the operating system refuses"
+        ):
+            host_levels()
+    finally:
+        target._own_levels.cache_clear()
+
+
 @pytest.mark.usefixtures("avx2_machine")
 @pytest.mark.parametrize(
     ("cap", "problem"),

@@ -55,7 +55,8 @@ def test_what_is_no_instruction_is_refused(s: te.Schedule, extents: str) -> None
     assert str(error.value) == (
         f"tensorise(out, n.i): the loops n.i, k.i of {extents} match no instruction of `small` "
         "(dot4 takes 4 lanes and 2 taps of uint8 * int8); split a data loop by the lanes and a "
-        "reduction loop by the taps, without a remainder, and sum a[tap] * b[lane, tap]"
+        "reduction loop by the taps, and for matrices by rows and groups, without a remainder, and "
+        "sum a[tap] * b[lane, tap]"
     )
 
 
@@ -107,6 +108,16 @@ def test_only_the_lanes_of_an_instruction_are_vectorised() -> None:
     s.tensorise("out", "m.i")
     with pytest.raises(te.ScheduleError, match=r"`m\.i` lies inside the instruction of `out`"):
         s.vectorise("out", "m.i")
+
+
+def test_an_instruction_needs_a_reduction_loop_around_it() -> None:
+    s = product(inner=2)
+    s.reorder("out", "m", "n.o", "n.i", "k.o", "k.i")
+    s = te.Schedule(s.kernel, None, PROCESSOR)
+    s.split("out", "n", 4)
+    s.reorder("out", "m", "n.o", "n.i", "k")
+    with pytest.raises(te.ScheduleError, match=r"at `n\.i` has all loops of the reduction; split"):
+        s.tensorise("out", "n.i")
 
 
 def test_buffers_lie_in_memory_or_registers() -> None:
