@@ -12,6 +12,9 @@ from .emitter import BIT, I32, I64, POINTER, TYPES, Emitter, LlvmValue, number_o
 from .environment import Environment, without
 from .masks import all_of, constant_bits, known_bits
 
+SQUARE_BYTES = 16
+"""Bytes of the rows of a square of bytes or words, the smallest vector of all levels."""
+
 
 class MemoryAccess:
     """Loads and stores inside one function.
@@ -135,11 +138,14 @@ class MemoryAccess:
         if outside is None and (mask is None or not step):
             if step in (0, 1):
                 return self._load(area, offset, env.lanes if step else 1)
-            if self._has_rows(area, offset, step, env):
-                return self._column(area, offset, step, env)
+            if self._has_rows(area, offset, step, env, env.lanes):
+                return self._column(area, offset, step, env, env.lanes)
             return self._gather(area, offset, step, env, None)
         if not step and outside is not None and not isinstance(outside.type, ir.VectorType):
             return self._guarded(area, offset, outside)
+        rows = _first_lanes(mask, outside)
+        if rows and step > 1 and self._has_rows(area, offset, step, env, rows):
+            return self._column(area, offset, step, env, rows)
         bits = all_of(self.emitter, [part for part in (mask, outside) if part is not None])
         return self._gather(area, offset, step, env, self.emitter.splat(bits, env.lanes))
 
@@ -203,25 +209,25 @@ class MemoryAccess:
         kind = self.emitter.vector(element, lanes)
         return self.emitter.builder.load(self.address(area, offset), align=bytes_of(area), typ=kind)
 
-    def _has_rows(self, area: CodeBuffer, offset: Affine, step: int, env: Environment) -> bool:
-        """Whether each lane can be read as an element of a whole vector of its own.
+    def _has_rows(
+        self, area: CodeBuffer, offset: Affine, step: int, env: Environment, rows: int
+    ) -> bool:
+        """Whether each of the first lanes can be read as an element of a whole vector of its own.
 
         The lanes must lie far enough from each other and from the ends of the buffer.
         """
-        lanes = env.lanes
-        if (
-            not area.given
-            or bytes_of(area) != 4
-            or step < lanes
-            or lanes != self.emitter.target.lanes
-        ):
+        lanes, size = env.lanes, bytes_of(area)
+        square = lanes == (self.emitter.target.lanes if size == 4 else SQUARE_BYTES // size)
+        if not area.given or step < lanes or not square:
             return False
         low, high = env.interval(offset)
         spare = offset.constant % lanes
-        last = high - spare + step * (lanes - 1) + lanes
+        last = high - spare + step * (rows - 1) + lanes
         return low >= spare and last <= area.layout.size
 
-    def _column(self, area: CodeBuffer, offset: Affine, step: int, env: Environment) -> LlvmValue:
+    def _column(
+        self, area: CodeBuffer, offset: Affine, step: int, env: Environment, rows: int
+    ) -> LlvmValue:
         """One column of a square of elements; the other columns are kept for later reads.
 
         Rows and shuffles are much faster than a gather where several columns are read, and no
@@ -231,10 +237,11 @@ class MemoryAccess:
         first, column = total(offset, -(offset.constant % lanes)), offset.constant % lanes
 
         def columns() -> list[LlvmValue]:
-            rows = [self._load(area, total(first, step * lane), lanes) for lane in range(lanes)]
-            return self.emitter.transposed(rows)
+            places = (total(first, step * lane) for lane in range(rows))
+            found = [self._load(area, place, lanes) for place in places]
+            return self.emitter.transposed([*found, *found[:1] * (lanes - rows)])
 
-        return self.once(("columns", area.tensor.name, first, step), columns)[column]
+        return self.once(("columns", area.tensor.name, first, step, rows), columns)[column]
 
     def _guarded(self, area: CodeBuffer, offset: Affine, inside: LlvmValue) -> LlvmValue:
         """One element or the pad; if it does not exist, the first element is loaded instead."""
@@ -299,6 +306,25 @@ class MemoryAccess:
         size = number_of(offsets.type, bytes_of(area))
         base = self.emitter.splat(builder.ptrtoint(area.pointer, I64), lanes)
         return builder.inttoptr(builder.add(base, builder.mul(offsets, size)), kind)
+
+
+def _first_lanes(mask: LlvmValue | None, outside: LlvmValue | None) -> int:
+    """The number of lanes that count if they are the first ones and all exist, or 0.
+
+    Parameters
+    ----------
+    mask
+        Lanes that count.
+    outside
+        Lanes that exist; None if all do.
+    """
+    if mask is None or not isinstance(mask.type, ir.VectorType):
+        return 0
+    counts = known_bits(mask)
+    rows = counts.count(True)
+    exist = counts if outside is None else known_bits(outside)
+    first = [lane < rows for lane in range(len(counts))]
+    return rows if counts == first and all(exist[:rows]) and len(exist) == len(counts) else 0
 
 
 _ZERO = Affine()

@@ -13,6 +13,10 @@ MOST_PIECES = 16
 """Most vectors of a joined row, each with its own code."""
 
 
+SQUARE = 16
+"""Bytes of a row that is read as one vector, and rows that are turned into columns at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class AffineCopy(Description):
     """`out[i, j, ...] = x[...]`, where each index of `x` is a sum of those of `out`.
@@ -49,7 +53,7 @@ class AffineCopy(Description):
         return Array(self.dtype_out, self.extents)
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule: vectors along neighbours in `x`."""
+        """Declaration and schedule: vectors along neighbours in `x`, or squares of bytes."""
         names = [f"i{axis}" for axis in range(len(self.extents))]
         axes = te.axes(**dict(zip(names, self.extents, strict=True)))
         x = te.tensor("x", self.dtype_in, self.shape)
@@ -62,14 +66,30 @@ class AffineCopy(Description):
         s = te.Schedule(te.kernel("copy", out), processor=target.processor)
         near = [i for i, factor in enumerate(self.index[-1][0]) if factor == 1] or [-1]
         inner = names[max(near, key=lambda i: self.extents[i])]
+        width, last = self.extents[names.index(inner)], names[-1]
+        if self.formula == "x" and inner != last and min(width, self.extents[-1]) >= SQUARE:
+            _in_squares(s, names, inner)
+            return KernelSchedule(s)
         lanes = target.lanes * (4 if self.formula == "x" else 1)
-        s.split("out", inner, min(lanes, self.extents[names.index(inner)]))
+        s.split("out", inner, min(lanes, width))
         others = [name for name in names if name != inner]
         s.reorder("out", *others, f"{inner}.o", f"{inner}.i")
         s.vectorise("out", f"{inner}.i")
         if len(others) > 1:
             s.parallelise("out", s.fuse("out", *others[:2]))
         return KernelSchedule(s)
+
+
+def _in_squares(s: te.Schedule, names: list[str], near: str) -> None:
+    """Schedule a copy whose neighbours in `x` and in `out` are along different axes."""
+    *others, last = (name for name in names if name != near)
+    for name in (near, last):
+        s.split("out", name, SQUARE)
+    outer = [*others, f"{near}.o"]
+    s.reorder("out", *outer, f"{last}.o", f"{near}.i", f"{last}.i")
+    s.unroll("out", f"{near}.i")
+    s.vectorise("out", f"{last}.i")
+    s.parallelise("out", s.fuse("out", *outer[:2]) if others else outer[0])
 
 
 @dataclass(frozen=True, slots=True)
