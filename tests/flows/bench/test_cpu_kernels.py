@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from tilewright.compiler.cpu import Array, RowSoftmax, host
+from tilewright.compiler.cpu import LEVELS, Array, RowSoftmax, generic, host
 from tilewright.flows.bench.cpu_kernels import PAGE_BYTES, cases, in_one_block, main, summary, table
 from tilewright.flows.bench.cpu_peak import peak_rates
 
@@ -53,8 +53,9 @@ def test_the_peak_is_known_by_element_type() -> None:
     assert peak_rates(host("sse2")) == {}
 
 
-def test_names_of_kernels_differ() -> None:
-    names = [(group, name) for group, name, _, _ in cases()]
+@pytest.mark.parametrize("level", LEVELS)
+def test_names_of_kernels_differ(level: str) -> None:
+    names = [(group, name) for group, name, _, _ in cases(generic(level))]
     assert len(set(names)) == len(names)
 
 
@@ -62,7 +63,7 @@ def test_names_of_kernels_differ() -> None:
 def test_figures_are_written_for_machines(monkeypatch, capsys) -> None:
     monkeypatch.setattr(
         "tilewright.flows.bench.cpu_kernels.cases",
-        lambda: [("rows", "softmax", RowSoftmax(2, 3), 0)],
+        lambda target: [("rows", "softmax", RowSoftmax(2, 3), 0)],
     )
     monkeypatch.setattr(
         "tilewright.flows.bench.cpu_kernels.measure",
