@@ -4,7 +4,6 @@ The result of each step is kept in the cache under a hash of its inputs. So an i
 continues where it stopped, and a change of the hardware that leaves the RTL alone costs nothing.
 """
 
-import ast
 import gzip
 import inspect
 import json
@@ -26,6 +25,7 @@ from ...isa.configuration import Configuration
 from ...sim.cache import digest, keep_file, kept_folder
 from ...sim.hardware_sources import hardware_sources
 from . import free_rows, multiplier_sites
+from .code_of import code_of
 from .critical_path import Step, critical_path
 from .devices import DEVICES, REMEDIES, RESOURCES, Device, Family, Resources
 from .netlist import Netlist, read_netlist
@@ -263,7 +263,7 @@ def hash_of(rtl: str) -> str:
 
 def flow_hash(device: Device) -> str:
     """Return the hash of what the flow adds to RTL and tools: arguments, and netlist passes."""
-    passes = map(_code_of, _rewriting(device.family))
+    passes = map(code_of, _rewriting(device.family))
     return digest([_commands(device.family), *passes, *_placer_inputs(device)])[:HASH_DIGITS]
 
 
@@ -344,7 +344,7 @@ def map_design(
         The top module.
     """
     commands = _commands(family, top)
-    parts = [tool_version(YOSYS), commands, rtl, *map(_code_of, _rewriting(family))]
+    parts = [tool_version(YOSYS), commands, rtl, *map(code_of, _rewriting(family))]
     kept = kept_folder(KIND, TASK) / f"{digest(parts)}-mapped.gz"
 
     def make(folder: Path) -> Path:
@@ -372,20 +372,6 @@ def _rewriting(family: Family) -> list[ModuleType]:
     """Return the module of the pass over the netlist after Yosys, if there is one."""
     found = inspect.getmodule(family.rewrite) if family.rewrite else None
     return [found] if found else []
-
-
-def _code_of(module: ModuleType) -> str:
-    """Return the code of a module without comments and docstrings."""
-    tree = ast.parse(inspect.getsource(module))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [line for line in body if not _is_text(line)]  # pyright: ignore
-    return ast.dump(tree)
-
-
-def _is_text(line: ast.stmt) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
 
 
 def _yosys_step(line: str, show: Callable[[str], None]) -> None:
@@ -544,7 +530,7 @@ def _placer_inputs(device: Device) -> list[str]:
         (device.empty_tiles, free_rows),
     ):
         if places:
-            parts += [_code_of(module), *places]
+            parts += [code_of(module), *places]
     return parts
 
 

@@ -116,7 +116,7 @@ class Buffers:
         return found
 
     def _room(self, node: Allocate) -> tuple[int, ...]:
-        """Extents of a buffer in whole tiles, or whole vectors in registers."""
+        """Extents of a buffer, rounded up to whole tiles or, in registers, to whole vectors."""
         if node.tensor.name in self.shared.tiles:
             return whole_tiles(node.shape, self.shared.tiles[node.tensor.name].rows)
         *outer, last = node.shape

@@ -248,6 +248,16 @@ def number_of(kind: LlvmType, number: float) -> LlvmValue:
     return ir.Constant(kind, float(number) if kind == FLOAT else int(number))
 
 
+def constant_table(module: ir.Module, name: str, element: LlvmType, numbers: Sequence) -> LlvmValue:
+    """The address of constants in the object file."""
+    kind = ir.ArrayType(element, len(numbers))
+    table: LlvmValue = ir.GlobalVariable(module, kind, name)
+    table.linkage, table.global_constant = "internal", True
+    table.initializer = ir.Constant(kind, [number_of(element, number) for number in numbers])
+    table.type = POINTER
+    return table
+
+
 def suffix(kind: LlvmType) -> str:
     """A type in the name of an intrinsic."""
     if isinstance(kind, ir.VectorType):

@@ -9,7 +9,6 @@ iteration is like all others.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 from llvmlite import ir
 
 from ....isa.expressions import Affine
@@ -21,7 +20,7 @@ from ...te.program import Program
 from ..target import CpuTarget
 from .areas import CodeBuffer
 from .buffers import LoweringContext
-from .emitter import I64, POINTER, TYPES, LlvmValue, number_of
+from .emitter import I64, POINTER, TYPES, constant_table
 from .layout import Layout, Tiles
 from .lower_function import Function
 from .matrix_products import sum_tiles
@@ -94,7 +93,8 @@ def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Ti
         )
     for name in small:
         tensor, values = kernel.tensors[name], kernel.constants[name]
-        pointer = _global(module, name, values)
+        element, numbers = TYPES[values.dtype.name], values.ravel().tolist()
+        pointer = constant_table(module, f"table.{name}", element, numbers)
         origin, layout = (Affine(),) * len(tensor.shape), Layout.plain(tensor.shape)
         lowering.areas[name] = CodeBuffer(
             tensor, program.domains[name], origin, layout, pointer, values=values
@@ -102,18 +102,6 @@ def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Ti
     lowering.root(program.body, workspace)
     builder.ret_void()
     return Lowered(str(module), tensors, shared.workspace_bytes)
-
-
-def _global(module: ir.Module, name: str, values: np.ndarray) -> LlvmValue:
-    """A constant table in the object file."""
-    element = TYPES[values.dtype.name]
-    kind = ir.ArrayType(element, values.size)
-    found = ir.GlobalVariable(module, kind, f"table.{name}")
-    found.linkage, found.global_constant = "internal", True
-    table: LlvmValue = found
-    table.initializer = ir.Constant(kind, [number_of(element, n) for n in values.ravel().tolist()])
-    found.type = POINTER
-    return found
 
 
 def _updates(program: Program) -> list[Update]:

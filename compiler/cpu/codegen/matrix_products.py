@@ -21,7 +21,7 @@ from ...te.nodes import Allocate, Assign, Block, For, InstructionNest, Let, Node
 from ...te.stages import REGISTER
 from .areas import CodeBuffer, bytes_of
 from .dot_products import factors, operand, update_inside
-from .emitter import I8, I64, POINTER, LlvmBlock, LlvmValue
+from .emitter import I8, I64, LlvmBlock, LlvmValue, constant_table
 from .environment import Environment, without
 from .lower_values import Values
 
@@ -264,15 +264,7 @@ class MatrixTiles:
         """Bytes in the object file."""
         module = self.emitter.builder.module
         name = f"shapes.{self._shapes}"
-        found = module.globals.get(name)
-        if found is None:
-            kind = ir.ArrayType(I8, len(content))
-            table: LlvmValue = ir.GlobalVariable(module, kind, name)
-            table.linkage, table.global_constant = "internal", True
-            table.initializer = kind(bytearray(content))
-            table.type = POINTER
-            found = table
-        return found
+        return module.globals.get(name) or constant_table(module, name, I8, list(content))
 
     def _call(self, name: str, *arguments: LlvmValue) -> None:
         self.emitter.intrinsic(f"llvm.x86.{name}", ir.VoidType(), arguments)

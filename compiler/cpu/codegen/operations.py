@@ -18,7 +18,7 @@ LEAST_BYTES = 1 << 17
 """Bytes of arrays from which they do too: the first cache does not hold them."""
 
 MATRIX_PRODUCT = 8
-"""Speed of an instruction on matrices relative to vector operations."""
+"""Speed of a matrix instruction relative to vector operations."""
 
 COSTS = {
     **{Op.DIVIDE: 8, Op.SQRT: 8, Op.EXP: 16, Op.LOG: 16, Op.TANH: 24, Op.ERF: 24},

@@ -1,6 +1,6 @@
 """Matrix products of two activations of bytes, one for each image and head.
 
-The kernel packs the second operand as the processor's instructions on vectors or matrices read it.
+The kernel packs the second operand as the processor's vector or matrix instructions read it.
 The zero points are taken out with the sums of rows and columns, which are products with ones.
 """
 
@@ -29,7 +29,7 @@ SUMS = 8
 
 
 LEAST_COPIED_ROWS = 64
-"""Rows from which instructions on matrices are faster, although operands are copied for them."""
+"""Least number of rows for which matrix instructions pay, since operands are copied for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ByteProductPlanner:
         self.columns = round_up(product.columns, self.panel)
         self.tile = even_blocks(product.rows, TILES[target.level].rows_of_bytes)
         self.matrix: MatrixTile | None = None
-        """The tile of instructions on matrices, if they are used."""
+        """The tile, if the kernel uses matrix instructions."""
         self.whole_rows = product.rows
         """Rows of whole instructions."""
         if self.way.most_rows:

@@ -32,7 +32,7 @@ class ConvolutionPlanner(Protocol):
         ...
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """The tensors of the declaration that follow from weights and bias."""
+        """Return the declared tensors that are computed from weights and bias."""
         ...
 
 
@@ -209,7 +209,7 @@ class Convolution(Windowed):
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
-        """The tensors of the declaration that follow from weights and bias.
+        """Return the declared tensors that are computed from weights and bias.
 
         Raises
         ------

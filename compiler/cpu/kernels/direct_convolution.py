@@ -6,7 +6,7 @@ elements of the run. The border of the image is added once. Weights are packed i
 vectors of output channels, in the order in which the loops read them; wider ones would not stay in
 the second cache while all pixels meet them.
 
-Bytes are multiplied by the processor's instructions on vectors or matrices
+Bytes are multiplied by the processor's vector or matrix instructions
 (`tiles.Multiplication`); zero points are taken out again through the bias.
 """
 
@@ -75,7 +75,7 @@ class DirectPlanner:
         self.most = TILES[target.level].rows
         self.panel = panel_of(conv.channels_out, target)
         self.matrix: MatrixTile | None = None
-        """The tile of instructions on matrices, if they are used."""
+        """The tile, if the kernel uses matrix instructions."""
         if self.product.most_rows:
             self.matrix = MatrixTile.of(self.columns, self.panel, self.product.most_rows)
         self.lines = self._lines()
@@ -107,7 +107,7 @@ class DirectPlanner:
         """Return the largest number of parts that hardly slows one thread down.
 
         Parts must be equal, because a tile that is cut off tests every row. The parts of a matrix
-        may also be single tiles, of which only the last is cut off. Instructions on matrices test
+        may also be single tiles, of which only the last is cut off. Matrix instructions test
         nothing; their parts are whole tiles.
         """
         extent, costs = self.columns if self.is_matrix else self.conv.size_out[0], {}

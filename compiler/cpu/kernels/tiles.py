@@ -55,11 +55,11 @@ TILES: Mapping[str, RegisterTile] = {
 
 
 LEAST_ROWS, LEAST_DEPTH, LEAST_RUN = 4, 32, 20
-"""Rows, elements of a reduction, and elements of a run, from which instructions on matrices are
+"""Rows, elements of a reduction, and elements of a run, from which matrix instructions are
 faster than dot products."""
 
 LEAST_ROWS_TIME, STEP_TIME = 8, 3
-"""Time of an instruction on matrices, in units of the time of one row: that of so many rows at
+"""Time of a matrix instruction, in units of the time of one row: that of so many rows at
 least, and what every instruction takes besides."""
 
 ALONE = 1.1
@@ -79,7 +79,7 @@ class Multiplication:
     Parameters
     ----------
     instruction
-        The instruction on vectors or matrices of bytes; None for float32.
+        The vector or matrix instruction for bytes; None for float32.
     taps
         Neighbours along the reduction that are multiplied at once.
     shift
@@ -110,7 +110,7 @@ class Multiplication:
         small_pairs
             Whether two neighbouring products always fit int16; see `has_small_pairs`.
         rows
-            Rows that instructions on matrices may take at once.
+            Rows that matrix instructions may take at once.
         runs, run
             Runs of a reduction, and the elements of each.
         """
@@ -136,12 +136,12 @@ class Multiplication:
 
     @property
     def most_rows(self) -> int:
-        """Most rows of an instruction on matrices; 0 for all others."""
+        """Most rows of a matrix instruction; 0 for all others."""
         return self.instruction.rows if self.instruction else 0
 
     @property
     def rate(self) -> float:
-        """Products per lane in the time of one instruction on vectors."""
+        """Products per lane in the time of one vector instruction."""
         saturates = self.instruction is not None and self.instruction.mnemonic == "vpmaddubsw"
         return SATURATING_TAPS if saturates else self.taps
 
@@ -175,7 +175,7 @@ def panel_of(columns: int, target: CpuTarget) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MatrixTile:
-    """A tile of instructions on matrices.
+    """A tile of matrix instructions.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def schedule_matrix_tiles(
     taps: tuple[str, str],
     lines: Sequence[str] = (),
 ) -> None:
-    """Cut a stage into tiles of an instruction on matrices.
+    """Cut a stage into tiles of a matrix instruction.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ def test_bytes_are_multiplied_by_dot_products(level: str, product: str, count: i
 
 @pytest.mark.parametrize(("dtype", "product"), [("uint8", "tdpbusd"), ("int8", "tdpbssd")])
 def test_matrices_of_bytes_are_multiplied_on_tiles(dtype: str, product: str) -> None:
-    """Two tiles of rows by two of columns, each loaded once per step; shapes are set once."""
+    """A step multiplies two tiles of rows by two of columns, and loads each of the four once."""
     layer = matrix_product(256, 1024, 256, quantised=Requantisation(dtype))
     found = re.findall(r"^\t(tile\w+|td\w+|ldtilecfg)\b", body_of(layer, "amx"), re.MULTILINE)
     steps = {product: 4, "tileloadd": 4, "tilezero": 4, "tilestored": 4}
