@@ -118,7 +118,7 @@ def array_blocks(configuration: Configuration) -> int:
     return (lanes_in + rows.separate) * lanes_out // 2
 
 
-def lane_blocks(lanes: int, spare: int | None) -> list[int]:
+def lane_blocks(lanes: int, spare: int | None) -> int:
     """Return the multiplier blocks of each lane of VECTOR.
 
     Parameters
@@ -127,9 +127,5 @@ def lane_blocks(lanes: int, spare: int | None) -> list[int]:
         Blocks of the chip that the array leaves; None for no limit.
     """
     if spare is None:
-        return [USUAL_LANE_BLOCKS] * lanes
-    share, rest = divmod(spare, lanes)
-    return [
-        min(max(share + (lane < rest), LEAST_LANE_BLOCKS), MOST_LANE_BLOCKS)
-        for lane in range(lanes)
-    ]
+        return USUAL_LANE_BLOCKS
+    return min(max(spare // lanes, LEAST_LANE_BLOCKS), MOST_LANE_BLOCKS)

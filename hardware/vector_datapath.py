@@ -112,9 +112,10 @@ class VectorDatapath(wiring.Component):
         m.d.comb += active.eq(self.valid | lingers if holds else 1)
 
         # `a_from_acc` selects every bit of an operand, so each lane has its own copy of it.
-        lanes = lane_blocks(self.configuration.vector_lanes, self.blocks)
-        a_from_acc = copied(m, platform, constants.a_from_acc, len(lanes), "a_from_acc")
-        for index, blocks in enumerate(lanes):
+        lanes = self.configuration.vector_lanes
+        blocks = lane_blocks(lanes, self.blocks)
+        a_from_acc = copied(m, platform, constants.a_from_acc, lanes, "a_from_acc")
+        for index in range(lanes):
             lane = VectorLane(constants.shape(), self.configuration.operations, blocks)
             table = LookupTable(self.configuration.lut_tables)
             m.submodules[f"lane_{index}"] = EnableInserter(active)(lane) if holds else lane

@@ -143,15 +143,15 @@ def count_blocks(
     blocks = BLOCKS[technology]
     found: dict[str, int] = {}
     if blocks.multiplies:
-        lanes = lanes_of(configuration, technology, multipliers)
+        lane = blocks_of_lane(configuration, technology, multipliers)
         found[ARRAY] = array_blocks(configuration) if blocks.pairs else configuration.tile_bytes
-        found[LANES] = blocks.lane_unit * sum(lanes)
+        found[LANES] = blocks.lane_unit * lane * configuration.vector_lanes
     return Counts(found, block_rams(configuration, blocks))
 
 
-def lanes_of(
+def blocks_of_lane(
     configuration: Configuration, technology: Technology, multipliers: int | None
-) -> list[int]:
+) -> int:
     """Return the multiplier blocks of each lane of VECTOR.
 
     Parameters
@@ -163,7 +163,7 @@ def lanes_of(
     if technology not in BLOCKS or not BLOCKS[technology].counted:
         return lane_blocks(lanes, None)
     if multipliers is None:
-        return [LEAST_LANE_BLOCKS] * lanes
+        return LEAST_LANE_BLOCKS
     return lane_blocks(lanes, multipliers - array_blocks(configuration))
 
 

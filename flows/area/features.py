@@ -16,7 +16,7 @@ from ...isa.encoding import word_bytes
 from ...isa.instructions import FAMILIES, Gemm, Instruction, Load, Store, Vector
 from ...isa.instructions.common import local_bits
 from ...isa.instructions.load import DESTINATIONS
-from .counts import lanes_of
+from .counts import blocks_of_lane
 from .logic_rams import burst_bits, counted_totals, logic_rams, read_bits
 
 Features = dict[str, float]
@@ -71,7 +71,7 @@ def _pad(configuration: Configuration, memory: Memory, readers: int, writers: in
     }
 
 
-def _array(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _array(configuration: Configuration, blocks: int) -> Features:
     inputs, pairs = configuration.lanes_in, configuration.lanes_out // 2
     rows = TapRows(inputs, configuration.depthwise_taps, spread=True)
     channels = min(inputs, configuration.lanes_out)
@@ -89,7 +89,7 @@ def _array(configuration: Configuration, lanes: Sequence[int]) -> Features:
     }
 
 
-def _gemm(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _gemm(configuration: Configuration, blocks: int) -> Features:
     act, wgt, acc = (_base_bits(Gemm, configuration, operand) for operand in ("act", "wgt", "acc"))
     tiles, rows = configuration.tile_loops, configuration.row_loops
     return {
@@ -100,20 +100,20 @@ def _gemm(configuration: Configuration, lanes: Sequence[int]) -> Features:
     }
 
 
-def _act(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _act(configuration: Configuration, blocks: int) -> Features:
     return _pad(configuration, Memory.ACT, 4, 2)
 
 
-def _lanes(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _lanes(configuration: Configuration, blocks: int) -> Features:
     return {
         "lanes": configuration.vector_lanes,
-        "first products": sum(blocks < 3 for blocks in lanes),
-        "second products": sum(blocks < 4 for blocks in lanes),
+        "first products": configuration.vector_lanes * (blocks < 3),
+        "second products": configuration.vector_lanes * (blocks < 4),
         "table bits": configuration.vector_lanes * _log2(configuration.lut_tables),
     }
 
 
-def _vector(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _vector(configuration: Configuration, blocks: int) -> Features:
     outer, inner = configuration.map_loops, configuration.reduce_loops
     a, b, param, dst = (
         _base_bits(Vector, configuration, operand) for operand in ("a", "b", "param", "dst")
@@ -128,7 +128,7 @@ def _vector(configuration: Configuration, lanes: Sequence[int]) -> Features:
     }
 
 
-def _load(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _load(configuration: Configuration, blocks: int) -> Features:
     addresses = _base_bits(Load, configuration, "memory", "local", guard=1)
     stages = _log2(configuration.bus_bytes)
     return {
@@ -144,7 +144,7 @@ def _load(configuration: Configuration, lanes: Sequence[int]) -> Features:
     }
 
 
-def _store(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _store(configuration: Configuration, blocks: int) -> Features:
     addresses = _base_bits(Store, configuration, "memory", "local", guard=1)
     stages = _log2(configuration.bus_bytes)
     row_bits = 8 * (configuration.row_bytes(Memory.ACT) + configuration.row_bytes(Memory.ACC))
@@ -161,7 +161,7 @@ def _store(configuration: Configuration, lanes: Sequence[int]) -> Features:
     }
 
 
-def _instructions(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _instructions(configuration: Configuration, blocks: int) -> Features:
     bits = sum(
         len(read_bits(family, configuration)) for family in FAMILIES if family.unit is not None
     )
@@ -179,7 +179,7 @@ def _instructions(configuration: Configuration, lanes: Sequence[int]) -> Feature
     }
 
 
-def _port(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _port(configuration: Configuration, blocks: int) -> Features:
     return {
         "bus bits": configuration.bus_bits,
         "address bits": configuration.address_bits,
@@ -187,7 +187,7 @@ def _port(configuration: Configuration, lanes: Sequence[int]) -> Features:
     }
 
 
-def _control(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _control(configuration: Configuration, blocks: int) -> Features:
     counted = configuration.counters != "none"
     totals = counted_totals(configuration)
     return {
@@ -200,7 +200,7 @@ def _control(configuration: Configuration, lanes: Sequence[int]) -> Features:
     }
 
 
-def _packing(configuration: Configuration, lanes: Sequence[int]) -> Features:
+def _packing(configuration: Configuration, blocks: int) -> Features:
     levels = (
         2 * configuration.tile_loops
         + configuration.row_loops
@@ -221,7 +221,7 @@ def _packing(configuration: Configuration, lanes: Sequence[int]) -> Features:
 PACKING = "packing"
 """Unit of what placing adds: cells that lead into carry chains, write ports of distributed RAM."""
 
-UNITS: Mapping[str, Callable[[Configuration, Sequence[int]], Features]] = MappingProxyType(
+UNITS: Mapping[str, Callable[[Configuration, int], Features]] = MappingProxyType(
     {
         "vector lanes": _lanes,
         "array": _array,
@@ -283,10 +283,11 @@ def features(
     technology, multipliers
         As in `counts.count_blocks`.
     """
-    lanes, cells = lanes_of(configuration, technology, multipliers), _ram_cells(configuration)
+    blocks = blocks_of_lane(configuration, technology, multipliers)
+    cells = _ram_cells(configuration)
     found = {}
     for unit, of in UNITS.items():
-        found[unit] = {CONSTANT: 1, **of(configuration, lanes)}
+        found[unit] = {CONSTANT: 1, **of(configuration, blocks)}
         if technology not in LUTS_PER_CELL:
             found[unit]["cells of RAM"] = cells[unit]
     return found

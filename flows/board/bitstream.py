@@ -10,18 +10,9 @@ from ...atomic_write import write_output
 from ...errors import HardwareError
 from ..synthesis.critical_path import Step
 from ..synthesis.devices import RESOURCES
-from ..synthesis.flow import (
-    TOP,
-    Advance,
-    Placement,
-    UnroutableError,
-    hash_of,
-    map_design,
-    pack_design,
-    route_design,
-    shortages,
-    tool_versions,
-)
+from ..synthesis.flow import Advance, hash_of, map_design, shortages, tool_versions
+from ..synthesis.netlist import TOP
+from ..synthesis.place_and_route import Placement, UnroutableError, pack_design, route_design
 from ..synthesis.tools import find_tool, run_tool
 from .design import Design, make_output_folder
 from .floorplan import Tile, draw, tiles_of

@@ -17,11 +17,11 @@ from ..synthesis.flow import (
     core_rtlil,
     hash_of,
     map_design,
-    place_design,
     require_capacity,
     synthesise,
     tool_versions,
 )
+from ..synthesis.place_and_route import place_design
 from .evaluators import PLACEMENT, SYNTHESIS, kept_failures, version_of
 from .records import Database, Key, Record, configuration_digest, digest_of
 from .time_limit import TIME_LIMIT_S, TimeLimitError, call_within, lateness

@@ -89,6 +89,8 @@ class Family:
         Of a bitstream's file.
     rewrite
         Changes the mapped top module, as Yosys' `write_json` writes it, in place.
+    refines
+        Whether the placer's result is refined before it is routed.
     technology
         The description of the hardware that is synthesised.
     lut
@@ -119,6 +121,7 @@ class Family:
     packing: tuple[str, ...] = ()
     suffix: str = ".bit"
     rewrite: Callable[[dict[str, Any]], None] | None = None
+    refines: bool = False
 
     @property
     def resources(self) -> list[str]:
@@ -198,6 +201,7 @@ _ECP5 = Family(
     packer=ECPPACK,
     packing=("--compress", "{layout}", "{bitstream}"),
     rewrite=shorten_carry_chains,
+    refines=True,
 )
 
 _ICE40 = Family(

@@ -19,7 +19,8 @@ from ...sim.verilate import build_library
 from .carry_chains import without_open_outputs
 from .cell_models import MODELS
 from .devices import Device
-from .flow import bare_rtlil, map_design, read_mapped
+from .flow import bare_rtlil, map_design
+from .kept import read_kept
 from .tools import YOSYS, run_in_new_folder, tool_version
 
 SCRIPT = """
@@ -68,7 +69,7 @@ def build_gates(configuration: Configuration, chip: Device) -> Path:
     texts = {"lut.v": cells.lut_map, "cells.v": ours.read_text() if ours.is_file() else ""}
 
     def make() -> str:
-        netlist = json.loads(read_mapped(mapped))
+        netlist = json.loads(read_kept(mapped))
         without_open_outputs(netlist["modules"][TOP])
         files = {"mapped.json": json.dumps(netlist), **texts}
         return run_in_new_folder(YOSYS, files, ["-q", "-p", script], "gates.v")

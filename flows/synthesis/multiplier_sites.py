@@ -51,8 +51,8 @@ def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
     """Give every multiplier of a netlist a site, and every block its constants, in place.
 
     The array's multipliers follow the order of their names, with all other multipliers in the
-    middle of them. Together they take the middle of the sites. A design with more multipliers than
-    sites does not change.
+    middle of them. Together they take the middle of the sites, from the start of a block on. A
+    design with more multipliers than sites does not change.
 
     Parameters
     ----------
@@ -71,7 +71,8 @@ def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
         return
     cells = module["cells"]
     blocks: dict[int, list[dict[str, Any]]] = {}
-    for place, name in enumerate(order, (len(sites) - len(order)) // 2):
+    unused = (len(sites) - len(order)) // (2 * len(_BLOCK)) * len(_BLOCK)
+    for place, name in enumerate(order, unused):
         cells[name].setdefault("attributes", {})["BEL"] = sites[place]
         blocks.setdefault(place // len(_BLOCK), []).append(cells[name])
     free = 1 + max(_nets(module))

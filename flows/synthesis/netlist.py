@@ -9,6 +9,10 @@ from fractions import Fraction
 
 from .devices import MEMORY, RESOURCES, Family, Resources
 
+TOP = "top"
+CORE = "core"
+"""Top modules: of a design with pins, and of the core alone."""
+
 PINS = "(pins)"
 """Unit of the cells outside the core: the registers of `hardware.pins`."""
 

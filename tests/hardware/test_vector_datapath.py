@@ -271,8 +271,8 @@ def count_multipliers(fragment: Fragment) -> int:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "taken"), [(None, 12), (-3, 8), (8, 8), (10, 10), (12, 12), (15, 15), (99, 16)]
+    ("blocks", "taken"), [(None, 12), (-3, 8), (8, 8), (11, 8), (12, 12), (15, 12), (99, 16)]
 )
-def test_lanes_take_the_multipliers_that_the_chip_has(blocks, taken):
+def test_lanes_share_the_multipliers_that_the_chip_has_equally(blocks, taken):
     block = VectorDatapath(CONFIGURATIONS["four lanes, eight tables"], blocks)
     assert count_multipliers(Fragment.get(block, Technology.ECP5)) == taken

@@ -6,7 +6,8 @@ import pytest
 
 from tilewright.flows.board.bitstream import build, write_bitstream
 from tilewright.flows.board.design import Design
-from tilewright.flows.synthesis.flow import map_design, pack_design
+from tilewright.flows.synthesis.flow import map_design
+from tilewright.flows.synthesis.place_and_route import pack_design
 from tilewright.hardware.soc import system
 from tilewright.hardware.soc.boards import BOARDS
 from tilewright.isa.configuration import PRESETS

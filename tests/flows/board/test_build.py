@@ -36,6 +36,8 @@ json.dump({
         {"type": kind, "delay": ns, "to": {"cell": "system.core.gemm." + name}}
         for kind, ns, name in path]}],
 }, open("report.json", "w"))
+if "--sdf" in given:
+    open("wires.sdf", "w").close()
 if "--textcfg" in given:
     open("layout", "w").write("layout of seed " + str(seed))
     array = "system.core.gemm.array."

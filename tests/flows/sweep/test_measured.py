@@ -18,8 +18,9 @@ from tilewright.flows.sweep.evaluators import PLACEMENT, SYNTHESIS, resources
 from tilewright.flows.sweep.page import page_data, render
 from tilewright.flows.sweep.records import LOST
 from tilewright.flows.synthesis.devices import find_device
-from tilewright.flows.synthesis.flow import Placement, Synthesis
+from tilewright.flows.synthesis.flow import Synthesis
 from tilewright.flows.synthesis.netlist import Netlist
+from tilewright.flows.synthesis.place_and_route import Placement
 
 from ..browser import Text
 

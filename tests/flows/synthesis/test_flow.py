@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tilewright.errors import HardwareError, ToolError, UsageError
-from tilewright.flows.synthesis import flow, tools
+from tilewright.flows.synthesis import flow, place_and_route, tools
 from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM, RESOURCES, find_device
-from tilewright.flows.synthesis.flow import Placement, Synthesis, require_capacity
+from tilewright.flows.synthesis.flow import Synthesis, require_capacity
 from tilewright.flows.synthesis.netlist import PINS, Netlist
+from tilewright.flows.synthesis.place_and_route import Placement
 from tilewright.flows.synthesis.tools import YOSYS, find_tool, run_in_new_folder, tool_version
 from tilewright.isa.configuration import PRESETS
 
@@ -84,7 +85,7 @@ def test_the_flow_has_a_hash_of_its_code_and_arguments(monkeypatch, tmp_path):
     ):
         (tmp_path / f"sites_{name}.py").write_text(code.format(line, result))
         module = importlib.import_module(f"sites_{name}")
-        monkeypatch.setattr(flow, "multiplier_sites", module)
+        monkeypatch.setattr(place_and_route, "multiplier_sites", module)
         hashes.append(flow.flow_hash(device))
     assert hashes[0] == hashes[1] != hashes[2]
     slower = replace(device, arguments=(*device.arguments, "--placer", "heap"))

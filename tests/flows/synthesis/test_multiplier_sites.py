@@ -44,7 +44,7 @@ def test_the_lanes_lie_between_the_halves_of_the_array():
 def test_a_small_design_takes_the_sites_in_the_middle():
     module = netlist(array=8, lanes=2)
     assign_multipliers(module, DEVICES["ecp5-25"].multiplier_sites)
-    assert sorted(sites_of(module).values()) == sorted(DEVICES["ecp5-25"].multiplier_sites[9:19])
+    assert sorted(sites_of(module).values()) == sorted(DEVICES["ecp5-25"].multiplier_sites[8:18])
 
 
 def test_each_block_of_multipliers_has_its_own_constants():

@@ -12,9 +12,10 @@ from tilewright.flows.cli.commands import synth
 from tilewright.flows.cli.main import main
 from tilewright.flows.synthesis.critical_path import Step
 from tilewright.flows.synthesis.devices import DEVICES
-from tilewright.flows.synthesis.flow import Placement, Synthesis, synthesise
+from tilewright.flows.synthesis.flow import Synthesis, synthesise
 from tilewright.flows.synthesis.ledger import Row, read_rows, row_of, worse
 from tilewright.flows.synthesis.netlist import Netlist
+from tilewright.flows.synthesis.place_and_route import Placement
 from tilewright.isa.configuration import PRESETS
 
 TOOLS = {"yosys": "0.70", "nextpnr-ecp5": "0.11"}

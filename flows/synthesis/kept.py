@@ -1,0 +1,18 @@
+"""Files of the flow in the cache: netlists and reports, compressed."""
+
+import gzip
+from pathlib import Path
+
+KIND, TASK = "synthesis", "synthesis"
+"""Folder of the cache, and name in messages."""
+
+
+def write_kept(path: Path, text: str) -> Path:
+    """Write a text; return the path."""
+    path.write_bytes(gzip.compress(text.encode(), 1, mtime=0))
+    return path
+
+
+def read_kept(path: Path) -> str:
+    """Return a text that `write_kept` wrote, such as a netlist that `map_design` has kept."""
+    return gzip.decompress(path.read_bytes()).decode()
