@@ -14,5 +14,5 @@ def write_kept(path: Path, text: str) -> Path:
 
 
 def read_kept(path: Path) -> str:
-    """Return a text that `write_kept` wrote, such as a netlist that `map_design` has kept."""
+    """Return the text in a file that `write_kept` wrote, such as a mapped netlist."""
     return gzip.decompress(path.read_bytes()).decode()

@@ -19,7 +19,7 @@ ARRAY = "gemm."
 """Part of the names of the array's cells."""
 
 _WIRED = ("CE", "RST", "SIGNED", "SOURCE")
-"""How the names of pins begin that take a constant through a wire."""
+"""First letters of the pins that take a constant through a wire."""
 
 _BLOCK = (0, 1, 4, 5)
 """Multipliers of a block: columns after its first one, which are their numbers too."""

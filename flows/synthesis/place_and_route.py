@@ -45,7 +45,7 @@ ROUTE = ("--no-pack", "--sdf", WIRES)
 """nextpnr's options for a packed design whose cells all have fixed places."""
 
 ILLEGAL = "validity check failed"
-"""What nextpnr prints, and goes on, if such a place is not legal."""
+"""Part of the line that nextpnr prints if such a place is not legal. It goes on after that."""
 
 LAYOUT = "layout"
 """File with the placed and routed design, as the packer reads it."""
@@ -208,7 +208,7 @@ def _placing_digest(mapped: Path, device: Device, options: Sequence[str]) -> str
 
 
 def placer_inputs(device: Device) -> list[str]:
-    """Return what each run of nextpnr on a device depends on, besides netlist and options."""
+    """Return everything that a run of nextpnr depends on, apart from netlist and options."""
     parts = [*_arguments(device, ()), *map(str, device.files)]
     for places, module in (
         (device.multiplier_sites, multiplier_sites),

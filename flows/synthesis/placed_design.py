@@ -48,7 +48,7 @@ Tile = tuple[int, int]
 
 @dataclass(slots=True)
 class Group:
-    """Cells that move together, because wires between them cannot get longer.
+    """Cells that must move together, because the wires between them have a fixed length.
 
     Parameters
     ----------

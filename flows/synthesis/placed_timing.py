@@ -27,7 +27,7 @@ SETUP |= {"IOLOGIC": {"": 100}, "SIOLOGIC": {"": 100}}
 
 TO_OUTPUT = {"F": {"FCI": 443, "": 236}, "FCO": {"FCI": 71, "": 447}}
 TO_OUTPUT["OFX"] = {"M": 256, "F1": 165, "FXA": 239, "FXB": 242, "": 401}
-"""Delays in ps of a `LUT`: output, input."""
+"""Delays through a `LUT` in ps, by its output and then by its input; `""` as above."""
 
 ODD_CARRY = {"F": 403, "FCO": 0}
 """Delays from `FCI` in ps, in odd slots: a carry passes two slots at once."""
@@ -37,7 +37,7 @@ PLACED = "NEXTPNR_BEL"
 
 DATA = frozenset("ABCD")
 CHAINED = frozenset({"FCI", "FXA", "FXB", "F1"})
-"""Inputs of a `LUT`: of its table, and those that only a cell next to it can drive."""
+"""Inputs of a `LUT`. `DATA` are those of its table. Only a cell next to it can drive `CHAINED`."""
 
 RIGID = CHAINED | {"DI"}
 """Inputs that only a cell in the same slot or next to it can drive, if a `LUT` drives them."""
@@ -54,7 +54,7 @@ each further one."""
 NEARBY = 5
 
 ENTRY = {RAM: 500.0, MULTIPLIER: 500.0}
-"""What a wire into such a cell takes longer, in ps."""
+"""Additional delay of a wire that leads to such a cell, in ps."""
 
 Cell = dict[str, Any]
 
@@ -67,7 +67,7 @@ class Pin(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Of a placement.
+    """Delays and path lengths of a placement.
 
     Parameters
     ----------

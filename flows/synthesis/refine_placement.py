@@ -36,10 +36,10 @@ GAIN = 5e-4
 """By how much the logarithm of a weight grows in one analysis, for each ps above the target."""
 
 POLISHES = 5
-"""How often `_polish` goes through the cells."""
+"""Passes of `_polish` over the cells in each round."""
 
 SHARPNESS = 250.0
-"""A path longer by this many ps costs `e` times as much."""
+"""A path that is longer by this many ps costs `e` times as much."""
 
 MARGIN = 500.0
 """Cells with more slack than this, in ps, do not move."""
@@ -51,7 +51,8 @@ MAKE_WAY = 0.05
 """Cost of a cell that makes way for a group in `_legalise`, in columns and rows of distance."""
 
 AIM = 500.0
-"""The target is the longest path if all cells lay at one point, plus this, in ps."""
+"""Margin of the target in ps. It is added to the longest path of the design with all cells at one
+point."""
 
 LEAST_MOVE = 3.0
 """Columns and rows. Where `_pull` moves a cell by less, the cell stays."""

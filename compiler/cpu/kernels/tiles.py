@@ -59,8 +59,8 @@ LEAST_ROWS, LEAST_DEPTH, LEAST_RUN = 4, 32, 20
 faster than dot products."""
 
 LEAST_ROWS_TIME, STEP_TIME = 8, 3
-"""Time of a matrix instruction, in units of the time of one row: that of so many rows at
-least, and what every instruction takes besides."""
+"""Time of a matrix instruction, where one row takes 1: at least `LEAST_ROWS_TIME` for its rows, and
+`STEP_TIME` on top."""
 
 ALONE = 1.1
 """Factor of time where each panel of weights is loaded for one instruction instead of two."""
@@ -141,7 +141,7 @@ class Multiplication:
 
     @property
     def rate(self) -> float:
-        """Products per lane in the time of one vector instruction."""
+        """Products that a lane forms in the time of one vector instruction."""
         saturates = self.instruction is not None and self.instruction.mnemonic == "vpmaddubsw"
         return SATURATING_TAPS if saturates else self.taps
 
@@ -266,7 +266,7 @@ def schedule_matrix_tiles(
     taps: tuple[str, str],
     lines: Sequence[str] = (),
 ) -> None:
-    """Cut a stage into tiles of a matrix instruction.
+    """Split a stage into tiles that fit a matrix instruction.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ MATRICES = te.Processor(
 
 
 def matrices(rows: int = 3, columns: int = 8) -> te.Schedule:
-    """A product of bytes, cut into the loops of a matrix instruction."""
+    """A product of bytes, tiled to the loops of a matrix instruction."""
     m, n = te.axes(m=6, n=columns)
     (k,) = te.reduce_axes(k=8)
     left, right = te.tensor("left", "uint8", (6, 8)), te.tensor("right", "int8", (8, columns))

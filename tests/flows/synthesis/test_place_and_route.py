@@ -1,4 +1,4 @@
-"""Place and route by the real tools, in two runs: what the second one must not lose."""
+"""Place and route with the real tools: the second run of nextpnr keeps what the cells compute."""
 
 import json
 import re
