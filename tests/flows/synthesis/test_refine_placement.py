@@ -149,6 +149,18 @@ def test_fixed_cells_and_distributed_ram_stay() -> None:
     assert tile(memory) == (40, 0)
 
 
+def test_a_multiplexer_keeps_its_slot_though_it_is_alone() -> None:
+    netlist = Netlist()
+    frame(netlist, 60, 4)
+    start, middle = netlist.net(), netlist.net()
+    netlist.fix(netlist.flip_flop("X2/Y2/SLICEA.FF0", M=netlist.net(), Q=start))
+    stray = netlist.table("X55/Y2/SLICEC.K0", A=start, M=start, OFX=middle)
+    netlist.fix(netlist.flip_flop("X6/Y2/SLICEA.FF0", M=middle, Q=netlist.net()))
+    refine(netlist.module())
+    assert tile(stray)[0] <= 8
+    assert place(stray).endswith("SLICEC.K0")
+
+
 def test_all_places_are_fixed_and_pins_without_nets_are_kept() -> None:
     """nextpnr ties such pins to 0 only if it knows that the cell has them."""
     netlist = Netlist()
