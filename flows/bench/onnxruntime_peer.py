@@ -76,8 +76,14 @@ class Peer:
         return {"x": self.x, **self.others}
 
 
-def peer_session(model: str | bytes, threads: int):
+def peer_session(model: str | bytes, threads: int, exact: bool = False):
     """onnxruntime's session for a model, a path or its bytes.
+
+    Parameters
+    ----------
+    exact
+        Whether products of int8 must be exact on processors without VNNI. By default,
+        onnxruntime uses an instruction there whose sums saturate.
 
     Raises
     ------
@@ -95,11 +101,12 @@ def peer_session(model: str | bytes, threads: int):
     options.intra_op_num_threads = threads
     # Spinning threads would take a processor from the other contender.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def peer_runs(description: Description, threads: int) -> list[Run]:
-    """Sessions with which onnxruntime computes a kernel, each ready to run.
+def peer_runs(description: Description, threads: int, exact: bool = False) -> list[Run]:
+    """Sessions with which onnxruntime computes a kernel, each ready to run; see `peer_session`.
 
     Raises
     ------
@@ -108,7 +115,7 @@ def peer_runs(description: Description, threads: int) -> list[Run]:
     """
     runs = []
     for peer in _peers(description):
-        session = peer_session(peer.model().SerializeToString(), threads)
+        session = peer_session(peer.model().SerializeToString(), threads, exact)
         from onnxruntime import OrtValue
 
         binding = session.io_binding()

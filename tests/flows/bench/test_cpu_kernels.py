@@ -2,12 +2,24 @@
 
 import json
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from tilewright.compiler.cpu import LEVELS, Array, RowSoftmax, generic, host
-from tilewright.flows.bench.cpu_kernels import PAGE_BYTES, cases, in_one_block, main, summary, table
+from tilewright.flows.bench.cpu_kernels import (
+    PAGE_BYTES,
+    Case,
+    cases,
+    in_one_block,
+    main,
+    summary,
+    table,
+)
 from tilewright.flows.bench.cpu_peak import peak_rates
+from tilewright.flows.bench.onnxruntime_peer import peer_session
+
+from ...compiler.onnx_models import model, node, value
 
 
 def row(ratio: float, share: float, threads: int = 1) -> dict:
@@ -55,15 +67,32 @@ def test_the_peak_is_known_by_element_type() -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_names_of_kernels_differ(level: str) -> None:
-    names = [(group, name) for group, name, _, _ in cases(generic(level))]
+    names = [(case.group, case.name) for case in cases(generic(level))]
     assert len(set(names)) == len(names)
+
+
+def test_exact_products_have_an_exact_peer() -> None:
+    """Where onnxruntime's default saturates, its exact mode is the peer of exact products."""
+    exact = {case.group for case in cases(generic("avx2")) if case.exact}
+    assert exact == {"matrix product int8"}
+    assert not any(case.exact for case in cases(generic("avxvnni")))
+
+
+def test_the_exact_peer_sums_without_saturation() -> None:
+    w = np.full((64, 16), 127, np.int8)
+    product = model(
+        [node("MatMulInteger", "xw", "y")], [value("x", np.uint8, [1, 64])], "y", {"w": w}
+    )
+    session = peer_session(product.SerializeToString(), 1, exact=True)
+    (found,) = session.run(None, {"x": np.full((1, 64), 255, np.uint8)})
+    assert np.all(found == 64 * 255 * 127)
 
 
 @pytest.mark.cpu_kernels
 def test_figures_are_written_for_machines(monkeypatch, capsys) -> None:
     monkeypatch.setattr(
         "tilewright.flows.bench.cpu_kernels.cases",
-        lambda target: [("rows", "softmax", RowSoftmax(2, 3), 0)],
+        lambda target: [Case("rows", "softmax", RowSoftmax(2, 3), 0)],
     )
     monkeypatch.setattr(
         "tilewright.flows.bench.cpu_kernels.measure",
