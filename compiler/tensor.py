@@ -325,6 +325,7 @@ REALS: Mapping[Op, Callable[..., np.ndarray]] = {
     Op.DIVIDE: np.divide,
     Op.SQRT: np.sqrt,
     Op.EXP: np.exp,
+    Op.DECAY: np.exp,
     Op.LOG: np.log,
     Op.TANH: np.tanh,
     Op.ERF: _erf,

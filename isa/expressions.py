@@ -41,6 +41,7 @@ class Op(Enum):
     DIVIDE = "/"
     SQRT = "sqrt"
     EXP = "exp"
+    DECAY = "decay"
     LOG = "log"
     TANH = "tanh"
     ERF = "erf"

@@ -13,6 +13,7 @@ from .declare import compute, kernel, tensor
 from .footprint import footprint
 from .functions import (
     constant,
+    decay,
     equal,
     erf,
     exp,
@@ -85,6 +86,7 @@ __all__ = [
     "clamp",
     "compute",
     "constant",
+    "decay",
     "equal",
     "erf",
     "exp",

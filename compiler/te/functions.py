@@ -58,6 +58,11 @@ def exp(value: TensorExpression) -> TensorExpression:
     return _function(Op.EXP, value)
 
 
+def decay(value: TensorExpression) -> TensorExpression:
+    """`exp(value)` of a number that is not above 0; it may be 0 where that is subnormal."""
+    return _function(Op.DECAY, value)
+
+
 def log(value: TensorExpression) -> TensorExpression:
     """The natural logarithm of a float32 number."""
     return _function(Op.LOG, value)

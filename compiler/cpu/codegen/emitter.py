@@ -143,6 +143,11 @@ class Emitter:
         """Bits where a float32 is a NaN."""
         return self.builder.fcmp_unordered("uno", value, value)
 
+    def nan_where(self, condition: LlvmValue, value: LlvmValue) -> LlvmValue:
+        """A float32, or a NaN where the bit is set; cheaper than a choice."""
+        ones = self.builder.sext(condition, self.like(value, I32))
+        return self.bits(self.builder.or_(self.bits(value, I32), ones), FLOAT)
+
     def select(self, condition: LlvmValue, a: LlvmValue, b: LlvmValue) -> LlvmValue:
         """`a` where the bit is set."""
         condition, a, b = self.matched(condition, a, b)

@@ -15,17 +15,16 @@ _MAGIC = 12582912.0
 """1.5 * 2**23: adding it rounds to a whole number, which the low bits then hold."""
 
 _CURRENT_ROUNDING = 4
-_MAGIC_BITS = 0x4B400000
 _ONE_BITS = 0x3F800000
 _LOG2_E = 1.4426950408889634
 _LN2 = 0.6931471805599453
 _LN2_HIGH = 0.693359375
 _LN2_LOW = -2.12194440e-4
 
-_LEAST_SIGMOID = -87.0
-"""Below, a sigmoid would be subnormal, and arithmetic with that takes a hundred times as long."""
-
 _EXP = (0.00138142216, 0.008368899114, 0.04166840389, 0.1666651964, 0.4999999404)
+_TANH = tuple(2.0 ** (5 - place) * value for place, value in enumerate(_EXP))
+"""`_EXP` for half of its argument and half of its value."""
+
 _LOG = (
     -0.07634497434,
     0.1276157796,
@@ -49,45 +48,56 @@ _LOG_ERFC = (
 
 
 def exp(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """The exponential: at most 1 ULP, subnormal results included; above 88.73 infinity."""
-    value, power, shifted = _exponential(e, x, -104.0, 89.0)
-    if _has_scaling(e, x):
+    """The exponential: at most 1.01 ULP, subnormal results included; above 88.73 infinity."""
+    value, power, shifted = _exponential(e, _limited(e, x, -104.0, 89.0))
+    if e.target.has_scaling and e.whole_registers(x):
         return e.by_register(partial(_scaled, e), value, power)
-    whole = e.builder.sub(e.bits(shifted, I32), e.constant(_MAGIC_BITS, e.bits(shifted, I32)))
+    # Powers of 2 beyond the range of float32, in two steps.
+    whole = e.bits(shifted, I32)
     half = e.builder.ashr(whole, e.constant(1, whole))
     for part in (half, e.builder.sub(whole, half)):
         value = e.builder.fmul(value, _power_of_two(e, part))
     return value
 
 
-def _exponential(
-    e: Emitter, x: LlvmValue, low: float, high: float
-) -> tuple[LlvmValue, LlvmValue, LlvmValue]:
-    """The exponential of `x`, limited to two bounds, as a number of about 1 and a power of 2.
-
-    The power is given as a float, and in the low bits of another one.
-    """
-    x = e.minimum(e.constant(high, x), e.maximum(e.constant(low, x), x))
-    shifted = e.multiply_add(x, e.constant(_LOG2_E, x), e.constant(_MAGIC, x))
-    power = e.builder.fsub(shifted, e.constant(_MAGIC, x))
-    rest = e.multiply_add(power, e.constant(-_LN2_HIGH, x), x)
-    rest = e.multiply_add(power, e.constant(-_LN2_LOW, x), rest)
-    square = e.multiply(rest, rest)
-    value = e.multiply_add(polynomial(e, rest, _EXP), square, rest)
-    return e.builder.fadd(value, e.constant(1.0, x)), power, shifted
+def decay(e: Emitter, x: LlvmValue) -> LlvmValue:
+    """The exponential of a number that is not above 0: at most 1.01 ULP; 0 below -87.69."""
+    value, _, shifted = _exponential(e, e.maximum(e.constant(-88.0, x), x))
+    return e.builder.fmul(value, _power_of_two(e, e.bits(shifted, I32)))
 
 
 def sigmoid(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """`1 / (1 + exp(-x))`: at most 3 ULP from -87 up, where it is 1.6e-38; 0 below."""
-    value, power, shifted = _exponential(e, e.builder.fneg(x), _LEAST_SIGMOID, -_LEAST_SIGMOID)
-    if _has_scaling(e, x):
-        grown = e.by_register(partial(_scaled, e), value, power)
-    else:
-        grown = e.builder.fmul(value, _power_of_two(e, e.bits(shifted, I32)))
-    one = e.constant(1.0, x)
-    value = e.builder.fdiv(one, e.builder.fadd(grown, one))
-    small = e.compare("<", x, e.constant(_LEAST_SIGMOID, x))
-    return e.select(small, e.constant(0.0, x), value)
+    """`1 / (1 + exp(-x))`: at most 3 ULP from -86.9 up; 0 from -87 down.
+
+    Numerator and denominator are four times as large, so that the denominator is infinite before
+    the result is subnormal. Arithmetic with subnormal numbers takes a hundred times as long.
+    """
+    value, _, shifted = _exponential(e, _limited(e, x, -87.0, 87.0), -1.0)
+    four = e.constant(4.0, x)
+    scale = _power_of_two(e, e.bits(shifted, I32), 2)
+    return e.builder.fdiv(four, e.multiply_add(value, scale, four))
+
+
+def _limited(e: Emitter, x: LlvmValue, low: float, high: float) -> LlvmValue:
+    """The number, limited to two bounds; a NaN stays."""
+    return e.minimum(e.constant(high, x), e.maximum(e.constant(low, x), x))
+
+
+def _exponential(
+    e: Emitter, x: LlvmValue, sign: float = 1.0
+) -> tuple[LlvmValue, LlvmValue, LlvmValue]:
+    """The exponential of `sign * x` as a number of about 1 and a power of 2.
+
+    The power's exponent is given as a float, and in the low bits of another one.
+    """
+    shifted = e.multiply_add(x, e.constant(sign * _LOG2_E, x), e.constant(_MAGIC, x))
+    power = e.builder.fsub(shifted, e.constant(_MAGIC, x))
+    rest = e.multiply_add(power, e.constant(-sign * _LN2_HIGH, x), x)
+    rest = e.multiply_add(power, e.constant(-sign * _LN2_LOW, x), rest)
+    signed = tuple(sign**place * value for place, value in enumerate(_EXP))
+    linear = rest if sign > 0 else e.builder.fneg(rest)
+    value = e.multiply_add(polynomial(e, rest, signed), e.multiply(rest, rest), linear)
+    return e.builder.fadd(value, e.constant(1.0, x)), power, shifted
 
 
 def log(e: Emitter, x: LlvmValue) -> LlvmValue:
@@ -113,17 +123,16 @@ def log(e: Emitter, x: LlvmValue) -> LlvmValue:
 
 
 def tanh(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """The hyperbolic tangent, `t / (t + 2)` where `t + 1` is `exp(2 x)`: at most 3 ULP."""
-    one, two = e.constant(1.0, x), e.constant(2.0, x)
-    bounded = e.minimum(e.constant(10.0, x), e.overloaded("fabs", [x]))
-    twice = e.builder.fadd(bounded, bounded)
-    shifted = e.multiply_add(twice, e.constant(_LOG2_E, x), e.constant(_MAGIC, x))
+    """The hyperbolic tangent, `t / (t + 1)` where `2 t + 1` is `exp(2 x)`: at most 3 ULP."""
+    x = _limited(e, x, -10.0, 10.0)
+    shifted = e.multiply_add(x, e.constant(2 * _LOG2_E, x), e.constant(_MAGIC, x))
     whole = e.builder.fsub(shifted, e.constant(_MAGIC, x))
-    rest = e.multiply_add(whole, e.constant(-_LN2, x), twice)
-    grown = e.multiply_add(polynomial(e, rest, _EXP), e.multiply(rest, rest), rest)
+    rest = e.multiply_add(whole, e.constant(-_LN2 / 2, x), x)
+    grown = e.multiply_add(polynomial(e, rest, _TANH), e.multiply(rest, rest), rest)
     power = _power_of_two(e, e.bits(shifted, I32))
-    t = e.multiply_add(grown, power, e.builder.fsub(power, one))
-    return _signed_like(e, e.builder.fdiv(t, e.builder.fadd(t, two)), x)
+    half = e.constant(0.5, x)
+    t = e.multiply_add(grown, power, e.multiply_add(power, half, e.builder.fneg(half)))
+    return e.builder.fdiv(t, e.builder.fadd(t, e.constant(1.0, x)))
 
 
 def erf(e: Emitter, x: LlvmValue) -> LlvmValue:
@@ -131,7 +140,7 @@ def erf(e: Emitter, x: LlvmValue) -> LlvmValue:
     size = e.overloaded("fabs", [x])
     near = e.multiply_add(polynomial(e, e.multiply(x, x), _ERF), x, x)
     bounded = e.minimum(e.constant(4.0, x), size)
-    rest = e.builder.fsub(e.constant(1.0, x), exp(e, polynomial(e, bounded, _LOG_ERFC)))
+    rest = e.builder.fsub(e.constant(1.0, x), decay(e, polynomial(e, bounded, _LOG_ERFC)))
     far = _signed_like(e, rest, x)
     return e.select(e.compare("<", size, e.constant(0.925, x)), near, far)
 
@@ -143,6 +152,7 @@ def square_root(e: Emitter, x: LlvmValue) -> LlvmValue:
 
 FUNCTIONS: Mapping[Op, Callable[[Emitter, LlvmValue], LlvmValue]] = {
     Op.EXP: exp,
+    Op.DECAY: decay,
     Op.LOG: log,
     Op.TANH: tanh,
     Op.ERF: erf,
@@ -160,21 +170,16 @@ def polynomial(e: Emitter, x: LlvmValue, coefficients: tuple[float, ...]) -> Llv
     return value
 
 
-def _has_scaling(e: Emitter, x: LlvmValue) -> bool:
-    """Whether one instruction multiplies by a power of 2."""
-    return e.target.has_scaling and e.whole_registers(x)
-
-
 def _scaled(e: Emitter, value: LlvmValue, power: LlvmValue) -> LlvmValue:
     """`value * 2**power`, `power` a whole number, in one instruction of AVX-512."""
     arguments = [value, power, value, I16(-1), I32(_CURRENT_ROUNDING)]
     return e.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", value.type, arguments)
 
 
-def _power_of_two(e: Emitter, exponent: LlvmValue) -> LlvmValue:
-    """`2**exponent` of the low nine bits."""
+def _power_of_two(e: Emitter, exponent: LlvmValue, more: int = 0) -> LlvmValue:
+    """`2**(exponent + more)`, of the low nine bits of an exponent."""
     placed = e.builder.shl(exponent, e.constant(23, exponent))
-    return e.bits(e.builder.add(placed, e.constant(_ONE_BITS, exponent)), FLOAT)
+    return e.bits(e.builder.add(placed, e.constant(_ONE_BITS + (more << 23), exponent)), FLOAT)
 
 
 def _signed_like(e: Emitter, value: LlvmValue, sign: LlvmValue) -> LlvmValue:

@@ -115,7 +115,7 @@ class Values:
         value = self.value(tree, env, mask)
         found = self._apply(op, [before, value])
         if op is Op.MAXIMUM and is_real(before):  # `found` is the value if either is a NaN
-            return self.emitter.select(self.emitter.is_nan(before), before, found)
+            return self.emitter.nan_where(self.emitter.is_nan(before), found)
         return found
 
     def _multiply_add(self, product: Call, addend: Expression, env, mask: Mask) -> LlvmValue:

@@ -125,7 +125,7 @@ def _softplus(x: TensorExpression) -> TensorExpression:
 
     Source: W. Kahan's log1p, in N. Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1.
     """
-    small = te.exp(te.minimum(0.0, x) - te.maximum(0.0, x))
+    small = te.decay(te.minimum(0.0, x) - te.maximum(0.0, x))
     above = te.constant(1.0) + small
     ratio = te.log(above) / (above - 1.0)
     return _max(x, te.constant(0.0)) + te.select(te.equal(above, 1.0), small, small * ratio)
@@ -158,6 +158,7 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "floor": _floor,
     "ceil": _ceil,
     "exp": te.exp,
+    "decay": te.decay,
     "expm1": _expm1,
     "log": te.log,
     "sqrt": te.sqrt,

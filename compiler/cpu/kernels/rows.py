@@ -83,7 +83,7 @@ class RowSoftmax(RowKernel):
             largest = _reduced(x, "largest", self.columns, width, te.max, te.maximum)
         else:
             largest = _reduced_across(x, "largest", te.max)
-        grown = te.compute("grown", "float32", axes, te.exp(x[axes] - largest[row]))
+        grown = te.compute("grown", "float32", axes, te.decay(x[axes] - largest[row]))
         if alone:
             total = _reduced(
                 grown, "total", self.columns, width, te.sum, te.TensorExpression.__add__

@@ -99,6 +99,18 @@ def test_nans_and_infinities_are_not_lost(kind: str, columns: int, level: str) -
     np.testing.assert_array_equal(got, REDUCED[kind](x, axis=1, keepdims=True))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [5, 64, 130])
+def test_softmax_of_masked_elements_is_zero_and_of_nans_is_nan(columns: int, level: str) -> None:
+    x = 5 * normal(4, columns)
+    x[0, 1::2], x[1, ::3], x[2, columns // 2] = -np.inf, -1e9, np.nan
+    got = compile_kernel(RowSoftmax(4, columns), target_at(level))(x)
+    assert not got[0, 1::2].any()
+    assert not got[1, ::3].any()
+    assert np.isnan(got[2]).all()
+    np.testing.assert_allclose(got[[0, 1, 3]].sum(axis=1), 1, rtol=1e-5)
+
+
 SIDE_BY_SIDE = [(1, 16, 33), (3, 5, 7), (2, 4, 64), (1, 1, 2), (2, 21, 100)]
 
 
