@@ -32,7 +32,8 @@ def aligned_empty(shape: tuple[int, ...], dtype: str | type[np.generic]) -> np.n
 
 def address_of(array: np.ndarray) -> int:
     """Return the address of an array's first element; a quarter of a microsecond if writable."""
-    if array.flags.writeable and array.size and array.dtype.isbuiltin == 1:  # not bfloat16
-        elements: Any = array
+    elements: Any = array
+    try:
         return ctypes.addressof(ctypes.c_char.from_buffer(elements))
-    return array.ctypes.data
+    except (TypeError, ValueError):  # read-only, empty, or of a type that Python lacks
+        return array.ctypes.data

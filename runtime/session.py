@@ -38,7 +38,7 @@ NO_STATES: Mapping[str, str] = MappingProxyType({})
 NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """The result of running a network on one sample.
 
@@ -139,13 +139,14 @@ class Session:
         self.device = device
         self._states, self._zeros = dict(states), first_states(module.graph, states)
         self.reset()
-        self._memory = EnoughMemory(module.name)
-        with self._memory:
+        try:
             self._codes = [encode_program(segment.program, ours) for segment in module.segments]
             self._windows = [data_window(segment) for segment in module.segments]
             self._kept = [kept_layers(segment) for segment in module.segments]
             self._names = layer_names(module)
             self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
+        except MemoryError as problem:
+            raise _not_enough_memory(module.name, problem) from problem
         self._kinds = {
             value.name: (np.dtype(DTYPES[value.type.dtype]), value.type.shape)
             for value in module.graph.inputs
@@ -188,14 +189,17 @@ class Session:
         DeviceError
             If the device fails, or the network does not fit memory.
         """
-        with self._running, self._memory:
-            given = self._plain(inputs) or check_inputs(self.module.graph, inputs, self._held)
-            run = self._run(given)
-            if self._states:
-                self._held = {
-                    name: run.outputs[output].copy() for name, output in self._states.items()
-                }
-            return run
+        try:
+            with self._running:
+                given = self._plain(inputs) or check_inputs(self.module.graph, inputs, self._held)
+                run = self._run(given)
+                if self._states:
+                    self._held = {
+                        name: run.outputs[output].copy() for name, output in self._states.items()
+                    }
+                return run
+        except MemoryError as problem:
+            raise _not_enough_memory(self.module.name, problem) from problem
 
     def _plain(self, inputs: Inputs) -> Mapping[str, np.ndarray] | None:
         """Return the inputs in order if they are arrays that fit; None for `check_inputs`."""
@@ -249,13 +253,11 @@ class Session:
             for finish in waiting.values():  # after a failed step, windows must be free again
                 with suppress(Exception):
                     finish()
-        ordered = tuple(results[index] for index in range(len(module.segments)))
-        new = self.host.new
-        outputs = {
-            output.name: array if name in new else _apart(array, given.values())
-            for output in graph.outputs
-            for name, array in ((output.value, values[output.value]),)
-        }
+        ordered = tuple([results[index] for index in range(len(module.segments))])
+        outputs = {}
+        for output in graph.outputs:
+            array, new = values[output.value], output.value in self.host.new
+            outputs[output.name] = array if new else _apart(array, given.values())
         did = HostRun(self._kernels, times)
         shown = values if self._keep_all else kept
         return Run(outputs, layers, ordered, did, shown, module, self._names, given)
@@ -271,34 +273,12 @@ class Session:
         return self._beside.submit(self.device.run, self._codes[index], window).result
 
 
-class EnoughMemory:
-    """A context that turns a lack of memory into an error that says so.
-
-    Parameters
-    ----------
-    network : str
-        The network's name.
-
-    Raises
-    ------
-    DeviceError
-        On leaving, if there was not enough memory.
-    """
-
-    def __init__(self, network: str) -> None:
-        self._network = network
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        """Replace a `MemoryError`."""
-        if isinstance(problem, MemoryError):
-            got = f", got `{problem}`" if str(problem) else ""
-            raise DeviceError(
-                f"network `{self._network:.60}`: expected enough memory for its values{got}; free "
-                "some, or compile a smaller network"
-            ) from problem
+def _not_enough_memory(network: str, problem: MemoryError) -> DeviceError:
+    got = f", got `{problem}`" if str(problem) else ""
+    return DeviceError(
+        f"network `{network:.60}`: expected enough memory for its values{got}; free some, or "
+        "compile a smaller network"
+    )
 
 
 _sessions: WeakSet[Session] = WeakSet()

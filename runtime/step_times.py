@@ -1,14 +1,13 @@
 """Times of the host's steps in one run."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
-class BatchTime:
+class BatchTime(NamedTuple):
     """The time of a batch of kernels in one run.
 
     Parameters

@@ -124,15 +124,15 @@ def log(e: Emitter, x: LlvmValue) -> LlvmValue:
 
 def tanh(e: Emitter, x: LlvmValue) -> LlvmValue:
     """The hyperbolic tangent, `t / (t + 1)` where `2 t + 1` is `exp(2 x)`: at most 3 ULP."""
-    x = _limited(e, x, -10.0, 10.0)
-    shifted = e.multiply_add(x, e.constant(2 * _LOG2_E, x), e.constant(_MAGIC, x))
+    size = e.minimum(e.constant(10.0, x), e.overloaded("fabs", [x]))
+    shifted = e.multiply_add(size, e.constant(2 * _LOG2_E, x), e.constant(_MAGIC, x))
     whole = e.builder.fsub(shifted, e.constant(_MAGIC, x))
-    rest = e.multiply_add(whole, e.constant(-_LN2 / 2, x), x)
+    rest = e.multiply_add(whole, e.constant(-_LN2 / 2, x), size)
     grown = e.multiply_add(polynomial(e, rest, _TANH), e.multiply(rest, rest), rest)
     power = _power_of_two(e, e.bits(shifted, I32))
     half = e.constant(0.5, x)
     t = e.multiply_add(grown, power, e.multiply_add(power, half, e.builder.fneg(half)))
-    return e.builder.fdiv(t, e.builder.fadd(t, e.constant(1.0, x)))
+    return _signed_like(e, e.builder.fdiv(t, e.builder.fadd(t, e.constant(1.0, x))), x)
 
 
 def erf(e: Emitter, x: LlvmValue) -> LlvmValue:
@@ -183,4 +183,7 @@ def _power_of_two(e: Emitter, exponent: LlvmValue, more: int = 0) -> LlvmValue:
 
 
 def _signed_like(e: Emitter, value: LlvmValue, sign: LlvmValue) -> LlvmValue:
-    return e.overloaded("copysign", [value, sign])
+    """A number that is not negative, with the sign of another."""
+    bits = e.bits(sign, I32)
+    signs = e.builder.and_(bits, e.constant(-(1 << 31), bits))
+    return e.bits(e.builder.or_(e.bits(value, I32), signs), FLOAT)
