@@ -38,7 +38,7 @@ NO_STATES: Mapping[str, str] = MappingProxyType({})
 NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
-@dataclass
+@dataclass  # not frozen, as creating it would take 0.7 us longer
 class Run:
     """The result of running a network on one sample.
 

@@ -59,7 +59,10 @@ def exp(value: TensorExpression) -> TensorExpression:
 
 
 def decay(value: TensorExpression) -> TensorExpression:
-    """`exp(value)` of a number that is not above 0; it may be 0 where that is subnormal."""
+    """`exp(value)` for `value <= 0`, in fewer instructions than `exp`.
+
+    Results below the smallest normal float32 may be 0; for positive values, they are unspecified.
+    """
     return _function(Op.DECAY, value)
 
 

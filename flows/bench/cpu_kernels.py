@@ -7,8 +7,9 @@ meaningful only on an idle machine. The fastest of onnxruntime's layouts counts
 network's memory. The share of the peak (`cpu_peak`) shows how much faster a kernel could be;
 Winograd kernels exceed it, because they do fewer multiplications than are counted.
 
-On AVX2, products of int8 are measured twice: against onnxruntime's exact mode, whose results equal
-ours, and against its default, whose sums saturate.
+At the level `avx2`, products of int8 are measured against onnxruntime's exact mode, whose results
+equal ours, and against its default mode, whose sums saturate on a processor without VNNI. Products
+whose weights have small pairs are a third case.
 """
 
 import argparse
@@ -118,7 +119,7 @@ def cases(target: CpuTarget) -> Iterator[Case]:
             if quantised and target.saturating:
                 small = replace(layer, small_pairs=True)
                 yield case._replace(exact=True)
-                yield case._replace(group=f"{case.group}, onnxruntime's sums saturate")
+                yield case._replace(group=f"{case.group}, onnxruntime's default mode")
                 group = f"{case.group}, small pairs of weights"
                 yield case._replace(group=group, description=small)
             else:

@@ -144,7 +144,7 @@ class Emitter:
         return self.builder.fcmp_unordered("uno", value, value)
 
     def nan_where(self, condition: LlvmValue, value: LlvmValue) -> LlvmValue:
-        """A float32, or a NaN where the bit is set; cheaper than a choice."""
+        """A float32, or a NaN of all ones where the condition holds; cheaper than `select`."""
         ones = self.builder.sext(condition, self.like(value, I32))
         return self.bits(self.builder.or_(self.bits(value, I32), ones), FLOAT)
 

@@ -23,7 +23,7 @@ _LN2_LOW = -2.12194440e-4
 
 _EXP = (0.00138142216, 0.008368899114, 0.04166840389, 0.1666651964, 0.4999999404)
 _TANH = tuple(2.0 ** (5 - place) * value for place, value in enumerate(_EXP))
-"""`_EXP` for half of its argument and half of its value."""
+"""Coefficients `p` of `(exp(2 r) - 1) / 2 = r + r**2 p(r)`; `_EXP` has those of `exp(r) - 1`."""
 
 _LOG = (
     -0.07634497434,
@@ -61,13 +61,14 @@ def exp(e: Emitter, x: LlvmValue) -> LlvmValue:
 
 
 def decay(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """The exponential of a number that is not above 0: at most 1.01 ULP; 0 below -87.69."""
+    """The exponential of `x <= 0`: at most 1.01 ULP from -87.68 up; 0 from -87.69 down."""
+    # -88 becomes 2**-127, which counts as 0.
     value, _, shifted = _exponential(e, e.maximum(e.constant(-88.0, x), x))
     return e.builder.fmul(value, _power_of_two(e, e.bits(shifted, I32)))
 
 
 def sigmoid(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """`1 / (1 + exp(-x))`: at most 3 ULP from -86.9 up; 0 from -87 down.
+    """`1 / (1 + exp(-x))`: at most 3 ULP from -86.98 up; 0 from -86.99 down.
 
     Numerator and denominator are four times as large, so that the denominator is infinite before
     the result is subnormal. Arithmetic with subnormal numbers takes a hundred times as long.
@@ -79,16 +80,16 @@ def sigmoid(e: Emitter, x: LlvmValue) -> LlvmValue:
 
 
 def _limited(e: Emitter, x: LlvmValue, low: float, high: float) -> LlvmValue:
-    """The number, limited to two bounds; a NaN stays."""
+    """`x`, limited to `low`..`high`; a NaN stays a NaN."""
     return e.minimum(e.constant(high, x), e.maximum(e.constant(low, x), x))
 
 
 def _exponential(
     e: Emitter, x: LlvmValue, sign: float = 1.0
 ) -> tuple[LlvmValue, LlvmValue, LlvmValue]:
-    """The exponential of `sign * x` as a number of about 1 and a power of 2.
+    """`exp(sign * x)` as a number near 1 and a power of 2.
 
-    The power's exponent is given as a float, and in the low bits of another one.
+    The exponent is returned as a float, and in the low bits of a second float.
     """
     shifted = e.multiply_add(x, e.constant(sign * _LOG2_E, x), e.constant(_MAGIC, x))
     power = e.builder.fsub(shifted, e.constant(_MAGIC, x))
@@ -177,7 +178,10 @@ def _scaled(e: Emitter, value: LlvmValue, power: LlvmValue) -> LlvmValue:
 
 
 def _power_of_two(e: Emitter, exponent: LlvmValue, more: int = 0) -> LlvmValue:
-    """`2**(exponent + more)`, of the low nine bits of an exponent."""
+    """`2**(exponent + more)`, from the low nine bits of `exponent`.
+
+    The sum is at least -127, which gives 0, and at most 128, which gives infinity.
+    """
     placed = e.builder.shl(exponent, e.constant(23, exponent))
     return e.bits(e.builder.add(placed, e.constant(_ONE_BITS + (more << 23), exponent)), FLOAT)
 

@@ -21,8 +21,14 @@ MATRIX_PRODUCT = 8
 """Speed of a matrix instruction relative to vector operations."""
 
 COSTS = {
-    **{Op.DIVIDE: 8, Op.SQRT: 8, Op.EXP: 16, Op.DECAY: 12, Op.LOG: 16},
-    **{Op.TANH: 24, Op.ERF: 24, Op.SIGMOID: 24},
+    Op.DIVIDE: 8,
+    Op.SQRT: 8,
+    Op.DECAY: 12,
+    Op.EXP: 16,
+    Op.LOG: 16,
+    Op.ERF: 24,
+    Op.SIGMOID: 24,
+    Op.TANH: 24,
 }
 """Vector operations of elementary functions; all others count as one."""
 

@@ -177,7 +177,7 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
 """Operations of formulas.
 
 Comparisons give 1 or 0; `truth` is 1 for any number but 0. `int8` and `uint8` take an integer's low
-bits. `expm1` takes no positive numbers. `finite` limits numbers to 2**20.
+bits. `expm1` and `decay` take no positive numbers. `finite` limits numbers to 2**20.
 """
 
 

@@ -72,18 +72,20 @@ def test_names_of_kernels_differ(level: str) -> None:
 
 
 def test_exact_products_have_an_exact_peer() -> None:
-    """Where onnxruntime's default saturates, its exact mode is the peer of exact products."""
     exact = {case.group for case in cases(generic("avx2")) if case.exact}
     assert exact == {"matrix product int8"}
     assert not any(case.exact for case in cases(generic("avxvnni")))
 
 
 def test_the_exact_peer_sums_without_saturation() -> None:
+    """By default, sums saturate only where onnxruntime finds AVX2 without VNNI."""
     w = np.full((64, 16), 127, np.int8)
     product = model(
         [node("MatMulInteger", "xw", "y")], [value("x", np.uint8, [1, 64])], "y", {"w": w}
     )
     session = peer_session(product.SerializeToString(), 1, exact=True)
+    asked = session.get_session_options().get_session_config_entry("session.x64quantprecision")
+    assert asked == "1"
     (found,) = session.run(None, {"x": np.full((1, 64), 255, np.uint8)})
     assert np.all(found == 64 * 255 * 127)
 
