@@ -29,7 +29,7 @@ def macs_of(graph: Graph, node: Node) -> int:
             taps = (math.prod(weights[:3]) - operator.spare,)
         case ops.Conv():
             taps = weights[:-1] if operator.channels_last else weights[1:]
-        case ops.MatMul():
+        case ops.MatMul() | ops.IntegerMatMul():
             taps = weights[-2:-1]
         case _:
             return 0

@@ -169,8 +169,13 @@ FORMS: Mapping[str, tuple[str, str, bool]] = {
     "qdq": ("QDQ", "QInt8", True),
     "qdq_uint8": ("QDQ", "QUInt8", False),
     "qoperator": ("QOperator", "QInt8", False),
+    "dynamic": ("", "QInt8", False),
+    "dynamic_uint8": ("", "QUInt8", False),
 }
-"""Form of an int8 network -> format, type of activations, whether channels have own scales."""
+"""Form of an int8 network -> format, type of activations, whether channels have own scales.
+
+Dynamic quantisation has no format; the type is that of the weights.
+"""
 
 CLASSIFICATION = "image classification"
 
@@ -500,6 +505,8 @@ def quantised(found: Mapping[str, Network]) -> Iterator[Quantised]:
         "qdq": "mobilenet_v2 efficientnet_lite0 ds_cnn bert_tiny unet_mobilenet_v2 srcnn",
         "qdq_uint8": "squeezenet1_1 tc_resnet8 shufflenet_v2_x0_5 tcn dlrm_top",
         "qoperator": "mobilenetv1_100 convolutional_autoencoder",
+        "dynamic": "bert_tiny distilbert_tiny lstm_mask dlrm_top",
+        "dynamic_uint8": "roberta_tiny ds_cnn mobilenet_v2",
     }
     for form, names in forms.items():
         for name in names.split():
@@ -745,20 +752,25 @@ def quantise(network: Quantised) -> tuple[bytes, dict[str, np.ndarray]]:
         If it cannot be exported.
     """
     data, samples = export(network.network)
-    form, activations, per_channel = FORMS[network.form]
+    form, kind, per_channel = FORMS[network.form]
     with TemporaryDirectory() as folder:
         source, prepared, target = (Path(folder) / f"{stage}.onnx" for stage in "abc")
         source.write_bytes(data)
         quant_pre_process(source, prepared, skip_symbolic_shape=True)
-        quantization.quantize_static(
-            prepared,
-            target,
-            Batches(samples),
-            quant_format=quantization.QuantFormat[form],
-            activation_type=quantization.QuantType[activations],
-            weight_type=quantization.QuantType.QInt8,
-            per_channel=per_channel,
-        )
+        if form:
+            quantization.quantize_static(
+                prepared,
+                target,
+                Batches(samples),
+                quant_format=quantization.QuantFormat[form],
+                activation_type=quantization.QuantType[kind],
+                weight_type=quantization.QuantType.QInt8,
+                per_channel=per_channel,
+            )
+        else:
+            quantization.quantize_dynamic(
+                prepared, target, weight_type=quantization.QuantType[kind]
+            )
         return target.read_bytes(), samples
 
 

@@ -37,6 +37,7 @@ from .kernels.convolution import Convolution, matrix_product
 from .kernels.declared import Declared
 from .kernels.description import Array, Description, KernelSchedule
 from .kernels.elementwise import Elementwise
+from .kernels.integer_product import IntegerProduct
 from .kernels.movement import AffineCopy, ByteJoin
 from .kernels.pooling import BytePooling, Pooling
 from .kernels.quantised import Requantisation, Residual, has_small_pairs
@@ -46,8 +47,8 @@ from .target import LEVELS, CpuTarget, generic, host, host_levels
 __all__ = [
     "LEVELS", "AffineCopy", "Array", "BatchedProduct", "BoundKernel", "Box", "ByteJoin",
     "BytePooling", "ByteProduct", "ByteSum", "ByteTable", "Call", "CompiledKernel", "Convolution",
-    "CpuTarget", "Declared", "Description", "Elementwise", "KernelSchedule", "LayerNormalisation",
-    "Layout", "Pooling", "Requantisation", "Residual", "RowReduction", "RowSoftmax", "Schedule",
-    "aligned_empty", "compile_kernel", "copy_call", "generic", "has_small_pairs", "host",
-    "host_levels", "load_kernel", "matrix_product",
+    "CpuTarget", "Declared", "Description", "Elementwise", "IntegerProduct", "KernelSchedule",
+    "LayerNormalisation", "Layout", "Pooling", "Requantisation", "Residual", "RowReduction",
+    "RowSoftmax", "Schedule", "aligned_empty", "compile_kernel", "copy_call", "generic",
+    "has_small_pairs", "host", "host_levels", "load_kernel", "matrix_product",
 ]  # fmt: skip

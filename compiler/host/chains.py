@@ -228,6 +228,11 @@ def _formula(
         return ("select", *parts), True
     if isinstance(operator, ops.Shift):
         return shift(parts[0], dtype), True
+    if isinstance(operator, ops.GeneralQuantize):
+        plain = dtype == types[node.inputs[1]].dtype == "float32" and not operator.precision
+        if not plain or any(types[one].elements > 1 for one in node.inputs[1:]):
+            raise NoFormulaError
+        return quantize(operator, parts[0], parts[1], parts[2] if len(parts) > 2 else 0), True
     assert isinstance(operator, (ops.Quantize, ops.Dequantize))
     axis = operator.axis
     scale = operands.parameter(operator.scales, axis, np.float32, f"{name} scale")

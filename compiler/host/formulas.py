@@ -1,7 +1,7 @@
 """Formulas of kernels for the graph's elementwise operators.
 
 NumPy computes everything else: other element types, integer quotients and remainders, most powers,
-and conversions of floats to integers, because their overflow is undefined.
+and conversions of floats to other integers than int32, because their overflow is undefined.
 """
 
 import math
@@ -168,6 +168,8 @@ def cast(x: Formula, source: str, target: str, last: bool) -> Formula:
         return ("truth", x)
     if target == FLOAT:
         return ("real", x)
+    if source == FLOAT and target == "int32":  # overflow gives what NumPy gives on x86-64
+        return ("rounded", ("select", ("less", x, 0.0), ("ceil", x), ("floor", x)))
     if source == FLOAT or ("int64" in (source, target) and not last):
         raise NoFormulaError
     return cut(x, target)
@@ -178,7 +180,9 @@ def cut(x: Formula, dtype: str) -> Formula:
     return (dtype, x) if dtype in ("int8", "uint8") else x
 
 
-def quantize(operator: ops.Quantize, x: Formula, scale: Formula, zero: Formula) -> Formula:
+def quantize(
+    operator: ops.Quantize | ops.GeneralQuantize, x: Formula, scale: Formula, zero: Formula
+) -> Formula:
     """Return `Quantize` to bytes; values that overflow int32 saturate in any case."""
     limits = {"int8": (-128, 127), "uint8": (0, 255)}
     if operator.dtype not in limits:
@@ -202,6 +206,6 @@ def shift(x: Formula, dtype: str) -> Formula:
 
 ELEMENTWISE: tuple[type[Operator], ...] = (
     *(ops.Unary, ops.Binary, ops.Cast, Where),
-    *(ops.Quantize, ops.Dequantize, ops.Shift),
+    *(ops.Quantize, ops.GeneralQuantize, ops.Dequantize, ops.Shift),
 )
 """Operators that may be part of a chain."""

@@ -7,6 +7,7 @@ from . import (
     chains,
     integer_layers,
     integer_movements,
+    integer_products,
     interpolations,
     layers,
     pools,
@@ -16,8 +17,9 @@ from . import (
 from .kernel import Matcher
 
 ORDERED: tuple[Matcher, ...] = (
-    *(*integer_layers.MATCHERS, *integer_movements.MATCHERS, *layers.MATCHERS, *pools.MATCHERS),
-    *(*interpolations.MATCHERS, *products.MATCHERS, *rows.MATCHERS, *chains.MATCHERS),
+    *(*integer_layers.MATCHERS, *integer_movements.MATCHERS, *integer_products.MATCHERS),
+    *(*layers.MATCHERS, *pools.MATCHERS, *interpolations.MATCHERS, *products.MATCHERS),
+    *(*rows.MATCHERS, *chains.MATCHERS),
 )
 """All matchers; the first one that finds a kernel wins."""
 

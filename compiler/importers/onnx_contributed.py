@@ -1,6 +1,6 @@
 """Importers of the operators that ONNX Runtime's optimiser adds, in the domain `com.microsoft`.
 
-Each operator is imported as the operators from which it was fused, so that the passes recognise
+Each operator is imported as the operators from which it was made, so that the passes recognise
 those. Source: ONNX Runtime, documentation of the contributed operators.
 """
 
@@ -18,6 +18,7 @@ from .onnx_products import (
     import_matmul_bits,
     import_matmul_integer_to_float,
 )
+from .onnx_recurrent import import_dynamic_lstm
 
 ACTIVATIONS = ("HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
 """Activations of FusedConv; their parameters are in the same order as in Unary."""
@@ -62,6 +63,7 @@ def import_quick_gelu(node: OnnxNode) -> str:
 
 CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[str]]] = {
     ("com.microsoft", "BiasGelu"): import_biased_gelu,
+    ("com.microsoft", "DynamicQuantizeLSTM"): import_dynamic_lstm,
     ("com.microsoft", "FastGelu"): import_biased_gelu,
     ("com.microsoft", "FusedConv"): import_fused_conv,
     ("com.microsoft", "FusedMatMul"): import_fused_matmul,

@@ -1,11 +1,18 @@
 """Importers of matrix products, of floats and of integers, as MatMul and further operators."""
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 
+from ...isa.numbers import EXACT_LIMIT
 from ..graph import operators as ops
 from ..graph.types import DTYPES
 from .onnx_images import import_conv
 from .onnx_node import OnnxNode
+
+LARGEST_BYTE = 255
+"""Largest magnitude of a byte less its zero point."""
 
 
 def import_matmul(node: OnnxNode) -> str:
@@ -78,15 +85,62 @@ def _centred(node: OnnxNode, index: int, zero_point: int, axis: int) -> str:
 
 
 def import_matmul_integer(node: OnnxNode) -> str:
-    """Import MatMulInteger as an exact int32 MatMul, with the zero points subtracted."""
-    a, b = _centred(node, 0, 2, axis=-2), _centred(node, 1, 3, axis=-1)
-    return import_matmul(node.as_operator("MatMul", a, b))
+    """Import MatMulInteger: as IntegerMatMul if the weights are constant, else as MatMul."""
+    b = _centred(node, 1, 3, axis=-1)
+    plain = not node.has(2) or node.type(2).elements == 1
+    if plain and node.rank(0) > 1 and node.rank(1) == 2 and node.builder.is_constant(b):
+        return _by_constant(node, node.builder.data(b))
+    a = _centred(node, 0, 2, axis=-2)
+    return _exact(node, import_matmul, "MatMul", (a, b), node.type(0).shape[-1] * LARGEST_BYTE**2)
+
+
+def _by_constant(node: OnnxNode, w: np.ndarray) -> str:
+    """Import a product by weights less their zero point: a sum of products by int8."""
+    zero = node.input(2) if node.has(2) else node.number(0, node.type(0).dtype)
+    parts = []
+    while not parts or w.any():
+        parts.append(np.clip(w, -128, 127).astype(np.int8))
+        w = w - parts[-1]
+    total = ""
+    for index, part in enumerate(parts, 1):
+        weights = node.builder.constant(part, f"{node.result}.weights{index}")
+        inputs = [node.input(0), weights, zero]
+        name = node.result if index == len(parts) else f"{node.result}.sum{index}"
+        if not total:
+            total = node.emit(ops.IntegerMatMul(), inputs, name)
+        else:
+            more = node.emit(ops.IntegerMatMul(), inputs, f"{node.result}.part{index}")
+            total = node.binary("Add", total, more, name)
+    return total
 
 
 def import_conv_integer(node: OnnxNode) -> str:
-    """Import ConvInteger as an exact int32 Conv, with the zero points subtracted."""
+    """Import ConvInteger as Conv."""
     x, w = _centred(node, 0, 2, axis=1), _centred(node, 1, 3, axis=0)
-    return import_conv(node.as_operator("Conv", x, w))
+    largest = math.prod(node.type(1).shape[1:]) * LARGEST_BYTE**2
+    if node.builder.is_constant(w):
+        size = np.abs(node.builder.data(w).astype(np.int64))
+        largest = LARGEST_BYTE * int(size.sum(axis=tuple(range(1, size.ndim))).max(initial=0))
+    return _exact(node, import_conv, "Conv", (x, w), largest)
+
+
+def _exact(
+    node: OnnxNode,
+    importer: Callable[[OnnxNode], str],
+    kind: str,
+    centred: tuple[str, str],
+    largest: int,
+) -> str:
+    """Import a product of bytes less their zero points, exactly.
+
+    It is computed in float32, which is much faster, if no sum can be larger than float32 holds
+    exactly, else in int32.
+    """
+    if largest >= EXACT_LIMIT:
+        return importer(node.as_operator(kind, *centred))
+    inner = node.as_operator(kind, *(node.cast(one, "float32", f"{one}.real") for one in centred))
+    inner.proto.output[0] = f"{node.result}.real"
+    return node.cast(importer(inner), "int32")
 
 
 def import_matmul_integer_to_float(node: OnnxNode) -> str:

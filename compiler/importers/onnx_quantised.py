@@ -34,6 +34,26 @@ def import_dequantize(node: OnnxNode) -> str:
     return node.dequantize(0, node.attribute("axis", 1), general)
 
 
+def import_dynamic_quantize(node: OnnxNode) -> list[str]:
+    """Import DynamicQuantizeLinear: the range with 0 inside, scale and zero point, Quantize."""
+    x, (y, scale, point) = node.input(0), node.proto.output
+    zero, axes = node.number(0.0, "float32"), tuple(range(node.rank(0)))
+    low, high = (
+        node.binary(
+            kind,
+            node.emit(ops.Reduce(f"Reduce{kind}", axes, False), [x], f"{y}.{kind}"),
+            zero,
+            name,
+        )
+        for kind, name in (("Min", f"{y}.low"), ("Max", f"{y}.high"))
+    )
+    span = node.binary("Sub", high, low, f"{y}.span")
+    scale = node.binary("Div", span, node.number(255.0, "float32"), scale)
+    quantise = ops.GeneralQuantize(0, 0, "uint8")
+    point = node.emit(quantise, [node.unary("Neg", low, f"{y}.depth"), scale], point)
+    return [node.emit(quantise, [x, scale, point], y), scale, point]
+
+
 def _is_general(node: OnnxNode) -> bool:
     """Tell whether a product has scales that Quantize and Dequantize do not accept."""
     dtype = node.type(0).dtype
@@ -111,6 +131,7 @@ def import_qlinear_concat(node: OnnxNode) -> str:
 QUANTISED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str]] = {
     **{(domain, "QuantizeLinear"): import_quantize for domain in ("", "com.microsoft")},
     **{(domain, "DequantizeLinear"): import_dequantize for domain in ("", "com.microsoft")},
+    ("", "DynamicQuantizeLinear"): import_dynamic_quantize,
     ("", "QLinearConv"): import_qlinear_conv,
     ("", "QLinearMatMul"): import_qlinear_matmul,
     ("com.microsoft", "QGemm"): import_qgemm,

@@ -61,6 +61,27 @@ def import_recurrent(node: OnnxNode) -> list[str]:
     ]
 
 
+def import_dynamic_lstm(node: OnnxNode) -> list[str]:
+    """Import DynamicQuantizeLSTM (`com.microsoft`) as LSTM with its weights in float32.
+
+    onnxruntime also quantises the layer's inputs and states in each step. Here they stay in
+    float32, so that results are closer to those of the network before quantisation.
+    """
+    weights = []
+    for operand, scale in ((1, 8), (2, 10)):
+        w, factor = node.constant(operand), node.constant(scale)
+        zero = node.constant(scale + 1) if node.has(scale + 1) else np.zeros_like(factor)
+        shapes = ((len(w),), (len(w), w.shape[-1])) if w.ndim == 3 else ()
+        if factor.shape not in shapes or zero.shape not in shapes:
+            got = f"{list(w.shape)} with {list(factor.shape)} and {list(zero.shape)}"
+            node.fail("weights of rank 3, scales and zero points", got, "quantise the model again")
+        factor, zero = (one.astype(np.float32).reshape(len(w), 1, -1) for one in (factor, zero))
+        real = np.ascontiguousarray(((w - zero) * factor).transpose(0, 2, 1))
+        weights.append(node.array(real, f"{node.label}.weights{operand}"))
+    others = [node.input(index) if node.has(index) else None for index in range(3, 8)]
+    return import_recurrent(node.as_operator("LSTM", node.input(0), *weights, *others))
+
+
 def _swap(node: OnnxNode, x: str, order: tuple[int, ...], last: bool) -> str:
     """Emit a Transpose if the node has ONNX's batch-first layout (`last`)."""
     return node.transpose(x, order, f"{x}.swapped") if last else x

@@ -231,11 +231,16 @@ def matrix_product(
     activation: str = "",
     residual: bool = False,
     quantised: Requantisation | None = None,
+    small_pairs: bool = False,
 ) -> Convolution:
     """`out[m, n] = sum(x[m, k] * w[k, n]) + bias[n]`, as a convolution of `rows` pixels.
 
     Arrays have two more dimensions of one: `x` is [1, 1, M, K], `w` [1, 1, K, N].
     """
     return Convolution(
-        1, 1, rows, inner, columns, activation=activation, residual=residual, quantised=quantised
+        *(1, 1, rows, inner, columns),
+        activation=activation,
+        residual=residual,
+        quantised=quantised,
+        small_pairs=small_pairs,
     )

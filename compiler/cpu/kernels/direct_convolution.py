@@ -133,6 +133,16 @@ class DirectPlanner:
         return 4 if self.conv.quantised is None else 1
 
     @property
+    def dtype(self) -> str:
+        """Element type of the output."""
+        return self.conv.output.dtype
+
+    @property
+    def by_column(self) -> tuple[str, ...]:
+        """Constants with one element for each output channel."""
+        return ("bias",) if self.conv.quantised is None else ("bias", "scale")
+
+    @property
     def is_matrix(self) -> bool:
         """Whether pixels are rows of a matrix: one tap, no border, no stride."""
         c = self.conv
@@ -186,7 +196,7 @@ class DirectPlanner:
             s.parallelise(self.name, order[1] if cut else s.fuse(self.name, *outer))
         shape = (self.runs, self.run, self.conv.channels_out)
         plain = Layout.plain((round_up(self.conv.channels_out, self.panel),))
-        layouts = {n: plain for n in ("bias", "scale") if n in self.conv.operands}
+        layouts = dict.fromkeys(self.by_column, plain)
         return KernelSchedule(s, {"w": panels(shape, self.panel, self.product.taps), **layouts})
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
@@ -232,7 +242,7 @@ class DirectPlanner:
             source = self.product.moved("padded", axes, moved, x)
         total = te.sum(source[n, row, column] * w[tap, t, o], over=over)
         axes = (n, y, xo, o)
-        computed = te.compute(self.name, c.output.dtype, axes, self.finished(total, axes))
+        computed = te.compute(self.name, self.dtype, axes, self.finished(total, axes))
         return computed if self.name == "out" else narrowed(computed, "nyxo", c.channels_out)
 
     def finished(

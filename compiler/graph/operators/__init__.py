@@ -26,7 +26,7 @@ from .integer import (
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
 from .pooling import AveragePool, LpPool, MaxPool, MaxPoolIndices
-from .products import Einsum, MatMul
+from .products import Einsum, IntegerMatMul, MatMul
 from .quantisation import Dequantize, GeneralDequantize, GeneralQuantize, Quantize
 from .recurrent import Recurrent
 from .reductions import Reduce, Softmax, TopK
@@ -34,9 +34,9 @@ from .reductions import Reduce, Softmax, TopK
 __all__ = [
     "OPERATORS", "Accelerated", "AveragePool", "Binary", "Cast", "Clamping", "Concat", "Conv",
     "ConvTranspose", "Dequantize", "Einsum", "Expand", "Gather", "GatherElements", "GatherND",
-    "GeneralDequantize", "GeneralQuantize", "Interpolate", "LpPool", "MatMul", "MaxPool",
-    "MaxPoolIndices", "OnnxReference", "Operator", "Pad", "QAdd", "QAvgPool", "QConcat",
-    "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice", "Quantize",
-    "Rearranging", "Recurrent", "Reduce", "Reshape", "ScatterElements", "ScatterND", "Shift",
-    "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
+    "GeneralDequantize", "GeneralQuantize", "IntegerMatMul", "Interpolate", "LpPool", "MatMul",
+    "MaxPool", "MaxPoolIndices", "OnnxReference", "Operator", "Pad", "QAdd", "QAvgPool",
+    "QConcat", "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice",
+    "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "ScatterElements", "ScatterND",
+    "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
 ]  # fmt: skip

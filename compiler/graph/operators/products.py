@@ -23,6 +23,26 @@ class MatMul(Operator):
             return np.matmul(wide(a), wide(b)).astype(a.dtype)
 
 
+@operator("integer_matmul", 3)
+class IntegerMatMul(Operator):
+    """`(a - zero_point) @ b` in int32, of bytes: `a` [..., M, K] and weights `b` int8[K, N].
+
+    The inputs are `a`, `b`, and the zero point of `a`, one element of its type.
+    """
+
+    def result_type(self, types: Types) -> TensorType:
+        a, b, zero = types
+        fits = a.dtype in ("int8", "uint8") and zero.dtype == a.dtype and zero.elements == 1
+        fits = fits and b.dtype == "int8" and len(b.shape) == 2 <= len(a.shape)
+        fits = fits and a.shape[-1] == b.shape[0]
+        self.expect(fits, "bytes [..., M, K], int8 [K, N], and one zero point", types)
+        return TensorType("int32", (*a.shape[:-1], b.shape[1]))
+
+    def compute(self, a: np.ndarray, b: np.ndarray, zero: np.ndarray) -> np.ndarray:
+        total = np.matmul(a.astype(np.float64) - float(zero.reshape(())), b.astype(np.float64))
+        return total.astype(np.int64).astype(np.int32)
+
+
 @operator("einsum", 1, 100)
 class Einsum(Operator):
     """Einstein summation; `equation` as in NumPy and ONNX, such as `ij,jk->ik`."""

@@ -1,0 +1,148 @@
+"""Matrix products of bytes whose zero point and scale are only known at run time.
+
+Such products are those of dynamic quantisation, where the activations' scale and zero point follow
+from each sample.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....errors import InputError
+from ... import te
+from ..target import CpuTarget
+from .convolution import matrix_product
+from .description import Array, Description, KernelSchedule
+from .direct_convolution import DirectPlanner
+from .quantised import Requantisation, has_small_pairs
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerProduct(Description):
+    """`out[m, n] = sum((x[m, k] - zero) * w[k, n]) * factor[n] + addend[n]`.
+
+    Operands are `x` [M, K], `w` int8[K, N], `zero` [1] like `x`, `factor` float32[1] or [N], and
+    `addend` float32[N]; `w` and `addend` are constants. The sum is exact. It becomes float32, and
+    each operation on it is rounded by itself. Without a factor, the output is the sum, int32[M, N].
+
+    Parameters
+    ----------
+    rows, inner, columns
+        Extents of m, k and n; at most `MOST_INNER` of k.
+    dtype
+        Type of `x`, `int8` or `uint8`.
+    factors
+        Number of factors: 0, 1, or that of the columns.
+    has_addend
+        Whether there is an addend; only with factors.
+    small_pairs
+        Whether `quantised.has_small_pairs` holds for the weights.
+    """
+
+    rows: int
+    inner: int
+    columns: int
+    dtype: str = "uint8"
+    factors: int = 0
+    has_addend: bool = False
+    small_pairs: bool = False
+
+    @property
+    def operands(self) -> Mapping[str, Array]:
+        """Arrays that the kernel takes, in the order of a call."""
+        found = {
+            "x": Array(self.dtype, (self.rows, self.inner)),
+            "w": Array("int8", (self.inner, self.columns)),
+            "zero": Array(self.dtype, (1,)),
+        }
+        if self.factors:
+            found["factor"] = Array("float32", (self.factors,))
+        if self.has_addend:
+            found["addend"] = Array("float32", (self.columns,))
+        return found
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """Operands that are the same in all calls; they are packed once."""
+        return ("w", "addend") if self.has_addend else ("w",)
+
+    @property
+    def output(self) -> Array:
+        """The array that the kernel computes."""
+        return Array("float32" if self.factors else "int32", (self.rows, self.columns))
+
+    @property
+    def macs(self) -> int:
+        """Multiplications."""
+        return self.rows * self.inner * self.columns
+
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule for a target."""
+        return IntegerPlanner(self, target).plan()
+
+    def prepare(
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
+    ) -> Mapping[str, np.ndarray]:
+        """Return the declared tensors that are computed from weights and addend.
+
+        Raises
+        ------
+        InputError
+            When the weights are not as the description says.
+        """
+        return IntegerPlanner(self, target).prepare(constants)
+
+
+MOST_INNER = 1 << 16
+"""Most products of a sum that always fits int32."""
+
+
+class IntegerPlanner(DirectPlanner):
+    """The declaration and schedule of one product for one target."""
+
+    def __init__(self, product: IntegerProduct, target: CpuTarget) -> None:
+        self.owner = product
+        layer = matrix_product(
+            *(product.rows, product.inner, product.columns),
+            quantised=Requantisation(product.dtype),
+            small_pairs=product.small_pairs,
+        )
+        super().__init__(layer, target)
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the output."""
+        return self.owner.output.dtype
+
+    @property
+    def by_column(self) -> tuple[str, ...]:
+        """Constants with one element for each column."""
+        return ("bias", "sums", "addend")[: 3 if self.owner.has_addend else 2]
+
+    def finished(
+        self, total: te.TensorExpression, axes: tuple[te.Index, ...]
+    ) -> te.TensorExpression:
+        """The result for a sum."""
+        owner, o = self.owner, axes[-1]
+        bias, sums = (te.tensor(name, "int32", (self.channels,))[o] for name in ("bias", "sums"))
+        zero = te.tensor("zero", owner.dtype, (1,))[0]
+        total = total + bias - zero * sums
+        if not owner.factors:
+            return total
+        factor = te.tensor("factor", "float32", (owner.factors,))
+        value = te.single(te.real(total) * factor[o if owner.factors > 1 else 0])
+        if owner.has_addend:
+            value = te.single(value + te.tensor("addend", "float32", (self.channels,))[o])
+        return value
+
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Arrange the weights, and sum their columns."""
+        w = constants["w"][None, None]
+        if self.owner.small_pairs and not has_small_pairs(w):
+            raise InputError(
+                "product: some neighbouring weights are too large for `small_pairs`; describe the "
+                "product without it"
+            )
+        sums = constants["w"].sum(axis=0, dtype=np.int32)
+        return {**constants, "w": w[0], "bias": sums * -self.product.shift, "sums": sums}

@@ -1,0 +1,53 @@
+"""Products of bytes with a zero point and factors of the run: bit-exact at every level."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.cpu import LEVELS, IntegerProduct, compile_kernel
+from tilewright.errors import InputError
+
+from ...processor import target_at
+
+EXTENTS = [(16, 64, 128), (1, 30, 5), (48, 32, 95), (7, 100, 16), (33, 17, 3)]
+GENERATOR = np.random.default_rng(0)
+
+
+def drawn(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    limits = np.iinfo(dtype)
+    return GENERATOR.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("extents", EXTENTS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_the_sum_is_exact_and_each_operation_on_it_rounds(
+    dtype: str, extents: tuple[int, int, int], level: str
+) -> None:
+    rows, inner, columns = extents
+    x, w, zero = drawn(dtype, (rows, inner)), drawn("int8", (inner, columns)), drawn(dtype, (1,))
+    factor = GENERATOR.random(columns, np.float32)
+    addend = GENERATOR.standard_normal(columns, np.float32)
+    total = ((x.astype(np.int64) - int(zero[0])) @ w.astype(np.int64)).astype(np.int32)
+    scaled, scaled_by_one = total.astype(np.float32) * factor, total.astype(np.float32) * factor[:1]
+    cases: list[tuple[dict[str, Any], tuple[np.ndarray, ...], np.ndarray]] = [
+        ({}, (), total),
+        ({"factors": 1}, (factor[:1],), scaled_by_one),
+        ({"factors": columns, "has_addend": True}, (factor, addend), scaled + addend),
+    ]
+    for fields, more, expected in cases:
+        kernel = compile_kernel(IntegerProduct(*extents, dtype, **fields), target_at(level))
+        np.testing.assert_array_equal(kernel(x, w, zero, *more), expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_small_pairs_are_used_only_where_they_hold(level: str) -> None:
+    small = IntegerProduct(8, 64, 16, small_pairs=True)
+    x, zero = drawn("uint8", (8, 64)), drawn("uint8", (1,))
+    kernel = compile_kernel(small, target_at(level))
+    w = GENERATOR.integers(-64, 65, (64, 16), np.int8)
+    expected = (x.astype(np.int64) - int(zero[0])) @ w.astype(np.int64)
+    np.testing.assert_array_equal(kernel(x, w, zero), expected)
+    with pytest.raises(InputError, match="too large for `small_pairs`"):
+        kernel(x, np.full((64, 16), 100, np.int8), zero)

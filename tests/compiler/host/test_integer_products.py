@@ -1,0 +1,99 @@
+"""Dynamically quantised networks run in machine code, with the bits of their definition."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tilewright.compiler.cpu import LEVELS, IntegerProduct
+from tilewright.compiler.graph import Graph, evaluate
+from tilewright.compiler.graph import operators as ops
+
+from ...processor import target_at
+from .agreement import run_kernels, selected
+from .networks import imported, node, normal
+
+GENERATOR = np.random.default_rng(3)
+
+QUANTISE = helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])
+
+
+def network(weights: np.ndarray, zero: object, by_column: bool = False, add: bool = True) -> Graph:
+    """Import a product as onnxruntime's dynamic quantisation writes it."""
+    columns = weights.shape[-1]
+    scale = np.float32(0.01) * (np.arange(1, columns + 1) if by_column else 1)
+    nodes = [
+        QUANTISE,
+        node("MatMulInteger", "q w z u", "i"),
+        node("Cast", "i", "f", to=1),
+        node("Mul", "s t", "st"),
+        node("Mul", "f st", "y" if not add else "m"),
+        *([node("Add", "b m", "y")] if add else []),
+    ]
+    constants = {"w": weights, "u": zero, "t": scale.astype(np.float32)}
+    constants |= {"b": normal(columns)} if add else {}
+    return imported(nodes, {"x": normal(2, 24, 48)}, constants)
+
+
+def drawn(dtype: str) -> np.ndarray:
+    limits = np.iinfo(dtype)
+    return GENERATOR.integers(limits.min, limits.max, (48, 40), dtype, endpoint=True)
+
+
+def assert_in_machine_code(graph: Graph, level: str, products: int) -> None:
+    kernels = selected(graph)
+    found = [k for k in kernels if isinstance(k.description, IntegerProduct)]
+    assert len(found) == products
+    covered = {one.output.name for kernel in kernels for one in kernel.nodes}
+    assert covered == {one.output.name for one in graph.nodes}
+    x = normal(2, 24, 48)
+    got = run_kernels(graph, {"x": x}, target_at(level))["y"]
+    np.testing.assert_array_equal(got, evaluate(graph, {"x": x})["y"])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("add", [False, True])
+def test_a_product_takes_its_scale_and_bias(add: bool, by_column: bool, level: str) -> None:
+    graph = network(drawn("int8"), np.int8(0), by_column, add)
+    assert_in_machine_code(graph, level, 1)
+    (kernel,) = (k for k in selected(graph) if isinstance(k.description, IntegerProduct))
+    assert kernel.exact
+    assert kernel.description.factors == (40 if by_column else 1)
+    assert kernel.description.has_addend == add
+
+
+@pytest.mark.parametrize(("zero", "parts"), [(128, 1), (100, 2), (0, 3)])
+def test_weights_beyond_int8_are_summed_in_parts(zero: int, parts: int) -> None:
+    weights = drawn("uint8")
+    weights[0, :2] = 0, 255
+    assert_in_machine_code(network(weights, np.uint8(zero)), "sse2", parts)
+
+
+def test_a_product_that_others_read_as_well_is_not_scaled_in_it() -> None:
+    nodes = [
+        QUANTISE,
+        node("MatMulInteger", "q w z", "i"),
+        node("Cast", "i", "f", to=1),
+        node("Mul", "f s", "m"),
+        node("Add", "m f", "y"),
+    ]
+    graph = imported(nodes, {"x": normal(2, 24, 48)}, {"w": drawn("int8")})
+    assert_in_machine_code(graph, "sse2", 1)
+
+
+@pytest.mark.parametrize("weights", ["exact in float32", "in int32 alone"])
+def test_a_convolution_of_bytes_is_exact(weights: str) -> None:
+    channels, largest = (6, 127) if weights.startswith("exact") else (300, 255)
+    w = np.full((8, channels, 3, 3), largest, np.uint8)
+    w[:, ::2] = 0
+    nodes = [
+        QUANTISE,
+        node("ConvInteger", "q w z", "i", pads=[1, 1, 1, 1]),
+        node("Cast", "i", "y", to=1),
+    ]
+    graph = imported(nodes, {"x": normal(1, channels, 5, 7)}, {"w": w})
+    (conv,) = (one for one in graph.nodes if isinstance(one.attributes, ops.Conv))
+    assert conv.output.type.dtype == ("float32" if weights.startswith("exact") else "int32")
+    x = normal(1, channels, 5, 7)
+    got, expected = run_kernels(graph, {"x": x})["y"], evaluate(graph, {"x": x})["y"]
+    np.testing.assert_array_equal(got, expected)
