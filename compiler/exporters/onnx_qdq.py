@@ -321,7 +321,6 @@ EXPORTS: dict[type[ops.Operator], Export] = {
     ops.Cast: _cast,
     ops.Conv: _conv,
     ops.ConvTranspose: _conv_transpose,
-    ops.IntegerMatMul: _plain("MatMulInteger"),
     ops.MatMul: _plain("MatMul"),
     ops.MaxPool: _plain(
         "MaxPool", kernel_shape="kernel", strides="strides", pads="pads", dilations="dilations"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..cpu import IntegerProduct, has_small_pairs
-from ..cpu.kernels.integer_product import MOST_INNER
+from ..cpu.kernels.integer_product import MOST_INNER, parts_of
 from ..graph import Node
 from ..graph.operators import Binary, Cast, IntegerMatMul
 from ..rewriting import op, value
@@ -25,6 +25,7 @@ def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> 
         return None
     nodes: tuple[Node, ...] = (node,)
     inputs, constants = {"x": x, "zero": zero}, {"w": scope.data(w)}
+    parts = len(parts_of(constants["w"]))
     factors, scaled = 0, _scaled(scope, node, columns)
     if scaled is not None:
         cast, product, factor = scaled
@@ -36,7 +37,8 @@ def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> 
     description = IntegerProduct(
         *(elements // columns, inner, columns, scope.types[x].dtype, factors),
         has_addend="addend" in constants,
-        small_pairs=has_small_pairs(constants["w"][None, None]),
+        parts=parts,
+        small_pairs=parts == 1 and has_small_pairs(constants["w"][None, None]),
     )
     return HostKernel(description, inputs, constants, nodes, exact=True)
 

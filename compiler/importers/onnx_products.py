@@ -89,29 +89,13 @@ def import_matmul_integer(node: OnnxNode) -> str:
     b = _centred(node, 1, 3, axis=-1)
     plain = not node.has(2) or node.type(2).elements == 1
     if plain and node.rank(0) > 1 and node.rank(1) == 2 and node.builder.is_constant(b):
-        return _by_constant(node, node.builder.data(b))
+        w = node.builder.data(b)
+        narrow = w.astype(np.int8 if np.all(w == w.astype(np.int8)) else np.int16)
+        weights = node.builder.constant(narrow, f"{b}.weights")
+        zero = node.input(2) if node.has(2) else node.number(0, node.type(0).dtype)
+        return node.emit(ops.IntegerMatMul(), [node.input(0), weights, zero])
     a = _centred(node, 0, 2, axis=-2)
     return _exact(node, import_matmul, "MatMul", (a, b), node.type(0).shape[-1] * LARGEST_BYTE**2)
-
-
-def _by_constant(node: OnnxNode, w: np.ndarray) -> str:
-    """Import a product by weights less their zero point: a sum of products by int8."""
-    zero = node.input(2) if node.has(2) else node.number(0, node.type(0).dtype)
-    parts = []
-    while not parts or w.any():
-        parts.append(np.clip(w, -128, 127).astype(np.int8))
-        w = w - parts[-1]
-    total = ""
-    for index, part in enumerate(parts, 1):
-        weights = node.builder.constant(part, f"{node.result}.weights{index}")
-        inputs = [node.input(0), weights, zero]
-        name = node.result if index == len(parts) else f"{node.result}.sum{index}"
-        if not total:
-            total = node.emit(ops.IntegerMatMul(), inputs, name)
-        else:
-            more = node.emit(ops.IntegerMatMul(), inputs, f"{node.result}.part{index}")
-            total = node.binary("Add", total, more, name)
-    return total
 
 
 def import_conv_integer(node: OnnxNode) -> str:

@@ -128,7 +128,7 @@ def import_qlinear_concat(node: OnnxNode) -> str:
     return node.quantize(node.emit(ops.Concat(node.axis(0, node.rank(2))), parts), 0)
 
 
-QUANTISED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str]] = {
+QUANTISED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | list[str]]] = {
     **{(domain, "QuantizeLinear"): import_quantize for domain in ("", "com.microsoft")},
     **{(domain, "DequantizeLinear"): import_dequantize for domain in ("", "com.microsoft")},
     ("", "DynamicQuantizeLinear"): import_dynamic_quantize,

@@ -5,6 +5,7 @@ import pytest
 
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
+from tilewright.errors import ImportModelError
 
 from .onnx_models import WEIGHTS, model, node, run_onnxruntime, scalars, value
 
@@ -106,6 +107,46 @@ def test_a_product_of_integers_is_scaled() -> None:
     expected = run_onnxruntime(proto, {"x": x})["y"]
     got = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
     np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+LSTM_WEIGHTS = {"w": (6, 20), "r": (5, 20)}
+"""Extents for each of the two directions: inputs and hidden states by gates."""
+
+
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_an_lstm_with_weights_of_bytes(by_channel: bool) -> None:
+    """onnxruntime quantises inputs and states as well, so it is only near."""
+    inputs = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+    attributes = {"hidden_size": 5, "direction": "bidirectional"}
+    layer = contributed("DynamicQuantizeLSTM", inputs, **attributes)
+    constants: dict[str, np.ndarray] = {"b": random(2, 40)}
+    plain = {"b": constants["b"]}
+    for name, shape in LSTM_WEIGHTS.items():
+        weights = GENERATOR.integers(*WEIGHTS, (2, *shape)).astype(np.int8)
+        spread = (2, 20) if by_channel else (2,)
+        scales = 0.01 + 0.01 * np.abs(random(*spread))
+        zeros = np.zeros(spread, np.int8)
+        constants |= {name: weights, f"{name}s": scales, f"{name}z": zeros}
+        real = weights * scales.reshape(2, 1, -1)
+        plain[name] = np.ascontiguousarray(real.transpose(0, 2, 1))
+    x = random(7, 1, 6)
+    shown = [value("x", np.float32, x.shape)]
+    proto = model([layer], shown, ["y"], constants)
+    got = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
+    near = run_onnxruntime(proto, {"x": x})["y"]
+    np.testing.assert_allclose(got, near, atol=0.03)
+    lstm = model([node("LSTM", ["x", "w", "r", "b"], ["y"], **attributes)], shown, ["y"], plain)
+    np.testing.assert_allclose(got, run_onnxruntime(lstm, {"x": x})["y"], rtol=1e-4, atol=1e-5)
+
+
+def test_scales_of_an_lstm_that_do_not_fit_are_refused() -> None:
+    inputs = ["x", "w", "r", "", "", "", "", "", "s", "", "s", ""]
+    layer = contributed("DynamicQuantizeLSTM", inputs, hidden_size=5)
+    constants = {name: np.ones((1, *shape), np.int8) for name, shape in LSTM_WEIGHTS.items()}
+    constants["s"] = np.ones(3, np.float32)
+    proto = model([layer], [value("x", np.float32, (7, 1, 6))], ["y"], constants)
+    with pytest.raises(ImportModelError, match=r"got \[1, 6, 20\] with \[3\] and \[3\]"):
+        import_onnx(proto.SerializeToString())
 
 
 @pytest.mark.parametrize("opset", [11, 13])

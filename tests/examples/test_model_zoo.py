@@ -46,10 +46,13 @@ def test_each_network_has_source_and_licence(zoo, capsys):
             assert isinstance(network, zoo.Quantised) == ("int8 by onnxruntime" in line)
 
 
+FORMS = ("qdq_uint8", "dynamic")
+
+
 def test_only_what_is_asked_for_is_chosen(zoo, capsys):
     assert zoo.main(["--list", "--only", "recommendation", "--only", "espcn"]) == 0
     names = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == ["espcn", "dlrm_bottom", "dlrm_top", "dlrm_top_qdq_uint8"]
+    assert names == ["espcn", "dlrm_bottom", "dlrm_top", *(f"dlrm_top_{form}" for form in FORMS)]
 
 
 def test_samples_fit_the_inputs_and_repeat(zoo):
@@ -112,6 +115,6 @@ def test_a_missing_library_is_a_sentence_and_the_others_go_on(zoo, tmp_path, mon
     monkeypatch.setattr(zoo, "import_module", missing)
     assert zoo.main([str(tmp_path), "--only", "recommendation"]) == 1
     shown = capsys.readouterr()
-    assert "1 of 3: dlrm_bottom: not written: ModuleNotFoundError" in shown.err
-    assert "2 of 3: dlrm_top: not written" in shown.err
+    assert "1 of 4: dlrm_bottom: not written: ModuleNotFoundError" in shown.err
+    assert "2 of 4: dlrm_top: not written" in shown.err
     assert list(tmp_path.iterdir()) == []

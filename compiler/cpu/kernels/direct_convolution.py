@@ -138,6 +138,15 @@ class DirectPlanner:
         return self.conv.output.dtype
 
     @property
+    def weights(self) -> str:
+        """Element type of the weights."""
+        return self.conv.operands["w"].dtype
+
+    def row(self, y: te.Index, ky: te.Index) -> te.Index:
+        """The row of the image that row `ky` of the window reads."""
+        return self.conv.row(y, ky)
+
+    @property
     def by_column(self) -> tuple[str, ...]:
         """Constants with one element for each output channel."""
         return ("bias",) if self.conv.quantised is None else ("bias", "scale")
@@ -218,19 +227,19 @@ class DirectPlanner:
             columns = width = c.batch * c.height * c.width
             images = height = rows = 1
         x = te.tensor("x", c.operands["x"].dtype, (images, height, width * channels), pad=c.pad)
-        w = te.tensor("w", c.operands["w"].dtype, (self.runs, self.run, self.channels))
+        w = te.tensor("w", self.weights, (self.runs, self.run, self.channels))
         n, y, xo, o = te.axes(n=images, y=rows, x=columns, o=self.channels)
         step, apart = c.strides[1] * channels, c.dilations[1] * channels
         whole = round_up(columns, self.pixels) if self.matrix else columns
         reach = (whole - 1) * step + self.run
         if self.merged:
-            ky, t = over = te.reduce_axes(ky=c.kernel[0], t=self.run)
+            ky, t = over = te.reduce_axes(ky=self.runs, t=self.run)
             column, tap = xo * step + t, ky
         else:
             ky, kx, t = over = te.reduce_axes(ky=c.kernel[0], kx=c.kernel[1], t=self.run)
             column, tap = xo * step + kx * apart + t, ky * c.kernel[1] + kx
             reach += (c.kernel[1] - 1) * apart
-        row, source = c.row(y, ky), x
+        row, source = self.row(y, ky), x
         if self.crowded or any(c.pads) or self.product.moves or reach > width * channels:
             if self.crowded:
                 axes = pn, py, px = te.axes(pn=1, py=whole, px=channels + GAP)

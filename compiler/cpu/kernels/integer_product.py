@@ -22,9 +22,10 @@ from .quantised import Requantisation, has_small_pairs
 class IntegerProduct(Description):
     """`out[m, n] = sum((x[m, k] - zero) * w[k, n]) * factor[n] + addend[n]`.
 
-    Operands are `x` [M, K], `w` int8[K, N], `zero` [1] like `x`, `factor` float32[1] or [N], and
+    Operands are `x` [M, K], `w` [K, N], `zero` [1] like `x`, `factor` float32[1] or [N], and
     `addend` float32[N]; `w` and `addend` are constants. The sum is exact. It becomes float32, and
     each operation on it is rounded by itself. Without a factor, the output is the sum, int32[M, N].
+    Where an instruction takes bytes, larger weights are the sum of two or three parts.
 
     Parameters
     ----------
@@ -36,8 +37,10 @@ class IntegerProduct(Description):
         Number of factors: 0, 1, or that of the columns.
     has_addend
         Whether there is an addend; only with factors.
+    parts
+        Number of parts: 1 for weights of int8; else `w` is int16, and see `parts_of`.
     small_pairs
-        Whether `quantised.has_small_pairs` holds for the weights.
+        Whether `quantised.has_small_pairs` holds for the weights; only with one part.
     """
 
     rows: int
@@ -46,6 +49,7 @@ class IntegerProduct(Description):
     dtype: str = "uint8"
     factors: int = 0
     has_addend: bool = False
+    parts: int = 1
     small_pairs: bool = False
 
     @property
@@ -53,7 +57,7 @@ class IntegerProduct(Description):
         """Arrays that the kernel takes, in the order of a call."""
         found = {
             "x": Array(self.dtype, (self.rows, self.inner)),
-            "w": Array("int8", (self.inner, self.columns)),
+            "w": Array("int8" if self.parts == 1 else "int16", (self.inner, self.columns)),
             "zero": Array(self.dtype, (1,)),
         }
         if self.factors:
@@ -94,8 +98,17 @@ class IntegerProduct(Description):
         return IntegerPlanner(self, target).prepare(constants)
 
 
-MOST_INNER = 1 << 16
+MOST_INNER = 1 << 15
 """Most products of a sum that always fits int32."""
+
+
+def parts_of(w: np.ndarray) -> list[np.ndarray]:
+    """Return arrays of int8 whose sum is `w`, as few as possible."""
+    parts = []
+    while not parts or w.any():
+        parts.append(np.clip(w, -128, 127).astype(np.int8))
+        w = w - parts[-1]
+    return parts
 
 
 class IntegerPlanner(DirectPlanner):
@@ -109,6 +122,16 @@ class IntegerPlanner(DirectPlanner):
             small_pairs=product.small_pairs,
         )
         super().__init__(layer, target)
+        self.runs = 1 if self.product.words else product.parts
+
+    @property
+    def weights(self) -> str:
+        """Element type of the weights."""
+        return self.owner.operands["w"].dtype if self.product.words else "int8"
+
+    def row(self, y: te.Index, ky: te.Index) -> te.Index:
+        """The only row of the activations, which all parts of the weights multiply."""
+        return y
 
     @property
     def dtype(self) -> str:
@@ -138,11 +161,17 @@ class IntegerPlanner(DirectPlanner):
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Arrange the weights, and sum their columns."""
-        w = constants["w"][None, None]
-        if self.owner.small_pairs and not has_small_pairs(w):
+        w, parts = constants["w"], parts_of(constants["w"])
+        if len(parts) > self.owner.parts:
+            raise InputError(
+                f"product: expected weights of {self.owner.parts} parts, got {len(parts)}; "
+                "describe the product with as many"
+            )
+        if self.owner.small_pairs and not has_small_pairs(parts[0][None, None]):
             raise InputError(
                 "product: some neighbouring weights are too large for `small_pairs`; describe the "
                 "product without it"
             )
-        sums = constants["w"].sum(axis=0, dtype=np.int32)
-        return {**constants, "w": w[0], "bias": sums * -self.product.shift, "sums": sums}
+        sums = w.sum(axis=0, dtype=np.int32)
+        rows = w[None] if self.product.words else np.stack(parts)
+        return {**constants, "w": rows, "bias": sums * -self.product.shift, "sums": sums}

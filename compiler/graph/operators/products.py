@@ -25,17 +25,18 @@ class MatMul(Operator):
 
 @operator("integer_matmul", 3)
 class IntegerMatMul(Operator):
-    """`(a - zero_point) @ b` in int32, of bytes: `a` [..., M, K] and weights `b` int8[K, N].
+    """`(a - zero_point) @ b` in int32: bytes `a` [..., M, K] and `b` [K, N], int8 or int16.
 
-    The inputs are `a`, `b`, and the zero point of `a`, one element of its type.
+    The inputs are `a`, `b`, and the zero point of `a`, one element of its type. Wide weights are
+    bytes less their own zero point, -255 to 255.
     """
 
     def result_type(self, types: Types) -> TensorType:
         a, b, zero = types
         fits = a.dtype in ("int8", "uint8") and zero.dtype == a.dtype and zero.elements == 1
-        fits = fits and b.dtype == "int8" and len(b.shape) == 2 <= len(a.shape)
+        fits = fits and b.dtype in ("int8", "int16") and len(b.shape) == 2 <= len(a.shape)
         fits = fits and a.shape[-1] == b.shape[0]
-        self.expect(fits, "bytes [..., M, K], int8 [K, N], and one zero point", types)
+        self.expect(fits, "bytes [..., M, K], int8 or int16 [K, N], and one zero point", types)
         return TensorType("int32", (*a.shape[:-1], b.shape[1]))
 
     def compute(self, a: np.ndarray, b: np.ndarray, zero: np.ndarray) -> np.ndarray:

@@ -51,3 +51,14 @@ def test_small_pairs_are_used_only_where_they_hold(level: str) -> None:
     np.testing.assert_array_equal(kernel(x, w, zero), expected)
     with pytest.raises(InputError, match="too large for `small_pairs`"):
         kernel(x, np.full((64, 16), 100, np.int8), zero)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_larger_weights_have_as_many_parts_as_described(level: str) -> None:
+    x, zero = drawn("uint8", (5, 40)), drawn("uint8", (1,))
+    w = GENERATOR.integers(-255, 255, (40, 9), np.int16)
+    kernel = compile_kernel(IntegerProduct(5, 40, 9, parts=2), target_at(level))
+    expected = (x.astype(np.int64) - int(zero[0])) @ w.astype(np.int64)
+    np.testing.assert_array_equal(kernel(x, w, zero), expected)
+    with pytest.raises(InputError, match="expected weights of 2 parts, got 3"):
+        kernel(x, np.full((40, 9), 255, np.int16), zero)

@@ -39,10 +39,21 @@ def drawn(dtype: str) -> np.ndarray:
     return GENERATOR.integers(limits.min, limits.max, (48, 40), dtype, endpoint=True)
 
 
-def assert_in_machine_code(graph: Graph, level: str, products: int) -> None:
+def described(graph: Graph) -> IntegerProduct:
+    """The only product's description; its kernel is exact."""
+    ((found, exact),) = (
+        (kernel.description, kernel.exact)
+        for kernel in selected(graph)
+        if isinstance(kernel.description, IntegerProduct)
+    )
+    assert exact
+    assert isinstance(found, IntegerProduct)
+    return found
+
+
+def assert_in_machine_code(graph: Graph, level: str, parts: int = 1) -> None:
     kernels = selected(graph)
-    found = [k for k in kernels if isinstance(k.description, IntegerProduct)]
-    assert len(found) == products
+    assert described(graph).parts == parts
     covered = {one.output.name for kernel in kernels for one in kernel.nodes}
     assert covered == {one.output.name for one in graph.nodes}
     x = normal(2, 24, 48)
@@ -55,18 +66,18 @@ def assert_in_machine_code(graph: Graph, level: str, products: int) -> None:
 @pytest.mark.parametrize("add", [False, True])
 def test_a_product_takes_its_scale_and_bias(add: bool, by_column: bool, level: str) -> None:
     graph = network(drawn("int8"), np.int8(0), by_column, add)
-    assert_in_machine_code(graph, level, 1)
-    (kernel,) = (k for k in selected(graph) if isinstance(k.description, IntegerProduct))
-    assert kernel.exact
-    assert kernel.description.factors == (40 if by_column else 1)
-    assert kernel.description.has_addend == add
+    assert_in_machine_code(graph, level)
+    description = described(graph)
+    assert description.factors == (40 if by_column else 1)
+    assert description.has_addend == add
 
 
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("zero", "parts"), [(128, 1), (100, 2), (0, 3)])
-def test_weights_beyond_int8_are_summed_in_parts(zero: int, parts: int) -> None:
+def test_weights_beyond_int8_have_parts(zero: int, parts: int, level: str) -> None:
     weights = drawn("uint8")
     weights[0, :2] = 0, 255
-    assert_in_machine_code(network(weights, np.uint8(zero)), "sse2", parts)
+    assert_in_machine_code(network(weights, np.uint8(zero)), level, parts)
 
 
 def test_a_product_that_others_read_as_well_is_not_scaled_in_it() -> None:
@@ -78,7 +89,7 @@ def test_a_product_that_others_read_as_well_is_not_scaled_in_it() -> None:
         node("Add", "m f", "y"),
     ]
     graph = imported(nodes, {"x": normal(2, 24, 48)}, {"w": drawn("int8")})
-    assert_in_machine_code(graph, "sse2", 1)
+    assert_in_machine_code(graph, "sse2")
 
 
 @pytest.mark.parametrize("weights", ["exact in float32", "in int32 alone"])
