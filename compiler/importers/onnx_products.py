@@ -1,7 +1,7 @@
 """Importers of matrix products, of floats and of integers, as MatMul and further operators."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -30,6 +30,71 @@ def import_matmul(node: OnnxNode) -> str:
     rows = () if len(left) == 1 else shape[-2:-1]
     columns = () if len(right) == 1 else shape[-1:]
     return node.reshape(product, (*shape[:-2], *rows, *columns))
+
+
+def import_einsum(node: OnnxNode) -> str:
+    """Import Einsum: a product of two matrices, perhaps in batches, as MatMul with its moves."""
+    equation = node.attribute("equation", "")
+    operands = [node.input(index) for index in range(len(node.proto.input))]
+    general = ops.Einsum(equation.decode() if isinstance(equation, bytes) else equation)
+    terms = _matrix_terms(general.equation, [node.type(i).shape for i in range(len(operands))])
+    if terms is None:
+        return node.emit(general, operands)
+    batch, left, right, summed, result, extents = terms
+    matrices = []
+    for index, side in enumerate(((*batch, left, summed), (*batch, summed, right))):
+        x, given = operands[index], _terms(general.equation)[index]
+        order = [given.index(letter) for part in side for letter in part]
+        if order != sorted(order):
+            x = node.transpose(x, order, f"{node.result}.turned{index}")
+        shape = [math.prod(extents[letter] for letter in part) for part in side]
+        matrices.append(_shaped(node, x, shape, f"{node.result}.operand{index}"))
+    letters = batch + left + right
+    product = node.emit(ops.MatMul(), matrices, f"{node.result}.product")
+    product = _shaped(node, product, [extents[one] for one in letters], f"{node.result}.parts")
+    order = [letters.index(letter) for letter in result]
+    return product if order == sorted(order) else node.transpose(product, order)
+
+
+def _shaped(node: OnnxNode, x: str, shape: Sequence[int], name: str) -> str:
+    """Emit a Reshape if the value has another shape."""
+    return x if node.builder.types[x].shape == tuple(shape) else node.reshape(x, shape, name)
+
+
+def _terms(equation: str) -> list[str]:
+    """Return the letters of each operand and, last, of the result of an Einsum's equation."""
+    given, arrow, result = equation.replace(" ", "").partition("->")
+    if not arrow:
+        result = "".join(sorted(letter for letter in set(given) if given.count(letter) == 1))
+        result = result.replace(",", "")
+    return [*given.split(","), result]
+
+
+def _matrix_terms(
+    equation: str, shapes: Sequence[tuple[int, ...]]
+) -> tuple[str, str, str, str, str, dict[str, int]] | None:
+    """Return the letters of batches, of rows, of columns and of the sum, the result's, and extents.
+
+    None if the equation is no such product: of other than two operands, with `...`, a letter that
+    repeats in a term or is summed in one operand alone, or no sum.
+    """
+    terms = _terms(equation)
+    if len(terms) != 3 or "." in equation or any(len(set(term)) != len(term) for term in terms):
+        return None
+    if [len(term) for term in terms[:2]] != [len(shape) for shape in shapes]:
+        return None
+    a, b, result = terms
+    batch = "".join(letter for letter in result if letter in a and letter in b)
+    summed = "".join(letter for letter in a if letter in b and letter not in result)
+    left = "".join(letter for letter in a if letter not in b)
+    right = "".join(letter for letter in b if letter not in a)
+    extents = dict(zip(a, shapes[0], strict=True))
+    same = all(
+        extents.setdefault(one, size) == size for one, size in zip(b, shapes[1], strict=True)
+    )
+    if not summed or not same or sorted(batch + left + right) != sorted(result):
+        return None
+    return batch, left, right, summed, result, extents
 
 
 def import_gemm(node: OnnxNode) -> str:

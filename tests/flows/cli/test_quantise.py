@@ -216,7 +216,7 @@ def test_what_cannot_be_exported_is_refused_before_it_is_calibrated(capsys, monk
     net = Net(3, 8, 8)
     x = net.conv("x", 4, 3)
     largest = net.node("Flatten", net.node("GlobalAveragePool", x))
-    output = net.node("Einsum", largest, largest, equation="ij,kj->ik")
+    output = net.node("Einsum", largest, largest, equation="ij,ik->ijk")
     onnx.save(net.model(output), tmp_path / "net.onnx")
     np.savez(tmp_path / "samples.npz", inputs=np.ones((4, 3, 8, 8), np.float32))
     monkeypatch.setattr(quantise_model, "make_batches", None)
