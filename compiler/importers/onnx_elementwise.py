@@ -115,4 +115,4 @@ def import_cast(node: OnnxNode) -> str | None:
     saturates = dtype in FLOAT8 and node.attribute("saturate", 1)
     if saturates or dtype in ("float4_e2m1fn", "float8_e8m0fnu"):
         return None
-    return node.emit(ops.Cast(dtype), [node.input(0)])
+    return node.cast(node.input(0), dtype)

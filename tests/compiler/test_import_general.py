@@ -270,6 +270,12 @@ def test_an_operator_computes_what_onnxruntime_computes(name: str) -> None:
     assert parse_graph(print_graph(graph), {c.name: c.data for c in graph.constants}) == graph
 
 
+def test_a_cast_to_the_same_type_is_no_operator() -> None:
+    nodes = [node("Cast", ["x"], ["c"], to=TensorProto.FLOAT), node("Relu", ["c"], ["y"])]
+    graph = import_onnx(model(nodes, [value("x", np.float32, (2, 3))], ["y"]).SerializeToString())
+    assert [one.op for one in graph.nodes] == ["unary"]
+
+
 EXTENTS = {"b": 2, "t": 5, "q": 3, "d": 8, "h": 4, "k": 6}
 
 

@@ -35,7 +35,7 @@ from tilewright.runtime.compare import Comparison
 from tilewright.runtime.session import Run
 
 from .branching_networks import NETWORKS
-from .onnx_models import run_onnxruntime
+from .onnx_models import model, node, run_onnxruntime, scalars, value
 
 ONE = Quantisation(0.05, 0)
 
@@ -233,6 +233,37 @@ def test_what_the_host_gives_is_copied(machine):
     graph = making.graph(making.concat("in0", "in1"), making.resize("in0", 2, 2))
     module, _ = run(graph, PRESETS[machine])
     assert min(copied(module).values()) > 0
+
+
+@pytest.mark.parametrize("order", [("c", "d"), ("d", "c")])
+@pytest.mark.parametrize("scale", [0.05, 0.02])
+def test_a_constant_is_joined_on_the_host(scale: float, order: tuple[str, str]) -> None:
+    """As position codes and class tokens are, in a quantisation of their own or that of all."""
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        node("DequantizeLinear", ["q", "s", "z"], ["r"]),
+        node("DequantizeLinear", ["w", "t", "z"], ["v"]),
+        node("Conv", ["r", "v"], ["f"]),
+        node("QuantizeLinear", ["f", "s", "z"], ["g"]),
+        node("DequantizeLinear", ["g", "s", "z"], ["d"]),
+        node("DequantizeLinear", ["k", "t", "z"], ["c"]),
+        node("Concat", order, ["j"], axis=1),
+        node("QuantizeLinear", ["j", "s", "z"], ["h"]),
+        node("DequantizeLinear", ["h", "s", "z"], ["y"]),
+    ]
+    generator = np.random.default_rng(5)
+    constants = {
+        "w": generator.integers(-64, 64, (5, 4, 1, 1), np.int8),
+        "k": generator.integers(-128, 128, (1, 3, 6, 7), np.int8),
+        **scalars(s=0.05, t=scale, z=np.int8(0)),
+    }
+    proto = model(nodes, [value("x", np.float32, (1, 4, 6, 7))], ["y"], constants)
+    graph = import_model(proto.SerializeToString())
+    _, found = run(graph, PRESETS["16x16"])
+    (got,) = found.outputs.values()
+    expected = run_onnxruntime(proto, random_inputs(graph, 3))["y"]
+    np.testing.assert_allclose(got, expected, atol=0.0501)
+    assert any(is_accelerated(one) for one in graph.nodes)
 
 
 def test_a_value_in_two_results_is_copied_into_one():
