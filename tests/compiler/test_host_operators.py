@@ -56,6 +56,10 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
     },
     "softmax": (ops.Softmax(1, 2), [(ANY, (2, 3))]),
     "matmul": (ops.MatMul(), [(ANY, (2, 3)), (ANY, (3, 4))]),
+    **{
+        f"product with {kind}": (ops.IntegerMatMul(), [(ANY, (2, 3)), (kind, (3, 4)), (ANY, ())])
+        for kind in ("int8", "int16")
+    },
     "transpose": (ops.Transpose((1, 0)), [(ANY, (2, 3))]),
     "reshape": (ops.Reshape((3, 2)), [(ANY, (2, 3))]),
     "pad": (ops.Pad((1, 0), (0, 2), 1.0), [(ANY, (2, 3))]),
