@@ -142,7 +142,9 @@ def test_an_lstm_with_weights_of_bytes(by_channel: bool) -> None:
 def test_scales_of_an_lstm_that_do_not_fit_are_refused() -> None:
     inputs = ["x", "w", "r", "", "", "", "", "", "s", "", "s", ""]
     layer = contributed("DynamicQuantizeLSTM", inputs, hidden_size=5)
-    constants = {name: np.ones((1, *shape), np.int8) for name, shape in LSTM_WEIGHTS.items()}
+    constants: dict[str, np.ndarray] = {
+        name: np.ones((1, *shape), np.int8) for name, shape in LSTM_WEIGHTS.items()
+    }
     constants["s"] = np.ones(3, np.float32)
     proto = model([layer], [value("x", np.float32, (7, 1, 6))], ["y"], constants)
     with pytest.raises(ImportModelError, match=r"got \[1, 6, 20\] with \[3\] and \[3\]"):
