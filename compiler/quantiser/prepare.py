@@ -30,7 +30,7 @@ def give_bias(site: Site) -> str | None:
     return site.emit(site.root.attributes, *site.root.inputs, zeros)
 
 
-@rule(op(ops.MatMul, value(), value(constant=True, where=is_matrix)))
+@rule(op(ops.MatMul, value(), value(constant=True, where=is_matrix), result=is_float32))
 def give_sum(site: Site) -> str | None:
     """Give a MatMul with weights and no Add after it an Add of zeros."""
     user = site.view.only_user(site.root.output.name)

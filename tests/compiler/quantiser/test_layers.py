@@ -1,8 +1,10 @@
 """Layers of the quantiser: the nodes they join, and activations that share a scale."""
 
+import numpy as np
 import pytest
 
-from tilewright.compiler.graph import Graph
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value
+from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.quantiser.layers import find_layers
 from tilewright.compiler.quantiser.macs import macs
 from tilewright.compiler.quantiser.points import find_points
@@ -142,3 +144,11 @@ def test_the_end_of_several_names_means_none() -> None:
         "graph `model`: expected a layer to keep in float, got `/conv`, which is the end of 2 "
         "names; choose one of `/first/conv`, `/second/conv`"
     )
+
+
+def test_a_product_in_float16_is_left_as_it_is() -> None:
+    builder = Builder("half", [Value("x", TensorType("float16", (2, 3)))])
+    weights = builder.constant(np.ones((3, 4), np.float16), "w")
+    product = builder.emit(ops.MatMul(), ["x", weights])
+    graph = builder.graph([Output("y", product)])
+    assert [one.op for one in prepare(graph).nodes] == ["matmul"]
