@@ -5,6 +5,7 @@ A scope has its own names and sees those of the scopes around it. A function see
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,13 +32,16 @@ def key_of(node: onnx.NodeProto) -> Key:
 
 
 def schema_of(key: Key, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
-    """Return ONNX's schema of an operator in the version in use; None if there is none."""
+    """Return ONNX's schema of an operator in the version in use; None if there is none.
+
+    An operator that is newer than the model's operator set has its newest version. onnxruntime's
+    optimiser writes such operators, for example LayerNormalization.
+    """
     domain, kind = key
-    version = max(0, min(opsets.get(domain, 1), NEWEST_VERSION))
-    try:
-        return onnx.defs.get_schema(kind, version, domain)
-    except onnx.defs.SchemaError:
-        return None
+    for version in (max(0, min(opsets.get(domain, 1), NEWEST_VERSION)), NEWEST_VERSION):
+        with suppress(onnx.defs.SchemaError):
+            return onnx.defs.get_schema(kind, version, domain)
+    return None
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,12 @@ CASES = {
         {"s": random(7, 9), "b": random(7, 9)},
         17,
     ),
+    "LayerNormalization of a later set": (
+        [node("LayerNormalization", ["x", "s", "b"], ["y"], axis=-1)],
+        IMAGE,
+        {"s": random(9), "b": random(9)},
+        13,
+    ),
     "Hardmax of old": ([node("Hardmax", ["x"], ["y"], axis=2)], IMAGE, {}, 11),
     "Einsum": (
         [node("Einsum", ["x", "w"], ["y"], equation="nc...w,wk->n...kc")],
