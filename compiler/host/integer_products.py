@@ -44,7 +44,10 @@ def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> 
 
 
 def _scaled(scope: HostScope, node: Node, columns: int) -> tuple[Node, Node, str] | None:
-    """Return Cast to float32, Mul, and its factor: one number, or one for each column."""
+    """Return the Cast to float32, the Mul and its factor behind a node; None if they do not fit.
+
+    The factor is one number, or one for each column.
+    """
     cast = scope.follower(node)
     if cast is None or cast.attributes != Cast("float32"):
         return None
@@ -60,7 +63,7 @@ def _scaled(scope: HostScope, node: Node, columns: int) -> tuple[Node, Node, str
 
 
 def _added(scope: HostScope, node: Node, columns: int) -> tuple[Node, np.ndarray] | None:
-    """Return the Add of a constant with one number for each column, and these numbers."""
+    """Return the Add behind a node, and the constant row that it adds; None if there is none."""
     added = scope.follower(node)
     if added is None or added.attributes != Binary("Add"):
         return None

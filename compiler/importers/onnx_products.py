@@ -57,7 +57,7 @@ def import_einsum(node: OnnxNode) -> str:
 
 
 def _shaped(node: OnnxNode, x: str, shape: Sequence[int], name: str) -> str:
-    """Emit a Reshape if the value has another shape."""
+    """Reshape a value unless it has the shape already."""
     return x if node.builder.types[x].shape == tuple(shape) else node.reshape(x, shape, name)
 
 

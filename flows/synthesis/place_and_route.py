@@ -84,7 +84,7 @@ class Placement:
 
 
 class Routed(NamedTuple):
-    """A placed and routed design for a packer.
+    """A placed and routed design, ready for the bitstream packer.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _placing_digest(mapped: Path, device: Device, options: Sequence[str]) -> str
 
 
 def placer_inputs(device: Device) -> list[str]:
-    """Return everything that a run of nextpnr depends on, apart from netlist and options."""
+    """Return everything that a run of nextpnr depends on besides its netlist and options."""
     parts = [*_arguments(device, ()), *map(str, device.files)]
     for places, module in (
         (device.multiplier_sites, multiplier_sites),

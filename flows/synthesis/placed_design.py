@@ -22,7 +22,7 @@ from .placed_timing import (
 )
 
 SLOTS = 8
-"""Look-up tables of a tile, and flip-flops."""
+"""Number of look-up tables in a tile, and of flip-flops."""
 
 RAM_MODES = ("DPRAM", "RAMW_BLOCK")
 """Modes of a `LUT` that is distributed RAM, or whose inputs the write port of one takes."""
@@ -373,7 +373,7 @@ def _place(cell: Cell) -> tuple[int, int, int]:
 
 
 def _keys(cells: Sequence[Cell], pins: Sequence[str], options: Sequence[str]) -> list[int]:
-    """Number the cells so that two get the same number if these nets and parameters agree."""
+    """Number the cells; those with equal nets and parameters get the same number."""
     numbers: dict[Any, int] = {}
     return [
         numbers.setdefault(

@@ -30,7 +30,7 @@ TO_OUTPUT["OFX"] = {"M": 256, "F1": 165, "FXA": 239, "FXB": 242, "": 401}
 """Delays through a `LUT` in ps, by its output and then by its input; `""` as above."""
 
 ODD_CARRY = {"F": 403, "FCO": 0}
-"""Delays from `FCI` in ps, in odd slots: a carry passes two slots at once."""
+"""Delays from the carry input `FCI` to odd slots, in ps; a carry passes two slots at a time."""
 
 PLACED = "NEXTPNR_BEL"
 """nextpnr's attribute for the place that it has chosen for a cell."""

@@ -27,7 +27,7 @@ CLOCKS = ("CLK", "SCLK", "WCK")
 """First letters of clock pins."""
 
 Part = dict[str, Any]
-"""A part of a path, as in nextpnr's report: its type, its delay in ns, and the pin at its end."""
+"""One step of a path in nextpnr's report: its type, its delay in ns, and the pin at its end."""
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ _LOG_ERFC = (
 
 
 def exp(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """The exponential: at most 1.01 ULP, subnormal results included; above 88.73 infinity."""
+    """The exponential, within 1.01 ULP even if it is subnormal; infinity above 88.73."""
     value, power, shifted = _exponential(e, _limited(e, x, -104.0, 89.0))
     if e.target.has_scaling and e.whole_registers(x):
         return e.by_register(partial(_scaled, e), value, power)
@@ -61,14 +61,14 @@ def exp(e: Emitter, x: LlvmValue) -> LlvmValue:
 
 
 def decay(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """The exponential of `x <= 0`: at most 1.01 ULP from -87.68 up; 0 from -87.69 down."""
+    """The exponential of `x <= 0`, within 1.01 ULP from -87.68 up; 0 from -87.69 down."""
     # -88 becomes 2**-127, which counts as 0.
     value, _, shifted = _exponential(e, e.maximum(e.constant(-88.0, x), x))
     return e.builder.fmul(value, _power_of_two(e, e.bits(shifted, I32)))
 
 
 def sigmoid(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """`1 / (1 + exp(-x))`: at most 3 ULP from -86.98 up; 0 from -86.99 down.
+    """`1 / (1 + exp(-x))`, within 3 ULP from -86.98 up; 0 from -86.99 down.
 
     Numerator and denominator are four times as large, so that the denominator is infinite before
     the result is subnormal. Arithmetic with subnormal numbers takes a hundred times as long.

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ....errors import CompileError, InputError
+from ....errors import CompileError
 from ... import te
 from ..target import CpuTarget
 from .byte_winograd import ByteWinogradPlanner
@@ -19,7 +19,7 @@ from .depthwise import DepthwisePlanner
 from .description import Array, KernelSchedule, activated
 from .direct_convolution import DirectPlanner
 from .grouped_convolution import GroupedPlanner
-from .quantised import Requantisation, Residual, has_small_pairs
+from .quantised import Requantisation, Residual, check_small_pairs
 from .windows import Pair, Windowed
 from .winograd import WinogradPlanner
 
@@ -216,11 +216,8 @@ class Convolution(Windowed):
         InputError
             When the weights are not as the description says.
         """
-        if self.small_pairs and not has_small_pairs(constants["w"]):
-            raise InputError(
-                "convolution: some neighbouring weights are too large for `small_pairs`; describe "
-                "the convolution without it"
-            )
+        if self.small_pairs:
+            check_small_pairs(constants["w"], self.title)
         return self.planner(target).prepare(constants)
 
 

@@ -1,7 +1,7 @@
 """Matrix products of bytes whose zero point and scale are only known at run time.
 
-Such products are those of dynamic quantisation, where the activations' scale and zero point follow
-from each sample.
+Dynamic quantisation makes such products: it computes the activations' scale and zero point for each
+sample.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from ..target import CpuTarget
 from .convolution import matrix_product
 from .description import Array, Description, KernelSchedule
 from .direct_convolution import DirectPlanner
-from .quantised import Requantisation, has_small_pairs
+from .quantised import Requantisation, check_small_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class IntegerProduct(Description):
 
 
 MOST_INNER = 1 << 15
-"""Most products of a sum that always fits int32."""
+"""Largest number of products whose sum always fits int32."""
 
 
 def parts_of(w: np.ndarray) -> list[np.ndarray]:
@@ -130,7 +130,7 @@ class IntegerPlanner(DirectPlanner):
         return self.owner.operands["w"].dtype if self.product.words else "int8"
 
     def row(self, y: te.Index, ky: te.Index) -> te.Index:
-        """The only row of the activations, which all parts of the weights multiply."""
+        """The row of activations, which is the same for all parts of the weights."""
         return y
 
     @property
@@ -160,18 +160,15 @@ class IntegerPlanner(DirectPlanner):
         return value
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Arrange the weights, and sum their columns."""
+        """Split the weights into parts and sum each column."""
         w, parts = constants["w"], parts_of(constants["w"])
         if len(parts) > self.owner.parts:
             raise InputError(
                 f"product: expected weights of {self.owner.parts} parts, got {len(parts)}; "
                 "describe the product with as many"
             )
-        if self.owner.small_pairs and not has_small_pairs(parts[0][None, None]):
-            raise InputError(
-                "product: some neighbouring weights are too large for `small_pairs`; describe the "
-                "product without it"
-            )
+        if self.owner.small_pairs:
+            check_small_pairs(parts[0][None, None], "product")
         sums = w.sum(axis=0, dtype=np.int32)
         rows = w[None] if self.product.words else np.stack(parts)
         return {**constants, "w": rows, "bias": sums * -self.product.shift, "sums": sums}

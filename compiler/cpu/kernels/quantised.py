@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....errors import InputError
 from ... import te
 
 LARGEST_PAIR = 32767 // 255
@@ -106,3 +107,18 @@ def has_small_pairs(w: np.ndarray) -> bool:
     rows = w.reshape(w.shape[0], -1, w.shape[3]).astype(np.int16)
     pairs = (np.maximum(side[:, :-1], 0) + np.maximum(side[:, 1:], 0) for side in (rows, -rows))
     return all(np.all(pair <= LARGEST_PAIR) for pair in pairs)
+
+
+def check_small_pairs(w: np.ndarray, kernel: str) -> None:
+    """Check the weights of a kernel that is described with `small_pairs`; see `has_small_pairs`.
+
+    Raises
+    ------
+    InputError
+        When a pair is too large.
+    """
+    if not has_small_pairs(w):
+        raise InputError(
+            f"{kernel}: some neighbouring weights are too large for `small_pairs`; describe the "
+            f"{kernel} without it"
+        )

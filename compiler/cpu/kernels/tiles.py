@@ -141,7 +141,7 @@ class Multiplication:
 
     @property
     def rate(self) -> float:
-        """Products that a lane forms in the time of one vector instruction."""
+        """Number of products that a lane computes in the time of one vector instruction."""
         saturates = self.instruction is not None and self.instruction.mnemonic == "vpmaddubsw"
         return SATURATING_TAPS if saturates else self.taps
 

@@ -18,7 +18,7 @@ QUANTISE = helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])
 
 
 def network(weights: np.ndarray, zero: object, by_column: bool = False, add: bool = True) -> Graph:
-    """Import a product as onnxruntime's dynamic quantisation writes it."""
+    """Import a product in the form that onnxruntime's dynamic quantiser writes."""
     columns = weights.shape[-1]
     scale = np.float32(0.01) * (np.arange(1, columns + 1) if by_column else 1)
     nodes = [
