@@ -114,7 +114,8 @@ LSTM_WEIGHTS = {"w": (6, 20), "r": (5, 20)}
 
 
 @pytest.mark.parametrize("by_channel", [False, True])
-def test_an_lstm_with_weights_of_bytes(by_channel: bool) -> None:
+@pytest.mark.parametrize(("dtype", "zero"), [("int8", 0), ("uint8", 128)])
+def test_an_lstm_with_weights_of_bytes(dtype: str, zero: int, by_channel: bool) -> None:
     """onnxruntime quantises inputs and states as well, so it is only near."""
     inputs = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
     attributes = {"hidden_size": 5, "direction": "bidirectional"}
@@ -122,12 +123,12 @@ def test_an_lstm_with_weights_of_bytes(by_channel: bool) -> None:
     constants: dict[str, np.ndarray] = {"b": random(2, 40)}
     plain = {"b": constants["b"]}
     for name, shape in LSTM_WEIGHTS.items():
-        weights = GENERATOR.integers(*WEIGHTS, (2, *shape)).astype(np.int8)
+        weights = (GENERATOR.integers(*WEIGHTS, (2, *shape)) + zero).astype(dtype)
         spread = (2, 20) if by_channel else (2,)
         scales = 0.01 + 0.01 * np.abs(random(*spread))
-        zeros = np.zeros(spread, np.int8)
+        zeros = np.full(spread, zero, dtype)
         constants |= {name: weights, f"{name}s": scales, f"{name}z": zeros}
-        real = weights * scales.reshape(2, 1, -1)
+        real = (weights.astype(np.float32) - zero) * scales.reshape(2, 1, -1)
         plain[name] = np.ascontiguousarray(real.transpose(0, 2, 1))
     x = random(7, 1, 6)
     shown = [value("x", np.float32, x.shape)]

@@ -92,6 +92,20 @@ def test_a_product_that_others_read_as_well_is_not_scaled_in_it() -> None:
     assert_in_machine_code(graph, "sse2")
 
 
+def test_the_square_of_a_row_is_not_scaled_in_the_product() -> None:
+    nodes = [
+        QUANTISE,
+        node("MatMulInteger", "q w z", "i"),
+        node("Cast", "i", "f", to=1),
+        node("Mul", "f f", "y"),
+    ]
+    x = normal(1, 48)
+    graph = imported(nodes, {"x": x}, {"w": drawn("int8")})
+    assert described(graph).factors == 0
+    got = run_kernels(graph, {"x": x})["y"]
+    np.testing.assert_array_equal(got, evaluate(graph, {"x": x})["y"])
+
+
 @pytest.mark.parametrize("weights", ["exact in float32", "in int32 alone"])
 def test_a_convolution_of_bytes_is_exact(weights: str) -> None:
     channels, largest = (6, 127) if weights.startswith("exact") else (300, 255)
