@@ -38,6 +38,7 @@ from .kernels.declared import Declared
 from .kernels.description import Array, Description, KernelSchedule
 from .kernels.elementwise import Elementwise
 from .kernels.integer_product import IntegerProduct
+from .kernels.mixed_product import MixedProduct
 from .kernels.movement import AffineCopy, ByteJoin
 from .kernels.pooling import BytePooling, Pooling
 from .kernels.quantised import Requantisation, Residual, has_small_pairs
@@ -48,7 +49,7 @@ __all__ = [
     "LEVELS", "AffineCopy", "Array", "BatchedProduct", "BoundKernel", "Box", "ByteJoin",
     "BytePooling", "ByteProduct", "ByteSum", "ByteTable", "Call", "CompiledKernel", "Convolution",
     "CpuTarget", "Declared", "Description", "Elementwise", "IntegerProduct", "KernelSchedule",
-    "LayerNormalisation", "Layout", "Pooling", "Requantisation", "Residual", "RowReduction",
-    "RowSoftmax", "Schedule", "aligned_empty", "compile_kernel", "copy_call", "generic",
-    "has_small_pairs", "host", "host_levels", "load_kernel", "matrix_product",
+    "LayerNormalisation", "Layout", "MixedProduct", "Pooling", "Requantisation", "Residual",
+    "RowReduction", "RowSoftmax", "Schedule", "aligned_empty", "compile_kernel", "copy_call",
+    "generic", "has_small_pairs", "host", "host_levels", "load_kernel", "matrix_product",
 ]  # fmt: skip

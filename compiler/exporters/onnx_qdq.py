@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
+from ..graph.operators.recurrent import real_weights
 from ..graph.operators.reductions import POSITIONS
 from ..importers.onnx_elementwise import PARAMETERS, VARIANTS
 from ..importers.onnx_recurrent import PARAMETERS as ACTIVATION_PARAMETERS
@@ -97,6 +98,9 @@ def _is_special(graph: Graph, node: Node) -> bool:
         return min(node.attributes.pads) < 0
     if isinstance(node.attributes, ops.OnnxReference):
         return not _is_current(node.attributes)
+    if isinstance(node.attributes, ops.Recurrent):
+        scales = node.inputs[node.attributes.scales]
+        return bool(scales) and not all(map(graph.is_constant, (*node.inputs[1:3], *scales)))
     if isinstance(node.attributes, ops.Interpolate):
         known = all(map(graph.is_constant, node.inputs[1:]))
         return node.output.type.dtype != "float32" or not known
@@ -299,7 +303,13 @@ def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
         attributes["linear_before_reset"] = int(operator.linear_before_reset)
     if operator.kind == "LSTM":
         attributes["input_forget"] = int(operator.input_forget)
-    writer.add(node, operator.kind, **{name: one for name, one in attributes.items() if one != []})
+    inputs = writer.inputs(node)
+    if scales := inputs[operator.scales]:
+        w, r, *factors = (writer.constants[name] for name in (*inputs[1:3], *scales))
+        for place, real in enumerate(real_weights(w, r, factors), 1):
+            inputs[place] = writer.constant(f"{inputs[place]}.real", real)
+    shown = {name: one for name, one in attributes.items() if one != []}
+    writer.write(node, operator.kind, inputs[: operator.scales.start], **shown)
 
 
 EXPORTS: dict[type[ops.Operator], Export] = {

@@ -2,7 +2,7 @@
 
 Float32 layers of whole sequences with constant weights and ONNX's default activations become
 kernels. A GRU must apply its reset gate after the product, as exporters write it. NumPy computes
-all other layers.
+all other layers. Weights of bytes stay bytes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cpu import Convolution, Description, matrix_product
+from ..cpu import Convolution, Description, MixedProduct, matrix_product
+from ..cpu.kernels.mixed_product import limit_of
 from ..cpu.kernels.recurrent import RecurrentUpdate
 from ..graph import Graph, Node
 from ..graph.operators import Recurrent
@@ -22,6 +23,10 @@ ALONE = {"Tanh": "tanh", "Relu": "relu"}
 """Activations of a plain recurrent layer."""
 
 
+Product = Convolution | MixedProduct
+"""A product with weights of float32, or of bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Direction:
     """One direction of a recurrent layer.
@@ -30,17 +35,17 @@ class Direction:
     ----------
     backwards : bool
         Whether the last time step comes first.
-    inputs : Convolution
+    inputs : Convolution or MixedProduct
         The product of all steps' inputs with their weights: [steps * samples, gates * hidden].
-    product : Convolution
+    product : Convolution or MixedProduct
         The product of the state with the recurrent weights; with `residual`, plus the inputs' part.
     constants : mapping
         Constants of both products, by name.
     """
 
     backwards: bool
-    inputs: Convolution
-    product: Convolution
+    inputs: Product
+    product: Product
     constants: Mapping[str, Mapping[str, np.ndarray]]
 
 
@@ -74,7 +79,7 @@ class Recurrence:
     @property
     def reads(self) -> tuple[str, ...]:
         """Values that it reads in a run: x, the first state, and for LSTM the first cell state."""
-        return (self.node.inputs[0], *self.node.inputs[5:7])
+        return (self.node.inputs[0], *self.node.inputs[self.operator.states])
 
     @property
     def output(self) -> str:
@@ -129,35 +134,46 @@ def _recurrence(graph: Graph, node: Node) -> Recurrence | None:
     operator = node.attributes
     if not isinstance(operator, Recurrent) or not _is_usual(graph, node, operator):
         return None
-    steps, samples, features = graph.types[node.inputs[0]].shape
+    steps, samples, _ = graph.types[node.inputs[0]].shape
     w, r, bias = (graph.data(name) for name in node.inputs[1:4])
-    gates, hidden = w.shape[1] // r.shape[2], r.shape[2]
+    scales = [graph.data(name) for name in node.inputs[operator.scales]]
+    hidden = r.shape[2]
     directions = []
     for index in range(len(w)):
         own, recurrent = np.split(bias[index], 2)
         activation = ALONE[operator.activations[index][0]] if operator.kind == "RNN" else ""
-        product = matrix_product(
-            samples,
-            hidden,
-            gates * hidden,
-            activation=activation,
-            residual=operator.kind != "GRU",
-        )
         behind = np.zeros_like(recurrent)
         if operator.kind == "GRU":  # the reset gate multiplies this part of the bias too
             behind[2 * hidden :] = recurrent[2 * hidden :]
-        constants = {
-            "inputs": {"w": w[index].T[None, None], "bias": own + (recurrent - behind)},
-            "product": {"w": r[index].T[None, None], "bias": behind},
-        }
-        contiguous = {
-            key: {name: np.ascontiguousarray(array) for name, array in held.items()}
-            for key, held in constants.items()
-        }
-        inputs = matrix_product(steps * samples, features, gates * hidden)
+        first, second = (scale[index] for scale in scales) if scales else (None, None)
+        inputs, given = _product(steps * samples, w[index], first, own + (recurrent - behind))
+        product, held = _product(
+            *(samples, r[index], second, behind),
+            activation=activation,
+            residual=operator.kind != "GRU",
+        )
         backwards = operator.direction == "reverse" or index == 1
-        directions.append(Direction(backwards, inputs, product, contiguous))
+        constants = {"inputs": given, "product": held}
+        directions.append(Direction(backwards, inputs, product, constants))
     return Recurrence(node, tuple(directions))
+
+
+def _product(
+    rows: int,
+    w: np.ndarray,
+    scale: np.ndarray | None,
+    bias: np.ndarray,
+    activation: str = "",
+    residual: bool = False,
+) -> tuple[Product, Mapping[str, np.ndarray]]:
+    """Return a product with weights [columns, inner] and its constants; bytes have a scale."""
+    columns, inner = w.shape
+    w = np.ascontiguousarray(w.T)
+    if scale is None:
+        described = matrix_product(rows, inner, columns, activation, residual)
+        return described, {"w": w[None, None], "bias": bias}
+    mixed = MixedProduct(rows, inner, columns, str(w.dtype), limit_of(w), residual)
+    return mixed, {"w": w, "factor": scale, "bias": bias}
 
 
 def _is_usual(graph: Graph, node: Node, operator: Recurrent) -> bool:
@@ -165,13 +181,14 @@ def _is_usual(graph: Graph, node: Node, operator: Recurrent) -> bool:
     steps = x.shape[0]
     if x.dtype != "float32" or not x.elements or not node.outputs[0].type.elements:
         return False
-    if not all(graph.is_constant(name) for name in node.inputs[1:5]):
+    scales = node.inputs[operator.scales]
+    if not all(graph.is_constant(name) for name in (*node.inputs[1:5], *scales)):
         return False
     if not (graph.data(node.inputs[4]) == steps).all() or operator.clip or operator.input_forget:
         return False
     names = tuple(name for name, _, _ in operator.activations)
     if operator.kind == "RNN":
-        return all(name in ALONE for name in names)
+        return all(name in ALONE for name in names) and not scales
     if names != USUAL[operator.kind] * (len(names) // len(USUAL[operator.kind])):
         return False
     if operator.kind == "GRU":

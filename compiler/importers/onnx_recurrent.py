@@ -1,5 +1,7 @@
 """Importers of the recurrent layers RNN, GRU and LSTM as Recurrent; missing operands are zeros."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..graph.operators import Recurrent
@@ -25,8 +27,8 @@ PARAMETERS: dict[str, tuple[float, float]] = {
 """Default alpha and beta of the activations that have parameters."""
 
 
-def import_recurrent(node: OnnxNode) -> list[str]:
-    """Import RNN, GRU and LSTM as Recurrent."""
+def import_recurrent(node: OnnxNode, scales: Sequence[str] = ()) -> list[str]:
+    """Import RNN, GRU and LSTM as Recurrent; `scales` are those of weights of integers."""
     kind = node.proto.op_type
     direction = node.attribute("direction", "forward")
     if direction not in DIRECTIONS or min(node.rank(0), node.rank(1), node.rank(2)) < 3:
@@ -54,7 +56,8 @@ def import_recurrent(node: OnnxNode) -> list[str]:
         bool(node.attribute("linear_before_reset", 0)),
         bool(node.attribute("input_forget", 0)),
     )
-    results = node.emit_outputs(operator, [x, node.input(1), node.input(2), bias, lengths, *states])
+    operands = [x, node.input(1), node.input(2), bias, lengths, *states, *scales]
+    results = node.emit_outputs(operator, operands)
     orders = [(2, 0, 1, 3), (1, 0, 2), (1, 0, 2)]
     return [
         _swap(node, result, order, last) for result, order in zip(results, orders, strict=False)
@@ -62,24 +65,31 @@ def import_recurrent(node: OnnxNode) -> list[str]:
 
 
 def import_dynamic_lstm(node: OnnxNode) -> list[str]:
-    """Import DynamicQuantizeLSTM (`com.microsoft`) as LSTM with its weights in float32.
+    """Import DynamicQuantizeLSTM (`com.microsoft`) as LSTM with weights of bytes.
 
-    onnxruntime also quantises the layer's inputs and states in each step. Here they stay in
-    float32, so that results are closer to those of the network before quantisation.
+    onnxruntime also quantises the layer's inputs and states to bytes in each step. Here they stay
+    in float32, so that results are closer to those of the network before quantisation.
     """
-    weights = []
+    weights, scales = [], []
     for operand, scale in ((1, 8), (2, 10)):
         w, factor = node.constant(operand), node.constant(scale)
-        zero = node.constant(scale + 1) if node.has(scale + 1) else np.zeros_like(factor)
+        has_zero = node.has(scale + 1)
+        zero = node.constant(scale + 1) if has_zero else np.zeros(factor.shape, w.dtype)
         shapes = ((len(w),), (len(w), w.shape[-1])) if w.ndim == 3 else ()
-        if factor.shape not in shapes or zero.shape not in shapes:
-            got = f"{list(w.shape)} with {list(factor.shape)} and {list(zero.shape)}"
-            node.fail("weights of rank 3, scales and zero points", got, "quantise the model again")
-        factor, zero = (one.astype(np.float32).reshape(len(w), 1, -1) for one in (factor, zero))
-        real = np.ascontiguousarray(((w - zero) * factor).transpose(0, 2, 1))
-        weights.append(node.array(real, f"{node.label}.weights{operand}"))
+        fits = factor.shape in shapes and zero.shape in shapes
+        if not fits or w.dtype not in (np.int8, np.uint8) or zero.dtype != w.dtype:
+            got = f"{w.dtype}{list(w.shape)} with {list(factor.shape)} and {list(zero.shape)}"
+            wanted = "weights of bytes of rank 3, scales and zero points"
+            node.fail(wanted, got, "quantise the model again")
+        factor, zero = (one.reshape(len(w), -1) for one in (factor, zero))
+        w = w.transpose(0, 2, 1).astype(np.int16) - zero.astype(np.int16)[..., None]
+        dtype = "int8" if not w.size or -128 <= w.min() <= w.max() <= 127 else "int16"
+        name = f"{node.label}.weights{operand}"
+        weights.append(node.array(w.astype(dtype, order="C"), name))
+        spread = np.broadcast_to(factor, w.shape[:2]).astype(np.float32, order="C")
+        scales.append(node.array(spread, f"{name}.scale"))
     others = [node.input(index) if node.has(index) else None for index in range(3, 8)]
-    return import_recurrent(node.as_operator("LSTM", node.input(0), *weights, *others))
+    return import_recurrent(node.as_operator("LSTM", node.input(0), *weights, *others), scales)
 
 
 def _swap(node: OnnxNode, x: str, order: tuple[int, ...], last: bool) -> str:

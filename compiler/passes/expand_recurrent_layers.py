@@ -10,6 +10,7 @@ from ..graph import Builder, Graph, Node, drop_unused, evaluate_operator
 from ..graph import operators as ops
 from ..graph.operators import Recurrent
 from ..graph.operators.elementwise import UNARY
+from ..graph.operators.recurrent import real_weights
 
 MOST_CELLS = 16
 """Most steps, times directions, of a layer; the host runs longer ones in one loop."""
@@ -45,8 +46,9 @@ def _is_expanded(graph: Graph, node: Node) -> bool:
         return False
     usual = not operator.clip and not operator.input_forget
     usual = usual and all(name in UNARY for name, _, _ in operator.activations)
-    lengths, *peepholes = (graph.data(name) for name in node.inputs[4:5] + node.inputs[7:])
-    return usual and bool((lengths == steps).all()) and not any(each.any() for each in peepholes)
+    peepholes = node.inputs[operator.states.stop : operator.scales.start]
+    usual = usual and bool((graph.data(node.inputs[4]) == steps).all())
+    return usual and not any(graph.data(name).any() for name in peepholes)
 
 
 class _Cells:
@@ -68,7 +70,9 @@ class _Cells:
     def _direction(self, index: int) -> tuple[str, ...]:
         """Emit one direction: all states [S, 1, N, H], the last one and the last cell [1, N, H]."""
         kind, data = self.operator.kind, self.builder.data
-        w, r, bias = (data(name)[index] for name in self.node.inputs[1:4])
+        scales = [data(name) for name in self.node.inputs[self.operator.scales]]
+        w, r = real_weights(*map(data, self.node.inputs[1:3]), scales)
+        w, r, bias = w[index], r[index], data(self.node.inputs[3])[index]
         own, recurrent = np.split(bias, 2)
         apart = np.zeros_like(recurrent)
         if kind == "GRU" and self.operator.linear_before_reset:
@@ -76,7 +80,7 @@ class _Cells:
         parts = self._dense(self.node.inputs[0], w, own + recurrent - apart)
         states = [
             self._emit(ops.Reshape((self.samples, self.hidden)), self._row(name, index))
-            for name in self.node.inputs[5:7]
+            for name in self.node.inputs[self.operator.states]
         ]
         every: dict[int, str] = {}
         backwards = self.operator.direction == "reverse" or index == 1

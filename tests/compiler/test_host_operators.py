@@ -105,6 +105,14 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
             *(("int32", (2,)), (ANY, (1, 2, 2)), (ANY, (1, 2, 2)), (ANY, (1, 6))),
         ],
     ),
+    "recurrent of bytes": (
+        Recurrent("LSTM", "forward", LSTM),
+        [
+            *((ANY, (3, 2, 4)), ("int8", (1, 8, 4)), ("int16", (1, 8, 2)), (ANY, (1, 16))),
+            *(("int32", (2,)), (ANY, (1, 2, 2)), (ANY, (1, 2, 2)), (ANY, (1, 6))),
+            *(("float32", (1, 8)), ("float32", (1, 8))),
+        ],
+    ),
     **{
         f"quantise to {to}": (GeneralQuantize(1, 2, to), [(ANY, (2, 4)), ("float32", (2, 2))])
         for to in DTYPES

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
 from tilewright.errors import ImportModelError
+from tilewright.isa.configuration import PRESETS
+from tilewright.runtime import Session, open_device
 
 from .onnx_models import WEIGHTS, model, node, run_onnxruntime, scalars, value
 
@@ -148,8 +151,25 @@ def test_scales_of_an_lstm_that_do_not_fit_are_refused() -> None:
     }
     constants["s"] = np.ones(3, np.float32)
     proto = model([layer], [value("x", np.float32, (7, 1, 6))], ["y"], constants)
-    with pytest.raises(ImportModelError, match=r"got \[1, 6, 20\] with \[3\] and \[3\]"):
+    with pytest.raises(ImportModelError, match=r"got int8\[1, 6, 20\] with \[3\] and \[3\]"):
         import_onnx(proto.SerializeToString())
+
+
+def test_an_lstm_with_weights_of_bytes_runs() -> None:
+    inputs = ["x", "w", "r", "", "", "", "", "", "s", "z", "s", "z"]
+    layer = contributed("DynamicQuantizeLSTM", inputs, hidden_size=5)
+    constants: dict[str, np.ndarray] = {
+        name: GENERATOR.integers(0, 256, (1, *shape)).astype(np.uint8)
+        for name, shape in LSTM_WEIGHTS.items()
+    }
+    constants |= {"s": np.full(1, 0.005, np.float32), "z": np.full(1, 100, np.uint8)}
+    x = random(20, 1, 6)
+    proto = model([layer], [value("x", np.float32, x.shape)], ["y"], constants)
+    graph = import_onnx(proto.SerializeToString())
+    with open_device("sim", PRESETS["8x16"]) as sim:
+        got = Session(compile_graph(graph, PRESETS["8x16"]), sim).run({"x": x}).outputs["y"]
+    np.testing.assert_allclose(got, evaluate(graph, {"x": x})["y"], atol=1e-4)
+    np.testing.assert_allclose(got, run_onnxruntime(proto, {"x": x})["y"], atol=0.03)
 
 
 @pytest.mark.parametrize("opset", [11, 13])

@@ -32,6 +32,7 @@ def layer(
     direction: str = "forward",
     zeros: bool = False,
     names: tuple[str, ...] = (),
+    of_bytes: bool = False,
     **flags,
 ) -> Graph:
     """A layer of which all outputs are shown."""
@@ -54,6 +55,11 @@ def layer(
     if kind == "LSTM":
         operands.append(builder.constant(np.zeros((directions, 3 * HIDDEN), np.float32)))
     activations = tuple((name, 0.0, 0.0) for name in names or USUAL[kind]) * directions
+    if of_bytes:
+        for place in (1, 2):
+            w = random.integers(-127, 128, weights[place - 1]).astype(np.int8)
+            operands[place] = builder.constant(w)
+            operands.append(builder.constant(np.full(w.shape[:2], 0.007, np.float32)))
     operator = Recurrent(kind, direction, activations, **flags)
     outputs = ["all", "last", "cell"][: len(states) + 1]
     made = builder.emit_outputs(operator, operands, "layer", outputs)
@@ -78,6 +84,8 @@ def draw_inputs(graph: Graph, seed: int = 1) -> dict[str, np.ndarray]:
         ("LSTM", {}),
         ("GRU", {}),
         ("GRU", {"linear_before_reset": True}),
+        ("GRU", {"of_bytes": True}),
+        ("LSTM", {"of_bytes": True}),
     ],
 )
 def test_cells_are_the_layer(kind, flags, direction, steps, zeros) -> None:

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.cpu import MixedProduct
+from tilewright.compiler.cpu.kernels.recurrent import RecurrentUpdate
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph.operators.recurrent import DIRECTIONS, GATES, Recurrent
 from tilewright.compiler.host import host_target
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, open_device
+from tilewright.runtime.compare import TOLERANCE
 
 pytestmark = pytest.mark.processor
 
@@ -27,9 +30,10 @@ def layer(
     lengths: int | None = None,
     peepholes: float = 0.0,
     dtype: str = "float32",
+    weights: str = "",
     **attributes,
 ) -> Graph:
-    """One layer; x and the first states are inputs."""
+    """One layer; x and the first states are inputs. `weights` is the type of those with scales."""
     chance, count = np.random.default_rng(0), DIRECTIONS[direction]
     builder = Builder(kind, (Value("x", TensorType(dtype, (steps, samples, features))),))
     state = Value("h", TensorType(dtype, (count, samples, hidden)))
@@ -38,7 +42,20 @@ def layer(
         return builder.constant((0.4 * chance.standard_normal(shape)).astype(dtype))
 
     gates = GATES[kind] * hidden
-    operands = ["x", constant(count, gates, features), constant(count, gates, hidden)]
+    if weights:
+        most = {"int8": 127, "int16": 255}[weights]
+        operands = [
+            builder.constant(chance.integers(-most, most, (count, gates, n)).astype(weights))
+            for n in (features, hidden)
+        ]
+        scales = [
+            builder.constant((chance.uniform(0.2, 0.4, (count, gates)) / most).astype("float32"))
+            for _ in operands
+        ]
+        operands.insert(0, "x")
+    else:
+        operands = ["x", constant(count, gates, features), constant(count, gates, hidden)]
+        scales = []
     operands.append(constant(count, 2 * gates))
     operands.append(builder.constant(np.full(samples, lengths or steps, np.int32)))
     operands.append(builder.input(state))
@@ -50,7 +67,7 @@ def layer(
         attributes = {"linear_before_reset": True, **attributes}
     operator = Recurrent(kind, direction, names, **attributes)
     shown = [f"{kind}.{index}" for index in range(3 if kind == "LSTM" else 2)]
-    results = builder.emit_outputs(operator, operands, kind, shown)
+    results = builder.emit_outputs(operator, [*operands, *scales], kind, shown)
     return builder.graph([Output(f"out{index}", name) for index, name in enumerate(results)])
 
 
@@ -91,6 +108,23 @@ def test_kernels_agree_with_the_definition(kind, direction, samples, hidden):
     assert len(comparison.kernels) == len(graph.outputs)
 
 
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize(("samples", "weights"), [(1, "int8"), (3, "int16")])
+@pytest.mark.cpu_kernels
+def test_weights_of_bytes_stay_bytes(kind, direction, samples, weights):
+    graph = layer(kind, direction, samples=samples, hidden=40, weights=weights)
+    inputs = inputs_of(graph)
+    ran = run(graph, inputs)
+    (step,) = ran.host.kernels
+    assert {type(d) for d in step.descriptions()} == {MixedProduct, RecurrentUpdate}
+    for name, expected in evaluate(graph, inputs).items():
+        np.testing.assert_allclose(ran.outputs[name], expected, atol=TOLERANCE / 4)
+    comparison = Comparison(compile_graph(graph, SMALL))
+    comparison.add(inputs, ran)
+    assert comparison.equal
+
+
 @pytest.mark.cpu_kernels
 def test_a_relu_layer_is_a_kernel_too():
     graph = layer("RNN", activations=("Relu",))
@@ -127,6 +161,8 @@ def test_a_state_that_is_carried_over_goes_on_where_it_was(kind):
         {"kind": "GRU", "linear_before_reset": False},
         {"kind": "RNN", "activations": ("Sigmoid",)},
         {"kind": "RNN", "dtype": "float64"},
+        {"kind": "RNN", "weights": "int8"},
+        {"kind": "LSTM", "weights": "int16", "lengths": 3},
     ],
 )
 def test_what_kernels_do_not_cover_numpy_computes(options):

@@ -45,13 +45,6 @@ class RowKernel(Description):
         """The operand."""
         return te.tensor("x", "float32", self.shape, pad=pad)
 
-    def columns_at_once(self, target: CpuTarget) -> int:
-        """Elements of a row that are reduced side by side."""
-        width = 4 * target.lanes
-        while width > target.lanes and width > self.columns:
-            width //= 2
-        return width
-
 
 @dataclass(frozen=True, slots=True)
 class RowSoftmax(RowKernel):
@@ -74,18 +67,18 @@ class RowSoftmax(RowKernel):
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
-        width, alone = self.columns_at_once(target), self.inner == 1
+        width, alone = columns_at_once(self.columns, target), self.inner == 1
         r, c, i = te.axes(r=self.rows, c=self.columns, i=self.inner)
         one = te.axes(l=1)[0] if alone else i
         axes, row = ((r, c), (r, 0)) if alone else ((r, c, i), (r, i))
         x = self.x(-FLOAT32_MAX if alone else 0)
         if alone:
-            largest = _reduced(x, "largest", self.columns, width, te.max, te.maximum)
+            largest = reduced(x, "largest", self.columns, width, te.max, te.maximum)
         else:
             largest = _reduced_across(x, "largest", te.max)
         grown = te.compute("grown", "float32", axes, te.decay(x[axes] - largest[row]))
         if alone:
-            total = _reduced(
+            total = reduced(
                 grown, "total", self.columns, width, te.sum, te.TensorExpression.__add__
             )
         else:
@@ -134,7 +127,7 @@ class LayerNormalisation(RowKernel):
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
-        width = self.columns_at_once(target)
+        width = columns_at_once(self.columns, target)
         r, c = te.axes(r=self.rows, c=self.columns)
         x = self.x()
         scale, bias = (te.tensor(name, "float32", (self.columns,)) for name in ("scale", "bias"))
@@ -142,11 +135,11 @@ class LayerNormalisation(RowKernel):
         share = 1.0 / self.columns
         centred, whole = x, ()
         if self.centred:
-            total = _reduced(x, "total", self.columns, width, te.sum, te.TensorExpression.__add__)
+            total = reduced(x, "total", self.columns, width, te.sum, te.TensorExpression.__add__)
             mean = te.compute("mean", "float32", (r1, one), total[r1, one] * share)
             centred = te.compute("centred", "float32", (r, c), x[r, c] - mean[r, 0])
             whole = ("centred",)
-        squares = _reduced(
+        squares = reduced(
             centred, "squares", self.columns, width, te.sum, te.TensorExpression.__add__, _square
         )
         spread = te.sqrt(squares[r1, one] * share + self.epsilon)
@@ -197,7 +190,7 @@ class RowReduction(RowKernel):
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
-        extreme, width = self.kind in ("max", "min"), self.columns_at_once(target)
+        extreme, width = self.kind in ("max", "min"), columns_at_once(self.columns, target)
         r, i = te.axes(**{"r": self.rows, "l" if self.inner == 1 else "i": self.inner})
         if self.inner == 1:
             value = self._extreme(width, r, i) if extreme else self._total(width)[r, i]
@@ -219,7 +212,7 @@ class RowReduction(RowKernel):
         change = _square if self.kind in ("squares", "length") else _same
         if not width:
             return _reduced_across(self.x(), "total", te.sum, change)
-        return _reduced(
+        return reduced(
             self.x(), "total", self.columns, width, te.sum, te.TensorExpression.__add__, change
         )
 
@@ -240,8 +233,8 @@ class RowReduction(RowKernel):
             lost = te.select(te.equal(value, lowest), te.constant(1.0), te.constant(0.0))
             return te.select(te.equal(value, value), lost, none)
 
-        most = _reduced(x, "most", self.columns, width, te.max, te.maximum, signed)
-        marks = _reduced(x, "marks", self.columns, width, te.sum, te.TensorExpression.__add__, mark)
+        most = reduced(x, "most", self.columns, width, te.max, te.maximum, signed)
+        marks = reduced(x, "marks", self.columns, width, te.sum, te.TensorExpression.__add__, mark)
         found, marked = signed(most[r, one]), marks[r, one]
         found = te.select(te.equal(marked, float(self.columns)), te.constant(lowest), found)
         return te.select(te.equal(marked, marked), found, none)
@@ -267,7 +260,15 @@ def _square(value: te.TensorExpression) -> te.TensorExpression:
     return value * value
 
 
-def _reduced(
+def columns_at_once(columns: int, target: CpuTarget) -> int:
+    """Elements of a row that are reduced side by side."""
+    width = 4 * target.lanes
+    while width > target.lanes and width > columns:
+        width //= 2
+    return width
+
+
+def reduced(
     source: te.DeclaredTensor,
     name: str,
     columns: int,
@@ -313,21 +314,26 @@ def _scheduled(
     """Compute all stages inside the loop over rows; whole rows in memory, the rest in registers."""
     s = te.Schedule(te.kernel(name, out), processor=target.processor)
     loops = {stage.name: stage.loops for stage in s.stages}
-    inner = [stage for stage in reversed(loops) if stage != "out"]
-    for stage in inner:
-        s.compute_at(stage, "out", "r")
-    for stage in loops:
+    for stage in reversed(loops):
+        if stage in rows:
+            s.compute_at(stage, "out", "r")
+        elif stage != "out":
+            compute_in_row(s, stage, "out")
         if "c" in loops[stage]:
             s.split(stage, "c", width)
             s.vectorise(stage, "c.i")
-    for stage in inner:
-        if stage not in rows:
-            s.set_scope(stage, REGISTER)
-            if "b" in loops[stage]:
-                s.reorder(stage, "b", "l")
-            s.vectorise(stage, "l")
     s.parallelise("out", "r")
     return KernelSchedule(s)
+
+
+def compute_in_row(s: te.Schedule, name: str, consumer: str) -> None:
+    """Compute a stage of `reduced` in registers, inside the loop over rows of its consumer."""
+    s.compute_at(name, consumer, "r")
+    s.set_scope(name, REGISTER)
+    (loops,) = (stage.loops for stage in s.stages if stage.name == name)
+    if "b" in loops:
+        s.reorder(name, "b", "l")
+    s.vectorise(name, "l")
 
 
 def _scheduled_across(

@@ -122,7 +122,10 @@ class Multiplication:
             for one in instructions:
                 if one.rows and operands in one.pairs:
                     return Multiplication(one, one.taps, 0, False)
+        wide = next(one for one in instructions if one.pairs == WORDS)
         instruction = (small_pairs and target.saturating) or instructions[0]
+        if quantised.dtype_in == "int16":
+            instruction = wide
         words = instruction.pairs == WORDS
         direct = words or quantised.dtype_in == "uint8"
         return Multiplication(instruction, instruction.taps, 0 if direct else 128, words)

@@ -3,7 +3,7 @@
 Gates are in ONNX's order: z, r, h for GRU; i, o, f, c for LSTM.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -32,16 +32,21 @@ ACTIVATIONS = {
 }
 """ONNX's activations of recurrent layers: (x, alpha, beta) -> y."""
 
+BYTES = ("int8", "int16")
+"""Types of weights that have scales; int16 holds bytes minus their zero points."""
+
 Function = Callable[[np.ndarray], np.ndarray]
 
 
-@operator("recurrent", 6, 8)
+@operator("recurrent", 6, 10)
 class Recurrent(Operator):
     """A recurrent layer; `kind` is RNN, GRU or LSTM.
 
     Inputs: x [S, N, I], w [D, G * H, I], r [D, G * H, H], bias [D, 2 * G * H], int32 lengths [N],
     first state [D, N, H]; for LSTM also the first cell state and peepholes [D, 3 * H]. Outputs:
     all states [S, D, N, H], the last states [D, N, H], and for LSTM the last cell states.
+
+    If w and r are int8 or int16, two inputs follow with their scales [D, G * H], float32.
 
     Attributes
     ----------
@@ -62,6 +67,16 @@ class Recurrent(Operator):
     linear_before_reset: bool = False
     input_forget: bool = False
 
+    @property
+    def states(self) -> slice:
+        """Positions of the first states among the inputs; peepholes and scales follow."""
+        return slice(5, 7 if self.kind == "LSTM" else 6)
+
+    @property
+    def scales(self) -> slice:
+        """Positions of the scales of the weights among the inputs; empty for floats."""
+        return slice(8 if self.kind == "LSTM" else 6, None)
+
     def result_type(self, types: Types) -> tuple[TensorType, ...]:
         long = self.kind == "LSTM"
         x, w, r = types[:3]
@@ -78,8 +93,12 @@ class Recurrent(Operator):
             (directions, batch, hidden),
         ]
         expected += [(directions, batch, hidden), (directions, 3 * hidden)] if long else []
+        dtypes = [x.dtype, x.dtype, x.dtype, "int32", *(x.dtype,) * (len(expected) - 4)]
+        if w.dtype in BYTES and r.dtype in BYTES:
+            expected += [(directions, gates * hidden)] * 2
+            dtypes = [w.dtype, r.dtype, *dtypes[2:], "float32", "float32"]
         fits = [t.shape for t in types[1:]] == expected and x.dtype in FLOATS
-        fits = fits and all(t.dtype == x.dtype for i, t in enumerate(types) if i != 4)
+        fits = fits and [t.dtype for t in types[1:]] == dtypes
         fits = fits and len(self.activations) == directions * FUNCTIONS[self.kind]
         fits = fits and all(name in ACTIVATIONS for name, _, _ in self.activations)
         self.expect(fits, f"operands of shapes {expected} behind x", types)
@@ -87,8 +106,10 @@ class Recurrent(Operator):
         every = TensorType(x.dtype, (steps, directions, batch, hidden))
         return (every, state, state) if long else (every, state)
 
-    def compute(self, x, w, r, bias, lengths, *states) -> tuple[np.ndarray, ...]:
+    def compute(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         count = FUNCTIONS[self.kind]
+        x, w, r, bias, lengths, *states = arrays[: self.scales.start]
+        w, r = real_weights(w, r, arrays[self.scales])
         rows = []
         with np.errstate(all="ignore"):
             for index in range(w.shape[0]):
@@ -102,6 +123,16 @@ class Recurrent(Operator):
         every, *last = zip(*rows, strict=True)
         results = (np.stack(every, axis=1), *(np.stack(one) for one in last))
         return tuple(result.astype(x.dtype) for result in results)
+
+
+def real_weights(
+    w: np.ndarray, r: np.ndarray, scales: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights of a layer in floats, `scales` being the operands that follow them."""
+    if not scales:
+        return w, r
+    own, recurrent = scales
+    return w * own[..., None], r * recurrent[..., None]
 
 
 def _function(activation: tuple[str, float, float], clip: float) -> Function:

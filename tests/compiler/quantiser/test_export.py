@@ -199,6 +199,22 @@ def test_recurrent_layers_mean_the_same_outside(kind, activations, flags) -> Non
     assert_same_outside(builder.graph([Output(name, name) for name in values]))
 
 
+def test_a_layer_with_weights_of_bytes_is_written_with_floats() -> None:
+    chance = np.random.default_rng(0)
+    builder = Builder("bytes", [Value("x", TensorType("float32", (5, 2, 3)))])
+    weights = [
+        builder.constant(chance.integers(-127, 128, (1, 12, n)).astype(np.int8)) for n in (3, 4)
+    ]
+    operands = [drawn(builder, 1, 24), builder.constant(np.array([5, 3], np.int32))]
+    operands += [drawn(builder, 1, 2, 4)]
+    scales = [builder.constant(chance.uniform(0.001, 0.01, (1, 12)).astype("f4")) for _ in weights]
+    operator = ops.Recurrent("GRU", "forward", (("Sigmoid", 0.0, 0.0), ("Tanh", 0.0, 0.0)))
+    values = builder.emit_outputs(
+        operator, ["x", *weights, *operands, *scales], "layer", ["a", "l"]
+    )
+    assert_same_outside(builder.graph([Output(name, name) for name in values]))
+
+
 def test_a_remainder_means_the_same_outside() -> None:
     builder = Builder("remainder", [Value("x", SHAPES["matrix"])])
     divisor = builder.constant(np.array([0.75], np.float32), "divisor")
