@@ -62,7 +62,7 @@ def _recurrence(
         if graph.is_constant(name):
             fixed[name] = np.ascontiguousarray(graph.data(name))
         elif name not in fixed:
-            fixed[name] = aligned_empty(graph.types[name].shape, "float32")
+            fixed[name] = aligned_empty(graph.types[name].shape, graph.types[name].dtype)
             call = _copy(fixed[name]).place(out=address_of(fixed[name]))
             yield NativeStep(step.output, call, {"in0": name}, {})
     copied = [name for name in step.outputs if name not in fixed]

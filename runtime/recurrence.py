@@ -1,5 +1,6 @@
 """Recurrent layers on the host: a schedule with the kernels of every time step."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -33,8 +34,17 @@ def recurrence_call(
     """
     calls: list[Call] = []
     held: list[np.ndarray] = []
+    live = 0
+    if recurrence.live:
+        kernel, operands = recurrence.live.kernel, recurrence.live.operands
+        held.append(aligned_empty(kernel.output.shape, kernel.output.dtype))
+        live = address_of(held[0])
+        places = {name: addresses[value] for name, value in operands.items()}
+        call = Call.of(load(kernel).bind(**recurrence.live.constants))
+        calls.append(call.place(**places, out=live))
     for index, direction in enumerate(recurrence.directions):
-        calls += _direction_calls(recurrence, index, direction, load, addresses, held)
+        calls += _direction_calls(recurrence, index, direction, load, addresses, held, live)
+    calls += _rest(recurrence, addresses, held)
     return Schedule(calls).call().hold((held, owner))
 
 
@@ -45,41 +55,55 @@ def _direction_calls(
     load: Load,
     addresses: Mapping[str, int],
     held: list[np.ndarray],
+    live: int,
 ) -> Iterator[Call]:
-    """Yield the calls of one direction; `held` takes the memory that they use."""
-    kind = recurrence.operator.kind
-    elements = recurrence.samples * recurrence.hidden
+    """Yield the calls of one direction; `held` takes the memory that they use.
+
+    Without samples that end early, each new state is made in its place among all states. Else it
+    replaces the one before, and a copy without ended samples is shown.
+    """
+    steps, elements = recurrence.steps, recurrence.samples * recurrence.hidden
     state_bytes = ITEM_BYTES * elements
-    x, *states = (addresses[name] for name in recurrence.reads)
     every, last, *cells = (addresses[name] for name in recurrence.outputs)
-    parts = aligned_empty(direction.inputs.output.shape, "float32")
-    gates = aligned_empty(direction.product.output.shape, "float32")
-    held += [parts, gates]
-    inputs = load(direction.inputs).bind(**direction.constants["inputs"])
-    product = load(direction.product).bind(**direction.constants["product"])
-    updates = [load(description).bind() for description in recurrence.updates()]
-    yield Call.of(inputs).place(x=x, out=address_of(parts))
-    steps = recurrence.steps
-    cell = cells[0] + index * state_bytes if cells else 0
-    if cells:
-        yield _copy(elements, states[1] + index * state_bytes, cell)
-    before = states[0] + index * state_bytes
+    firsts = [addresses[name] + index * state_bytes for name in recurrence.states]
+    places = {"x": addresses[recurrence.x], "before": firsts[0]}
+    for first, cell in zip(firsts[1:], cells, strict=True):
+        places["cell"] = cell + index * state_bytes
+        yield _copy(elements, first, places["cell"])
+    if live:
+        places["before"] = last + index * state_bytes
+        yield _copy(elements, firsts[0], places["before"])
+    for call in (direction.inputs, *direction.cell):
+        if call.out not in (*places, "made", "shown"):
+            held.append(aligned_empty(call.kernel.output.shape, call.kernel.output.dtype))
+            places[call.out] = address_of(held[-1])
+    inputs = load(direction.inputs.kernel).bind(**direction.inputs.constants)
+    bound = [(call, load(call.kernel).bind(**call.constants)) for call in direction.cell]
+    yield Call.of(inputs).place(x=places["x"], out=places["parts"])
+    parts_bytes = ITEM_BYTES * math.prod(direction.inputs.kernel.output.shape) // steps
     for step in range(steps)[:: -1 if direction.backwards else 1]:
-        given = address_of(parts) + step * (parts.nbytes // steps)
-        made = every + (step * len(recurrence.directions) + index) * state_bytes
-        if kind == "LSTM":
-            update, finish = map(Call.of, updates)
-            yield Call.of(product).place(x=before, residual=given, out=address_of(gates))
-            yield update.place(gates=address_of(gates), cell=cell, out=cell)
-            yield finish.place(gates=address_of(gates), cell=cell, out=made)
-        elif kind == "GRU":
-            (finish,) = map(Call.of, updates)
-            yield Call.of(product).place(x=before, out=address_of(gates))
-            yield finish.place(x=given, r=address_of(gates), state=before, out=made)
-        else:
-            yield Call.of(product).place(x=before, residual=given, out=made)
-        before = made
-    yield _copy(elements, before, last + index * state_bytes)
+        shown = every + (step * len(recurrence.directions) + index) * state_bytes
+        places["given"] = places["parts"] + step * parts_bytes
+        places["live"] = live + step * ITEM_BYTES * recurrence.samples
+        places["made"], places["shown"] = places["before"] if live else shown, shown
+        for call, kernel in bound:
+            operands = {name: places[array] for name, array in call.operands.items()}
+            yield Call.of(kernel).place(**operands, out=places[call.out])
+        places["before"] = places["made"]
+    if not live:
+        yield _copy(elements, places["before"], last + index * state_bytes)
+
+
+def _rest(
+    recurrence: Recurrence, addresses: Mapping[str, int], held: list[np.ndarray]
+) -> Iterator[Call]:
+    """Yield the call that sets the states of all steps that are not computed to zero."""
+    steps, *shape = recurrence.node.outputs[0].type.shape
+    if steps > recurrence.steps:
+        held.append(np.zeros((steps - recurrence.steps, *shape), np.float32))
+        computed = ITEM_BYTES * recurrence.steps * math.prod(shape)
+        every = addresses[recurrence.output] + computed
+        yield _copy(held[-1].size, address_of(held[-1]), every)
 
 
 def _copy(elements: int, source: int, target: int) -> Call:

@@ -16,10 +16,10 @@ from onnx import helper, numpy_helper
 from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
+from ..graph.operators.recurrent import PARAMETERS as ACTIVATION_PARAMETERS
 from ..graph.operators.recurrent import real_weights
 from ..graph.operators.reductions import POSITIONS
 from ..importers.onnx_elementwise import PARAMETERS, VARIANTS
-from ..importers.onnx_recurrent import PARAMETERS as ACTIVATION_PARAMETERS
 from .onnx_writer import Writer
 
 OPSET = 20

@@ -1,30 +1,49 @@
 """Recurrent layers on the host: one product for the inputs of all steps, then a loop of kernels.
 
-Float32 layers of whole sequences with constant weights and ONNX's default activations become
-kernels. A GRU must apply its reset gate after the product, as exporters write it. NumPy computes
-all other layers. Weights of bytes stay bytes.
+Float32 layers with constant weights become kernels; NumPy computes all others. Weights of bytes
+stay bytes. The cell of a layer is a list of calls, which name the arrays that they work on.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..cpu import Convolution, Description, MixedProduct, matrix_product
+from ..cpu import Description, Elementwise, MixedProduct, matrix_product
+from ..cpu.kernels.formulas import Formula
 from ..cpu.kernels.mixed_product import limit_of
 from ..cpu.kernels.recurrent import RecurrentUpdate
 from ..graph import Graph, Node
 from ..graph.operators import Recurrent
+from ..graph.operators.recurrent import FUNCTIONS, as_unary
+from .formulas import FLOAT, NoFormulaError, number, unary
 
-USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
-"""Activations of gates that have kernels."""
-
-ALONE = {"Tanh": "tanh", "Relu": "relu"}
-"""Activations of a plain recurrent layer."""
+Parts = dict[str, tuple[str, int]]
+"""Operands of an update: the array of each one, and its number of gates."""
 
 
-Product = Convolution | MixedProduct
-"""A product with weights of float32, or of bytes."""
+@dataclass(frozen=True, slots=True)
+class CellCall:
+    """A call of a kernel in every step.
+
+    Parameters
+    ----------
+    kernel : Description
+        The kernel.
+    operands : mapping
+        The array of each operand that is not constant. `given` is the inputs' part of this step,
+        `before` the state of the step before, `live` 1 for samples that have not ended, else 0.
+    out : str
+        The array that it computes: `made`, the new state, `cell`, `shown`, the state that the layer
+        gives for this step, or any other.
+    constants : mapping
+        The kernel's constants.
+    """
+
+    kernel: Description
+    operands: Mapping[str, str]
+    out: str
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +54,15 @@ class Direction:
     ----------
     backwards : bool
         Whether the last time step comes first.
-    inputs : Convolution or MixedProduct
-        The product of all steps' inputs with their weights: [steps * samples, gates * hidden].
-    product : Convolution or MixedProduct
-        The product of the state with the recurrent weights; with `residual`, plus the inputs' part.
-    constants : mapping
-        Constants of both products, by name.
+    inputs : CellCall
+        The product of all steps' inputs `x` with their weights: [steps * samples, gates * hidden].
+    cell : tuple of CellCall
+        The calls of a step.
     """
 
     backwards: bool
-    inputs: Product
-    product: Product
-    constants: Mapping[str, Mapping[str, np.ndarray]]
+    inputs: CellCall
+    cell: tuple[CellCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +75,18 @@ class Recurrence:
         The graph's node.
     directions : tuple of Direction
         One direction or two.
+    steps : int
+        Number of time steps that are computed. All samples end with the last one or before; their
+        states in later ones are zeros.
+    live : CellCall, optional
+        Computes, for sequences of different lengths, which samples have not ended in each step:
+        float32[steps, samples].
     """
 
     node: Node
     directions: tuple[Direction, ...]
+    steps: int
+    live: CellCall | None = None
     exact: bool = False
 
     @property
@@ -77,9 +101,19 @@ class Recurrence:
         return (self.node,)
 
     @property
+    def x(self) -> str:
+        """The inputs of all steps."""
+        return self.node.inputs[0]
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The first state, and for LSTM the first cell state."""
+        return self.node.inputs[self.operator.states]
+
+    @property
     def reads(self) -> tuple[str, ...]:
-        """Values that it reads in a run: x, the first state, and for LSTM the first cell state."""
-        return (self.node.inputs[0], *self.node.inputs[self.operator.states])
+        """Values that it reads in a run: x, the first states, and lengths if they count."""
+        return (self.x, *self.states, *(self.live.operands.values() if self.live else ()))
 
     @property
     def output(self) -> str:
@@ -94,12 +128,10 @@ class Recurrence:
     @property
     def macs(self) -> int:
         """Multiplications of its products."""
-        return sum(d.inputs.macs + self.steps * d.product.macs for d in self.directions)
-
-    @property
-    def steps(self) -> int:
-        """Number of time steps."""
-        return self.node.outputs[0].type.shape[0]
+        return sum(
+            d.inputs.kernel.macs + self.steps * sum(call.kernel.macs for call in d.cell)
+            for d in self.directions
+        )
 
     @property
     def samples(self) -> int:
@@ -111,18 +143,10 @@ class Recurrence:
         """Size of a sample's state."""
         return self.node.outputs[0].type.shape[3]
 
-    def updates(self) -> tuple[Description, ...]:
-        """Kernels that follow the product in a time step, in order."""
-        kinds = {"LSTM": ("lstm_cell", "lstm_state"), "GRU": ("gru_state",)}
-        return tuple(
-            RecurrentUpdate(kind, self.samples, self.hidden)
-            for kind in kinds.get(self.operator.kind, ())
-        )
-
     def descriptions(self) -> tuple[Description, ...]:
         """Return the descriptions of all its kernels."""
-        products = [kernel for d in self.directions for kernel in (d.inputs, d.product)]
-        return (*products, *self.updates())
+        calls = [call for d in self.directions for call in (d.inputs, *d.cell)]
+        return tuple(call.kernel for call in (*calls, *([self.live] if self.live else ())))
 
 
 def find_recurrences(graph: Graph, nodes: Iterable[Node]) -> tuple[Recurrence, ...]:
@@ -132,30 +156,163 @@ def find_recurrences(graph: Graph, nodes: Iterable[Node]) -> tuple[Recurrence, .
 
 def _recurrence(graph: Graph, node: Node) -> Recurrence | None:
     operator = node.attributes
-    if not isinstance(operator, Recurrent) or not _is_usual(graph, node, operator):
+    if not isinstance(operator, Recurrent):
         return None
-    steps, samples, _ = graph.types[node.inputs[0]].shape
-    w, r, bias = (graph.data(name) for name in node.inputs[1:4])
-    scales = [graph.data(name) for name in node.inputs[operator.scales]]
-    hidden = r.shape[2]
-    directions = []
-    for index in range(len(w)):
-        own, recurrent = np.split(bias[index], 2)
-        activation = ALONE[operator.activations[index][0]] if operator.kind == "RNN" else ""
-        behind = np.zeros_like(recurrent)
-        if operator.kind == "GRU":  # the reset gate multiplies this part of the bias too
-            behind[2 * hidden :] = recurrent[2 * hidden :]
-        first, second = (scale[index] for scale in scales) if scales else (None, None)
-        inputs, given = _product(steps * samples, w[index], first, own + (recurrent - behind))
-        product, held = _product(
-            *(samples, r[index], second, behind),
-            activation=activation,
-            residual=operator.kind != "GRU",
-        )
-        backwards = operator.direction == "reverse" or index == 1
-        constants = {"inputs": given, "product": held}
-        directions.append(Direction(backwards, inputs, product, constants))
-    return Recurrence(node, tuple(directions))
+    x, (steps, count, samples, _) = graph.types[node.inputs[0]], node.outputs[0].type.shape
+    fixed = (*node.inputs[1:4], *node.inputs[operator.states.stop :])
+    if x.dtype != FLOAT or not (x.elements and node.outputs[0].type.elements):
+        return None
+    if not all(map(graph.is_constant, fixed)):
+        return None
+    lengths = node.inputs[4]
+    known = graph.data(lengths) if graph.is_constant(lengths) else None
+    if known is not None:
+        steps = min(steps, int(known.max()))
+    if steps < 1:
+        return None
+    live = None
+    if known is None or (known < steps).any():
+        live = _live(steps, samples, lengths)
+    try:
+        cells = [_Cell(graph, node, index, steps, live is not None) for index in range(count)]
+        directions = tuple(cell.direction() for cell in cells)
+    except NoFormulaError:
+        return None
+    return Recurrence(node, directions, steps, live)
+
+
+def _live(steps: int, samples: int, lengths: str) -> CellCall:
+    """Return the call that compares each step with the lengths."""
+    kernel = Elementwise(
+        (steps, samples),
+        (("step", "int32"), ("lengths", "int32")),
+        ("real", ("less", "step", "lengths")),
+        broadcast=(("step", (steps, 1)), ("lengths", (1, samples))),
+        bound=("step",),
+    )
+    step = np.arange(steps, dtype=np.int32)[:, None]
+    return CellCall(kernel, {"lengths": lengths}, "live", {"step": step})
+
+
+class _Cell:
+    """The cell of one direction, being written."""
+
+    def __init__(self, graph: Graph, node: Node, index: int, steps: int, masked: bool) -> None:
+        assert isinstance(node.attributes, Recurrent)
+        self.operator, self.index, self.masked = node.attributes, index, masked
+        self.steps, (self.samples, self.hidden) = steps, node.outputs[0].type.shape[2:]
+        self.w, self.r, bias = (graph.data(name)[index] for name in node.inputs[1:4])
+        scales = [graph.data(name)[index] for name in node.inputs[self.operator.scales]]
+        self.w_scale, self.r_scale = scales or (None, None)
+        own, recurrent = np.split(bias, 2)
+        self.late = np.zeros_like(recurrent)
+        """Bias that is added to the product of the state, not to that of the inputs."""
+        if self.operator.kind == "GRU" and self.operator.linear_before_reset:
+            # the reset gate multiplies this part too
+            self.late[2 * self.hidden :] = recurrent[2 * self.hidden :]
+        self.bias = own + (recurrent - self.late)
+        self.constants: dict[str, np.ndarray] = {}
+        """Constants of the updates, arrays that have these names."""
+        for name in node.inputs[self.operator.states.stop : self.operator.scales.start]:
+            if (peepholes := graph.data(name)[index]).any():
+                self.constants["peepholes"] = peepholes[None]
+        self.calls: list[CellCall] = []
+
+    def direction(self) -> Direction:
+        """Write the calls of the inputs and of a step."""
+        getattr(self, f"_{self.operator.kind.lower()}")()
+        if self.masked:
+            state = ("select", ("truth", "live"), "state.0", 0.0)
+            self._update("shown", state, {"state": ("made", 1), "live": ("live", 0)})
+        rows = self.steps * self.samples
+        inputs, constants = _product(rows, self.w, self.w_scale, self.bias)
+        backwards = self.operator.direction == "reverse" or self.index == 1
+        call = CellCall(inputs, {"x": "x"}, "parts", constants)
+        return Direction(backwards, call, tuple(self.calls))
+
+    def _rnn(self) -> None:
+        self._multiply("before", "gates", residual=True)
+        self._update_state(self._function(0, "gates.0"), {"gates": ("gates", 1)})
+
+    def _lstm(self) -> None:
+        parts: Parts = {"gates": ("gates", 4), "cell": ("cell", 1)}
+        parts |= {name: (name, 3) for name in self.constants}
+        self._multiply("before", "gates", residual=True)
+        kept = self._function(0, self._peeping(0, 0))
+        forgotten: Formula = ("sub", 1.0, kept)
+        if not self.operator.input_forget:
+            forgotten = self._function(0, self._peeping(2, 2))
+        added = ("mul", kept, self._function(1, "gates.3"))
+        self._update_live("cell", ("add", ("mul", forgotten, "cell.0"), added), "cell.0", parts)
+        shown = self._function(0, self._peeping(1, 1))
+        self._update_state(("mul", shown, self._function(2, "cell.0")), parts)
+
+    def _peeping(self, gate: int, peephole: int) -> Formula:
+        """Return a gate of LSTM, with its part of the cell state if there are peepholes."""
+        name = f"gates.{gate}"
+        if not self.constants:
+            return name
+        return ("add", name, ("mul", f"peepholes.{peephole}", "cell.0"))
+
+    def _gru(self) -> None:
+        early = self.operator.linear_before_reset
+        self._multiply("before", "gates", slice(None, None if early else 2 * self.hidden))
+        parts: Parts = {
+            "x": ("given", 3),
+            "r": ("gates", 3 if early else 2),
+            "state": ("before", 1),
+        }
+        update, reset = (self._function(0, ("add", f"x.{gate}", f"r.{gate}")) for gate in range(2))
+        inner: Formula = ("mul", reset, "r.2")
+        if not early:
+            self._update("kept", ("mul", reset, "state.0"), parts)
+            self._multiply("kept", "inner", slice(2 * self.hidden, None))
+            parts, inner = {**parts, "inner": ("inner", 1)}, "inner.0"
+        new = self._function(1, ("add", "x.2", inner))
+        rest = ("mul", ("sub", 1.0, update), new)
+        self._update_state(("add", rest, ("mul", update, "state.0")), parts)
+
+    def _multiply(
+        self, x: str, out: str, rows: slice = slice(None), residual: bool = False
+    ) -> None:
+        """Call the product of an array with rows of the recurrent weights."""
+        scale = None if self.r_scale is None else self.r_scale[rows]
+        kernel, constants = _product(self.samples, self.r[rows], scale, self.late[rows], residual)
+        operands = {"x": x, "residual": "given"} if residual else {"x": x}
+        self.calls.append(CellCall(kernel, operands, out, constants))
+
+    def _update_state(self, formula: Formula, parts: Parts) -> None:
+        """Call the update that makes the new state."""
+        if self.masked:
+            parts = {**parts, "state": ("before", 1)}
+        self._update_live("made", formula, "state.0", parts)
+
+    def _update_live(self, out: str, formula: Formula, old: Formula, parts: Parts) -> None:
+        """Call an update that leaves the samples which have ended as they were."""
+        if self.masked:
+            formula = ("select", ("truth", "live"), formula, old)
+            parts = {**parts, "live": ("live", 0)}
+        self._update(out, formula, parts)
+
+    def _update(self, out: str, formula: Formula, parts: Parts) -> None:
+        """Call an update."""
+        bound = {name: self.constants[name] for name in parts if name in self.constants}
+        gates = tuple((name, count) for name, (_, count) in parts.items())
+        kernel = RecurrentUpdate(self.samples, self.hidden, gates, formula, tuple(bound))
+        operands = {name: array for name, (array, _) in parts.items() if name not in bound}
+        self.calls.append(CellCall(kernel, operands, out, bound))
+
+    def _function(self, place: int, x: Formula) -> Formula:
+        """Return an activation of the direction."""
+        first = self.index * FUNCTIONS[self.operator.kind]
+        name, alpha, beta = self.operator.activations[first + place]
+        if clip := self.operator.clip:
+            x = ("limit", x, number(-clip), number(clip))
+        if name == "Affine":
+            return ("add", ("mul", number(alpha), x), number(beta))
+        if name == "ScaledTanh":
+            return ("mul", number(alpha), ("tanh", ("mul", number(beta), x)))
+        return unary(as_unary(name, alpha, beta), x, FLOAT)[0]
 
 
 def _product(
@@ -163,34 +320,13 @@ def _product(
     w: np.ndarray,
     scale: np.ndarray | None,
     bias: np.ndarray,
-    activation: str = "",
     residual: bool = False,
-) -> tuple[Product, Mapping[str, np.ndarray]]:
+) -> tuple[Description, Mapping[str, np.ndarray]]:
     """Return a product with weights [columns, inner] and its constants; bytes have a scale."""
     columns, inner = w.shape
     w = np.ascontiguousarray(w.T)
     if scale is None:
-        described = matrix_product(rows, inner, columns, activation, residual)
+        described = matrix_product(rows, inner, columns, residual=residual)
         return described, {"w": w[None, None], "bias": bias}
     mixed = MixedProduct(rows, inner, columns, str(w.dtype), limit_of(w), residual)
     return mixed, {"w": w, "factor": scale, "bias": bias}
-
-
-def _is_usual(graph: Graph, node: Node, operator: Recurrent) -> bool:
-    x = graph.types[node.inputs[0]]
-    steps = x.shape[0]
-    if x.dtype != "float32" or not x.elements or not node.outputs[0].type.elements:
-        return False
-    scales = node.inputs[operator.scales]
-    if not all(graph.is_constant(name) for name in (*node.inputs[1:5], *scales)):
-        return False
-    if not (graph.data(node.inputs[4]) == steps).all() or operator.clip or operator.input_forget:
-        return False
-    names = tuple(name for name, _, _ in operator.activations)
-    if operator.kind == "RNN":
-        return all(name in ALONE for name in names) and not scales
-    if names != USUAL[operator.kind] * (len(names) // len(USUAL[operator.kind])):
-        return False
-    if operator.kind == "GRU":
-        return operator.linear_before_reset
-    return graph.is_constant(node.inputs[7]) and not graph.data(node.inputs[7]).any()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..graph.operators import Recurrent
-from ..graph.operators.recurrent import DIRECTIONS, FUNCTIONS, GATES
+from ..graph.operators.recurrent import DIRECTIONS, FUNCTIONS, GATES, PARAMETERS
 from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
 
@@ -15,16 +15,6 @@ DEFAULTS = {
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
 }
 """Default activations of one direction."""
-
-PARAMETERS: dict[str, tuple[float, float]] = {
-    "Affine": (1.0, 0.0),
-    "Elu": (1.0, 0.0),
-    "HardSigmoid": (0.2, 0.5),
-    "LeakyRelu": (0.01, 0.0),
-    "ScaledTanh": (1.0, 1.0),
-    "ThresholdedRelu": (1.0, 0.0),
-}
-"""Default alpha and beta of the activations that have parameters."""
 
 
 def import_recurrent(node: OnnxNode, scales: Sequence[str] = ()) -> list[str]:
@@ -122,7 +112,7 @@ def _activations(
     for name in names:
         # ONNX's names ignore case; only activations that have parameters take them.
         known = next((n for n in PARAMETERS if n.lower() == name.lower()), name.capitalize())
-        alpha, beta = PARAMETERS.get(known, (0.0, 0.0))
+        alpha, beta, *_ = (*PARAMETERS.get(known, ()), 0.0, 0.0)
         if known in PARAMETERS:
             alpha, beta = float(next(alphas, alpha)), float(next(betas, beta))
         found.append((known, alpha, beta))

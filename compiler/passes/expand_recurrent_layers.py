@@ -10,7 +10,7 @@ from ..graph import Builder, Graph, Node, drop_unused, evaluate_operator
 from ..graph import operators as ops
 from ..graph.operators import Recurrent
 from ..graph.operators.elementwise import UNARY
-from ..graph.operators.recurrent import real_weights
+from ..graph.operators.recurrent import as_unary, real_weights
 
 MOST_CELLS = 16
 """Most steps, times directions, of a layer; the host runs longer ones in one loop."""
@@ -71,8 +71,9 @@ class _Cells:
         """Emit one direction: all states [S, 1, N, H], the last one and the last cell [1, N, H]."""
         kind, data = self.operator.kind, self.builder.data
         scales = [data(name) for name in self.node.inputs[self.operator.scales]]
-        w, r = real_weights(*map(data, self.node.inputs[1:3]), scales)
-        w, r, bias = w[index], r[index], data(self.node.inputs[3])[index]
+        w, r = map(data, self.node.inputs[1:3])
+        w, r = (one[index] for one in real_weights(w, r, scales))
+        bias = data(self.node.inputs[3])[index]
         own, recurrent = np.split(bias, 2)
         apart = np.zeros_like(recurrent)
         if kind == "GRU" and self.operator.linear_before_reset:
@@ -165,5 +166,4 @@ class _Cells:
         functions = self.operator.activations
         count = len(functions) // self.node.outputs[0].type.shape[1]
         name, alpha, beta = functions[index * count + place]
-        parameters = {"Elu": (alpha,), "LeakyRelu": (alpha,), "HardSigmoid": (alpha, beta)}
-        return self._emit(ops.Unary(name, parameters.get(name, ())), x)
+        return self._emit(as_unary(name, alpha, beta), x)

@@ -81,6 +81,7 @@ def draw_inputs(graph: Graph, seed: int = 1) -> dict[str, np.ndarray]:
     [
         ("RNN", {}),
         ("RNN", {"names": ("Relu",)}),
+        ("RNN", {"names": ("ThresholdedRelu",)}),
         ("LSTM", {}),
         ("GRU", {}),
         ("GRU", {"linear_before_reset": True}),

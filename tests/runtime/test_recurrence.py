@@ -27,19 +27,23 @@ def layer(
     features: int = 10,
     hidden: int = 19,
     activations: tuple[str, ...] | None = None,
-    lengths: int | None = None,
+    lengths: tuple[int, ...] | str | None = None,
+    parameters: tuple[float, float] = (0.0, 0.0),
     peepholes: float = 0.0,
     dtype: str = "float32",
     weights: str = "",
     **attributes,
 ) -> Graph:
-    """One layer; x and the first states are inputs. `weights` is the type of those with scales."""
+    """One layer; x and the first states are inputs. `weights` is the type of those with scales.
+
+    `lengths` may be an input of that name; `parameters` are those of all activations.
+    """
     chance, count = np.random.default_rng(0), DIRECTIONS[direction]
     builder = Builder(kind, (Value("x", TensorType(dtype, (steps, samples, features))),))
     state = Value("h", TensorType(dtype, (count, samples, hidden)))
 
-    def constant(*shape: int) -> str:
-        return builder.constant((0.4 * chance.standard_normal(shape)).astype(dtype))
+    def constant(*shape: int, factor: float = 0.4) -> str:
+        return builder.constant((factor * chance.standard_normal(shape)).astype(dtype))
 
     gates = GATES[kind] * hidden
     if weights:
@@ -57,12 +61,16 @@ def layer(
         operands = ["x", constant(count, gates, features), constant(count, gates, hidden)]
         scales = []
     operands.append(constant(count, 2 * gates))
-    operands.append(builder.constant(np.full(samples, lengths or steps, np.int32)))
+    if isinstance(lengths, str):
+        operands.append(builder.input(Value(lengths, TensorType("int32", (samples,)))))
+    else:
+        given = np.full(samples, steps if lengths is None else lengths, np.int32)
+        operands.append(builder.constant(given))
     operands.append(builder.input(state))
     if kind == "LSTM":
         operands.append(builder.input(Value("c", state.type)))
-        operands.append(builder.constant(np.full((count, 3 * hidden), peepholes, dtype)))
-    names = tuple((name, 0.0, 0.0) for name in (activations or USUAL[kind]) * count)
+        operands.append(constant(count, 3 * hidden, factor=peepholes))
+    names = tuple((name, *parameters) for name in (activations or USUAL[kind]) * count)
     if kind == "GRU":
         attributes = {"linear_before_reset": True, **attributes}
     operator = Recurrent(kind, direction, names, **attributes)
@@ -80,7 +88,9 @@ def tolerance() -> float:
 def inputs_of(graph: Graph, seed: int = 1) -> dict[str, np.ndarray]:
     chance = np.random.default_rng(seed)
     return {
-        value.name: chance.standard_normal(value.type.shape).astype(value.type.dtype)
+        value.name: chance.integers(0, 8, value.type.shape, np.int32)
+        if value.type.dtype == "int32"
+        else chance.standard_normal(value.type.shape).astype(value.type.dtype)
         for value in graph.inputs
     }
 
@@ -125,15 +135,43 @@ def test_weights_of_bytes_stay_bytes(kind, direction, samples, weights):
     assert comparison.equal
 
 
+FORMS = {
+    "a plain layer with Relu": {"kind": "RNN", "activations": ("Relu",)},
+    "Affine": {"kind": "RNN", "activations": ("Affine",), "parameters": (0.5, 0.25)},
+    "ScaledTanh": {"kind": "RNN", "activations": ("ScaledTanh",), "parameters": (0.75, 0.5)},
+    "ThresholdedRelu": {"kind": "RNN", "activations": ("ThresholdedRelu",), "parameters": (0.2, 0)},
+    "peepholes": {"kind": "LSTM", "peepholes": 0.5},
+    "clipped": {"kind": "LSTM", "clip": 0.75},
+    "coupled gates": {"kind": "LSTM", "input_forget": True},
+    "coupled gates with peepholes": {"kind": "LSTM", "input_forget": True, "peepholes": -0.5},
+    "HardSigmoid": {
+        "kind": "LSTM",
+        "activations": ("HardSigmoid", "Tanh", "Relu"),
+        "parameters": (0.2, 0.5),
+    },
+    "reset before the product": {"kind": "GRU", "linear_before_reset": False},
+    "bytes reset before the product": {
+        "kind": "GRU",
+        "linear_before_reset": False,
+        "weights": "int8",
+    },
+    "bytes of a plain layer": {"kind": "RNN", "weights": "int8"},
+}
+
+
+@pytest.mark.parametrize("lengths", [None, (5, 0, 3), (4, 4, 4), "read"])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.cpu_kernels
-def test_a_relu_layer_is_a_kernel_too():
-    graph = layer("RNN", activations=("Relu",))
+def test_all_forms_of_a_layer_are_kernels(form, direction, lengths):
+    options = FORMS[form]
+    graph = layer(direction=direction, samples=3, lengths=lengths, **options)
     inputs = inputs_of(graph)
     ran = run(graph, inputs)
     assert [row.target for row in ran.profile.layers] == ["cpu"]
-    np.testing.assert_allclose(
-        ran.outputs["out0"], evaluate(graph, inputs)["out0"], tolerance(), tolerance()
-    )
+    allowed = TOLERANCE / 4 if "weights" in options else tolerance()
+    for name, expected in evaluate(graph, inputs).items():
+        np.testing.assert_allclose(ran.outputs[name], expected, allowed, allowed)
 
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
@@ -153,16 +191,9 @@ def test_a_state_that_is_carried_over_goes_on_where_it_was(kind):
 @pytest.mark.parametrize(
     "options",
     [
-        {"kind": "LSTM", "peepholes": 0.5},
-        {"kind": "LSTM", "clip": 1.0},
-        {"kind": "LSTM", "input_forget": True},
-        {"kind": "LSTM", "lengths": 5},
-        {"kind": "LSTM", "activations": ("Sigmoid", "Tanh", "Relu")},
-        {"kind": "GRU", "linear_before_reset": False},
-        {"kind": "RNN", "activations": ("Sigmoid",)},
         {"kind": "RNN", "dtype": "float64"},
-        {"kind": "RNN", "weights": "int8"},
-        {"kind": "LSTM", "weights": "int16", "lengths": 3},
+        {"kind": "GRU", "lengths": (0,)},
+        {"kind": "RNN", "activations": ("LeakyRelu",), "parameters": (float("nan"), 0.0)},
     ],
 )
 def test_what_kernels_do_not_cover_numpy_computes(options):

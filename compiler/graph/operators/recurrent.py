@@ -9,7 +9,7 @@ import numpy as np
 
 from ..operator import Operator, operator
 from ..types import FLOATS, TensorType, Types, wide
-from .elementwise import UNARY
+from .elementwise import UNARY, Unary
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FUNCTIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
@@ -34,6 +34,16 @@ ACTIVATIONS = {
 
 BYTES = ("int8", "int16")
 """Types of weights that have scales; int16 holds bytes minus their zero points."""
+
+PARAMETERS = {
+    "Affine": (1.0, 0.0),
+    "Elu": (1.0,),
+    "HardSigmoid": (0.2, 0.5),
+    "LeakyRelu": (0.01,),
+    "ScaledTanh": (1.0, 1.0),
+    "ThresholdedRelu": (1.0,),
+}
+"""Default alpha, or alpha and beta, of the activations that have parameters."""
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -123,6 +133,11 @@ class Recurrent(Operator):
         every, *last = zip(*rows, strict=True)
         results = (np.stack(every, axis=1), *(np.stack(one) for one in last))
         return tuple(result.astype(x.dtype) for result in results)
+
+
+def as_unary(name: str, alpha: float, beta: float) -> Unary:
+    """Return an activation as Unary; there is none for Affine and ScaledTanh."""
+    return Unary(name, (alpha, beta)[: len(PARAMETERS.get(name, ()))])
 
 
 def real_weights(
