@@ -19,8 +19,9 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.shift_unsigned,  # one activation type: int8
     passes.sink_dequantize,  # pairs that the shifts brought together
     passes.fold_constants,  # moved or shifted weights
+    passes.expand_volumes,  # images, one for each depth
     passes.expand_transposed_convolutions,  # convolutions whose channels become pixels
-    passes.sink_dequantize,  # so that these pixels move as integers
+    passes.sink_dequantize,  # so that these elements move as integers
     passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
     passes.recognise_convolutions,  # with bias, Relu and Clip
     passes.recognise_matmuls,  # of two activations: attention

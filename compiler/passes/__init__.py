@@ -10,6 +10,7 @@ from .clean_activations import clean_activations
 from .eliminate_dead_code import eliminate_dead_code
 from .expand_recurrent_layers import expand_recurrent_layers
 from .expand_transposed_convolutions import expand_transposed_convolutions
+from .expand_volumes import expand_volumes
 from .fold_batch_normalisation import fold_batch_normalisation, fold_into_convolutions
 from .fold_constants import fold_constants, fold_dequantize
 from .fold_tables import fold_tables
@@ -30,7 +31,7 @@ from .sink_dequantize import sink_dequantize
 __all__ = [
     "absorb_flatten", "absorb_heads", "absorb_padding", "annotate_quantisation", "arrange_layout",
     "channels_last", "clean_activations", "eliminate_dead_code", "expand_recurrent_layers",
-    "expand_transposed_convolutions",
+    "expand_transposed_convolutions", "expand_volumes",
     "fold_batch_normalisation", "fold_constants", "fold_dequantize", "fold_into_convolutions",
     "fold_tables", "merge_duplicates", "recognise_adds", "recognise_biases", "recognise_concats",
     "recognise_convolutions", "recognise_interleaving", "recognise_matmuls", "recognise_pools",

@@ -14,6 +14,7 @@ RECIPE = (
     passes.eliminate_dead_code,  # unused initialisers
     passes.fold_dequantize,  # weights that are stored as integers
     passes.expand_recurrent_layers,  # dense layers
+    passes.expand_volumes,  # images, which layers are made of
     passes.expand_transposed_convolutions,  # convolutions, which are layers
     passes.fold_batch_normalisation,  # one weight tensor and one bias per layer
     passes.clean_activations,  # clamps next to their layers

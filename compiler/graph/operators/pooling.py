@@ -109,7 +109,8 @@ class AveragePool(Pool):
         counted = surround(counted, self.pads, float(self.count_include_pad))
         counted, axes = self.taps(surround(counted, (0,) * len(self.pads), 0, self.overhang))
         view, _ = self.taps(surround(x, self.pads, 0, self.overhang))
-        return view.sum(axis=axes) / counted.sum(axis=axes)
+        with np.errstate(invalid="ignore"):  # a window of nothing but padding has no mean
+            return view.sum(axis=axes) / counted.sum(axis=axes)
 
 
 @operator("lppool")
