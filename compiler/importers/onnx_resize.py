@@ -4,6 +4,12 @@ Each axis that changes gets one operator. The source elements of each result ele
 weights, are known at import. Source: ONNX operators Resize and Upsample. For scales, coordinates of
 nearest elements are computed in binary32, as in ONNX Runtime, so that ties round alike; all others
 are computed in binary64, as in ONNX's reference evaluator.
+
+Integers and narrow floats are interpolated as wider floats along all axes, and converted once. The
+specification does not say how; integers round to the nearest and saturate, as in ONNX's reference
+evaluator. ONNX Runtime truncates linear results, so that equal pixels of 255 may become 254, rounds
+once for each axis with antialiasing, and has no cubic form: results differ by one from its linear
+ones.
 """
 
 from collections.abc import Callable
@@ -14,7 +20,7 @@ import numpy as np
 
 from ..graph import TensorType
 from ..graph.operators import Interpolate, Where
-from ..graph.types import LARGEST_BYTES
+from ..graph.types import FLOATS, INTEGERS, LARGEST_BYTES, NARROW_FLOATS, NUMBERS
 from .onnx_node import OnnxNode
 
 MOST = 1 << 31
@@ -113,7 +119,7 @@ def import_resize(node: OnnxNode) -> str:
         coordinates = _expect(node, "coordinate_transformation_mode", "half_pixel", known)
     nearest, crops = mode == "nearest", coordinates in CROPPING
     real = np.float32 if nearest and _has_scales(node) and not crops else np.float64
-    result, outside = node.input(0), {}
+    result, outside, kind = node.input(0), {}, node.type(0).dtype
     for one in sorted(_axes(node, real), key=lambda one: one.axis):
         places = known[coordinates](np.arange(one.extent, dtype=real), one)
         if crops:
@@ -125,13 +131,15 @@ def import_resize(node: OnnxNode) -> str:
             chosen = np.clip(_nearest(node, one, places), 0, one.size - 1)
             result = node.take(result, one.axis, chosen, base)
             continue
+        result = node.cast(result, _real_type(kind), f"{node.result}.real")
         indices, weights = _taps(node, one, places, mode)
         constants = [
             node.array(np.clip(indices, 0, one.size - 1).astype(np.int64), f"{base}.places"),
             node.array(weights.astype(np.float32), f"{base}.weights"),
         ]
         result = node.emit(Interpolate(one.axis), [result, *constants])
-    return _extrapolate(node, result, outside)
+    result = _extrapolate(node, result, outside)
+    return result if node.builder.types[result].dtype == kind else _converted(node, result, kind)
 
 
 def _expect(node: OnnxNode, name: str, default: str, known: dict[str, Any]) -> str:
@@ -171,8 +179,35 @@ def _extrapolate(node: OnnxNode, x: str, outside: dict[int, np.ndarray]) -> str:
         mask |= flags.reshape([-1 if i == axis else 1 for i in range(len(kind.shape))])
     if not mask.any():
         return x
-    value = node.number(node.attribute("extrapolation_value", 0.0), kind.dtype)
-    return node.emit(Where(), [node.array(mask, f"{node.result}.outside"), value, x])
+    value = node.attribute("extrapolation_value", 0.0)
+    if kind.dtype in INTEGERS:
+        limits = np.iinfo(kind.dtype)
+        value = min(max(round(float(np.nan_to_num(value))), limits.min), limits.max)
+    operands = [node.array(mask, f"{node.result}.outside"), node.number(value, kind.dtype), x]
+    return node.emit(Where(), operands)
+
+
+def _real_type(dtype: str) -> str:
+    """Return the type to interpolate `dtype` in; Interpolate refuses what is no number."""
+    if dtype not in NUMBERS:
+        return dtype
+    return "float32" if dtype in ("float32", "int8", "uint8", *NARROW_FLOATS) else "float64"
+
+
+def _converted(node: OnnxNode, x: str, dtype: str) -> str:
+    """Convert interpolated floats; integers round to the nearest, ties to even, and saturate."""
+    if dtype in FLOATS:
+        return node.cast(x, dtype)
+    limits, real = np.iinfo(dtype), np.dtype(node.builder.types[x].dtype)
+    low, high = np.array(limits.min, real), np.array(limits.max, real)
+    if int(high) > limits.max:
+        high = np.nextafter(high, low)
+    x = node.unary("Round", x, f"{node.result}.rounded")
+    x = node.binary("Max", x, node.array(low, f"{node.result}.low"), f"{node.result}.above")
+    x = node.binary("Min", x, node.array(high, f"{node.result}.high"), f"{node.result}.within")
+    if limits.bits == 8:
+        x = node.cast(x, "int32", f"{node.result}.whole")  # kernels round to no other type
+    return node.cast(x, dtype)
 
 
 def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:

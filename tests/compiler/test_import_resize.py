@@ -1,4 +1,7 @@
-"""Resizing to the nearest element has onnxruntime's bits, and is a QResize where it only copies."""
+"""Resizing to the nearest element has onnxruntime's bits, and is a QResize where it only copies.
+
+Interpolated integers have the values of ONNX's reference evaluator.
+"""
 
 import itertools
 
@@ -106,6 +109,61 @@ def test_sizes_have_the_bits_of_the_reference_evaluator(before, after):
         (expected,) = ReferenceEvaluator(proto).run(["y"], {"x": x})
         found = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
         np.testing.assert_array_equal(found, expected, f"{coordinates}, {rounding}")
+
+
+def integer_resize(dtype: str, x: np.ndarray, scales, **attributes) -> onnx.ModelProto:
+    """A model of one Resize of integers by scales."""
+    resized = node("Resize", ["x", "", "scales"], ["y"], **attributes)
+    return model([resized], [value("x", dtype, x.shape)], ["y"], {"scales": floats(scales)}, 19)
+
+
+def drawn(dtype: str, *shape: int) -> np.ndarray:
+    """Integers from the ends and from the middle of a type's range, or of 16 bits of it."""
+    limits = np.iinfo(dtype)
+    low, high = max(limits.min, -(1 << 15)), min(limits.max, 1 << 15)
+    generator = np.random.default_rng(4)
+    x = generator.integers(low, high, shape, endpoint=True)
+    return np.where(generator.random(shape) < 0.5, np.where(x > (low + high) / 2, high, low), x)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int32", "int64"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_interpolated_integers_are_rounded_once(dtype: str, mode: str, antialias: int):
+    for scales in [(1, 1, 2, 2), (1, 1, 0.5, 0.25), (1, 1, 1, 4), (2, 1, 2, 0.5), (1, 2, 1, 1)]:
+        x = drawn(dtype, 2, 3, 8, 12).astype(dtype)
+        proto = integer_resize(dtype, x, scales, mode=mode, antialias=antialias)
+        (expected,) = ReferenceEvaluator(proto).run(["y"], {"x": x})
+        found = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
+        np.testing.assert_array_equal(found, expected, str(scales))
+
+
+@pytest.mark.parametrize("scales", [(1, 1, 2.3, 1.7), (1, 1, 0.6, 0.45), (1, 1, 3, 3)])
+def test_linear_bytes_are_within_one_of_onnxruntime_and_equal_ones_remain(scales):
+    for dtype in ("uint8", "int8"):
+        for x in (drawn(dtype, 1, 2, 9, 7), np.full((1, 2, 9, 7), np.iinfo(dtype).max)):
+            x = x.astype(dtype)
+            proto = integer_resize(dtype, x, scales, mode="linear")
+            expected = run_onnxruntime(proto, {"x": x})["y"]
+            found = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
+            assert np.abs(found.astype(int) - expected).max() <= 1
+            assert x.min() < x.max() or (found == x[0, 0, 0, 0]).all()
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_integers_outside_the_tensor_saturate(mode: str):
+    x = drawn("uint8", 1, 1, 4, 4).astype(np.uint8)
+    resized = node(
+        *("Resize", ["x", "roi", "scales"], ["y"]),
+        mode=mode,
+        coordinate_transformation_mode="tf_crop_and_resize",
+        extrapolation_value=300.0,
+    )
+    held = {"roi": floats([0, 0, 0, 0, 1, 1, 1, 2]), "scales": floats([1, 1, 1, 1])}
+    proto = model([resized], [value("x", np.uint8, x.shape)], ["y"], held, 13)
+    found = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
+    np.testing.assert_array_equal(found[..., 2:], 255)
+    np.testing.assert_array_equal(found[..., 0], x[..., 0])
 
 
 def test_axes_may_be_named():

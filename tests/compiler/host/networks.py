@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from tilewright.compiler.frontend import recognise_layers
 from tilewright.compiler.graph import Graph, Output, TensorType, Value
@@ -35,15 +35,17 @@ def imported(
     weights: Mapping[str, np.ndarray],
     opset: int = 17,
 ) -> Graph:
-    """An ONNX model of float32 as the front end makes it; its output is `y`."""
+    """An ONNX model as the front end makes it; its output is `y`."""
     graph = helper.make_graph(
         nodes,
         "network",
         [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape)
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
             for name, array in inputs.items()
         ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.ValueInfoProto(name="y")],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )
     domains = {"": opset} | {node.domain: 1 for node in nodes if node.domain}

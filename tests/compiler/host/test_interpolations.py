@@ -31,6 +31,18 @@ def test_images_of_other_sizes(mode: str, coordinates: str, sizes: tuple[int, ..
     assert [type(kernel.description) for kernel in kernels] == [Interpolation] * 2
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_images_of_bytes_are_resized_as_floats(mode: str, dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    x = np.where(normal(1, 3, 8, 10) < 0, limits.min, limits.max).astype(dtype)
+    resize = onnx.helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode=mode)
+    graph = imported([resize], {"x": x}, {"sizes": np.array((1, 3, 16, 20), np.int64)})
+    kernels = assert_agrees(graph, {"x": x})
+    covered = {one.output.name for kernel in kernels for one in kernel.nodes}
+    assert covered == {one.output.name for one in graph.nodes}
+
+
 def test_long_windows_stay_with_the_definition() -> None:
     x = normal(60, 7)
     places = np.array([[0, 59], [30, 1]], np.int64)
