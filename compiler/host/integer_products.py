@@ -1,4 +1,4 @@
-"""Products of bytes whose scale and zero point are computed at run time."""
+"""Products of bytes whose scale, and mostly zero point, are computed at run time."""
 
 import numpy as np
 
@@ -14,17 +14,21 @@ from .kernel import HostKernel, HostScope, matcher
 @matcher(
     op(
         *(IntegerMatMul, value("x", constant=False), value("w", constant=True)),
-        value("zero", constant=False),
+        value("zero"),
     )
 )
 def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> HostKernel | None:
     """Match IntegerMatMul, [Cast to float32, Mul by a factor, [Add of a constant]]."""
     inner, columns = scope.shape(w)
     elements = node.output.type.elements
-    if inner > MOST_INNER or not elements:
+    if not 0 < inner <= MOST_INNER or not elements:
         return None
     nodes: tuple[Node, ...] = (node,)
-    inputs, constants = {"x": x, "zero": zero}, {"w": scope.data(w)}
+    inputs, constants = {"x": x}, {"w": scope.data(w)}
+    if scope.is_constant(zero):
+        constants["zero"] = scope.data(zero).reshape(1)
+    else:
+        inputs["zero"] = zero
     parts = len(parts_of(constants["w"]))
     factors, scaled = 0, _scaled(scope, node, columns)
     if scaled is not None:
@@ -39,6 +43,7 @@ def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> 
         has_addend="addend" in constants,
         parts=parts,
         small_pairs=parts == 1 and has_small_pairs(constants["w"][None, None]),
+        known_zero="zero" in constants,
     )
     return HostKernel(description, inputs, constants, nodes, exact=True)
 

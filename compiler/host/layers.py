@@ -76,7 +76,11 @@ def match_convolution(
     window = (taps, conv.strides, conv.pads, conv.dilations, after.activation)
     constants = {"w": kernel, "bias": scope.data(bias) if bias else np.zeros(out, kernel.dtype)}
     description = Convolution(
-        *shape, out, *window, residual=after.residual is not None, groups=conv.groups
+        *(*shape, out, *window),
+        residual=after.residual is not None,
+        # Sums of whole numbers, such as bytes less a zero point, stay exact.
+        winograd=not np.array_equal(kernel, np.rint(kernel)),
+        groups=conv.groups,
     )
     inputs = {"x": x} if after.residual is None else {"x": x, "residual": after.residual}
     return HostKernel(description, inputs, constants, (node, *after.nodes))

@@ -35,7 +35,10 @@ def import_dequantize(node: OnnxNode) -> str:
 
 
 def import_dynamic_quantize(node: OnnxNode) -> list[str]:
-    """Import DynamicQuantizeLinear: the range with 0 inside, scale and zero point, Quantize."""
+    """Import DynamicQuantizeLinear: the range with 0 inside, scale and zero point, Quantize.
+
+    Where all values are 0, the scale is 1, as in ONNX Runtime.
+    """
     x, (y, scale, point) = node.input(0), node.proto.output
     zero, axes = node.number(0.0, "float32"), tuple(range(node.rank(0)))
     low, high = (
@@ -48,7 +51,9 @@ def import_dynamic_quantize(node: OnnxNode) -> list[str]:
         for kind, name in (("Min", f"{y}.low"), ("Max", f"{y}.high"))
     )
     span = node.binary("Sub", high, low, f"{y}.span")
-    scale = node.binary("Div", span, node.number(255.0, "float32"), scale)
+    step = node.binary("Div", span, node.number(255.0, "float32"), f"{y}.step")
+    flat = node.binary("Equal", span, zero, f"{y}.flat")
+    scale = node.emit(ops.Where(), [flat, node.number(1.0, "float32"), step], scale)
     quantise = ops.GeneralQuantize(0, 0, "uint8")
     point = node.emit(quantise, [node.unary("Neg", low, f"{y}.depth"), scale], point)
     return [node.emit(quantise, [x, scale, point], y), scale, point]

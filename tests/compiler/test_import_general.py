@@ -276,6 +276,16 @@ def test_an_operator_computes_what_onnxruntime_computes(name: str) -> None:
     assert parse_graph(print_graph(graph), {c.name: c.data for c in graph.constants}) == graph
 
 
+def test_zeros_are_quantised_dynamically_with_the_scale_of_onnxruntime() -> None:
+    outputs, x = ["q", "s", "z"], np.zeros((3, 4), np.float32)
+    nodes = [node("DynamicQuantizeLinear", ["x"], outputs)]
+    proto = model(nodes, [value("x", np.float32, x.shape)], outputs, {}, 13)
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)
+    got = evaluate(import_onnx(proto.SerializeToString()), {"x": x})
+    for name in outputs:
+        np.testing.assert_array_equal(got[name], expected[name])
+
+
 def test_a_cast_to_the_same_type_is_no_operator() -> None:
     nodes = [node("Cast", ["x"], ["c"], to=TensorProto.FLOAT), node("Relu", ["c"], ["y"])]
     graph = import_onnx(model(nodes, [value("x", np.float32, (2, 3))], ["y"]).SerializeToString())

@@ -1,4 +1,4 @@
-"""Matrix products of bytes whose zero point and scale are only known at run time.
+"""Matrix products of bytes whose scale, and mostly zero point, are only known at run time.
 
 Dynamic quantisation makes such products: it computes the activations' scale and zero point for each
 sample.
@@ -23,9 +23,10 @@ class IntegerProduct(Description):
     """`out[m, n] = sum((x[m, k] - zero) * w[k, n]) * factor[n] + addend[n]`.
 
     Operands are `x` [M, K], `w` [K, N], `zero` [1] like `x`, `factor` float32[1] or [N], and
-    `addend` float32[N]; `w` and `addend` are constants. The sum is exact. It becomes float32, and
-    each operation on it is rounded by itself. Without a factor, the output is the sum, int32[M, N].
-    Where an instruction takes bytes, larger weights are the sum of two or three parts.
+    `addend` float32[N]; `w`, `addend` and perhaps `zero` are constants. The sum is exact. It
+    becomes float32, and each operation on it is rounded by itself. Without a factor, the output is
+    the sum, int32[M, N]. Where an instruction takes bytes, larger weights are the sum of two or
+    three parts.
 
     Parameters
     ----------
@@ -41,6 +42,8 @@ class IntegerProduct(Description):
         Number of parts: 1 for weights of int8; else `w` is int16, and see `parts_of`.
     small_pairs
         Whether `quantised.has_small_pairs` holds for the weights; only with one part.
+    known_zero
+        Whether `zero` is a constant.
     """
 
     rows: int
@@ -51,6 +54,7 @@ class IntegerProduct(Description):
     has_addend: bool = False
     parts: int = 1
     small_pairs: bool = False
+    known_zero: bool = False
 
     @property
     def operands(self) -> Mapping[str, Array]:
@@ -69,7 +73,8 @@ class IntegerProduct(Description):
     @property
     def constants(self) -> tuple[str, ...]:
         """Operands that are the same in all calls; they are packed once."""
-        return ("w", "addend") if self.has_addend else ("w",)
+        known = {"w": True, "zero": self.known_zero, "addend": self.has_addend}
+        return tuple(name for name, holds in known.items() if holds)
 
     @property
     def output(self) -> Array:
@@ -88,7 +93,7 @@ class IntegerProduct(Description):
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
-        """Return the declared tensors that are computed from weights and addend.
+        """Return the declared tensors that are computed from the constants.
 
         Raises
         ------
@@ -141,16 +146,19 @@ class IntegerPlanner(DirectPlanner):
     @property
     def by_column(self) -> tuple[str, ...]:
         """Constants with one element for each column."""
-        return ("bias", "sums", "addend")[: 3 if self.owner.has_addend else 2]
+        owner = self.owner
+        used = {"bias": True, "sums": not owner.known_zero, "addend": owner.has_addend}
+        return tuple(name for name, holds in used.items() if holds)
 
     def finished(
         self, total: te.TensorExpression, axes: tuple[te.Index, ...]
     ) -> te.TensorExpression:
         """The result for a sum."""
         owner, o = self.owner, axes[-1]
-        bias, sums = (te.tensor(name, "int32", (self.channels,))[o] for name in ("bias", "sums"))
-        zero = te.tensor("zero", owner.dtype, (1,))[0]
-        total = total + bias - zero * sums
+        total = total + te.tensor("bias", "int32", (self.channels,))[o]
+        if not owner.known_zero:
+            sums = te.tensor("sums", "int32", (self.channels,))[o]
+            total = total - te.tensor("zero", owner.dtype, (1,))[0] * sums
         if not owner.factors:
             return total
         factor = te.tensor("factor", "float32", (owner.factors,))
@@ -160,7 +168,7 @@ class IntegerPlanner(DirectPlanner):
         return value
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Split the weights into parts and sum each column."""
+        """Split the weights into parts and sum each column; fold a known zero point."""
         w, parts = constants["w"], parts_of(constants["w"])
         if len(parts) > self.owner.parts:
             raise InputError(
@@ -171,4 +179,6 @@ class IntegerPlanner(DirectPlanner):
             check_small_pairs(parts[0][None, None], "product")
         sums = w.sum(axis=0, dtype=np.int32)
         rows = w[None] if self.product.words else np.stack(parts)
-        return {**constants, "w": rows, "bias": sums * -self.product.shift, "sums": sums}
+        moved = self.product.shift + (int(constants["zero"][0]) if self.owner.known_zero else 0)
+        prepared = {**constants, "w": rows, "bias": sums * np.int32(-moved), "sums": sums}
+        return {name: prepared[name] for name in ("w", *self.by_column)}

@@ -42,6 +42,20 @@ def test_the_sum_is_exact_and_each_operation_on_it_rounds(
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_known_zero_point_is_folded_into_the_bias(dtype: str, level: str) -> None:
+    x, w = drawn(dtype, (7, 100)), drawn("int8", (100, 16))
+    factor, addend = GENERATOR.random(1, np.float32), GENERATOR.standard_normal(16, np.float32)
+    known = IntegerProduct(7, 100, 16, dtype, 1, has_addend=True, known_zero=True)
+    kernel = compile_kernel(known, target_at(level))
+    assert "sums" not in kernel.tensors
+    for zero in (0, 77, np.iinfo(dtype).min, np.iinfo(dtype).max):
+        total = ((x.astype(np.int64) - int(zero)) @ w.astype(np.int64)).astype(np.float32)
+        got = kernel(x, w, np.array([zero], dtype), factor, addend)
+        np.testing.assert_array_equal(got, total * factor + addend)
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_small_pairs_are_used_only_where_they_hold(level: str) -> None:
     small = IntegerProduct(8, 64, 16, small_pairs=True)
     x, zero = drawn("uint8", (8, 64)), drawn("uint8", (1,))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tilewright.compiler.cpu import LEVELS, IntegerProduct
+from tilewright.compiler.cpu import LEVELS, Convolution, IntegerProduct
 from tilewright.compiler.graph import Graph, evaluate
 from tilewright.compiler.graph import operators as ops
 
@@ -80,6 +80,30 @@ def test_weights_beyond_int8_have_parts(zero: int, parts: int, level: str) -> No
     assert_in_machine_code(network(weights, np.uint8(zero)), level, parts)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("zero", [None, 0, 90])
+def test_a_product_takes_a_zero_point_that_is_known(
+    zero: int | None, dtype: str, level: str
+) -> None:
+    nodes = [node("MatMulInteger", "x w" if zero is None else "x w z", "y")]
+    x = drawn(dtype).T.reshape(2, 20, 48)
+    constants = {"w": drawn("int8")} | ({} if zero is None else {"z": np.array(zero, dtype)})
+    graph = imported(nodes, {"x": x}, constants)
+    assert described(graph).known_zero
+    got = run_kernels(graph, {"x": x}, target_at(level))["y"]
+    expected = (x.astype(int) - (zero or 0)) @ constants["w"].astype(int)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_a_product_of_no_terms_stays_with_the_definition() -> None:
+    inputs = {"x": np.zeros((3, 0), np.uint8), "z": np.uint8(7)}
+    product = node("MatMulInteger", "x w z")
+    graph = imported([product], inputs, {"w": np.zeros((0, 4), np.int8)})
+    assert selected(graph) == ()
+    np.testing.assert_array_equal(evaluate(graph, inputs)["y"], np.zeros((3, 4)))
+
+
 def test_a_product_that_others_read_as_well_is_not_scaled_in_it() -> None:
     nodes = [
         QUANTISE,
@@ -122,3 +146,15 @@ def test_a_convolution_of_bytes_is_exact(weights: str) -> None:
     x = normal(1, channels, 5, 7)
     got, expected = run_kernels(graph, {"x": x})["y"], evaluate(graph, {"x": x})["y"]
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_convolution_of_bytes_whose_sums_nearly_fill_float32_is_exact(level: str) -> None:
+    """Winograd's method, which floats may take, would need more bits than the sums."""
+    w = GENERATOR.integers(90, 128, (64, 64, 3, 3), np.int8)
+    nodes = [node("ConvInteger", "x w", "i", pads=[1, 1, 1, 1]), node("Cast", "i", "y", to=1)]
+    x = GENERATOR.integers(150, 256, (1, 64, 14, 14), np.uint8)
+    graph = imported(nodes, {"x": x}, {"w": w})
+    assert any(isinstance(kernel.description, Convolution) for kernel in selected(graph))
+    got = run_kernels(graph, {"x": x}, target_at(level))["y"]
+    np.testing.assert_array_equal(got, evaluate(graph, {"x": x})["y"])
