@@ -14,6 +14,7 @@ from ..importers import NOTHING, import_onnx
 
 RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.eliminate_dead_code,  # initialisers without readers
+    passes.widen_floats,  # float16, which neither kernels nor the accelerator compute
     passes.fold_constants,  # shapes and reshaped weights; Dequantize stays on integers
     passes.sink_dequantize,  # so that elements move as integers
     passes.shift_unsigned,  # one activation type: int8

@@ -4,19 +4,23 @@ A chain starts at one node and grows over the readers of its last value, as long
 is visible outside. It also takes nodes that feed only the chain. All its values have one shape.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...errors import CompileError
 from .. import te
 from ..cpu import Elementwise
 from ..cpu.kernels.formulas import Formula, size_of, value_of
-from ..graph import Node
+from ..graph import Node, TensorType
 from ..graph import operators as ops
 from ..graph.operators import Where
 from ..graph.operators.quantisation import along
 from ..rewriting import op
 from .formulas import (
     ELEMENTWISE,
+    FLOAT,
+    PASSING,
     TYPES,
     NoFormulaError,
     binary,
@@ -45,14 +49,12 @@ def chain(scope: HostScope, node: Node) -> HostKernel | None:
     """Find the longest chain that begins at a node."""
     if not _fits(scope, node):
         return None
-    nodes, kernel = (node,), _kernel(scope, (node,))
-    while kernel is not None:
-        grown = _grown(scope, nodes)
-        longer = _kernel(scope, grown) if grown else None
-        if longer is None:
-            break
-        nodes, kernel = grown, longer
-    return kernel
+    nodes, kernel, found = (node,), _kernel(scope, (node,)), None
+    while kernel is not None or (nodes and nodes[-1].output.type.dtype in PASSING):
+        found = kernel or found
+        nodes = _grown(scope, nodes)
+        kernel = _kernel(scope, nodes) if nodes else None
+    return found
 
 
 def _fits(scope: HostScope, node: Node) -> bool:
@@ -60,7 +62,7 @@ def _fits(scope: HostScope, node: Node) -> bool:
     if not isinstance(node.attributes, ELEMENTWISE) or not scope.is_free(node):
         return False
     kinds = [scope.graph.types[name] for name in node.inputs] + [node.output.type]
-    return all(kind.dtype in TYPES and kind.elements for kind in kinds)
+    return all(kind.dtype in (*TYPES, *PASSING) and kind.elements for kind in kinds)
 
 
 def _grown(scope: HostScope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -184,7 +186,8 @@ def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
         broadcast = operands.broadcast()
     except (NoFormulaError, CompileError):
         return None
-    if not operands.inputs:
+    stored = (last.type.dtype, *operands.types.values())
+    if not operands.inputs or not all(kind in TYPES for kind in stored):
         return None
     description = Elementwise(
         shape,
@@ -218,6 +221,17 @@ def _formula(
     dtype = types[node.inputs[0]].dtype
     parts = [known[name] if name in known else operands.value(name) for name in node.inputs]
     name = node.output.name
+    if isinstance(operator, (ops.GeneralQuantize, ops.GeneralDequantize)):
+        return _general(operator, [types[one] for one in node.inputs], parts), True
+    if isinstance(operator, (ops.Quantize, ops.Dequantize)):
+        axis = operator.axis
+        scale = operands.parameter(operator.scales, axis, np.float32, f"{name} scale")
+        zero = operands.parameter(operator.zero_points, axis, np.int32, f"{name} zero point")
+        if isinstance(operator, ops.Quantize):
+            return quantize(operator, parts[0], scale, zero), True
+        return dequantize(parts[0], scale, zero, dtype), True
+    if dtype in PASSING or node.output.type.dtype in PASSING:
+        raise NoFormulaError
     if isinstance(operator, ops.Unary):
         return unary(operator, parts[0], dtype)
     if isinstance(operator, ops.Binary):
@@ -228,18 +242,25 @@ def _formula(
         return ("select", *parts), True
     if isinstance(operator, ops.Shift):
         return shift(parts[0], dtype), True
+    raise NoFormulaError
+
+
+def _general(
+    operator: ops.GeneralQuantize | ops.GeneralDequantize,
+    types: Sequence[TensorType],
+    parts: Sequence[Formula],
+) -> Formula:
+    """Return the formula of an operator with one scale, all in float32."""
+    if types[1].dtype != FLOAT or any(kind.elements > 1 for kind in types[1:]):
+        raise NoFormulaError
+    zero = parts[2] if len(parts) > 2 else 0
     if isinstance(operator, ops.GeneralQuantize):
-        plain = dtype == types[node.inputs[1]].dtype == "float32" and not operator.precision
-        if not plain or any(types[one].elements > 1 for one in node.inputs[1:]):
+        if types[0].dtype != FLOAT or operator.precision:
             raise NoFormulaError
-        return quantize(operator, parts[0], parts[1], parts[2] if len(parts) > 2 else 0), True
-    assert isinstance(operator, (ops.Quantize, ops.Dequantize))
-    axis = operator.axis
-    scale = operands.parameter(operator.scales, axis, np.float32, f"{name} scale")
-    zero = operands.parameter(operator.zero_points, axis, np.int32, f"{name} zero point")
-    if isinstance(operator, ops.Quantize):
-        return quantize(operator, parts[0], scale, zero), True
-    return dequantize(parts[0], scale, zero, dtype), True
+        return quantize(operator, parts[0], parts[1], zero)
+    if operator.dtype != FLOAT or types[0].dtype == "int32":
+        raise NoFormulaError
+    return dequantize(parts[0], parts[1], zero, types[0].dtype)
 
 
 MATCHERS = (chain,)

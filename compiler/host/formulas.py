@@ -17,6 +17,9 @@ from ..graph.operators.elementwise import COMPARISONS, LOGIC
 TYPES = ("float32", "int8", "uint8", "int32", "int64", "bool")
 """Element types of kernels."""
 
+PASSING = ("int16", "uint16")
+"""Element types of values that only pass from a quantisation to a dequantisation in a kernel."""
+
 FLOAT = "float32"
 
 
@@ -183,18 +186,18 @@ def cut(x: Formula, dtype: str) -> Formula:
 def quantize(
     operator: ops.Quantize | ops.GeneralQuantize, x: Formula, scale: Formula, zero: Formula
 ) -> Formula:
-    """Return `Quantize` to bytes; values that overflow int32 saturate in any case."""
-    limits = {"int8": (-128, 127), "uint8": (0, 255)}
-    if operator.dtype not in limits:
+    """Return `Quantize` to 8 or 16 bits; values that overflow int32 saturate in any case."""
+    if operator.dtype not in ("int8", "uint8", *PASSING):
         raise NoFormulaError
-    low, high = limits[operator.dtype]
+    limits = np.iinfo(operator.dtype)
+    low, high = int(limits.min), int(limits.max)
     near = ("add", ("rounded", ("finite", ("div", x, scale))), zero)
     return ("min", ("max", near, low), high)
 
 
 def dequantize(x: Formula, scale: Formula, zero: Formula, dtype: str) -> Formula:
     """Return `Dequantize`; not for 32-bit types, whose differences would wrap."""
-    if dtype not in ("int8", "uint8") and (dtype != "int32" or zero != 0):
+    if dtype not in ("int8", "uint8", *PASSING) and (dtype != "int32" or zero != 0):
         raise NoFormulaError
     return ("mul", ("real", ("sub", x, zero)), scale)
 
@@ -206,6 +209,6 @@ def shift(x: Formula, dtype: str) -> Formula:
 
 ELEMENTWISE: tuple[type[Operator], ...] = (
     *(ops.Unary, ops.Binary, ops.Cast, Where),
-    *(ops.Quantize, ops.GeneralQuantize, ops.Dequantize, ops.Shift),
+    *(ops.Quantize, ops.GeneralQuantize, ops.Dequantize, ops.GeneralDequantize, ops.Shift),
 )
 """Operators that may be part of a chain."""

@@ -13,7 +13,7 @@ from ..graph import operators as ops
 if TYPE_CHECKING:
     from .kernel import HostKernel
 
-LEAST_WORK = 1 << 14
+LEAST_WORK = 1 << 10
 """Fewest operations of the largest kernel of a network that is worth loading LLVM.
 
 Then small nodes are compiled too: NumPy takes 5 to 50 us for each of them, however small.

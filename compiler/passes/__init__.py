@@ -27,6 +27,7 @@ from .recognise_slices import recognise_slices
 from .recognise_tables import recognise_tables
 from .shift_unsigned import shift_unsigned
 from .sink_dequantize import sink_dequantize
+from .widen_floats import widen_floats
 
 __all__ = [
     "absorb_flatten", "absorb_heads", "absorb_padding", "annotate_quantisation", "arrange_layout",
@@ -36,5 +37,5 @@ __all__ = [
     "fold_tables", "merge_duplicates", "recognise_adds", "recognise_biases", "recognise_concats",
     "recognise_convolutions", "recognise_interleaving", "recognise_matmuls", "recognise_pools",
     "recognise_resizes", "recognise_slices", "recognise_tables", "shift_unsigned",
-    "sink_dequantize",
+    "sink_dequantize", "widen_floats",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from ..rewriting import Site, fits, op, rewrite_once, rule, value
 
 RECIPE = (
     passes.eliminate_dead_code,  # unused initialisers
+    passes.widen_floats,  # float16
     passes.fold_dequantize,  # weights that are stored as integers
     passes.expand_recurrent_layers,  # dense layers
     passes.expand_volumes,  # images, which layers are made of

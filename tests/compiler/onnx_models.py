@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 TYPES = {
     np.dtype(np.float32): TensorProto.FLOAT,
+    np.dtype(np.float16): TensorProto.FLOAT16,
     np.dtype(np.int8): TensorProto.INT8,
     np.dtype(np.uint8): TensorProto.UINT8,
     np.dtype(np.int16): TensorProto.INT16,

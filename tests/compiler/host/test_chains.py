@@ -297,6 +297,49 @@ def test_bytes_wrap_inside_of_a_chain(kind: str, dtype: str) -> None:
     assert_same_bits(graph, {"a": a, "b": b})
 
 
+def to_16_bits(builder: Builder, x: str, dtype: str) -> tuple[str, tuple[str, str]]:
+    """Emit a quantisation, and return the scale and zero point as well."""
+    scale = builder.constant(np.array(0.25, np.float32))
+    zero = builder.constant(np.array(7, dtype))
+    integers = builder.emit(ops.GeneralQuantize(0, 0, dtype), [x, scale, zero])
+    return integers, (scale, zero)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["int16", "uint16"])
+def test_values_of_16_bits_pass_through_a_chain(dtype: str, level: str) -> None:
+    x = np.append(numbers((5, 67)), normal(5, 67) * np.float32(9000), 0)
+
+    def make(builder: Builder) -> str:
+        real = builder.emit(ops.Unary("Abs"), ["x"])
+        integers, parameters = to_16_bits(builder, real, dtype)
+        real = builder.emit(ops.GeneralDequantize(0, 0, "float32"), [integers, *parameters])
+        return builder.emit(ops.Unary("Neg"), [real])
+
+    graph = built({"x": x}, make)
+    (kernel,) = selected(graph)
+    assert kernel.exact
+    assert len(kernel.nodes) == 4
+    assert_same_bits(graph, {"x": x}, level)
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_values_of_16_bits_are_not_stored(shown: bool) -> None:
+    """NumPy computes what writes or reads them, or computes with them."""
+    x = numbers((5, 67))
+
+    def make(builder: Builder) -> list[str]:
+        integers, parameters = to_16_bits(builder, "x", "int16")
+        if not shown:
+            integers = builder.emit(ops.Binary("Add"), [integers, integers])
+        real = builder.emit(ops.GeneralDequantize(0, 0, "float32"), [integers, *parameters])
+        return [integers, real] if shown else [real]
+
+    graph = built({"x": x}, make)
+    assert not selected(graph)
+    assert_same_bits(graph, {"x": x})
+
+
 def test_a_value_that_something_else_reads_ends_a_chain() -> None:
     x = normal(4, 30)
 

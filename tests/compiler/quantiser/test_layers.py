@@ -146,9 +146,17 @@ def test_the_end_of_several_names_means_none() -> None:
     )
 
 
-def test_a_product_in_float16_is_left_as_it_is() -> None:
+def test_a_product_in_float64_is_left_as_it_is() -> None:
+    builder = Builder("double", [Value("x", TensorType("float64", (2, 3)))])
+    weights = builder.constant(np.ones((3, 4), np.float64), "w")
+    product = builder.emit(ops.MatMul(), ["x", weights])
+    graph = builder.graph([Output("y", product)])
+    assert [one.op for one in prepare(graph).nodes] == ["matmul"]
+
+
+def test_a_product_in_float16_is_quantised_as_one_in_float32() -> None:
     builder = Builder("half", [Value("x", TensorType("float16", (2, 3)))])
     weights = builder.constant(np.ones((3, 4), np.float16), "w")
     product = builder.emit(ops.MatMul(), ["x", weights])
     graph = builder.graph([Output("y", product)])
-    assert [one.op for one in prepare(graph).nodes] == ["matmul"]
+    assert [one.op for one in prepare(graph).nodes] == ["cast", "matmul", "binary", "cast"]
