@@ -54,6 +54,10 @@ class CompileError(TilewrightError):
     """A graph cannot be compiled for the chosen configuration."""
 
 
+class UnfitError(CompileError):
+    """A layer does not fit the chosen configuration, so that only the host can run it."""
+
+
 class ProcessorError(CompileError):
     """This machine's processor cannot run the kernel that is asked for."""
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
+from typing import NamedTuple
 
+from ..errors import UnfitError
 from ..isa.checker import check
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
@@ -20,9 +22,11 @@ from .assignment import (
     DEFAULT_COSTS,
     DEFAULT_PLACEMENT,
     Costs,
+    Decision,
     PlacedLayer,
     Placement,
     decide,
+    misfits,
     placed_layers,
     placement_report,
 )
@@ -40,6 +44,7 @@ from .scheduling.given_schedules import joined, refuse_unknown_layers, with_give
 from .scheduling.issue_order import Measure, issue
 from .scheduling.refine import refine
 from .segments import bind, lay_out_segment, lifetimes, partition
+from .split_pools import split_pools
 from .transpose_on_host import transpose_on_host
 
 Progress = Callable[[str], None]
@@ -81,7 +86,8 @@ def compile_graph(
         the most likely schedules are compared by exact cycles, and instructions are issued in the
         order in which they can start; without it, schedules are compared by an estimate.
     placement
-        The nodes that run on the accelerator; by default all that it supports.
+        The nodes that run on the accelerator; by default all that it supports and that fit the
+        configuration. The report says which ones do not fit, and why.
     costs
         The basis of time estimates, for the report and for a `placement` with the least time.
     schedules
@@ -101,35 +107,22 @@ def compile_graph(
 
     Raises
     ------
+    UnfitError
+        When a layer does not fit the configuration, and the user placed it on the accelerator.
     CompileError
-        When a layer does not fit the configuration, or the placement is not possible.
+        When a program is too large, or the placement is not possible.
     """
     started = time.perf_counter()
     if not placement.leaves_all:
         graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, costs)
-    steps: list[str | int] = []
-    segments: list[Segment] = []
-    gaps: list[list[LayerGap]] = []
-    layers: list[list[PlacedLayer]] = []
-    plans: list[MemoryPlan] = []
-    exact = 0
+        graph = split_pools(graph, configuration)
     with paused_collector():
-        decision = decide(graph, configuration, options, placement, costs)
-        for group in partition(graph, decision.on_accelerator):
-            if decision.on_accelerator(group[0]):
-                steps.append(len(segments))
-                segment, cycles, found, placed, plan = _compile_segment(
-                    graph, group, configuration, progress, keep_all, options, measure, schedules,
-                    lean,
-                )  # fmt: skip
-                segments.append(segment)
-                exact += cycles
-                gaps.append(found)
-                layers.append(placed)
-                plans.append(plan)
-            else:
-                steps += [node.outputs[0].name for node in group]
+        decision, made = _compile_placed(
+            graph, configuration, progress, keep_all, options, measure, placement, costs, schedules,
+            lean,
+        )  # fmt: skip
+    steps, segments, gaps, layers, plans, exact = made
     refuse_unknown_layers(schedules, [layer for segment in segments for layer in segment.layers])
     report = {
         "compile_s": time.perf_counter() - started,
@@ -158,6 +151,64 @@ def compile_graph(
     }
     report["compile_s"] = time.perf_counter() - started
     return replace(module, code=code)
+
+
+class _Made(NamedTuple):
+    """The steps of a module, and for each segment what its report needs."""
+
+    steps: list[str | int]
+    segments: list[Segment]
+    gaps: list[list[LayerGap]]
+    layers: list[list[PlacedLayer]]
+    plans: list[MemoryPlan]
+    cycles: int
+
+
+def _compile_placed(
+    graph: Graph,
+    configuration: Configuration,
+    progress: Progress,
+    keep_all: bool,
+    options: Options,
+    measure: Measure | None,
+    placement: Placement,
+    costs: Costs,
+    schedules: Mapping[str, str],
+    lean: bool,
+) -> tuple[Decision, _Made]:
+    """Place the nodes and compile the segments; nodes that do not fit go to the host.
+
+    Few networks have such nodes, so they are looked for only after a segment was refused.
+    """
+    refused: dict[str, str] = {}
+    while True:
+        decision = decide(graph, configuration, options, placement, costs, refused)
+        groups = partition(graph, decision.on_accelerator)
+        made = _Made([], [], [], [], [], 0)
+        try:
+            for group in groups:
+                if decision.on_accelerator(group[0]):
+                    made.steps.append(len(made.segments))
+                    segment, cycles, found, placed, plan = _compile_segment(
+                        graph, group, configuration, progress, keep_all, options, measure,
+                        schedules, lean,
+                    )  # fmt: skip
+                    made.segments.append(segment)
+                    made.gaps.append(found)
+                    made.layers.append(placed)
+                    made.plans.append(plan)
+                    made = made._replace(cycles=made.cycles + cycles)
+                else:
+                    made.steps.extend(node.outputs[0].name for node in group)
+            return decision, made
+        except UnfitError:
+            known = len(refused)
+            for group in groups if not placement.strict else ():
+                if decision.on_accelerator(group[0]):
+                    timed = measure is not None
+                    refused |= misfits(graph, group, configuration, options, timed=timed)
+            if len(refused) == known:
+                raise
 
 
 @contextmanager

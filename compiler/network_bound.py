@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ..isa.configuration import Configuration
 from .accelerator.lower_bound import Demand, chained, demand_of
 from .accelerator.search import Candidate
-from .assignment import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement, decide
+from .assignment import DEFAULT_COSTS, STRICT_PLACEMENT, Costs, Placement, decide
 from .flatten_on_host import flatten_on_host
 from .graph import Graph, Node
 from .options import DEFAULT_OPTIONS, Options
@@ -19,6 +19,7 @@ from .scheduling.candidate_timer import CandidateTimer
 from .scheduling.fusion import Group, Movement, form_groups
 from .scheduling.given_schedules import Part
 from .segments import lay_out_segment, partition
+from .split_pools import split_pools
 from .tensor import Kernel
 from .transpose_on_host import transpose_on_host
 
@@ -43,13 +44,14 @@ def network_demands(
     configuration: Configuration,
     *,
     options: Options = DEFAULT_OPTIONS,
-    placement: Placement = DEFAULT_PLACEMENT,
+    placement: Placement = STRICT_PLACEMENT,
     costs: Costs = DEFAULT_COSTS,
 ) -> tuple[Demand, ...]:
     """Return the least work of each segment, for every program that the compiler may choose.
 
     Segments are separate programs that run one after the other. The arguments are those of
-    `compile_graph`.
+    `compile_graph`. Layers that do not fit the configuration count as layers of the accelerator, so
+    only a strict placement has programs for all of them.
 
     Raises
     ------
@@ -59,6 +61,7 @@ def network_demands(
     if not placement.leaves_all:
         graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, costs)
+        graph = split_pools(graph, configuration)
     decision = decide(graph, configuration, options, placement, costs)
     return tuple(
         _segment_demand(graph, nodes, configuration, options)

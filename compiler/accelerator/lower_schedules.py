@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...errors import CompileError
+from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Read, reads_of
 from ...isa.instructions import Instruction
@@ -116,6 +116,8 @@ class Lowering:
 
         Raises
         ------
+        UnfitError
+            When an instruction needs more or longer loops than the machine has.
         CompileError
             When a stage is computed element by element, a scratchpad is too small, no unit can make
             a copy, an instruction cannot reach an operand, or the stream becomes too long.
@@ -279,7 +281,10 @@ class _KernelLowering:
         key = compute.output.name, accumulate, *tile.values(), *lying
         form = self.forms.get(key)
         if form is None:
-            form = self._tensoriser(compute, buffers).form(tile, buffers, accumulate)
+            try:
+                form = self._tensoriser(compute, buffers).form(tile, buffers, accumulate)
+            except UnfitError as problem:
+                raise UnfitError(f"kernel `{self.kernel.name}`: {problem}") from None
             self.forms[key] = form
         return form.at(buffers)
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ...errors import CompileError
+from ...errors import UnfitError
 from ...isa.configuration import Configuration
 from ...isa.instructions import Loop
 
@@ -23,6 +23,11 @@ def sort_into_nests(family, parts: list[Part], operands: list[str], configuratio
     The inner nest takes loops that move only operands for which it has strides. If the outer nest
     carries the reduction, the inner nest takes only data loops. If a family has a nest for
     reductions, that nest takes them. Within a nest, reductions run inside data loops.
+
+    Raises
+    ------
+    UnfitError
+        When the machine has too few loops for a reduction, or too short ones.
     """
     (outer_name, outer_moved), (inner_name, inner_moved) = family.nests.items()
     limit = 1 << configuration.extent_bits
@@ -43,13 +48,14 @@ def sort_into_nests(family, parts: list[Part], operands: list[str], configuratio
     outer_levels = family.levels(outer_name, configuration)
     if len(inner) > inner_levels:
         if reduces_inside:
-            raise CompileError(_too_many(family, inner_name, inner, configuration))
+            raise UnfitError(_too_many(family, inner_name, inner, configuration))
         outer = inner[:-inner_levels] + outer
         inner = inner[-inner_levels:]
     spare = len(outer) - outer_levels
     loops = outer[:spare] if spare > 0 else []
     if any(part.reduced for part in loops):
-        raise CompileError(_too_many(family, outer_name, outer, configuration))
+        reduced = [part for part in outer if part.reduced]
+        raise UnfitError(_too_many(family, outer_name, reduced, configuration))
     outer = outer[len(loops) :]
     offsets = [(0,) * len(operands)]
     for part in loops:
@@ -104,4 +110,4 @@ def _split(part: Part, limit: int) -> list[Part]:
                 Part(part.axis, part.extent // inner, part.step * inner, strides, part.reduced),
                 Part(part.axis, inner, part.step, part.strides, part.reduced),
             ]
-    raise CompileError(f"a loop of {part.extent} steps does not fit {limit}; choose smaller tiles")
+    raise UnfitError(f"a loop of {part.extent} steps does not fit {limit}; choose smaller tiles")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from ...errors import CompileError
+from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration, Memory
 from ..te.schedule import Schedule
 from ..tensor import Kernel
@@ -106,7 +106,7 @@ def choose_candidate(kernel: Kernel, configuration: Configuration, depth: int = 
 
     Raises
     ------
-    CompileError
+    UnfitError
         When not even the smallest tile fits, naming what is too small.
     """
     return likely_candidates(kernel, configuration, depth, 1)[0]
@@ -119,7 +119,7 @@ def likely_candidates(
 
     Raises
     ------
-    CompileError
+    UnfitError
         When not even the smallest tile fits, naming what is too small.
     """
     phases = phases_of(kernel)
@@ -134,7 +134,7 @@ def likely_candidates(
             insort_right(best, candidate, key=attrgetter("estimated_cycles"))
             del best[count:]
     if not best:
-        raise CompileError(
+        raise UnfitError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
             f"(ACT {configuration.size_bytes(Memory.ACT)} bytes, WGT "
             f"{configuration.size_bytes(Memory.WGT)}, ACC bank {configuration.acc_depth} rows, "

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...errors import CompileError
+from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Match, Read, Slot
 from ...isa.instructions import Instruction, Loop, Role
@@ -134,6 +134,8 @@ class Tensoriser:
 
         Raises
         ------
+        UnfitError
+            When the machine has too few loops, or too short ones.
         CompileError
             When the instruction cannot reach an operand.
         """
@@ -183,7 +185,7 @@ class Tensoriser:
         count, step = window.groups(self.configuration)
         steps = window.steps(tile[window.column], self.configuration)
         if steps > 1 << self.configuration.extent_bits:
-            raise CompileError(f"a row of {steps} pixels is too long for one loop; cut the columns")
+            raise UnfitError(f"a row of {steps} pixels is too long for one loop; cut the columns")
         along = strides({stream: pixel(stream), sums: pixel(sums)})
         row = Part(window.column, steps, 1, along, False)
         taps = strides({stream: step * pixel(stream), weights: 1})

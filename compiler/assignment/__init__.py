@@ -2,13 +2,23 @@
 
 `decide` searches for the fastest assignment, using estimated times of nodes (`costs`,
 `node_cycles`) and transfers. It first finds a minimum cut (`problem`), then tries moves that save
-time because both sides work at once (`timeline`, `improve`). `user_placement` reads the user's
+time because both sides work at once (`timeline`, `improve`). Nodes that do not fit the
+configuration (`node_cycles.misfits`) are the host's. `user_placement` reads the user's
 choices by name. `table` reports the result layer by layer (`layers`).
 """
 
 from .costs import DEFAULT_COSTS, Costs, HostSpeed, LinkSpeed
-from .decide import COST, DEFAULT_PLACEMENT, POLICIES, Decision, Placement, decide
+from .decide import (
+    COST,
+    DEFAULT_PLACEMENT,
+    POLICIES,
+    STRICT_PLACEMENT,
+    Decision,
+    Placement,
+    decide,
+)
 from .layers import PlacedLayer, placed_layers
+from .node_cycles import misfits
 from .table import placement_report
 from .user_placement import ACCELERATOR, CPU
 
@@ -19,6 +29,7 @@ __all__ = [
     "DEFAULT_COSTS",
     "DEFAULT_PLACEMENT",
     "POLICIES",
+    "STRICT_PLACEMENT",
     "Costs",
     "Decision",
     "HostSpeed",
@@ -26,6 +37,7 @@ __all__ = [
     "PlacedLayer",
     "Placement",
     "decide",
+    "misfits",
     "placed_layers",
     "placement_report",
 ]

@@ -7,8 +7,9 @@ work one after the other (`problem`). A local search then lets both work at once
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
-from ...errors import CompileError
+from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
 from ..graph import Graph, Node, accelerated_nodes
 from ..options import Options
@@ -20,6 +21,9 @@ from .timeline import Evaluator
 from .user_placement import ACCELERATOR, CPU, user_sides
 
 COST = "cost"
+
+NO_REFUSALS: Mapping[str, str] = MappingProxyType({})
+"""No nodes that do not fit."""
 
 POLICIES = (ACCELERATOR, COST, CPU)
 """The accelerator runs every node that it can; the nodes that are cheapest there; none."""
@@ -36,6 +40,9 @@ class Placement:
     forced : tuple of tuple
         Pairs of a name and a side, `accelerator` or `cpu`. The name is a node's name, the end of
         one, or a pattern with `*`. Later pairs win.
+    strict : bool
+        Refuse a network with a layer that does not fit the configuration, instead of leaving the
+        layer to the host. Cycles of different machines can then be compared.
 
     Raises
     ------
@@ -45,6 +52,7 @@ class Placement:
 
     policy: str = ACCELERATOR
     forced: tuple[tuple[str, str], ...] = ()
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -66,6 +74,9 @@ class Placement:
 
 DEFAULT_PLACEMENT = Placement()
 
+STRICT_PLACEMENT = Placement(strict=True)
+"""The accelerator runs every node that an accelerator can run, or the network is refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -78,7 +89,8 @@ class Decision:
     forced : mapping
         Sides that the user chose.
     cycles : Cycles
-        Estimated cycles of the nodes that needed an estimate.
+        Estimated cycles of the nodes that needed an estimate, and the reasons of those that do not
+        fit.
     """
 
     accelerated: frozenset[str]
@@ -96,29 +108,48 @@ def decide(
     options: Options,
     placement: Placement,
     costs: Costs,
+    refused: Mapping[str, str] = NO_REFUSALS,
 ) -> Decision:
     """Choose the side of each node.
+
+    Parameters
+    ----------
+    refused : mapping
+        Nodes that are known not to fit, by first output, and the reasons. The host runs them.
 
     Raises
     ------
     CompileError
         If a name in the user's request matches no node, or a node that the accelerator cannot run.
+    UnfitError
+        If the user placed a node there that does not fit.
     """
     forced = user_sides(graph, placement.forced)
     able = accelerated_nodes(graph)
+    _refuse_forced(graph, forced, refused)
     if placement.policy == COST:
-        cycles = cycles_by_node(graph, configuration, options)
-        for name, side in forced.items():
-            if side == ACCELERATOR and isinstance(refusal := cycles[name], str):
-                raise CompileError(refusal)
+        cycles = {**cycles_by_node(graph, configuration, options), **refused}
+        _refuse_forced(graph, forced, cycles)
         problem = problem_of(graph, cycles, forced, costs)
         evaluator = Evaluator(graph, problem, costs, partial(kernels_among, graph))
         return Decision(improve(evaluator), forced, cycles)
     chosen = {
         name
         for name in (node.output.name for node in able)
-        if forced.get(name, placement.policy) == ACCELERATOR
+        if forced.get(name, placement.policy) == ACCELERATOR and name not in refused
     }
     moved = [node for node in able if forced.get(node.output.name) == CPU]
-    cycles = cycles_alone(graph, moved, configuration, options)
+    cycles = {**cycles_alone(graph, moved, configuration, options), **refused}
     return Decision(frozenset(chosen), forced, cycles)
+
+
+def _refuse_forced(graph: Graph, forced: Mapping[str, str], cycles: Cycles) -> None:
+    """Refuse nodes that the user placed on the accelerator and that do not fit it."""
+    for name, side in forced.items():
+        if side == ACCELERATOR and isinstance(refusal := cycles.get(name), str):
+            node = graph.producer(name)
+            assert node is not None
+            raise UnfitError(
+                f"placement of `{node.name}`: expected a layer that fits the accelerator, got: "
+                f"{refusal}, or leave the layer to the {CPU}"
+            )

@@ -4,10 +4,10 @@ The compiler's best estimate is used; no program is timed. Equal layers are esti
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from ...errors import CompileError
+from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.search import Candidate, choose_candidate
@@ -88,6 +88,39 @@ def cycles_alone(
         try:
             found |= _segment_cycles(graph, [node], estimator, options)
         except CompileError as refusal:
+            found[node.output.name] = str(refusal)
+    return found
+
+
+def misfits(
+    graph: Graph,
+    nodes: Sequence[Node],
+    configuration: Configuration,
+    options: Options,
+    *,
+    timed: bool = True,
+) -> dict[str, str]:
+    """Return why nodes of a segment do not fit the configuration, by first output.
+
+    Unlike an estimate, this makes the instructions of each node, without fusion.
+
+    Parameters
+    ----------
+    timed
+        Whether the compiler times several schedules. If not, only the likeliest one has to fit.
+    """
+    layout = lay_out_segment(graph, nodes, configuration, options)
+    dram, size = layout.placements.apart()
+    timer = CandidateTimer(dram, size, configuration, lambda program, _: (len(program), None))
+    found = {}
+    for node in nodes:
+        try:
+            for group in form_groups(
+                graph, [node], layout.outputs, layout.images, configuration, options,
+                timer=timer if timed else None, copies=layout.placements.copies,
+            ):  # fmt: skip
+                timer.lowered(group.work)
+        except UnfitError as refusal:
             found[node.output.name] = str(refusal)
     return found
 

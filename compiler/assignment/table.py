@@ -17,6 +17,9 @@ from .layers import HOST, PlacedLayer, layers_timeline
 from .problem import Crossing, crossings_of
 from .user_placement import ACCELERATOR, CPU, why_not
 
+UNFIT = "does not fit there: "
+"""The beginning of the reason of a layer that the accelerator could run with more resources."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedRow:
@@ -203,7 +206,7 @@ def _reason(
         return f"cannot run there: {', '.join(dict.fromkeys(unable))}"
     refusals = (decision.cycles.get(name) for name in layer.keys)
     if refusal := next((text for text in refusals if isinstance(text, str)), ""):
-        return f"does not fit there: {refusal}"
+        return f"{UNFIT}{refusal}"
     if any(name in decision.forced for name in layer.keys):
         return "forced"
     if placement.policy != COST or own is None or other is None or gain is None:

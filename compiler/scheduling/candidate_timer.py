@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ...errors import UnfitError
 from ...isa.configuration import Configuration
 from ...isa.expressions import Call, Expression, Literal, Reduction
 from ..accelerator.constants import ConstantPool
@@ -36,6 +37,9 @@ Estimates assume a main memory as fast as the port; a slower one may favour anot
 
 HOPELESS = 1.05
 """A schedule is not timed if its estimate exceeds the best time by this factor."""
+
+NEVER = 1 << 62
+"""Cycles of kernels with schedules that do not fit: more than those of any program."""
 
 
 class CandidateTimer:
@@ -88,8 +92,9 @@ class CandidateTimer:
 
         Raises
         ------
-        CompileError
-            When not even the smallest tile fits.
+        UnfitError
+            When not even the smallest tile fits, or when no schedule that was tried fits the loops
+            of the instructions.
         """
         form = self.form(kernel), options, rival
         if form not in self.chosen:
@@ -125,10 +130,15 @@ class CandidateTimer:
             cycles = self.cycles((kernel, schedule))
             if cycles < least:
                 best, least = schedule, cycles
+        if least == NEVER:
+            self.lowered([(kernel, best)])  # raises the reason
         return best
 
     def cycles(self, *parts: Part) -> int:
-        """Cycles of the kernels with these schedules; equal layers are timed once."""
+        """Cycles of the kernels with these schedules; equal layers are timed once.
+
+        `NEVER` if the machine has too few loops for one of the schedules, or too short ones.
+        """
         return self._timed(parts)[0]
 
     def instructions_of(self, *parts: Part) -> int:
@@ -144,14 +154,25 @@ class CandidateTimer:
         if not parts:
             return 0, 0
         if key not in self.known:
-            instructions = [emitted.instruction for emitted in self._lowered(parts).stream]
+            try:
+                stream = self.lowered(parts).stream
+            except UnfitError:
+                self.known[key] = NEVER, 0
+                return self.known[key]
+            instructions = [emitted.instruction for emitted in stream]
             issued = issue(instructions, self.configuration, self.measure)
             self.instructions += len(issued.program)
             self.known[key] = issued.cycles, len(issued.program)
         return self.known[key]
 
-    def _lowered(self, parts: Sequence[Part]) -> Lowering:
-        """Lower the kernels. A beginning shared with the previous call is not lowered again."""
+    def lowered(self, parts: Sequence[Part]) -> Lowering:
+        """Lower the kernels. A beginning shared with the previous call is not lowered again.
+
+        Raises
+        ------
+        UnfitError
+            When the machine has too few loops for one of the schedules, or too short ones.
+        """
         same = 0
         for old, new in zip(self.begun, parts, strict=False):
             if old[0] != new:

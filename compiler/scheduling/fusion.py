@@ -146,7 +146,7 @@ def form_groups(
 
     Raises
     ------
-    CompileError
+    UnfitError
         When a node does not fit the configuration, even alone.
     """
     groups: dict[str, Group | Movement] = {}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, fsum, log
 
+from ...compiler.assignment import STRICT_PLACEMENT
 from ...compiler.compile import compile_graph
 from ...compiler.graph import Graph, Node, QConv
 from ...compiler.module import Module
@@ -54,8 +55,9 @@ class Variant:
         try:
             measure = ExactMeasure() if self.timed else None
             return compile_graph(
-                graph, self.configuration, progress, options=self.options, measure=measure
-            )
+                graph, self.configuration, progress, options=self.options, measure=measure,
+                placement=STRICT_PLACEMENT,
+            )  # fmt: skip
         except CompileError as problem:
             raise CompileError(f"ablation `{self.name}`: {problem}") from None
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...compiler.assignment import STRICT_PLACEMENT
 from ...compiler.frontend import import_model
 from ...compiler.graph import Graph
 from ...compiler.options import DEFAULT_OPTIONS, Options
@@ -95,7 +96,7 @@ def measure(graph: Graph, step: Step) -> Row:
         When a layer does not fit.
     """
     module = compile_graph(
-        graph, step.configuration, options=step.options, lean=True,
+        graph, step.configuration, options=step.options, placement=STRICT_PLACEMENT, lean=True,
         memory=MemoryModel(latency_cycles=LATENCY_CYCLES),
     )  # fmt: skip
     figures = resources(step.configuration).figures

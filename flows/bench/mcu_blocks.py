@@ -21,6 +21,7 @@ from rich.table import Table
 from ...atomic_write import write_output
 from ...compiler.accelerator.kernels import build_kernel
 from ...compiler.accelerator.lower_bound import UNITS, demand_of
+from ...compiler.assignment import STRICT_PLACEMENT
 from ...compiler.compile import compile_graph
 from ...compiler.graph import Builder, Graph, Output, QAdd, QConv, TensorType, Value
 from ...compiler.network_bound import network_demands
@@ -104,7 +105,9 @@ def measure(blocks: Sequence[Block], configuration: Configuration) -> Iterator[d
     """Compile each block alone and yield its figures, in cycles."""
     for block in blocks:
         graph = block_graph(block)
-        report = compile_graph(graph, configuration, measure=ExactMeasure(), lean=True).report
+        report = compile_graph(
+            graph, configuration, measure=ExactMeasure(), placement=STRICT_PLACEMENT, lean=True
+        ).report
         (demand,) = network_demands(graph, configuration)
         nodes = list(node_figures(graph, configuration))
         yield {

@@ -28,6 +28,7 @@ class Placing:
     ----------
     policy : str
     forced : tuple of tuple
+    strict : bool
         See `compiler.assignment.Placement`.
     clock : float
     host_gops : float or None
@@ -48,6 +49,7 @@ class Placing:
     host_gbps: float | None = None
     link_gbps: float | None = None
     segment_us: float | None = None
+    strict: bool = False
     stated: bool = field(default=False, compare=False)
     clock_stated: bool = field(default=False, compare=False)
 
@@ -63,16 +65,16 @@ class Placing:
 
     def key(self) -> tuple[object, ...]:
         """Return the part of the cache key; empty for the default."""
-        if self.is_default:
+        if self.is_default and not self.strict:
             return ()
-        measured = (self.costs(),) if self.policy == "cost" else ()
-        return ("placement", self.policy, self.forced, *measured)
+        more = (self.costs(),) if self.policy == "cost" else ()
+        return ("placement", self.policy, self.forced, *more, *(["strict"] if self.strict else []))
 
     def placement(self) -> "Placement":
         """Return the placement for the compiler."""
         from ...compiler.assignment import Placement
 
-        return Placement(self.policy, self.forced)
+        return Placement(self.policy, self.forced, self.strict)
 
     def costs(self) -> "Costs":
         """Return the figures for estimates: given, measured on this machine, or assumed."""
@@ -92,6 +94,9 @@ class Placing:
 
 
 DEFAULT_PLACING = Placing()
+
+STRICT_PLACING = Placing(strict=True)
+"""The same, but a layer that does not fit the accelerator is an error."""
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:

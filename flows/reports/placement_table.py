@@ -54,7 +54,7 @@ def placement_of(
         Memory of the accelerator, without random stalls; the default model if None.
     """
     from ...compiler.assignment import Decision
-    from ...compiler.assignment.node_cycles import cycles_by_node
+    from ...compiler.assignment.node_cycles import cycles_by_node, misfits
     from ...compiler.assignment.table import placement_report
     from ...compiler.assignment.user_placement import user_sides
     from ...compiler.graph import is_accelerated
@@ -65,6 +65,9 @@ def placement_of(
     there = frozenset(name for layer in layers if layer.accelerated for name in layer.keys)
     idle = [n for n in graph.nodes if is_accelerated(n) and n.outputs[0].name not in there]
     cycles = cycles_by_node(graph, module.configuration, DEFAULT_OPTIONS) if idle else {}
+    for node in idle:
+        if isinstance(cycles.get(node.outputs[0].name), int):
+            cycles |= misfits(graph, [node], module.configuration, DEFAULT_OPTIONS)
     decision = Decision(there, user_sides(graph, placing.forced), cycles)
     found = placement_report(graph, layers, placing.placement(), decision, placing.costs())
     names = layer_names(module)
@@ -96,6 +99,36 @@ def layers_of(module: "Module", memory: "MemoryModel | None" = None):
     return placed_layers(module.graph, module.steps, segments, host.kernels)
 
 
+def unfit_rows(placement: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the layers on the host that the accelerator could run if they fitted it."""
+    from ...compiler.assignment.table import UNFIT
+
+    return [row for row in placement["rows"] if row["reason"].startswith(UNFIT)]
+
+
+def unfit_sentence(placement: Mapping[str, Any]) -> str:
+    """Say how many layers do not fit, and why the first does not; empty if all fit."""
+    rows = unfit_rows(placement)
+    if not rows:
+        return ""
+    count, reason = len(rows), rows[0]["reason"].partition(": ")[2]
+    if count == 1:
+        return f"1 layer runs on the host, as it does not fit the accelerator: {reason}"
+    return (
+        f"{count} layers run on the host, as they do not fit the accelerator (`--table` lists "
+        f"them): {reason}"
+    )
+
+
+def unfit_lines(placement: Mapping[str, Any]) -> list[str]:
+    """Say in full why layers do not fit the accelerator."""
+    rows = unfit_rows(placement)
+    lines = [f"{row['short']}: {row['reason'].partition(': ')[2]}" for row in rows]
+    if len(lines) > MOST_REASONS:
+        lines[MOST_REASONS:] = [f"{len(lines) - MOST_REASONS} more layers; `--json` has all"]
+    return ["", "on the host because they do not fit the accelerator:", *lines] if lines else []
+
+
 def placement_sentence(placement: Mapping[str, Any]) -> str:
     """Return the totals in words."""
     total, clock = placement["total_us"], placement["costs"]["clock_mhz"]
@@ -113,7 +146,7 @@ def show_placement(placement: Mapping[str, Any]) -> None:
 
     say("")
     stdout().print(placement_table(placement))
-    for line in reason_lines(placement):
+    for line in [*reason_lines(placement), *unfit_lines(placement)]:
         say(line)
     if free := sum(map(_is_free, placement["rows"])):
         say(free_sentence(free))

@@ -112,6 +112,8 @@ def sim(
 ) -> list[Record]:
     """Return, for each memory, the exact cycles of the program that `tilewright compile` makes.
 
+    A machine that a layer does not fit fails: its cycles would lack those of the layer.
+
     `limits` has the cycles of the critical path by what takes them, and `layers` each layer's name,
     cycles and limit.
 
@@ -119,12 +121,13 @@ def sim(
     because a thousand programs would fill the disk; the record has all that a sweep needs. What
     cycles do not depend on is left out, the checker's proof too.
     """
+    from ...compiler.assignment import STRICT_PLACEMENT
     from ...compiler.compile import paused_collector
     from ..execution.compile_graph import compile_graph
     from .path_limits import path_limits
 
     def evaluate() -> list[Record]:
-        module = compile_graph(graph, configuration, lean=True)
+        module = compile_graph(graph, configuration, placement=STRICT_PLACEMENT, lean=True)
         macs = sum(layer.macs for segment in module.segments for layer in segment.layers)
         energy = energy_of(
             (instruction for segment in module.segments for instruction in segment.program),
@@ -155,13 +158,14 @@ def rtl(
     graph: "Graph", configuration: Configuration, memories: Sequence[MemoryModel]
 ) -> list[Record]:
     """Return the cycles of the same program on the RTL for each memory; may build a simulator."""
+    from ...compiler.assignment import STRICT_PLACEMENT
     from ...runtime.devices import open_device
     from ...runtime.session import Session
     from ..execution.compile_graph import compile_graph
     from ..execution.samples import random_samples
 
     def evaluate() -> list[Record]:
-        module = compile_graph(graph, configuration, cache=False)
+        module = compile_graph(graph, configuration, placement=STRICT_PLACEMENT, cache=False)
         sample = next(iter(random_samples(module.graph, 1, 0)))
         found = []
         for memory in memories:

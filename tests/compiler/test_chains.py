@@ -201,7 +201,7 @@ def seen(monkeypatch) -> Seen:
         return replace(drawn, estimated_cycles=0)
 
     def make_and_count(
-        self: Candidate, kernel: Kernel, configuration: Configuration
+        self: Candidate, kernel: Kernel, configuration: Configuration, *_
     ) -> te.Schedule:
         seen.add(self.plan(kernel, configuration), configuration)
         return make(self, kernel, configuration)

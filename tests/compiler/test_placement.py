@@ -34,7 +34,7 @@ from tilewright.compiler.graph import (
 from tilewright.compiler.graph.operators import Reshape, Shift, Transpose
 from tilewright.compiler.module import Module
 from tilewright.compiler.options import DEFAULT_OPTIONS
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, UnfitError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
 
@@ -235,8 +235,8 @@ def test_policies_and_sides_that_do_not_exist():
 def test_what_does_not_fit_the_accelerator_is_the_hosts_when_costs_decide():
     graph = import_model(DIGITS / "digits_int8_qdq.onnx")
     small = PRESETS["tiny"].replace(name="small", wgt_depth=8, act_depth=8)
-    with pytest.raises(CompileError, match="no tile fits"):
-        compile_graph(graph, small)
+    with pytest.raises(UnfitError, match="no tile fits"):
+        compile_graph(graph, small, placement=Placement(strict=True))
     module = compile_graph(graph, small, placement=Placement("cost"), costs=SLOW_HOST)
     rows = table_of(module)["rows"]
     refused = [row for row in rows if row["reason"].startswith("does not fit there: ")]

@@ -18,6 +18,7 @@ from ...synthesis.devices import DEVICES
 from ..arguments import add_json, load_module
 from ..console import say
 from ..json_output import check_json, write_json
+from ..placement_options import STRICT_PLACING
 from ..tables import stdout, table
 
 Speed = Expected | CompileError
@@ -53,14 +54,19 @@ def boards(arguments: argparse.Namespace) -> None:
 
 
 def expected_speeds(source: Path, designs: Mapping[str, Design]) -> dict[str, Speed]:
-    """Compile a model once for each configuration and memory, and time it on every board."""
+    """Compile a model once for each configuration and memory, and time it on every board.
+
+    A machine that a layer does not fit is too small: its cycles would lack those of the layer.
+    """
     modules: dict[tuple[str, MemoryModel], Module | CompileError] = {}
     speeds: dict[str, Speed] = {}
     for name, design in designs.items():
         key = design.configuration.name, design.memory
         if key not in modules:
             try:
-                modules[key] = load_module(source, design.configuration, memory=design.memory)
+                modules[key] = load_module(
+                    source, design.configuration, placing=STRICT_PLACING, memory=design.memory
+                )
             except CompileError as error:
                 modules[key] = error
         module = modules[key]

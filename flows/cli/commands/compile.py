@@ -10,7 +10,7 @@ from ....atomic_write import write_output
 from ....errors import ArtifactError
 from ....isa.configuration import DEFAULT
 from ...execution.compile_cache import SUFFIX
-from ...reports.placement_table import placement_of, show_placement
+from ...reports.placement_table import placement_of, show_placement, unfit_sentence
 from ..arguments import (
     add_configuration,
     add_json,
@@ -107,6 +107,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         assert module is not None
         print(schedules_text(module))
     elif arguments.json != "-":
+        unfit = unfit_sentence(values["placement"])
         say(
             f"{target}: {len(values['layers'])} accelerator layers in {values['instructions']} "
             f"instructions, {values['bytes']:,} bytes"
@@ -115,8 +116,10 @@ def compile_(arguments: argparse.Namespace) -> None:
         if values["layers"]:
             say(bound_sentence(values, asked["placing"].clock))
             say(search_sentence(values["search"]))
-        elif asked["placing"].policy == "accelerator":
+        elif asked["placing"].policy == "accelerator" and not unfit:
             say(NO_LAYERS)
+        if unfit:
+            say(unfit)
         say(memory_sentence(values))
         if arguments.table:
             show_placement(values["placement"])

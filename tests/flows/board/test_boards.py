@@ -4,6 +4,7 @@ import json
 import re
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from amaranth_boards import ecpix5, orangecrab_r0_2, ulx3s
@@ -20,7 +21,6 @@ from tilewright.hardware.soc.boards import BOARDS, OTHERS, Pin, find_board
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.configuration_rules import PAGE_BYTES
 from tilewright.isa.sdram import SDRAMS
-from tilewright.sim.memory_model import MemoryModel
 
 SITE = re.compile(r"[A-Z]{1,2}\d{1,2}|\d{1,2}|IO[LR]\d{1,2}[AB]|IO_[NESW][ABC]_[AB]\d")
 
@@ -235,10 +235,10 @@ def test_the_command_tells_the_speed_of_a_model(tilewright, model):
 def test_a_machine_that_is_too_small_for_a_model_does_not_hide_the_others(
     tilewright, model, monkeypatch
 ):
-    def load(source: Path, configuration: Configuration, memory: MemoryModel) -> Module:
+    def load(source: Path, configuration: Configuration, **asked: Any) -> Module:
         if configuration.name == "gatemate":
             raise CompileError("no tile fits")
-        return load_module(source, configuration, memory=memory)
+        return load_module(source, configuration, **asked)
 
     monkeypatch.setattr("tilewright.flows.cli.commands.boards.load_module", load)
     rows = json.loads(tilewright("boards", model, "--json"))

@@ -234,6 +234,27 @@ def test_another_placement_is_compiled_and_kept(monkeypatch, model, tmp_path):
     assert seen == ["accelerator", "cpu", "cost", "cost", "accelerator"]
 
 
+def test_layers_that_do_not_fit_are_told(tilewright, model, tmp_path):
+    small = ("--config", "gatemate", "--set", "tile_loops=1", "-o", tmp_path / "small.tw")
+    reason = (
+        "kernel `conv2`: gemm: a reduction takes 3 loops of `tile_loops` (axes i, ky, kx), but "
+        "configuration `gatemate,tile_loops=1` has 1; raise `tile_loops`"
+    )
+    said = tilewright("compile", model, *small).splitlines()
+    assert (
+        "2 layers run on the host, as they do not fit the accelerator (`--table` lists them): "
+        f"{reason}"
+    ) in said
+    said = tilewright("compile", model, *small, "--table").splitlines()
+    first = said.index("on the host because they do not fit the accelerator:") + 1
+    assert said[first] == f"conv2: {reason}"
+    assert said[first + 1].startswith("conv3: kernel `conv3`: gemm: a reduction takes 3 loops")
+    rows = json.loads(tilewright("compile", model, *small, "--json"))["placement"]["rows"]
+    reasons = {row["name"]: row["reason"] for row in rows}
+    assert reasons["conv2"] == f"does not fit there: {reason}"
+    assert "do not fit" not in tilewright("compile", model, *COMMON, "-o", tmp_path / "whole.tw")
+
+
 def test_figures_that_are_stated_replace_measured_ones(figures):
     stated = Placing(clock=50, host_gops=3, host_gbps=4, link_gbps=5, segment_us=0).costs()
     assert (stated.clock_mhz, stated.host.gbps) == (50, 4)

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from tilewright.compiler.assignment import STRICT_PLACEMENT
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.network_bound import network_demands
 from tilewright.compiler.options import Options
@@ -29,7 +30,9 @@ MEMORIES = tuple(
 
 def check(graph, configuration, options=None) -> float:
     """Compare bounds and cycles; the share of the cycles that the bound explains at best."""
-    module = compile_graph(graph, configuration, cache=False, options=options or Options())
+    module = compile_graph(
+        graph, configuration, cache=False, options=options or Options(), placement=STRICT_PLACEMENT
+    )
     cycles = retime(module, [Setting({}, configuration, memory) for memory in MEMORIES])
     bounds = lower_bounds(graph, configuration, MEMORIES)
     for memory, exact, bound in zip(MEMORIES, cycles, bounds, strict=True):

@@ -100,7 +100,7 @@ class Chaos(InProcess):
         self.count["full"] += bool(self.database._waiting)
         if fault is None:
             return [(batch, Done([[Record(error=f"{LOST}KilledWorker: it died")]], 0.0))]
-        self.monkeypatch.setattr(COMPILE, lambda graph, configuration, lean: module(configuration))
+        self.monkeypatch.setattr(COMPILE, lambda graph, configuration, **_: module(configuration))
         self.monkeypatch.setattr(
             PATHS, lambda module, memories: [PathLimits(c, {}, ()) for c in fault(module.cycles)]
         )
