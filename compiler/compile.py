@@ -9,9 +9,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..errors import UnfitError
+from ..errors import CompileError, UnfitError
 from ..isa.checker import check
-from ..isa.configuration import Configuration
+from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Instruction
 from .accelerator.constants import ConstantPool
 from .accelerator.lower_schedules import Emitted, Lowering
@@ -110,7 +110,7 @@ def compile_graph(
     UnfitError
         When a layer does not fit the configuration, and the user placed it on the accelerator.
     CompileError
-        When a program is too large, or the placement is not possible.
+        When a program or its data are too large, or the placement is not possible.
     """
     started = time.perf_counter()
     if not placement.leaves_all:
@@ -285,6 +285,7 @@ def _compile_segment(
     ]
     data_bytes = align(pool.base + pool.size)
     if not lean:
+        _refuse_large_data(graph.name, data_bytes, configuration)
         check(program, configuration, data_bytes)
     segment = Segment(
         program=program,
@@ -302,6 +303,17 @@ def _compile_segment(
         for group, gap in zip(groups, gaps, strict=True)
     ]
     return segment, cycles, gaps, placed, plan
+
+
+def _refuse_large_data(model: str, data_bytes: int, configuration: Configuration) -> None:
+    """Refuse data that no instruction could address."""
+    reach = configuration.size_bytes(Memory.DRAM)
+    if data_bytes > reach:
+        raise CompileError(
+            f"model `{model}`: its activations and constants take {data_bytes:,} bytes, but "
+            f"`address_bits` = {configuration.address_bits} of configuration "
+            f"`{configuration.name}` reaches {reach:,}; raise it, or leave layers to the cpu"
+        )
 
 
 def _notes(program: Sequence[Instruction], emitted: Sequence[Emitted]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from tilewright.compiler.graph import (
 )
 from tilewright.compiler.network_bound import network_demands
 from tilewright.compiler.split_pools import split_pools
-from tilewright.errors import UnfitError
+from tilewright.errors import CompileError, UnfitError
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.runtime import Session, open_device
 from tilewright.sim.timing import ExactMeasure
@@ -185,3 +185,12 @@ def test_another_schedule_is_taken_if_the_likeliest_does_not_fit():
     rows, equal = rows_and_equality(graph, GATEMATE, measure=ExactMeasure())
     assert rows["conv"]["target"] == "accelerator"
     assert equal
+
+
+def test_data_beyond_the_reach_of_addresses_are_refused():
+    with pytest.raises(CompileError) as found:
+        compile_graph(convolution((1, 1, 1, 1024), (1, 1, 1024, 1024)), GATEMATE)
+    assert str(found.value) == (
+        "model `net`: its activations and constants take 1,050,880 bytes, but `address_bits` = 20 "
+        "of configuration `gatemate` reaches 1,048,576; raise it, or leave layers to the cpu"
+    )
