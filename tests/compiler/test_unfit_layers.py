@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.assignment import COST, CPU, STRICT_PLACEMENT, Placement
+from tilewright.compiler.assignment import COST, CPU, STRICT_PLACEMENT, Costs, HostSpeed, Placement
 from tilewright.compiler.assignment.user_placement import ACCELERATOR
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import (
@@ -124,7 +124,10 @@ def test_the_bound_holds_for_split_pools(pool):
 def test_a_layer_that_does_not_fit_is_the_hosts(policy, measure):
     graph = network({"first": MAXIMA[0], "long": LONG}, (1, 6, 200, 4))
     placement = Placement(policy, (("first", ACCELERATOR),))
-    rows, equal = rows_and_equality(graph, GATEMATE, placement=placement, measure=measure)
+    slow = Costs(host=HostSpeed(kernel_call_us=1000.0, numpy_call_us=1000.0))
+    rows, equal = rows_and_equality(
+        graph, GATEMATE, placement=placement, costs=slow, measure=measure
+    )
     assert rows["first"]["target"] == "accelerator"
     assert rows["long"]["target"] != "accelerator"
     assert rows["long"]["reason"] == f"does not fit there: {TOO_LONG}"
