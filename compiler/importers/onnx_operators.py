@@ -18,6 +18,7 @@ from . import onnx_shapes as shapes
 from .onnx_contributed import CONTRIBUTED_HANDLERS
 from .onnx_control import CONTROL_HANDLERS
 from .onnx_node import OnnxNode
+from .onnx_qonnx import QONNX_HANDLERS
 from .onnx_quantised import QUANTISED_HANDLERS
 from .onnx_recurrent import import_recurrent
 from .onnx_resize import import_resize
@@ -139,6 +140,7 @@ HANDLERS: dict[Key, Handler] = {
     **{("", kind): handler for kind, handler in {**FUNCTIONS, **ROWS}.items()},
     **QUANTISED_HANDLERS,
     **CONTRIBUTED_HANDLERS,
+    **QONNX_HANDLERS,
     **CONTROL_HANDLERS,
     **SEQUENCE_HANDLERS,
 }
