@@ -101,6 +101,8 @@ def _is_special(graph: Graph, node: Node) -> bool:
     if isinstance(node.attributes, ops.Recurrent):
         scales = node.inputs[node.attributes.scales]
         return bool(scales) and not all(map(graph.is_constant, (*node.inputs[1:3], *scales)))
+    if isinstance(node.attributes, ops.GridSample | ops.RoiAlign):
+        return node.output.type.dtype != "float32"
     if isinstance(node.attributes, ops.Interpolate):
         known = all(map(graph.is_constant, node.inputs[1:]))
         return node.output.type.dtype != "float32" or not known
@@ -287,6 +289,31 @@ def _reference(writer: Writer, node: Node, operator: ops.OnnxReference) -> None:
     written.output[:] = [next(results) if name else "" for name in made.output]
 
 
+def _cumsum(writer: Writer, node: Node, operator: ops.CumSum) -> None:
+    axis = writer.constant(f"{node.output.name}.axis", operator.axis, np.int64)
+    flags = {"exclusive": int(operator.exclusive), "reverse": int(operator.reverse)}
+    writer.add(node, "CumSum", axis, **flags)
+
+
+def _grid_sample(writer: Writer, node: Node, operator: ops.GridSample) -> None:
+    corners = int(operator.align_corners)
+    names = {"mode": operator.mode, "padding_mode": operator.padding}
+    writer.add(node, "GridSample", **names, align_corners=corners)
+
+
+def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
+    writer.add(
+        node,
+        "RoiAlign",
+        mode=operator.mode,
+        output_height=operator.size[0],
+        output_width=operator.size[1],
+        sampling_ratio=operator.samples,
+        spatial_scale=operator.scale,
+        coordinate_transformation_mode="half_pixel" if operator.half_pixel else "output_half_pixel",
+    )
+
+
 def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
     names, alphas, betas = zip(*operator.activations, strict=True)
     known = [name in ACTIVATION_PARAMETERS for name in names]
@@ -324,6 +351,9 @@ EXPORTS: dict[type[ops.Operator], Export] = {
     ops.Gather: _plain("Gather", axis="axis"),
     ops.GatherElements: _plain("GatherElements", axis="axis"),
     ops.GatherND: _plain("GatherND", batch_dims="batch_dims"),
+    ops.GridSample: _grid_sample,
+    ops.RoiAlign: _roi_align,
+    ops.CumSum: _cumsum,
     ops.OnnxReference: _reference,
     ops.Interpolate: _interpolate,
     ops.Recurrent: _recurrent,

@@ -17,8 +17,8 @@ from .refusals import NeedsInputError
 
 RARE = (
     *("BatchNormalization", "BitCast", "Cast", "Col2Im", "CumProd", "CumSum", "DFT", "DeformConv"),
-    *("Det", "GridSample", "LpNormalization", "MaxRoiPool", "MaxUnpool", "Mean", "MelWeightMatrix"),
-    *("NonMaxSuppression", "NonZero", "OneHot", "ReverseSequence", "RoiAlign", "STFT"),
+    *("Det", "LpNormalization", "MaxRoiPool", "MaxUnpool", "Mean", "MelWeightMatrix"),
+    *("NonMaxSuppression", "NonZero", "ReverseSequence", "STFT"),
     *("TensorScatter", "TfIdfVectorizer", "Unique"),
 )
 
@@ -42,15 +42,8 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "MelWeightMatrix": (0, 1, 2, 3, 4),
     "STFT": (1, 3),
     "MaxUnpool": (2,),
-    "OneHot": (1,),
 }
 """Operands whose values determine the shapes of the results."""
-
-
-OLDER_NAMES: dict[tuple[str, str], dict[str, str]] = {
-    ("GridSample", "mode"): {"bilinear": "linear", "bicubic": "cubic"},
-}
-"""(operator, attribute) -> {value in older operator sets: value that the reference knows}."""
 
 
 def import_library(node: OnnxNode) -> list[str]:
@@ -141,10 +134,4 @@ def _attributes(node: OnnxNode) -> list[tuple[str, Any]]:
             )
         if value != ():
             found.append((name, value))
-    return [(name, _newest(node.proto.op_type, name, value)) for name, value in found]
-
-
-def _newest(kind: str, name: str, value: Any) -> Any:
-    """Return the value of an attribute as the newest operator set writes it."""
-    older = OLDER_NAMES.get((kind, name), {})
-    return older.get(value, value) if isinstance(value, str) else value
+    return found

@@ -14,6 +14,7 @@ from . import onnx_images as images
 from . import onnx_movement as movement
 from . import onnx_normalisations as normalisations
 from . import onnx_products as products
+from . import onnx_sampling as sampling
 from . import onnx_shapes as shapes
 from .onnx_contributed import CONTRIBUTED_HANDLERS
 from .onnx_control import CONTROL_HANDLERS
@@ -46,6 +47,15 @@ def import_reduce(node: OnnxNode) -> str:
     if kind.dtype == "bool":  # reduced as numbers: 0 and 1
         x = node.cast(x, "uint8", f"{node.result}.numbers")
     return node.cast(node.emit(ops.Reduce(op, axes, keep), [x]), kind.dtype)
+
+
+def import_cumsum(node: OnnxNode) -> str | None:
+    """Import CumSum as CumSum; decline an axis that is computed at run time."""
+    if node.known(node.input(1)) is None:
+        return None
+    axis = node.normalise(int(node.scalar(1, 0)), node.rank(0))
+    flags = (bool(node.attribute(name, 0)) for name in ("exclusive", "reverse"))
+    return node.emit(ops.CumSum(axis, *flags), [node.input(0)])
 
 
 POSITION = row(
@@ -108,6 +118,7 @@ FUNCTIONS: dict[str, Handler] = {
     "Conv": images.import_conv,
     "ConvInteger": products.import_conv_integer,
     "ConvTranspose": images.import_conv_transpose,
+    "CumSum": import_cumsum,
     "Dropout": shapes.import_dropout,
     "Einsum": products.import_einsum,
     "Expand": shapes.import_expand,
@@ -115,16 +126,19 @@ FUNCTIONS: dict[str, Handler] = {
     "Flatten": shapes.import_flatten,
     "Gather": movement.import_gather,
     "Gemm": products.import_gemm,
+    "GridSample": sampling.import_grid_sample,
     "Hardmax": normalisations.import_hardmax,
     "Identity": shapes.import_identity,
     "InstanceNormalization": normalisations.import_instance_normalisation,
     "LRN": normalisations.import_local_response,
     "MatMul": products.import_matmul,
     "MatMulInteger": products.import_matmul_integer,
+    "OneHot": shapes.import_one_hot,
     "Pad": movement.import_pad,
     "Pow": elementwise.import_power,
     "Range": shapes.import_range,
     "Reshape": shapes.import_reshape,
+    "RoiAlign": sampling.import_roi_align,
     "Shape": shapes.import_shape,
     "Size": shapes.import_size,
     "Slice": movement.import_slice,

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..graph import TensorType
 from ..graph.operators import Expand, Where
-from ..graph.types import DTYPES
+from ..graph.types import DTYPES, LARGEST_BYTES
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
 from .onnx_tensors import ELEMENT_TYPES, read_sparse
@@ -80,6 +80,29 @@ def import_eye_like(node: OnnxNode) -> str:
         node.fail("a matrix of numbers", f"rank {len(kind.shape)}", "correct the model")
     node.check(TensorType(dtype, kind.shape))
     return node.array(np.eye(*kind.shape, k=node.attribute("k", 0)).astype(DTYPES[dtype]))
+
+
+def import_one_hot(node: OnnxNode) -> str:
+    """Import OneHot as Where the indices, counted from the front, are equal to the positions.
+
+    Fractions are cut off the indices, as in ONNX Runtime; in ONNX's reference evaluator, an index
+    with a fraction is none.
+    """
+    shape, depth, values = node.type(0).shape, int(node.scalar(1, 0)), node.input(2)
+    if depth < 0 or node.type(2).shape != (2,):
+        got = f"{depth}, {list(node.type(2).shape)}"
+        node.fail("a `depth` of 0 or more and two values", got, "correct the model")
+    axis, base = node.axis(-1, len(shape) + 1), node.result
+    node.check(TensorType(node.type(2).dtype, (*shape, depth)), LARGEST_BYTES)
+    indices = node.cast(node.input(0), "int64", f"{base}.indices")
+    below = node.binary("Less", indices, node.number(0, "int64"), f"{base}.below")
+    raised = node.binary("Add", indices, node.number(depth, "int64"), f"{base}.raised")
+    indices = node.emit(Where(), [below, raised, indices], f"{base}.positive")
+    indices = node.reshape(indices, (*shape[:axis], 1, *shape[axis:]), f"{base}.spread")
+    positions = np.arange(depth).reshape(-1, *(1,) * (len(shape) - axis))
+    hot = node.binary("Equal", indices, node.array(positions, f"{base}.positions"), f"{base}.hot")
+    off, on = (node.part(values, 0, i, i + 1, f"{base}.{i}") for i in range(2))
+    return node.emit(Where(), [hot, on, off])
 
 
 def import_shape(node: OnnxNode) -> str:

@@ -8,16 +8,19 @@ from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.operators import (
     OPERATORS,
     ConvTranspose,
+    CumSum,
     Einsum,
     Expand,
     GatherElements,
     GatherND,
     GeneralDequantize,
     GeneralQuantize,
+    GridSample,
     Interpolate,
     MaxPoolIndices,
     OnnxReference,
     Recurrent,
+    RoiAlign,
     ScatterElements,
     ScatterND,
     TopK,
@@ -80,6 +83,21 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
     },
     "scatter nd": (ScatterND("add"), [(ANY, (3, 3)), ("int64", (2, 1)), (ANY, (2, 3))]),
     "interpolate": (Interpolate(0), [(ANY, (3, 2)), ("int64", (4, 2)), ("float32", (4, 2))]),
+    **{
+        f"grid sample by {mode}": (
+            GridSample(mode, "zeros", False),
+            [(ANY, (1, 2, 3, 4)), ("float16", (1, 5, 1, 2))],
+        )
+        for mode in ("nearest", "cubic")
+    },
+    **{
+        f"roi align by {mode}": (
+            RoiAlign(mode, (2, 1), 0, 0.5, True),
+            [(ANY, (2, 3, 4, 5)), ("float32", (2, 4)), ("int64", (2,))],
+        )
+        for mode in ("avg", "max")
+    },
+    "cumsum": (CumSum(1, True, True), [(ANY, (2, 3))]),
     "top k": (TopK(1, 2), [(ANY, (2, 3))]),
     "convolution": (
         ops.Conv((2,), (1, 0), (1,), 2),

@@ -29,14 +29,16 @@ from .pooling import AveragePool, LpPool, MaxPool, MaxPoolIndices
 from .products import Einsum, IntegerMatMul, MatMul
 from .quantisation import Dequantize, GeneralDequantize, GeneralQuantize, Quantize
 from .recurrent import Recurrent
-from .reductions import Reduce, Softmax, TopK
+from .reductions import CumSum, Reduce, Softmax, TopK
+from .sampling import GridSample, RoiAlign
 
 __all__ = [
     "OPERATORS", "Accelerated", "AveragePool", "Binary", "Cast", "Clamping", "Concat", "Conv",
-    "ConvTranspose", "Dequantize", "Einsum", "Expand", "Gather", "GatherElements", "GatherND",
-    "GeneralDequantize", "GeneralQuantize", "IntegerMatMul", "Interpolate", "LpPool", "MatMul",
-    "MaxPool", "MaxPoolIndices", "OnnxReference", "Operator", "Pad", "QAdd", "QAvgPool",
-    "QConcat", "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice",
-    "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "ScatterElements", "ScatterND",
-    "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
+    "ConvTranspose", "CumSum", "Dequantize", "Einsum", "Expand", "Gather", "GatherElements",
+    "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample", "IntegerMatMul",
+    "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices", "OnnxReference", "Operator",
+    "Pad", "QAdd", "QAvgPool", "QConcat", "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool",
+    "QResize", "QSlice", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape",
+    "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK",
+    "Transpose", "Unary", "Where",
 ]  # fmt: skip

@@ -157,16 +157,26 @@ class Interpolate(Operator):
         return TensorType(x.dtype, shape)
 
     def compute(self, x: np.ndarray, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        values = wide(x) if x.dtype.kind not in "iu" else x.astype(np.float64)
+        values = real(x)
         spread = [-1 if i == self.axis else 1 for i in range(x.ndim)]
         total = np.zeros((), dtype=values.dtype)
         for tap in range(places.shape[1]):
             part = np.take(values, places[:, tap], axis=self.axis)
             total = total + part * weights[:, tap].astype(values.dtype).reshape(spread)
-        if x.dtype.kind in "iu":
-            limits = np.iinfo(x.dtype)
-            total = np.clip(np.rint(total), limits.min, limits.max)
-        return total.astype(x.dtype)
+        return from_real(total, x.dtype)
+
+
+def real(x: np.ndarray) -> np.ndarray:
+    """Convert numbers to floats to interpolate: integers to float64, narrow floats to float32."""
+    return wide(x) if x.dtype.kind not in "iu" else x.astype(np.float64)
+
+
+def from_real(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Convert interpolated floats to `dtype`; integers round to the nearest and saturate."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        x = np.clip(np.rint(x), limits.min, limits.max)
+    return x.astype(dtype, copy=False)
 
 
 def _along_axis(axis: int, x: TensorType, indices: TensorType) -> bool:

@@ -88,6 +88,33 @@ class Reduce(Operator):
             return np.asarray(result).astype(x.dtype)
 
 
+@operator("cumsum")
+class CumSum(Operator):
+    """Running sums along `axis`: each element with all before it, or behind it if `reverse`.
+
+    `exclusive` leaves the element itself out. Integers wrap.
+    """
+
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+
+    def result_type(self, types: Types) -> TensorType:
+        (x,) = types
+        fits = x.dtype in NUMBERS and 0 <= self.axis < len(x.shape)
+        self.expect(fits, f"numbers with an axis {self.axis}", types)
+        return TensorType(x.dtype, x.shape)
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        values = wide(np.flip(x, self.axis) if self.reverse else x)
+        with np.errstate(all="ignore"):
+            sums = np.cumsum(values, axis=self.axis, dtype=values.dtype)
+        if self.exclusive:
+            sums = np.roll(sums, 1, self.axis)
+            sums[(slice(None),) * self.axis + (slice(0, 1),)] = 0
+        return (np.flip(sums, self.axis) if self.reverse else sums).astype(x.dtype)
+
+
 @operator("softmax")
 class Softmax(Operator):
     """Softmax over the axes from `axis` to `stop` (exclusive) together; its logarithm if `log`.

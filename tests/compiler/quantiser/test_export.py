@@ -150,10 +150,12 @@ def test_indexing_and_rare_operators_mean_the_same_outside() -> None:
     """As in networks of text: positions by a running sum, a mask, and the last word's row."""
     read = onnx.parser.parse_model(
         """<ir_version: 9, opset_import: ["" : 20]>
-        rare (float[3, 4] x) => (float[2] y, float[3, 4] z, float[3, 4] w, float[2, 3, 4] e)
+        rare (float[3, 4] x)
+            => (float[2] y, float[3, 4] z, float[3, 4] w, float[2, 3, 4] e, float[3, 4] t)
         <int64[2, 2] rows = {0, 3, 2, 1},
          int64[3, 4] columns = {3, 2, 1, 0, 0, 1, 2, 3, 1, 1, 0, 0},
-         int64 one = {1}, float zero = {0}, int64[3] shape = {2, 1, 1}>
+         int64 one = {1}, float zero = {0}, int64[3] shape = {2, 1, 1},
+         int64[3] lengths = {4, 2, 3}>
         {
             y = GatherND (x, rows)
             g = GatherElements <axis = 1> (x, columns)
@@ -161,9 +163,26 @@ def test_indexing_and_rare_operators_mean_the_same_outside() -> None:
             m = Greater (x, zero)
             w = Where (m, x, z)
             e = Expand (w, shape)
+            t = ReverseSequence <batch_axis = 0, time_axis = 1> (x, lengths)
         }"""
     )
     assert_same_outside(import_onnx(read.SerializeToString()))
+
+
+def test_samples_mean_the_same_outside() -> None:
+    builder = Builder("samples", [Value("x", SHAPES["image"])])
+    points = [[[-1.2, 0.3], [0.1, 0.9]], [[0.0, -0.5], [1.4, 1.0]]]
+    grid = builder.constant(np.array([points], np.float32))
+    boxes = builder.constant(np.array([[0, 1, 4, 5], [1, 0, 2, 3]], np.float32))
+    images = builder.constant(np.zeros(2, np.int64))
+    outputs = []
+    for mode, padding in (("linear", "zeros"), ("cubic", "reflection"), ("nearest", "border")):
+        operator = ops.GridSample(mode, padding, mode == "cubic")
+        outputs.append(Output(mode, builder.emit(operator, ["x", grid], mode)))
+    for half_pixel in (False, True):
+        operator, name = ops.RoiAlign("avg", (2, 3), 2, 0.5, half_pixel), f"boxes{half_pixel}"
+        outputs.append(Output(name, builder.emit(operator, ["x", boxes, images], name)))
+    assert_same_outside(builder.graph(outputs))
 
 
 def test_an_operator_of_another_version_is_refused() -> None:
