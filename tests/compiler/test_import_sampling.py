@@ -68,7 +68,7 @@ def test_cubics_of_volumes_and_lines_have_the_values_of_the_reference(padding: s
     for image, places in (((1, 1, 3, 2, 4), (2, 2, 1)), ((2, 2, 5), (4,))):
         feeds = sampled(image, places, 1.6)
         proto = one("GridSample", feeds, 20, mode="cubic", padding_mode=padding)
-        (expected,) = ReferenceEvaluator(proto).run(None, feeds)
+        expected = np.asarray(ReferenceEvaluator(proto).run(None, feeds)[0])
         np.testing.assert_allclose(imported(proto, feeds), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -89,9 +89,9 @@ def test_a_grid_may_have_any_values(mode: str, padding: str) -> None:
     for corners in (False, True):
         operator = ops.GridSample(mode, padding, corners)
         found = operator.compute(np.ones((1, 1, 3, 2), np.float32), grid)
-        finite = np.isfinite(grid).all(axis=-1)
+        finite = np.all(np.isfinite(grid[0]), axis=-1)
         if padding != "reflection":  # the position of a mirror image beyond all floats is unknown
-            assert (found[0, 0][finite[0]] == float(padding == "border")).all()
+            assert (found[0, 0][finite] == float(padding == "border")).all()
         assert operator.compute(np.ones((1, 0, 3, 2), np.float32), grid).shape == (1, 0, 5, 5)
         assert operator.compute(np.ones((1, 1, 3, 2), np.float32), grid[:, :0]).shape[2] == 0
 

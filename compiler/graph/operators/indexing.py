@@ -104,8 +104,7 @@ class ScatterElements(Operator):
         return TensorType(x.dtype, x.shape)
 
     def compute(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-        places = np.broadcast_arrays(*_places(self.axis, indices, x))
-        return _combine(x, tuple(places), updates, self.reduction)
+        return _combine(x, _places(self.axis, indices, x), updates, self.reduction)
 
 
 @operator("scatter_nd", 3)
@@ -195,10 +194,13 @@ def _combines(reduction: str, x: TensorType, updates: TensorType) -> bool:
 
 def _within(indices: np.ndarray, size: int) -> np.ndarray:
     """Convert indices to non-negative ones, and reject those out of range."""
-    beyond = indices[(indices < -size) | (indices >= size)]
-    if beyond.size:
+    if not indices.size:
+        return indices
+    least = indices.min()
+    if least < -size or indices.max() >= size:
+        beyond = indices[(indices < -size) | (indices >= size)]
         raise IndexError(f"index {beyond.flat[0]} of {size} elements")
-    return np.where(indices < 0, indices + size, indices)
+    return indices if least >= 0 else np.where(indices < 0, indices + size, indices)
 
 
 def _places(axis: int, indices: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:

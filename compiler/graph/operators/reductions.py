@@ -54,6 +54,10 @@ POSITIONS = ("ArgMax", "ArgMin", "LastArgMax", "LastArgMin")
 """Reductions to an index: of the first or the last of the largest or smallest elements."""
 
 
+LONG = 1 << 10
+"""Elements of a row from which on a partition is faster than a whole sort."""
+
+
 @operator("reduce")
 class Reduce(Operator):
     """Reduction over `axes`; `kind` as in ONNX, or LastArgMax and LastArgMin: last among equals."""
@@ -161,11 +165,37 @@ class TopK(Operator):
         return TensorType(x.dtype, shape), TensorType("int64", shape)
 
     def compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        axis, values = self.axis, wide(x)
-        if self.largest:
-            order = np.argsort(np.flip(values, axis), axis=axis, kind="stable")
-            order = x.shape[axis] - 1 - np.flip(order, axis)
+        rows = np.moveaxis(wide(x), self.axis, -1)
+        places = self._candidates(rows) if self.count > 0 and rows.shape[-1] >= LONG else None
+        if places is None:
+            order = self._order(rows)[..., : self.count]
         else:
-            order = np.argsort(values, axis=axis, kind="stable")
-        chosen = np.take(order, np.arange(self.count), axis=axis)
-        return np.take_along_axis(x, chosen, axis=axis), chosen.astype(np.int64)
+            chosen = self._order(np.take_along_axis(rows, places, axis=-1))
+            order = np.take_along_axis(places, chosen, axis=-1)
+        indices = np.moveaxis(order, -1, self.axis).astype(np.int64)
+        return np.take_along_axis(x, indices, axis=self.axis), indices
+
+    def _order(self, rows: np.ndarray) -> np.ndarray:
+        """Return the indices that sort rows; NaN counts as the largest element."""
+        if not self.largest:
+            return np.argsort(rows, axis=-1, kind="stable")
+        order = np.argsort(np.flip(rows, -1), axis=-1, kind="stable")
+        return rows.shape[-1] - 1 - np.flip(order, -1)
+
+    def _candidates(self, rows: np.ndarray) -> np.ndarray | None:
+        """Return the indices of the elements to sort, ascending; None if NaN is the last of them.
+
+        The last of them is found by partition. Those equal to it are taken from the front.
+        """
+        size = rows.shape[-1]
+        rank = size - self.count if self.largest else self.count - 1
+        last = np.partition(rows, rank, axis=-1)[..., rank, None]
+        if (last != last).any():
+            return None
+        taken = ~(rows < last) if self.largest else rows <= last
+        surplus = np.count_nonzero(taken, axis=-1, keepdims=True) - self.count
+        if surplus.any():
+            equal = rows == last
+            places = np.cumsum(equal, axis=-1)
+            taken &= ~equal | (places <= places[..., -1:] - surplus)
+        return np.nonzero(taken)[-1].reshape(*rows.shape[:-1], self.count)
