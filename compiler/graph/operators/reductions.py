@@ -54,6 +54,29 @@ POSITIONS = ("ArgMax", "ArgMin", "LastArgMax", "LastArgMin")
 """Reductions to an index: of the first or the last of the largest or smallest elements."""
 
 
+def _position(x: np.ndarray, axis: int, largest: bool) -> np.ndarray:
+    """Return int64 indices of the first of the largest or smallest elements; the axis is kept.
+
+    NumPy first copies the elements of each column together. For large planes, such as those of
+    classes, the planes before the first extreme are counted instead.
+    """
+    planes = np.moveaxis(x, axis, 0)
+    if math.prod(x.shape[axis + 1 :]) >= LINE and x.size >= PLANE * len(planes) > 0:
+        extreme = np.max(x, axis) if largest else np.min(x, axis)
+        if not (extreme != extreme).any():  # NaN, which no element equals
+            index = np.zeros(extreme.shape, np.min_scalar_type(len(planes)))
+            ahead = np.ones(extreme.shape, bool)
+            for plane in planes[:-1]:
+                ahead &= plane != extreme
+                index += ahead
+            return np.expand_dims(index, axis).astype(np.int64)
+    find = np.argmax if largest else np.argmin
+    return find(x, axis=axis, keepdims=True).astype(np.int64)
+
+
+LINE, PLANE = 1 << 8, 1 << 12
+"""Elements behind an axis, and of a whole plane across it, from which on planes are compared."""
+
 LONG = 1 << 10
 """Elements of a row from which on a partition is faster than a whole sort."""
 
@@ -81,12 +104,12 @@ class Reduce(Operator):
     def compute(self, x: np.ndarray) -> np.ndarray:
         values = wide(x)
         if self.kind in POSITIONS:
-            find = np.argmax if self.kind.endswith("ArgMax") else np.argmin
-            (axis,) = self.axes
-            if not self.kind.startswith("Last"):
-                return find(values, axis=axis, keepdims=self.keep).astype(np.int64)
-            last = find(np.flip(values, axis), axis=axis, keepdims=self.keep)
-            return (x.shape[axis] - 1 - last).astype(np.int64)
+            (axis,), largest = self.axes, self.kind.endswith("ArgMax")
+            if self.kind.startswith("Last"):
+                place = x.shape[axis] - 1 - _position(np.flip(values, axis), axis, largest)
+            else:
+                place = _position(values, axis, largest)
+            return place if self.keep else np.squeeze(place, axis)
         with np.errstate(all="ignore"):
             result = REDUCTIONS[self.kind](values, axis=self.axes, keepdims=self.keep)
             return np.asarray(result).astype(x.dtype)

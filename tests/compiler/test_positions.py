@@ -1,10 +1,10 @@
-"""TopK of long rows, whose candidates are found by partition, equals a stable sort."""
+"""TopK equals a stable sort, and ArgMax NumPy's, for tensors large enough for other algorithms."""
 
 import numpy as np
 import pytest
 
-from tilewright.compiler.graph.operators import TopK
-from tilewright.compiler.graph.operators.reductions import LONG
+from tilewright.compiler.graph.operators import Reduce, TopK
+from tilewright.compiler.graph.operators.reductions import LINE, LONG, PLANE, POSITIONS
 
 
 def first(row: list[float], count: int, largest: bool) -> list[int]:
@@ -53,3 +53,25 @@ def test_short_and_long_rows_are_ranked_alike(largest: bool, monkeypatch) -> Non
         expected = [first(row, operator.count, largest) for row in rows]
         found = np.moveaxis(indices, axis, -1).reshape(len(rows), operator.count)
         assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("values", ["float32", "int8", "NaN"])
+def test_the_extremes_of_large_planes_are_found_in_numpys_places(kind: str, values: str) -> None:
+    chance = np.random.default_rng(0)
+    x = chance.integers(-2, 3, (2, 5, PLANE // LINE, LINE))
+    x = x.astype(np.int8 if values == "int8" else np.float32)
+    if values == "NaN":
+        x[chance.random(x.shape) < 0.1] = np.nan
+    find = np.argmax if kind.endswith("ArgMax") else np.argmin
+    for axis in (0, 1):
+        expected = find(x, axis=axis, keepdims=True)
+        if kind.startswith("Last"):
+            expected = (
+                len(np.moveaxis(x, axis, 0)) - 1 - find(np.flip(x, axis), axis, keepdims=True)
+            )
+        found = Reduce(kind, (axis,), True).compute(x)
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == np.int64
+        found = Reduce(kind, (axis,), False).compute(x)
+        np.testing.assert_array_equal(found, np.squeeze(expected, axis))
