@@ -147,7 +147,8 @@ class RoiAlign(Operator):
     A bin of a box is the mean or maximum of samples between elements; samples more than one element
     beyond the image are 0. A box is (x, y, x, y), scaled by `scale`. Source: ONNX operator RoiAlign
     and its reference evaluator: the maximum is that of the four weighted elements around each
-    sample, not of their sum. A bin without samples, as in a box of negative extent, is 0.
+    sample, not of their sum. A bin without samples, as in a box of negative extent, is 0. If an
+    element is infinite or NaN, all means of the boxes that reach it may be NaN.
 
     Attributes
     ----------
@@ -207,21 +208,20 @@ class RoiAlign(Operator):
         x = start + np.arange(bins, dtype=step.dtype)[:, None] * step + inside
         known = (x >= -1) & (x <= size)
         x = np.clip(np.nan_to_num(x), 0, size - 1)
-        low = x.astype(np.int64)
-        t = x - low
-        weights = np.stack([(1 - t) * known, t * known], axis=-1)
-        elements = np.stack([low, np.minimum(low + 1, size - 1)], axis=-1)
+        low = np.floor(x)
+        weights = np.stack([(low + 1 - x) * known, (x - low) * known], axis=-1)
+        elements = np.stack([low, np.minimum(low + 1, size - 1)], axis=-1).astype(np.int64)
         return elements.reshape(bins, -1), weights.reshape(bins, -1)
 
 
 def _mean(cells: np.ndarray, *axes: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Return the means [bins, bins, C] of cells[H, W, C]: a product with a matrix for each axis."""
+    """Return the means [bins, bins, C] of cells[H, W, C]: products with a matrix for each axis.
+
+    One product for each line is small enough that the BLAS library starts no threads for it.
+    """
     (top, rows), (left, columns) = (_matrix(*taps, cells.dtype) for taps in axes)
-    height, width, channels = cells.shape
-    right = left + columns.shape[1]
-    lines = cells.reshape(height, width * channels)[top : top + rows.shape[1]]
-    means = rows @ lines[:, left * channels : right * channels]
-    return columns @ means.reshape(len(rows), right - left, channels)
+    part = cells[top : top + rows.shape[1], left : left + columns.shape[1]]
+    return (rows @ (columns @ part).swapaxes(0, 1)).swapaxes(0, 1)
 
 
 def _matrix(elements: np.ndarray, weights: np.ndarray, dtype: np.dtype) -> tuple[int, np.ndarray]:
