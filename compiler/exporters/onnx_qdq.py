@@ -5,7 +5,6 @@ in the importer and in ONNX Runtime; a few have none and are refused. The accele
 operators have none, so export a graph before its layers are recognised.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -316,13 +315,13 @@ def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
 
 def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
     names, alphas, betas = zip(*operator.activations, strict=True)
-    known = [name in ACTIVATION_PARAMETERS for name in names]
+    counts = [len(ACTIVATION_PARAMETERS.get(name, ())) for name in names]
     attributes: dict[str, Any] = {
         "hidden_size": writer.graph.types[node.inputs[2]].shape[-1],
         "direction": operator.direction,
         "activations": names,
-        "activation_alpha": list(itertools.compress(alphas, known)),
-        "activation_beta": list(itertools.compress(betas, known)),
+        "activation_alpha": [one for one, count in zip(alphas, counts, strict=True) if count > 0],
+        "activation_beta": [one for one, count in zip(betas, counts, strict=True) if count > 1],
     }
     if operator.clip:
         attributes["clip"] = operator.clip

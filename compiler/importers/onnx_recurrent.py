@@ -110,11 +110,11 @@ def _activations(
     betas = iter(node.attribute("activation_beta", ()))
     found = []
     for name in names:
-        # ONNX's names ignore case; only activations that have parameters take them.
+        # ONNX's names ignore case; activations take only the parameters that they have.
         known = next((n for n in PARAMETERS if n.lower() == name.lower()), name.capitalize())
-        alpha, beta, *_ = (*PARAMETERS.get(known, ()), 0.0, 0.0)
-        if known in PARAMETERS:
-            alpha, beta = float(next(alphas, alpha)), float(next(betas, beta))
+        defaults = PARAMETERS.get(known, ())
+        taken = zip((alphas, betas), defaults, strict=False)
+        alpha, beta, *_ = (*(float(next(given, usual)) for given, usual in taken), 0.0, 0.0)
         found.append((known, alpha, beta))
     return tuple(found)
 

@@ -215,6 +215,22 @@ CASES = {
         },
         14,
     ),
+    "LSTM whose activations have one parameter or two": (
+        [
+            node(
+                "LSTM",
+                ["x", "w", "r"],
+                ["y"],
+                hidden_size=3,
+                activations=["ThresholdedRelu", "Affine", "LeakyRelu"],
+                activation_alpha=[0.1, 0.5, 0.25],
+                activation_beta=[0.75],
+            )
+        ],
+        (3, 2, 4),
+        {"w": random(1, 12, 4), "r": random(1, 12, 3)},
+        14,
+    ),
     "RNN clipped": (
         [node("RNN", ["x", "w", "r"], ["y"], hidden_size=3, clip=0.3)],
         (5, 2, 4),

@@ -203,6 +203,7 @@ def test_an_operator_of_another_version_is_refused() -> None:
         ("GRU", (("Sigmoid", 0.0, 0.0), ("Tanh", 0.0, 0.0)), {"linear_before_reset": True}),
         ("RNN", (("LeakyRelu", 0.25, 0.0),), {"clip": 3.0}),
         ("LSTM", (("HardSigmoid", 0.25, 0.5), ("Tanh", 0.0, 0.0), ("Tanh", 0.0, 0.0)), {}),
+        ("LSTM", (("LeakyRelu", 0.1, 0.0), ("Affine", 0.5, 0.75), ("Elu", 0.25, 0.0)), {}),
     ],
 )
 def test_recurrent_layers_mean_the_same_outside(kind, activations, flags) -> None:
