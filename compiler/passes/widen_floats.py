@@ -37,14 +37,14 @@ class _Widened:
 
     def graph(self) -> Graph:
         """Write all values, and the outputs with their types."""
-        for value in self.old.inputs:
-            if value.type.dtype in HALVES:
-                cast = ops.Cast("float32")
-                self.names[value.name] = self.builder.emit(cast, [value.name], value.name)
         for constant in self.old.constants:
             if constant.type.dtype in HALVES:
                 constant = Constant(constant.name, constant.data.astype(np.float32))
             self.builder.adopt(constant)
+        for value in self.old.inputs:
+            if value.type.dtype in HALVES:
+                cast = ops.Cast("float32")
+                self.names[value.name] = self.builder.emit(cast, [value.name], value.name)
         for node in self.old.nodes:
             kinds = [self.old.types[name].dtype for name in node.inputs]
             kinds += [value.type.dtype for value in node.outputs]
@@ -56,7 +56,7 @@ class _Widened:
             else:
                 self._widen(node)
         outputs = [
-            Output(one.name, self._cast(self._new(one.value), self.old.types[one.value].dtype))
+            Output(one.name, self._cast(one.value, self.old.types[one.value].dtype))
             for one in self.old.outputs
         ]
         return drop_unused(self.builder.graph(outputs))
@@ -65,10 +65,11 @@ class _Widened:
         return self.names.get(name, name)
 
     def _cast(self, name: str, dtype: str) -> str:
-        """Emit a value in another type."""
-        if self.builder.types[name].dtype == dtype:
-            return name
-        return self.builder.emit(ops.Cast(dtype), [name], name)
+        """Emit an old value in a type; the cast has its name."""
+        new = self._new(name)
+        if self.builder.types[new].dtype == dtype:
+            return new
+        return self.builder.emit(ops.Cast(dtype), [new], name)
 
     def _widen(self, node: Node) -> None:
         """Write a node that computes in float32."""
@@ -85,9 +86,7 @@ class _Widened:
 
     def _narrow(self, node: Node) -> None:
         """Write a node as it is, between casts."""
-        inputs = tuple(
-            self._cast(self._new(name), self.old.types[name].dtype) for name in node.inputs
-        )
+        inputs = tuple(self._cast(name, self.old.types[name].dtype) for name in node.inputs)
         values = []
         for value in node.outputs:
             if value.type.dtype in HALVES:
@@ -96,4 +95,4 @@ class _Widened:
         self.builder.append(replace(node, inputs=inputs, outputs=tuple(values)))
         for old, new in zip(node.outputs, values, strict=True):
             if new is not old:
-                self.names[old.name] = self._cast(new.name, "float32")
+                self.names[old.name] = self.builder.emit(ops.Cast("float32"), [new.name], old.name)

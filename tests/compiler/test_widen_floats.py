@@ -78,6 +78,17 @@ def test_casts_between_floats_are_dropped() -> None:
     assert [node.op for node in widened.nodes] == ["unary", "cast"]
 
 
+def test_casts_have_the_names_of_what_they_give() -> None:
+    builder = Builder("net", [Value("x", TensorType("float16", (4,)))])
+    held = builder.constant(drawn("float16", 4), "x.cast")
+    total = builder.emit(ops.Binary("Add"), ["x", held], "sum")
+    y = builder.emit(ops.Cast("float32"), [total], "wide", "wide")
+    y = builder.emit(ops.Unary("Sqrt"), [y], "root")
+    graph = builder.graph([Output("y", builder.emit(ops.Cast("float16"), [y], "y", "y"))])
+    widened = verify(widen_floats(graph))
+    assert [node.name for node in widened.nodes] == ["x", "sum", "root", "y"]
+
+
 def test_a_network_without_them_stays() -> None:
     builder = Builder("net", [Value("x", TensorType("float32", (4,)))])
     graph = builder.graph([Output("y", builder.emit(ops.Unary("Relu"), ["x"]))])
