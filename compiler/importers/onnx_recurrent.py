@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..graph.operators import Recurrent
-from ..graph.operators.recurrent import DIRECTIONS, FUNCTIONS, GATES, PARAMETERS
+from ..graph.operators.recurrent import ACTIVATIONS, DIRECTIONS, FUNCTIONS, GATES, PARAMETERS
 from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
 
@@ -28,6 +28,8 @@ def import_recurrent(node: OnnxNode, scales: Sequence[str] = ()) -> list[str]:
     steps, batch, _ = node.builder.types[x].shape
     hidden, dtype = node.type(2).shape[-1], node.type(0).dtype
     state = (directions, batch, hidden)
+    if (clip := node.attribute("clip", 0.0)) < 0:
+        node.fail("a `clip` of 0 or more", f"{clip:g}", "correct the model")
     bias = _operand(node, 3, (directions, 2 * GATES[kind] * hidden), dtype)
     if node.has(4):
         lengths = node.cast(node.input(4), "int32", f"{node.label}.lengths")
@@ -42,7 +44,7 @@ def import_recurrent(node: OnnxNode, scales: Sequence[str] = ()) -> list[str]:
         kind,
         direction,
         _activations(node, kind, directions),
-        node.attribute("clip", 0.0),
+        clip,
         bool(node.attribute("linear_before_reset", 0)),
         bool(node.attribute("input_forget", 0)),
     )
@@ -112,6 +114,8 @@ def _activations(
     for name in names:
         # ONNX's names ignore case; activations take only the parameters that they have.
         known = next((n for n in PARAMETERS if n.lower() == name.lower()), name.capitalize())
+        if known not in ACTIVATIONS:
+            node.fail(f"activations among {', '.join(ACTIVATIONS)}", f"`{name}`", "correct them")
         defaults = PARAMETERS.get(known, ())
         taken = zip((alphas, betas), defaults, strict=False)
         alpha, beta, *_ = (*(float(next(given, usual)) for given, usual in taken), 0.0, 0.0)

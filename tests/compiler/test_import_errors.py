@@ -378,3 +378,18 @@ def test_a_batch_that_the_model_does_not_have_is_refused() -> None:
     )
     with pytest.raises(ImportModelError, match=f"^{re.escape(message)}$"):
         import_onnx(data, batch=4)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({"activations": ["Swish"]}, r"expected activations among Affine, .*, got `Swish`"),
+        ({"clip": -1.0}, "expected a `clip` of 0 or more, got -1"),
+    ],
+)
+def test_attributes_of_recurrent_layers_are_checked(attributes: Any, expected: str) -> None:
+    held = {"w": np.zeros((1, 5, 4), np.float32), "r": np.zeros((1, 5, 5), np.float32)}
+    layer = node("RNN", ["x", "w", "r"], ["y"], hidden_size=5, name="cell", **attributes)
+    proto = model([layer], [value("x", np.float32, [3, 2, 4])], ["y"], held)
+    with pytest.raises(ImportModelError, match=f"node `cell`.*{expected}; correct"):
+        import_onnx(proto.SerializeToString())
