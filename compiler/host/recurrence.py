@@ -81,6 +81,8 @@ class Recurrence:
     live : CellCall, optional
         Computes, for sequences of different lengths, which samples have not ended in each step:
         float32[steps, samples].
+    exact : bool
+        As in `HostKernel`.
     """
 
     node: Node

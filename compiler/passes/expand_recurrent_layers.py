@@ -41,7 +41,7 @@ def _is_expanded(graph: Graph, node: Node) -> bool:
     if not isinstance(operator, Recurrent) or graph.types[node.inputs[0]].dtype != "float32":
         return False
     steps, directions = node.outputs[0].type.shape[:2]
-    fixed = (*node.inputs[1:5], *node.inputs[7:])
+    fixed = (*node.inputs[1:5], *node.inputs[operator.states.stop :])
     if not all(graph.is_constant(name) for name in fixed) or steps * directions > MOST_CELLS:
         return False
     usual = not operator.clip and not operator.input_forget

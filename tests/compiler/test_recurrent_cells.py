@@ -114,6 +114,26 @@ def test_other_layers_stay(graph) -> None:
     assert expand_recurrent_layers(graph) is graph
 
 
+def test_a_layer_with_scales_that_are_inputs_stays() -> None:
+    builder = Builder("net", [Value("x", TensorType("float32", (2, 1, 3)))])
+    scales = [
+        builder.input(Value("w_scale", TensorType("float32", (1, 4)))),
+        builder.constant(np.ones((1, 4), np.float32)),
+    ]
+    operands = [
+        "x",
+        builder.constant(np.ones((1, 4, 3), np.int8)),
+        builder.constant(np.ones((1, 4, 4), np.int8)),
+        builder.constant(np.zeros((1, 8), np.float32)),
+        builder.constant(np.full(1, 2, np.int32)),
+        builder.constant(np.zeros((1, 1, 4), np.float32)),
+    ]
+    operator = Recurrent("RNN", "forward", (("Tanh", 0.0, 0.0),))
+    made = builder.emit_outputs(operator, [*operands, *scales], "layer", ["all", "last"])
+    graph = builder.graph([Output(name, name) for name in made])
+    assert expand_recurrent_layers(graph) is graph
+
+
 FRAME, STATE, FRAMES = 24, 32, 40
 
 
