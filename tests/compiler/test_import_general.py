@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.frontend.import_with_inputs import import_with_inputs
 from tilewright.compiler.graph import evaluate, parse_graph, print_graph
 from tilewright.compiler.importers import NeedsInputError, import_onnx
@@ -633,3 +634,17 @@ def test_an_index_out_of_range_at_run_time_is_one_sentence() -> None:
     )
     with pytest.raises(CompileError, match=f"^{message}$"):
         evaluate(graph, {"x": floats([1, 2, 3, 4]), "i": integers([0, -5])})
+
+
+@pytest.mark.parametrize("extents", [(8,), (8, 8), (4, 8, 8)], ids=len)
+def test_a_batch_without_samples_passes_windows(extents: tuple[int, ...]) -> None:
+    window = (2,) * len(extents)
+    nodes = [
+        node("Conv", ["x", "w"], ["c"]),
+        node("MaxPool", ["c"], ["y", "places"], kernel_shape=window),
+    ]
+    held = {"w": random(3, 2, *window)}
+    proto = model(nodes, [value("x", np.float32, (0, 2, *extents))], ["y", "places"], held)
+    graph = import_model(proto.SerializeToString())
+    found = evaluate(graph, {"x": np.zeros((0, 2, *extents), np.float32)})
+    assert {array.shape for array in found.values()} == {(0, 3, *(n - 2 for n in extents))}

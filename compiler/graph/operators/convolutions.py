@@ -74,11 +74,11 @@ class Conv(Operator):
         axes, (channels, depth, *kernel) = x.ndim - 2, w.shape
         padded = surround(wide(x), self.pads, 0)
         view = windows(padded, tuple(kernel), self.strides, self.dilations)
-        samples, places = len(x), view.shape[2 : 2 + axes]
+        samples, places, taps = len(x), view.shape[2 : 2 + axes], depth * math.prod(kernel)
         patches = view.reshape(samples, self.groups, depth, math.prod(places), math.prod(kernel))
         patches = patches.transpose(0, 1, 3, 2, 4)
-        patches = patches.reshape(samples, self.groups, math.prod(places), -1)
-        matrix = wide(w).reshape(self.groups, channels // self.groups, -1).transpose(0, 2, 1)
+        patches = patches.reshape(samples, self.groups, math.prod(places), taps)
+        matrix = wide(w).reshape(self.groups, channels // self.groups, taps).transpose(0, 2, 1)
         product = np.matmul(patches, matrix).transpose(0, 1, 3, 2)
         return _with_bias(product.reshape(samples, channels, *places), bias).astype(x.dtype)
 

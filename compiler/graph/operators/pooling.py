@@ -156,7 +156,7 @@ class MaxPoolIndices(Operator):
         axes, values = x.ndim - 2, wide(x)
         padded = surround(values, self.pads, lowest(values))
         view = windows(padded, self.kernel, self.strides, self.dilations)
-        flat = view.reshape(*view.shape[: 2 + axes], -1)
+        flat = view.reshape(*view.shape[: 2 + axes], math.prod(self.kernel))
         best = flat.argmax(axis=-1)
         taps, places = np.unravel_index(best, self.kernel), np.indices(best.shape, sparse=True)
         coordinates = [
