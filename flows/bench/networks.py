@@ -42,8 +42,8 @@ TURNS = 5
 DIFFERENCE = 1e-3
 """Largest difference of float outputs from onnxruntime's, relative to their largest magnitude."""
 
-QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul")
-"""Operators of a network that is in int8 already."""
+QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "Quant")
+"""Operators of a network that is quantised already."""
 
 Record = dict[str, Any]
 

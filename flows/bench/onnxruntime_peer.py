@@ -88,7 +88,7 @@ def peer_session(model: str | bytes, threads: int, exact: bool = False):
     Raises
     ------
     ToolError
-        When onnxruntime is missing.
+        When onnxruntime is missing, or does not take the model.
     """
     try:
         import onnxruntime
@@ -102,7 +102,14 @@ def peer_session(model: str | bytes, threads: int, exact: bool = False):
     # Spinning threads would take a processor from the other contender.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises types of its own
+        reason = " ".join(str(error).split())
+        raise ToolError(
+            "bench: onnxruntime does not take the model, so there is nothing to compare with: "
+            f"{reason[:300]}"
+        ) from error
 
 
 def peer_runs(description: Description, threads: int, exact: bool = False) -> list[Run]:

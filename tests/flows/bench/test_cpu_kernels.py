@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from tilewright.compiler.cpu import LEVELS, Array, RowSoftmax, generic, host
+from tilewright.errors import ToolError
 from tilewright.flows.bench.cpu_kernels import (
     PAGE_BYTES,
     Case,
@@ -88,6 +89,12 @@ def test_the_exact_peer_sums_without_saturation() -> None:
     assert asked == "1"
     (found,) = session.run(None, {"x": np.full((1, 64), 255, np.uint8)})
     assert np.all(found == 64 * 255 * 127)
+
+
+def test_a_model_that_the_peer_does_not_take_is_told() -> None:
+    foreign = model([node("Quant", "x", "y")], [value("x", np.float32, [1])], "y", {})
+    with pytest.raises(ToolError, match=r"onnxruntime does not take the model, .* Quant"):
+        peer_session(foreign.SerializeToString(), 1)
 
 
 @pytest.mark.cpu_kernels
