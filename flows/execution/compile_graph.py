@@ -63,8 +63,9 @@ def compile_graph(
     Returns
     -------
     Module
-        Its report adds `search` to that of `compiler.compile.compile_graph`: the largest number of
-        `candidates` that were timed for a kernel, and the `measure` that timed them.
+        Where the accelerator runs layers, its report adds `search` to that of
+        `compiler.compile.compile_graph`: the largest number of `candidates` that were timed for a
+        kernel, and the `measure` that timed them.
 
     Raises
     ------
@@ -94,8 +95,9 @@ def compile_graph(
         schedules=schedules,
         lean=lean,
     )
-    search = {"candidates": options.candidates, "measure": measure.name}
-    module = replace(module, report={**module.report, "search": search})
+    if module.segments:
+        search = {"candidates": options.candidates, "measure": measure.name}
+        module = replace(module, report={**module.report, "search": search})
     if kept is not None:
         kept.save(module)
     return module

@@ -174,17 +174,20 @@ class ExactMeasure:
     ----------
     memory
         Main memory; the default model if None.
-
-    Attributes
-    ----------
-    name
-        The model that is used, for reports.
     """
 
     def __init__(self, memory: MemoryModel | None = None) -> None:
         self.memory = memory or MemoryModel()
-        self._native = has_native_model()
-        self.name = "native timing model" if self._native else "Python timing model"
+
+    @cached_property
+    def _native(self) -> bool:
+        """Whether the compiled model is used; it is only compiled when a program is timed."""
+        return has_native_model()
+
+    @property
+    def name(self) -> str:
+        """The model that is used, for reports."""
+        return "native timing model" if self._native else "Python timing model"
 
     def __call__(
         self, program: Sequence[Instruction], configuration: Configuration

@@ -22,7 +22,7 @@ from tilewright.errors import CompileError
 from tilewright.flows import demo
 from tilewright.flows.cli.arguments import compile_model
 from tilewright.flows.cli.main import main
-from tilewright.flows.cli.placement_options import STRICT_PLACING
+from tilewright.flows.cli.placement_options import STRICT_PLACING, Placing
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import load
 from tilewright.sim.timing import native, time_program, timing
@@ -333,6 +333,20 @@ def hidden_compiler(monkeypatch, tmp_path) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(timing, "library", native.library.__wrapped__)
     monkeypatch.setattr(native, "library", native.library.__wrapped__)
+
+
+def test_nothing_is_timed_where_the_accelerator_runs_nothing(compilations, monkeypatch):
+    """The timing model is compiled only when a program is timed."""
+
+    def library():
+        raise AssertionError("the timing model is not needed")
+
+    monkeypatch.setattr(timing, "library", library)
+    placing = Placing(policy="cpu")
+    module = compile_model(MODEL, PRESETS["8x8"], placing=placing)
+    assert not module.segments
+    assert "search" not in module.report
+    assert compilations == ["8x8"]
 
 
 def test_without_a_compiler_the_program_is_the_same(compilations, monkeypatch, tmp_path, capsys):
