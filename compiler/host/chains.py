@@ -250,7 +250,7 @@ def _general(
     types: Sequence[TensorType],
     parts: Sequence[Formula],
 ) -> Formula:
-    """Return the formula of an operator with one scale, all in float32."""
+    """Return the formula of an operator that has one scale and computes in float32."""
     if types[1].dtype != FLOAT or any(kind.elements > 1 for kind in types[1:]):
         raise NoFormulaError
     zero = parts[2] if len(parts) > 2 else 0

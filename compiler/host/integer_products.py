@@ -1,4 +1,4 @@
-"""Products of bytes whose scale, and mostly zero point, are computed at run time."""
+"""Products of bytes whose scale, and usually zero point, are computed at run time."""
 
 import numpy as np
 

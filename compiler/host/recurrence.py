@@ -114,7 +114,7 @@ class Recurrence:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Values that it reads in a run: x, the first states, and lengths if they count."""
+        """Values that it reads in a run: x, the first states, and lengths if steps are masked."""
         return (self.x, *self.states, *(self.live.operands.values() if self.live else ()))
 
     @property
@@ -197,7 +197,7 @@ def _live(steps: int, samples: int, lengths: str) -> CellCall:
 
 
 class _Cell:
-    """The cell of one direction, being written."""
+    """Writes the calls of one direction."""
 
     def __init__(self, graph: Graph, node: Node, index: int, steps: int, masked: bool) -> None:
         assert isinstance(node.attributes, Recurrent)
@@ -290,7 +290,7 @@ class _Cell:
         self._update_live("made", formula, "state.0", parts)
 
     def _update_live(self, out: str, formula: Formula, old: Formula, parts: Parts) -> None:
-        """Call an update that leaves the samples which have ended as they were."""
+        """Call an update that keeps the old values of samples that have ended."""
         if self.masked:
             formula = ("select", ("truth", "live"), formula, old)
             parts = {**parts, "live": ("live", 0)}

@@ -16,7 +16,7 @@ ROUNDINGS = {"ROUND": "Round", "CEIL": "Ceil", "FLOOR": "Floor"}
 
 
 def import_quant(node: OnnxNode) -> str:
-    """Import Quant: Clip, Quantize and Dequantize, so that layers of integers are recognised.
+    """Import Quant as Clip, Quantize and Dequantize, which passes recognise as integer layers.
 
     Numbers that do not fit a byte, or are rounded to one side, stay in floats.
     """
@@ -73,7 +73,7 @@ def _as_integers(
 
 
 def import_bipolar_quant(node: OnnxNode) -> str:
-    """Import BipolarQuant: the scale where x is not negative, else its negative."""
+    """Import BipolarQuant: the scale where x is 0 or more, else the negated scale."""
     scale, zero = node.input(1), node.number(0.0, "float32")
     positive = node.binary("GreaterOrEqual", node.input(0), zero, f"{node.result}.positive")
     return node.emit(ops.Where(), [positive, scale, node.unary("Neg", scale)], node.result)

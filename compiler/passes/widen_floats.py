@@ -26,7 +26,7 @@ def widen_floats(graph: Graph) -> Graph:
 
 
 class _Widened:
-    """A graph, being written anew."""
+    """Writes a graph anew."""
 
     def __init__(self, graph: Graph) -> None:
         self.old = graph
@@ -85,7 +85,7 @@ class _Widened:
         self.builder.emit_outputs(operator, inputs, node.name, names)
 
     def _narrow(self, node: Node) -> None:
-        """Write a node as it is, between casts."""
+        """Write a node unchanged, with casts around it."""
         inputs = tuple(self._cast(name, self.old.types[name].dtype) for name in node.inputs)
         values = []
         for value in node.outputs:

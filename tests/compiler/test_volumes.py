@@ -23,7 +23,7 @@ volumes = st.tuples(*[st.integers(2, 6)] * 3)
 
 
 def drawn(seed: int, *shape: int) -> np.ndarray:
-    """Whole numbers, whose sums are exact in any order."""
+    """Return whole numbers, so that sums are exact in any order."""
     return np.random.default_rng(seed).integers(-9, 10, shape).astype(np.float32)
 
 

@@ -77,6 +77,20 @@ class Description(ABC):
         return constants
 
 
+class MatrixProduct(Description):
+    """A product of `x` [rows, inner] with constants `w` [inner, columns]; its fields are these."""
+
+    __slots__ = ()
+    rows: int
+    inner: int
+    columns: int
+
+    @property
+    def macs(self) -> int:
+        """Multiplications."""
+        return self.rows * self.inner * self.columns
+
+
 ACTIVATIONS: Mapping[str, Callable[[TensorExpression], TensorExpression]] = {
     "": lambda x: x,
     "relu": lambda x: te.maximum(x, 0.0),

@@ -1,4 +1,4 @@
-"""Matrix products of bytes whose scale, and mostly zero point, are only known at run time.
+"""Matrix products of bytes whose scale, and usually zero point, are known only at run time.
 
 Dynamic quantisation makes such products: it computes the activations' scale and zero point for each
 sample.
@@ -13,13 +13,13 @@ from ....errors import InputError
 from ... import te
 from ..target import CpuTarget
 from .convolution import matrix_product
-from .description import Array, Description, KernelSchedule
+from .description import Array, KernelSchedule, MatrixProduct
 from .direct_convolution import DirectPlanner
 from .quantised import Requantisation, check_small_pairs
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerProduct(Description):
+class IntegerProduct(MatrixProduct):
     """`out[m, n] = sum((x[m, k] - zero) * w[k, n]) * factor[n] + addend[n]`.
 
     Operands are `x` [M, K], `w` [K, N], `zero` [1] like `x`, `factor` float32[1] or [N], and
@@ -80,11 +80,6 @@ class IntegerProduct(Description):
     def output(self) -> Array:
         """The array that the kernel computes."""
         return Array("float32" if self.factors else "int32", (self.rows, self.columns))
-
-    @property
-    def macs(self) -> int:
-        """Multiplications."""
-        return self.rows * self.inner * self.columns
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""

@@ -14,17 +14,17 @@ from ....errors import InputError
 from ... import te
 from ..target import CpuTarget
 from .convolution import matrix_product
-from .description import Array, Description, KernelSchedule
+from .description import Array, KernelSchedule, MatrixProduct
 from .direct_convolution import DirectPlanner, narrowed
 from .quantised import Requantisation
 from .rows import columns_at_once, compute_in_row, reduced
 
 SMALLEST = 2.0**-100
-"""Rows whose numbers are all smaller count as zeros."""
+"""A row whose magnitudes are all smaller counts as zeros."""
 
 
 @dataclass(frozen=True, slots=True)
-class MixedProduct(Description):
+class MixedProduct(MatrixProduct):
     """`out[m, n] = sum(x[m, k] * w[k, n]) * factor[n] + bias[n]`, plus `residual[m, n]` if given.
 
     Operands are `x` float32[M, K], `w` [K, N], `factor` and `bias` float32[N], and `residual`
@@ -71,11 +71,6 @@ class MixedProduct(Description):
         """The array that the kernel computes."""
         return Array("float32", (self.rows, self.columns))
 
-    @property
-    def macs(self) -> int:
-        """Multiplications."""
-        return self.rows * self.inner * self.columns
-
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         return MixedPlanner(self, target).plan()
@@ -100,7 +95,7 @@ class MixedProduct(Description):
 
 
 def limit_of(w: np.ndarray) -> int:
-    """Return the largest multiple of 16 bits with which no sum exceeds int32."""
+    """Return the largest `limit` of 16 bits with which no sum exceeds int32."""
     most = int(np.abs(w.astype(np.int64)).sum(axis=0).max(initial=1))
     return min((1 << 15) - 1, ((1 << 31) - 1) // most)
 

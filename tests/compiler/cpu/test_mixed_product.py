@@ -1,4 +1,4 @@
-"""Products of float32 with weights of bytes: within half a step of each row, at every level."""
+"""Products of float32 with byte weights are within half a step of each row, at every level."""
 
 import numpy as np
 import pytest
