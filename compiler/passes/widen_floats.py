@@ -1,7 +1,7 @@
 """Compute float16 and bfloat16 networks in float32, as processors without such arithmetic do.
 
-Values are rounded to the narrow type only where the network ends, and where an operator's result
-depends on the type. Results are at least as close to the real numbers as with a rounding after each
+Values are rounded to the narrow type only where the network ends, and around operators that ONNX's
+reference computes. Results are at least as close to the real numbers as with a rounding after each
 operator, and numbers beyond the narrow type's range stay finite.
 """
 
@@ -13,9 +13,6 @@ from ..graph import Builder, Constant, Graph, Node, Output, Value, drop_unused
 from ..graph import operators as ops
 
 HALVES = ("float16", "bfloat16")
-
-DEPENDENT = (ops.OnnxReference, ops.GeneralQuantize)
-"""Operators that get and give the narrow types."""
 
 
 def widen_floats(graph: Graph) -> Graph:
@@ -51,7 +48,7 @@ class _Widened:
             if not any(kind in HALVES for kind in kinds):
                 inputs = tuple(self._new(name) for name in node.inputs)
                 self.builder.append(replace(node, inputs=inputs))
-            elif isinstance(node.attributes, DEPENDENT):
+            elif isinstance(node.attributes, ops.OnnxReference):
                 self._narrow(node)
             else:
                 self._widen(node)

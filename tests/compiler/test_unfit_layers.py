@@ -20,6 +20,7 @@ from tilewright.compiler.graph import (
     evaluate,
     verify,
 )
+from tilewright.compiler.macs import macs_of
 from tilewright.compiler.network_bound import network_demands
 from tilewright.compiler.split_pools import split_pools
 from tilewright.errors import CompileError, UnfitError
@@ -97,6 +98,12 @@ def test_split_pools_keep_the_meaning_and_the_type(pool):
     assert split.types[split.outputs[0].value] == graph.types[graph.outputs[0].value]
     x = np.random.default_rng(6).integers(-128, 128, (1, 11, 9, 6)).astype(np.int8)
     np.testing.assert_array_equal(evaluate(split, {"x": x})["y"], evaluate(graph, {"x": x})["y"])
+
+
+def test_sums_of_an_average_do_not_count_as_multiplications_of_the_model():
+    split = split_pools(pooled(AVERAGES[0]), GATEMATE)
+    (node,) = nodes_of(split, QConv)
+    assert macs_of(split, node) == 0
 
 
 def test_only_windows_that_need_two_loops_are_split():

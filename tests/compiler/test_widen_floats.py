@@ -54,17 +54,32 @@ def test_numbers_beyond_the_narrow_type_stay_finite() -> None:
     np.testing.assert_array_equal(evaluate(widen_floats(graph), {"x": x})["y"], x)
 
 
-def test_a_type_that_decides_a_result_is_kept() -> None:
-    """Quantising divides in the type of the scale."""
+def test_numbers_are_quantised_as_before() -> None:
     builder = Builder("net", [Value("x", TensorType("float16", (64,)))])
     scale = builder.constant(np.array(0.0123, np.float16), "scale")
     integers = builder.emit(ops.GeneralQuantize(0, 0, "int8"), ["x", scale])
     y = builder.emit(ops.GeneralDequantize(0, 0, "float16"), [integers, scale])
     graph = builder.graph([Output("q", integers), Output("y", y)])
     inputs = {"x": drawn("float16", 64)}
-    found, expected = evaluate(verify(widen_floats(graph)), inputs), evaluate(graph, inputs)
+    widened = verify(widen_floats(graph))
+    assert types(widened) == {"float32"}
+    found, expected = evaluate(widened, inputs), evaluate(graph, inputs)
     np.testing.assert_array_equal(found["q"], expected["q"])
     np.testing.assert_allclose(found["y"].astype(float), expected["y"].astype(float), 1e-3)
+
+
+def test_an_operator_of_the_reference_keeps_its_types() -> None:
+    builder = Builder("net", [Value("x", TensorType("float16", (2, 3)))])
+    results = ((0, "float16", (2, 3)),)
+    attributes = (("axis", -1), ("p", 2))
+    operator = ops.OnnxReference("", "LpNormalization", 20, attributes, (True,), results)
+    (y,) = builder.emit_outputs(operator, [builder.emit(ops.Unary("Abs"), ["x"])], "norm", ["n"])
+    graph = builder.graph([Output("y", builder.emit(ops.Unary("Neg"), [y]))])
+    widened = verify(widen_floats(graph))
+    assert types(widened) == {"float16", "float32"}
+    inputs = {"x": drawn("float16", 2, 3)}
+    found, expected = evaluate(widened, inputs)["y"], evaluate(graph, inputs)["y"]
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_casts_between_floats_are_dropped() -> None:

@@ -169,6 +169,10 @@ def test_all_forms_of_a_layer_are_kernels(form, direction, lengths):
     inputs = inputs_of(graph)
     ran = run(graph, inputs)
     assert [row.target for row in ran.profile.layers] == ["cpu"]
+    (step,) = ran.host.kernels
+    computed = {None: 7, (5, 0, 3): 5, (4, 4, 4): 4, "read": 7}
+    assert step.steps == computed[lengths]
+    assert (step.live is None) == (lengths in (None, (4, 4, 4)))
     allowed = TOLERANCE / 4 if "weights" in options else tolerance()
     for name, expected in evaluate(graph, inputs).items():
         np.testing.assert_allclose(ran.outputs[name], expected, allowed, allowed)
