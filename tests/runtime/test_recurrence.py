@@ -9,6 +9,7 @@ from tilewright.compiler.cpu.kernels.recurrent import RecurrentUpdate
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph.operators.recurrent import DIRECTIONS, GATES, Recurrent
 from tilewright.compiler.host import host_target
+from tilewright.compiler.host.recurrence import Recurrence
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, open_device
 from tilewright.runtime.compare import TOLERANCE
@@ -171,6 +172,7 @@ def test_all_forms_of_a_layer_are_kernels(form, direction, lengths):
     assert [row.target for row in ran.profile.layers] == ["cpu"]
     (step,) = ran.host.kernels
     computed = {None: 7, (5, 0, 3): 5, (4, 4, 4): 4, "read": 7}
+    assert isinstance(step, Recurrence)
     assert step.steps == computed[lengths]
     assert (step.live is None) == (lengths in (None, (4, 4, 4)))
     allowed = TOLERANCE / 4 if "weights" in options else tolerance()
