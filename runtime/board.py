@@ -27,6 +27,7 @@ from ..isa.link import (
     LINK_VERSION,
     Command,
 )
+from ..isa.memory_model import MemoryModel, SharedBus
 from ..isa.registers import (
     MAGIC,
     OFFSETS,
@@ -35,7 +36,6 @@ from ..isa.registers import (
     counter_registers,
 )
 from ..sim.explain_hang import explain_hang
-from ..sim.memory_model import MemoryModel, SharedBus
 from ..sim.timing import Timer, Timing
 from .device import Device, LoadedProgram, Result
 from .link import Connection, Link

@@ -11,7 +11,7 @@ from ..errors import DeviceError
 from ..isa.configuration import Configuration, Memory
 from ..isa.encoding import decode_program, encode_program
 from ..isa.instructions import Instruction
-from ..sim.memory_model import MemoryModel
+from ..isa.memory_model import MemoryModel
 
 Program = bytes | Sequence[Instruction]
 """A program, as encoded or decoded instructions."""

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..isa.configuration import Configuration, Memory
+from ..isa.memory_model import MemoryModel
 from ..isa.semantics import SCRATCHPADS, Machine
-from ..sim.memory_model import MemoryModel
 from ..sim.native_functional import NativeMachine, functional_machine
 from ..sim.timing import Timer
 from .device import Device, LoadedProgram, Result

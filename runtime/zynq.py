@@ -15,8 +15,8 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..isa.link import BOARD_OFFSETS, LINK_MAGIC, LINK_VERSION, Command
+from ..isa.memory_model import MemoryModel
 from ..isa.registers import OFFSETS, REGISTER_SPACE_BYTES
-from ..sim.memory_model import MemoryModel
 from .board import BoardDevice
 from .link import Connection
 

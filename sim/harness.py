@@ -8,8 +8,8 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..isa.instructions import Unit
+from ..isa.memory_model import MemoryModel, bus_values
 from ..isa.registers import OFFSETS
-from .memory_model import MemoryModel, bus_values
 
 INTERRUPTED, SILENT, VIOLATED = 1, 2, 3
 """Reason why `Harness.run` ended before its budget."""

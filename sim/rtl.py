@@ -16,11 +16,11 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.configuration_rules import PAGE_BYTES
 from ..isa.encoding import word_bytes
 from ..isa.instructions import Halt, Instruction, Sync, Unit
+from ..isa.memory_model import MemoryModel
 from ..isa.registers import OFFSETS, Error, counter_registers
 from .explain_hang import explain_hang
 from .hardware_sources import keep_verilog
 from .harness import INTERRUPTED, SILENT, VIOLATED, Harness
-from .memory_model import MemoryModel
 from .scratchpad_arrays import ScratchpadArrays
 from .verilate import build_library, runtime_in_background
 

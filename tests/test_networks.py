@@ -18,8 +18,8 @@ from tilewright.flows.execution.run_samples import run_samples
 from tilewright.flows.execution.samples import read_samples
 from tilewright.flows.reports.terminal import agreement
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import open_device
-from tilewright.sim.memory_model import MemoryModel
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...isa.configuration import Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from ..reports import terminal as report
 from .traffic import bytes_per_cycle
 from .variants import ALL_ROOM, LayerResult, VariantResult, depth_text, geometric_means, total

@@ -8,7 +8,7 @@ from ...compiler.module import Module
 from ...compiler.segments import partition
 from ...isa.configuration import Configuration
 from ...isa.instructions import Store
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from ...sim.timing.links import moved_bytes
 
 

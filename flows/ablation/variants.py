@@ -15,8 +15,8 @@ from ...compiler.module import Module
 from ...compiler.options import Options
 from ...errors import CompileError
 from ...isa.configuration import Configuration
+from ...isa.memory_model import MemoryModel
 from ...runtime.profile import utilisation
-from ...sim.memory_model import MemoryModel
 from ...sim.timing import ExactMeasure, time_program
 from ..bench.resnet18_layers import ConvolutionShape, layer_graph
 from ..execution.timed import require_segments

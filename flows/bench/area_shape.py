@@ -17,7 +17,7 @@ from ...compiler.frontend import import_model
 from ...compiler.graph import Graph
 from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...isa.configuration import PRESETS, Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from ..execution.compile_graph import compile_graph
 from ..sweep.evaluators import resources
 

@@ -22,7 +22,7 @@ from ...compiler.frontend import import_model
 from ...isa.configuration import Configuration, load_configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from ...sim.rtl import RtlCore
 from ...sim.timing import ExactMeasure
 from ...sim.timing.definition import Model

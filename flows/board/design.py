@@ -9,8 +9,8 @@ from ...errors import HardwareError, UsageError
 from ...hardware.soc.boards import Board
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
+from ...isa.memory_model import MemoryModel
 from ...isa.sdram import Sdram
-from ...sim.memory_model import MemoryModel
 from ..area.counts import BLOCKS, blocks_of_ram, count_blocks
 from ..synthesis.devices import DEVICES, Device, ecp5_arguments
 from ..synthesis.flow import keep_rtlil, shared_multipliers

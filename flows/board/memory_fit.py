@@ -18,9 +18,9 @@ from ...compiler.module import Segment
 from ...errors import DeviceError
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Halt, Instruction, Load, Loop, Store
+from ...isa.memory_model import MemoryModel, SharedBus
 from ...isa.tokens import synthesise_tokens
 from ...runtime.device import Device
-from ...sim.memory_model import MemoryModel, SharedBus
 from ...sim.timing import Timer
 
 COUNTS = (1, 2, 5, 24, 130, 700)

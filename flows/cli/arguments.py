@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...compiler.options import DEFAULT_OPTIONS
 from ...errors import UsageError
 from ...isa.configuration import DEFAULT, PARAMETERS, Configuration, load_configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache, memory_key
 from ..synthesis.tools import YOSYS, find_tool

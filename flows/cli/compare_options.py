@@ -4,7 +4,7 @@ import argparse
 
 from ...errors import UsageError, did_you_mean
 from ...isa.configuration import DEFAULT, Configuration, load_configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from ..sweep.dimensions import MEMORY, NAMES, Value, as_parameters, memory_with, read_dimension
 from .arguments import changed
 from .memory_options import memory_model

@@ -4,8 +4,8 @@ import argparse
 from dataclasses import astuple
 
 from ...errors import UsageError
+from ...isa.memory_model import MemoryModel, SharedBus
 from ...runtime.devices import is_board
-from ...sim.memory_model import MemoryModel, SharedBus
 
 DEFAULTS = MemoryModel()
 

@@ -24,9 +24,9 @@ from ...compiler.cpu_level import level_cap
 from ...compiler.options import Options
 from ...errors import ImportModelError, TilewrightError
 from ...isa.configuration import Configuration
+from ...isa.memory_model import MemoryModel
 from ...signing import key_name
 from ...sim.cache import cache_folder, kept_folder, remove_unused, saying_why_not
-from ...sim.memory_model import MemoryModel
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph

@@ -14,7 +14,7 @@ from ...compiler.graph import Graph
 from ...compiler.module import Module
 from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...isa.configuration import DEFAULT, Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from ...sim.timing import ExactMeasure
 from .compile_cache import CompileCache, memory_key
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...compiler.module import Module
 from ...errors import ToolError, UsageError, did_you_mean
 from ...isa.configuration import Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from ...sim.timing import time_program
 from ...sim.timing.native import TimedProgram
 

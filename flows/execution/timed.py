@@ -13,10 +13,10 @@ from ...compiler.graph import is_accelerated
 from ...compiler.module import Module, Segment
 from ...errors import CompileError
 from ...isa.instructions import Instruction
+from ...isa.memory_model import MemoryModel
 from ...runtime.device import Result
 from ...runtime.names import layer_names
 from ...runtime.profile import layer_cycles
-from ...sim.memory_model import MemoryModel
 from ...sim.timing import Timing, time_program
 from ...sim.timing.beats import Beats, beats
 from ...sim.timing.stalls import Activity, activity

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ...compiler.module import Module
-    from ...sim.memory_model import MemoryModel
+    from ...isa.memory_model import MemoryModel
     from ..cli.placement_options import Placing
 
 NAME_COLUMNS = 14, 34

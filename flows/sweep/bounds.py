@@ -8,7 +8,7 @@ from ...compiler.accelerator.lower_bound import UNITS, Demand
 from ...compiler.graph import Graph
 from ...compiler.network_bound import network_demands
 from ...isa.configuration import Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import DeviceError, UsageError, did_you_mean
 from ...isa.configuration import PARAMETERS
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 
 Value = Any
 """An integer, a word, or a pair: lanes in and out, or beats and cycles."""

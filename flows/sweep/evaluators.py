@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...errors import TilewrightError, ToolError, UsageError
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from ..area.counts import count_blocks, scratchpad_bits
 from ..area.energy import energy_of
 from ..area.model import estimate
@@ -42,9 +42,9 @@ KINDS = {int: "a whole number", str: "a word", dict: "numbers by name", list: "a
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
-    BOUND: ("flows/sweep/bounds.py", "sim/memory_model.py"),
+    BOUND: ("flows/sweep/bounds.py", "isa/memory_model.py"),
     SIM: (
-        *("sim/memory_model.py", "flows/sweep/path_limits.py", "flows/reports/page/causes.py"),
+        *("isa/memory_model.py", "flows/sweep/path_limits.py", "flows/reports/page/causes.py"),
         *("flows/execution/timed.py", "flows/area/energy.py"),
     ),
     RTL: ("hardware", "sim"),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import ToolError, install_command
 from ...isa.configuration import Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from . import evaluators
 from .records import LOST, Record
 from .time_limit import TIME_LIMIT_S, TimeLimitError, call_within, lateness

@@ -17,8 +17,8 @@ import numpy as np
 from ...compiler.module import Module
 from ...isa.encoding import word_bytes
 from ...isa.instructions import Load, Store, Unit
+from ...isa.memory_model import MemoryModel
 from ...runtime.names import layer_nodes, node_names
-from ...sim.memory_model import MemoryModel
 from ...sim.timing import Timing
 from ..execution.timed import NO_LAYER, TimedSegment, time_segments
 from ..reports.page.causes import (

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...errors import TilewrightError
 from ...isa.configuration import Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 
 APPLICATION = 0x7469_6C65
 """SQLite's `application_id` of a database of sweeps."""

@@ -13,7 +13,7 @@ from math import prod
 
 from ...errors import ConfigurationError, UsageError
 from ...isa.configuration import DEFAULT, Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from .dimensions import Dimension, Value, as_parameters, memory_with, read_dimension, text_of
 
 Chosen = Mapping[str, str]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...isa.configuration import Configuration
-from ...sim.memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from .evaluators import REPORT, checked, version_of
 from .executors import Done, Executor, Job
 from .records import Database, Key, Record, configuration_digest, memory_text

@@ -13,8 +13,8 @@ from ...errors import DeviceError
 from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
+from ...isa.memory_model import MemoryModel
 from ...isa.semantics import SCRATCHPADS, Machine
-from ...sim.memory_model import MemoryModel
 from ...sim.native_functional import functional_machine
 from ...sim.rtl import RtlCore, RtlRun
 from ...sim.timing import Timer, Timing

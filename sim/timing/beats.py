@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..memory_model import MemoryModel
+from ...isa.memory_model import MemoryModel
 from .channels import ReadChannel, WriteChannel
 from .definition import Model
 from .fetch import Fetch

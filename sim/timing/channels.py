@@ -4,6 +4,7 @@ All times are cycles. A registered event is visible in the next cycle. The names
 (ARM IHI 0022): AR and R for reads, AW, W and B for writes.
 """
 
+from ...isa.memory_model import WRITE_BUFFER_BEATS, MemoryModel
 from ...isa.pipeline import (
     FREEING_CYCLES,
     PACKING_CYCLES,
@@ -11,7 +12,6 @@ from ...isa.pipeline import (
     READ_BUFFER_BEATS,
     REQUEST_REGISTERS,
 )
-from ..memory_model import WRITE_BUFFER_BEATS, MemoryModel
 
 
 class Bandwidth:

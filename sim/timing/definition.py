@@ -13,6 +13,7 @@ import numpy as np
 from ...isa import durations
 from ...isa.configuration import Configuration
 from ...isa.instructions import Gemm, Halt, Instruction, Sync, Unit, Vector
+from ...isa.memory_model import MemoryModel
 from ...isa.pipeline import (
     FETCH_START_CYCLES,
     GEMM_REVISIT_STEPS,
@@ -22,7 +23,6 @@ from ...isa.pipeline import (
     READY_CYCLES,
     VECTORS_IN_FLIGHT,
 )
-from ..memory_model import MemoryModel
 from .channels import ReadChannel, WriteChannel
 from .fetch import Fetch
 from .transfers import COLUMNS, Burst, Cutter, Entry, Issuer

@@ -15,8 +15,8 @@ from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
 from ...isa.instructions.load import DESTINATIONS
 from ...isa.instructions.store import SOURCES
+from ...isa.memory_model import MemoryModel, bus_values
 from ..decode import decode_words, headers
-from ..memory_model import MemoryModel, bus_values
 from ..native import NATIVE_FLAGS, build_native
 from .fetch import Fetch
 from .transfers import COLUMNS, fill_beat_bytes

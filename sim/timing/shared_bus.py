@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration
 from ...isa.instructions import Instruction
+from ...isa.memory_model import MemoryModel
 from ...isa.pipeline import FREEING_CYCLES, PACKING_CYCLES, PLACING_CYCLES, QUEUED_BEATS
 from ...isa.sdram import BUFFERED_BURSTS
-from ..memory_model import MemoryModel
 from .channels import ReadChannel
 from .definition import Model
 from .transfers import NEVER, Burst, Issuer

@@ -9,8 +9,8 @@ import numpy as np
 from ...errors import ToolError
 from ...isa.configuration import Configuration
 from ...isa.instructions import Instruction, Unit, peers
+from ...isa.memory_model import MemoryModel
 from ...isa.registers import counter_registers, unit_counters
-from ..memory_model import MemoryModel
 from ..toolchain import progress
 from .links import Links
 from .native import TimedProgram, library

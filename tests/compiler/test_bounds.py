@@ -23,7 +23,7 @@ from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.graph_specs import realise
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Instruction
-from tilewright.sim.memory_model import MemoryModel
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.sim.timing import ExactMeasure, time_program
 
 from .branching_networks import cross_stage, dense_block, fire, pyramid, unet

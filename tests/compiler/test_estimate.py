@@ -15,7 +15,7 @@ from tilewright.compiler.accelerator.search import (
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv
 from tilewright.isa.configuration import PRESETS, Configuration
-from tilewright.sim.memory_model import MemoryModel
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.sim.timing import time_program
 
 from .test_lowering import out_extent, single_node

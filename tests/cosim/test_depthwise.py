@@ -9,10 +9,10 @@ from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Gemm, Instruction, Load, Loop, Store
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.semantics import Machine
 from tilewright.isa.tokens import synthesise_tokens
 from tilewright.sim.functional import FunctionalMachine
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.native_functional import NativeMachine
 from tilewright.sim.rtl import RtlCore
 from tilewright.sim.timing import time_program

@@ -13,9 +13,9 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Halt, Loop, Vector
 from tilewright.isa.legality import has_faults
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.functional import FunctionalMachine
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import RtlCore
 
 CONFIGURATIONS = ("tiny", "4x4", "8x8", "8x16", "16x8", "16x16")

@@ -13,8 +13,8 @@ from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.verilog import TOP, generate_verilog, readable_verilog
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import encode_program
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.semantics import Machine
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import RtlCore, harness_constants
 from tilewright.sim.timing import Timer
 from tilewright.sim.verilate import build_library

@@ -30,7 +30,7 @@ PROBE = """
 import sys
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
-from tilewright.sim.memory_model import MemoryModel
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.sim.timing.definition import Model
 from tilewright.sim.timing.native import TimedProgram
 

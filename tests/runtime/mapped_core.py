@@ -3,10 +3,10 @@
 import numpy as np
 
 from tilewright.isa.configuration import Configuration
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.registers import OFFSETS
 from tilewright.runtime.zynq import MappedCore
 from tilewright.sim.harness import VIOLATED, Harness
-from tilewright.sim.memory_model import MemoryModel
 
 from .stub_board import StubBoard
 

@@ -25,9 +25,9 @@ from tilewright.isa.link import (
     body_of,
     frame,
 )
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.registers import MAGIC, OFFSETS, REGISTER_SPACE_BYTES, Error
 from tilewright.isa.semantics import SCRATCHPADS, Machine
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import Timer
 
 START, STOP = 1, 2

@@ -15,11 +15,11 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Store
 from tilewright.isa.link import REQUEST, Command
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import open_device
 from tilewright.runtime.board import BoardDevice, joined_ranges, stored_ranges
 from tilewright.runtime.link import SilenceError
 from tilewright.runtime.transports import Address
-from tilewright.sim.memory_model import MemoryModel
 
 from .stub_board import LATENCY_CYCLES, StubBoard, serve_in_background
 

@@ -7,8 +7,8 @@ from tilewright.errors import DeviceError
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import open_device
-from tilewright.sim.memory_model import MemoryModel
 
 SMALL = PRESETS["4x4"]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tilewright.isa.instructions import Unit
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.registers import OFFSETS
 from tilewright.sim.harness import INTERRUPTED, SILENT, VIOLATED, Harness
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.verilate import build_library
 
 CONSTANTS = {"BUS_BYTES": 4, "BURST_BYTES": 4096, "CONTROL_OFFSET": OFFSETS["CONTROL"]}

@@ -6,8 +6,8 @@ import pytest
 
 from tilewright.errors import DeviceError
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.memory_model import MemoryModel, SharedBus
 from tilewright.isa.sdram import SDRAMS
-from tilewright.sim.memory_model import MemoryModel, SharedBus
 
 
 def test_the_default_moves_one_beat_a_cycle_after_64():

@@ -10,9 +10,9 @@ from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.hardware_sources import ROOT, hardware_sources
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import RtlCore, build_core
 
 TINY = PRESETS["tiny"]

@@ -16,8 +16,8 @@ from tilewright.flows.verify.programs.random_configurations import (
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit, Vector
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.pipeline import GEMM_TAIL_CYCLES
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import COLUMNS, Timer, time_program
 from tilewright.sim.timing.critical_path import critical_path
 from tilewright.sim.timing.native import TimedProgram

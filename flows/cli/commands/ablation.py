@@ -12,8 +12,8 @@ from ....compiler.frontend import import_model
 from ....compiler.graph import Graph
 from ....errors import ToolError, UsageError, install_command
 from ....isa.configuration import DEFAULT, Configuration
+from ....isa.memory_model import MemoryModel
 from ....runtime.artifact import is_artifact, load
-from ....sim.memory_model import MemoryModel
 from ...ablation.tables import (
     introduction,
     layers_json,

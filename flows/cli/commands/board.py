@@ -9,9 +9,9 @@ from ....errors import UsageError
 from ....hardware.soc.boards import find_board
 from ....isa.configuration import DEFAULT, Configuration
 from ....isa.configuration_rules import PAGE_BYTES
+from ....isa.memory_model import MemoryModel
 from ....isa.sdram import SDRAMS, Sdram
 from ....sim.board import VirtualBoard
-from ....sim.memory_model import MemoryModel
 from ...board.faults import FaultRates
 from ...board.server import Server, TcpPort, TerminalPort
 from ..arguments import add_configuration, chosen_configuration, require_tools

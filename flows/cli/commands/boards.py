@@ -9,7 +9,7 @@ from ....compiler.module import Module
 from ....errors import CompileError
 from ....hardware.soc.boards import BOARDS, OTHERS
 from ....isa.configuration import PRESETS
-from ....sim.memory_model import MemoryModel
+from ....isa.memory_model import MemoryModel
 from ...area.clock import Clock, clock_of
 from ...board.design import Design
 from ...board.speed import Expected, expected

@@ -7,9 +7,9 @@ from typing import Any
 
 from ....errors import UsageError
 from ....isa.configuration import DEFAULT
+from ....isa.memory_model import MemoryModel
 from ....runtime.devices import is_board, open_device
 from ....runtime.names import layer_names
-from ....sim.memory_model import MemoryModel
 from ...board.memory_fit import Fit, LayerError, fit, layer_errors, measure, probes
 from ...execution.timed import require_segments
 from ..arguments import add_configuration, add_json, chosen_configuration, load_module

@@ -11,10 +11,10 @@ from ....atomic_write import write_output
 from ....compiler.module import Module
 from ....errors import DeviceError, UsageError, did_you_mean
 from ....isa.configuration import Configuration
+from ....isa.memory_model import MemoryModel
 from ....runtime import Session, open_device
 from ....runtime.device import Device, Result
 from ....runtime.devices import is_board
-from ....sim.memory_model import MemoryModel
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments, time_segments
 from ...reports import terminal

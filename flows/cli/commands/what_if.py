@@ -8,7 +8,7 @@ from typing import Any
 
 from ....compiler.module import Module
 from ....errors import UsageError
-from ....sim.memory_model import MemoryModel
+from ....isa.memory_model import MemoryModel
 from ...execution.retiming import VARIABLE, Setting, check_variable, retime, settings
 from ...execution.timed import require_segments
 from ...reports import terminal as report

@@ -13,8 +13,8 @@ from ....errors import ConfigurationError
 from ....isa.configuration import Configuration
 from ....isa.encoding import word_bytes
 from ....isa.instructions import Unit
+from ....isa.memory_model import MemoryModel
 from ....isa.registers import counter_text, unit_counters
-from ....sim.memory_model import MemoryModel
 from ....sim.timing.stalls import WAIT_TEXT
 from ...cli.clock_options import DEFAULT_CLOCK_MHZ
 from ...execution.retiming import VARIABLE, retime, settings

@@ -16,8 +16,8 @@ from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.encoding import decode_program, encode_program, word_bytes
 from ....isa.fields import pack, width
 from ....isa.instructions import Instruction, Load, Store
+from ....isa.memory_model import MemoryModel
 from ....isa.semantics import Machine
-from ....sim.memory_model import MemoryModel
 from ..programs.equivalent_words import place_loops
 from .session import StimulusRun
 

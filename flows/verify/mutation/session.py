@@ -16,10 +16,10 @@ import numpy as np
 from ....errors import HardwareError
 from ....isa.configuration import Configuration, Memory
 from ....isa.instructions import Unit
+from ....isa.memory_model import MemoryModel
 from ....isa.registers import OFFSETS, REGISTER_SPACE_BYTES, REGISTERS
 from ....isa.semantics import Machine
 from ....sim.harness import INTERRUPTED, VIOLATED, Harness
-from ....sim.memory_model import MemoryModel
 from ....sim.scratchpad_arrays import ScratchpadArrays
 
 UNLIMITED_CYCLES = 4_000_000

@@ -19,7 +19,7 @@ from ....isa import checker, footprints, legality, tokens
 from ....isa.configuration import PRESETS, Configuration, Memory
 from ....isa.encoding import encode_program
 from ....isa.instructions import Gemm, Halt, Instruction, Load, Loop, Store, Unit, Vector
-from ....sim.memory_model import MemoryModel
+from ....isa.memory_model import MemoryModel
 from ....sim.rtl import RtlCore
 from ....sim.timing import COLUMNS, channels, definition, fetch, shared_bus, transfers
 from ....sim.timing.native import TimedProgram

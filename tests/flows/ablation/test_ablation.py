@@ -24,8 +24,8 @@ from tilewright.flows.bench.resnet18_layers import RESNET18, layer_graph
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution.samples import random_samples
 from tilewright.isa.configuration import DEFAULT, PRESETS
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import Session, open_device
-from tilewright.sim.memory_model import MemoryModel
 
 C4 = next(shape for shape in RESNET18 if shape.name == "C4")
 

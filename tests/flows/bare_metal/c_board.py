@@ -12,11 +12,11 @@ from tilewright.compiler.module import Module
 from tilewright.flows.bare_metal.folder import write_folder
 from tilewright.flows.bare_metal.network import network_in_c
 from tilewright.isa.configuration import CONTRACT_VERSION, Configuration
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.registers import MAGIC, OFFSETS, Error
 from tilewright.runtime import open_device
 from tilewright.runtime.board import BUSY, DONE, ERROR, START, STOP
 from tilewright.sim.harness import Harness
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import build_core
 
 LINE_BYTES = 64

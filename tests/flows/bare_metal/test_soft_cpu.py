@@ -14,9 +14,9 @@ from tilewright.flows.bare_metal.folder import object_code
 from tilewright.flows.bare_metal.network import network_in_c
 from tilewright.hardware.soc.block_memory import LATENCY_CYCLES
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import Session, open_device
 from tilewright.sim.board import VirtualBoard
-from tilewright.sim.memory_model import MemoryModel
 
 from ...exchange import exchange
 from .firmware import COMPILER, firmware

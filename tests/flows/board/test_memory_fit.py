@@ -11,10 +11,10 @@ from tilewright.errors import DeviceError
 from tilewright.flows.board.memory_fit import Probe, fit, layer_errors, measure, probes
 from tilewright.flows.cli.main import main
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.sdram import SDRAMS
 from tilewright.runtime import open_device
 from tilewright.sim.board import VirtualBoard
-from tilewright.sim.memory_model import MemoryModel
 
 from ...runtime.stub_board import serve_in_background
 

@@ -21,6 +21,7 @@ from tilewright.hardware.soc.block_memory import LATENCY_CYCLES
 from tilewright.hardware.soc.system import System
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.link import REQUEST, Command, body_of, frame, request
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.registers import OFFSETS
 from tilewright.isa.sdram import SDRAMS
 from tilewright.runtime import Session, open_device
@@ -28,7 +29,6 @@ from tilewright.runtime.board import BoardDevice
 from tilewright.runtime.link import Link
 from tilewright.runtime.transports import Transport
 from tilewright.sim.board import VirtualBoard
-from tilewright.sim.memory_model import MemoryModel
 
 from ...runtime.stub_board import serve_in_background
 

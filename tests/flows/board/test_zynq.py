@@ -27,8 +27,8 @@ from tilewright.hardware.soc.boards import OTHERS, find_board
 from tilewright.hardware.soc.zynq_boards import ZYNQ_BOARDS, find_zynq_board
 from tilewright.hardware.verilog import readable_verilog
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import Session, open_device, zynq
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import harness_constants
 from tilewright.sim.verilate import build_library
 

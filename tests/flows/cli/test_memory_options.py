@@ -7,9 +7,9 @@ import pytest
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.memory_options import memory_options
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.sdram import SDRAMS
 from tilewright.runtime import load
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import time_program
 
 MEMORY = MemoryModel.of_sdram(SDRAMS["sdr-x16"], PRESETS["8x8"], 100_000_000)

@@ -7,8 +7,8 @@ import pytest
 from tilewright.flows.execution.retiming import VARIABLE, Setting, retime, settings
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import load
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import time_program
 
 CHANGED = {"queue_depth": 2, "outstanding_bursts": 4, "bus_bits": 128, "burst_beats": 8}

@@ -16,9 +16,9 @@ from tilewright.flows.reports.page.causes import Cause, path_steps
 from tilewright.flows.reports.page.layer_rows import layer_facts, layer_row
 from tilewright.flows.reports.placement_table import placement_of
 from tilewright.isa.instructions import Unit
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.pipeline import READY_CYCLES
 from tilewright.runtime import load
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing.stalls import Wait
 
 from ..browser import Text

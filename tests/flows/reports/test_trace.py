@@ -18,9 +18,9 @@ from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import word_bytes
 from tilewright.isa.instructions import Sync, Unit
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import load, open_device
 from tilewright.runtime.session import Session
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import time_program
 from tilewright.sim.timing.stalls import Wait
 

@@ -15,7 +15,7 @@ from tilewright.flows.execution.retiming import Setting, retime
 from tilewright.flows.sweep.bounds import lower_bounds
 from tilewright.flows.verify.fuzz.graph_specs import realise
 from tilewright.isa.configuration import PRESETS
-from tilewright.sim.memory_model import MemoryModel
+from tilewright.isa.memory_model import MemoryModel
 
 from ...compiler.branching_networks import cross_stage, dense_block, fire, pyramid, unet
 from ...compiler.test_chains import CONFIGURATIONS, chains

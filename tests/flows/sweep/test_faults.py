@@ -22,7 +22,7 @@ from tilewright.flows.sweep.executors import Done, InProcess, Job, OnDask
 from tilewright.flows.sweep.path_limits import PathLimits
 from tilewright.flows.sweep.records import LOST, Record
 from tilewright.isa.configuration import Configuration
-from tilewright.sim.memory_model import MemoryModel
+from tilewright.isa.memory_model import MemoryModel
 
 MANY = {
     "lanes": "4x4,4x8,8x8,8x16,16x8,16x16",

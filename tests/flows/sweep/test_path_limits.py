@@ -6,8 +6,8 @@ from tilewright.flows.execution.retiming import Setting, retime
 from tilewright.flows.execution.timed import time_segments
 from tilewright.flows.reports.page.causes import Cause, by_cause, path_steps
 from tilewright.flows.sweep.path_limits import LIMITS, path_limits
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import load
-from tilewright.sim.memory_model import MemoryModel
 
 MEMORIES = (
     MemoryModel(),

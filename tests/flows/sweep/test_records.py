@@ -25,7 +25,7 @@ from tilewright.flows.sweep.records import (
     memory_text,
 )
 from tilewright.isa.configuration import PRESETS
-from tilewright.sim.memory_model import MemoryModel
+from tilewright.isa.memory_model import MemoryModel
 
 
 def key(number: int = 0, network: str = "n") -> Key:

@@ -11,8 +11,8 @@ from tilewright.flows.verify.programs.random_configurations import (
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import decode_program, encode_program
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.semantics import SCRATCHPADS, Machine
-from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import RtlCore
 
 NAMED = verification_configurations()

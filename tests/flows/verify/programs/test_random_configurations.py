@@ -12,7 +12,7 @@ from tilewright.flows.verify.programs.random_configurations import (
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
-from tilewright.sim.memory_model import MemoryModel
+from tilewright.isa.memory_model import MemoryModel
 
 NAMED = verification_configurations()
 ENDS = {

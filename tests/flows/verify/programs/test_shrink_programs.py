@@ -14,8 +14,8 @@ from tilewright.isa.assembly import parse_program
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.instructions import Gemm, Halt, Load, Store, Sync, Unit, Vector
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.semantics import Machine
-from tilewright.sim.memory_model import MemoryModel
 
 TINY = PRESETS["tiny"]
 

@@ -14,9 +14,9 @@ from tilewright.flows.verify.programs.adversary import execute_adversarially, fi
 from tilewright.flows.verify.programs.cases import Case, format_case, parse_case
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import Memory
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.runtime.devices import open_device
-from tilewright.sim.memory_model import MemoryModel
 
 FILES = sorted(Path(__file__).parent.glob("*.tw"))
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DeviceError
-from ..isa.configuration import Configuration
-from ..isa.sdram import BUFFERED_BURSTS, Sdram
+from .configuration import Configuration
+from .sdram import BUFFERED_BURSTS, Sdram
 
 WRITE_BUFFER_BEATS = 512
 """Write beats that the memory accepts before their address."""
