@@ -5,6 +5,7 @@ PYTHON ?= python3
 JOBS ?= auto
 PYTEST_ARGS ?=
 VERIFY_ARGS ?=
+AGREEMENT_ARGS ?=
 FUZZ_ARGS ?=
 DAMAGE_ARGS ?=
 ARTIFACT_ARGS ?=
@@ -38,8 +39,9 @@ help:
 	@echo "make test-levels  CPU tests again as if on a processor with AVX2 only, and with SSE2 only"
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
 	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less);"
-	@echo "             then damaged artifacts, races, kills, forks and threads"
-	@echo "             (ARTIFACT_ARGS=\"--artifacts 10000\", STRESS_ARGS=\"--rounds 10\")"
+	@echo "             then whether all commands give the same cycles, damaged artifacts, races, kills,"
+	@echo "             forks and threads (AGREEMENT_ARGS=\"--cases 100\","
+	@echo "             ARTIFACT_ARGS=\"--artifacts 10000\", STRESS_ARGS=\"--rounds 10\")"
 	@echo "make gates   random programs on the netlist of a small machine, every byte, every cycle"
 	@echo "make area    area and clock of the machines in docs/area.md, measured again where they changed"
 	@echo "             (CHECK=1: fail if a figure is more than 3 % worse, write nothing)"
@@ -82,6 +84,7 @@ test-levels: $(VENV)/.installed-test
 
 verify: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.agreement $(AGREEMENT_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.damage.artifacts --operators $(ARTIFACT_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.stress $(STRESS_ARGS)
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .compiler.frontend.pytorch import from_torch
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
-    from .isa.configuration import DEFAULT, PRESETS, Configuration, load_configuration
+    from .isa.configuration import DEFAULT, PRESETS, Configuration
+    from .isa.memory_model import MemoryModel
+    from .isa.settings import load_configuration
     from .runtime import Comparison, Session, load, open_device, save
 
 __version__ = "0.1.0"
@@ -23,6 +25,7 @@ _HOMES = {
     "Comparison": ".runtime",
     "Configuration": ".isa.configuration",
     "DEFAULT": ".isa.configuration",
+    "MemoryModel": ".isa.memory_model",
     "PRESETS": ".isa.configuration",
     "Session": ".runtime",
     "TilewrightError": ".errors",
@@ -30,7 +33,7 @@ _HOMES = {
     "from_torch": ".compiler.frontend.pytorch",
     "import_model": ".compiler.frontend",
     "load": ".runtime",
-    "load_configuration": ".isa.configuration",
+    "load_configuration": ".isa.settings",
     "open_device": ".runtime",
     "save": ".runtime",
     "te": ".compiler.te",
@@ -42,6 +45,7 @@ __all__ = [
     "PRESETS",
     "Comparison",
     "Configuration",
+    "MemoryModel",
     "Session",
     "TilewrightError",
     "compile_graph",

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
+from ..isa.memory_model import MemoryModel
 from .graph import Graph
 
 
@@ -167,6 +168,9 @@ class Module:
         Host nodes, by the value that they produce, and segments, by their index in `segments`.
     report
         Facts and figures from the compiler.
+    memory
+        The main memory that the programs were made for. They run with any other one, too, but take
+        longer than programs made for it.
     code
         Machine code of the host's kernels by their keys (`host.kernel_store.compile_host`).
         Kernels that are missing here are compiled when the module runs.
@@ -181,6 +185,7 @@ class Module:
     steps: tuple[str | int, ...]
     segments: tuple[Segment, ...]
     report: Mapping[str, Any]
+    memory: MemoryModel = field(default_factory=MemoryModel)
     code: Mapping[str, bytes] = field(default_factory=dict)
     trust_code: bool = False
 

@@ -2,7 +2,7 @@
 
 from .assembly import format_program, parse_program
 from .checker import Report, check
-from .configuration import DEFAULT, PRESETS, Configuration, Memory, load_configuration
+from .configuration import DEFAULT, PRESETS, Configuration, Memory
 from .encoding import decode_program, encode_program, word_bytes
 from .instructions import (
     Combine,
@@ -17,7 +17,9 @@ from .instructions import (
     Unit,
     Vector,
 )
+from .memory_model import MemoryModel
 from .semantics import Machine
+from .settings import load_configuration
 from .vector_operations import OPERATIONS, Operation
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Loop",
     "Machine",
     "Memory",
+    "MemoryModel",
     "Operation",
     "ReduceMode",
     "Report",

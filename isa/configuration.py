@@ -339,7 +339,7 @@ class Configuration(_Hashed):
         return Configuration(**fitted({**values, **changes}, fixed=changes))
 
     def to_json(self) -> str:
-        """Name and parameters as JSON text that `load_configuration` reads."""
+        """Name and parameters as JSON text that `settings.load_configuration` reads."""
         return json.dumps({"name": self.name, **self.parameters()}, indent=2)
 
     @staticmethod
@@ -493,7 +493,7 @@ PRESETS: dict[str, Configuration] = {preset.name: preset for preset in _PRESETS}
 DEFAULT = PRESETS["16x16"]
 
 
-def load_configuration(name_or_path: str) -> Configuration:
+def read_base(name_or_path: str) -> Configuration:
     """Find a preset by its name in any case, or read a JSON file of parameters.
 
     Raises

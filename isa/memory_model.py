@@ -1,7 +1,7 @@
 """Model of the memory behind the core's AXI4 port, shared by all simulators."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import DeviceError
@@ -39,6 +39,16 @@ class SharedBus:
     write_gap_cycles: int
     refresh_cycles: int
     refresh_interval_cycles: int
+
+    @staticmethod
+    def of_cycles(read: int, write: int, refresh: int, interval: int) -> "SharedBus":
+        """A bus from its numbers of cycles in the order of the fields."""
+        return SharedBus(
+            read_gap_cycles=read,
+            write_gap_cycles=write,
+            refresh_cycles=refresh,
+            refresh_interval_cycles=interval,
+        )
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -128,6 +138,10 @@ class MemoryModel:
     def beat_cycles(self) -> float:
         """Mean cycles per beat, without stalls."""
         return self.cycles / self.beats
+
+    def with_stalls(self, probability: float, seed: int = 0) -> "MemoryModel":
+        """The memory with other random stalls; programs are compiled for one without any."""
+        return replace(self, stall_probability=probability, seed=seed)
 
     @staticmethod
     def of_parameters(parameters: Mapping[str, Any]) -> "MemoryModel":

@@ -11,7 +11,8 @@ again from the graph, unless the caller trusts the file.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,12 +23,14 @@ from ..errors import ArtifactError, TilewrightError
 from ..isa.checker import check
 from ..isa.configuration import CONTRACT_VERSION, Configuration
 from ..isa.encoding import decode_program, encode_program
+from ..isa.memory_model import MemoryModel
+from ..isa.settings import memory_text, read_memory
 from .archive import AGAIN, ZIP_MAGIC, pack, unpack
 from .arrays import from_npy, to_npy
 from .manifest import describe_segment, module_of, read_segment, take
 
 FORMAT = "tilewright artifact"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Version of the file format; every incompatible change increments it."""
 
 SUFFIX = ".tw"
@@ -81,6 +84,7 @@ def artifact_bytes(module: Module, *, level: int = 6) -> bytes:
         "name": module.name,
         "configuration": {"name": module.configuration.name, **module.configuration.parameters()},
         "hash": f"{module.configuration.hash:#010x}",
+        "memory": memory_text(module.memory),
         "steps": list(module.steps),
         "segments": [describe_segment(segment) for segment in module.segments],
         "constants": [constant.name for constant in module.graph.constants],
@@ -118,27 +122,21 @@ def load(
         If the file cannot be read, is damaged or not an artifact, or was built by another version
         or for another configuration.
     """
-    where = f"artifact `{path}`"
-    try:
-        data = Path(path).read_bytes()
-    except OSError as problem:
-        raise ArtifactError(
-            f"{where}: expected a readable file, got `{problem.strerror}`; check the path"
-        ) from None
-    if not data.startswith(ZIP_MAGIC):
-        raise ArtifactError(
-            f"{where}: expected a file made by `tilewright compile`, got {len(data)} bytes of "
-            "another kind; compile the model first"
-        )
-    try:
-        module = _load(data, configuration, trusted)
-    except TilewrightError as problem:
-        raise ArtifactError(f"{where}: {_readable(str(problem))}") from problem
-    except MemoryError:
-        raise ArtifactError(
-            f"{where}: its content does not fit memory; free some, or compile a smaller network"
-        ) from None
+    with _explained(path):
+        module = _load(_entries(path), configuration, trusted)
     return replace(module, trust_code=trust_code or trusted)
+
+
+def memory_of(path: str | os.PathLike[str]) -> MemoryModel:
+    """Return the main memory that an artifact's programs were made for.
+
+    Raises
+    ------
+    ArtifactError
+        If the file cannot be read, or is not an artifact of this version.
+    """
+    with _explained(path):
+        return _memory(_manifest(_entries(path)))
 
 
 def is_artifact(path: str | os.PathLike[str]) -> bool:
@@ -150,14 +148,48 @@ def is_artifact(path: str | os.PathLike[str]) -> bool:
         return Path(path).suffix == SUFFIX
 
 
+@contextmanager
+def _explained(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the artifact in errors of the block."""
+    where = f"artifact `{path}`"
+    try:
+        yield
+    except TilewrightError as problem:
+        raise ArtifactError(f"{where}: {_readable(str(problem))}") from problem
+    except MemoryError:
+        raise ArtifactError(
+            f"{where}: its content does not fit memory; free some, or compile a smaller network"
+        ) from None
+
+
+def _entries(path: str | os.PathLike[str]) -> dict[str, bytes]:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as problem:
+        raise ArtifactError(
+            f"expected a readable file, got `{problem.strerror}`; check the path"
+        ) from None
+    if not data.startswith(ZIP_MAGIC):
+        raise ArtifactError(
+            f"expected a file made by `tilewright compile`, got {len(data)} bytes of another kind; "
+            "compile the model first"
+        )
+    return unpack(data)
+
+
+def _memory(manifest: Mapping) -> MemoryModel:
+    return read_memory(take(manifest, "memory", str), "manifest: `memory`")
+
+
 def _readable(text: str) -> str:
     """Put a message on one line, without the middle if it repeats a long part of the file."""
     text, half = " ".join(text.split()), MOST_MESSAGE // 2
     return text if len(text) <= MOST_MESSAGE else f"{text[:half]} [...] {text[-half:]}"
 
 
-def _load(data: bytes, configuration: Configuration | None, trusted: bool) -> Module:
-    entries = unpack(data)
+def _load(
+    entries: Mapping[str, bytes], configuration: Configuration | None, trusted: bool
+) -> Module:
     manifest = _manifest(entries)
     built_for = _configuration(manifest)
     if configuration is not None and configuration.hash != built_for.hash:
@@ -181,7 +213,8 @@ def _load(data: bytes, configuration: Configuration | None, trusted: bool) -> Mo
             for name, entry in entries.items()
             if name.startswith(CODE)
         }
-        return replace(module_of(graph, built_for, manifest, segments), code=code)
+        module = module_of(graph, built_for, manifest, segments)
+        return replace(module, memory=_memory(manifest), code=code)
     except KeyError as problem:
         raise ArtifactError(f"expected an entry `{problem.args[0]}`, got none; {AGAIN}") from None
 

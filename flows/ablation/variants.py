@@ -16,6 +16,7 @@ from ...compiler.options import Options
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
+from ...isa.settings import DEFAULT_MEMORY
 from ...runtime.profile import utilisation
 from ...sim.timing import ExactMeasure, time_program
 from ..bench.resnet18_layers import ConvolutionShape, layer_graph
@@ -44,7 +45,12 @@ class Variant:
     configuration: Configuration
     timed: bool = True
 
-    def compile(self, graph: Graph, progress: Progress = lambda line: None) -> Module:
+    def compile(
+        self,
+        graph: Graph,
+        memory: MemoryModel = DEFAULT_MEMORY,
+        progress: Progress = lambda line: None,
+    ) -> Module:
         """Compile a network this way.
 
         Raises
@@ -53,7 +59,7 @@ class Variant:
             When a layer does not fit without the optimisation; the message names the variant.
         """
         try:
-            measure = ExactMeasure() if self.timed else None
+            measure = ExactMeasure(memory) if self.timed else None
             return compile_graph(
                 graph, self.configuration, progress, options=self.options, measure=measure,
                 placement=STRICT_PLACEMENT,
@@ -180,7 +186,7 @@ def measure_variant(
     CompileError
         When a layer does not fit, or none runs on the accelerator.
     """
-    module = variant.compile(graph, progress)
+    module = variant.compile(graph, memory, progress)
     require_segments(module)
     cycles = module_cycles(module, memory)
     macs = sum(layer.macs for segment in module.segments for layer in segment.layers)
@@ -215,7 +221,7 @@ def measure_layer(
     modules = {}
     for depth in (*DEPTHS, ALL_ROOM):
         variant = Variant(depth_text(depth), Options(pipeline_depth=depth), configuration)
-        modules[depth] = variant.compile(graph)
+        modules[depth] = variant.compile(graph, memory)
     peak_cycles = shape.macs / (configuration.lanes_in * configuration.lanes_out)
     least = least_traffic(modules[ALL_ROOM])
     return LayerResult(

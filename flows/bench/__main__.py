@@ -19,9 +19,10 @@ from ...atomic_write import write_output
 from ...compiler.compile import compile_graph
 from ...compiler.graph import evaluate
 from ...compiler.module import Segment
-from ...isa.configuration import Configuration, load_configuration
+from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.semantics import Machine
+from ...isa.settings import load_configuration
 from ...runtime.device import Device, Result
 from ...runtime.devices import open_device
 from ...sim.functional import FunctionalMachine

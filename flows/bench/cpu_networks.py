@@ -21,7 +21,7 @@ from ...compiler.frontend import import_model
 from ...compiler.graph import Graph
 from ...compiler.host import Evaluate, HostStep, RunKernel
 from ...errors import UsageError
-from ...isa.configuration import load_configuration
+from ...isa.settings import load_configuration
 from ...runtime import Session, open_device
 from ..cli.arguments import progress_bar
 from ..cli.json_output import write_json

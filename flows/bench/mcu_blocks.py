@@ -25,7 +25,8 @@ from ...compiler.assignment import STRICT_PLACEMENT
 from ...compiler.compile import compile_graph
 from ...compiler.graph import Builder, Graph, Output, QAdd, QConv, TensorType, Value
 from ...compiler.network_bound import network_demands
-from ...isa.configuration import Configuration, load_configuration
+from ...isa.configuration import Configuration
+from ...isa.settings import load_configuration
 from ...sim.timing import ExactMeasure
 
 ADD = QAdd((9, 7), 5, 0.08, -3)

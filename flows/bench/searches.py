@@ -18,13 +18,14 @@ from rich.table import Table
 
 from ...atomic_write import write_output
 from ...compiler.frontend import import_model
+from ...isa.settings import memory_text
 from ...sim.cache import kept_folder
 from ..sweep import Database, Network, Outcome, Search, Space, sweep
 from ..sweep.evaluators import SIM, graph_digest
 from ..sweep.executors import Done, InProcess, Job
 from ..sweep.figures import DEFAULT_OBJECTIVES
 from ..sweep.pareto import front, hypervolume
-from ..sweep.records import Key, configuration_digest, memory_text
+from ..sweep.records import Key, configuration_digest
 from ..sweep.search import METHODS
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"

@@ -19,10 +19,11 @@ from rich.table import Table
 from ...atomic_write import write_output
 from ...compiler.compile import compile_graph
 from ...compiler.frontend import import_model
-from ...isa.configuration import Configuration, load_configuration
+from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
 from ...isa.memory_model import MemoryModel
+from ...isa.settings import load_configuration
 from ...sim.rtl import RtlCore
 from ...sim.timing import ExactMeasure
 from ...sim.timing.definition import Model

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...compiler.options import DEFAULT_OPTIONS
-from ...errors import UsageError
-from ...isa.configuration import DEFAULT, PARAMETERS, Configuration, load_configuration
+from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
+from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
 from ...sim.toolchain import find_compiler, find_verilator
-from ..execution.compile_cache import CompileCache, memory_key
+from ..execution.compile_cache import CompileCache
 from ..synthesis.tools import YOSYS, find_tool
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
@@ -32,11 +32,14 @@ if TYPE_CHECKING:
 def add_configuration(parser: argparse.ArgumentParser, default: str = DEFAULT.name) -> None:
     """Add `--config` and `--set`; the help text calls `default` the default."""
     parser.add_argument(
-        "--config", metavar="NAME|FILE", help=f"preset or JSON file (default: {default})"
+        "--config",
+        metavar="NAME|FILE",
+        help=f"preset or JSON file, perhaps with changes such as {default},act_depth=512 "
+        f"(default: {default})",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="PARAM=VALUE", dest="changes",
-        help="change one parameter of the configuration; may be repeated",
+        help="change one parameter of the configuration, or lanes=8x16; may be repeated",
     )  # fmt: skip
 
 
@@ -73,37 +76,6 @@ def chosen_configuration(arguments: argparse.Namespace) -> Configuration | None:
     return changed(base, arguments.changes)
 
 
-def changed(configuration: Configuration, changes: list[str]) -> Configuration:
-    """Return a configuration with `PARAM=VALUE` changes, which its name lists.
-
-    Raises
-    ------
-    ConfigurationError
-        For an unknown parameter or a broken rule.
-    UsageError
-        For a change with another form.
-    """
-    if not changes:
-        return configuration
-    values: dict[str, int | str] = {}
-    for change in changes:
-        name, _, text = change.partition("=")
-        about = PARAMETERS.get(name.strip())
-        if about is not None and about.choices:
-            values[name.strip()] = text.strip()
-            continue
-        try:
-            values[name.strip()] = int(text, 0)
-        except ValueError:
-            raise UsageError(
-                f"`--set {change}`: expected PARAM=VALUE with a whole number, for example "
-                "`--set act_depth=4096`"
-            ) from None
-    if "name" in values:
-        raise UsageError("`--set name=...`: expected a parameter of the machine; leave it out")
-    return configuration.replace(name=",".join([configuration.name, *changes]), **values)
-
-
 def load_module(
     source: Path,
     configuration: Configuration | None,
@@ -113,7 +85,7 @@ def load_module(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
     trust_code: bool = False,
-    memory: MemoryModel | None = None,
+    memory: MemoryModel = DEFAULT_MEMORY,
 ) -> "Module":
     """Load an artifact, or compile a model or take its module from the cache.
 
@@ -131,8 +103,9 @@ def load_module(
         Side of each layer; if the user chose one, an artifact's network is compiled again.
     trust_code : bool
         Whether an artifact's machine code runs even if this user's key has not signed it.
-    memory : MemoryModel or None
-        Main memory for which a model is compiled; the default one if None.
+    memory : MemoryModel
+        Main memory for which a model is compiled; an artifact is compiled already, unless its
+        layers are placed anew.
 
     Raises
     ------
@@ -147,7 +120,7 @@ def load_module(
         refuse_calibration(source, calibration)
         refuse_overrides(source, overrides)
         if source.is_file() and (placing.stated or not placing.is_default):
-            return placed_module(source, configuration, placing, keep_all=keep_all)
+            return placed_module(source, configuration, placing, memory, keep_all=keep_all)
         return load(source, configuration, trust_code=trust_code)
     return compile_model(
         source,
@@ -180,7 +153,12 @@ def connected_board(
 
 
 def placed_module(
-    artifact: Path, configuration: Configuration | None, placing: Placing, *, keep_all: bool
+    artifact: Path,
+    configuration: Configuration | None,
+    placing: Placing,
+    memory: MemoryModel = DEFAULT_MEMORY,
+    *,
+    keep_all: bool,
 ) -> "Module":
     """Compile an artifact's network with the user's placement, or take it from the cache.
 
@@ -190,14 +168,16 @@ def placed_module(
     from ...compiler.host import host_target
     from ...runtime.artifact import load
 
-    more = ("artifact", repr(host_target()), *placing.key())
+    more = ("artifact", repr(host_target()), *placing.key(), memory_text(memory))
     kept = CompileCache.of_model(
         artifact, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )
     module = kept.load()
     if module is None:
         given = load(artifact, configuration)
-        module = compile_placed(given.graph, given.configuration, placing, keep_all=keep_all)
+        module = compile_placed(
+            given.graph, given.configuration, placing, keep_all=keep_all, memory=memory
+        )
         kept.save(module)
     return module
 
@@ -210,7 +190,7 @@ def compile_model(
     calibration: "CalibrationOptions | None" = None,
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
-    memory: MemoryModel | None = None,
+    memory: MemoryModel = DEFAULT_MEMORY,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr, or take the module from the cache."""
     asked = {
@@ -237,13 +217,13 @@ def kept_module(
     calibration: "CalibrationOptions | None" = None,
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
-    memory: MemoryModel | None = None,
+    memory: MemoryModel = DEFAULT_MEMORY,
 ) -> CompileCache | None:
     """Return the place of a model's module in the cache; None if the model is not a file."""
     if not source.is_file():
         return None
     quantised = calibration.key() if calibration else ()
-    more = (*quantised, *overrides.key(), *placing.key(), *memory_key(memory))
+    more = (*quantised, *overrides.key(), *placing.key(), memory_text(memory))
     return CompileCache.of_model(
         source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )
@@ -258,7 +238,7 @@ def compile_anew(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
     schedules: Mapping[str, str] | None = None,
-    memory: MemoryModel | None = None,
+    memory: MemoryModel = DEFAULT_MEMORY,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
     from ...compiler.frontend import import_model
@@ -284,7 +264,7 @@ def compile_placed(
     *,
     keep_all: bool,
     schedules: Mapping[str, str] | None = None,
-    memory: MemoryModel | None = None,
+    memory: MemoryModel = DEFAULT_MEMORY,
 ) -> "Module":
     """Compile a graph, some layers with given schedules, with progress on stderr."""
     from ...compiler.assignment.costs import DEFAULT_COSTS

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from ...hardware.soc.boards import Board
 from ...isa.configuration import PRESETS, Configuration
+from ...isa.settings import changed
 from ..board.design import Design
-from .arguments import changed, chosen_configuration
+from .arguments import chosen_configuration
 
 
 def design_of(board: Board, arguments: argparse.Namespace) -> Design:

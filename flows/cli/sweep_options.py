@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...hardware.technology import Technology
-from ...isa.configuration import DEFAULT, load_configuration
+from ...isa.configuration import DEFAULT
+from ...isa.settings import changed, load_configuration, read_memory
 from ...sim.cache import kept_folder
 from ..area.model import is_modelled
 from ..sweep.dimensions import Dimension, read_dimension
@@ -23,7 +24,6 @@ from ..sweep.space import Space
 from ..sweep.spaces import Description, read_description
 from ..synthesis.devices import DEVICES, Device, find_device
 from ..synthesis.flow import tool_versions
-from .arguments import changed
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -51,17 +51,25 @@ def chosen_space(arguments: argparse.Namespace, description: Description) -> Spa
         name: read_dimension(name, values, f"{description.source}, `{name}`")
         for name, values in description.vary.items()
     }
+    given_before: set[str] = set()
     for text in arguments.vary:
         name, given, values = (part.strip() for part in text.partition("="))
         if not given or not values:
             raise UsageError(
                 f"`--vary {text}`: expected NAME=VALUES, for example `--vary lanes=8x8,8x16`"
             )
-        found[name] = read_dimension(name, values, f"`--vary {text}`")
+        more = read_dimension(name, values, f"`--vary {text}`")
+        if name in given_before:  # each `--vary` of a name adds values
+            more = Dimension(name, tuple(dict.fromkeys((*found[name].values, *more.values))))
+        found[name] = more
+        given_before.add(name)
     name = arguments.config or description.base
     base = load_configuration(name) if name else DEFAULT
     base = changed(base, [f"{key}={value}" for key, value in description.changes.items()])
-    return Space(tuple(found.values()), changed(base, arguments.changes))
+    made_for = arguments.program_for
+    if made_for is not None:
+        made_for = read_memory(made_for, f"`--program-for {made_for}`")
+    return Space(tuple(found.values()), changed(base, arguments.changes), program_for=made_for)
 
 
 def chosen_device(arguments: argparse.Namespace, description: Description) -> Device | None:

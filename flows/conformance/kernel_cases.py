@@ -60,7 +60,7 @@ class KernelRunner:
         graph = recognise_layers(graph)
         steps = tuple(node.outputs[0].name for node in graph.nodes)
         self._compile(graph, steps)
-        module = Module(graph.name, MACHINE, graph, steps, (), {}, self.code)
+        module = Module(graph.name, MACHINE, graph, steps, (), {}, code=self.code)
         session = Session(module, self._device, threads=1, least_work=0)
         run = session.run(inputs)
         refused = session.host.refused

@@ -2,8 +2,9 @@
 
 A kept module is an artifact in the cache folder. Its name is a hash of everything that determines
 it: the model's bytes and those of the files that hold its tensors (or the graph), the
-configuration, the options, the measure that schedules were chosen by, the level that the user set
-for the host's kernels, the name of the key that signs their code, and the compiler's own source.
+configuration, the options, the main memory and the measure that schedules were chosen by, the level
+that the user set for the host's kernels, the name of the key that signs their code, and the
+compiler's own source.
 Beside it lies its report, which an artifact leaves out, with one digest of name, artifact and
 report. A kept file that is damaged or was renamed is not used: the model is compiled again.
 """
@@ -24,7 +25,6 @@ from ...compiler.cpu_level import level_cap
 from ...compiler.options import Options
 from ...errors import ImportModelError, TilewrightError
 from ...isa.configuration import Configuration
-from ...isa.memory_model import MemoryModel
 from ...signing import key_name
 from ...sim.cache import cache_folder, kept_folder, remove_unused, saying_why_not
 
@@ -213,8 +213,3 @@ def source_digest() -> str:
                 digest.update(f"{path.relative_to(ROOT)} ".encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def memory_key(memory: MemoryModel | None) -> tuple[str, ...]:
-    """Return what a memory adds to the key of a module in the cache."""
-    return () if memory in (None, MemoryModel()) else (repr(memory),)

@@ -15,8 +15,9 @@ from ...compiler.module import Module
 from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
+from ...isa.settings import DEFAULT_MEMORY, memory_text
 from ...sim.timing import ExactMeasure
-from .compile_cache import CompileCache, memory_key
+from .compile_cache import CompileCache
 
 
 def compile_graph(
@@ -31,7 +32,7 @@ def compile_graph(
     schedules: Mapping[str, str] = NO_SCHEDULES,
     cache: bool = True,
     lean: bool = False,
-    memory: MemoryModel | None = None,
+    memory: MemoryModel = DEFAULT_MEMORY,
 ) -> Module:
     """Compile an integer graph, or take the module from the cache.
 
@@ -57,8 +58,8 @@ def compile_graph(
         Whether to look for the module in the cache folder, and to keep it there.
     lean : bool
         Whether to leave out what cycles do not depend on. A lean module is not cached.
-    memory : MemoryModel or None
-        Main memory for which schedules are chosen; the default model if None.
+    memory : MemoryModel
+        Main memory for which the program is made. Its random stalls are left out.
 
     Returns
     -------
@@ -72,12 +73,13 @@ def compile_graph(
     CompileError
         When a layer does not fit the configuration, or the placement is not possible.
     """
+    memory = memory.with_stalls(0.0)
     kept = None
     if cache and not lean:
         more = (
             () if placement == DEFAULT_PLACEMENT and costs == DEFAULT_COSTS else (placement, costs)
         )
-        more = (*more, *sorted(schedules.items()), *memory_key(memory))
+        more = (*more, *sorted(schedules.items()), memory_text(memory))
         kept = CompileCache.of_graph(graph, configuration, options, keep_all=keep_all, more=more)
         module = kept.load()
         if module is not None:
@@ -97,7 +99,7 @@ def compile_graph(
     )
     if module.segments:
         search = {"candidates": options.candidates, "measure": measure.name}
-        module = replace(module, report={**module.report, "search": search})
+        module = replace(module, report={**module.report, "search": search}, memory=memory)
     if kept is not None:
         kept.save(module)
     return module

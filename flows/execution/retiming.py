@@ -15,6 +15,7 @@ from ...compiler.module import Module
 from ...errors import ToolError, UsageError, did_you_mean
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
+from ...isa.settings import MACHINE, memory_with, text_of
 from ...sim.timing import time_program
 from ...sim.timing.native import TimedProgram
 
@@ -62,22 +63,22 @@ def settings(
         For an impossible machine or memory.
     """
     for name in machines:
-        check_variable(configuration, name)
+        check_variable(name)
     names = [*memories, *machines]
     found = []
     for values in product(*memories.values(), *machines.values()):
         given = dict(zip(names, values, strict=True))
         found.append(
             Setting(
-                {name: _text(value) for name, value in given.items()},
+                {name: text_of(name, value) for name, value in given.items()},
                 configuration.replace(**{name: given[name] for name in machines}),
-                _memory(memory, {name: given[name] for name in memories}),
+                memory_with(memory, {name: given[name] for name in memories}),
             )
         )
     return found
 
 
-def check_variable(configuration: Configuration, name: str) -> None:
+def check_variable(name: str) -> None:
     """Reject a parameter that the program depends on.
 
     Raises
@@ -88,7 +89,7 @@ def check_variable(configuration: Configuration, name: str) -> None:
     if name in VARIABLE:
         return
     known = ", ".join(f"`{each}`" for each in VARIABLE)
-    if name in configuration.parameters():
+    if name in MACHINE:
         raise UsageError(
             f"`--vary {name}=...`: expected one of {known}, which leave the program as it is; "
             f"`{name}` changes its words or its tokens: compile the model for each value with "
@@ -97,21 +98,6 @@ def check_variable(configuration: Configuration, name: str) -> None:
     raise UsageError(
         f"`--vary {name}=...`: expected one of {known}"
         + did_you_mean(name, VARIABLE, "; choose one")
-    )
-
-
-def _text(value: Any) -> str:
-    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _memory(memory: MemoryModel, given: Mapping[str, Any]) -> MemoryModel:
-    beats, cycles = given.get("bandwidth", (memory.beats, memory.cycles))
-    return MemoryModel(
-        latency_cycles=given.get("latency", memory.latency_cycles),
-        beats=beats,
-        cycles=cycles,
-        outstanding_bursts=given.get("outstanding", memory.outstanding_bursts),
-        bus=memory.bus,
     )
 
 

@@ -9,6 +9,7 @@ from ...compiler.importers import NeedsInputError
 from ..cli.arguments import chosen_configuration, connected_board, load_module
 from ..cli.calibration_options import chosen_calibration
 from ..cli.input_options import chosen_overrides, fixed_sentence, fixes_of_samples
+from ..cli.memory_options import memory_model, program_memory
 from ..cli.placement_options import Placing
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], N
     configuration = chosen_configuration(arguments)
     calibration, overrides = chosen_calibration(arguments), chosen_overrides(arguments)
     board = connected_board(arguments.device, arguments.source, configuration)
-    memory = board and board.memory
+    memory = program_memory(
+        arguments, board.memory if board else memory_model(arguments, arguments.source)
+    )
     placing = placing.on(board) if board else placing
     given = set(overrides.fixed)
     while True:

@@ -6,9 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from ...compiler.graph import is_accelerated
+from ...isa.settings import memory_text
 from ...runtime.profile import Profile
 from ..cli.clock_options import DEFAULT_CLOCK_MHZ
 from ..cli.console import NO_LAYERS
+from ..cli.memory_options import program_sentence
 from ..execution.run_samples import RunOutcome
 from . import terminal as report
 from .efficiency import efficiency_of
@@ -26,6 +28,8 @@ def show(
     say(f"network        {outcome.module.name}: {report.host_sentence(profile)}")
     say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
     say(f"device         {outcome.device.name}")
+    if line := program_sentence(outcome.module, outcome.device.memory):
+        say(f"memory         {line}")
     say(f"inputs         {count} sample{plural} of {outcome.samples.source}")
     say("")
     report.stdout().print(report.layer_table(profile))
@@ -85,6 +89,7 @@ def to_json(outcome: RunOutcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[s
         },
         "device": outcome.device.name,
         "memory": asdict(outcome.device.memory),
+        "program_for": memory_text(outcome.module.memory),
         "samples": outcome.samples.count,
         "inputs": outcome.samples.source,
         "seconds": outcome.seconds,

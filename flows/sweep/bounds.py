@@ -56,8 +56,8 @@ def segment_bound(demand: Demand, configuration: Configuration, memory: MemoryMo
     memory. The run ends with the response to the last beat of STORE. In between, LOAD and STORE
     need at least as many cycles as main memory takes for their beats.
     """
-    if not any(demand.busy):
-        return Bound(0, "")
+    if not any(demand.busy):  # FETCH reads at least HALT
+        return Bound(memory.latency_cycles, "")
     gemm, vector, load, store = demand.busy
     read, written = (_transfer_cycles(size, configuration, memory) for size in demand.traffic)
     busy = gemm, vector, max(load, read), max(store, written)

@@ -1,7 +1,7 @@
 """The rungs of a sweep that need no synthesis: each evaluates one machine with several memories.
 
-`bound` computes the certified lower bound, in milliseconds. `sim` compiles the network, with
-schedules chosen by exact times, and times the program with each memory. `rtl` runs the program on
+`bound` computes the certified lower bound, in milliseconds. `sim` compiles the network for each
+memory, with schedules chosen by exact times, and times the program. `rtl` runs the same programs on
 the simulated hardware. `resources` counts the multipliers and memories that the machine takes, and
 estimates its logic. All of them give the same numbers in every process.
 """
@@ -42,9 +42,9 @@ KINDS = {int: "a whole number", str: "a word", dict: "numbers by name", list: "a
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
-    BOUND: ("flows/sweep/bounds.py", "isa/memory_model.py"),
+    BOUND: ("flows/sweep/bounds.py",),
     SIM: (
-        *("isa/memory_model.py", "flows/sweep/path_limits.py", "flows/reports/page/causes.py"),
+        *("flows/sweep/path_limits.py", "flows/reports/page/causes.py"),
         *("flows/execution/timed.py", "flows/area/energy.py"),
     ),
     RTL: ("hardware", "sim"),
@@ -72,6 +72,8 @@ def version_of(evaluator: str) -> str:
         for path in sorted([ROOT / source, *(ROOT / source).rglob("*")])
         if path.suffix in (*CODE, ".json")
     ]
+    if evaluator not in (SYNTHESIS, PLACEMENT):  # their results take hours to compute again
+        paths.append(Path(__file__))
     parts = [digest_of(path.read_text()) for path in paths]
     return digest_of(" ".join([source_digest() if evaluator in COMPILED else "", *parts]))
 
@@ -95,9 +97,12 @@ def checked(evaluator: str, record: Record) -> Record:
 
 
 def bound(
-    graph: "Graph", configuration: Configuration, memories: Sequence[MemoryModel]
+    graph: "Graph",
+    configuration: Configuration,
+    memories: Sequence[MemoryModel],
+    program_for: MemoryModel | None = None,
 ) -> list[Record]:
-    """Return the lower bound and the busiest unit for each memory."""
+    """Return the lower bound and the busiest unit for each memory; it holds for every program."""
     from .bounds import lower_bounds
 
     def evaluate() -> list[Record]:
@@ -108,7 +113,10 @@ def bound(
 
 
 def sim(
-    graph: "Graph", configuration: Configuration, memories: Sequence[MemoryModel]
+    graph: "Graph",
+    configuration: Configuration,
+    memories: Sequence[MemoryModel],
+    program_for: MemoryModel | None = None,
 ) -> list[Record]:
     """Return, for each memory, the exact cycles of the program that `tilewright compile` makes.
 
@@ -117,47 +125,55 @@ def sim(
     `limits` has the cycles of the critical path by what takes them, and `layers` each layer's name,
     cycles and limit.
 
-    A program does not depend on the memory, so it is compiled once. It does not go to the cache,
-    because a thousand programs would fill the disk; the record has all that a sweep needs. What
-    cycles do not depend on is left out, the checker's proof too.
+    The programs do not go to the cache, because thousands of them would fill the disk; the record
+    has all that a sweep needs. What cycles do not depend on is left out, the checker's proof too.
+
+    Parameters
+    ----------
+    program_for
+        The main memory that the program is made for; None for the one that it runs with.
     """
     from ...compiler.assignment import STRICT_PLACEMENT
     from ...compiler.compile import paused_collector
     from ..execution.compile_graph import compile_graph
     from .path_limits import path_limits
 
-    def evaluate() -> list[Record]:
-        module = compile_graph(graph, configuration, placement=STRICT_PLACEMENT, lean=True)
+    def evaluate(memory: MemoryModel) -> Record:
+        module = compile_graph(
+            graph,
+            configuration,
+            placement=STRICT_PLACEMENT,
+            lean=True,
+            memory=program_for or memory,
+        )
         macs = sum(layer.macs for segment in module.segments for layer in segment.layers)
         energy = energy_of(
             (instruction for segment in module.segments for instruction in segment.program),
             configuration,
         )
-        about = {
-            "macs": macs,
-            "instructions": module.report["instructions"],
-            "energy_nj": round(1e9 * energy.middle),
-        }
-        return [
-            Record(
-                {
-                    "cycles": path.cycles,
-                    **about,
-                    "limits": dict(path.limits),
-                    "layers": [[one.name, one.cycles, one.limit] for one in path.layers],
-                }
-            )
-            for path in path_limits(module, memories)
-        ]
+        path = path_limits(module, memory)
+        return Record(
+            {
+                "cycles": path.cycles,
+                "macs": macs,
+                "instructions": module.report["instructions"],
+                "energy_nj": round(1e9 * energy.middle),
+                "limits": dict(path.limits),
+                "layers": [[one.name, one.cycles, one.limit] for one in path.layers],
+            }
+        )
 
     with paused_collector():
-        return kept_failures(evaluate, len(memories))
+        return kept_failures(lambda: list(map(evaluate, memories)), len(memories))
 
 
 def rtl(
-    graph: "Graph", configuration: Configuration, memories: Sequence[MemoryModel]
+    graph: "Graph",
+    configuration: Configuration,
+    memories: Sequence[MemoryModel],
+    program_for: MemoryModel | None = None,
 ) -> list[Record]:
-    """Return the cycles of the same program on the RTL for each memory; may build a simulator."""
+    """Return the cycles of the programs of `sim` on the RTL; may build a simulator."""
     from ...compiler.assignment import STRICT_PLACEMENT
     from ...runtime.devices import open_device
     from ...runtime.session import Session
@@ -165,10 +181,16 @@ def rtl(
     from ..execution.samples import random_samples
 
     def evaluate() -> list[Record]:
-        module = compile_graph(graph, configuration, placement=STRICT_PLACEMENT, cache=False)
-        sample = next(iter(random_samples(module.graph, 1, 0)))
         found = []
         for memory in memories:
+            module = compile_graph(
+                graph,
+                configuration,
+                placement=STRICT_PLACEMENT,
+                cache=False,
+                memory=program_for or memory,
+            )
+            sample = next(iter(random_samples(module.graph, 1, 0)))
             with open_device("rtl", configuration, memory) as device:
                 results = Session(module, device).run(sample).results
             found.append(Record({"cycles": sum(result.cycles or 0 for result in results)}))

@@ -70,6 +70,8 @@ class Job:
         A name in `RUNGS`, and the hash of its source.
     network
         Its index.
+    program_for
+        The main memory that the program is made for; None for the one that it runs with.
     """
 
     evaluator: str
@@ -77,6 +79,7 @@ class Job:
     network: int
     configuration: Configuration
     memories: tuple[MemoryModel, ...]
+    program_for: MemoryModel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ def _run(graphs: Sequence["Graph"], job: Job) -> list[Record]:
     if evaluators.version_of(job.evaluator) != job.version:
         error = f"{LOST}the worker has another version of Tilewright; install the same one there"
         return [Record(error=error)] * len(job.memories)
-    return RUNGS[job.evaluator](graphs[job.network], job.configuration, job.memories)
+    graph, evaluate = graphs[job.network], RUNGS[job.evaluator]
+    return evaluate(graph, job.configuration, job.memories, job.program_for)
 
 
 def _run_on_worker(

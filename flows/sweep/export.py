@@ -11,9 +11,10 @@ from typing import Any
 from ...atomic_write import write_output
 from ...errors import ToolError, UsageError, install_command
 from ...isa.configuration import PARAMETERS
+from ...isa.settings import MEMORY
 from .records import Database
 
-FIRST = ("key", "network", "evaluator", "error", "latency", "bandwidth", "outstanding")
+FIRST = ("key", "network", "evaluator", "error", *MEMORY, "program_for")
 """The first columns of a table; parameters and figures follow."""
 LAST = ("version", "network_digest", "configuration_digest")
 

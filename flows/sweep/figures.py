@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import UsageError, did_you_mean
 from ...isa.configuration import PARAMETERS
-from .dimensions import MEMORY
+from ...isa.settings import MEMORY
 from .expressions import EVER, Interval, exactly
 from .space import Point
 
@@ -49,7 +49,7 @@ FIGURES: Mapping[str, str] = MappingProxyType(
         **COUNTS,
         CLOCK: "clock in MHz: `--clock` until `--place` has measured it",
         **{name: PARAMETERS[name].meaning for name in NUMBERS},
-        **MEMORY,
+        **{name: MEMORY[name] for name in ("latency", "bandwidth", "outstanding")},
     }
 )
 """Every figure, with its meaning."""

@@ -54,7 +54,7 @@ from .outcome import (
     Result,
 )
 from .pareto import Front, front
-from .records import LOST, Database, Key, Record, configuration_digest, digest_of
+from .records import LOST, PROGRAM_FOR, Database, Key, Record, configuration_digest, digest_of
 from .search import Search, open_method
 from .space import Machine, Point, Rejected, Space
 from .work import Work
@@ -152,8 +152,9 @@ class _Run:
         for network, digest in zip(networks, digests, strict=True):
             database.name_network(digest, network.name)
         self.bounds = Work(BOUND, digests, database, executor)
-        self.programs = Work(SIM, digests, database, executor, self._checked, WINDOW)
-        self.hardware = Work(RTL, digests, database, executor, window=WINDOW)
+        made_for = space.program_for
+        self.programs = Work(SIM, digests, database, executor, self._checked, WINDOW, made_for)
+        self.hardware = Work(RTL, digests, database, executor, window=WINDOW, program_for=made_for)
         self.rejected = Rejected()
         self.results: list[Result] = []
         self.candidates: list[Candidate] = []
@@ -304,7 +305,8 @@ class _Run:
             window.append(candidate)
             if not self._rule_out(candidate):
                 self.evaluated += 1
-                self.reused += len(self.networks) - len(candidate.item.missing)
+                known = len(self.networks) - len(candidate.item.missing)
+                self.reused += known * len(candidate.results)
                 self.programs.request(candidate.item)
         while window:
             settle_first()
@@ -457,7 +459,8 @@ class _Run:
 
     def _checked(self, key: Key, record: Record) -> Record:
         """Return a failure instead of fewer cycles than are possible."""
-        bound = self.bounds.record(key.network, key.configuration, key.memory)
+        timed, _, _ = key.memory.partition(PROGRAM_FOR)
+        bound = self.bounds.record(key.network, key.configuration, timed)
         cycles = record.figures.get("cycles", math.inf)
         if bound is None or bound.error is not None or cycles >= bound.figures["cycles"]:
             return record

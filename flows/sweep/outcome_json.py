@@ -8,8 +8,8 @@ from typing import Any
 
 from ... import __version__
 from ...isa.configuration import PARAMETERS
+from ...isa.settings import as_parameters, memory_text
 from ..reports.layer_groups import LayerGroup, group_layers
-from .dimensions import as_parameters
 from .figures import COUNTS
 from .outcome import Outcome, Result
 from .path_limits import HIDDEN, JOINT
@@ -32,6 +32,9 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
             {"name": network.name, "weight": network.weight} for network in outcome.networks
         ],
         "base": {"name": outcome.space.base.name, "parameters": outcome.space.base.parameters()},
+        "program_for": (
+            None if outcome.space.program_for is None else memory_text(outcome.space.program_for)
+        ),
         "vary": [dimension.name for dimension in outcome.space.dimensions],
         "objectives": list(outcome.objectives),
         "where": list(map(str, outcome.where)),

@@ -8,7 +8,7 @@ the program takes to compile.
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -83,14 +83,14 @@ class PathLimits:
     layers: tuple[LimitedLayer, ...]
 
 
-def path_limits(module: Module, memories: Iterable[MemoryModel]) -> list[PathLimits]:
-    """Return the limits of a compiled network with each main memory."""
+def path_limits(module: Module, memory: MemoryModel) -> PathLimits:
+    """Return the limits of a compiled network with a main memory."""
     names, nodes = node_names(module.graph), layer_nodes(module)
     joined = {
         output: JOINT.join(names[node.outputs[0].name] for node in mine)
         for output, mine in nodes.items()
     }
-    return [_path_limits(time_segments(module, memory), joined) for memory in memories]
+    return _path_limits(time_segments(module, memory), joined)
 
 
 def _path_limits(segments: Sequence[TimedSegment], names: Mapping[str, str]) -> PathLimits:

@@ -12,13 +12,13 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...errors import TilewrightError
 from ...isa.configuration import Configuration
-from ...isa.memory_model import MemoryModel
+from ...isa.settings import MEMORY
 
 APPLICATION = 0x7469_6C65
 """SQLite's `application_id` of a database of sweeps."""
@@ -49,6 +49,9 @@ create table claims (
 create index best on records (evaluator, network, cycles);
 """
 
+
+PROGRAM_FOR = " with the program for "
+"""Separates two main memories in a key: the one that is timed, and the program's."""
 
 LOST = "lost: "
 """Prefix of errors of work that no suitable worker finished; the next sweep tries it again."""
@@ -92,7 +95,8 @@ class Key:
     configuration
         Hash of the configuration, see `configuration_digest`.
     memory
-        The main memory, see `memory_text`; empty if the result does not depend on it.
+        The main memory as `settings.memory_text` writes it, and after `PROGRAM_FOR` the one that
+        the program was made for if that is another one; empty if the result depends on neither.
     """
 
     evaluator: str
@@ -134,10 +138,11 @@ def configuration_digest(configuration: Configuration) -> str:
     return digest_of(json.dumps(configuration.parameters(), sort_keys=True))
 
 
-def memory_text(memory: MemoryModel) -> str:
-    """Return a main memory as text: latency, bandwidth, open bursts, and a bus that is shared."""
-    text = f"{memory.latency_cycles} {memory.beats}/{memory.cycles} {memory.outstanding_bursts}"
-    return text if memory.bus is None else f"{text} {','.join(map(str, astuple(memory.bus)))}"
+def _properties(memory: str) -> dict[str, Any]:
+    """Return the properties in the text of a memory; None for those that it lacks."""
+    found = dict(part.partition("=")[::2] for part in memory.split(","))
+    whole = {name: int(found[name]) for name in ("latency", "outstanding") if name in found}
+    return {name: found.get(name) for name in MEMORY} | whole
 
 
 class Database:
@@ -319,7 +324,7 @@ class Database:
                 "order by key"
             )
             for key, evaluator, version, name, network, memory, parameters, machine, *rest in found:
-                latency, bandwidth, outstanding = memory.split() if memory else ("", "", "")
+                timed, _, program_for = memory.partition(PROGRAM_FOR)
                 yield {
                     "key": key,
                     "evaluator": evaluator,
@@ -327,9 +332,8 @@ class Database:
                     "network": name or "",
                     "network_digest": network,
                     "configuration_digest": machine,
-                    "latency": int(latency) if latency else None,
-                    "bandwidth": bandwidth or None,
-                    "outstanding": int(outstanding) if outstanding else None,
+                    **_properties(timed),
+                    "program_for": program_for or None,
                     "parameters": json.loads(parameters) if parameters else {},
                     "figures": json.loads(rest[0]),
                     "error": rest[1],

@@ -14,12 +14,18 @@ from math import prod
 from ...errors import ConfigurationError, UsageError
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
-from .dimensions import Dimension, Value, as_parameters, memory_with, read_dimension, text_of
+from ...isa.settings import (
+    DEFAULT_MEMORY,
+    Value,
+    as_parameters,
+    configuration_with,
+    memory_with,
+    text_of,
+)
+from .dimensions import Dimension, read_dimension
 
 Chosen = Mapping[str, str]
 """Values of the varied names, as text."""
-
-DEFAULT_MEMORY = MemoryModel()
 
 REASONS_TOLD = 3
 """Number of broken rules that a message lists if a space has no legal machine."""
@@ -99,6 +105,8 @@ class Space:
         The configuration that gives all other parameters.
     memory
         The main memory that gives all other properties.
+    program_for
+        The main memory that every program is made for; None for the one that it runs with.
 
     Raises
     ------
@@ -109,6 +117,7 @@ class Space:
     dimensions: tuple[Dimension, ...] = ()
     base: Configuration = DEFAULT
     memory: MemoryModel = DEFAULT_MEMORY
+    program_for: MemoryModel | None = None
 
     def __post_init__(self) -> None:
         seen: dict[str, str] = {}
@@ -197,14 +206,7 @@ class Space:
             dimension.name: dimension.values[index]
             for dimension, index in zip(self.machine_dimensions, choice, strict=True)
         }
-        chosen = _as_text(given)
-        changes = {
-            parameter: number
-            for name, value in given.items()
-            for parameter, number in as_parameters(name, value).items()
-        }
-        name = ",".join([self.base.name, *(f"{key}={text}" for key, text in chosen.items())])
-        return Machine(self.base.replace(name=name, **changes), chosen)
+        return Machine(configuration_with(self.base, given), _as_text(given))
 
     def no_machine(self, rejected: Rejected) -> UsageError:
         """Return the error for a space without legal machines, with the rules broken most often."""

@@ -13,9 +13,10 @@ from typing import Any
 
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
+from ...isa.settings import memory_text
 from .evaluators import REPORT, checked, version_of
 from .executors import Done, Executor, Job
-from .records import Database, Key, Record, configuration_digest, memory_text
+from .records import PROGRAM_FOR, Database, Key, Record, configuration_digest
 
 BATCH_S = 1.0
 """Approximate seconds of work in a batch of jobs."""
@@ -57,6 +58,8 @@ class Work:
         Digests of the networks.
     check
         Returns a failure for a result that cannot be, and other records as they are.
+    program_for
+        The main memory that every program is made for; None for the one that it runs with.
     window
         Greatest number of machines between request and finish. None sets no limit and disables
         claims, for rungs that are faster than a claim.
@@ -64,7 +67,7 @@ class Work:
     Attributes
     ----------
     computed
-        Number of results that this process computed, one per machine and network.
+        Number of results that this process computed, one per machine, memory and network.
     """
 
     def __init__(
@@ -75,9 +78,11 @@ class Work:
         executor: Executor,
         check: Callable[[Key, Record], Record] = lambda key, record: record,
         window: int | None = None,
+        program_for: MemoryModel | None = None,
     ) -> None:
         self.rung, self.networks, self.database = rung, networks, database
         self.executor, self.check, self.window = executor, check, window
+        self.program_for = program_for
         self.version = version_of(rung)
         self.computed = 0
         self._records: dict[Key, Record] = {}
@@ -165,10 +170,13 @@ class Work:
     def _start(self) -> None:
         if self._batch:
             jobs = [
-                Job(self.rung, self.version, index, item.configuration, item.memories)
+                Job(
+                    self.rung, self.version, index, item.configuration, item.memories,
+                    self.program_for,
+                )
                 for item in self._batch
                 for index in sorted(item.missing)
-            ]
+            ]  # fmt: skip
             self._running[self.executor.submit(jobs)] = self._batch
             self._batch = []
 
@@ -193,7 +201,7 @@ class Work:
                     (key, self.check(key, checked(self.rung, record)))
                     for key, record in zip(keys, some, strict=True)
                 ]
-                self.computed += 1
+                self.computed += len(keys)
         self.database.add(found)
         self._records |= dict(found)
         if done.seconds:
@@ -205,6 +213,12 @@ class Work:
             return 1
         most = MOST_JOBS if self.window is None else max(1, self.window // (2 * workers))
         return max(1, min(most, round(BATCH_S / self._mean_s)))
+
+    def _memory_text(self, memory: MemoryModel) -> str:
+        text = memory_text(memory)
+        if self.program_for in (None, memory):
+            return text
+        return f"{text}{PROGRAM_FOR}{memory_text(self.program_for)}"
 
     def _missing(self, item: Item) -> set[int]:
         return {
@@ -220,7 +234,7 @@ class Work:
         networks: set[int] | None = None,
     ) -> list[Key]:
         return [
-            Key(self.rung, self.version, digest, item.digest, memory_text(memory))
+            Key(self.rung, self.version, digest, item.digest, self._memory_text(memory))
             for index, digest in enumerate(self.networks)
             if networks is None or index in networks
             for memory in (item.memories if memories is None else memories)

@@ -23,7 +23,8 @@ from rich.table import Table
 
 from ...atomic_write import write_output
 from ...errors import TilewrightError, UsageError
-from ...isa.configuration import Configuration, load_configuration
+from ...isa.configuration import Configuration
+from ...isa.settings import load_configuration
 from .comparison import VerifyTally, verify_programs
 from .programs.random_configurations import verification_configurations
 

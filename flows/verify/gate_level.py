@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DeviceError, TilewrightError, UsageError
-from ...isa.configuration import Configuration, Memory, load_configuration
+from ...isa.configuration import Configuration, Memory
 from ...isa.encoding import encode_program
 from ...isa.instructions import Halt, Instruction, Loop, Store
 from ...isa.semantics import Machine
+from ...isa.settings import load_configuration
 from ...sim.rtl import RtlCore
 from ...sim.timing import Timer
 from ...sim.toolchain import progress

@@ -5,8 +5,8 @@ import json
 
 def test_a_broken_rule(fail, model):
     assert fail("run", model, "--set", "act_depth=1000") == (
-        1,
-        "error: configuration `16x16,act_depth=1000`: `act_depth` must be a power of two from 8 to "
+        2,
+        "error: `--set act_depth=1000`: `act_depth` must be a power of two from 8 to "
         "65536, not 1000",
     )
 
@@ -53,6 +53,6 @@ def test_an_unknown_preset(fail, model):
 def test_a_change_that_is_none(fail, model):
     assert fail("run", model, "--set", "act_depth") == (
         2,
-        "error: `--set act_depth`: expected PARAM=VALUE with a whole number, for example `--set "
-        "act_depth=4096`",
+        "error: `--set act_depth`: expected NAME=VALUE such as `act_depth=4096`, got `act_depth`; "
+        "correct it",
     )

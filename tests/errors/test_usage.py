@@ -29,8 +29,8 @@ from tilewright.flows.cli.main import guarded, main
          "gowinn`: expected one of ecp5, gowin, ice40; did you mean `gowin`?"),
         (["run", "m.onnx", "--samples", "0"], "`--samples 0`: expected 1 or more; correct it"),
         (["run", "m.onnx", "--seed", "-1"], "`--seed -1`: expected 0 or more; correct it"),
-        (["run", "m.onnx", "--bandwidth", "fast"], "`--bandwidth fast`: expected BEATS/CYCLES, "
-         "for example `--bandwidth 1/4`"),
+        (["run", "m.onnx", "--bandwidth", "fast"], "`--bandwidth fast`: expected pairs such "
+         "as `1/4`, got `fast`; correct it"),
         (["run", "m.onnx", "--waveform", "w.fst"], "`--waveform`: expected `--device rtl`, got "
          "`sim`; only the RTL has waveforms"),
         (["run", "m.onnx", "--device", "reference", "--trace", "t.json"], "`--trace`: expected "
@@ -84,14 +84,14 @@ from tilewright.flows.cli.main import guarded, main
          "`--device sim`, `rtl` or `gate`, got `reference`; it has no effect there, leave it out"),
         (["report", "m.onnx", "--device", "reference"], "`--device reference`: expected one of "
          "sim, rtl, gate, or a board's address; choose one"),
-        (["what-if", "m.onnx", "--latency", "low"], "`--latency low`: expected whole numbers with "
-         "commas between them, for example `--latency 16,64`"),
-        (["what-if", "m.onnx", "--bandwidth", "1,half"], "`--bandwidth 1,half`: expected "
-         "BEATS/CYCLES with commas between them, for example `--bandwidth 1/4,1/2,1`"),
-        (["what-if", "m.onnx", "--vary", "bus_bits"], "`--vary bus_bits=`: expected whole numbers "
-         "with commas between them, for example `--vary bus_bits=16,64`"),
-        (["config", "show", "16x16", "--set", "name=3"], "`--set name=...`: expected a parameter "
-         "of the machine; leave it out"),
+        (["what-if", "m.onnx", "--latency", "low"], "`--latency low`: expected a number of cycles "
+         "without a unit, such as `64`, got `low`; correct it"),
+        (["what-if", "m.onnx", "--bandwidth", "1,half"], "`--bandwidth 1,half`: expected pairs "
+         "such as `1/4`, got `half`; correct it"),
+        (["what-if", "m.onnx", "--vary", "bus_bits"], "`--vary bus_bits`: expected PARAM=N,... "
+         "such as `bus_bits=64,128`; correct it"),
+        (["config", "show", "16x16", "--set", "name=3"], "`--set name=3`: unknown parameter "
+         "`name`; expected lanes, or a parameter of the configuration (`tilewright config show`)"),
     ],
 )  # fmt: skip
 def test_usage(fail, arguments, message):
@@ -138,8 +138,8 @@ def test_a_parameter_that_no_machine_has(fail, model):
 
 def test_a_memory_that_no_memory_is(fail, model):
     assert fail("what-if", model, "--config", "8x8", "--latency", "64,0") == (
-        1,
-        "error: memory model: `latency_cycles` must be from 1 to 1048576, not 0",
+        2,
+        "error: `--latency 64,0`: `latency_cycles` must be from 1 to 1048576, not 0",
     )
 
 
@@ -224,7 +224,7 @@ def test_a_layer_that_is_misspelt(fail, model, tmp_path, capsys):
 
 def test_a_parameter_that_is_misspelt(fail):
     code, said = fail("config", "show", "16x16", "--set", "act_dpeth=8")
-    assert (code, said.rpartition("; ")[2]) == (1, "did you mean `act_depth`?")
+    assert (code, said.rpartition("; ")[2]) == (2, "did you mean `act_depth`?")
 
 
 def test_other_spellings_mean_the_same(capsys):

@@ -11,8 +11,8 @@ from tilewright.isa.configuration import (
     PRESETS,
     Configuration,
     Memory,
-    load_configuration,
 )
+from tilewright.isa.settings import load_configuration
 
 BROKEN_RULES = [
     ({"lanes_in": 0}, "`lanes_in` must be a positive whole number, not 0"),

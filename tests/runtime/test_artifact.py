@@ -161,12 +161,12 @@ def test_added_and_missing_entries_are_refused(artifact, tmp_path):
     [
         (
             {"version": 99},
-            "expected format version 5, got 99; compile the model again with this release of "
+            "expected format version 6, got 99; compile the model again with this release of "
             "Tilewright",
         ),
         (
             {"version": 1},
-            "expected format version 5, got 1; compile the model again with this release of "
+            "expected format version 6, got 1; compile the model again with this release of "
             "Tilewright",
         ),
         (

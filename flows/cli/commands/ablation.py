@@ -70,7 +70,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )
     add_memory(parser)
     add_calibration(parser)
-    parser.set_defaults(function=ablation, stalls=0.0, seed=0)
+    parser.set_defaults(function=ablation)
 
 
 def ablation(arguments: argparse.Namespace) -> None:

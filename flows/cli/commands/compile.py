@@ -44,9 +44,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_placement(parser)
     add_calibration(parser)
     add_schedules(parser)
-    add_memory(parser, "main memory, for which schedules are chosen")
+    add_memory(parser, "main memory")
     add_json(parser, "cycles and lower bound of each layer")
-    parser.set_defaults(function=compile_, stalls=0.0, seed=0)
+    parser.set_defaults(function=compile_)
 
 
 def compile_(arguments: argparse.Namespace) -> None:

@@ -8,13 +8,12 @@ from ....isa.configuration import (
     PRESETS,
     Configuration,
     Memory,
-    load_configuration,
 )
 from ....isa.encoding import word_bytes
+from ....isa.settings import changed, load_configuration
 from ...area.clock import clock_of, measured_rows
 from ...area.resources import Resources, resources, smallest_device
 from ...synthesis.devices import RESOURCES, find_device
-from ..arguments import changed
 from ..console import configuration_sentence, say
 from ..tables import stdout, table, terminal_columns
 

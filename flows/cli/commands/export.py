@@ -11,6 +11,7 @@ from ...execution.timed import require_segments
 from ..arguments import add_configuration, add_json, chosen_configuration, load_module
 from ..console import configuration_sentence, say
 from ..json_output import check_json, write_json
+from ..memory_options import add_memory, memory_model
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -21,6 +22,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="folder for driver, program, constants and host steps in C99, and their Makefile",
     )  # fmt: skip
     add_configuration(parser)
+    add_memory(parser, "main memory of the board")
     add_json(parser, "the sizes")
     parser.set_defaults(function=export)
 
@@ -35,7 +37,8 @@ def export(arguments: argparse.Namespace) -> None:
     """
     check_json(arguments.json)
     check_folder(arguments.folder)
-    module = load_module(arguments.source, chosen_configuration(arguments))
+    memory = memory_model(arguments, arguments.source)
+    module = load_module(arguments.source, chosen_configuration(arguments), memory=memory)
     require_segments(module, "programs to export")
     network = network_in_c(module)
     folder = arguments.folder

@@ -12,6 +12,7 @@ from ....compiler.module import Module
 from ....errors import DeviceError, UsageError, did_you_mean
 from ....isa.configuration import Configuration
 from ....isa.memory_model import MemoryModel
+from ....isa.settings import read_machine_and_memory
 from ....runtime import Session, open_device
 from ....runtime.device import Device, Result
 from ....runtime.devices import is_board
@@ -39,11 +40,17 @@ from ..arguments import (
 )
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
-from ..compare_options import chosen_side
 from ..gate_options import add_technology, technology_options
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
-from ..memory_options import add_memory, memory_model, refuse_memory
+from ..memory_options import (
+    add_memory,
+    add_program_for,
+    memory_model,
+    program_memory,
+    refuse_memory,
+    refuse_program_for,
+)
 from ..placement_options import add_placement, chosen_placing
 
 DEVICES = "sim", "rtl", "gate"
@@ -79,11 +86,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "-o", "--output", type=Path, metavar="FILE", help="default: MODEL.html, or compare.html"
     )
     add_json(parser, "the page's data")
-    add_memory(parser)
+    add_program_for(add_memory(parser))
     add_placement(parser)
     add_calibration(parser)
     add_trust(parser)
-    parser.set_defaults(function=write_report, stalls=0.0, seed=0)
+    parser.set_defaults(function=write_report)
 
 
 def write_report(arguments: argparse.Namespace) -> None:
@@ -110,7 +117,7 @@ def write_report(arguments: argparse.Namespace) -> None:
             "MODEL: expected an ONNX file or an artifact; name one, or two reports with "
             "`--compare A B`"
         )
-    memory = memory_model(arguments)
+    memory = memory_model(arguments, arguments.source)
     data = timed(arguments, arguments.source, chosen_configuration(arguments), memory)
     target = arguments.output or Path(arguments.source.with_suffix(".html").name)
     write_output(target, render(data), f"`--output {target}`")
@@ -172,7 +179,12 @@ def side_data(arguments: argparse.Namespace, text: str) -> dict[str, Any]:
         As `write_comparison`.
     """
     if arguments.source is not None:
-        return timed(arguments, arguments.source, *chosen_side(arguments, text))
+        side = read_machine_and_memory(
+            text, f"`--compare {text}`", chosen_configuration(arguments),
+            memory_model(arguments, arguments.source),
+            arguments.changes,
+        )  # fmt: skip
+        return timed(arguments, arguments.source, *side)
     path, option = Path(text), f"`--compare {text}`"
     if path.suffix in REPORT_SUFFIXES:
         return read_report(path, option)
@@ -181,7 +193,7 @@ def side_data(arguments: argparse.Namespace, text: str) -> dict[str, Any]:
             f"{option}: expected a report, a model or an artifact, found no such file; to compare "
             "machines, name the model too: `tilewright report MODEL --compare A B`"
         )
-    return timed(arguments, path, chosen_configuration(arguments), memory_model(arguments))
+    return timed(arguments, path, chosen_configuration(arguments), memory_model(arguments, path))
 
 
 def timed(
@@ -202,6 +214,7 @@ def timed(
     TilewrightError
         For a problem with the model, the arguments or the tools.
     """
+    refuse_program_for(arguments, source)
     overrides, placing = chosen_overrides(arguments), chosen_placing(arguments, places=True)
     require_tools(arguments.device)
     board = connected_board(arguments.device, source, configuration)
@@ -213,7 +226,7 @@ def timed(
         overrides=overrides,
         placing=placing,
         trust_code=arguments.trust_code,
-        memory=board and board.memory,
+        memory=program_memory(arguments, board.memory if board else memory),
     )
     require_segments(module)
     results: tuple[Result, ...] = ()

@@ -21,7 +21,14 @@ from ..console import search_sentence
 from ..gate_options import add_technology, technology_options
 from ..input_options import add_fixes, add_states, chosen_states
 from ..json_output import check_json, write_json
-from ..memory_options import add_memory, add_stalls, memory_model, refuse_memory
+from ..memory_options import (
+    add_memory,
+    add_program_for,
+    add_stalls,
+    memory_model,
+    refuse_memory,
+    refuse_program_for,
+)
 from ..placement_options import add_placement, chosen_placing
 
 
@@ -48,7 +55,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     add_technology(parser)
     add_json(parser, "the results")
-    add_stalls(add_memory(parser))
+    memory = add_memory(parser)
+    add_stalls(memory)
+    add_program_for(memory)
     parser.add_argument("--seed", type=int, default=0, help="seed of stalls and random inputs")
     parser.add_argument(
         "--waveform",
@@ -78,7 +87,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     check_arguments(arguments)
     placing = chosen_placing(arguments)
-    memory = memory_model(arguments)
+    memory = memory_model(arguments, arguments.source)
     options = technology_options(arguments)
     if arguments.waveform:
         options["trace"] = arguments.waveform
@@ -149,6 +158,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             "of the instructions knows no time"
         )
     refuse_memory(arguments)
+    refuse_program_for(arguments, arguments.source, arguments.device)
     if arguments.trace and arguments.device == "cpu":
         raise UsageError(
             "`--trace`: expected `--device sim`, `rtl` or `gate`, got `cpu`; there are no cycles "

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ....atomic_write import write_output
 from ....errors import HardwareError, UsageError
+from ....isa.settings import memory_text, text_of
 from ....sim.timing.native import build_in_background
-from ...sweep.dimensions import text_of
 from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
 from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES
@@ -23,6 +23,7 @@ from ..arguments import add_configuration, add_json, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, say
 from ..json_output import check_json, write_json
+from ..memory_options import add_program_for
 from ..sweep_options import (
     chosen_build,
     chosen_conditions,
@@ -51,8 +52,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "--vary", action="append", default=[], metavar="NAME=VALUES",
         help="vary lanes (8x8,8x16), a parameter of the configuration (512,1024 or 512..4096), "
-        "latency, bandwidth (1/4,1/2) or outstanding; may be repeated",
+        "latency, bandwidth (1/4,1/2), outstanding or shared_bus (none,6/7/7/781); may be "
+        "repeated, also for one name",
     )  # fmt: skip
+    add_program_for(parser)
     parser.add_argument(
         "--space", metavar="NAME|FILE.toml",
         help=f"one of {', '.join(SPACES)}, or a file (default without --vary: quick)",
@@ -239,6 +242,8 @@ def show(outcome: Outcome) -> None:
     for dimension in outcome.space.dimensions:
         values = ", ".join(text_of(dimension.name, value) for value in dimension.values)
         say(f"varied         {dimension.name}: {values}")
+    if outcome.space.program_for is not None:
+        say(f"programs for   {memory_text(outcome.space.program_for)}, whatever they run with")
     for condition in outcome.where:
         say(f"condition      {condition}")
     broken = (

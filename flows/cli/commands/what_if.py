@@ -9,6 +9,7 @@ from typing import Any
 from ....compiler.module import Module
 from ....errors import UsageError
 from ....isa.memory_model import MemoryModel
+from ....isa.settings import DEFAULT_MEMORY, MACHINE, Value, memory_text, read_values
 from ...execution.retiming import VARIABLE, Setting, check_variable, retime, settings
 from ...execution.timed import require_segments
 from ...reports import terminal as report
@@ -17,6 +18,7 @@ from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import add_clock, chosen_clock, cycles_text, milliseconds_text
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import write_json
+from ..memory_options import add_program_for, program_memory, refuse_program_for
 
 LATENCIES = 16, 64, 200
 BANDWIDTHS = (1, 4), (1, 2), (1, 1)
@@ -36,6 +38,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--vary", action="append", default=[], metavar="PARAM=N,...",
         help=f"vary a hardware parameter, one of {', '.join(VARIABLE)}; may be repeated",
     )  # fmt: skip
+    add_program_for(parser)
     add_clock(parser)
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     add_calibration(parser)
@@ -52,6 +55,7 @@ def what_if(arguments: argparse.Namespace) -> None:
     TilewrightError
         For a problem with the model, the machines or the memories.
     """
+    refuse_program_for(arguments, arguments.source)
     memories, machines = asked(arguments)
     clock_mhz = chosen_clock(arguments)
     overrides = chosen_overrides(arguments)
@@ -60,11 +64,10 @@ def what_if(arguments: argparse.Namespace) -> None:
         chosen_configuration(arguments),
         calibration=chosen_calibration(arguments),
         overrides=overrides,
+        memory=program_memory(arguments, DEFAULT_MEMORY),
     )
     require_segments(module)
-    for name in machines:
-        check_variable(module.configuration, name)
-    base_memory = MemoryModel()
+    base_memory = module.memory
     found = settings(module.configuration, base_memory, memories, machines)
     base, *cycles = retime(module, [Setting({}, module.configuration, base_memory), *found])
     if arguments.json:
@@ -75,58 +78,28 @@ def what_if(arguments: argparse.Namespace) -> None:
 
 def asked(
     arguments: argparse.Namespace,
-) -> tuple[dict[str, Sequence[Any]], dict[str, list[int]]]:
+) -> tuple[dict[str, Sequence[Value]], dict[str, Sequence[int]]]:
     """Return the properties of the memory and of the hardware that vary."""
-    memories: dict[str, Sequence[Any]] = {}
-    machines: dict[str, list[int]] = {}
-    for name in ("latency", "outstanding"):
+    memories: dict[str, Sequence[Value]] = {}
+    machines: dict[str, Sequence[int]] = {}
+    for name in ("latency", "bandwidth", "outstanding"):
         if getattr(arguments, name):
-            memories[name] = numbers(f"--{name}", getattr(arguments, name))
-    if arguments.bandwidth:
-        memories["bandwidth"] = bandwidths(arguments.bandwidth)
-    if arguments.queue_depth:
-        machines["queue_depth"] = numbers("--queue-depth", arguments.queue_depth)
+            text = getattr(arguments, name)
+            memories[name] = read_values(name, text, f"`--{name} {text}`")
+    if text := arguments.queue_depth:
+        machines["queue_depth"] = read_values("queue_depth", text, f"`--queue-depth {text}`")
     for change in arguments.vary:
-        name, _, text = change.partition("=")
-        machines[name.strip()] = numbers(f"--vary {name}", text, separator="=")
+        name, given, text = (part.strip() for part in change.partition("="))
+        if not given:
+            raise UsageError(
+                f"`--vary {change}`: expected PARAM=N,... such as `bus_bits=64,128`; correct it"
+            )
+        check_variable(name)
+        values = read_values(name, text, f"`--vary {change}`", MACHINE)
+        machines[name] = tuple(dict.fromkeys((*machines.get(name, ()), *values)))
     if not memories and not machines:
         memories = {"latency": LATENCIES, "bandwidth": BANDWIDTHS}
     return memories, machines
-
-
-def numbers(option: str, text: str, separator: str = " ") -> list[int]:
-    """Parse integers separated by commas.
-
-    Raises
-    ------
-    UsageError
-        For anything else; the message names the option.
-    """
-    try:
-        return [int(part, 0) for part in text.split(",")]
-    except ValueError:
-        raise UsageError(
-            f"`{option}{separator}{text}`: expected whole numbers with commas between them, for "
-            f"example `{option}{separator}16,64`"
-        ) from None
-
-
-def bandwidths(text: str) -> list[tuple[int, int]]:
-    """Parse pairs of beats and cycles.
-
-    Raises
-    ------
-    UsageError
-        For anything else.
-    """
-    try:
-        parts = (part.partition("/") for part in text.split(","))
-        return [(int(beats), int(cycles or 1)) for beats, _, cycles in parts]
-    except ValueError:
-        raise UsageError(
-            f"`--bandwidth {text}`: expected BEATS/CYCLES with commas between them, for example "
-            "`--bandwidth 1/4,1/2,1`"
-        ) from None
 
 
 def show(
@@ -145,8 +118,8 @@ def show(
     report.say(f"network        {module.name}")
     report.say(f"configuration  {report.configuration_sentence(module.configuration)}")
     report.say(
-        f"baseline       {cycles_text(base, clock_mhz)}: latency {memory.latency_cycles}, "
-        f"bandwidth {memory.beats}/{memory.cycles}, {memory.outstanding_bursts} open bursts"
+        f"baseline       {cycles_text(base, clock_mhz)} with the memory that the program was made "
+        f"for: {memory_text(memory)}"
     )
     report.say("")
     report.say("other hardware, same program (not recompiled):")
@@ -184,6 +157,7 @@ def to_json(
         "network": module.name,
         "configuration": module.configuration.name,
         "clock_mhz": clock_mhz,
+        "program_for": memory_text(memory),
         "base": row(Setting({}, module.configuration, memory), base),
         "rows": list(starmap(row, zip(found, cycles, strict=True))),
     }

@@ -74,6 +74,7 @@ def side_of(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{name: data[name] for name in ("network", "version", "date", "device", "memory")},
         "clock_mhz": clock_mhz,
+        "program_for": data.get("program_for"),
         "configuration": {
             name: data["configuration"][name] for name in ("name", "hash", "parameters")
         },
@@ -164,6 +165,7 @@ def _settings(side: Mapping[str, Any]) -> dict[str, Any]:
         "configuration": side["configuration"]["name"],
         **side["configuration"]["parameters"],
         **{f"memory: {name}": value for name, value in side["memory"].items()},
+        "program for": side["program_for"],
         "clock_mhz": side["clock_mhz"],
         "device": side["device"],
         "tilewright": side["version"],

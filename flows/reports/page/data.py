@@ -15,6 +15,7 @@ from ....isa.encoding import word_bytes
 from ....isa.instructions import Unit
 from ....isa.memory_model import MemoryModel
 from ....isa.registers import counter_text, unit_counters
+from ....isa.settings import memory_text
 from ....sim.timing.stalls import WAIT_TEXT
 from ...cli.clock_options import DEFAULT_CLOCK_MHZ
 from ...execution.retiming import VARIABLE, retime, settings
@@ -63,6 +64,8 @@ def report_data(
         "measured": _measured(segments),
         "configuration": _configuration(module.configuration),
         "memory": asdict(memory),
+        "program_for": memory_text(module.memory),
+        "made_for_memory": module.memory == memory.with_stalls(0.0),
         "summary": _summary(module, segments, facts, clock_mhz),
         "causes": {str(cause): text for cause, text in CAUSE_TEXT.items()},
         "waits": {wait.name.lower(): text for wait, text in WAIT_TEXT.items()},

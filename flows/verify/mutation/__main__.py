@@ -5,7 +5,7 @@ import os
 import sys
 
 from ....errors import TilewrightError, UsageError
-from ....isa.configuration import load_configuration
+from ....isa.settings import load_configuration
 from ...cli.json_output import write_json
 from .hardware import score_hardware
 from .outcome import Score, print_score

@@ -11,7 +11,8 @@ from tilewright.flows.area.resources import resources
 from tilewright.flows.cli.main import main
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.isa.assembly import parse_program
-from tilewright.isa.configuration import CONTRACT_VERSION, PARAMETERS, PRESETS, load_configuration
+from tilewright.isa.configuration import CONTRACT_VERSION, PARAMETERS, PRESETS
+from tilewright.isa.settings import load_configuration
 from tilewright.runtime import load
 
 NODES = ["conv1", "conv2", "conv3", "residual", "pool", "dense"]

@@ -51,13 +51,14 @@ def test_a_run_takes_the_cycles_of_the_memory(tilewright, model, tmp_path):
         (
             "6,7",
             2,
-            "error: `--shared-bus 6,7`: expected four numbers of cycles, for example "
-            "`--shared-bus 6,7,7,781`",
+            "error: `--shared-bus 6,7`: expected 4 numbers such as `6/7/7/781`, got `6/7`; correct "
+            "it",
         ),
         (
             "6,7,7,10",
-            1,
-            "error: memory model: `refresh_interval_cycles` must be from 14 to 1048576, not 10",
+            2,
+            "error: `--shared-bus 6,7,7,10`: `refresh_interval_cycles` must be from 14 to 1048576, "
+            "not 10",
         ),
     ],
 )

@@ -27,7 +27,7 @@ def test_a_table_has_a_row_for_each_combination(tilewright, artifact):
         ["16", "1/2"], ["16", "1/1"], ["200", "1/2"], ["200", "1/1"],
     ]  # fmt: skip
     assert "baseline " in said
-    assert " ms at 100 MHz: " in said
+    assert "100 MHz with the memory that the program was made for: latency=64,bandwidth=1/1" in said
 
 
 def test_without_a_question_latency_and_bandwidth_are_tried(tilewright, artifact):

@@ -141,11 +141,11 @@ def test_a_report_of_an_earlier_version_may_lack_efficiency(reports):
         (["m.onnx", "--compare", "8x8", "8x8", "--table"], "`--table`: expected a report of one "
          "network, got `--compare`; leave one of them out"),
         (["m.onnx", "--compare", "8x8,latency", "8x8"], "`--compare 8x8,latency`: expected "
-         "CONFIG,NAME=VALUE,... such as `16x16,act_depth=512,latency=200`, got `latency`; correct "
-         "it"),
+         "NAME=VALUE such as `act_depth=4096`, got `latency`; correct it"),
         (["m.onnx", "--compare", "act_dept=8", "8x8"], "`--compare act_dept=8`: unknown parameter "
-         "`act_dept`; expected lanes, a parameter of the configuration (`tilewright config show`), "
-         "or one of latency, bandwidth, outstanding; did you mean `act_depth`?"),
+         "`act_dept`; expected lanes, or a parameter of the configuration (`tilewright config "
+         "show`), or a property of main memory (latency, bandwidth, outstanding, shared_bus); did "
+         "you mean `act_depth`?"),
         (["m.onnx", "--compare", "act_depth=512..1024", "8x8"], "`--compare act_depth=512..1024`: "
          "expected one value of `act_depth`, got `512..1024`; choose one"),
     ],

@@ -38,13 +38,13 @@ TIMED = {"cycles": 10**6, "macs": 1, "energy_nj": 1, "limits": {}, "layers": []}
 
 
 def raised(problem: BaseException):
-    def fail(cycles: int) -> list[Any]:
+    def fail(cycles: int) -> Any:
         raise problem
 
     return fail
 
 
-def hang(cycles: int) -> list[Any]:
+def hang(cycles: int) -> Any:
     """Hang until the time limit, which is now."""
     os.kill(os.getpid(), signal.SIGALRM)
     while True:
@@ -58,15 +58,16 @@ FAULTS = {
     f"{LOST}MemoryError": raised(MemoryError()),
     f"{LOST}[Errno {errno.ENOSPC}]": raised(OSError(errno.ENOSPC, "No space left on device")),
     "`sim`: not done after": hang,
-    "cycles 7: expected at least": lambda cycles: [7],
-    "`sim`: expected a whole number as `cycles`, got `None`": lambda cycles: [None],
-    "`sim`: expected a whole number as `cycles`, got `-1`": lambda cycles: [-1],
-    "`sim`: expected a whole number as `cycles`, got `nan`": lambda cycles: [float("nan")],
-    "`sim`: expected 1 results, got 2": lambda cycles: [cycles, cycles],
-    "`sim`: expected 1 results, got 0": lambda cycles: [],
-    f"{LOST}KilledWorker": None,
+    "cycles 7: expected at least": lambda cycles: 7,
+    "`sim`: expected a whole number as `cycles`, got `None`": lambda cycles: None,
+    "`sim`: expected a whole number as `cycles`, got `-1`": lambda cycles: -1,
+    "`sim`: expected a whole number as `cycles`, got `nan`": lambda cycles: float("nan"),
+    "`sim`: expected 1 results, got 2": [Record(TIMED)] * 2,
+    "`sim`: expected 1 results, got 0": [],
+    f"{LOST}KilledWorker": [Record(error=f"{LOST}KilledWorker: it died")],
 }
-"""Faults while a machine is compiled, by the beginning of the error that must follow."""
+"""Faults by the beginning of the error that must follow: what happens while a machine is compiled,
+or what comes back instead of its results."""
 
 
 @dataclass
@@ -96,13 +97,13 @@ class Chaos(InProcess):
         self.database._connection.execute(f"pragma max_page_count = {limit}")
         expected = "" if number % self.healthy == 0 else list(FAULTS)[number % len(FAULTS)]
         self.expected[job.configuration.name] = expected
-        fault = FAULTS[expected] if expected else lambda cycles: [cycles]
+        fault = FAULTS[expected] if expected else lambda cycles: cycles
         self.count["full"] += bool(self.database._waiting)
-        if fault is None:
-            return [(batch, Done([[Record(error=f"{LOST}KilledWorker: it died")]], 0.0))]
+        if isinstance(fault, list):
+            return [(batch, Done([fault], 0.0))]
         self.monkeypatch.setattr(COMPILE, lambda graph, configuration, **_: module(configuration))
         self.monkeypatch.setattr(
-            PATHS, lambda module, memories: [PathLimits(c, {}, ()) for c in fault(module.cycles)]
+            PATHS, lambda module, memory: PathLimits(fault(module.cycles), {}, ())
         )
         return super().wait([batch])
 
@@ -150,7 +151,7 @@ def inject(swept, digits, tmp_path, monkeypatch, vary, fewest: int) -> None:
         found = Counter(row["error"] is None for row in rows)
         assert found[True] == sum(not expected for expected in chaos.expected.values())
 
-        monkeypatch.setattr(PATHS, lambda module, memories: [PathLimits(module.cycles, {}, ())])
+        monkeypatch.setattr(PATHS, lambda module, memory: PathLimits(module.cycles, {}, ()))
         lost = sum(expected.startswith(LOST) for expected in chaos.expected.values())
         assert swept(space, database, exhaustive=True).compiled == lost, "as no machine's fault"
         failed = len(outcome.results) - lost - found[True]
@@ -162,7 +163,7 @@ def inject(swept, digits, tmp_path, monkeypatch, vary, fewest: int) -> None:
 
 
 def test_an_evaluator_that_hangs_is_interrupted(swept, digits, monkeypatch):
-    def sleep(graph, configuration, memories):
+    def sleep(graph, configuration, memories, program_for):
         if configuration.lanes_in == 8:
             time.sleep(3600)
         return [Record(TIMED) for _ in memories]
@@ -189,7 +190,7 @@ class Poison:
     def setup(self, worker) -> None:
         mock.patch.dict(executors.RUNGS, {SIM: self.evaluate}).start()
 
-    def evaluate(self, graph, configuration, memories):
+    def evaluate(self, graph, configuration, memories, program_for):
         with (self.folder / "starts").open("a") as starts:
             starts.write(f"{configuration.act_depth}\n")
         tries = (self.folder / "starts").read_text().split().count(str(configuration.act_depth))

@@ -23,7 +23,8 @@ def module(artifact):
 
 def test_limits_and_layers_have_every_cycle_once(module):
     settings = [Setting({}, module.configuration, memory) for memory in MEMORIES]
-    for cycles, path in zip(retime(module, settings), path_limits(module, MEMORIES), strict=True):
+    paths = (path_limits(module, memory) for memory in MEMORIES)
+    for cycles, path in zip(retime(module, settings), paths, strict=True):
         assert path.cycles == cycles == sum(path.limits.values())
         assert sum(layer.cycles for layer in path.layers) == cycles
         assert set(path.limits) <= set(LIMITS)
@@ -31,7 +32,8 @@ def test_limits_and_layers_have_every_cycle_once(module):
 
 def test_causes_are_those_of_the_report(module):
     """But for the places of single beats, which only the report finds."""
-    for memory, path in zip(MEMORIES, path_limits(module, MEMORIES), strict=True):
+    for memory in MEMORIES:
+        path = path_limits(module, memory)
         (segment,) = time_segments(module, memory)
         causes = by_cause(path_steps(segment))
         of = {name: path.limits.get(name, 0) for name in LIMITS}
@@ -47,7 +49,8 @@ def test_causes_are_those_of_the_report(module):
 
 def test_a_worse_memory_limits_the_layers(module):
     limits = [
-        {layer.name: layer.limit for layer in path.layers} for path in path_limits(module, MEMORIES)
+        {layer.name: layer.limit for layer in path_limits(module, memory).layers}
+        for memory in MEMORIES
     ]
     fused = "conv3 + residual"
     assert [found[fused] for found in limits] == ["GEMM", "latency", "LOAD"]

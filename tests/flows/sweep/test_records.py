@@ -22,10 +22,12 @@ from tilewright.flows.sweep.records import (
     Key,
     Record,
     configuration_digest,
-    memory_text,
 )
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.memory_model import MemoryModel
+from tilewright.isa.settings import memory_text
+
+SLOW = "latency=64,bandwidth=1/4,outstanding=8"
 
 
 def key(number: int = 0, network: str = "n") -> Key:
@@ -218,7 +220,7 @@ def test_results_that_found_no_room_are_told_at_the_end(path):
 
 def test_equal_records_are_exported_as_equal_bytes(tmp_path):
     results = [
-        (Key("sim", "v1", "n", configuration_digest(PRESETS[name]), "64 1/4 8"), record)
+        (Key("sim", "v1", "n", configuration_digest(PRESETS[name]), SLOW), record)
         for name, record in (
             ("8x8", Record({"cycles": 5, "macs": 2})), ("4x4", Record(error="does not fit")),
         )

@@ -35,19 +35,19 @@ def test_values_are_lists_ranges_and_pairs(name, text, values):
     [
         (
             "act_deph", "512",
-            "here: unknown parameter `act_deph`; a sweep varies lanes, parameters of the "
-            "configuration (`tilewright config show`), and latency, bandwidth, outstanding; did "
-            "you mean `act_depth`?",
+            "here: unknown parameter `act_deph`; expected lanes, or a parameter of the "
+            "configuration (`tilewright config show`), or a property of main memory (latency, "
+            "bandwidth, outstanding, shared_bus); did you mean `act_depth`?",
         ),
         (
             "latency", "64ns",
-            "here: expected whole numbers in cycles without a unit, or a range such as "
-            "`latency=16..64`, got `64ns`; correct it",
+            "here: expected a number of cycles without a unit, such as `64`, got `64ns`; correct "
+            "it",
         ),
         ("act_depth", "1000", "here: `act_depth` must be a power of two from 8 to 65536, not 1000"),
         ("lanes", "8x12", "here: `lanes_out` must be a power of two from 2 to 64, not 12"),
-        ("lanes", "8", "here: expected pairs such as `lanes=8x16`, got `8`; correct it"),
-        ("lanes", "4x4..8", "here: expected pairs such as `lanes=8x16`, got `4x4..8`; correct it"),
+        ("lanes", "8", "here: expected pairs such as `8x16`, got `8`; correct it"),
+        ("lanes", "4x4..8", "here: expected pairs such as `8x16`, got `4x4..8`; correct it"),
         ("counters", "some", "here: `counters` must be all, basic or none, not `some`"),
         ("bandwidth", "4/1", "here: `beats` must be from 1 to `cycles`, not 4 in 1 cycles"),
         ("latency", "0", "here: `latency_cycles` must be from 1 to 1048576, not 0"),

@@ -92,7 +92,7 @@ def test_the_front_takes_the_same_cycles_on_the_rtl(model, tmp_path, capsys):
 
 
 def test_cycles_that_differ_on_the_rtl_are_a_fault(fails, model, database, monkeypatch):
-    def wrong(graph, configuration, memories):
+    def wrong(graph, configuration, memories, program_for):
         return [Record({"cycles": 17})] * len(memories)
 
     monkeypatch.setitem(RUNGS, "rtl", wrong)
@@ -222,6 +222,7 @@ def test_a_condition_on_logic_excludes_machines(tilewright, model, database):
 def test_energy_is_a_figure_of_the_program(tilewright, model, database):
     """Main memory's bandwidth changes the time of a program, and so its power."""
     options = ("--config", "4x4", "--vary", "bandwidth=1/4,1/1", "--database", database)
+    options = (*options, "--program-for", "default")
     values = json.loads(tilewright("sweep", model, *options, "--workers", 0, "--json"))
     slow, fast = (point["figures"] for point in values["points"])
     run = json.loads(tilewright("run", model, "--config", "4x4", "--json"))["efficiency"]
@@ -268,9 +269,9 @@ def test_weights_count_networks(tilewright, model, database):
         ),
         (
             ("--vary", "lates=16"),
-            "`--vary lates=16`: unknown parameter `lates`; a sweep varies lanes, parameters of the "
-            "configuration (`tilewright config show`), and latency, bandwidth, outstanding; did "
-            "you mean `lanes`?",
+            "`--vary lates=16`: unknown parameter `lates`; expected lanes, or a parameter of the "
+            "configuration (`tilewright config show`), or a property of main memory (latency, "
+            "bandwidth, outstanding, shared_bus); did you mean `lanes`?",
         ),
         (
             ("--space", "quik"),

@@ -6,7 +6,8 @@ function showSummary() {
   const rate = Number(DATA.roofline.bytes_per_cycle.toFixed(2));
   byId("machine").textContent =
     `${configuration.sentence}. Main memory: latency ${memory.latency_cycles} cycles, ` +
-    `${rate} bytes per cycle in each direction, ${memory.outstanding_bursts} open bursts.`;
+    `${rate} bytes per cycle in each direction, ${memory.outstanding_bursts} open bursts.` +
+    (DATA.made_for_memory ? "" : ` The program was made for another memory: ${DATA.program_for}.`);
   byId("measured").textContent = measured === null
     ? "Times come from the exact timing model."
     : measured.equal

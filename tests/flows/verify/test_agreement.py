@@ -1,0 +1,31 @@
+"""Every way to ask for a network's cycles gives the same answer; see `flows.verify.agreement`."""
+
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.flows.verify import agreement
+from tilewright.flows.verify.agreement import agree, answers, random_case
+
+CASES = 30
+
+
+@pytest.mark.parametrize("first", range(0, CASES, 5))
+def test_every_way_gives_the_same_cycles(first):
+    assert agree(range(first, first + 5)) >= 3, "most networks have layers for the accelerator"
+
+
+def test_two_programs_of_one_network_differ(tmp_path):
+    """Otherwise the cases would compare equal numbers only."""
+    for seed in range(CASES):
+        (tmp_path / str(seed)).mkdir()
+        found = answers(random_case(seed), tmp_path / str(seed))
+        numbers = {cycles for answered in found.values() for cycles in answered.values()}
+        if len(numbers) > 1:
+            return
+    pytest.fail("no memory needs a program of its own")
+
+
+def test_an_answer_that_differs_is_named(monkeypatch):
+    monkeypatch.setattr(agreement, "_api", lambda folder, case, made_for: 7)
+    with pytest.raises(TilewrightError, match=r"got .*'API': 7"):
+        agree(range(CASES))
