@@ -4,14 +4,14 @@ import gc
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..errors import CompileError, UnfitError
+from ..errors import CompileError, ConfigurationError, UnfitError
 from ..isa.checker import check
-from ..isa.configuration import Configuration, Memory
+from ..isa.configuration import PARAMETERS, Configuration, Memory
 from ..isa.instructions import Instruction
 from .accelerator.constants import ConstantPool
 from .accelerator.lower_schedules import Emitted, Lowering
@@ -34,6 +34,7 @@ from .flatten_on_host import flatten_on_host
 from .graph import Graph, Node
 from .host import host_target, plan_host, report_of_host
 from .host.kernel_store import compile_host
+from .macs import macs_of
 from .main_memory.memory_plan import MemoryPlan, plan_memory
 from .module import Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options
@@ -42,12 +43,16 @@ from .scheduling.candidate_timer import CandidateTimer
 from .scheduling.fusion import form_groups
 from .scheduling.given_schedules import joined, refuse_unknown_layers, with_given
 from .scheduling.issue_order import Measure, issue
+from .scheduling.kernel_programs import ProgramStore
 from .scheduling.refine import refine
 from .segments import bind, lay_out_segment, lifetimes, partition
 from .split_pools import split_pools
 from .transpose_on_host import transpose_on_host
 
 Progress = Callable[[str], None]
+
+MAX_PORT_SEARCH_CYCLES = 250_000
+"""Cycles at the peak of the array up to which a segment is also searched for narrower ports."""
 
 NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
 """No schedules from the user."""
@@ -65,6 +70,7 @@ def compile_graph(
     costs: Costs = DEFAULT_COSTS,
     schedules: Mapping[str, str] = NO_SCHEDULES,
     lean: bool = False,
+    store: ProgramStore | None = None,
 ) -> Module:
     """Compile an integer graph for a configuration.
 
@@ -96,6 +102,8 @@ def compile_graph(
     lean
         Leave out what cycles do not depend on: the checker's proof, the host's machine code, notes,
         and the report of the placement. The module is for timing alone.
+    store
+        Shares the work of several compilations, see `ProgramStore`.
 
     Returns
     -------
@@ -120,7 +128,7 @@ def compile_graph(
     with paused_collector():
         decision, made = _compile_placed(
             graph, configuration, progress, keep_all, options, measure, placement, costs, schedules,
-            lean,
+            lean, store or ProgramStore(),
         )  # fmt: skip
     steps, segments, gaps, layers, plans, exact = made
     refuse_unknown_layers(schedules, [layer for segment in segments for layer in segment.layers])
@@ -175,6 +183,7 @@ def _compile_placed(
     costs: Costs,
     schedules: Mapping[str, str],
     lean: bool,
+    store: ProgramStore,
 ) -> tuple[Decision, _Made]:
     """Place the nodes and compile the segments; nodes that do not fit go to the host.
 
@@ -191,7 +200,7 @@ def _compile_placed(
                     made.steps.append(len(made.segments))
                     segment, cycles, found, placed, plan = _compile_segment(
                         graph, group, configuration, progress, keep_all, options, measure,
-                        schedules, lean,
+                        schedules, lean, store,
                     )  # fmt: skip
                     made.segments.append(segment)
                     made.gaps.append(found)
@@ -233,25 +242,81 @@ def _compile_segment(
     measure: Measure | None,
     schedules: Mapping[str, str],
     lean: bool,
+    store: ProgramStore,
 ) -> tuple[Segment, int, list[LayerGap], list[PlacedLayer], MemoryPlan]:
-    layout = lay_out_segment(graph, nodes, configuration, options)
+    """Compile a segment with the search that gives the fastest program."""
+    searched = [configuration]
+    if measure is not None and options.candidates > 1:
+        searched += _narrower_ports(graph, nodes, configuration)
+    found = []
+    for machine in searched:
+        with suppress(UnfitError) if found else nullcontext():
+            made = _compile_searched(
+                graph, nodes, configuration, machine, keep_all, options, measure, schedules, lean,
+                store,
+            )  # fmt: skip
+            found.append(made)
+    best = min(found, key=lambda made: made[1])
+    for gap in best[2]:
+        progress(str(gap))
+    if not lean:
+        segment, *_ = best
+        _refuse_large_data(graph.name, segment.data_bytes, configuration)
+        check(segment.program, configuration, segment.data_bytes)
+    return best
+
+
+def _narrower_ports(
+    graph: Graph, nodes: Sequence[Node], configuration: Configuration
+) -> Iterator[Configuration]:
+    """Yield the machine with each narrower memory port, if the segment is short.
+
+    A program for a narrower port has the same instructions and takes no longer on a wider one. A
+    search may miss it, because it judges kernels mostly alone; in short segments, where kernels
+    overlap much, it often does. Searching for all ports, a wider one never loses to a narrower one.
+    """
+    cycles = sum(macs_of(graph, node) for node in nodes) / configuration.tile_bytes
+    bits = configuration.bus_bits // 2
+    while cycles <= MAX_PORT_SEARCH_CYCLES and bits >= PARAMETERS["bus_bits"].low:
+        with suppress(ConfigurationError):
+            yield configuration.replace(bus_bits=bits)
+        bits //= 2
+
+
+def _compile_searched(
+    graph: Graph,
+    nodes: list[Node],
+    configuration: Configuration,
+    searched: Configuration,
+    keep_all: bool,
+    options: Options,
+    measure: Measure | None,
+    schedules: Mapping[str, str],
+    lean: bool,
+    store: ProgramStore,
+) -> tuple[Segment, int, list[LayerGap], list[PlacedLayer], MemoryPlan]:
+    """Compile a segment with the schedules that are best on the machine `searched`."""
+    layout = lay_out_segment(graph, nodes, searched, options)
     inputs, outputs, placements = layout.inputs, layout.outputs, layout.placements
     timer = None
     if measure is not None:
-        timer = CandidateTimer(*placements.apart(), configuration, measure)
+        programs = store.programs(*placements.apart(), configuration)
+        timer = CandidateTimer(programs, searched, measure)
     groups = form_groups(
-        graph, nodes, outputs, layout.images, configuration, options, timer, placements.copies
+        graph, nodes, outputs, layout.images, searched, options, timer, placements.copies
     )
     work = (piece for group in groups for piece in group.work)
     refuse_huge_programs(work, configuration, options.most_instructions)
     if timer is not None and options.candidates > 1:
         groups = refine(groups, timer, options)
+    if timer is not None and searched is not configuration:
+        timer = CandidateTimer(timer.programs, configuration, timer.measure)
     spans = lifetimes(graph, groups, inputs, outputs, keep_all)
     plan = plan_memory(placements.lifetimes(spans))
     dram = placements.dram(plan.offsets)
     bound = {name: bind(layout.places[name], placements.of[name], dram[name]) for name in spans}
     pool = ConstantPool(base=align(plan.size))
-    known = timer.pieces if timer else None
+    known = timer.programs.pieces if timer else None
     lowering = Lowering(configuration, dram, pool, options.most_instructions, known)
     ends: list[int] = []
     gaps: list[LayerGap] = []
@@ -259,7 +324,7 @@ def _compile_segment(
     for group in groups:
         parts = with_given(group.name, group.output, group.work, schedules)
         scheduled = [
-            timer.schedule(*part) if timer else part[1].schedule(part[0], configuration)
+            timer.programs.schedule(*part) if timer else part[1].schedule(part[0], configuration)
             for part in parts
         ]
         for schedule in scheduled:
@@ -267,7 +332,6 @@ def _compile_segment(
         ends.append(len(lowering.stream))
         gaps.append(layer_gap(group.name, parts, configuration, timer))
         texts.append(joined(scheduled))
-        progress(str(gaps[-1]))
     instructions = [emitted.instruction for emitted in lowering.stream]
     program, order, cycles = issue(instructions, configuration, measure)
     notes = () if lean else _notes(program, [lowering.stream[index] for index in order])
@@ -283,10 +347,6 @@ def _compile_segment(
         )
         for number, (group, text) in enumerate(zip(groups, texts, strict=True))
     ]
-    data_bytes = align(pool.base + pool.size)
-    if not lean:
-        _refuse_large_data(graph.name, data_bytes, configuration)
-        check(program, configuration, data_bytes)
     segment = Segment(
         program=program,
         notes=notes,
@@ -296,7 +356,7 @@ def _compile_segment(
         activations=tuple(bound.values()),
         constants=pool.image(),
         constants_offset=pool.base,
-        data_bytes=data_bytes,
+        data_bytes=align(pool.base + pool.size),
     )
     placed = [
         PlacedLayer(group.name, group.op, ACCELERATOR, group.nodes, gap.cycles, gap.exact)

@@ -18,6 +18,7 @@ from .options import DEFAULT_OPTIONS, Options
 from .scheduling.candidate_timer import CandidateTimer
 from .scheduling.fusion import Group, Movement, form_groups
 from .scheduling.given_schedules import Part
+from .scheduling.kernel_programs import KernelPrograms
 from .segments import lay_out_segment, partition
 from .split_pools import split_pools
 from .tensor import Kernel
@@ -28,7 +29,8 @@ class _FusesAll(CandidateTimer):
     """A timer that searches no schedules and rates every fused kernel as fast as its parts."""
 
     def __init__(self, configuration: Configuration) -> None:
-        super().__init__({}, 0, configuration, lambda program, _: (len(program), None))
+        programs = KernelPrograms({}, 0, configuration)
+        super().__init__(programs, configuration, lambda program, _: (len(program), None))
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """A schedule without tiles."""

@@ -16,6 +16,7 @@ from ..options import Options
 from ..scheduling.candidate_timer import CandidateTimer
 from ..scheduling.fusion import Movement, form_groups
 from ..scheduling.given_schedules import Part
+from ..scheduling.kernel_programs import KernelPrograms
 from ..segments import lay_out_segment, partition
 from ..tensor import Kernel
 
@@ -27,7 +28,8 @@ class Estimator(CandidateTimer):
     """A timer that returns the compiler's estimates."""
 
     def __init__(self, configuration: Configuration) -> None:
-        super().__init__({}, 0, configuration, lambda program, _: (len(program), None))
+        programs = KernelPrograms({}, 0, configuration)
+        super().__init__(programs, configuration, lambda program, _: (len(program), None))
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """Return the schedule with the lowest estimate; the rival is ignored."""
@@ -110,8 +112,8 @@ def misfits(
         Whether the compiler times several schedules. If not, only the likeliest one has to fit.
     """
     layout = lay_out_segment(graph, nodes, configuration, options)
-    dram, size = layout.placements.apart()
-    timer = CandidateTimer(dram, size, configuration, lambda program, _: (len(program), None))
+    programs = KernelPrograms(*layout.placements.apart(), configuration)
+    timer = CandidateTimer(programs, configuration, lambda program, _: (len(program), None))
     found = {}
     for node in nodes:
         try:
@@ -119,7 +121,7 @@ def misfits(
                 graph, [node], layout.outputs, layout.images, configuration, options,
                 timer=timer if timed else None, copies=layout.placements.copies,
             ):  # fmt: skip
-                timer.lowered(group.work)
+                programs.lowered(group.work)
         except UnfitError as refusal:
             found[node.output.name] = str(refusal)
     return found

@@ -6,23 +6,16 @@ the rest of the search, so a candidate that cannot change the choice is not time
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from ...errors import UnfitError
 from ...isa.configuration import Configuration
-from ...isa.expressions import Call, Expression, Literal, Reduction
-from ..accelerator.constants import ConstantPool
-from ..accelerator.dma import DramTensor
 from ..accelerator.lower_bound import chained, demand_of
-from ..accelerator.lower_schedules import KnownPieces, Lowering
-from ..accelerator.matching import find_pattern
 from ..accelerator.search import Candidate, likely_candidates
 from ..options import Options
-from ..te.schedule import Schedule
-from ..tensor import Compute, Kernel
-from .given_schedules import GivenSchedule, Part
+from ..tensor import Kernel
+from .given_schedules import Part
 from .issue_order import Measure, issue
+from .kernel_programs import KernelPrograms, Key
 
 NEAR = 1.02
 """If the best time is within this factor of the lower bound, no other schedule is timed."""
@@ -47,38 +40,24 @@ class CandidateTimer:
 
     Parameters
     ----------
-    dram
-        Place of every activation in memory, by value; no places overlap.
-    size
-        Total bytes of these places.
+    programs
+        The kernels as instructions.
+    configuration
+        The machine that runs them; it may differ from that of `programs` in the memory port and in
+        the queues.
     measure
         Gives the cycles of a program.
     """
 
     def __init__(
-        self,
-        dram: Mapping[str, DramTensor],
-        size: int,
-        configuration: Configuration,
-        measure: Measure,
+        self, programs: KernelPrograms, configuration: Configuration, measure: Measure
     ) -> None:
-        self.configuration = configuration
-        self.measure = measure
-        self.dram, self.size = dram, size
-        self.known: dict[object, tuple[int, int]] = {}
+        self.programs, self.configuration, self.measure = programs, configuration, measure
+        self.known: dict[Key, tuple[int, int]] = {}
         """Cycles and instructions of the programs that were timed."""
         self.chosen: dict[object, Candidate] = {}
         self.listed: dict[object, tuple[int, list[Candidate]]] = {}
         """The likely schedules of each form, and how many were asked for."""
-        self.alike: dict[Kernel, dict[object, Schedule]] = {}
-        """Schedules of each kernel, by the form of their steps."""
-        self.schedules: dict[tuple[Kernel, object], Schedule] = {}
-        self.begun: list[tuple[Part, Lowering]] = []
-        """The kernels of the last lowering, each with the state of the lowering after it."""
-        self.pieces: dict[Kernel, KnownPieces] = {}
-        self.numbers: dict[object, int] = {}
-        """A number for each form, which is quicker to look up than the form itself."""
-        self.forms: dict[Kernel, int] = {}
         self.instructions = 0
         """Instructions of all programs timed so far."""
 
@@ -96,14 +75,14 @@ class CandidateTimer:
             When not even the smallest tile fits, or when no schedule that was tried fits the loops
             of the instructions.
         """
-        form = self.form(kernel), options, rival
+        form = self.programs.form(kernel), options, rival
         if form not in self.chosen:
             self.chosen[form] = self._fastest(kernel, options, rival)
         return self.chosen[form]
 
     def likely(self, kernel: Kernel, options: Options, count: int) -> list[Candidate]:
         """The `count` schedules with the least estimates; see `likely_candidates`."""
-        form, depth = self.form(kernel), options.pipeline_depth
+        form, depth = self.programs.form(kernel), options.pipeline_depth
         asked, found = self.listed.get((form, depth), (0, []))
         if asked < count:
             found = likely_candidates(kernel, self.configuration, depth, count)
@@ -131,7 +110,7 @@ class CandidateTimer:
             if cycles < least:
                 best, least = schedule, cycles
         if least == NEVER:
-            self.lowered([(kernel, best)])  # raises the reason
+            self.programs.lowered([(kernel, best)])  # raises the reason
         return best
 
     def cycles(self, *parts: Part) -> int:
@@ -150,98 +129,16 @@ class CandidateTimer:
         return chained([demand_of(kernel, self.configuration) for kernel, _ in parts]).cycles
 
     def _timed(self, parts: Sequence[Part]) -> tuple[int, int]:
-        key = tuple((self.form(kernel), candidate) for kernel, candidate in parts)
         if not parts:
             return 0, 0
+        key = self.programs.key(parts)
         if key not in self.known:
-            try:
-                stream = self.lowered(parts).stream
-            except UnfitError:
+            found = self.programs.program(parts)
+            if found is None:
                 self.known[key] = NEVER, 0
-                return self.known[key]
-            instructions = [emitted.instruction for emitted in stream]
-            issued = issue(instructions, self.configuration, self.measure)
-            self.instructions += len(issued.program)
-            self.known[key] = issued.cycles, len(issued.program)
+            else:
+                instructions, program = found
+                issued = issue(instructions, self.configuration, self.measure, program)
+                self.instructions += len(issued.program)
+                self.known[key] = issued.cycles, len(issued.program)
         return self.known[key]
-
-    def lowered(self, parts: Sequence[Part]) -> Lowering:
-        """Lower the kernels. A beginning shared with the previous call is not lowered again.
-
-        Raises
-        ------
-        UnfitError
-            When the machine has too few loops for one of the schedules, or too short ones.
-        """
-        same = 0
-        for old, new in zip(self.begun, parts, strict=False):
-            if old[0] != new:
-                break
-            same += 1
-        del self.begun[same:]
-        lowering = self.begun[-1][1].copy() if same else self._nothing_lowered()
-        for part in parts[same:]:
-            lowering.lower(self.schedule(*part))
-            self.begun.append((part, lowering.copy()))
-        return lowering
-
-    def _nothing_lowered(self) -> Lowering:
-        pool = ConstantPool(self.size)
-        return Lowering(self.configuration, self.dram, pool, known=self.pieces)
-
-    def schedule(self, kernel: Kernel, choice: Candidate | GivenSchedule) -> Schedule:
-        """The schedule of a kernel."""
-        if (kernel, choice) not in self.schedules:
-            alike = self.alike.setdefault(kernel, {})
-            self.schedules[kernel, choice] = choice.schedule(kernel, self.configuration, alike)
-        return self.schedules[kernel, choice]
-
-    def form(self, kernel: Kernel) -> int:
-        """Return the number of a kernel's form. Kernels of one form take the same time."""
-        if kernel not in self.forms:
-            self.forms[kernel] = self.numbers.setdefault(self._form(kernel), len(self.numbers))
-        return self.forms[kernel]
-
-    def _form(self, kernel: Kernel) -> object:
-        """The facts that determine a kernel's time: stages and tensors, no names or numbers."""
-        names = {name: f"t{index}" for index, name in enumerate(kernel.tensors)}
-        plain = kernel.renamed(names)
-        stages = tuple(
-            (
-                replace(
-                    stage,
-                    output=replace(stage.output, value="", pad=0),
-                    body=_without_numbers(stage.body),
-                ),
-                _instruction_of(stage),
-            )
-            for stage in plain.stages
-        )
-        tensors = tuple(
-            (
-                replace(tensor, value="", pad=0),
-                replace(self.dram[tensor.value], base=0) if tensor.value in self.dram else None,
-                name in plain.constants,
-            )
-            for name, tensor in plain.tensors.items()
-        )
-        return stages, tensors
-
-
-def _without_numbers(tree: Expression) -> Expression:
-    """Replace each constant of an expression by 0."""
-    if isinstance(tree, Literal):
-        return Literal(0)
-    if isinstance(tree, Call):
-        return Call(tree.op, tuple(map(_without_numbers, tree.arguments)))
-    if isinstance(tree, Reduction):
-        return Reduction(tree.op, _without_numbers(tree.body))
-    return tree
-
-
-def _instruction_of(stage: Compute) -> tuple[object, ...]:
-    """The instruction of a stage, without the numbers in its fields; constants may decide on it."""
-    pattern, found = find_pattern(stage)
-    fields = ((name, None if type(value) is int else value) for name, value in found.fields)
-    operands = (slot.operand for slot, _ in found.reads)
-    return pattern.family, *pattern.fields.items(), *fields, *operands

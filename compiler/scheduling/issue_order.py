@@ -43,8 +43,9 @@ def issue(
     instructions: Sequence[Instruction],
     configuration: Configuration,
     measure: Measure | None,
+    program: tuple[Instruction, ...] = (),
 ) -> Issued:
-    """Add tokens to a sequence of instructions, in a faster order if there is one.
+    """Order a sequence of instructions, and add tokens.
 
     Parameters
     ----------
@@ -52,9 +53,11 @@ def issue(
         In an order in which each one follows those that it depends on; without tokens.
     measure
         Without it, the order stays.
+    program
+        The same with tokens, if the caller has it.
     """
     order: Sequence[int] = range(len(instructions))
-    program = synthesise_tokens(instructions, configuration)
+    program = program or synthesise_tokens(instructions, configuration)
     if measure is None:
         return Issued(program, order)
     cycles, starts = measure(program, configuration)

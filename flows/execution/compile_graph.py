@@ -13,6 +13,7 @@ from ...compiler.compile import NO_SCHEDULES
 from ...compiler.graph import Graph
 from ...compiler.module import Module
 from ...compiler.options import DEFAULT_OPTIONS, Options
+from ...compiler.scheduling.kernel_programs import ProgramStore
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, memory_text
@@ -33,6 +34,7 @@ def compile_graph(
     cache: bool = True,
     lean: bool = False,
     memory: MemoryModel = DEFAULT_MEMORY,
+    store: ProgramStore | None = None,
 ) -> Module:
     """Compile an integer graph, or take the module from the cache.
 
@@ -60,6 +62,8 @@ def compile_graph(
         Whether to leave out what cycles do not depend on. A lean module is not cached.
     memory : MemoryModel
         Main memory for which the program is made. Its random stalls are left out.
+    store : ProgramStore or None
+        Shares the work of several compilations that differ in the memory only.
 
     Returns
     -------
@@ -96,6 +100,7 @@ def compile_graph(
         costs=costs,
         schedules=schedules,
         lean=lean,
+        store=store,
     )
     if module.segments:
         search = {"candidates": options.candidates, "measure": measure.name}

@@ -135,8 +135,11 @@ def sim(
     """
     from ...compiler.assignment import STRICT_PLACEMENT
     from ...compiler.compile import paused_collector
+    from ...compiler.scheduling.kernel_programs import ProgramStore
     from ..execution.compile_graph import compile_graph
     from .path_limits import path_limits
+
+    store = ProgramStore()
 
     def evaluate(memory: MemoryModel) -> Record:
         module = compile_graph(
@@ -145,6 +148,7 @@ def sim(
             placement=STRICT_PLACEMENT,
             lean=True,
             memory=program_for or memory,
+            store=store,
         )
         macs = sum(layer.macs for segment in module.segments for layer in segment.layers)
         energy = energy_of(

@@ -140,7 +140,8 @@ def configuration_digest(configuration: Configuration) -> str:
 
 def _properties(memory: str) -> dict[str, Any]:
     """Return the properties in the text of a memory; None for those that it lacks."""
-    found = dict(part.partition("=")[::2] for part in memory.split(","))
+    pairs = (part.partition("=") for part in memory.split(","))
+    found = {name: value for name, _, value in pairs}
     whole = {name: int(found[name]) for name in ("latency", "outstanding") if name in found}
     return {name: found.get(name) for name in MEMORY} | whole
 

@@ -3,7 +3,8 @@
 A case is a random network, machine and main memory. `compile`, `run` (of the model and of the
 artifact), `report`, `report --compare`, `sweep`, `what-if`, `ablation` and the API must all give
 the same cycles, and with `--program-for` the cycles of that other program. Each of them compiles
-with an empty cache of its own.
+with an empty cache of its own. And a machine with a wider memory port never loses to one that is
+equal but for a narrower port.
 """
 
 import argparse
@@ -111,6 +112,34 @@ def check(case: Case) -> bool:
                 f"{case}, {question}: expected one number of cycles, got {answered}"
             )
     return bool(found)
+
+
+def check_ports(case: Case) -> list[int]:
+    """Sweep the widths of the memory port, and return the cycles, narrowest first.
+
+    Raises
+    ------
+    AgreementError
+        If a wider port takes longer than a narrower one.
+    """
+    machine = ",".join(part for part in case.machine.split(",") if "bus_bits" not in part)
+    with tempfile.TemporaryDirectory(prefix="tilewright-agreement-") as name:
+        folder = Path(name)
+        model = folder / "network.onnx"
+        model.write_bytes(random_model(case.seed, MAX_STEPS))
+        said = _json(
+            folder, "sweep", model, "--config", machine, *_vary(case.memory),
+            "--vary", "bus_bits=32..256", "--exhaustive", "--workers", 0,
+            "--database", folder / "records.db",
+        )  # fmt: skip
+    points = [point for point in said["points"] if point["cycles"]]
+    found = [point["cycles"]["network"] for point in points]
+    if sorted(found, reverse=True) != found:
+        raise AgreementError(
+            f"{case}: expected no more cycles with a wider memory port, got {found} for "
+            f"{[point['chosen']['bus_bits'] for point in points]} bits"
+        )
+    return found
 
 
 def answers(case: Case, folder: Path) -> dict[str, dict[str, int]]:
@@ -226,14 +255,19 @@ def _cache(folder: str) -> Iterator[None]:
 
 
 def agree(seeds: range) -> int:
-    """Check cases, and return how many have layers for the accelerator.
+    """Check cases, and return how many have layers for the accelerator; the ports of every fourth.
 
     Raises
     ------
     AgreementError
         At the first difference.
     """
-    return sum(check(random_case(seed)) for seed in seeds)
+    compared = 0
+    for seed in seeds:
+        compared += check(random_case(seed))
+        if seed % 4 == 0:
+            check_ports(random_case(seed))
+    return compared
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

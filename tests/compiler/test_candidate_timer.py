@@ -16,6 +16,7 @@ from tilewright.compiler.options import DEFAULT_OPTIONS, Options
 from tilewright.compiler.scheduling import candidate_timer as timing
 from tilewright.compiler.scheduling.bound_report import LayerGap
 from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
+from tilewright.compiler.scheduling.kernel_programs import KernelPrograms
 from tilewright.compiler.tensor import Kernel
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Instruction
@@ -49,7 +50,7 @@ class Told:
         names = [*kernel.inputs, kernel.output.name]
         shapes = {kernel.tensors[name].value: kernel.tensors[name].shape for name in names}
         dram = {name: DramTensor(1 << 20, shape) for name, shape in shapes.items()}
-        return CandidateTimer(dram, 1 << 21, MACHINE, self)
+        return CandidateTimer(KernelPrograms(dram, 1 << 21, MACHINE), MACHINE, self)
 
 
 def test_nothing_more_is_timed_once_a_schedule_is_near_the_bound(monkeypatch):

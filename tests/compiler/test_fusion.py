@@ -24,6 +24,7 @@ from tilewright.compiler.graph import (
 from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
 from tilewright.compiler.scheduling.fusion import Group, form_groups
 from tilewright.compiler.scheduling.given_schedules import Part
+from tilewright.compiler.scheduling.kernel_programs import KernelPrograms
 from tilewright.compiler.tensor import Kernel
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.isa.configuration import PRESETS, Configuration
@@ -302,7 +303,7 @@ def test_a_node_leaves_its_group_for_a_later_node_if_that_is_faster(monkeypatch,
     wide = net.conv(net.input, "wide", 24)
     deep = net.conv(wide, "deep", 24, kernel=3, groups=24)
     graph = net.graph(net.conv(deep, "thin", 11))
-    timer = CandidateTimer({}, 0, MACHINE, ExactMeasure())
+    timer = CandidateTimer(KernelPrograms({}, 0, MACHINE), MACHINE, ExactMeasure())
     groups = form_groups(graph, graph.nodes, ["thin"], {}, MACHINE, timer=timer)
     names = [group.name.replace("node ", "") for group in groups]
     assert names == (["wide", "deep + thin"] if later == 60 else ["wide + deep", "thin"])

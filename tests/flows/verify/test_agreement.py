@@ -1,12 +1,23 @@
 """Every way to ask for a network's cycles gives the same answer; see `flows.verify.agreement`."""
 
+from pathlib import Path
+
 import pytest
 
+from tilewright.compiler.frontend import import_model
 from tilewright.errors import TilewrightError
+from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.flows.verify import agreement
 from tilewright.flows.verify.agreement import agree, answers, random_case
+from tilewright.isa.configuration import PRESETS
 
 CASES = 30
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
+
+
+@pytest.fixture
+def digits():
+    return import_model(DIGITS)
 
 
 @pytest.mark.parametrize("first", range(0, CASES, 5))
@@ -23,6 +34,15 @@ def test_two_programs_of_one_network_differ(tmp_path):
         if len(numbers) > 1:
             return
     pytest.fail("no memory needs a program of its own")
+
+
+def test_a_wider_port_never_loses(digits):
+    """The search alone loses here: it judges kernels mostly apart."""
+    machine = PRESETS["8x8"]
+    machines = [machine.replace(bus_bits=bits) for bits in (64, 128, 256)]
+    modules = [compile_graph(digits, each, cache=False, lean=True) for each in machines]
+    found = [module.report["cycles"] for module in modules]
+    assert sorted(found, reverse=True) == found
 
 
 def test_an_answer_that_differs_is_named(monkeypatch):
