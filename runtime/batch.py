@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..compiler.aligned import address_of, aligned_empty
+from ..aligned import address_of, aligned_empty
 from ..compiler.cpu import Call, Schedule
 from ..compiler.graph import Graph, Node
 from ..compiler.graph.types import DTYPES

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..compiler.aligned import aligned_empty
+from ..aligned import aligned_empty
 from ..compiler.graph import Graph, Node, evaluate_node
 from ..compiler.graph.types import DTYPES
 from ..compiler.host import (

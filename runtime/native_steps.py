@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from ..compiler.aligned import address_of, aligned_empty
+from ..aligned import address_of, aligned_empty
 from ..compiler.cpu import Box, Call, CompiledKernel, Description, copy_call
 from ..compiler.graph import Graph
 from ..compiler.host import HostKernel, HostStep

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from ..compiler.aligned import address_of, aligned_empty
+from ..aligned import address_of, aligned_empty
 from ..compiler.cpu import Box, Call, CompiledKernel, Description, Schedule, copy_call
 from ..compiler.host.recurrence import Direction, Recurrence
 

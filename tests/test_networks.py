@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, is_accelerated
 from tilewright.compiler.options import Options
+from tilewright.compiler.pipeline import compile_module
 from tilewright.flows.execution.run_samples import run_samples
 from tilewright.flows.execution.samples import read_samples
 from tilewright.flows.reports.terminal import agreement
@@ -70,7 +70,7 @@ NETWORKS = {
 def test_every_accelerator_layer_equals_the_integer_reference(name, configuration, device):
     network, machine = NETWORKS[name], PRESETS[configuration]
     model = MODELS / f"{network.path}.onnx"
-    module = compile_graph(import_model(model), machine, keep_all=True)
+    module = compile_module(import_model(model), machine, keep_all=True)
     samples = read_samples(model.with_suffix(".npz"), module.graph).first(network.samples[device])
     with open_device(device, machine) as opened:
         outcome = run_samples(module, opened, samples, compare=True, compare_with=device != "sim")
@@ -94,7 +94,7 @@ def test_every_node_equals_the_integer_reference(name, configuration):
     network, machine = NETWORKS[name], PRESETS[configuration]
     model = MODELS / f"{network.path}.onnx"
     graph = import_model(model)
-    module = compile_graph(graph, machine, keep_all=True, options=Options(fuse=False))
+    module = compile_module(graph, machine, keep_all=True, options=Options(fuse=False))
     samples = read_samples(model.with_suffix(".npz"), graph).first(2)
     with open_device("sim", machine) as sim:
         comparison = run_samples(module, sim, samples, compare=True).comparison
@@ -109,7 +109,7 @@ def test_every_node_equals_the_integer_reference(name, configuration):
 def test_sim_knows_every_cycle_of_the_hardware(name, configuration):
     machine = PRESETS[configuration]
     graph = import_model(MODELS / f"{NETWORKS[name].path}.onnx")
-    module = compile_graph(graph, machine)
+    module = compile_module(graph, machine)
     for memory in (MemoryModel(), MemoryModel(latency_cycles=200, beats=1, cycles=2)):
         with (
             open_device("sim", machine, memory) as sim,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..aligned import align
+from ...aligned import align
 
 
 @dataclass(slots=True)

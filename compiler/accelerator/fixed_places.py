@@ -10,10 +10,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 
+from ...aligned import align
 from ...errors import CompileError
 from ...isa.configuration import SCRATCHPADS, Configuration, Memory
 from ...isa.expressions import reads_of
-from ..aligned import align
 from ..te.nodes import Allocate
 from ..te.program import Program
 

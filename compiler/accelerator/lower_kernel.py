@@ -1,10 +1,10 @@
 """Lowering of a single scheduled kernel to a program that a device runs."""
 
+from ...aligned import align
 from ...errors import CompileError
 from ...isa.checker import check
 from ...isa.configuration import Memory
 from ...isa.tokens import synthesise_tokens
-from ..aligned import align
 from ..te.program import Program
 from ..te.schedule import Schedule
 from .constants import ConstantPool

@@ -21,7 +21,7 @@ AVX-512 with VNNI, AVX2 with or without VNNI, or SSE2. `TILEWRIGHT_CPU_LEVEL` ca
 `host` finds.
 """
 
-from ..aligned import aligned_empty
+from ...aligned import aligned_empty
 from .codegen.layout import Layout
 from .execution.kernel import (
     BoundKernel,

@@ -6,7 +6,7 @@ First fit over lifetimes: a value takes the lowest gap among the values alive at
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..aligned import align
+from ...aligned import align
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ is read from its source in place.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...aligned import align
 from ..accelerator.dma import DramTensor
 from ..accelerator.kernels.movement import TensorCopy
-from ..aligned import align
 from ..graph import Graph, Node, QConcat, QInterleave, QResize, QSlice
 from .memory_plan import Lifetime
 

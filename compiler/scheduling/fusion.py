@@ -88,13 +88,13 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
+class MovementGroup:
     """A node that computes nothing, and the copies that it still needs."""
 
     nodes: tuple[Node, ...]
     work: tuple[tuple[Kernel, Candidate], ...]
 
-    def with_work(self, work: Sequence[tuple[Kernel, Candidate]]) -> "Movement":
+    def with_work(self, work: Sequence[tuple[Kernel, Candidate]]) -> "MovementGroup":
         """The movement with other schedules."""
         return replace(self, work=tuple(work))
 
@@ -128,7 +128,7 @@ def form_groups(
     options: Options = DEFAULT_OPTIONS,
     timer: CandidateTimer | None = None,
     copies: Mapping[str, Sequence[TensorCopy]] = NO_COPIES,
-) -> list[Group | Movement]:
+) -> list[Group | MovementGroup]:
     """Kernels that compute `nodes`, in an order in which they can run.
 
     Parameters
@@ -149,7 +149,7 @@ def form_groups(
     UnfitError
         When a node does not fit the configuration, even alone.
     """
-    groups: dict[str, Group | Movement] = {}
+    groups: dict[str, Group | MovementGroup] = {}
     for node in nodes:
         if isinstance(node.attributes, Rearranging):
             kernels = [
@@ -157,7 +157,7 @@ def form_groups(
             ]
             alone = (_group([one], (node,), configuration, options, timer) for one in kernels)
             work = tuple(piece for group in alone for piece in group.work)
-            groups[node.output.name] = Movement((node,), work)
+            groups[node.output.name] = MovementGroup((node,), work)
             continue
         kernel = build_kernel(node, graph, configuration, images, gather=options.gather)
         group = _group([kernel], (node,), configuration, options, timer)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..options import Options
 from .candidate_timer import NEAR, CandidateTimer
-from .fusion import Group, Movement
+from .fusion import Group, MovementGroup
 from .given_schedules import Part
 
-Groups = Sequence[Group | Movement]
+Groups = Sequence[Group | MovementGroup]
 
 WINDOW_INSTRUCTIONS = 150
 """Most instructions of a kernel and the neighbours that are timed with it. Longer kernels gain
@@ -32,7 +32,7 @@ MOST_WORK = 2.0
 """Refinement times at most this many times as many instructions as the search did."""
 
 
-def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Group | Movement]:
+def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Group | MovementGroup]:
     """Choose schedules and fusion by the time of the kernels around each one.
 
     Parameters
@@ -44,7 +44,7 @@ def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Grou
 
     Returns
     -------
-    list of Group or Movement
+    list of Group or MovementGroup
         Groups that compute the same values, in the same order.
     """
     now = list(groups)
@@ -90,7 +90,7 @@ def _fastest(
 
 
 def _other_schedules(
-    group: Group | Movement, timer: CandidateTimer, options: Options
+    group: Group | MovementGroup, timer: CandidateTimer, options: Options
 ) -> Iterator[Groups]:
     """Yield the group with other schedules: the likeliest, and those that are fast alone."""
     for index, (kernel, chosen) in enumerate(group.work):

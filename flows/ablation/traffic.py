@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ...compiler.graph import Graph, Node, QConv, is_accelerated
 from ...compiler.module import Module
-from ...compiler.segments import partition
+from ...compiler.placement.partition import partition
 from ...isa.configuration import Configuration
 from ...isa.instructions import Store
 from ...isa.memory_model import MemoryModel

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, fsum, log
 
-from ...compiler.assignment import STRICT_PLACEMENT
-from ...compiler.compile import compile_graph
 from ...compiler.graph import Graph, Node, QConv
 from ...compiler.module import Module
 from ...compiler.options import Options
+from ...compiler.pipeline import compile_module
+from ...compiler.placement import STRICT_PLACEMENT
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
@@ -60,7 +60,7 @@ class Variant:
         """
         try:
             measure = ExactMeasure(memory) if self.timed else None
-            return compile_graph(
+            return compile_module(
                 graph, self.configuration, progress, options=self.options, measure=measure,
                 placement=STRICT_PLACEMENT,
             )  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from ...compiler.aligned import align
+from ...aligned import align
 from ...compiler.module import Module
 from ...isa.clearing import clearing_program
 from ...isa.configuration_rules import PAGE_BYTES

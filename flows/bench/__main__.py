@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ...atomic_write import write_output
-from ...compiler.compile import compile_graph
 from ...compiler.graph import evaluate
 from ...compiler.module import Segment
+from ...compiler.pipeline import compile_module
 from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.semantics import Machine
@@ -65,7 +65,7 @@ def measure(
     for shape in shapes:
         graph = layer_graph(shape)
         started = time.perf_counter()
-        (segment,) = compile_graph(graph, configuration, measure=ExactMeasure()).segments
+        (segment,) = compile_module(graph, configuration, measure=ExactMeasure()).segments
         compiled = time.perf_counter() - started
         generator = np.random.default_rng(1)
         x = generator.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)

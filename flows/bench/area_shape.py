@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...compiler.assignment import STRICT_PLACEMENT
 from ...compiler.frontend import import_model
 from ...compiler.graph import Graph
 from ...compiler.options import DEFAULT_OPTIONS, Options
+from ...compiler.placement import STRICT_PLACEMENT
 from ...isa.configuration import PRESETS, Configuration
 from ...isa.memory_model import MemoryModel
 from ..execution.compile_graph import compile_graph

@@ -21,10 +21,10 @@ from rich.table import Table
 from ...atomic_write import write_output
 from ...compiler.accelerator.kernels import build_kernel
 from ...compiler.accelerator.lower_bound import UNITS, demand_of
-from ...compiler.assignment import STRICT_PLACEMENT
-from ...compiler.compile import compile_graph
 from ...compiler.graph import Builder, Graph, Output, QAdd, QConv, TensorType, Value
-from ...compiler.network_bound import network_demands
+from ...compiler.pipeline import compile_module
+from ...compiler.pipeline.network_bound import network_demands
+from ...compiler.placement import STRICT_PLACEMENT
 from ...isa.configuration import Configuration
 from ...isa.settings import load_configuration
 from ...sim.timing import ExactMeasure
@@ -106,7 +106,7 @@ def measure(blocks: Sequence[Block], configuration: Configuration) -> Iterator[d
     """Compile each block alone and yield its figures, in cycles."""
     for block in blocks:
         graph = block_graph(block)
-        report = compile_graph(
+        report = compile_module(
             graph, configuration, measure=ExactMeasure(), placement=STRICT_PLACEMENT, lean=True
         ).report
         (demand,) = network_demands(graph, configuration)

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ...atomic_write import write_output
-from ...compiler.compile import compile_graph
 from ...compiler.frontend import import_model
+from ...compiler.pipeline import compile_module
 from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
@@ -67,12 +67,12 @@ def programs(
 ) -> Iterator[tuple[str, tuple[Instruction, ...], np.ndarray]]:
     """Name, program and memory image of each measured program."""
     for model in models:
-        for segment in compile_graph(import_model(model), configuration).segments:
+        for segment in compile_module(import_model(model), configuration).segments:
             zeros = {each.name: np.zeros(each.shape, dtype=np.int8) for each in segment.inputs}
             yield model.stem, segment.program, segment.image(zeros)
     for shape in RESNET18:
         graph = layer_graph(shape)
-        (segment,) = compile_graph(graph, configuration, measure=ExactMeasure()).segments
+        (segment,) = compile_module(graph, configuration, measure=ExactMeasure()).segments
         x = np.zeros(graph.inputs[0].type.shape, dtype=np.int8)
         yield shape.name, segment.program, segment.image({"x": x})
     for seed in (1, 2):

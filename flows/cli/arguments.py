@@ -267,7 +267,7 @@ def compile_placed(
     memory: MemoryModel = DEFAULT_MEMORY,
 ) -> "Module":
     """Compile a graph, some layers with given schedules, with progress on stderr."""
-    from ...compiler.assignment.costs import DEFAULT_COSTS
+    from ...compiler.placement.costs import DEFAULT_COSTS
     from ..execution.compile_graph import compile_graph
 
     costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS

@@ -8,13 +8,13 @@ from ...errors import UsageError
 from .clock_options import DEFAULT_CLOCK_MHZ, add_clock, chosen_clock
 
 if TYPE_CHECKING:
-    from ...compiler.assignment import Placement
-    from ...compiler.assignment.costs import Costs
+    from ...compiler.placement import Placement
+    from ...compiler.placement.costs import Costs
     from ...runtime.device import Device
 
 POLICIES = ("accelerator", "cost", "cpu")
 SIDES = ("accelerator", "cpu")
-"""As in `compiler.assignment`, which a command with a cached network does not import."""
+"""As in `compiler.placement`, which a command with a cached network does not import."""
 
 FIGURES = ("host_gops", "host_gbps", "link_gbps", "segment_us")
 """Options for the estimates of the host's and the link's times."""
@@ -29,13 +29,13 @@ class Placing:
     policy : str
     forced : tuple of tuple
     strict : bool
-        See `compiler.assignment.Placement`.
+        See `compiler.placement.Placement`.
     clock : float
     host_gops : float or None
     host_gbps : float or None
     link_gbps : float or None
     segment_us : float or None
-        See `compiler.assignment.costs`.
+        See `compiler.placement.costs`.
     stated : bool
         Whether the user named a policy, which then overrides an artifact's own.
     clock_stated : bool
@@ -72,13 +72,13 @@ class Placing:
 
     def placement(self) -> "Placement":
         """Return the placement for the compiler."""
-        from ...compiler.assignment import Placement
+        from ...compiler.placement import Placement
 
         return Placement(self.policy, self.forced, self.strict)
 
     def costs(self) -> "Costs":
         """Return the figures for estimates: given, measured on this machine, or assumed."""
-        from ...compiler.assignment.costs import Costs, LinkSpeed
+        from ...compiler.placement.costs import Costs, LinkSpeed
         from ..execution.host_figures import measured_host
 
         host, link = measured_host(), LinkSpeed()

@@ -25,12 +25,13 @@ from ...compiler.cpu_level import level_cap
 from ...compiler.options import Options
 from ...errors import ImportModelError, TilewrightError
 from ...isa.configuration import Configuration
+from ...isa.settings import memory_text
 from ...signing import key_name
 from ...sim.cache import cache_folder, kept_folder, remove_unused, saying_why_not
 
 if TYPE_CHECKING:
-    from ...compiler.graph import Graph
     from ...compiler.module import Module
+    from ...compiler.pipeline import CompileRequest
 
 ROOT = Path(__file__).parents[2]
 KIND = "networks"
@@ -117,22 +118,21 @@ class CompileCache:
         return cls(model.stem, digest, configuration, options, keep_all=keep_all, more=more)
 
     @classmethod
-    def of_graph(
-        cls,
-        graph: "Graph",
-        configuration: Configuration,
-        options: Options,
-        *,
-        keep_all: bool,
-        more: tuple[object, ...] = (),
-    ) -> "CompileCache":
-        """Return the place for a graph's module on this processor."""
+    def of_request(cls, request: "CompileRequest") -> "CompileCache":
+        """Return the place for the module of a request on this processor."""
         from ...compiler.graph import print_graph
         from ...compiler.host import host_target
 
+        graph = request.graph
         digest = hashlib.sha256(print_graph(graph).encode())
-        more = ("graph", repr(host_target()), *more)
-        return cls(graph.name, digest, configuration, options, keep_all=keep_all, more=more)
+        more = (
+            "graph", repr(host_target()), memory_text(request.memory), request.placement,
+            request.costs, *sorted(request.schedules.items()),
+        )  # fmt: skip
+        return cls(
+            graph.name, digest, request.configuration, request.options,
+            keep_all=request.keep_all, more=more,
+        )  # fmt: skip
 
     def load(self) -> "Module | None":
         """Return the kept module with its report; None if either is missing or damaged."""

@@ -7,24 +7,25 @@ machine always gives the same program.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ...compiler import compile as compiler
-from ...compiler.assignment import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
-from ...compiler.compile import NO_SCHEDULES
 from ...compiler.graph import Graph
 from ...compiler.module import Module
 from ...compiler.options import DEFAULT_OPTIONS, Options
+from ...compiler.pipeline import NO_SCHEDULES, Compilation, CompileRequest, compile_request
+from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
 from ...compiler.scheduling.kernel_programs import ProgramStore
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
-from ...isa.settings import DEFAULT_MEMORY, memory_text
+from ...isa.settings import DEFAULT_MEMORY
 from ...sim.timing import ExactMeasure
 from .compile_cache import CompileCache
+
+Progress = Callable[[str], None]
 
 
 def compile_graph(
     graph: Graph,
     configuration: Configuration = DEFAULT,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Progress = lambda line: None,
     *,
     keep_all: bool = False,
     options: Options = DEFAULT_OPTIONS,
@@ -68,43 +69,43 @@ def compile_graph(
     Returns
     -------
     Module
-        Where the accelerator runs layers, its report adds `search` to that of
-        `compiler.compile.compile_graph`: the largest number of `candidates` that were timed for a
-        kernel, and the `measure` that timed them.
+        Where the accelerator runs layers, its report adds `search` to that of `compile_request`:
+        the largest number of `candidates` that were timed for a kernel, and the `measure` that
+        timed them.
 
     Raises
     ------
     CompileError
         When a layer does not fit the configuration, or the placement is not possible.
     """
-    memory = memory.with_stalls(0.0)
-    kept = None
-    if cache and not lean:
-        more = (
-            () if placement == DEFAULT_PLACEMENT and costs == DEFAULT_COSTS else (placement, costs)
-        )
-        more = (*more, *sorted(schedules.items()), memory_text(memory))
-        kept = CompileCache.of_graph(graph, configuration, options, keep_all=keep_all, more=more)
-        module = kept.load()
-        if module is not None:
-            return module
-    measure = ExactMeasure(memory)
-    module = compiler.compile_graph(
-        graph,
-        configuration,
-        progress,
-        keep_all=keep_all,
+    request = CompileRequest(
+        graph=graph,
+        configuration=configuration,
+        memory=memory.with_stalls(0.0),
         options=options,
-        measure=measure,
         placement=placement,
         costs=costs,
         schedules=schedules,
+        keep_all=keep_all,
         lean=lean,
-        store=store,
     )
-    if module.segments:
-        search = {"candidates": options.candidates, "measure": measure.name}
-        module = replace(module, report={**module.report, "search": search}, memory=memory)
-    if kept is not None:
-        kept.save(module)
+    kept = CompileCache.of_request(request) if cache and not lean else None
+    module = kept.load() if kept is not None else None
+    if module is None:
+        module = compile_with_exact_times(request, progress, store).module
+        if kept is not None:
+            kept.save(module)
     return module
+
+
+def compile_with_exact_times(
+    request: CompileRequest, progress: Progress, store: ProgramStore | None = None
+) -> Compilation:
+    """Compile a request by the timing model; `compile_graph` explains the module's report."""
+    measure = ExactMeasure(request.memory)
+    found = compile_request(request, progress, measure=measure, store=store)
+    if not found.segments:
+        return found
+    search = {"candidates": request.options.candidates, "measure": measure.name}
+    module = replace(found.module, report={**found.module.report, "search": search})
+    return replace(found, module=module)

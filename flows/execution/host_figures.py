@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from ...atomic_write import write_atomically
-from ...compiler.assignment.costs import NS_PER_US, HostSpeed, passes_of
 from ...compiler.cpu import Convolution, CpuTarget, Requantisation, aligned_empty, compile_kernel
 from ...compiler.cpu.execution.kernel import code_generator_digest
 from ...compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, evaluate_node
 from ...compiler.host import host_target
+from ...compiler.placement.costs import NS_PER_US, HostSpeed, passes_of
 from ...errors import TilewrightError
 from ...sim.cache import kept_folder
 from ..bench.resnet18_layers import ConvolutionShape, layer_graph

@@ -42,7 +42,7 @@ UNABLE = "cannot run there: ", "unable: "
 def placement_of(
     module: "Module", placing: "Placing", memory: "MemoryModel | None" = None
 ) -> dict[str, Any]:
-    """Return the placement as JSON values; see `compiler.assignment.placement_report`.
+    """Return the placement as JSON values; see `compiler.placement.placement_report`.
 
     Times are estimated from the stated or measured figures, whatever the module was compiled with.
     Layers that run on the host but could run on the accelerator are estimated there too. Each row
@@ -53,11 +53,11 @@ def placement_of(
     memory : MemoryModel or None
         Memory of the accelerator, without random stalls; the default model if None.
     """
-    from ...compiler.assignment import Decision
-    from ...compiler.assignment.node_cycles import cycles_by_node, misfits
-    from ...compiler.assignment.table import placement_report
-    from ...compiler.assignment.user_placement import user_sides
     from ...compiler.graph import is_accelerated
+    from ...compiler.placement import Decision
+    from ...compiler.placement.node_cycles import cycles_by_node, misfits
+    from ...compiler.placement.table import placement_report
+    from ...compiler.placement.user_placement import user_sides
     from ...runtime.names import layer_names
 
     graph = module.graph
@@ -78,8 +78,8 @@ def placement_of(
 
 def layers_of(module: "Module", memory: "MemoryModel | None" = None):
     """Return all layers of a module in the form of the table."""
-    from ...compiler.assignment import ACCELERATOR, PlacedLayer, placed_layers
     from ...compiler.host import host_target, plan_host
+    from ...compiler.placement import ACCELERATOR, PlacedLayer, placed_layers
     from ...runtime.names import layer_nodes
     from ..execution.timed import time_segments
 
@@ -101,7 +101,7 @@ def layers_of(module: "Module", memory: "MemoryModel | None" = None):
 
 def unfit_rows(placement: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the layers on the host that the accelerator could run if they fitted it."""
-    from ...compiler.assignment.table import UNFIT
+    from ...compiler.placement.table import UNFIT
 
     return [row for row in placement["rows"] if row["reason"].startswith(UNFIT)]
 

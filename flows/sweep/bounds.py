@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...compiler.accelerator.lower_bound import UNITS, Demand
 from ...compiler.graph import Graph
-from ...compiler.network_bound import network_demands
+from ...compiler.pipeline.network_bound import network_demands
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
 

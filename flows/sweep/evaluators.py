@@ -133,8 +133,8 @@ def sim(
     program_for
         The main memory that the program is made for; None for the one that it runs with.
     """
-    from ...compiler.assignment import STRICT_PLACEMENT
-    from ...compiler.compile import paused_collector
+    from ...compiler.pipeline import paused_collector
+    from ...compiler.placement import STRICT_PLACEMENT
     from ...compiler.scheduling.kernel_programs import ProgramStore
     from ..execution.compile_graph import compile_graph
     from .path_limits import path_limits
@@ -178,7 +178,7 @@ def rtl(
     program_for: MemoryModel | None = None,
 ) -> list[Record]:
     """Return the cycles of the programs of `sim` on the RTL; may build a simulator."""
-    from ...compiler.assignment import STRICT_PLACEMENT
+    from ...compiler.placement import STRICT_PLACEMENT
     from ...runtime.devices import open_device
     from ...runtime.session import Session
     from ..execution.compile_graph import compile_graph

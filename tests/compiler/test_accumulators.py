@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.compiler.accumulators import exact_layer
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, is_accelerated
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import DEFAULT
 from tilewright.isa.numbers import quantise_output
 from tilewright.runtime import Session, open_device
@@ -55,7 +55,7 @@ def results(proto):
     graph = import_model(proto.SerializeToString())
     x = np.random.default_rng(1).integers(-128, 128, (1, CHANNELS, 5, 5)).astype(np.int8)
     with open_device("sim", DEFAULT) as device:
-        (ours,) = Session(compile_graph(graph, DEFAULT), device).run({"x": x}).outputs.values()
+        (ours,) = Session(compile_module(graph, DEFAULT), device).run({"x": x}).outputs.values()
     (theirs,) = run_onnxruntime(proto, {"x": x}, optimise=False).values()
     return graph, ours, theirs
 

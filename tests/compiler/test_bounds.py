@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.lower_bound import NOTHING, UNITS, Demand, demand_of
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
 from tilewright.compiler.scheduling.given_schedules import Part
 from tilewright.compiler.tensor import Kernel
@@ -83,7 +83,7 @@ def drawn_chains(seeds: range, monkeypatch) -> Iterator[tuple[int, int]]:
     for seed, sketch in chains(seeds):
         configuration = CONFIGURATIONS[seed % len(CONFIGURATIONS)]
         try:
-            module = compile_graph(realise(sketch), configuration)
+            module = compile_module(realise(sketch), configuration)
         except CompileError:
             continue
         programs = [segment.program for segment in module.segments]
@@ -136,14 +136,14 @@ def chosen_programs() -> list[tuple[Instruction, ...]]:
     found = []
     for graph, configuration in asked:
         with contextlib.suppress(CompileError):  # a layer that does not fit
-            module = compile_graph(graph, configuration, measure=ExactMeasure())
+            module = compile_module(graph, configuration, measure=ExactMeasure())
             found += [segment.program for segment in module.segments]
     return found
 
 
 def assert_not_beaten(graph: Graph, configuration: Configuration) -> None:
     """The bound of a network's layers against the exact time of its programs."""
-    module = compile_graph(graph, configuration)
+    module = compile_module(graph, configuration)
     programs = [segment.program for segment in module.segments]
     bound = module.report["bound"]
     assert isinstance(bound, int)

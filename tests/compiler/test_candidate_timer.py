@@ -10,9 +10,9 @@ from tilewright.compiler.accelerator.dma import DramTensor
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.lower_bound import demand_of
 from tilewright.compiler.accelerator.search import likely_candidates
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv
 from tilewright.compiler.options import DEFAULT_OPTIONS, Options
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.scheduling import candidate_timer as timing
 from tilewright.compiler.scheduling.bound_report import LayerGap
 from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
@@ -167,7 +167,7 @@ def test_layers_that_differ_in_numbers_alone_are_timed_once():
 def test_the_report_has_exact_cycles_and_bounds():
     measure = ExactMeasure()
     assert measure is not None
-    module = compile_graph(GRAPH, MACHINE, measure=measure)
+    module = compile_module(GRAPH, MACHINE, measure=measure)
     report = module.report
     (segment,) = module.segments
     exact = time_program(segment.program, MACHINE).cycles
@@ -189,7 +189,7 @@ def test_the_report_has_exact_cycles_and_bounds():
 
 def test_without_a_timing_model_the_report_has_estimates():
     lines: list[str] = []
-    report = compile_graph(GRAPH, MACHINE, lines.append).report
+    report = compile_module(GRAPH, MACHINE, lines.append).report
     estimated = likely_candidates(kernel_of(GRAPH), MACHINE, 0, 1)[0].estimated_cycles
     layers = report["layers"]
     assert isinstance(layers, list)
@@ -208,18 +208,18 @@ def test_a_gap_is_said_in_a_line():
 
 def test_the_garbage_collector_rests_while_compiling_and_goes_on_afterwards():
     seen = []
-    compile_graph(GRAPH, MACHINE, lambda line: seen.append(gc.isenabled()))
+    compile_module(GRAPH, MACHINE, lambda line: seen.append(gc.isenabled()))
     assert seen == [False]
     assert gc.isenabled()
     with pytest.raises(ZeroDivisionError):
-        compile_graph(GRAPH, MACHINE, lambda line: seen.append(1 // 0))
+        compile_module(GRAPH, MACHINE, lambda line: seen.append(1 // 0))
     assert gc.isenabled()
 
 
 def test_a_lean_module_has_the_same_program_and_cycles_and_no_proof(monkeypatch):
-    whole = compile_graph(GRAPH, MACHINE, measure=ExactMeasure())
-    monkeypatch.setattr("tilewright.compiler.compile.check", None)
-    lean = compile_graph(GRAPH, MACHINE, measure=ExactMeasure(), lean=True)
+    whole = compile_module(GRAPH, MACHINE, measure=ExactMeasure())
+    monkeypatch.setattr("tilewright.compiler.pipeline.link.check", None)
+    lean = compile_module(GRAPH, MACHINE, measure=ExactMeasure(), lean=True)
     assert [one.program for one in lean.segments] == [one.program for one in whole.segments]
     assert lean.report["cycles"] == whole.report["cycles"]
     assert lean.segments[0].notes == ()

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.devices import open_device
 from tilewright.sim.timing import ExactMeasure
@@ -45,9 +45,9 @@ def dense_layers(rows: tuple[int, ...]) -> bytes:
 @pytest.mark.parametrize("rows", [(48,), (1, 48), (8, 6), (2, 4, 6), (3, 1, 16)])
 def test_rows_of_any_leading_axes_take_as_long_as_one_image_of_them(rows):
     graph = import_model(dense_layers(rows))
-    compiled = compile_graph(graph, MACHINE, measure=ExactMeasure())
+    compiled = compile_module(graph, MACHINE, measure=ExactMeasure())
     (segment,) = compiled.segments
-    alone = compile_graph(import_model(dense_layers((1, math.prod(rows)))), MACHINE,
+    alone = compile_module(import_model(dense_layers((1, math.prod(rows)))), MACHINE,
                           measure=ExactMeasure())  # fmt: skip
     assert compiled.report["cycles"] < 1.05 * alone.report["cycles"]
     x = np.random.default_rng(1).integers(-128, 128, (*rows, CHANNELS)).astype(np.int8)

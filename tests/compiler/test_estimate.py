@@ -12,8 +12,8 @@ from tilewright.compiler.accelerator.search import (
     legal_candidates,
     likely_candidates,
 )
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.sim.timing import time_program
@@ -63,7 +63,7 @@ def exact_cycles(
     monkeypatch.setattr(
         "tilewright.compiler.scheduling.fusion.choose_candidate", lambda kernel, *options: schedule
     )
-    (segment,) = compile_graph(graph, configuration).segments
+    (segment,) = compile_module(graph, configuration).segments
     return time_program(segment.program, configuration, memory).cycles
 
 

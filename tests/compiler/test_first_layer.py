@@ -11,9 +11,9 @@ from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.kernels.first_layer import find_images
 from tilewright.compiler.accelerator.sliding import Window, lane_channels
 from tilewright.compiler.accelerator.weights import pack_weights, stored_bytes
-from tilewright.compiler.assignment import STRICT_PLACEMENT
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv, evaluate
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import STRICT_PLACEMENT
 from tilewright.compiler.tensor import Patches
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.errors import CompileError
@@ -109,7 +109,7 @@ def test_first_layers_keep_their_meaning(name, changes):
         graph, seed = case
         inputs = activations(graph, seed)
         try:
-            (segment,) = compile_graph(graph, configuration, placement=STRICT_PLACEMENT).segments
+            (segment,) = compile_module(graph, configuration, placement=STRICT_PLACEMENT).segments
         except CompileError as refusal:
             # Taps are not split: more of them than weights fit are refused.
             if not changes or "no tile fits" not in str(refusal):

@@ -3,9 +3,6 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.assignment import DEFAULT_COSTS
-from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.flatten_on_host import flatten_on_host, saved_cycles
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -19,6 +16,9 @@ from tilewright.compiler.graph import (
     evaluate,
 )
 from tilewright.compiler.graph.operators import Transpose
+from tilewright.compiler.passes.flatten_on_host import flatten_on_host, saved_cycles
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import DEFAULT_COSTS
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.runtime import Session, open_device
 
@@ -64,7 +64,7 @@ def sliced(channels: int) -> Graph:
 def run_and_compare(graph: Graph):
     """Return the compiled module after its results on the simulator are compared."""
     x = np.random.default_rng(1).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
-    module = compile_graph(graph, DEFAULT)
+    module = compile_module(graph, DEFAULT)
     with open_device("sim", DEFAULT) as device:
         (ours,) = Session(module, device).run({"x": x}).outputs.values()
     np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.assignment.float_reasons import float_reasons
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value
 from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement.float_reasons import float_reasons
 from tilewright.flows.reports.placement_table import reason_lines
 from tilewright.isa.configuration import DEFAULT
 
@@ -97,7 +97,7 @@ def test_layers_inside_a_float_part_have_no_neighbour_to_blame(quantised) -> Non
 
 
 def rows_of(graph: Graph) -> list[dict]:
-    report = compile_graph(graph, DEFAULT).report["placement"]
+    report = compile_module(graph, DEFAULT).report["placement"]
     assert isinstance(report, dict)
     return report["rows"]
 

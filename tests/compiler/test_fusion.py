@@ -7,7 +7,6 @@ import pytest
 
 from tilewright.compiler.accelerator.kernels.common import channel_block, padded
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -21,6 +20,7 @@ from tilewright.compiler.graph import (
     Value,
     evaluate,
 )
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
 from tilewright.compiler.scheduling.fusion import Group, form_groups
 from tilewright.compiler.scheduling.given_schedules import Part
@@ -122,7 +122,7 @@ def assert_runs_as_defined(graph: Graph, configuration: Configuration) -> None:
     """The compiled program against the graph's definition."""
     (given,) = graph.inputs
     data = np.random.default_rng(2).integers(-128, 128, given.type.shape).astype(np.int8)
-    (segment,) = compile_graph(graph, configuration).segments
+    (segment,) = compile_module(graph, configuration).segments
     window = segment.image({given.name: data})
     Machine(configuration, window).run(segment.program)
     expected = evaluate(graph, {given.name: data})
@@ -278,7 +278,7 @@ def test_kernels_are_timed_one_after_the_other_only_if_that_decides(
     monkeypatch.setattr(CandidateTimer, "cycles", cycles)
     net = Network((1, 12, 7, 11))
     graph = net.graph(net.add(net.conv(net.input, "conv", 11), net.input, "sum"))
-    (segment,) = compile_graph(graph, MACHINE, measure=ExactMeasure()).segments
+    (segment,) = compile_module(graph, MACHINE, measure=ExactMeasure()).segments
     assert (len(segment.layers) == 1) == fused
     assert (2 in timed) == (apart is not None)
 

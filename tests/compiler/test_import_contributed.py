@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import ImportModelError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
@@ -167,7 +167,7 @@ def test_an_lstm_with_weights_of_bytes_runs() -> None:
     proto = model([layer], [value("x", np.float32, x.shape)], ["y"], constants)
     graph = import_onnx(proto.SerializeToString())
     with open_device("sim", PRESETS["8x16"]) as sim:
-        got = Session(compile_graph(graph, PRESETS["8x16"]), sim).run({"x": x}).outputs["y"]
+        got = Session(compile_module(graph, PRESETS["8x16"]), sim).run({"x": x}).outputs["y"]
     np.testing.assert_allclose(got, evaluate(graph, {"x": x})["y"], atol=1e-4)
     np.testing.assert_allclose(got, run_onnxruntime(proto, {"x": x})["y"], atol=0.03)
 

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.accelerator.kernels import build_kernel
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import (
     Constant,
     Graph,
@@ -21,6 +20,7 @@ from tilewright.compiler.graph import (
     Value,
     evaluate,
 )
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.semantics import Machine
@@ -106,7 +106,7 @@ def activations(graph: Graph, seed: int) -> dict[str, np.ndarray]:
 
 def execute(graph: Graph, configuration, inputs) -> np.ndarray:
     """Compile, and run the program by the contract's semantics."""
-    (segment,) = compile_graph(graph, configuration).segments
+    (segment,) = compile_module(graph, configuration).segments
     image = segment.image(inputs)
     Machine(configuration, image).run(segment.program)
     return segment.outputs[0].read(image)

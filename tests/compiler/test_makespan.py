@@ -7,14 +7,6 @@ from typing import Any
 
 import pytest
 
-from tilewright.compiler.assignment import improve as search
-from tilewright.compiler.assignment.costs import Costs, HostSpeed, LinkSpeed
-from tilewright.compiler.assignment.decide import Placement
-from tilewright.compiler.assignment.improve import improve
-from tilewright.compiler.assignment.problem import Problem, crossings_of
-from tilewright.compiler.assignment.timeline import Evaluator, Timeline
-from tilewright.compiler.assignment.user_placement import ACCELERATOR, CPU
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.cpu import Elementwise
 from tilewright.compiler.graph import (
     Builder,
@@ -27,6 +19,14 @@ from tilewright.compiler.graph import (
     Value,
 )
 from tilewright.compiler.host import HostKernel
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import improve as search
+from tilewright.compiler.placement.costs import Costs, HostSpeed, LinkSpeed
+from tilewright.compiler.placement.decide import Placement
+from tilewright.compiler.placement.improve import improve
+from tilewright.compiler.placement.problem import Problem, crossings_of
+from tilewright.compiler.placement.timeline import Evaluator, Timeline
+from tilewright.compiler.placement.user_placement import ACCELERATOR, CPU
 from tilewright.isa.configuration import PRESETS
 
 SHAPE = (1, 4, 4, 16)
@@ -213,7 +213,7 @@ EQUAL = Costs(
 
 
 def report(placement: Placement) -> dict[str, Any]:
-    module = compile_graph(pools(), PRESETS["8x8"], placement=placement, costs=EQUAL)
+    module = compile_module(pools(), PRESETS["8x8"], placement=placement, costs=EQUAL)
     found = module.report["placement"]
     assert isinstance(found, dict)
     return found

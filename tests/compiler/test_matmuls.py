@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler import compile as compiler
 from tilewright.compiler.accelerator.dma import DramTensor
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.kernels.common import channel_block, padded
 from tilewright.compiler.accelerator.search import legal_candidates
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -29,8 +27,13 @@ from tilewright.compiler.graph import (
     verify,
 )
 from tilewright.compiler.graph.operators import Reshape, Transpose
+from tilewright.compiler.passes.transpose_on_host import (
+    load_cycles,
+    product_cycles,
+    transpose_on_host,
+)
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
-from tilewright.compiler.transpose_on_host import load_cycles, product_cycles, transpose_on_host
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.numbers import quantise_output
@@ -90,7 +93,7 @@ def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
 
 def execute(graph: Graph, configuration, inputs) -> np.ndarray:
     """Compile, fill the padding channels of the inputs with anything, and run the definition."""
-    (segment,) = compile_graph(graph, configuration).segments
+    (segment,) = compile_module(graph, configuration).segments
     image = segment.image(inputs)
     for binding in segment.inputs:
         place = image[binding.offset : binding.offset + binding.size]
@@ -123,7 +126,9 @@ def express(graph: Graph, configuration, inputs) -> np.ndarray:
 @pytest.fixture
 def load_transposes(monkeypatch):
     """Let LOAD transpose, however long that takes."""
-    monkeypatch.setattr(compiler, "transpose_on_host", lambda graph, configuration: graph)
+    monkeypatch.setattr(
+        "tilewright.compiler.pipeline.place.transpose_on_host", lambda graph, configuration: graph
+    )
 
 
 @pytest.mark.usefixtures("load_transposes")
@@ -187,7 +192,7 @@ def test_products_are_equal_on_the_hardware():
         graph = product(operator, 1, 70, 12, 20)
         inputs = random_inputs(graph)
         with open_device("rtl", PRESETS[name]) as device:
-            found = Session(compile_graph(graph, PRESETS[name]), device).run(inputs)
+            found = Session(compile_module(graph, PRESETS[name]), device).run(inputs)
         np.testing.assert_array_equal(found.outputs["y"], evaluate(graph, inputs)["y"])
 
 
@@ -257,7 +262,7 @@ def test_the_host_transposes_to_the_same_bits(joined):
     graph = product(operator, 1, 12, 16, 20)
     inputs = random_inputs(graph)
     with open_device("sim", PRESETS["16x16"]) as device:
-        module = compile_graph(graph, PRESETS["16x16"])
+        module = compile_module(graph, PRESETS["16x16"])
         found = Session(module, device).run(inputs)
     assert [node.op for node in module.graph.nodes].count("transpose") == 1
     np.testing.assert_array_equal(found.outputs["y"], evaluate(graph, inputs)["y"])

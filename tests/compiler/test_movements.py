@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
@@ -26,6 +25,7 @@ from tilewright.compiler.graph import (
 )
 from tilewright.compiler.graph.operators import OPERATORS, Pad
 from tilewright.compiler.module import Module
+from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.fuzz_runs import random_inputs
 from tilewright.isa.configuration import PRESETS, Configuration
@@ -42,7 +42,7 @@ ONE = Quantisation(0.05, 0)
 
 def run(graph: Graph, machine: Configuration, device: str = "sim") -> tuple[Module, Run]:
     """Compile and run on random inputs; every layer and output equals the integer reference."""
-    module = compile_graph(graph, machine, keep_all=True)
+    module = compile_module(graph, machine, keep_all=True)
     inputs = random_inputs(graph, 3)
     with open_device(device, machine) as opened:
         found = Session(module, opened).run(inputs)
@@ -312,13 +312,13 @@ def test_parts_do_not_touch_each_other_where_places_are_used_again():
         x = making.looked_up(making.concat(making.stored(y), making.looked_up(x)))
     graph = making.graph(x)
     inputs = random_inputs(graph, 0)
-    module = compile_graph(graph, PRESETS["8x8"])
+    module = compile_module(graph, PRESETS["8x8"])
     with open_device("sim", PRESETS["8x8"]) as opened:
         found = Session(module, opened).run(inputs)
     comparison = Comparison(module)
     comparison.add(inputs, found)
     assert comparison.equal, comparison.first_difference()
-    kept = compile_graph(graph, PRESETS["8x8"], keep_all=True)
+    kept = compile_module(graph, PRESETS["8x8"], keep_all=True)
     assert module.segments[0].data_bytes < kept.segments[0].data_bytes
 
 

@@ -8,14 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.compiler.assignment import node_cycles
-from tilewright.compiler.assignment.costs import Costs, HostSpeed, LinkSpeed
-from tilewright.compiler.assignment.decide import Placement
-from tilewright.compiler.assignment.min_cut import FlowNetwork
-from tilewright.compiler.assignment.node_cycles import cycles_alone, cycles_by_node
-from tilewright.compiler.assignment.problem import OUTSIDE, Crossing, Problem
-from tilewright.compiler.assignment.user_placement import ACCELERATOR, CPU, user_sides
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
@@ -34,6 +26,14 @@ from tilewright.compiler.graph import (
 from tilewright.compiler.graph.operators import Reshape, Shift, Transpose
 from tilewright.compiler.module import Module
 from tilewright.compiler.options import DEFAULT_OPTIONS
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import node_cycles
+from tilewright.compiler.placement.costs import Costs, HostSpeed, LinkSpeed
+from tilewright.compiler.placement.decide import Placement
+from tilewright.compiler.placement.min_cut import FlowNetwork
+from tilewright.compiler.placement.node_cycles import cycles_alone, cycles_by_node
+from tilewright.compiler.placement.problem import OUTSIDE, Crossing, Problem
+from tilewright.compiler.placement.user_placement import ACCELERATOR, CPU, user_sides
 from tilewright.errors import CompileError, UnfitError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
@@ -130,7 +130,7 @@ def table_of(module: Module) -> dict[str, Any]:
 
 
 def placed(graph: Graph, **asked) -> tuple[Module, dict[str, dict[str, Any]]]:
-    module = compile_graph(graph, MACHINE, **asked)
+    module = compile_module(graph, MACHINE, **asked)
     return module, {row["name"]: row for row in table_of(module)["rows"]}
 
 
@@ -219,7 +219,7 @@ def test_a_wish_names_nodes_by_name_end_part_or_pattern(wanted, names):
 )  # fmt: skip
 def test_a_wish_that_cannot_be_fulfilled(wish, message):
     with pytest.raises(CompileError) as found:
-        compile_graph(network(), MACHINE, placement=Placement(forced=(wish,)))
+        compile_module(network(), MACHINE, placement=Placement(forced=(wish,)))
     assert str(found.value).startswith(message)
 
 
@@ -236,8 +236,8 @@ def test_what_does_not_fit_the_accelerator_is_the_hosts_when_costs_decide():
     graph = import_model(DIGITS / "digits_int8_qdq.onnx")
     small = PRESETS["tiny"].replace(name="small", wgt_depth=8, act_depth=8)
     with pytest.raises(UnfitError, match="no tile fits"):
-        compile_graph(graph, small, placement=Placement(strict=True))
-    module = compile_graph(graph, small, placement=Placement("cost"), costs=SLOW_HOST)
+        compile_module(graph, small, placement=Placement(strict=True))
+    module = compile_module(graph, small, placement=Placement("cost"), costs=SLOW_HOST)
     rows = table_of(module)["rows"]
     refused = [row for row in rows if row["reason"].startswith("does not fit there: ")]
     assert refused
@@ -245,7 +245,7 @@ def test_what_does_not_fit_the_accelerator_is_the_hosts_when_costs_decide():
     assert any(row["target"] == "accelerator" for row in rows), "what fits stays there"
     wish = Placement("cost", ((refused[0]["name"].split(" + ")[0], ACCELERATOR),))
     with pytest.raises(CompileError, match="no tile fits"):
-        compile_graph(graph, small, placement=wish)
+        compile_module(graph, small, placement=wish)
 
 
 def test_nodes_of_one_kernel_share_its_cycles():
@@ -296,7 +296,7 @@ def test_samples_without_elements_are_the_hosts(policy):
     joined = builder.emit(QConcat(3), ["x", "e"])
     halved = builder.emit(QAdd((1, 1), 0, 0.5, 0), ["e", "e"], quantisation=Quantisation(1.0, 0))
     graph = builder.graph([Output("y", joined), Output("z", halved)])
-    module = compile_graph(graph, MACHINE, placement=Placement(policy))
+    module = compile_module(graph, MACHINE, placement=Placement(policy))
     assert not module.segments
     x = np.arange(32, dtype=np.int8).reshape(1, 2, 2, 8)
     with open_device("sim", MACHINE) as device:
@@ -304,7 +304,7 @@ def test_samples_without_elements_are_the_hosts(policy):
     np.testing.assert_array_equal(ran.outputs["y"], x)
     assert ran.outputs["z"].shape == (1, 2, 2, 0)
     with pytest.raises(CompileError, match="the accelerator cannot run `qadd` of no elements"):
-        compile_graph(graph, MACHINE, placement=Placement(forced=((halved, "accelerator"),)))
+        compile_module(graph, MACHINE, placement=Placement(forced=((halved, "accelerator"),)))
 
 
 def test_layers_without_samples_take_no_cycles():

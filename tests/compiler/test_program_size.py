@@ -10,11 +10,11 @@ from tilewright.compiler.accelerator.estimate import estimate_instructions
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.lower_schedules import Lowering
 from tilewright.compiler.accelerator.search import choose_candidate
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QAdd, TensorType, Value
 from tilewright.compiler.graph.ir import Graph, Node, Output
 from tilewright.compiler.options import Options
+from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 
@@ -50,7 +50,7 @@ def test_the_estimate_is_about_what_is_emitted(shape):
 def test_an_absurd_batch_is_refused_at_once(monkeypatch):
     monkeypatch.setattr(Lowering, "lower", None)
     with pytest.raises(CompileError) as refusal:
-        compile_graph(addition(1 << 20, 4, 3, 10), MACHINE)
+        compile_module(addition(1 << 20, 4, 3, 10), MACHINE)
     assert str(refusal.value) == (
         "the program needs about 4,194,304 instructions, of which `add` takes 4,194,304 for an "
         "output of [1048576, 4, 3, 12], but `most_instructions` is 1,048,576; make the input "
@@ -73,10 +73,10 @@ def test_a_program_that_turns_out_longer_is_refused_on_the_way():
 
 def test_the_limit_of_a_whole_network_counts_all_layers():
     graph = import_model(DIGITS.read_bytes())
-    made = sum(len(s.program) for s in compile_graph(graph, MACHINE).segments)
-    assert compile_graph(graph, MACHINE, options=Options(most_instructions=made)).segments
+    made = sum(len(s.program) for s in compile_module(graph, MACHINE).segments)
+    assert compile_module(graph, MACHINE, options=Options(most_instructions=made)).segments
     with pytest.raises(CompileError, match=r"needs about \d+ instructions, of which `conv"):
-        compile_graph(graph, MACHINE, options=Options(most_instructions=made // 3))
+        compile_module(graph, MACHINE, options=Options(most_instructions=made // 3))
 
 
 def test_a_limit_of_nothing_makes_no_sense():

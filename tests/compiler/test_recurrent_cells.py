@@ -7,12 +7,12 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import recognise_layers
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate, verify
 from tilewright.compiler.graph.operators import Recurrent
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.passes import expand_recurrent_layers
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import Batches, accelerated_share, quantise
 from tilewright.errors import InputError
 from tilewright.flows.cli.main import main
@@ -192,7 +192,7 @@ def test_a_stream_runs_its_products_in_int8_and_keeps_its_state(kind) -> None:
     integer = quantise(graph, Batches({"x": x, **ahead}, 1)).integer_graph()
     assert accelerated_share(integer) == 1
     meaning, _ = in_sequence(integer, kind, x)
-    module = compile_graph(integer, DEFAULT)
+    module = compile_module(integer, DEFAULT)
     with open_device("sim", DEFAULT) as device:
         session = Session(module, device, states=states_of(kind))
         ours = np.stack([session.run({"x": frame}).outputs["y"] for frame in x])
@@ -208,7 +208,7 @@ def test_a_stream_runs_its_products_in_int8_and_keeps_its_state(kind) -> None:
 def test_a_state_that_is_given_replaces_the_held_one() -> None:
     graph = recognise_layers(import_onnx(streaming("GRU")))
     x, given = frames()[0], np.full((1, 1, STATE), 0.5, np.float32)
-    module = compile_graph(graph, DEFAULT)
+    module = compile_module(graph, DEFAULT)
     with open_device("sim", DEFAULT) as device:
         session = Session(module, device, states={"h": "h_out"})
         run = session.run({"x": x, "h": given})
@@ -222,7 +222,7 @@ def test_a_state_that_is_given_replaces_the_held_one() -> None:
     [({"h": "y"}, "float32[1, 1, 32] and float32[1, 1, 24]"), ({"g": "h_out"}, "nothing and")],
 )
 def test_a_state_is_an_input_and_an_output_of_one_type(states, got) -> None:
-    module = compile_graph(recognise_layers(import_onnx(streaming("GRU"))), DEFAULT)
+    module = compile_module(recognise_layers(import_onnx(streaming("GRU"))), DEFAULT)
     with open_device("sim", DEFAULT) as device, pytest.raises(InputError) as caught:
         Session(module, device, states=states)
     assert f"expected an input and an output of one type, got {got}" in str(caught.value)

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.compiler import compile as compiler
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.module import Module
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.scheduling import refine as refinement
 from tilewright.isa.configuration import PRESETS
 from tilewright.sim.timing import ExactMeasure
@@ -16,7 +15,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.on
 
 
 def compiled(preset: str) -> Module:
-    return compile_graph(import_model(DIGITS), PRESETS[preset], measure=ExactMeasure())
+    return compile_module(import_model(DIGITS), PRESETS[preset], measure=ExactMeasure())
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def compile_alone(monkeypatch):
 
     def compile_without(preset: str) -> Module:
         with monkeypatch.context() as patch:
-            patch.setattr(compiler, "refine", lambda groups, *_: groups)
+            patch.setattr("tilewright.compiler.pipeline.schedule.refine", lambda groups, *_: groups)
             return compiled(preset)
 
     return compile_without

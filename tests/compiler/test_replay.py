@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QMatMul
 from tilewright.compiler.module import Module
 from tilewright.compiler.options import Options
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.scheduling.given_schedules import read_schedules, schedules_text
 from tilewright.compiler.te.steps import STEPS
 from tilewright.errors import CompileError
@@ -62,7 +62,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 
 def compiled(graph: Graph, text: str = "", measure=length) -> Module:
     schedules = read_schedules(text)
-    return compile_graph(graph, MACHINE, measure=measure, schedules=schedules, options=LIKELIEST)
+    return compile_module(graph, MACHINE, measure=measure, schedules=schedules, options=LIKELIEST)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -154,11 +154,11 @@ def test_an_illegal_edit_is_refused_in_a_sentence(name):
 def test_a_tile_that_does_not_fit_is_refused_with_what_there_is():
     small = MACHINE.replace(name="small", acc_depth=16)
     graph = import_model(DIGITS)
-    text = schedules_text(compile_graph(graph, small, measure=length, options=LIKELIEST))
+    text = schedules_text(compile_module(graph, small, measure=length, options=LIKELIEST))
     layer = text[text.index("# layer conv2") : text.index("# layer conv3")]
     layer = re.sub(r"split\(conv2.qconv, o, \d+\)", "split(conv2.qconv, o, 16)", layer)
     with pytest.raises(CompileError) as caught:
-        compile_graph(graph, small, measure=length, schedules=read_schedules(layer))
+        compile_module(graph, small, measure=length, schedules=read_schedules(layer))
     assert str(caught.value) == (
         "kernel `conv2`: `acc` [1, 4, 4, 16] takes 32 rows of ACC and a bank has 16; split more or "
         "raise `acc_depth`"

@@ -3,9 +3,6 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.assignment import COST, CPU, STRICT_PLACEMENT, Costs, HostSpeed, Placement
-from tilewright.compiler.assignment.user_placement import ACCELERATOR
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -21,8 +18,11 @@ from tilewright.compiler.graph import (
     verify,
 )
 from tilewright.compiler.macs import macs_of
-from tilewright.compiler.network_bound import network_demands
-from tilewright.compiler.split_pools import split_pools
+from tilewright.compiler.passes.split_pools import split_pools
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.pipeline.network_bound import network_demands
+from tilewright.compiler.placement import COST, CPU, STRICT_PLACEMENT, Costs, HostSpeed, Placement
+from tilewright.compiler.placement.user_placement import ACCELERATOR
 from tilewright.errors import CompileError, UnfitError
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.runtime import Session, open_device
@@ -69,7 +69,7 @@ def rows_and_equality(
     graph: Graph, configuration: Configuration, **asked
 ) -> tuple[dict[str, dict], bool]:
     """Compile and run; the placement table by names, and whether the result is the definition's."""
-    module = compile_graph(graph, configuration, **asked)
+    module = compile_module(graph, configuration, **asked)
     x = np.random.default_rng(5).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
     with open_device("sim", configuration) as device:
         result = Session(module, device).run(x).outputs["y"]
@@ -121,7 +121,7 @@ def test_only_windows_that_need_two_loops_are_split():
 @pytest.mark.parametrize("pool", [MAXIMA[0], AVERAGES[0]])
 def test_the_bound_holds_for_split_pools(pool):
     graph = pooled(pool)
-    report = compile_graph(graph, GATEMATE, measure=ExactMeasure(), lean=True).report
+    report = compile_module(graph, GATEMATE, measure=ExactMeasure(), lean=True).report
     (demand,) = network_demands(graph, GATEMATE)
     assert 0 < demand.cycles <= report["cycles"]
 
@@ -145,7 +145,7 @@ def test_a_layer_that_does_not_fit_is_the_hosts(policy, measure):
 def test_a_layer_that_does_not_fit_is_refused_if_the_user_wants_it_there(policy):
     graph = network({"first": MAXIMA[0], "long": LONG}, (1, 6, 200, 4))
     with pytest.raises(UnfitError) as found:
-        compile_graph(graph, GATEMATE, placement=Placement(policy, (("long", ACCELERATOR),)))
+        compile_module(graph, GATEMATE, placement=Placement(policy, (("long", ACCELERATOR),)))
     assert str(found.value) == (
         "placement of `long`: expected a layer that fits the accelerator, got: "
         f"{TOO_LONG}, or leave the layer to the cpu"
@@ -155,7 +155,7 @@ def test_a_layer_that_does_not_fit_is_refused_if_the_user_wants_it_there(policy)
 def test_a_strict_placement_refuses_what_does_not_fit():
     graph = network({"long": LONG}, (1, 6, 200, 4))
     with pytest.raises(UnfitError) as found:
-        compile_graph(graph, GATEMATE, placement=STRICT_PLACEMENT)
+        compile_module(graph, GATEMATE, placement=STRICT_PLACEMENT)
     assert str(found.value) == TOO_LONG
 
 
@@ -191,7 +191,7 @@ def test_convolutions_that_do_not_fit_are_the_hosts(changes, reason):
 def test_another_schedule_is_taken_if_the_likeliest_does_not_fit():
     graph = convolution((1, 4, 67, 4), (1, 1, 4, 4))  # rows of 67 pixels, loops of 64 steps
     with pytest.raises(UnfitError, match="a loop of 67 steps does not fit 64"):
-        compile_graph(graph, GATEMATE, placement=STRICT_PLACEMENT)  # by the estimate alone
+        compile_module(graph, GATEMATE, placement=STRICT_PLACEMENT)  # by the estimate alone
     rows, equal = rows_and_equality(graph, GATEMATE, measure=ExactMeasure())
     assert rows["conv"]["target"] == "accelerator"
     assert equal
@@ -199,7 +199,7 @@ def test_another_schedule_is_taken_if_the_likeliest_does_not_fit():
 
 def test_data_beyond_the_reach_of_addresses_are_refused():
     with pytest.raises(CompileError) as found:
-        compile_graph(convolution((1, 1, 1, 1024), (1, 1, 1024, 1024)), GATEMATE)
+        compile_module(convolution((1, 1, 1, 1024), (1, 1, 1024, 1024)), GATEMATE)
     assert str(found.value) == (
         "model `net`: its activations and constants take 1,050,880 bytes, but `address_bits` = 20 "
         "of configuration `gatemate` reaches 1,048,576; raise it, or leave layers to the cpu"

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.exporters import export_onnx
 from tilewright.compiler.frontend import import_model, recognise_layers
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate, verify
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.passes import expand_volumes
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
@@ -128,7 +128,7 @@ def network() -> Graph:
 
 def test_a_network_of_volumes_runs_in_machine_code() -> None:
     graph, configuration = network(), PRESETS["16x16"]
-    module = compile_graph(recognise_layers(graph), configuration)
+    module = compile_module(recognise_layers(graph), configuration)
     x = np.random.default_rng(1).standard_normal((1, 3, 6, 12, 12)).astype(np.float32)
     with open_device("sim", configuration) as sim:
         ran = Session(module, sim).run({"x": x})

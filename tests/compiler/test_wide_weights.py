@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnxruntime import quantization
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, evaluate, is_accelerated
 from tilewright.compiler.graph.operators import Dequantize
 from tilewright.compiler.macs import macs_of
 from tilewright.compiler.passes.wide_weights import split_weights
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import accelerated_share
 from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import Session, open_device
@@ -59,7 +59,7 @@ def assert_exact_on_sim(proto, x):
     """Compare the simulator with the definition and with ONNX Runtime; return the graph."""
     graph = import_model(proto.SerializeToString())
     with open_device("sim", DEFAULT) as device:
-        (ours,) = Session(compile_graph(graph, DEFAULT), device).run({"x": x}).outputs.values()
+        (ours,) = Session(compile_module(graph, DEFAULT), device).run({"x": x}).outputs.values()
     np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
     np.testing.assert_array_equal(ours, run_onnxruntime(proto, {"x": x}, optimise=False)["y"])
     return graph

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate, verify
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.types import DTYPES
 from tilewright.compiler.passes import widen_floats
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
 
@@ -122,7 +122,7 @@ def test_a_float16_network_runs_in_machine_code() -> None:
     graph = import_model(proto.SerializeToString())
     x = drawn("float16", 1, 4, 16, 16)
     with open_device("sim", PRESETS["8x16"]) as sim:
-        ran = Session(compile_graph(graph, PRESETS["8x16"]), sim).run({"x": x})
+        ran = Session(compile_module(graph, PRESETS["8x16"]), sim).run({"x": x})
     assert len(ran.host.kernels) >= 2
     got, expected = ran.outputs["y"], run_onnxruntime(proto, {"x": x})["y"]
     assert got.dtype == np.float16

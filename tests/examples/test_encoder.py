@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv, QMatMul, evaluate, is_accelerated
 from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
@@ -100,7 +100,7 @@ def test_heads_are_read_and_written_where_they_lie(graph):
 
 def output_of(device: str, graph: Graph, name: str, x: np.ndarray) -> np.ndarray:
     with open_device(device, PRESETS[name]) as opened:
-        module = compile_graph(graph, PRESETS[name])
+        module = compile_module(graph, PRESETS[name])
         (output,) = Session(module, opened).run({"x": x}).outputs.values()
     return output
 

@@ -16,9 +16,9 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate, is_accelerated
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import Comparison, Session, open_device
 
@@ -210,7 +210,7 @@ def test_every_layer_equals_the_integer_reference_on_sim(script, name, tmp_path)
     script.main([name, str(tmp_path)])
     assert_alive(tmp_path, name)
     graph = import_model(model_in(tmp_path, name))
-    module = compile_graph(graph, DEFAULT, keep_all=True)
+    module = compile_module(graph, DEFAULT, keep_all=True)
     samples = np.load(images_in(tmp_path, name))
     assert samples["outputs"].shape == (script.TEST_IMAGES, script.CLASSES)
     comparison = Comparison(module)

@@ -7,9 +7,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.host import LEAST_WORK
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import Session, open_device
 
@@ -99,5 +99,5 @@ def run_on_sim(
     Its host layers run as kernels; without `least_work`, in NumPy, which defines their bits.
     """
     with open_device("sim", DEFAULT) as device:
-        session = Session(compile_graph(graph, DEFAULT), device, least_work=least_work)
+        session = Session(compile_module(graph, DEFAULT), device, least_work=least_work)
         return list(session.run(inputs).outputs.values())

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.module import Module
+from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import ArtifactError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, load, open_device, save
@@ -24,7 +24,7 @@ SMALL = PRESETS["8x8"]
 
 @pytest.fixture(scope="module")
 def module() -> Module:
-    return compile_graph(import_model(MODEL), SMALL)
+    return compile_module(import_model(MODEL), SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_loaded_module_gives_the_same_outputs_without_the_model(module, artifa
 
 
 def test_equal_modules_give_equal_bytes(artifact, tmp_path):
-    again = compile_graph(import_model(MODEL), SMALL)
+    again = compile_module(import_model(MODEL), SMALL)
     save(again, tmp_path / "again.tw")
     assert (tmp_path / "again.tw").read_bytes() == artifact.read_bytes()
 

@@ -5,7 +5,6 @@ import time
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph.operators import (
     Binary,
@@ -17,6 +16,7 @@ from tilewright.compiler.graph.operators import (
     Transpose,
     Unary,
 )
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
 from tilewright.runtime.batch import Batch
@@ -63,7 +63,7 @@ def assert_close(outputs: dict[str, np.ndarray], graph: Graph, x: np.ndarray) ->
 def test_steps_that_follow_one_another_are_one_stage(keep_all):
     graph = network()
     with open_device("sim", SMALL) as sim:
-        session = Session(compile_graph(graph, SMALL), sim, keep_all=keep_all, least_work=0)
+        session = Session(compile_module(graph, SMALL), sim, keep_all=keep_all, least_work=0)
         assert [type(stage.work) for stage in session.host.stages] == [Batch]
         for seed in range(3):
             assert_close(session.run(x_of(seed)).outputs, graph, x_of(seed))
@@ -73,7 +73,7 @@ def test_steps_that_follow_one_another_are_one_stage(keep_all):
 def test_what_numpy_computes_lies_between_two_stages(keep_all):
     graph = network(sorted_inside=True)
     with open_device("sim", SMALL) as sim:
-        session = Session(compile_graph(graph, SMALL), sim, keep_all=keep_all, least_work=0)
+        session = Session(compile_module(graph, SMALL), sim, keep_all=keep_all, least_work=0)
         kinds = [isinstance(stage.work, Batch) for stage in session.host.stages]
         assert kinds == [True, False, True]
         for seed in range(3):
@@ -87,7 +87,7 @@ def test_inputs_may_have_any_layout_and_be_read_only():
     fixed = x_of()
     fixed.flags.writeable = False
     with open_device("sim", SMALL) as sim:
-        session = Session(compile_graph(graph, SMALL), sim, least_work=0)
+        session = Session(compile_module(graph, SMALL), sim, least_work=0)
         for x in (np.asfortranarray(x_of()), strided[:, ::2], fixed, {"x": fixed}):
             assert_close(session.run(x).outputs, graph, x_of())
 
@@ -95,7 +95,7 @@ def test_inputs_may_have_any_layout_and_be_read_only():
 @pytest.mark.parametrize("sorted_inside", [False, True])
 def test_every_step_has_a_time(sorted_inside):
     """Shares of a batch and the times of other steps; together at most those of the run."""
-    module = compile_graph(network(sorted_inside), SMALL)
+    module = compile_module(network(sorted_inside), SMALL)
     with open_device("sim", SMALL) as sim:
         session = Session(module, sim, least_work=0)
         session.run(x_of())

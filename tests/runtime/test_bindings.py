@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import (
     Constant,
     Graph,
@@ -26,6 +25,7 @@ from tilewright.compiler.graph import (
     evaluate,
 )
 from tilewright.compiler.module import Binding, Module
+from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import ArtifactError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, load, open_device, save
@@ -122,7 +122,7 @@ def module() -> Module:
     y = Value("y", TensorType("int8", (1, 4, 6, 8), Quantisation(0.1, 4)))
     node = Node("conv", conv, ("x", "w", "bias", "scale"), (y,))
     graph = Graph("first", (x,), (Output("y", "y"),), (node,), constants)
-    return compile_graph(graph, SMALL)
+    return compile_module(graph, SMALL)
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_an_empty_batch_survives_the_round_trip(tmp_path):
     layer = QConv("conv", (1, 1), (0, 0, 0, 0), (1, 1), 1, 0, 0)
     node = Node("layer", layer, ("x", "w", "bias", "scale"), (out,))
     graph = Graph("empty", (x,), (Output("out", "out"),), (node,), constants)
-    module = compile_graph(graph, SMALL)
+    module = compile_module(graph, SMALL)
     save(module, tmp_path / "empty.tw")
     loaded = load(tmp_path / "empty.tw")
     assert loaded.segments == module.segments

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tilewright import signing
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.cpu import compile_kernel
 from tilewright.compiler.cpu.execution.kernel import key_of
 from tilewright.compiler.graph import (
@@ -33,6 +32,7 @@ from tilewright.compiler.graph.operators import (
 )
 from tilewright.compiler.host import LEAST_WORK
 from tilewright.compiler.module import Module
+from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import CompileError, DeviceError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, load, open_device, save
@@ -68,7 +68,7 @@ def graph() -> Graph:
 
 @pytest.fixture(scope="module")
 def module(graph) -> Module:
-    return compile_graph(graph, SMALL)
+    return compile_module(graph, SMALL)
 
 
 def inputs(seed: int = 0) -> np.ndarray:
@@ -106,7 +106,7 @@ def test_products_in_numpy_count_their_multiplications():
     for name, columns in (("x", 40), ("z", 4)):
         weights = builder.constant(np.ones((shapes[name][-1], columns), np.float32), "weights")
         outputs.append(Output(f"y.{name}", builder.emit(MatMul(), [name, weights], f"by.{name}")))
-    made = compile_graph(builder.graph(outputs), SMALL)
+    made = compile_module(builder.graph(outputs), SMALL)
     given = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
     macs = {"by.x": 4 * 32 * 48 * 40, "by.z": 2 * 8 * 4}
     for least_work, target in ((LEAST_WORK, "cpu"), (1 << 30, "host"), (None, "host")):
@@ -152,7 +152,7 @@ def test_an_output_that_shows_an_input_is_a_copy():
     ends = builder.emit(Slice((0,), (9,), (1,)), [flat], "ends")
     graph = builder.graph([Output("x", "x"), Output("flat", flat), Output("ends", ends)])
     x = inputs()
-    outputs = run(compile_graph(graph, SMALL), x).outputs
+    outputs = run(compile_module(graph, SMALL), x).outputs
     assert not any(np.may_share_memory(array, x) for array in outputs.values())
     for name, expected in evaluate(graph, {"x": x}).items():
         np.testing.assert_array_equal(outputs[name], expected)
@@ -181,7 +181,7 @@ def test_a_step_that_fails_leaves_the_accelerator_idle(monkeypatch):
     graph = builder.graph([Output("y", double), Output("z", soft)])
     ended = []
     with open_device("sim", SMALL) as sim:
-        session = Session(compile_graph(graph, SMALL), sim)
+        session = Session(compile_module(graph, SMALL), sim)
 
         def slow(*arguments):
             time.sleep(0.05)
@@ -302,7 +302,7 @@ def test_only_own_code_is_taken_from_the_cache(module, tmp_path, monkeypatch):
 def test_a_network_that_memory_cannot_hold_is_refused_in_one_sentence(monkeypatch):
     builder = Builder("vast", (Value("x", TensorType("float32", SHAPE)),))
     graph = builder.graph([Output("y", builder.emit(Softmax(1, 2), ["x"], "soft"))])
-    module = compile_graph(graph, SMALL)
+    module = compile_module(graph, SMALL)
 
     def refuse(size):
         raise MemoryError("Unable to allocate 64.0 GiB")
@@ -335,7 +335,7 @@ def test_changed_code_is_not_run(module, tmp_path, monkeypatch, capsys):
 def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph, tmp_path, monkeypatch):
     """One kernel at a time cannot be compiled; those that read its value look in the arena."""
     patch_cache(monkeypatch, tmp_path)
-    module = compile_graph(graph, SMALL)
+    module = compile_module(graph, SMALL)
     expected = evaluate(graph, {"x": inputs()})
     refused = set()
     for key in module.code:

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QAdd, QConv, TensorType, Value
 from tilewright.compiler.module import Layer, Module, Segment
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.names import (
     find_layers,
@@ -25,7 +25,7 @@ SMALL = PRESETS["8x8"]
 
 @pytest.fixture(scope="module")
 def module() -> Module:
-    return compile_graph(import_model(DIGITS), SMALL)
+    return compile_module(import_model(DIGITS), SMALL)
 
 
 def chain(names: list[str], layers: list[int]) -> Module:

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.assignment import Placement
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Builder, Output, TensorType, Value
 from tilewright.compiler.graph.operators import MatMul, Reshape
 from tilewright.compiler.host import host_target, plan_host
 from tilewright.compiler.module import Module
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import Placement
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
 from tilewright.runtime import open_device
@@ -52,14 +52,14 @@ def products() -> Module:
         elements = math.prod(shapes[name][:-1]) * columns
         flat = builder.emit(Reshape((elements,)), [product], f"flat.{name}")
         outputs.append(Output(f"y.{name}", flat))
-    return compile_graph(builder.graph(outputs), SMALL)
+    return compile_module(builder.graph(outputs), SMALL)
 
 
 @pytest.fixture(scope="module")
 def parted() -> Module:
     """A network with a convolution on the host, between two segments."""
     graph = import_model(DIGITS / "digits_int8_qdq.onnx")
-    return compile_graph(graph, SMALL, placement=Placement(forced=(("conv2", "cpu"),)))
+    return compile_module(graph, SMALL, placement=Placement(forced=(("conv2", "cpu"),)))
 
 
 @pytest.mark.cpu_kernels

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.cpu import MixedProduct
 from tilewright.compiler.cpu.kernels.recurrent import RecurrentUpdate
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph.operators.recurrent import DIRECTIONS, GATES, Recurrent
 from tilewright.compiler.host import host_target
 from tilewright.compiler.host.recurrence import Recurrence
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, open_device
 from tilewright.runtime.compare import TOLERANCE
@@ -97,7 +97,7 @@ def inputs_of(graph: Graph, seed: int = 1) -> dict[str, np.ndarray]:
 
 
 def run(graph: Graph, inputs: dict[str, np.ndarray], **options) -> Run:
-    module = compile_graph(graph, SMALL)
+    module = compile_module(graph, SMALL)
     with open_device("sim", SMALL) as sim:
         return Session(module, sim, keep_all=True, **options).run(inputs)
 
@@ -113,7 +113,7 @@ def test_kernels_agree_with_the_definition(kind, direction, samples, hidden):
     assert [row.target for row in ran.profile.layers] == ["cpu"]
     for name, expected in evaluate(graph, inputs).items():
         np.testing.assert_allclose(ran.outputs[name], expected, tolerance(), tolerance())
-    comparison = Comparison(compile_graph(graph, SMALL))
+    comparison = Comparison(compile_module(graph, SMALL))
     comparison.add(inputs, ran)
     assert comparison.equal
     assert len(comparison.kernels) == len(graph.outputs)
@@ -131,7 +131,7 @@ def test_weights_of_bytes_stay_bytes(kind, direction, samples, weights):
     assert {type(d) for d in step.descriptions()} == {MixedProduct, RecurrentUpdate}
     for name, expected in evaluate(graph, inputs).items():
         np.testing.assert_allclose(ran.outputs[name], expected, atol=TOLERANCE / 4)
-    comparison = Comparison(compile_graph(graph, SMALL))
+    comparison = Comparison(compile_module(graph, SMALL))
     comparison.add(inputs, ran)
     assert comparison.equal
 

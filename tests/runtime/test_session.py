@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.graph.types import DTYPES
 from tilewright.compiler.module import Module
+from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import DeviceError, InputError
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store, Unit
@@ -25,7 +25,7 @@ SMALL = PRESETS["8x16"]
 @pytest.fixture(scope="module")
 def module() -> Module:
     graph = import_model(DIGITS / "digits_int8_qdq.onnx")
-    return compile_graph(graph, SMALL, keep_all=True)
+    return compile_module(graph, SMALL, keep_all=True)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_data_windows_of_two_devices_are_equal(module, scans):
 
 def test_reused_places_are_not_compared_but_listed(scans):
     graph = import_model(DIGITS / "digits_int8_qdq.onnx")
-    module = compile_graph(graph, SMALL)
+    module = compile_module(graph, SMALL)
     comparison = Comparison(module)
     with open_device("sim", SMALL) as sim:
         comparison.add({"scan": scans[:1]}, Session(module, sim).run(scans[:1]))

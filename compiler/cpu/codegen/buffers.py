@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from ....aligned import ALIGNMENT_BYTES, align
 from ....errors import CompileError
 from ....isa.expressions import Affine, Op
-from ...aligned import ALIGNMENT_BYTES, align
 from ...te.nodes import Allocate
 from ...te.program import Program
 from ...te.stages import REGISTER

@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from llvmlite.binding import llvm_version_info
 
+from ....aligned import address_of, aligned_empty
 from ....errors import CompileError, InputError
-from ...aligned import address_of, aligned_empty
 from ..codegen.layout import Layout
 from ..codegen.lower import ENTRY, Lowered, lower
 from ..codegen.machine_code import ObjectCode, assemble

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...aligned import address_of
+from ....aligned import address_of
 from ..codegen.machine_code import ObjectCode, assemble
 from ..target import host
 from . import workspace

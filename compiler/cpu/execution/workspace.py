@@ -7,7 +7,7 @@ bounded.
 
 import numpy as np
 
-from ...aligned import ALIGNMENT_BYTES
+from ....aligned import ALIGNMENT_BYTES
 
 LEAST_BYTES = 1 << 22
 """From this size on NumPy asks for large pages; untouched pages take no memory."""

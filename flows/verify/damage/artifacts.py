@@ -23,13 +23,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ....compiler.assignment import ACCELERATOR, CPU, Placement
-from ....compiler.compile import compile_graph
 from ....compiler.frontend import import_model
 from ....compiler.graph import Graph, evaluate_node
 from ....compiler.host import LEAST_WORK, host_target, plan_host
 from ....compiler.host.kernel_store import compile_host
 from ....compiler.module import Module
+from ....compiler.pipeline import compile_module
+from ....compiler.placement import ACCELERATOR, CPU, Placement
 from ....errors import TilewrightError
 from ....isa.configuration import PRESETS
 from ....runtime.artifact import artifact_bytes, load
@@ -64,7 +64,7 @@ def small_networks() -> tuple[bytes, ...]:
 
 def good_artifact(graph: Graph, policy: str) -> bytes:
     """An artifact with machine code for all of the host's steps, however small."""
-    module = compile_graph(graph, MACHINE, placement=Placement(policy))
+    module = compile_module(graph, MACHINE, placement=Placement(policy))
     target = host_target()
     plan = plan_host(module.graph, module.steps, module.segments, target, least_work=0)
     return artifact_bytes(replace(module, code=compile_host(plan)) if target else module)

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from ....compiler.compile import compile_graph
 from ....compiler.frontend import import_model
 from ....compiler.options import Options
+from ....compiler.pipeline import compile_module
 from ....errors import TilewrightError, UsageError
 from ....isa.configuration import PRESETS
 from ..fuzz.fuzz_runs import FuzzRunner
@@ -36,7 +36,7 @@ def try_model(model: bytes, seed: int, runner: FuzzRunner) -> tuple[str, str]:
     try:
         graph = import_model(model)
         step = "compiling"
-        module = compile_graph(graph, PRESETS[MACHINE], options=OPTIONS)
+        module = compile_module(graph, PRESETS[MACHINE], options=OPTIONS)
         step = "running"
         outcome = runner.compare(module, seed, "sim")
     except TilewrightError as refusal:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from ....compiler.compile import compile_graph
 from ....compiler.graph import Graph
 from ....compiler.graph.types import DTYPES
 from ....compiler.host import LEAST_WORK
 from ....compiler.module import Module
+from ....compiler.pipeline import compile_module
 from ....errors import CompileError, InputError
 from ....isa.configuration import PRESETS, Configuration
 from ....runtime.compare import Comparison
@@ -135,7 +135,7 @@ class FuzzRunner:
         the host uses kernels for all nodes, however small.
         """
         try:
-            module = compile_graph(graph, configuration, keep_all=seed % 2 == 0)
+            module = compile_module(graph, configuration, keep_all=seed % 2 == 0)
         except CompileError as refusal:
             return FuzzOutcome("refused", str(refusal))
         except Exception as problem:

@@ -18,7 +18,6 @@ from typing import Any
 
 from .... import atomic_write, signing
 from ....atomic_write import write_output
-from ....compiler.options import Options
 from ....runtime import artifact, kernel_cache
 from ....runtime.kernel_cache import keep_kernels, kept_kernel
 from ....sim import cache
@@ -64,8 +63,7 @@ def _read_artifact(folder: Path) -> str:
 
 
 def _compiled() -> CompileCache:
-    given = network.graph(), network.MACHINE, Options()
-    return CompileCache.of_graph(*given, keep_all=False)
+    return CompileCache.of_request(network.request())
 
 
 def _read_key(folder: Path) -> str:

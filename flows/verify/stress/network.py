@@ -6,11 +6,11 @@ from functools import cache
 
 import numpy as np
 
-from ....compiler.compile import compile_graph
 from ....compiler.graph import Graph, Output, QAdd, Quantisation, TensorType, Value
 from ....compiler.graph.build import Builder
 from ....compiler.graph.operators import Binary, Softmax
 from ....compiler.module import Module
+from ....compiler.pipeline import CompileRequest, compile_request
 from ....isa.configuration import PRESETS
 from ....runtime.session import Session
 
@@ -31,9 +31,15 @@ def graph() -> Graph:
 
 
 @cache
+def request() -> CompileRequest:
+    """The network for its machine."""
+    return CompileRequest(graph=graph(), configuration=MACHINE)
+
+
+@cache
 def module() -> Module:
     """The compiled network."""
-    return compile_graph(graph(), MACHINE)
+    return compile_request(request()).module
 
 
 @cache

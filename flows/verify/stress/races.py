@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from ....atomic_write import UNFINISHED_SUFFIX
-from ....compiler.options import Options
 from ....runtime.devices import open_device
 from ....runtime.session import Session
 from ....sim.cache import keep_file, kept_folder
@@ -56,7 +55,7 @@ def race(processes: int = PROCESSES) -> None:
 def _use_cache(folder: Path, alone: bool) -> str:
     """Use every part of the cache, and return the hash of the network's outputs."""
     os.environ["TILEWRIGHT_CACHE"] = os.environ["XDG_DATA_HOME"] = str(folder)
-    kept = CompileCache.of_graph(network.graph(), network.MACHINE, Options(), keep_all=False)
+    kept = CompileCache.of_request(network.request())
     module = kept.load()
     if module is None:
         assert not alone

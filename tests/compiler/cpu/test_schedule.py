@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 
-from tilewright.compiler.aligned import address_of
+from tilewright.aligned import address_of
 from tilewright.compiler.cpu import Box, Call, Elementwise, Schedule, compile_kernel, copy_call
 
 SHAPE = (5, 7)

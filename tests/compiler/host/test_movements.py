@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.aligned import address_of
+from tilewright.aligned import address_of
 from tilewright.compiler.cpu import Schedule, copy_call, host
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph.operators import (

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.exporters import export_onnx
 from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import (
     accelerated_share,
     evaluate_quality,
@@ -124,7 +124,7 @@ def test_the_exported_file_has_the_same_bits_in_onnxruntime(name: str) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_devices_give_the_bits_of_the_integer_reference(name: str, device: str) -> None:
     made, machine = calibrated(name), PRESETS["16x16"]
-    module = compile_graph(made.result.integer_graph(), machine, keep_all=True)
+    module = compile_module(made.result.integer_graph(), machine, keep_all=True)
     samples = Samples("some", {k: v[:2] for k, v in made.samples.inputs.items()})
     with open_device(device, machine) as opened:
         outcome = run_samples(module, opened, samples, compare=True, compare_with=device == "rtl")

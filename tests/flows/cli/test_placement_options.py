@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tilewright.compiler import assignment
-from tilewright.compiler import compile as compiler
-from tilewright.compiler.assignment.costs import HostSpeed
+from tilewright.compiler import placement
+from tilewright.compiler.pipeline import compile_request
+from tilewright.compiler.placement.costs import HostSpeed
 from tilewright.errors import DeviceError
 from tilewright.flows.cli.arguments import compile_model
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.placement_options import POLICIES, Placing
-from tilewright.flows.execution import host_figures
+from tilewright.flows.execution import compile_graph, host_figures
 from tilewright.flows.reports.placement_table import placement_table
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.runtime import Session, open_device
@@ -213,13 +213,12 @@ def test_without_a_wish_nothing_is_printed_of_places(tilewright, model):
 def test_another_placement_is_compiled_and_kept(monkeypatch, model, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     seen = []
-    compile_graph = compiler.compile_graph
 
-    def count(graph, configuration, *rest, **named):
-        seen.append(named["placement"].policy)
-        return compile_graph(graph, configuration, *rest, **named)
+    def count(request, *rest, **named):
+        seen.append(request.placement.policy)
+        return compile_request(request, *rest, **named)
 
-    monkeypatch.setattr(compiler, "compile_graph", count)
+    monkeypatch.setattr(compile_graph, "compile_request", count)
     wishes = [
         Placing(),
         Placing("cpu"),
@@ -264,8 +263,8 @@ def test_figures_that_are_stated_replace_measured_ones(figures):
 
 
 def test_the_command_line_has_the_policies_of_the_compiler():
-    assert POLICIES == assignment.POLICIES
-    assert Placing().placement() == assignment.DEFAULT_PLACEMENT
+    assert POLICIES == placement.POLICIES
+    assert Placing().placement() == placement.DEFAULT_PLACEMENT
 
 
 def test_a_layer_that_does_not_exist(capsys, model):

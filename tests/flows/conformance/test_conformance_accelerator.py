@@ -7,10 +7,10 @@ that quantisers write; the activations stay inputs.
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, evaluate, is_accelerated
 from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.pipeline import compile_module
 from tilewright.flows.conformance.cases import arrays_of, compare, load_cases
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
@@ -90,7 +90,7 @@ def accelerated(graph: Graph) -> tuple[str, ...]:
 
 def outputs_of(device: str, name: str, graph: Graph, inputs) -> list[np.ndarray]:
     with open_device(device, PRESETS[name]) as opened:
-        run = Session(compile_graph(graph, PRESETS[name]), opened).run(inputs)
+        run = Session(compile_module(graph, PRESETS[name]), opened).run(inputs)
     return list(run.outputs.values())
 
 

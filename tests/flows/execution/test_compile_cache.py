@@ -14,15 +14,16 @@ import pytest
 
 import tilewright as package
 from tilewright.atomic_write import write_atomically
-from tilewright.compiler import compile as compiler
 from tilewright.compiler.cpu_level import LEVEL_VARIABLE, NO_LEVEL
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.options import Options
+from tilewright.compiler.pipeline import compile_request
 from tilewright.errors import CompileError
 from tilewright.flows import demo
 from tilewright.flows.cli.arguments import compile_model
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.placement_options import STRICT_PLACING, Placing
+from tilewright.flows.execution import compile_graph
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import load
 from tilewright.sim.timing import native, time_program, timing
@@ -35,13 +36,12 @@ def compilations(monkeypatch, tmp_path):
     """Names of the machines that models were compiled for, in a cache of the test's own."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     seen = []
-    compile_graph = compiler.compile_graph
 
-    def count(graph, configuration, *rest, **named):
-        seen.append(configuration.name)
-        return compile_graph(graph, configuration, *rest, **named)
+    def count(request, *rest, **named):
+        seen.append(request.configuration.name)
+        return compile_request(request, *rest, **named)
 
-    monkeypatch.setattr(compiler, "compile_graph", count)
+    monkeypatch.setattr(compile_graph, "compile_request", count)
     return seen
 
 

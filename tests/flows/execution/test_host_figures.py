@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from tilewright.compiler.assignment.costs import HostSpeed
+from tilewright.compiler.placement.costs import HostSpeed
 from tilewright.flows.execution import host_figures
 from tilewright.flows.execution.host_figures import measured_host
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from tilewright.compiler import compile as compiler
 from tilewright.compiler.frontend import import_model
+from tilewright.compiler.pipeline import compile as pipeline
 from tilewright.errors import DeviceError
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution.samples import random_samples, read_samples
@@ -106,7 +106,7 @@ def test_products_that_run_in_numpy_count(tilewright, model, monkeypatch):
     assert macs["cpu"] == 73_728
     assert usual["totals"]["macs"] == macs["accelerator"]
     assert usual["totals"]["all_macs"] == macs["accelerator"] + 73_728
-    for place in (compiler, runtime_host):
+    for place in (pipeline, runtime_host):
         monkeypatch.setattr(place, "host_target", lambda: None)
     plain = results(tilewright, *words)
     (conv2,) = (layer for layer in plain["layers"] if layer["name"] == "conv2")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.compiler import compile as compiler
 from tilewright.compiler.host import kernel_store
+from tilewright.compiler.pipeline import compile_request
 from tilewright.flows.cli.arguments import placed_module
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.placement_options import Placing
+from tilewright.flows.execution import compile_graph
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import load, save
 
@@ -22,13 +23,12 @@ def compilations(monkeypatch, artifact, tmp_path) -> list[str]:
     """Policies that the artifact was compiled for since it was made, in a cache of the test's."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     seen = []
-    compile_graph = compiler.compile_graph
 
-    def count(graph, configuration, *rest, **named):
-        seen.append(named["placement"].policy)
-        return compile_graph(graph, configuration, *rest, **named)
+    def count(request, *rest, **named):
+        seen.append(request.placement.policy)
+        return compile_request(request, *rest, **named)
 
-    monkeypatch.setattr(compiler, "compile_graph", count)
+    monkeypatch.setattr(compile_graph, "compile_request", count)
     return seen
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QConv, TensorType, Value
 from tilewright.compiler.options import Options
+from tilewright.compiler.pipeline import compile_module
 from tilewright.flows.execution.timed import time_segments
 from tilewright.flows.reports.page.causes import path_steps
 from tilewright.flows.reports.page.layer_rows import layer_facts
@@ -38,7 +38,7 @@ def told(channels: int, *weights: Shape, options: Options | None = None) -> str:
         value, channels = given.name, channels_out
     x = Value("x", TensorType("int8", (1, size, size, channels_of(weights[0], nodes[0]))))
     graph = Graph("convolutions", (x,), (Output("y", value),), tuple(nodes), tuple(constants))
-    module = compile_graph(graph, SMALL, options=options or Options())
+    module = compile_module(graph, SMALL, options=options or Options())
     (segment,) = time_segments(module)
     (fact,) = layer_facts(module, segment, path_steps(segment))
     return empty_lanes(module, fact)

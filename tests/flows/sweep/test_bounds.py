@@ -5,10 +5,10 @@ from itertools import product
 
 import pytest
 
-from tilewright.compiler.assignment import STRICT_PLACEMENT
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.network_bound import network_demands
 from tilewright.compiler.options import Options
+from tilewright.compiler.pipeline.network_bound import network_demands
+from tilewright.compiler.placement import STRICT_PLACEMENT
 from tilewright.errors import CompileError
 from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.flows.execution.retiming import Setting, retime

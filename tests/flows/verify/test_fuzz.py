@@ -8,9 +8,9 @@ import onnx
 import pytest
 
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
-from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv, evaluate, verify
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.__main__ import fuzz, fuzz_models, main, report
@@ -90,7 +90,7 @@ def test_chains_that_are_fused_are_drawn_often():
     fused = 0
     for seed in range(1, 80, 2):
         try:
-            module = compile_graph(realise(random_sketch(seed)), PRESETS["8x8"])
+            module = compile_module(realise(random_sketch(seed)), PRESETS["8x8"])
         except CompileError:
             continue
         fused += any(layer.op.count("+") > 0 for s in module.segments for layer in s.layers)
@@ -106,7 +106,7 @@ def outputs(sketch: Sketch, configuration: Configuration) -> dict[str, np.ndarra
         for value in graph.inputs
     }
     with open_device("sim", configuration) as device:
-        got = Session(compile_graph(graph, configuration), device).run(inputs).outputs
+        got = Session(compile_module(graph, configuration), device).run(inputs).outputs
     for name, expected in evaluate(graph, inputs).items():
         np.testing.assert_array_equal(got[name], expected)
     return got

@@ -6,23 +6,22 @@ its unused parts are not computed.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ..isa.configuration import Configuration
-from .accelerator.lower_bound import Demand, chained, demand_of
-from .accelerator.search import Candidate
-from .assignment import DEFAULT_COSTS, STRICT_PLACEMENT, Costs, Placement, decide
-from .flatten_on_host import flatten_on_host
-from .graph import Graph, Node
-from .options import DEFAULT_OPTIONS, Options
-from .scheduling.candidate_timer import CandidateTimer
-from .scheduling.fusion import Group, Movement, form_groups
-from .scheduling.given_schedules import Part
-from .scheduling.kernel_programs import KernelPrograms
-from .segments import lay_out_segment, partition
-from .split_pools import split_pools
-from .tensor import Kernel
-from .transpose_on_host import transpose_on_host
+from ...isa.configuration import Configuration
+from ..accelerator.lower_bound import Demand, chained, demand_of
+from ..accelerator.search import Candidate
+from ..graph import Graph, Node
+from ..main_memory.segment_layout import lay_out_segment
+from ..options import DEFAULT_OPTIONS, Options
+from ..placement import DEFAULT_COSTS, STRICT_PLACEMENT, Costs, Placement
+from ..scheduling.candidate_timer import CandidateTimer
+from ..scheduling.fusion import Group, MovementGroup, form_groups
+from ..scheduling.given_schedules import Part
+from ..scheduling.kernel_programs import KernelPrograms
+from ..tensor import Kernel
+from .place import place
+from .request import CompileRequest
 
 
 class _FusesAll(CandidateTimer):
@@ -60,20 +59,23 @@ def network_demands(
     CompileError
         If the placement is impossible.
     """
-    if not placement.leaves_all:
-        graph = transpose_on_host(graph, configuration)
-        graph = flatten_on_host(graph, configuration, costs)
-        graph = split_pools(graph, configuration)
-    decision = decide(graph, configuration, options, placement, costs)
+    request = CompileRequest(
+        graph=graph,
+        configuration=configuration,
+        options=options,
+        placement=placement,
+        costs=costs,
+    )
+    placed = place(request)
     return tuple(
-        _segment_demand(graph, nodes, configuration, options)
-        for nodes in partition(graph, decision.on_accelerator)
-        if decision.on_accelerator(nodes[0])
+        _segment_demand(placed.graph, nodes, configuration, options)
+        for nodes in placed.parts
+        if placed.is_segment(nodes)
     )
 
 
 def _segment_demand(
-    graph: Graph, nodes: list[Node], configuration: Configuration, options: Options
+    graph: Graph, nodes: Sequence[Node], configuration: Configuration, options: Options
 ) -> Demand:
     layout = lay_out_segment(graph, nodes, configuration, options)
     groups = form_groups(
@@ -99,7 +101,7 @@ def _counted(demand: Demand) -> Iterator[int]:
     return (before if busy else 0 for before, busy in list(pairs)[1:])
 
 
-def _may_begin(group: Group | Movement, entering: set[str], graph: Graph) -> bool:
+def _may_begin(group: Group | MovementGroup, entering: set[str], graph: Graph) -> bool:
     """Whether some node of a group reads no result of another node."""
     return any(
         all(name in entering or graph.is_constant(name) for name in node.inputs)

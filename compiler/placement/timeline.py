@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from ..graph import Graph, Node, Value
 from ..host import Event, Finish, HostStep, Start
 from ..host.order import HostEvent, SegmentEnds, kernel_of, nodes_of, order_events
-from ..segments import boundary, partition
 from .costs import Costs
+from .partition import boundary, partition
 from .problem import Problem, ns_of
 
 FindKernels = Callable[[Sequence[Node]], Sequence[HostStep]]

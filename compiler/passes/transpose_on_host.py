@@ -7,13 +7,13 @@ host transposes, between two segments.
 
 from dataclasses import replace
 
-from ..isa.configuration import Configuration
-from ..isa.durations import tile_cycles
-from .accelerator.dma import LATENCY_CYCLES
-from .accelerator.kernels.matmul import passes
-from .graph import Graph, QMatMul
-from .graph.operators import Reshape, Transpose
-from .rewriting import Site, op, rewrite, rule, value
+from ...isa.configuration import Configuration
+from ...isa.durations import tile_cycles
+from ..accelerator.dma import LATENCY_CYCLES
+from ..accelerator.kernels.matmul import passes
+from ..graph import Graph, QMatMul
+from ..graph.operators import Reshape, Transpose
+from ..rewriting import Site, op, rewrite, rule, value
 
 
 def transpose_on_host(graph: Graph, configuration: Configuration) -> Graph:

@@ -12,13 +12,14 @@ from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.search import Candidate, choose_candidate
 from ..graph import Graph, Node, accelerated_nodes
+from ..main_memory.segment_layout import lay_out_segment
 from ..options import Options
 from ..scheduling.candidate_timer import CandidateTimer
-from ..scheduling.fusion import Movement, form_groups
+from ..scheduling.fusion import MovementGroup, form_groups
 from ..scheduling.given_schedules import Part
 from ..scheduling.kernel_programs import KernelPrograms
-from ..segments import lay_out_segment, partition
 from ..tensor import Kernel
+from .partition import partition
 
 Cycles = Mapping[str, int | str]
 """First output of a node -> its cycles on the accelerator, or the reason why it does not fit."""
@@ -140,7 +141,7 @@ def _segment_cycles(
     found: dict[str, int] = {}
     for group in groups:
         cycles = sum(schedule.estimated_cycles for _, schedule in group.work)
-        if isinstance(group, Movement):
+        if isinstance(group, MovementGroup):
             found[group.output] = cycles
             continue
         needs = [demand_of(part, configuration).cycles for part in group.parts]

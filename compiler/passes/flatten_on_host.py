@@ -7,12 +7,12 @@ the last lanes are empty. The host flattens at no cost, but the network needs on
 
 import math
 
-from ..isa.configuration import Configuration
-from ..isa.durations import tile_cycles
-from .assignment import Costs
-from .graph import Graph, QConv, QSlice, is_accelerated
-from .graph.operators import Reshape, Slice
-from .rewriting import GraphMatch, Site, first_match, op, rewrite, rule, value
+from ...isa.configuration import Configuration
+from ...isa.durations import tile_cycles
+from ..graph import Graph, QConv, QSlice, is_accelerated
+from ..graph.operators import Reshape, Slice
+from ..placement import Costs
+from ..rewriting import GraphMatch, Site, first_match, op, rewrite, rule, value
 
 
 def flatten_on_host(graph: Graph, configuration: Configuration, costs: Costs) -> Graph:

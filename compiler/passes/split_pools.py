@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..isa.configuration import Configuration
-from .graph import Graph, QAvgPool, QConv, QMaxPool
-from .rewriting import Site, op, rewrite, rule, value
+from ...isa.configuration import Configuration
+from ..graph import Graph, QAvgPool, QConv, QMaxPool
+from ..rewriting import Site, op, rewrite, rule, value
 
 
 def split_pools(graph: Graph, configuration: Configuration) -> Graph:

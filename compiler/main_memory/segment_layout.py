@@ -1,18 +1,19 @@
-"""Partition of nodes into segments, and the layout of their activations in main memory."""
+"""The layout of a segment's activations in main memory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import CompileError
-from ..isa.configuration import Configuration
-from .accelerator.dma import DramTensor
-from .accelerator.kernels.common import channel_block, padded
-from .accelerator.kernels.first_layer import Image
-from .graph import Graph, Node, accelerated_nodes
-from .main_memory.tensor_placement import TensorPlacement, TensorPlacements, place_tensors
-from .module import Binding
-from .options import Options
-from .scheduling.fusion import Group, Movement, images_that_fit
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from ..accelerator.dma import DramTensor
+from ..accelerator.kernels.common import channel_block, padded
+from ..accelerator.kernels.first_layer import Image
+from ..graph import Graph, Node
+from ..module import Binding
+from ..options import Options
+from ..placement.partition import boundary
+from ..scheduling.fusion import Group, MovementGroup, images_that_fit
+from .tensor_placement import TensorPlacement, TensorPlacements, place_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +39,6 @@ class SegmentLayout:
     placements: TensorPlacements
 
 
-def partition(graph: Graph, accelerated: Callable[[Node], bool] | None = None) -> list[list[Node]]:
-    """Groups of nodes that alternate between host and accelerator, as few as the order allows.
-
-    Parameters
-    ----------
-    accelerated
-        Says whether the accelerator runs a node; by default it runs all supported nodes.
-    """
-    if accelerated is None:
-        able = {node.output.name for node in accelerated_nodes(graph)}
-        return partition(graph, lambda node: node.outputs[0].name in able)
-    ready = {value.name for value in graph.inputs} | {c.name for c in graph.constants}
-    waiting, groups = list(graph.nodes), []
-    there = False
-    while waiting:
-        group: list[Node] = []
-        for node in waiting:
-            if accelerated(node) == there and all(name in ready for name in node.inputs):
-                group.append(node)
-                ready |= {value.name for value in node.outputs}
-        if group:
-            groups.append(group)
-            taken = {node.outputs[0].name for node in group}
-            waiting = [node for node in waiting if node.outputs[0].name not in taken]
-        there = not there
-    return groups
-
-
 def lay_out_segment(
     graph: Graph, nodes: Sequence[Node], configuration: Configuration, options: Options
 ) -> SegmentLayout:
@@ -86,27 +59,9 @@ def lay_out_segment(
     return SegmentLayout(tuple(inputs), tuple(outputs), images, places, placements)
 
 
-def boundary(graph: Graph, nodes: Sequence[Node]) -> tuple[list[str], list[str]]:
-    """Activations that enter and leave a group of nodes."""
-    inside = {value.name for node in nodes for value in node.outputs}
-    entering = dict.fromkeys(
-        name
-        for node in nodes
-        for name in node.inputs
-        if name not in inside and not graph.is_constant(name)
-    )
-    shown = {output.value for output in graph.outputs}
-    leaving = [
-        name
-        for name in (value.name for node in nodes for value in node.outputs)
-        if name in shown or any(user.outputs[0].name not in inside for user in graph.users(name))
-    ]
-    return list(entering), leaving
-
-
 def lifetimes(
     graph: Graph,
-    groups: Sequence[Group | Movement],
+    groups: Sequence[Group | MovementGroup],
     inputs: Sequence[str],
     outputs: Sequence[str],
     keep_all: bool,

@@ -1,0 +1,218 @@
+"""Request in, module out: place, group, schedule, lower and link; every stage is kept."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from ...errors import UnfitError
+from ...isa.configuration import Configuration
+from ..graph import Graph, Node
+from ..host import host_target, plan_host, report_of_host
+from ..host.kernel_store import compile_host
+from ..module import Module
+from ..placement import misfits, placed_layers, placement_report
+from ..scheduling.bound_report import report_of
+from ..scheduling.given_schedules import refuse_unknown_layers
+from ..scheduling.issue_order import Measure
+from ..scheduling.kernel_programs import ProgramStore
+from .group import group, narrower_ports
+from .link import link, prove
+from .lower import lower
+from .place import place
+from .request import Compilation, CompileRequest, Linked, Placed
+from .schedule import schedule
+
+Progress = Callable[[str], None]
+
+
+def compile_request(
+    request: CompileRequest,
+    progress: Progress = lambda line: None,
+    *,
+    measure: Measure | None = None,
+    store: ProgramStore | None = None,
+) -> Compilation:
+    """Compile a graph for a configuration.
+
+    Parameters
+    ----------
+    progress
+        Called with a line of text for each layer and for each host kernel.
+    measure
+        Gives the exact cycles of a program with the main memory of the request, such as the model
+        in `tilewright.sim.timing`. With it, the most likely schedules are compared by exact cycles,
+        and instructions are issued in the order in which they can start; without it, schedules are
+        compared by an estimate.
+    store
+        Shares the work of several compilations, see `ProgramStore`.
+
+    Returns
+    -------
+    Compilation
+        The report of its module has `compile_s` in seconds, `instructions`, the values of
+        `bound_report.report_of`, `host` (`host.report_of_host`), `placement`
+        (`placement.placement_report`), and `windows`: the bytes of each data window, and the least
+        bytes that its activations need in this order.
+
+    Raises
+    ------
+    UnfitError
+        When a layer does not fit the configuration, and the user placed it on the accelerator.
+    CompileError
+        When a program or its data are too large, or the placement is not possible.
+    """
+    started = time.perf_counter()
+    with paused_collector():
+        placed, segments = _compile_placed(request, progress, measure, store or ProgramStore())
+    layers = [layer for linked in segments for layer in linked.segment.layers]
+    refuse_unknown_layers(request.schedules, layers)
+    numbers = iter(range(len(segments)))
+    steps: list[str | int] = []
+    for part in placed.parts:
+        if placed.is_segment(part):
+            steps.append(next(numbers))
+        else:
+            steps += [node.outputs[0].name for node in part]
+    module = Module(
+        name=placed.graph.name,
+        configuration=request.configuration,
+        graph=placed.graph,
+        steps=tuple(steps),
+        segments=tuple(linked.segment for linked in segments),
+        report=_report(segments, timed=measure is not None),
+        memory=request.memory,
+    )
+    if not request.lean:
+        module = _with_host(request, placed, segments, module, progress)
+    report = {"compile_s": time.perf_counter() - started, **module.report}
+    module = replace(module, report=report)
+    return Compilation(request, placed, tuple(segments), module)
+
+
+def compile_module(
+    graph: Graph,
+    configuration: Configuration,
+    progress: Progress = lambda line: None,
+    *,
+    measure: Measure | None = None,
+    **wishes: Any,
+) -> Module:
+    """Compile a request with the fields `wishes`, and return its module."""
+    request = CompileRequest(graph=graph, configuration=configuration, **wishes)
+    return compile_request(request, progress, measure=measure).module
+
+
+def _compile_placed(
+    request: CompileRequest, progress: Progress, measure: Measure | None, store: ProgramStore
+) -> tuple[Placed, list[Linked]]:
+    """Place the nodes and compile the segments; nodes that do not fit go to the host.
+
+    Few networks have such nodes, so they are looked for only after a segment was refused.
+    """
+    refused: dict[str, str] = {}
+    while True:
+        placed = place(request, refused)
+        parts = [part for part in placed.parts if placed.is_segment(part)]
+        try:
+            return placed, [
+                _compile_segment(request, placed.graph, part, progress, measure, store)
+                for part in parts
+            ]
+        except UnfitError:
+            known = len(refused)
+            for part in parts if not request.placement.strict else ():
+                refused |= misfits(
+                    placed.graph, part, request.configuration, request.options,
+                    timed=measure is not None,
+                )  # fmt: skip
+            if len(refused) == known:
+                raise
+
+
+def _compile_segment(
+    request: CompileRequest,
+    graph: Graph,
+    nodes: Sequence[Node],
+    progress: Progress,
+    measure: Measure | None,
+    store: ProgramStore,
+) -> Linked:
+    """Compile a segment with the search that gives the fastest program."""
+    configuration = request.configuration
+    best = _search(request, graph, nodes, configuration, measure, store)
+    if measure is not None and request.options.candidates > 1:
+        for machine in narrower_ports(graph, nodes, configuration):
+            with suppress(UnfitError):
+                found = _search(request, graph, nodes, machine, measure, store)
+                best = min(best, found, key=lambda linked: linked.cycles)
+    for layer in best.layers:
+        progress(str(layer.gap))
+    if not request.lean:
+        prove(request, best.segment)
+    return best
+
+
+def _search(
+    request: CompileRequest,
+    graph: Graph,
+    nodes: Sequence[Node],
+    searched: Configuration,
+    measure: Measure | None,
+    store: ProgramStore,
+) -> Linked:
+    grouped, timer = group(request, graph, nodes, searched, measure, store)
+    scheduled = schedule(request, graph, grouped, timer)
+    lowered = lower(request, scheduled, timer.programs.pieces if timer else None)
+    return link(request, lowered, measure)
+
+
+def _report(segments: Sequence[Linked], *, timed: bool) -> dict[str, Any]:
+    cycles = sum(linked.cycles for linked in segments)
+    gaps = [[layer.gap for layer in linked.layers] for linked in segments]
+    plans = [linked.lowered.scheduled.plan for linked in segments]
+    return {
+        "instructions": sum(len(linked.segment.program) for linked in segments),
+        **report_of(gaps, cycles if timed else None),
+        "windows": [
+            {
+                "bytes": linked.segment.data_bytes,
+                "activation_bytes": plan.size,
+                "least_bytes": plan.lower_bound,
+                "constant_bytes": len(linked.segment.constants),
+            }
+            for linked, plan in zip(segments, plans, strict=True)
+        ],
+    }
+
+
+def _with_host(
+    request: CompileRequest,
+    placed: Placed,
+    segments: Sequence[Linked],
+    module: Module,
+    progress: Progress,
+) -> Module:
+    """Compile the host's kernels, and report the placement."""
+    graph = placed.graph
+    host = plan_host(graph, module.steps, module.segments, host_target())
+    code = compile_host(host, progress)
+    on_accelerator = [linked.placed_layers for linked in segments]
+    layers = placed_layers(graph, module.steps, on_accelerator, host.kernels)
+    placement = placement_report(graph, layers, request.placement, placed.decision, request.costs)
+    report = {**module.report, "host": report_of_host(host), "placement": placement}
+    return replace(module, code=code, report=report)
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Disable cyclic garbage collection: a search makes many objects and few cycles."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,73 @@
+"""Join nodes into kernels, and choose a schedule for each."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from ...errors import ConfigurationError
+from ...isa.configuration import PARAMETERS, Configuration
+from ..accelerator.program_size import refuse_huge_programs
+from ..graph import Graph, Node
+from ..macs import macs_of
+from ..main_memory.segment_layout import lay_out_segment
+from ..scheduling.candidate_timer import CandidateTimer
+from ..scheduling.fusion import form_groups
+from ..scheduling.issue_order import Measure
+from ..scheduling.kernel_programs import ProgramStore
+from .request import CompileRequest, Grouped
+
+MAX_PORT_SEARCH_CYCLES = 250_000
+"""Cycles at the peak of the array up to which a segment is also searched for narrower ports."""
+
+
+def group(
+    request: CompileRequest,
+    graph: Graph,
+    nodes: Sequence[Node],
+    searched: Configuration,
+    measure: Measure | None,
+    store: ProgramStore,
+) -> tuple[Grouped, CandidateTimer | None]:
+    """Form the kernels of a segment that are fastest on the machine `searched`.
+
+    Returns
+    -------
+    timer
+        Has timed the kernels on that machine; None without a measure.
+
+    Raises
+    ------
+    UnfitError
+        When a node does not fit the machine.
+    CompileError
+        When the program would be too large.
+    """
+    options = request.options
+    layout = lay_out_segment(graph, nodes, searched, options)
+    timer = None
+    if measure is not None:
+        programs = store.programs(*layout.placements.apart(), request.configuration)
+        timer = CandidateTimer(programs, searched, measure)
+    groups = form_groups(
+        graph, nodes, layout.outputs, layout.images, searched, options, timer,
+        layout.placements.copies,
+    )  # fmt: skip
+    work = (piece for each in groups for piece in each.work)
+    refuse_huge_programs(work, request.configuration, options.most_instructions)
+    return Grouped(tuple(nodes), searched, layout, tuple(groups)), timer
+
+
+def narrower_ports(
+    graph: Graph, nodes: Sequence[Node], configuration: Configuration
+) -> Iterator[Configuration]:
+    """Yield the machine with each narrower memory port, if the segment is short.
+
+    A program for a narrower port has the same instructions and takes no longer on a wider one. A
+    search may miss it, because it judges kernels mostly alone; in short segments, where kernels
+    overlap much, it often does. Searching for all ports, a wider one never loses to a narrower one.
+    """
+    cycles = sum(macs_of(graph, node) for node in nodes) / configuration.tile_bytes
+    bits = configuration.bus_bits // 2
+    while cycles <= MAX_PORT_SEARCH_CYCLES and bits >= PARAMETERS["bus_bits"].low:
+        with suppress(ConfigurationError):
+            yield configuration.replace(bus_bits=bits)
+        bits //= 2

@@ -1,0 +1,36 @@
+"""Give each node its side, and the graph the form in which this machine runs it."""
+
+from collections.abc import Mapping
+
+from ..passes.flatten_on_host import flatten_on_host
+from ..passes.split_pools import split_pools
+from ..passes.transpose_on_host import transpose_on_host
+from ..placement import decide
+from ..placement.decide import NO_REFUSALS
+from ..placement.partition import partition
+from .request import CompileRequest, Placed
+
+
+def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> Placed:
+    """Place the network of a request.
+
+    Parameters
+    ----------
+    refused
+        Nodes that are known not to fit, by first output, and the reasons. The host runs them.
+
+    Raises
+    ------
+    CompileError
+        When the placement is not possible.
+    """
+    graph, configuration = request.graph, request.configuration
+    if not request.placement.leaves_all:
+        graph = transpose_on_host(graph, configuration)
+        graph = flatten_on_host(graph, configuration, request.costs)
+        graph = split_pools(graph, configuration)
+    decision = decide(
+        graph, configuration, request.options, request.placement, request.costs, refused
+    )
+    parts = partition(graph, decision.on_accelerator)
+    return Placed(graph, decision, tuple(map(tuple, parts)))

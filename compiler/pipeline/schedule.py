@@ -1,0 +1,48 @@
+"""Choose the schedules of kernels among their neighbours, and give activations addresses."""
+
+from ..graph import Graph
+from ..main_memory.memory_plan import plan_memory
+from ..main_memory.segment_layout import bind, lifetimes
+from ..scheduling.bound_report import layer_gap
+from ..scheduling.candidate_timer import CandidateTimer
+from ..scheduling.fusion import Group, MovementGroup
+from ..scheduling.given_schedules import with_given
+from ..scheduling.refine import refine
+from .request import CompileRequest, Grouped, Scheduled, ScheduledLayer
+
+
+def schedule(
+    request: CompileRequest, graph: Graph, grouped: Grouped, timer: CandidateTimer | None
+) -> Scheduled:
+    """Schedule a segment; the user's steps replace the compiler's.
+
+    Raises
+    ------
+    CompileError
+        When a user's steps are illegal.
+    """
+    groups = list(grouped.groups)
+    if timer is not None and request.options.candidates > 1:
+        groups = refine(groups, timer, request.options)
+    if timer is not None and timer.configuration != request.configuration:
+        timer = CandidateTimer(timer.programs, request.configuration, timer.measure)
+    layout = grouped.layout
+    spans = lifetimes(graph, groups, layout.inputs, layout.outputs, request.keep_all)
+    plan = plan_memory(layout.placements.lifetimes(spans))
+    dram, of = layout.placements.dram(plan.offsets), layout.placements.of
+    bound = {name: bind(layout.places[name], of[name], dram[name]) for name in spans}
+    layers = (_layer(request, each, timer) for each in groups)
+    return Scheduled(grouped, tuple(layers), plan, bound)
+
+
+def _layer(
+    request: CompileRequest, group: Group | MovementGroup, timer: CandidateTimer | None
+) -> ScheduledLayer:
+    parts = with_given(group.name, group.output, group.work, request.schedules)
+    machine = request.configuration
+    schedules = (
+        timer.programs.schedule(kernel, choice) if timer else choice.schedule(kernel, machine)
+        for kernel, choice in parts
+    )
+    gap = layer_gap(group.name, parts, machine, timer)
+    return ScheduledLayer(group, tuple(schedules), gap)
