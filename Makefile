@@ -51,7 +51,7 @@ help:
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
-	@echo "make bench   the figures that the README quotes (MODELS=\"A.onnx ...\": those of these networks;"
+	@echo "make bench   the figures of docs/figures.md (MODELS=\"A.onnx ...\": those of these networks;"
 	@echo "             SWEEP_ARGS=\"--points 24\": fewer machines in the sweep;"
 	@echo "             docs/models.md: many networks, one record each)"
 	@echo "make ablation  what pipelining brings ResNet-18's layers (MODEL=... for a network)"
