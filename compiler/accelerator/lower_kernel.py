@@ -5,6 +5,7 @@ from ...errors import CompileError
 from ...isa.checker import check
 from ...isa.configuration import Memory
 from ...isa.tokens import synthesise_tokens
+from ..te.box import whole_box
 from ..te.program import Program
 from ..te.schedule import Schedule
 from .constants import ConstantPool
@@ -64,7 +65,7 @@ def _main_memory(program: Program) -> tuple[dict[str, DramTensor], int]:
     size = 0
     for name in (*kernel.inputs, *names):
         tensor = program.tensors[name]
-        whole = tuple((0, extent) for extent in tensor.shape)
+        whole = whole_box(tensor.shape)
         if program.domains.get(name, whole) != whole:
             raise CompileError(
                 f"`{name}` has a border in main memory, which STORE does not fill; copy it to a "

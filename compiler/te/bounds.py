@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from ...isa.expressions import Affine, Match, Read
 from ...isa.instructions import Role
 from ...isa.patterns import Pattern
-from ..accelerator.dma import Box
 from ..accelerator.sliding import Window
 from .affine import scaled, total, variable
+from .box import Box
 from .nodes import Condition, Digit, Let
 from .rolling import Interval, Rolling, ring_of
 from .stages import Division, Place, Stage, State

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...isa.expressions import Affine, Expression, Op, Read
-from ..accelerator.dma import Box
 from ..tensor import Axis, Compute, Tensor
 from .affine import value_of
+from .box import Box
 from .rolling import Rolling
 from .stages import Kind, Place
 

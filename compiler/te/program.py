@@ -6,9 +6,9 @@ from functools import cached_property
 
 from ...isa.configuration import Memory
 from ...isa.expressions import Affine, Call, Expression, Op
-from ..accelerator.dma import Box
 from ..tensor import Kernel, Tensor
 from .affine import renamed, with_names
+from .box import Box
 from .nodes import (
     Allocate,
     Assign,

@@ -7,7 +7,8 @@ from ...isa.configuration import SCRATCHPADS, Memory
 from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 from ..tensor import Tensor
 from .affine import variable
-from .stages import Place, ScheduleError, Stage, State, whole_box
+from .box import whole_box
+from .stages import Place, ScheduleError, Stage, State
 from .steps import Step
 
 ELEMENTS = {memory.name: held.elements for memory, held in SCRATCHPADS.items()}

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Expression, Read, Reduction, reads_of
-from ..accelerator.dma import Box
 from ..tensor import Axis, Compute, Kernel, Tensor
 from .affine import variable, with_names
+from .box import Box, whole_box
 from .processor import Processor
 
 SCOPES = tuple(memory.name for memory in Memory)
@@ -416,11 +416,6 @@ class State:
         """The memory of a tensor; inputs and constants are in main memory."""
         scopes = {stage.name: stage.scope for stage in self.stages}
         return scopes.get(tensor, Memory.DRAM.name)
-
-
-def whole_box(shape: tuple[int, ...]) -> Box:
-    """The domain that contains all elements of a shape."""
-    return tuple((0, extent) for extent in shape)
 
 
 def initial_state(

@@ -99,8 +99,8 @@ STRICT_PLACING = Placing(strict=True)
 """The same, but a layer that does not fit the accelerator is an error."""
 
 
-def add_placement(parser: argparse.ArgumentParser) -> None:
-    """Add the options of placement, and the clock."""
+def add_placement(parser: argparse.ArgumentParser, *, table: bool = True) -> None:
+    """Add the options of placement, and the clock; `--table` only where the command prints it."""
     add_clock(parser)
     group = parser.add_argument_group("placement: which side runs each layer")
     group.add_argument(
@@ -113,10 +113,13 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
         help="run a node on `cpu` or `accelerator`; LAYER is its name, the end of it or a pattern "
         "with `*`; may be repeated, the last match counts",
     )  # fmt: skip
-    group.add_argument(
-        "--table", action="store_true",
-        help="print which side runs each layer, why, and estimated times on both sides",
-    )  # fmt: skip
+    if table:
+        group.add_argument(
+            "--table", action="store_true",
+            help="print which side runs each layer, why, and estimated times on both sides",
+        )  # fmt: skip
+    else:
+        parser.set_defaults(table=False)
     for name, unit, what in (
         ("--host-gops", "N", "10^9 operations a second of the CPU (default: measured here)"),
         ("--host-gbps", "N", "10^9 bytes a second of its memory (default: measured here)"),
