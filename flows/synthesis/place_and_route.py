@@ -14,6 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from ...errors import HardwareError
 from ...sim.cache import digest, keep_file, kept_folder
+from ...sim.gate.code_of import code_of
+from ...sim.gate.kept import KIND, TASK, read_kept, write_kept
+from ...sim.gate.tools import run_tool, tool_version
 from . import (
     free_rows,
     multiplier_sites,
@@ -22,12 +25,9 @@ from . import (
     refine_placement,
     routed_timing,
 )
-from .code_of import code_of
 from .critical_path import Step, critical_path
 from .devices import Device
-from .kept import KIND, TASK, read_kept, write_kept
 from .netlist import TOP
-from .tools import run_tool, tool_version
 
 PACK_ONLY = "--pack-only"
 """nextpnr counts resources and places nothing."""
