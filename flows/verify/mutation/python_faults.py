@@ -3,10 +3,10 @@
 A fault replaces code in the module's namespace and in every module that has imported a name from
 it, so code and tests see only the faulty version. The process must end afterwards.
 
-Why not mutmut or cosmic-ray: both put each fault into files and start the tests anew in another
-interpreter. Here a fault is put into a fork of a process that has imported everything and holds the
-expected verdicts, and the cycles of RTL runs, so that hundreds of faults take minutes; and the
-faults of the RTL share its processes, its verdicts and its report.
+Why not mutmut or cosmic-ray: mutmut 3 changes functions only, not the tables of a module, and
+cosmic-ray starts the tests anew for every fault. Both ask tests alone. Here a fault is put into a
+fork of a process that holds the expected verdicts and the cycles of RTL runs already, so hundreds of
+faults take minutes, and they share processes and report with the faults of the RTL.
 """
 
 import ast
