@@ -62,7 +62,8 @@ def verilog(arguments: argparse.Namespace) -> None:
         )
     configuration = chosen_configuration(arguments) or DEFAULT
     # Imported here: a wrong argument needs no hardware description language.
-    from ....hardware.verilog import TOP, readable_verilog
+    from ....hardware.verilog import TOP
+    from ...verilog.readable import readable_verilog
 
     text = readable_verilog(configuration, TECHNOLOGIES[name], arguments.multipliers)
     if output is None:

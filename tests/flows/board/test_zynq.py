@@ -21,10 +21,10 @@ from tilewright.flows.board.vivado import WRAPPER, ZynqDesign, wrapper, write_pr
 from tilewright.flows.cli.main import main
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.flows.verify.programs.random_programs import random_program
+from tilewright.flows.verilog.readable import readable_verilog
 from tilewright.hardware.axi import read_port, write_port
 from tilewright.hardware.axi_lite import axi_lite_port
 from tilewright.hardware.control import ADDRESS_BITS
-from tilewright.hardware.verilog import readable_verilog
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import Session, open_device, zynq
@@ -95,7 +95,9 @@ def test_names_are_found_in_any_case():
 def quick(monkeypatch):
     """Projects have an empty module in place of the core."""
     core = empty_core()
-    monkeypatch.setattr("tilewright.hardware.verilog.readable_verilog", lambda *arguments: core)
+    monkeypatch.setattr(
+        "tilewright.flows.verilog.readable.readable_verilog", lambda *arguments: core
+    )
 
 
 @pytest.fixture
