@@ -18,9 +18,10 @@ from ...hardware.core import Core
 from ...hardware.technology import Technology
 from ...hardware.verilog import REMOVE_INTERNAL, SIMPLIFY, TOP, clear_in_loops, run_yosys
 from ...isa.configuration import Configuration
+from .memories import RAM, MemoryShape, extract_memories, forget_initial_values, ram_source
 from .names import port_names, rename_ports
 from .operators import equalise_widths
-from .rtlil import parse_design, write_design
+from .rtlil import Module, parse_design, write_design
 from .unused import remove_unused
 
 PREPARE = f"""
@@ -87,7 +88,7 @@ HEADER = """\
 
 """
 
-PORTABLE = "portable; memories and multipliers are inferred"
+PORTABLE = f"portable; memories are modules `{RAM}`, multipliers are inferred"
 
 
 def readable_verilog(
@@ -108,27 +109,42 @@ def readable_verilog(
     multipliers
         Multiplier blocks of the chip, as in `Core`.
     """
+    return write_core(configuration, technology, multipliers)[0]
+
+
+def write_core(
+    configuration: Configuration,
+    technology: Technology | None = None,
+    multipliers: int | None = None,
+) -> tuple[str, list[MemoryShape]]:
+    """Return the text of `readable_verilog`, and the memories in it."""
     core = Core(configuration, multipliers)
     source = rtlil.convert(core, name=TOP, emit_src=True, platform=technology)
-    text = run_yosys(_cleaned(run_yosys(_relative_sources(source), PREPARE)), "write_verilog\n")
+    modules = parse_design(run_yosys(_relative_sources(source), PREPARE))
+    initialised = technology is not Technology.ASIC
+    memories = _clean(modules, initialised=initialised)
+    text = run_yosys(write_design(modules), "write_verilog\n")
     _, _, body = _plain_names(text).partition("\n")
     body = clear_in_loops(body.lstrip("\n"), system_verilog=False)
     body = INITIALISED.sub(r"\1\2\3;\n\1initial \3 = \4;", body)
     body = SELECTOR.sub(_select_by_bits, body)
     body = INTERRUPT.sub(_without_warning("SYMRSVDWORD"), body, count=1)
-    return _header(core, technology) + LINT + body
+    if any(memory.module for memory in memories):
+        body += ram_source(initialised=initialised)
+    return _header(core, technology) + LINT + body, memories
 
 
-def _cleaned(source: str) -> str:
-    """Return a netlist that means the same, ready to be written."""
-    modules = parse_design(source)
+def _clean(modules: dict[str, Module], *, initialised: bool) -> list[MemoryShape]:
+    """Change modules so that they mean the same, and their Verilog is clean; list the memories."""
     top = f"\\{TOP}"
     for module in modules.values():
         equalise_widths(module)
     names = port_names(modules, top)
     remove_unused(modules, top)
     rename_ports(modules, names)
-    return write_design(modules)
+    if not initialised:
+        forget_initial_values(modules)
+    return extract_memories(modules)
 
 
 def _select_by_bits(found: re.Match) -> str:
