@@ -19,6 +19,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from ..isa.configuration import Configuration
+from ..quoting import comment
 from .core import Core
 from .technology import Technology
 
@@ -140,11 +141,13 @@ def _header(core: Core, technology: Technology | None) -> str:
         f"//   {'input ' if flow is In else 'output'} {bits:4}  {name}"
         for name, flow, bits in [("clk", In, 1), ("rst", In, 1), *members]
     ]
-    parameters = [f"//   {name} = {value}" for name, value in configuration.parameters().items()]
+    parameters = [
+        f"//   {name} = {comment(str(value))}" for name, value in configuration.parameters().items()
+    ]
     return HEADER.format(
         summary=f"{configuration.lanes_in}x{configuration.lanes_out} multiply-accumulates a cycle, "
         f"{configuration.bus_bits}-bit memory port, hash {configuration.hash:#010x}",
-        configuration=configuration.name,
+        configuration=comment(configuration.name),
         parameters="\n".join(parameters),
         technology=technology.value if technology else PORTABLE,
         ports="\n".join(["//   direction bits name", *ports]),

@@ -98,5 +98,5 @@ def _compile(
     compiled = [str(folder / file) for file in texts if file.endswith(".cpp")]
     library = folder / "library.so"
     command = [compiler, *flags, "-shared", f"-I{folder}", "-o", str(library), *compiled]
-    call(command, f"`{name}`", _TASK)
+    call(command, f"`{name}`", _TASK, makes=library)
     return library

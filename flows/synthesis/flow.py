@@ -8,7 +8,6 @@ import inspect
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +19,7 @@ from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ...sim.cache import digest, keep_file, kept_folder
 from ...sim.hardware_sources import hardware_sources
+from ...sim.processes import tool_threads
 from .code_of import code_of
 from .devices import DEVICES, REMEDIES, RESOURCES, Device, Family, Resources
 from .kept import KIND, TASK, read_kept, write_kept
@@ -173,7 +173,7 @@ def synthesise(
         done.append(seed)
         return placement
 
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
+    with tool_threads(max(1, jobs)) as pool:
         placements = tuple(pool.map(place_seed, seeds))
     return replace(found, placements=placements)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from ....errors import HardwareError, UsageError
 from ....hardware.soc.boards import BOARDS, find_board
 from ....hardware.soc.zynq_boards import ZYNQ_BOARDS, ZynqBoard, find_zynq_board
+from ....quoting import shell_word
 from ...board.bitstream import Built, build, resource_sentence, timing_problem, write_bitstream
 from ...board.design import Design, usual_folder
 from ...board.vivado import ZynqDesign, write_project
@@ -164,8 +165,8 @@ def show(built: Built, bitstream: Path | None) -> None:
         return
     board, configuration = built.design.board, built.design.configuration
     say(f"bitstream      {bitstream} ({bitstream.stat().st_size:,} bytes)")
-    say(f"next           tilewright flash {bitstream.parent}")
+    say(f"next           tilewright flash {shell_word(str(bitstream.parent))}")
     say(
-        f"then           tilewright run MODEL --config {configuration.name} "
+        f"then           tilewright run MODEL --config {shell_word(configuration.name)} "
         f"--device serial:///dev/ttyUSB0?baud={board.baud}"
     )
