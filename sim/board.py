@@ -72,7 +72,7 @@ def build_board(
 def _picorv32() -> str:
     """Return the Verilog of the soft CPU, from a package."""
     try:
-        return (files("pythondata_cpu_picorv32") / "verilog" / "picorv32.v").read_text()
+        return (files("pythondata_cpu_picorv32") / "verilog" / "picorv32.v").read_text("utf-8")
     except ModuleNotFoundError:
         raise ToolError(
             "soft CPU: expected the Verilog of PicoRV32, got no package with it; "

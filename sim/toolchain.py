@@ -58,7 +58,7 @@ def machine_fingerprint(compiler: str) -> str:
     """Compiler and processor."""
     version = run_process([compiler, "--version"])
     try:
-        described = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+        described = Path("/proc/cpuinfo").read_text("utf-8").partition("\n\n")[0].splitlines()
     except OSError:
         described = []
     processor = [line for line in described if line.startswith(("model name", "flags", "Features"))]

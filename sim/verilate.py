@@ -124,7 +124,7 @@ def build_library(
     choices = repr((flags, traced, quick, top, sorted(constants.items())))
     parts = [verilog, choices, machine]
     files = (harness, *_HEADERS.values())
-    parts += [Path(__file__).with_name(name).read_text() for name in files]
+    parts += [Path(__file__).with_name(name).read_text("utf-8") for name in files]
     return keep_file(
         kept_folder() / f"{digest(parts)}.so",
         lambda folder: _Build(folder, verilator, compiler, label, flags, quick).run(
@@ -170,14 +170,14 @@ class _Build:
         )
         self._verilate(verilog, top)
         verilated = time.monotonic()
-        (self.folder / "tilewright_core.h").write_text(self._header(constants))
+        (self.folder / "tilewright_core.h").write_text(self._header(constants), "utf-8")
         for name, source in (*_HEADERS.items(), (harness, harness)):
             shutil.copy(Path(__file__).with_name(source), self.folder / name)
         generated = sorted(self.folder.glob("VCore*.cpp"))
         hot = [path for path in generated if _HOT.search(path.name)]
         cold = [path for path in generated if path not in hot]
         together = self.folder / "cold.cpp"
-        together.write_text("".join(f'#include "{path.name}"\n' for path in cold))
+        together.write_text("".join(f'#include "{path.name}"\n' for path in cold), "utf-8")
         hot = [*sorted(hot, key=lambda path: -path.stat().st_size), self.folder / harness]
         jobs = [*((path, self.hot_flags) for path in hot), (together, self.cold_flags)]
         with tool_threads(os.cpu_count() or 2) as pool:
@@ -195,7 +195,7 @@ class _Build:
 
     def _verilate(self, verilog: str, top: str) -> None:
         source = self.folder / "core.v"
-        source.write_text(verilog)
+        source.write_text(verilog, "utf-8")
         command = [str(self.verilator / "bin" / "verilator_bin"), *self.flags]
         command += ["--top-module", top, "--Mdir", str(self.folder), str(source)]
         environment = {**os.environ, "VERILATOR_ROOT": str(self.verilator)}
@@ -208,7 +208,7 @@ class _Build:
     def _header(self, constants: Mapping[str, int]) -> str:
         root = self.folder / "VCore___024root.h"
         arrays = []
-        for found in _ARRAY.finditer(root.read_text()):
+        for found in _ARRAY.finditer(root.read_text("utf-8")):
             member, bits = found["member"], int(found["high"]) + 1
             arrays.append(f'    TILEWRIGHT_ARRAY("{member}", {member}, {bits})')
         lines = [f"constexpr unsigned {name} = {value};" for name, value in constants.items()]

@@ -195,7 +195,7 @@ def script(design: ZynqDesign) -> str:
         f"`tilewright build`. Run it with:\n#   vivado -mode batch -source {SCRIPT}\n"
     )
     lines = "".join(f"set {name} {tcl_word(value)}\n" for name, value in values.items())
-    return head + lines + Path(__file__).with_name(SCRIPT).read_text()
+    return head + lines + Path(__file__).with_name(SCRIPT).read_text("utf-8")
 
 
 def _words(values: Mapping[str, object]) -> str:

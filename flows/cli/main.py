@@ -159,6 +159,7 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     verbose : bool
         Whether to show the traceback too.
     """
+    _open_closed_streams()
     _escape_what_cannot_be_printed()
     try:
         try:
@@ -196,6 +197,16 @@ def _stop_tools() -> None:
     """Stop compilers that run in the background, for which Python would wait at its end."""
     if processes := sys.modules.get(f"{str(__package__).partition('.')[0]}.sim.processes"):
         processes.stop_processes()
+
+
+def _open_closed_streams() -> None:
+    """Drop the output to streams that the caller closed; no other file may take their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w"), "utf-8"))
 
 
 def _escape_what_cannot_be_printed() -> None:

@@ -250,7 +250,7 @@ def keep_rtlil(
     """
     technology = device.family.technology
     parts = [version("amaranth"), str(technology), *parts]
-    parts += [path.read_text() for path in hardware_sources()]
+    parts += [path.read_text("utf-8") for path in hardware_sources()]
 
     def make(folder: Path) -> Path:
         # Imported here: a kept design needs no hardware description language.
@@ -282,9 +282,9 @@ def map_design(
     kept = kept_folder(KIND, TASK) / f"{digest(parts)}-mapped.gz"
 
     def make(folder: Path) -> Path:
-        (folder / "rtl.il").write_text(rtl)
+        (folder / "rtl.il").write_text(rtl, "utf-8")
         run_tool(YOSYS, ["-p", commands], folder, lambda line: _yosys_step(line, show))
-        text = (folder / "mapped.json").read_text()
+        text = (folder / "mapped.json").read_text("utf-8")
         if family.rewrite:
             netlist = json.loads(text)
             family.rewrite(netlist["modules"][top])

@@ -66,7 +66,7 @@ def build_gates(configuration: Configuration, chip: Device) -> Path:
     mapped = map_design(bare_rtlil(configuration, chip), family, _progress_of(label), TOP)
     script = SCRIPT.format(top=TOP, yosys=cells.yosys)
     ours = models(family.technology)
-    texts = {"lut.v": cells.lut_map, "cells.v": ours.read_text() if ours.is_file() else ""}
+    texts = {"lut.v": cells.lut_map, "cells.v": ours.read_text("utf-8") if ours.is_file() else ""}
 
     def make() -> str:
         netlist = json.loads(read_kept(mapped))

@@ -165,6 +165,6 @@ def run_in_new_folder(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, text in files.items():
-            (folder / file).write_text(text)
+            (folder / file).write_text(text, "utf-8")
         run_tool(tool, arguments, folder, on_line)
-        return (folder / output).read_text()
+        return (folder / output).read_text("utf-8")

@@ -79,7 +79,7 @@ def find_bitstream(folder: Path) -> tuple[Board, Path]:
         If the folder holds no build.
     """
     try:
-        report = json.loads((folder / REPORT).read_text())
+        report = json.loads((folder / REPORT).read_text("utf-8"))
         board, bitstream = BOARDS[report["board"]], folder / Path(report["bitstream"]).name
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(

@@ -68,11 +68,11 @@ def build_page(
     parts = {
         "policy": policy,
         "title": html_text(title),
-        "style": "".join(path.read_text() for path in style),
-        "body": body.read_text(),
+        "style": "".join(path.read_text("utf-8") for path in style),
+        "body": body.read_text("utf-8"),
         "library": f"<script>\n{library}\n</script>\n" if library else "",
         "data": script_json(data),
-        "script": "\n".join(path.read_text() for path in script),
+        "script": "\n".join(path.read_text("utf-8") for path in script),
     }
-    shell = (FOLDER / "shell.html").read_text()
+    shell = (FOLDER / "shell.html").read_text("utf-8")
     return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], shell)
