@@ -107,11 +107,12 @@ def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
     ]
     found = [each for each in layers if wanted in (each[1].name, names[each[1].output])]
     return found or [
-        each for each in layers if any(_is_called(node, wanted) for node in nodes[each[1].output])
+        each for each in layers if any(is_called(node, wanted) for node in nodes[each[1].output])
     ]
 
 
-def _is_called(node: Node, wanted: str) -> bool:
+def is_called(node: Node, wanted: str) -> bool:
+    """Whether a name is a node's own, its short one, or the short one without the operator."""
     short = short_name(node.name)
     return wanted in (node.name, short, _owner(short))
 

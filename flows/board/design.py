@@ -11,9 +11,11 @@ from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.sdram import Sdram
+from ...sim.gate.rtlil import keep_rtlil
 from ..area.counts import BLOCKS, blocks_of_ram, count_blocks
 from ..synthesis.devices import DEVICES, Device, ecp5_arguments
-from ..synthesis.flow import keep_rtlil, shared_multipliers
+from ..synthesis.flow import shared_multipliers
+from ..synthesis.netlist import TOP
 from .constraints import ccf, cst, lpf
 
 if TYPE_CHECKING:
@@ -180,7 +182,7 @@ class Design:
 
         parts = [str(self.configuration.parameters()), str(self.board.pins), str(self.settings)]
         parts += [str(self.divisor), str(self.memory_bytes), str(self.sdram), str(multipliers)]
-        return keep_rtlil(parts, self.device, describe)
+        return keep_rtlil(parts, self.technology, describe, TOP)
 
 
 def usual_folder(board: str) -> Path:

@@ -12,7 +12,7 @@ import numpy as np
 from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QConv
-from ...macs import macs_of
+from ...graph.macs import macs_of
 from ...tensor import Kernel
 from .common import activation, channel_block, padded, requantised, stored, widen
 from .first_layer import EACH, Image, gathered_pixels, gathered_window

@@ -1,27 +1,39 @@
-"""`tilewright passes`: show the effect of each pass of the front end on a model."""
+"""`tilewright passes`: show what each pass and each later stage makes of a model."""
 
 import argparse
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from ....compiler.frontend import RECIPE, recognise_layers
-from ....compiler.graph import Graph, evaluate, is_accelerated, print_graph
+from ....compiler.graph import Graph, evaluate, is_accelerated
 from ....compiler.importers import import_onnx
-from ....errors import UsageError, did_you_mean
+from ....compiler.pipeline import CompileRequest
+from ....compiler.pipeline.describe import STAGES
+from ....compiler.placement import DEFAULT_COSTS
+from ....errors import UsageError
+from ....isa.configuration import DEFAULT
 from ...execution.quantise_model import quantise_model
 from ...execution.samples import random_samples, read_samples
+from ...execution.stages import (
+    IMPORTED,
+    STAGE_NAMES,
+    Stage,
+    changes,
+    stage_position,
+    stages_of,
+)
 from ...reports import terminal as report
-from ..arguments import add_json, progress_bar
+from ..arguments import add_configuration, add_json, chosen_configuration, progress_bar
 from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
-
-IMPORTED = "import"
-"""Name of the graph before the first pass."""
+from ..memory_options import add_memory, memory_model
+from ..placement_options import add_placement, chosen_placing
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,56 +66,112 @@ class PassResult:
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
+    add_configuration(parser)
     add_fixes(parser)
     parser.add_argument(
-        "--print-after", metavar="PASS",
-        help=f"print the graph after a pass, by name or position (`{IMPORTED}` or 0: before all)",
+        "--until", metavar="STAGE",
+        help=f"print the network after a stage: `{IMPORTED}`, a pass by name or position, or one "
+        f"of {', '.join(STAGES)}; `linked` is the program",
+    )  # fmt: skip
+    parser.add_argument(
+        "--layer", metavar="NAME", help="print only what belongs to this node of the model"
+    )
+    parser.add_argument(
+        "--diff", action="store_true",
+        help="print what the stage changed; without --until, what each stage changed",
     )  # fmt: skip
     parser.add_argument(
         "--compare", action="store_true", help="compute the graph after each pass and compare"
     )
     parser.add_argument("--input", type=Path, metavar="FILE", help="for --compare: .npz or .npy")
-    add_json(parser, "the table")
+    add_json(parser, "the table, or the lines of the stages")
+    add_placement(parser, table=False)
     add_calibration(parser)
+    add_memory(parser, "main memory")
     parser.set_defaults(function=passes)
 
 
 def passes(arguments: argparse.Namespace) -> None:
-    """Print a row for each pass, or the graph after one pass.
+    """Print a row for each pass, or the network after a stage.
 
     Raises
     ------
     TilewrightError
-        For a problem with the model, the input or the pass.
+        For a problem with the model, the input, the stage or the layer.
     """
     check_json(arguments.json)
-    last, overrides = _position(arguments.print_after), chosen_overrides(arguments)
-    if calibration := chosen_calibration(arguments):
-        with progress_bar() as advance:
-            made = quantise_model(
-                arguments.source, calibration, lambda text: advance(text, 0, None), overrides
-            )
-        graph = made.result.graph
+    if arguments.until or arguments.layer or arguments.diff:
+        _show_stages(arguments)
     else:
-        graph = import_onnx(arguments.source, fixed=overrides.fixed, dims=overrides.dims)
+        _show_table(arguments)
+
+
+def _show_table(arguments: argparse.Namespace) -> None:
+    graph = _imported(arguments)
     inputs: Mapping[str, np.ndarray] = {}
     if arguments.compare or arguments.input:
         given = arguments.input
         samples = read_samples(given, graph) if given else random_samples(graph, 1, seed=0)
         inputs = next(iter(samples))
-    results, after = follow(graph, inputs, last)
+    results = follow(graph, inputs)
     if arguments.json:
         write_json(arguments.json, [asdict(result) for result in results])
-    elif arguments.print_after is not None:
-        report.say(print_graph(after).rstrip())
     else:
         report.stdout().print(_table(results))
 
 
+def _show_stages(arguments: argparse.Namespace) -> None:
+    if arguments.compare or arguments.input:
+        option = "--compare" if arguments.compare else "--input"
+        raise UsageError(f"`{option}`: expected no --until, --layer or --diff; leave it out")
+    until, placing = arguments.until, chosen_placing(arguments)
+    configuration, memory = chosen_configuration(arguments) or DEFAULT, memory_model(arguments)
+    last = stage_position(until) if until else len(STAGE_NAMES) - 1
+
+    def request(graph: Graph) -> CompileRequest:
+        costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS
+        return CompileRequest(
+            graph=graph, configuration=configuration, memory=memory,
+            placement=placing.placement(), costs=costs,
+        )  # fmt: skip
+
+    stages = stages_of(_imported(arguments), last, request, arguments.layer)
+    if not arguments.diff:
+        shown = {_heading(stages[last]): stages[last].lines}
+    else:
+        pairs = list(pairwise(stages))[last - 1 if until else 0 :]
+        shown = {_heading(after): list(changes(before, after)) for before, after in pairs}
+    if arguments.json:
+        found = [{"stage": name, "lines": lines} for name, lines in shown.items()]
+        write_json(arguments.json, found)
+        return
+    for name, lines in shown.items():
+        if lines and len(shown) > 1:
+            report.say(f"== {name}")
+        for line in lines:
+            report.say(line)
+
+
+def _heading(stage: Stage) -> str:
+    return f"{stage.position} {stage.name}"
+
+
+def _imported(arguments: argparse.Namespace) -> Graph:
+    overrides = chosen_overrides(arguments)
+    calibration = chosen_calibration(arguments)
+    if calibration is None:
+        return import_onnx(arguments.source, fixed=overrides.fixed, dims=overrides.dims)
+    with progress_bar() as advance:
+        made = quantise_model(
+            arguments.source, calibration, lambda text: advance(text, 0, None), overrides
+        )
+    return made.result.graph
+
+
 def follow(
     graph: Graph, inputs: Mapping[str, np.ndarray] | None = None, last: int = len(RECIPE)
-) -> tuple[list[PassResult], Graph]:
-    """Apply the first `last` passes; return the result of each, and the last graph.
+) -> list[PassResult]:
+    """Apply the first `last` passes; return the result of each.
 
     Parameters
     ----------
@@ -125,7 +193,8 @@ def follow(
         before = time.perf_counter()
 
     tell(0, IMPORTED, graph)
-    return results, recognise_layers(graph, last, tell)
+    recognise_layers(graph, last, tell)
+    return results
 
 
 def _difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> float:
@@ -138,28 +207,6 @@ def _difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
             apart = np.where(same, 0.0, np.abs(one - other))
         largest = max(largest, float(apart.max(initial=0.0)))
     return largest
-
-
-def _position(name: str | None) -> int:
-    """Return the number of passes to apply.
-
-    Raises
-    ------
-    UsageError
-        For an unknown pass; the message lists those that exist.
-    """
-    names = [IMPORTED, *(step.__name__ for step in RECIPE)]
-    if name is None:
-        return len(RECIPE)
-    if name.isdecimal() and int(name) < len(names):
-        return int(name)
-    if name not in names:
-        listed = ", ".join(f"`{one}`" for one in dict.fromkeys(names))
-        raise UsageError(
-            f"`--print-after {name}`: expected a position from 0 to {len(RECIPE)} or one of "
-            f"{listed}" + did_you_mean(name, names, "; `tilewright passes MODEL` lists them")
-        )
-    return len(names) - 1 - names[::-1].index(name)
 
 
 def _table(results: list[PassResult]):

@@ -6,11 +6,12 @@ import pytest
 
 from tilewright.flows.board.bitstream import build, write_bitstream
 from tilewright.flows.board.design import Design
-from tilewright.flows.synthesis.flow import map_design
+from tilewright.flows.synthesis.netlist import TOP
 from tilewright.flows.synthesis.place_and_route import pack_design
 from tilewright.hardware.soc import system
 from tilewright.hardware.soc.boards import BOARDS
 from tilewright.isa.configuration import PRESETS
+from tilewright.sim.gate.mapping import map_design
 
 from ...hardware.echo import Echo
 
@@ -41,7 +42,9 @@ def usual(name: str) -> Design:
 @pytest.mark.parametrize("name", BOARDS)
 def test_the_tools_accept_chip_package_and_pins(name, small):
     design = usual(name)
-    packed = pack_design(map_design(design.rtlil(), design.device.family), design.device)
+    packed = pack_design(
+        map_design(design.rtlil(), design.device.family.mapping, TOP), design.device
+    )
     assert packed["ff"] > 50
 
 

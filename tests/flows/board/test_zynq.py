@@ -18,7 +18,6 @@ from tilewright.flows.area.counts import count_blocks
 from tilewright.flows.board.vivado import WRAPPER, ZynqDesign, wrapper, write_project
 from tilewright.flows.cli.main import main
 from tilewright.flows.synthesis.devices import DEVICES
-from tilewright.flows.synthesis.tools import YOSYS, run_in_new_folder
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.axi import read_port, write_port
 from tilewright.hardware.axi_lite import axi_lite_port
@@ -29,6 +28,7 @@ from tilewright.hardware.verilog import readable_verilog
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import Session, open_device, zynq
+from tilewright.sim.gate.tools import YOSYS, run_in_new_folder
 from tilewright.sim.rtl import harness_constants
 from tilewright.sim.verilate import build_library
 
@@ -221,7 +221,7 @@ def elaborated(family: str, core: str) -> Mapping[str, Any]:
 def test_the_wrapper_has_the_ports_of_the_core_and_tells_interfaces(name):
     board = ZYNQ_BOARDS[name]
     technology = DEVICES[board.device].family.technology
-    family = DEVICES[board.device].family.synthesis.split()[2]
+    family = DEVICES[board.device].family.mapping.synthesis.split()[2]
     modules = elaborated(family, readable_verilog(SMALL, technology))
 
     def ports(module: str) -> dict[str, tuple[str, int]]:
