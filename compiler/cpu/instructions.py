@@ -199,6 +199,8 @@ class Level:
         32-bit elements of a vector register, and the number of these.
     tile
         The largest tiles of sums.
+    pause
+        LLVM's intrinsic for a thread that spins.
     instructions
         Dot products, the one for bytes first, and products of matrices.
     saturating
@@ -219,6 +221,7 @@ class Level:
     lanes: int
     registers: int
     tile: RegisterTile
+    pause: str
     instructions: tuple[MachineInstruction, ...]
     saturating: MachineInstruction | None = None
     fused: bool = True

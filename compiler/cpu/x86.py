@@ -82,13 +82,14 @@ _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
 _AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", *_V3)
 _CURRENT_ROUNDING = 4
 _SCALING = Scaling("llvm.x86.avx512.mask.scalef.ps.512", ((16, -1), (32, _CURRENT_ROUNDING)))
+_PAUSE = "llvm.x86.sse2.pause"
 _LOOKUP = TableLookup("llvm.x86.avx512.vpermi2var.qi.512", "avx512vbmi", 64)
 _WIDE_TILE = RegisterTile(rows=14, rows_alone=14, rows_of_bytes=14, vectors=28)
 _TILE = RegisterTile(rows=6, rows_alone=10, rows_of_bytes=4, vectors=12)
 
 
 _AVX512_VNNI = Level(
-    "x86_64", _AVX512, "cascadelake", 16, 32, _WIDE_TILE, _vnni(16),
+    "x86_64", _AVX512, "cascadelake", 16, 32, _WIDE_TILE, _PAUSE, _vnni(16),
     scaling=_SCALING, lookup=_LOOKUP, is_tuned=True,
 )  # fmt: skip
 
@@ -101,7 +102,7 @@ LEVELS: Mapping[str, Level] = {
         is_permitted=_request_tiles,
     ),
     "avx512vnni": _AVX512_VNNI,
-    "avxvnni": Level("x86_64", ("avxvnni", *_V3), "alderlake", 8, 16, _TILE, _vnni(8)),
+    "avxvnni": Level("x86_64", ("avxvnni", *_V3), "alderlake", 8, 16, _TILE, _PAUSE, _vnni(8)),
     "avx2": Level(
         "x86_64",
         _V3,
@@ -109,6 +110,7 @@ LEVELS: Mapping[str, Level] = {
         8,
         16,
         _TILE,
+        _PAUSE,
         (_multiply_add("vpmaddwd", 8, "llvm.x86.avx2.pmadd.wd"),),
         _PAIRS_OF_BYTES,
     ),
@@ -119,6 +121,7 @@ LEVELS: Mapping[str, Level] = {
         4,
         16,
         RegisterTile(rows=4, rows_alone=4, rows_of_bytes=4, vectors=12),
+        _PAUSE,
         (_multiply_add("pmaddwd", 4, "llvm.x86.sse2.pmadd.wd"),),
         fused=False,
     ),
