@@ -15,10 +15,10 @@ from onnx import helper, numpy_helper
 from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
-from ..graph.operators.recurrent import PARAMETERS as ACTIVATION_PARAMETERS
-from ..graph.operators.recurrent import real_weights
+from ..graph.functions import UNARY
+from ..graph.operators.recurrent import ACTIVATIONS, real_weights
 from ..graph.operators.reductions import POSITIONS
-from ..importers.onnx_elementwise import PARAMETERS, VARIANTS
+from ..importers.onnx_elementwise import VARIANTS
 from .onnx_writer import Writer
 
 OPSET = 20
@@ -81,7 +81,7 @@ def check_exportable(graph: Graph) -> None:
         if isinstance(node.attributes, ops.Unary) and node.attributes.kind != "Clip":
             kind, parameters = node.attributes.kind, node.attributes.parameters
             got = f"`{kind}` with {len(parameters)} parameters"
-            if len(PARAMETERS.get(kind, ())) == len(parameters) and kind not in NEWER:
+            if len(UNARY[kind].parameters) == len(parameters) and kind not in NEWER:
                 continue
         elif type(node.attributes) in EXPORTS and not _is_special(graph, node):
             continue
@@ -198,7 +198,7 @@ def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
         ]
         writer.add(node, "Clip", *names)
         return
-    known = PARAMETERS.get(operator.kind, {}).items()
+    known = UNARY[operator.kind].onnx_parameters.items()
     pairs = zip(known, operator.parameters, strict=True)
     _kind(writer, node, operator, **{name: type(one)(value) for (name, one), value in pairs})
 
@@ -315,7 +315,7 @@ def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
 
 def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
     names, alphas, betas = zip(*operator.activations, strict=True)
-    counts = [len(ACTIVATION_PARAMETERS.get(name, ())) for name in names]
+    counts = [len(ACTIVATIONS[name].parameters) for name in names]
     attributes: dict[str, Any] = {
         "hidden_size": writer.graph.types[node.inputs[2]].shape[-1],
         "direction": operator.direction,

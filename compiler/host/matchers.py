@@ -1,6 +1,6 @@
 """Table of all matchers, by the operator at which a kernel begins."""
 
-from collections.abc import Mapping
+from functools import cache
 
 from ..graph.operator import Operator
 from . import (
@@ -23,7 +23,8 @@ ORDERED: tuple[Matcher, ...] = (
 )
 """All matchers; the first one that finds a kernel wins."""
 
-MATCHERS: Mapping[type[Operator], tuple[Matcher, ...]] = {
-    kind: tuple(one for one in ORDERED if kind in one.kinds)
-    for kind in {kind for one in ORDERED for kind in one.kinds}
-}
+
+@cache
+def matchers_of(kind: type[Operator]) -> tuple[Matcher, ...]:
+    """Return the matchers of kernels that begin at an operator of a class."""
+    return tuple(one for one in ORDERED if issubclass(kind, one.kinds))

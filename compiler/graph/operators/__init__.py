@@ -6,7 +6,7 @@ To add an operator, write one class here: its attributes, its type rule and its 
 
 from ..operator import OPERATORS, Operator
 from .convolutions import Conv, ConvTranspose
-from .elementwise import Binary, Cast, Unary, Where
+from .elementwise import Binary, Cast, Pointwise, Unary, Where
 from .indexing import Gather, GatherElements, GatherND, Interpolate, ScatterElements, ScatterND
 from .integer import (
     Accelerated,
@@ -37,8 +37,8 @@ __all__ = [
     "ConvTranspose", "CumSum", "Dequantize", "Einsum", "Expand", "Gather", "GatherElements",
     "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample", "IntegerMatMul",
     "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices", "OnnxReference", "Operator",
-    "Pad", "QAdd", "QAvgPool", "QConcat", "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool",
-    "QResize", "QSlice", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape",
-    "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK",
-    "Transpose", "Unary", "Where",
+    "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv", "QInterleave", "QLut", "QMatMul",
+    "QMaxPool", "QResize", "QSlice", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape",
+    "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose",
+    "Unary", "Where",
 ]  # fmt: skip
