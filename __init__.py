@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .compiler import te
     from .compiler.frontend import import_model
     from .compiler.frontend.pytorch import from_torch
+    from .compiler.register_operator import register_operator
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
     from .isa.configuration import DEFAULT, PRESETS, Configuration
@@ -35,6 +36,7 @@ _HOMES = {
     "load": ".runtime",
     "load_configuration": ".isa.settings",
     "open_device": ".runtime",
+    "register_operator": ".compiler.register_operator",
     "save": ".runtime",
     "te": ".compiler.te",
 }
@@ -54,6 +56,7 @@ __all__ = [
     "load",
     "load_configuration",
     "open_device",
+    "register_operator",
     "save",
     "te",
 ]

@@ -60,9 +60,13 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
         [_described(output.name, graph.types[output.value]) for output in graph.outputs],
         [numpy_helper.from_array(data, name) for name, data in writer.constants.items()],
     )
+    domains = sorted({node.domain for node in writer.nodes} - {""})
     return helper.make_model(
         made,
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        opset_imports=[
+            helper.make_opsetid("", OPSET),
+            *(helper.make_opsetid(domain, 1) for domain in domains),
+        ],
         ir_version=IR_VERSION,
         producer_name="tilewright",
     )
@@ -201,6 +205,12 @@ def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
     known = UNARY[operator.kind].onnx_parameters.items()
     pairs = zip(known, operator.parameters, strict=True)
     _kind(writer, node, operator, **{name: type(one)(value) for (name, one), value in pairs})
+
+
+def _own(writer: Writer, node: Node, operator: ops.OwnFunction) -> None:
+    """Write a registered operator as it was read; its domain is a part of its name."""
+    domain, _, kind = operator.name.rpartition(".")
+    writer.add(node, kind, domain=domain, **dict(operator.parameters))
 
 
 def _kind(
@@ -365,6 +375,7 @@ EXPORTS: dict[type[ops.Operator], Export] = {
         "MaxPool", kernel_shape="kernel", strides="strides", pads="pads", dilations="dilations"
     ),
     ops.AveragePool: _average_pool,
+    ops.OwnFunction: _own,
     ops.Unary: _unary,
     ops.Where: _plain("Where"),
     ops.Binary: _kind,

@@ -97,8 +97,8 @@ class Node:
 
     @property
     def op(self) -> str:
-        """Name of the operator, such as `qconv`."""
-        return self.attributes.op
+        """Name of the operator in reports, such as `qconv`."""
+        return self.attributes.title
 
     @property
     def output(self) -> Value:

@@ -37,6 +37,11 @@ class Operator(ABC):
     arity: ClassVar[tuple[int, int]] = (1, 1)
     reads_constants: ClassVar[bool] = False
 
+    @property
+    def title(self) -> str:
+        """The operator's name in reports."""
+        return self.op
+
     @abstractmethod
     def result_type(self, types: Types) -> TensorType | tuple[TensorType, ...]:
         """Return the type of the output, or a tuple of them, for inputs of `types`; see `infer`."""

@@ -81,7 +81,7 @@ def _heavy_layers(graph: Graph) -> Iterable[FloatLayer]:
     for node in graph.nodes:
         if node.outputs[0].name in taken:
             continue
-        if isinstance(node.attributes, (ops.Unary, ops.Binary)):
+        if isinstance(node.attributes, ops.Pointwise):
             source = single_source(graph, node, single)
             if source is not None:
                 single[node.output.name] = source

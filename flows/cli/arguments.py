@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...compiler.options import DEFAULT_OPTIONS
+from ...compiler.register_operator import registered_key
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
@@ -223,7 +224,7 @@ def kept_module(
     if not source.is_file():
         return None
     quantised = calibration.key() if calibration else ()
-    more = (*quantised, *overrides.key(), *placing.key(), memory_text(memory))
+    more = (*quantised, *overrides.key(), *placing.key(), memory_text(memory), *registered_key())
     return CompileCache.of_model(
         source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )

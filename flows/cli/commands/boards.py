@@ -18,6 +18,7 @@ from ...synthesis.devices import DEVICES
 from ..arguments import add_json, load_module
 from ..console import say
 from ..json_output import check_json, write_json
+from ..operator_options import add_operators
 from ..placement_options import STRICT_PLACING
 from ..tables import stdout, table
 
@@ -31,6 +32,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "source", type=Path, nargs="?", metavar="MODEL",
         help="ONNX file, to tell how fast each board runs it",
     )  # fmt: skip
+    add_operators(parser)
     add_json(parser, "the boards")
     parser.set_defaults(function=boards)
 
