@@ -1,15 +1,18 @@
 """Registration of operators that ONNX does not have: `register_operator`.
 
-A registered operator is read from ONNX files like any other. Its nodes carry the law with them, so
-a compiled network needs no registration to run.
+A registered operator is read from ONNX files like any other. Its nodes carry its law or its kernel,
+so a compiled network needs no registration to run.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import CompileError
 from .formulas import names_in, read_formula
+from .graph.types import Quantisation
+from .tensor import Kernel
 
 ONNX_DOMAINS = ("", "ai.onnx")
 """Domains of ONNX's own operators."""
@@ -36,7 +39,48 @@ class RegisteredFunction:
     parameters: tuple[tuple[str, float], ...]
 
 
-REGISTERED: dict[tuple[str, str], RegisteredFunction] = {}
+@dataclass(frozen=True, slots=True)
+class RegisteredKernel:
+    """A kernel of `te`.
+
+    Parameters
+    ----------
+    declare : callable
+        Makes the kernel in floats from tensors and attributes.
+    quantised : callable or None
+        Makes the kernel in integers.
+    parameters : tuple of (str, number or str)
+        Names of its attributes, with their defaults.
+    """
+
+    declare: Callable[..., Kernel]
+    quantised: Callable[..., Kernel] | None
+    parameters: tuple[tuple[str, int | float | str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelQuantisation:
+    """What the form in integers of a kernel is made for.
+
+    Parameters
+    ----------
+    inputs : tuple of Quantisation
+        Scale and zero point of each operand.
+    output : Quantisation
+        Scale and zero point of the result.
+    low, high : int
+        Limits of the result; narrower than int8 where a clamp follows the operator.
+    """
+
+    inputs: tuple[Quantisation, ...]
+    output: Quantisation
+    low: int = -128
+    high: int = 127
+
+
+Registered = RegisteredFunction | RegisteredKernel
+
+REGISTERED: dict[tuple[str, str], Registered] = {}
 """(domain, name) -> the operator."""
 
 
@@ -44,15 +88,17 @@ def register_operator(
     name: str,
     *,
     domain: str,
-    law: str,
+    law: str = "",
     operands: Sequence[str] = (),
-    parameters: Mapping[str, float] | None = None,
+    kernel: Callable[..., Kernel] | None = None,
+    quantised: Callable[..., Kernel] | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> None:
-    """Register an elementwise operator, so that models may use it.
+    """Register an operator by a law or a kernel, so that models may use it.
 
-    From then on a node of that name and domain is imported, quantised as part of its neighbours,
-    run on the accelerator as a table or on the CPU in machine code, and compared with its law. A
-    second registration of a name replaces the first.
+    From then on a node of that name and domain is imported, quantised, run on the accelerator or on
+    the CPU in machine code, compared with its definition, and shown in reports. A second
+    registration of a name replaces the first.
 
     Parameters
     ----------
@@ -61,17 +107,25 @@ def register_operator(
     domain : str
         Domain of the node in ONNX, such as `com.example`; not ONNX's own.
     law : str
-        The function in Python's syntax, such as `x + sin(a * x) ** 2 / a`.
+        An elementwise function in Python's syntax, such as `x + sin(a * x) ** 2 / a`.
     operands : sequence of str
         Names of the operands in the law, in the order of the node's inputs; by default the names
         that are no parameters, in the order in which the law reads them.
+    kernel : callable
+        Instead of a law: a function that takes a float32 tensor of `te` for each operand, and the
+        node's attributes by name, and returns a `te.kernel`. Operands and a result of four
+        dimensions are [N, H, W, C], where the file has [N, C, H, W].
+    quantised : callable
+        The kernel in integers: it takes int8 tensors, the attributes, and `quantisation`, a
+        `KernelQuantisation`, and returns a kernel whose result is int8. Without it, the operator
+        stays in float.
     parameters : mapping
-        Names of numbers in the law that the node's attributes may change, with their defaults.
+        Names of the node's attributes, with their defaults: numbers, for a kernel also texts.
 
     Raises
     ------
     CompileError
-        If a name is malformed, or the law is.
+        If a name is malformed, or the law is, or there are both law and kernel, or neither.
     """
     where = f"operator `{domain}.{name}`"
     if domain in ONNX_DOMAINS or not re.fullmatch(rf"{_WORD}(\.{_WORD})*", domain):
@@ -83,6 +137,14 @@ def register_operator(
         raise CompileError(
             f"{where}: expected a name of letters, digits and `_`, got `{name}`; rename it"
         )
+    if bool(law) == (kernel is not None) or (quantised is not None and kernel is None):
+        raise CompileError(
+            f"{where}: expected a `law`, or a `kernel` and perhaps its form `quantised`; give one"
+        )
+    if kernel is not None:
+        given = tuple((parameters or {}).items())
+        REGISTERED[domain, name] = RegisteredKernel(kernel, quantised, given)
+        return
     settings = {key: float(value) for key, value in (parameters or {}).items()}
     try:
         read = dict.fromkeys(names_in(read_formula(law)))
@@ -104,6 +166,11 @@ def register_operator(
     REGISTERED[domain, name] = RegisteredFunction(law, given, tuple(settings.items()))
 
 
-def registered_key() -> tuple[object, ...]:
-    """Return what a model's meaning depends on beside its file; () if nothing is registered."""
+def registered_key() -> tuple[object, ...] | None:
+    """Return what a model's meaning depends on beside its file; () if nothing is registered.
+
+    None if that is not known before the model is imported: functions that make kernels are code.
+    """
+    if any(isinstance(one, RegisteredKernel) for one in REGISTERED.values()):
+        return None
     return tuple(sorted((key, repr(one)) for key, one in REGISTERED.items()))

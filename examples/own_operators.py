@@ -1,9 +1,10 @@
 """Operators that ONNX does not have, inside a network: registered once, and there in every part.
 
-The network has a convolution, the activation squareplus (J. T. Barron, 2021), another convolution,
-and a gate that multiplies one tensor by the sigmoid of another. ONNX knows neither squareplus nor
-the gate. A line each registers them. Then the network is quantised, compiled and run, and every
-layer is compared with the integer reference, bit by bit.
+The network has two convolutions, the activation squareplus (J. T. Barron, 2021) between them, and
+the local correlation of both results, as networks for optical flow have (A. Dosovitskiy et al.,
+FlowNet, 2015). ONNX knows neither squareplus nor the correlation. A law declares the first, a
+kernel in index notation the second, once in floats and once in integers. Then the network is
+quantised, compiled and run, and every layer is compared with the integer reference, bit by bit.
 
     python examples/own_operators.py                    # functional simulation, exact cycles
     python examples/own_operators.py --device rtl       # the hardware itself, under Verilator
@@ -24,7 +25,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tilewright import register_operator
+from tilewright import register_operator, te
 from tilewright.flows.cli.main import main as tilewright
 
 DOMAIN = "com.example"
@@ -32,7 +33,42 @@ DOMAIN = "com.example"
 register_operator(
     "SquarePlus", domain=DOMAIN, law="(x + sqrt(x * x + b)) / 2", parameters={"b": 4.0}
 )
-register_operator("Gate", domain=DOMAIN, law="x * sigmoid(gate)", operands=("x", "gate"))
+
+
+def windows(a, b, radius: int):
+    """Sum `a * b` over the window around each pixel; outside the image there are zeros."""
+    n, y, x, c = te.axes(**dict(zip("nyxc", a.shape, strict=True)))
+    ky, kx = te.reduce_axes(ky=2 * radius + 1, kx=2 * radius + 1)
+    place = (n, y + ky - radius, x + kx - radius, c)
+    return (n, y, x, c), te.sum(a[place] * b[place], over=(ky, kx))
+
+
+def correlation(a, b, radius: int):
+    """Declare the local correlation of two float tensors [N, H, W, C]."""
+    axes, total = windows(a, b, radius)
+    return te.kernel("correlation", te.compute("out", "float32", axes, total))
+
+
+def correlation_int8(a, b, radius: int, quantisation):
+    """Declare it in integers. The quantiser gives the operands of a kernel the zero point 0."""
+    axes, total = windows(a, b, radius)
+    first, second = quantisation.inputs
+    result = quantisation.output
+    scale = te.tensor("scale", "float32", a.shape[3:])
+    value = te.requantise(total, scale[axes[3]]) + result.zero_point
+    value = te.clamp(value, quantisation.low, quantisation.high)
+    factor = np.full(a.shape[3:], first.scale * second.scale / result.scale, np.float32)
+    out = te.compute("out", "int8", axes, value)
+    return te.kernel("correlation", out, constants={"scale": factor})
+
+
+register_operator(
+    "Correlation",
+    domain=DOMAIN,
+    kernel=correlation,
+    quantised=correlation_int8,
+    parameters={"radius": 1},
+)
 
 
 def network() -> onnx.ModelProto:
@@ -51,7 +87,7 @@ def network() -> onnx.ModelProto:
         helper.make_node("Conv", ["image", "w1", "b1"], ["a"], name="first", pads=pads),
         helper.make_node("SquarePlus", ["a"], ["b"], name="activation", domain=DOMAIN, b=2.0),
         helper.make_node("Conv", ["b", "w2", "b2"], ["c"], name="second", pads=pads),
-        helper.make_node("Gate", ["b", "c"], ["d"], name="gate", domain=DOMAIN),
+        helper.make_node("Correlation", ["b", "c"], ["d"], name="correlation", domain=DOMAIN),
         helper.make_node("Conv", ["d", "w3", "b3"], ["scores"], name="third", pads=pads),
     ]
     graph = helper.make_graph(

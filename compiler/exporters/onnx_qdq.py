@@ -19,6 +19,7 @@ from ..graph.functions import UNARY
 from ..graph.operators.recurrent import ACTIVATIONS, real_weights
 from ..graph.operators.reductions import POSITIONS
 from ..importers.onnx_elementwise import VARIANTS
+from ..importers.onnx_registered import TO_FIRST, TO_LAST
 from .onnx_writer import Writer
 
 OPSET = 20
@@ -213,6 +214,27 @@ def _own(writer: Writer, node: Node, operator: ops.OwnFunction) -> None:
     writer.add(node, kind, domain=domain, **dict(operator.parameters))
 
 
+def _own_kernel(writer: Writer, node: Node, operator: ops.OwnKernel) -> None:
+    """Write a registered kernel without its constants; images in the file are [N, C, H, W]."""
+    domain, _, kind = operator.name.rpartition(".")
+    inputs = []
+    for name in node.inputs[: len(node.inputs) - operator.constants]:
+        given = writer.names[name]
+        if len(writer.graph.types[name].shape) == 4:
+            turned = writer.fresh(f"{given}.first")
+            writer.nodes.append(helper.make_node("Transpose", [given], [turned], perm=TO_FIRST))
+            given = turned
+        inputs.append(given)
+    settings: dict[str, Any] = dict(operator.settings)
+    if len(node.output.type.shape) != 4:
+        writer.write(node, kind, inputs, domain=domain, **settings)
+        return
+    made = writer.fresh(f"{node.output.name}.first")
+    own = helper.make_node(kind, inputs, [made], name=node.name, domain=domain, **settings)
+    writer.nodes.append(own)
+    writer.write(node, "Transpose", [made], perm=TO_LAST)
+
+
 def _kind(
     writer: Writer, node: Node, operator: ops.Unary | ops.Binary | ops.Reduce, **attributes: Any
 ) -> None:
@@ -376,6 +398,7 @@ EXPORTS: dict[type[ops.Operator], Export] = {
     ),
     ops.AveragePool: _average_pool,
     ops.OwnFunction: _own,
+    ops.OwnKernel: _own_kernel,
     ops.Unary: _unary,
     ops.Where: _plain("Where"),
     ops.Binary: _kind,

@@ -10,6 +10,7 @@ from . import (
     integer_products,
     interpolations,
     layers,
+    own_kernels,
     pools,
     products,
     rows,
@@ -19,7 +20,7 @@ from .kernel import Matcher
 ORDERED: tuple[Matcher, ...] = (
     *(*integer_layers.MATCHERS, *integer_movements.MATCHERS, *integer_products.MATCHERS),
     *(*layers.MATCHERS, *pools.MATCHERS, *interpolations.MATCHERS, *products.MATCHERS),
-    *(*rows.MATCHERS, *chains.MATCHERS),
+    *(*rows.MATCHERS, *chains.MATCHERS, *own_kernels.MATCHERS),
 )
 """All matchers; the first one that finds a kernel wins."""
 

@@ -7,8 +7,8 @@ import argparse
 import sys
 import traceback
 from collections.abc import Iterable
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from ...errors import CompileError, TilewrightError, UsageError
 
@@ -41,14 +41,13 @@ def _load(file: Path) -> None:
 
     if not file.is_file() or file.suffix != ".py":
         raise UsageError(f"`--operators {file}`: expected a Python file, `FILE.py`; check the path")
-    name = f"tilewright_operators_{file.stem}"
-    spec = spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
     before = dict(REGISTERED)
-    sys.modules[name] = module = module_from_spec(spec)
+    module = ModuleType(f"tilewright_operators_{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module
     try:
-        spec.loader.exec_module(module)
+        # Not by Python's loader: it would leave compiled code beside the user's file.
+        exec(compile(file.read_bytes(), file, "exec"), module.__dict__)
     except TilewrightError:
         raise
     except Exception as error:

@@ -25,7 +25,7 @@ from .integer import (
 )
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
-from .own import OwnFunction
+from .own import OwnFunction, OwnKernel, QKernel
 from .pooling import AveragePool, LpPool, MaxPool, MaxPoolIndices
 from .products import Einsum, IntegerMatMul, MatMul
 from .quantisation import Dequantize, GeneralDequantize, GeneralQuantize, Quantize
@@ -38,8 +38,8 @@ __all__ = [
     "ConvTranspose", "CumSum", "Dequantize", "Einsum", "Expand", "Gather", "GatherElements",
     "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample", "IntegerMatMul",
     "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices", "OnnxReference", "Operator",
-    "OwnFunction", "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv", "QInterleave",
-    "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice", "Quantize", "Rearranging", "Recurrent",
-    "Reduce", "Reshape", "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax",
-    "TopK", "Transpose", "Unary", "Where",
+    "OwnFunction", "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv",
+    "QInterleave", "QKernel", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice", "Quantize",
+    "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign", "ScatterElements", "ScatterND",
+    "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
 ]  # fmt: skip

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from tilewright.compiler.register_operator import REGISTERED
+from tilewright.flows.cli import arguments
 from tilewright.flows.cli.main import main
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_operators.py"
@@ -18,13 +21,14 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "own_operators.py"
 @pytest.fixture(autouse=True)
 def _registers_nothing() -> Iterator[None]:
     before = dict(REGISTERED)
+    REGISTERED.clear()
     yield
     REGISTERED.clear()
     REGISTERED.update(before)
 
 
-@pytest.fixture(scope="module")
-def example() -> Iterator:
+@pytest.fixture
+def example(_registers_nothing: None) -> Iterator:
     """The example as a module; the examples are no package."""
     spec = importlib.util.spec_from_file_location("own_operators", EXAMPLE)
     assert spec is not None
@@ -44,15 +48,12 @@ def files(example, tmp_path: Path) -> tuple[Path, Path]:
     return found
 
 
-def laws(tmp_path: Path, activation: str) -> Path:
-    """A file that registers the example's operators with a law for the activation."""
-    file = tmp_path / "laws.py"
-    file.write_text(
-        "from tilewright import register_operator\n"
-        f"register_operator('SquarePlus', domain='com.example', law={activation!r},\n"
-        "    parameters={'b': 4.0})\n"
-        "register_operator('Gate', domain='com.example', law='x * sigmoid(y)')\n"
-    )
+def changed(tmp_path: Path, old: str, new: str) -> Path:
+    """The example's file with one change."""
+    text = EXAMPLE.read_text()
+    assert old in text
+    file = tmp_path / "operators.py"
+    file.write_text(text.replace(old, new))
     return file
 
 
@@ -64,22 +65,59 @@ def test_a_network_is_quantised_run_and_compared(files, device, tmp_path):
     command = ["run", str(model), *common, "--input", str(samples), "--device", device]
     assert main([*command, "--compare", "--json", str(shown)]) == 0
     layers = json.loads(shown.read_text())["layers"]
-    assert any("com.example.Gate" in layer["op"] for layer in layers)
+    (layer,) = (one for one in layers if one["op"] == "Correlation")
+    assert layer["target"] == ("accelerator" if device == "sim" else "cpu")
 
 
-def test_an_artifact_needs_no_operators_and_a_law_is_part_of_the_cache_key(files, tmp_path, capsys):
+LAW, KERNEL = "(x + sqrt(x * x + b)) / 2", "a[place] * b[place]"
+CHANGES = ((LAW, "x + b"), (KERNEL, "a[place] * b[place] * 2"), (LAW, LAW))
+
+
+def test_an_artifact_needs_no_operators_and_their_meaning_is_part_of_the_cache_key(
+    files, tmp_path, capsys
+):
     model, samples = files
     made = []
-    for number, law in enumerate(("x + b", "x - b", "x + b")):
+    for number, change in enumerate((*CHANGES, CHANGES[0])):
         file = tmp_path / f"{number}.tw"
-        common = ["--operators", str(laws(tmp_path, law)), "--calibrate", str(samples)]
+        common = ["--operators", str(changed(tmp_path, *change)), "--calibrate", str(samples)]
         assert main(["compile", str(model), *common, "--config", "4x4", "-o", str(file)]) == 0
         made.append(file.read_bytes())
         REGISTERED.clear()
-    assert made[0] == made[2]
-    assert made[0] != made[1]
+    assert len({*made}) == len(CHANGES)
+    assert made[0] == made[-1]
     assert main(["run", str(tmp_path / "0.tw"), "--input", str(samples), "--compare"]) == 0
-    assert "com.exam" in capsys.readouterr().out
+    assert "Corr" in capsys.readouterr().out
+
+
+def test_a_network_of_laws_alone_is_cached_by_its_file(tmp_path, monkeypatch):
+    laws = tmp_path / "laws.py"
+    laws.write_text(
+        "import tilewright\n"
+        "tilewright.register_operator('Twice', domain='com.example', law='x * 2')\n"
+    )
+    made = helper.make_graph(
+        [helper.make_node("Twice", ["x"], ["y"], domain="com.example")],
+        "twice",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    model = tmp_path / "twice.onnx"
+    onnx.save(helper.make_model(made, opset_imports=opsets, ir_version=8), model)
+    command = ["run", str(model), "--operators", str(laws), "--device", "cpu"]
+    assert main(command) == 0
+    monkeypatch.setattr("tilewright.flows.cli.arguments.compile_anew", None)  # it is not called
+    assert main(command) == 0
+    laws.write_text(laws.read_text().replace("x * 2", "x * 3"))
+    monkeypatch.undo()
+    asked = []
+    anew = arguments.compile_anew
+    monkeypatch.setattr(
+        arguments, "compile_anew", lambda *a, **more: asked.append(a) or anew(*a, **more)
+    )
+    assert main(command) == 0
+    assert len(asked) == 1
 
 
 def test_a_model_that_quantise_wrote_is_read_with_the_same_operators(files, tmp_path):
@@ -123,10 +161,10 @@ def test_a_file_of_operators_is_refused(what, files, tmp_path, capsys):
 
 def test_the_example_runs(example, capsys):
     assert example.main([]) == 0
-    assert "com.exam" in capsys.readouterr().out
+    assert "Corr" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_the_hardware_computes_the_same(example, capsys):
     assert example.main(["--device", "rtl"]) == 0
-    assert "com.exam" in capsys.readouterr().out
+    assert "Corr" in capsys.readouterr().out
