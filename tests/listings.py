@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
 API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE = (
     ROOT / "docs" / name for name in ("api.md", "own-operators.md", "schedules.md")
 )
@@ -37,5 +38,5 @@ def refreshed(page: Path) -> str:
 
 
 if __name__ == "__main__":
-    for path in (API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE):
+    for path in (README, API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE):
         path.write_text(refreshed(path))

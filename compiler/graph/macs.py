@@ -1,0 +1,53 @@
+"""Number of multiplications of a layer, by the model's definition."""
+
+import math
+
+from . import operators as ops
+from .ir import Graph, Node
+from .operators import ConvTranspose, Recurrent
+
+
+def macs_of(graph: Graph, node: Node) -> int:
+    """Multiplications by weights, or of two activations, per run; 0 for other nodes.
+
+    Depthwise and grouped convolutions count only the products within groups. The spare products of
+    a QConv do not count.
+    """
+    operator = node.attributes
+    if len(node.inputs) < 2:
+        return 0
+    x, weights = (graph.types[name].shape for name in node.inputs[:2])
+    match operator:
+        case Recurrent():
+            state = graph.types[node.inputs[2]].shape
+            return math.prod(x[:2]) * (math.prod(weights) + math.prod(state))
+        case ConvTranspose():
+            return math.prod(x) * math.prod(weights[1:])
+        case ops.QMatMul():
+            taps = (x[-1] // (operator.heads if operator.joined[0] else 1),)
+        case ops.QConv():
+            taps = (math.prod(weights[:3]) - operator.spare,)
+        case ops.Conv():
+            taps = weights[:-1] if operator.channels_last else weights[1:]
+        case ops.MatMul() | ops.IntegerMatMul():
+            taps = weights[-2:-1]
+        case _:
+            return 0
+    return node.output.type.elements * math.prod(taps)
+
+
+def spare_macs_of(node: Node) -> int:
+    """Return the multiplications of a node that are not the model's; see QConv."""
+    operator = node.attributes
+    return node.output.type.elements * operator.spare if isinstance(operator, ops.QConv) else 0
+
+
+def keeps_channels_apart(node: Node) -> bool:
+    """Whether a node is a convolution in which every output channel is a separate group."""
+    operator, shape = node.attributes, node.outputs[0].type.shape
+    match operator:
+        case ops.QConv():
+            return 1 < operator.groups == shape[-1]
+        case ops.Conv():
+            return 1 < operator.groups == shape[-1 if operator.channels_last else 1]
+    return False
