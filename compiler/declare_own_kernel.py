@@ -13,9 +13,15 @@ from .tensor import Kernel
 
 
 def declare_own_kernel(
-    name: str, make: Callable[..., Kernel], operands: Sequence[te.DeclaredTensor], **more: Any
+    name: str,
+    make: Callable[..., Kernel],
+    operands: Sequence[te.DeclaredTensor],
+    order: Sequence[int] | None = None,
+    **more: Any,
 ) -> tuple[str, tuple[np.ndarray, ...]]:
     """Call a user's function, and return its kernel as text, and the kernel's constants in order.
+
+    `order` has the places of the operands in the text; by default they stand as they are given.
 
     Raises
     ------
@@ -43,6 +49,7 @@ def declare_own_kernel(
             f"{', '.join(kernel.inputs) or 'none'}; read every operand, and give constants to "
             "`te.kernel`"
         )
-    order = dict.fromkeys((*names, *kernel.constants, *kernel.tensors))
-    ordered = replace(kernel, tensors={one: kernel.tensors[one] for one in order})
+    given = names if order is None else [names[place] for place in order]
+    every = dict.fromkeys((*given, *kernel.constants, *kernel.tensors))
+    ordered = replace(kernel, tensors={one: kernel.tensors[one] for one in every})
     return write_kernel(ordered), tuple(kernel.constants.values())

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import CompileError
 from .formulas import names_in, read_formula
 from .graph.types import Quantisation
+from .registered import REGISTERED
 from .tensor import Kernel
 
 ONNX_DOMAINS = ("", "ai.onnx")
@@ -38,6 +39,11 @@ class RegisteredFunction:
     operands: tuple[str, ...]
     parameters: tuple[tuple[str, float], ...]
 
+    @property
+    def key(self) -> str:
+        """All that its meaning depends on."""
+        return repr(self)
+
 
 @dataclass(frozen=True, slots=True)
 class RegisteredKernel:
@@ -56,6 +62,10 @@ class RegisteredKernel:
     declare: Callable[..., Kernel]
     quantised: Callable[..., Kernel] | None
     parameters: tuple[tuple[str, int | float | str], ...]
+
+    @property
+    def key(self) -> None:
+        """None: what the functions declare is known when a model is imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +86,6 @@ class KernelQuantisation:
     output: Quantisation
     low: int = -128
     high: int = 127
-
-
-Registered = RegisteredFunction | RegisteredKernel
-
-REGISTERED: dict[tuple[str, str], Registered] = {}
-"""(domain, name) -> the operator."""
 
 
 def register_operator(
@@ -164,13 +168,3 @@ def register_operator(
             f"got {', '.join(given) or 'none'}; correct `operands`"
         )
     REGISTERED[domain, name] = RegisteredFunction(law, given, tuple(settings.items()))
-
-
-def registered_key() -> tuple[object, ...] | None:
-    """Return what a model's meaning depends on beside its file; () if nothing is registered.
-
-    None if that is not known before the model is imported: functions that make kernels are code.
-    """
-    if any(isinstance(one, RegisteredKernel) for one in REGISTERED.values()):
-        return None
-    return tuple(sorted((key, repr(one)) for key, one in REGISTERED.items()))

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import tilewright
-from tilewright.compiler.register_operator import REGISTERED
+from tilewright.compiler.registered import REGISTERED
 
 from .listings import API_PAGE, OPERATORS_PAGE, refreshed
 

@@ -103,7 +103,7 @@ class Node:
     @property
     def operands(self) -> tuple[str, ...]:
         """Values that it computes with, without weights, tables and their like."""
-        return self.inputs[:1] if self.attributes.reads_constants else self.inputs
+        return self.inputs[: self.attributes.activations]
 
     @property
     def output(self) -> Value:

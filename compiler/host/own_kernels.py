@@ -37,7 +37,7 @@ def _steps(kernel: Kernel, target: CpuTarget) -> str:
     """The first of the schedules below that the kernel allows."""
     for steps in _schedules(kernel):
         try:
-            te.Schedule.parse(kernel, steps, processor=target.processor).program()
+            te.Schedule.parse(kernel, steps, target.processor).program()
         except CompileError:
             continue
         return steps

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
-from ..register_operator import REGISTERED
+from ..registered import REGISTERED
 from .onnx_functions import expand_definition, expand_model_function, has_function
 from .onnx_library import LIBRARY, import_library
 from .onnx_node import OnnxNode

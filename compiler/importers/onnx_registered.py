@@ -1,7 +1,8 @@
 """Import of the operators that the user registered."""
 
 from ..graph.operators import OwnFunction, OwnKernel
-from ..register_operator import REGISTERED, Registered, RegisteredFunction, RegisteredKernel
+from ..register_operator import RegisteredFunction, RegisteredKernel
+from ..registered import REGISTERED
 from .onnx_node import OnnxNode
 
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -51,7 +52,7 @@ def _import_kernel(node: OnnxNode, name: str, found: RegisteredKernel) -> str:
 
 
 def _settings(
-    node: OnnxNode, name: str, found: Registered
+    node: OnnxNode, name: str, found: RegisteredFunction | RegisteredKernel
 ) -> tuple[tuple[str, int | float | str], ...]:
     known = dict(found.parameters)
     for attribute in node.attributes:

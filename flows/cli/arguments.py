@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...compiler.options import DEFAULT_OPTIONS
-from ...compiler.register_operator import registered_key
+from ...compiler.registered import registered_key
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text

@@ -37,7 +37,7 @@ def load_operators(files: Iterable[Path]) -> None:
 
 
 def _load(file: Path) -> None:
-    from ...compiler.register_operator import REGISTERED
+    from ...compiler.registered import REGISTERED
 
     if not file.is_file() or file.suffix != ".py":
         raise UsageError(f"`--operators {file}`: expected a Python file, `FILE.py`; check the path")

@@ -16,7 +16,8 @@ from tilewright.compiler.kernel_text import read_kernel, write_kernel
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import Placement
 from tilewright.compiler.quantiser import QuantiserOptions, make_batches, quantise
-from tilewright.compiler.register_operator import REGISTERED, register_operator, registered_key
+from tilewright.compiler.register_operator import register_operator
+from tilewright.compiler.registered import REGISTERED, registered_key
 from tilewright.errors import CompileError, ImportModelError, UnfitError
 
 from .host.agreement import assert_agrees, selected

@@ -13,7 +13,7 @@ from tilewright.compiler.exporters import export_onnx
 from tilewright.compiler.graph import evaluate, parse_graph, print_graph
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.importers import import_onnx
-from tilewright.compiler.register_operator import REGISTERED, registered_key
+from tilewright.compiler.registered import REGISTERED, registered_key
 from tilewright.errors import CompileError, ImportModelError
 
 from .host.agreement import selected

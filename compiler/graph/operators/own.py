@@ -122,10 +122,23 @@ class OwnKernel(Operator):
 
 @operator("qkernel", 1, MAX_OPERANDS)
 class QKernel(Accelerated):
-    """The form in integers of a user's kernel: int8[N, H, W, C], and constants of any type."""
+    """The form in integers of a user's kernel: int8[N, H, W, C], then constants of any type.
+
+    Attributes
+    ----------
+    name, declaration : str
+        As in OwnKernel.
+    count : int
+        Number of inputs before the constants.
+    """
 
     name: str
     declaration: str
+    count: int
+
+    @property
+    def activations(self) -> int:
+        return self.count
 
     @property
     def title(self) -> str:

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tilewright.compiler.register_operator import REGISTERED
+from tilewright.compiler.registered import REGISTERED
 from tilewright.flows.cli import arguments
 from tilewright.flows.cli.main import main
 
