@@ -43,7 +43,8 @@ def test_an_unsupported_operator(fail, spoilt):
     assert fail("run", spoilt(change)) == (
         1,
         "error: model `spoilt`: expected supported operators, got `ImageDecoder` (node `pool`); "
-        "replace them before export",
+        "replace them before export; `--outputs relu3.out_DequantizeLinear_Output` cuts the model "
+        "there",
     )
 
 
