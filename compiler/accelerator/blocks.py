@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, transfer
-from .dma import Box, DramTensor, copy_runs, fill_bytes
+from ..te.box import Box
+from .dma import DramTensor, copy_runs, fill_bytes
 from .tile_layout import TileLayout
 
 Dimension = tuple[int, int, int]

@@ -12,11 +12,9 @@ from functools import lru_cache
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, Loop, fill_memory, move_transfer, transfer
 from ...isa.instructions.common import local_bits
+from ..te.box import Box
 from ..tensor import Patches, Tensor
 from .tile_layout import row_major
-
-Box = tuple[tuple[int, int], ...]
-"""Half-open range per dimension."""
 
 LATENCY_CYCLES = 64
 """Latency of main memory in estimates; it limits short runs, since few are in flight at once."""
@@ -85,14 +83,6 @@ class DramTensor:
 
 PIXEL_AXES = 3
 """Batch, row and column come first; all further dimensions of an activation are channels."""
-
-
-def box_bytes(box: Box) -> int:
-    """Number of elements in a box."""
-    total = 1
-    for low, high in box:
-        total *= high - low
-    return total
 
 
 def load_box(

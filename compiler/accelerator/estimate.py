@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
-from .dma import Box, box_bytes, run_cycles
+from ..te.box import Box, box_size, whole_box
+from .dma import run_cycles
 from .phases import Phase, Tile, box_of
 from .tile_plan import TilePlan, streamed_rows, weight_tiles
 from .weights import stored_bytes
@@ -29,7 +30,7 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     spatial = _count(last, tile, last.pixels)
     stores = spatial * (_count(last, tile, last.channels) if plan.channels_outer else 1)
     sizes = {**tile, **({} if plan.channels_outer else _whole(last, last.channels))}
-    box = tuple((0, sizes[axis.name]) for axis in last.finish.axes)
+    box = whole_box(tuple(sizes[axis.name] for axis in last.finish.axes))
     moving = transfer(box, last.finish.output.shape, configuration)
     store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES)
     filling = next((unit.filling for unit in units if unit.filling), 0)
@@ -209,7 +210,7 @@ def transfer(box: Box, shape: tuple[int, ...], configuration: Configuration) -> 
         run *= high - low
         if high - low != extent:
             break
-    return run_cycles(box_bytes(box), run, configuration)
+    return run_cycles(box_size(box), run, configuration)
 
 
 def _loading(read: Read, plan: TilePlan, tile, configuration: Configuration) -> int:
@@ -218,9 +219,9 @@ def _loading(read: Read, plan: TilePlan, tile, configuration: Configuration) -> 
     box = box_of(read, {}, tile)
     if tensor.patches is None:
         return transfer(box, tensor.shape, configuration)
-    runs = box_bytes(box[:-1]) * tensor.patches.rows
+    runs = box_size(box[:-1]) * tensor.patches.rows
     if tensor.patches.whole_pixels:
-        return run_cycles(box_bytes(box), box_bytes(box[-1:]), configuration)
+        return run_cycles(box_size(box), box_size(box[-1:]), configuration)
     # A run is seldom aligned to a beat or to a row of the scratchpad.
     run = tensor.patches.run + 3 * configuration.bus_bytes // 2
     return run_cycles(runs * run, run, configuration)

@@ -12,13 +12,14 @@ import numpy as np
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, Loop, transfer, transfer_problem
+from ..te.box import Box, whole_box
 from ..te.instances import Instance
 from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
 from .blocks import load_blocks
 from .constants import ConstantPool, pack_parameters
-from .dma import Box, DramTensor, load_box, load_bytes, load_patches, load_tiles, store_box
+from .dma import DramTensor, load_box, load_bytes, load_patches, load_tiles, store_box
 from .scratchpads import BufferPlacer, Placed
 from .tile_layout import row_major
 from .weights import pack_weights, stored_bytes
@@ -312,7 +313,7 @@ def _padded(data: np.ndarray, box: Box, room: Box, pad: int) -> np.ndarray:
         return data[tuple(slice(*pair) for pair in box)]
     values = np.zeros([high - low for low, high in room], dtype=data.dtype)
     values[_slices(box, room)] = pad
-    inside = _clipped(box, tuple((0, size) for size in data.shape))
+    inside = _clipped(box, whole_box(data.shape))
     values[_slices(inside, room)] = data[tuple(slice(*pair) for pair in inside)]
     return values
 

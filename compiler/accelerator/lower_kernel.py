@@ -5,6 +5,7 @@ from ...errors import CompileError
 from ...isa.checker import check
 from ...isa.configuration import Memory
 from ...isa.tokens import synthesise_tokens
+from ..te.box import whole_box
 from ..te.program import Program
 from ..te.schedule import Schedule
 from .constants import ConstantPool
@@ -12,10 +13,11 @@ from .dma import DramTensor
 from .executable import Executable
 from .lower_copies import in_dram
 from .lower_schedules import Lowering
+from .target import Accelerator
 
 
 def lower(schedule: Schedule) -> Executable:
-    """Lower a scheduled kernel for the machine of its schedule.
+    """Lower a kernel that is scheduled for an accelerator.
 
     Parameters
     ----------
@@ -25,13 +27,14 @@ def lower(schedule: Schedule) -> Executable:
     Raises
     ------
     CompileError
-        When the schedule has no configuration, or `Lowering.lower` refuses it.
+        When the schedule is for another target, or `Lowering.lower` refuses it.
     """
-    kernel, configuration = schedule.kernel, schedule.configuration
-    if configuration is None:
+    kernel, target = schedule.kernel, schedule.target
+    if not isinstance(target, Accelerator):
         raise CompileError(
-            f"kernel `{kernel.name}`: the machine is unknown; give the Schedule a Configuration"
+            f"kernel `{kernel.name}`: scheduled for {target.name}; give the Schedule an Accelerator"
         )
+    configuration = target.configuration
     dram, size = _main_memory(schedule.program())
     pool = ConstantPool(base=size)
     lowering = Lowering(configuration, dram, pool)
@@ -64,7 +67,7 @@ def _main_memory(program: Program) -> tuple[dict[str, DramTensor], int]:
     size = 0
     for name in (*kernel.inputs, *names):
         tensor = program.tensors[name]
-        whole = tuple((0, extent) for extent in tensor.shape)
+        whole = whole_box(tensor.shape)
         if program.domains.get(name, whole) != whole:
             raise CompileError(
                 f"`{name}` has a border in main memory, which STORE does not fill; copy it to a "

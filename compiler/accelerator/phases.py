@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 from ...errors import CompileError
 from ...isa.expressions import Read, reads_of
 from ...isa.instructions import Role
+from ..te.box import Box
 from ..tensor import Compute, Kernel
-from .dma import PIXEL_AXES, Box
+from .dma import PIXEL_AXES
 from .matching import find_pattern, lane_axes
 from .sliding import Window, window_of
 

@@ -8,9 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...isa.configuration import Configuration, Memory
-
-Region = tuple[int, int]
-"""First byte, and the byte after the last one."""
+from ..te.box import Range
 
 
 class RegionRequest(NamedTuple):
@@ -23,7 +21,7 @@ class RegionRequest(NamedTuple):
 @lru_cache(maxsize=1 << 16)
 def divide_act(
     requests: tuple[RegionRequest, ...], may_share: int, configuration: Configuration
-) -> tuple[Region, ...]:
+) -> tuple[Range, ...]:
     """A region of ACT for every buffer, in order; empty if they do not fit.
 
     Parameters
@@ -33,7 +31,7 @@ def divide_act(
     may_share
         The number of last buffers that may share banks. Sharing saves banks and costs time.
     """
-    best: tuple[Region, ...] = ()
+    best: tuple[Range, ...] = ()
     fewest = len(requests) + 1
     for shared in (1, *range(2, may_share + 1)):
         regions = _divide(requests, len(requests) - shared, configuration)
@@ -52,7 +50,7 @@ def divide_act(
 
 def _divide(
     requests: tuple[RegionRequest, ...], alone: int, configuration: Configuration
-) -> tuple[Region, ...]:
+) -> tuple[Range, ...]:
     """Give the first `alone` buffers separate banks, and let the others share banks."""
     bank, banks = configuration.bank_bytes(Memory.ACT), configuration.act_banks
     row = configuration.row_bytes(Memory.ACT)

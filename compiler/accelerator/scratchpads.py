@@ -13,16 +13,16 @@ from functools import cached_property
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
-from ..te.bounds import MatchedInstruction
+from ..te.box import Box, Range, whole_box
 from ..te.instances import Buffered
 from ..te.nodes import Allocate
 from ..te.program import Program
 from ..te.rolling import Rolling
 from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
-from .dma import Box
 from .fixed_places import FixedPlaces, partners_of
-from .regions import Region, RegionRequest, divide_act
+from .matching import MatchedInstruction
+from .regions import RegionRequest, divide_act
 from .sliding import Window, lane_channels
 from .tile_layout import TileLayout, dense_places, row_major
 from .weights import WeightLayout, weight_layout
@@ -256,7 +256,7 @@ class BufferPlacer:
         return Placed(Memory.ACC, base + first, lows, places)
 
     def _take(
-        self, memory: Memory, name: str, box: Box, size: int, room: Region
+        self, memory: Memory, name: str, box: Box, size: int, room: Range
     ) -> tuple[Piece, bool]:
         low, high = room
         if size > high - low:
@@ -287,7 +287,7 @@ class BufferPlacer:
         room = self.scratchpads.arenas[memory].size
         return min(room, slots * self._totals[memory]) if slots else room
 
-    def _regions(self, computes: tuple[Compute, ...]) -> dict[str, Region]:
+    def _regions(self, computes: tuple[Compute, ...]) -> dict[str, Range]:
         """The region of every buffer in ACT."""
         inside = {name: one for name, one in self.allocates.items() if one.scope == Memory.ACT.name}
         if not inside:
@@ -343,13 +343,13 @@ def region_request(size: int, between: bool) -> RegionRequest:
 
 def act_regions(
     requests: tuple[RegionRequest, ...], made: int, configuration: Configuration
-) -> tuple[Region, ...]:
+) -> tuple[Range, ...]:
     """Regions of ACT for buffers, the last `made` of which are computed; empty without room."""
     regions = divide_act(requests, 2 if made > 1 else 1, configuration)
     return regions or divide_act(requests, 2, configuration)
 
 
-def limited_region(region: Region, slots: int, size: int) -> Region:
+def limited_region(region: Range, slots: int, size: int) -> Range:
     """The start of a region that a number of slots uses; the whole region for 0 slots."""
     low, high = region
     return (low, min(high, low + slots * size)) if slots else region
@@ -373,7 +373,7 @@ def accumulator_places(
         steps[-1] = window.steps(outer[-1], configuration)
         first = (window.taps(configuration) - 1) * lanes
     pixels, channels = steps[:PIXELS], steps[PIXELS:]
-    strides = [place * lanes for place in row_major(tuple((0, size) for size in pixels))]
+    strides = [place * lanes for place in row_major(whole_box(pixels))]
     if window is not None:
         strides[-1] = stride * lanes
     rows = math.prod(pixels)

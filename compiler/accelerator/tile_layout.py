@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...isa.configuration import Memory
+from ..te.box import Box, whole_box
 
 
 class TileLayout(NamedTuple):
@@ -57,7 +58,7 @@ class Buffer(NamedTuple):
         return self._replace(base=self.base + steps * place.inner)
 
 
-def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+def row_major(box: Box) -> tuple[int, ...]:
     """Strides of a dense box, given as a half-open range per dimension."""
     strides, stride = [], 1
     for low, high in reversed(box):
@@ -69,4 +70,4 @@ def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
 @lru_cache(maxsize=1 << 12)
 def dense_places(sizes: tuple[int, ...]) -> tuple[TileLayout, ...]:
     """TileLayout of every dimension of a dense box."""
-    return tuple(map(TileLayout, row_major(tuple((0, size) for size in sizes))))
+    return tuple(map(TileLayout, row_major(whole_box(sizes))))

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from ...isa.configuration import Configuration
 from ...isa.expressions import Affine, Read
+from ..te.box import Range, box_size
 from ..te.rolling import Rolling, ring_rows
 from ..tensor import Kernel
-from .dma import box_bytes
 from .phases import Phase, Tile, box_of, is_pointwise
-from .regions import Region, RegionRequest
+from .regions import RegionRequest
 from .scratchpads import act_regions, limited_region, region_request
 from .sliding import lane_channels
 from .weights import weight_layout
@@ -46,7 +46,7 @@ class TilePlan:
     tiles: tuple[Tile, ...]
     channels_outer: bool
     depth: int
-    regions: Mapping[str, Region]
+    regions: Mapping[str, Range]
     pieces: Mapping[str, int]
     rings: Mapping[str, Rolling]
 
@@ -98,7 +98,7 @@ def make_plan(
                 rings[read.tensor] = ring
                 size = ring.elements
             else:
-                size = box_bytes(box_of(read, {}, tile))
+                size = box_size(box_of(read, {}, tile))
             pieces[read.tensor] = size
             requests[read.tensor] = region_request(size, between=read.tensor in made)
     last = phases[-1]

@@ -17,7 +17,7 @@ The weights are known, so the bounds of each channel's accumulators are exact.
 import numpy as np
 
 from ...isa.numbers import EXACT_LIMIT, INT8_MIN, SATURATED
-from ..accumulators import accumulator_bounds
+from ..graph.accumulators import accumulator_bounds
 
 INT32_LIMIT = 1 << 31
 """The graph's definition rejects accumulators of this magnitude or more."""

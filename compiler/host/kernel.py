@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ..graph import Graph, Node, TensorType
-from ..macs import spare_macs_of
+from ..graph.macs import spare_macs_of
 from ..rewriting import GraphMatch, value
 from ..rewriting.patterns import NodePattern
 from ..rewriting.rules import Matched

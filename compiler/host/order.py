@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..graph import Graph, Node
+from ..graph.macs import macs_of
 from ..graph.operators import Reshape
-from ..macs import macs_of
 from .kernel import HostStep
 
 

@@ -6,7 +6,9 @@ divided by output. A bias is an integer in units of input scale times weight sca
 
 import numpy as np
 
-from ..accumulators import (
+from ..graph import Graph
+from ..graph import operators as ops
+from ..graph.accumulators import (
     HIGHEST,
     LOWEST,
     Bounds,
@@ -14,8 +16,6 @@ from ..accumulators import (
     exact_layer,
     result_bounds,
 )
-from ..graph import Graph
-from ..graph import operators as ops
 from ..rewriting import Site, either, first_match, op, rewrite, rule, value
 from .patterns import (
     TO_FIRST,

@@ -8,9 +8,9 @@ machine might not requantise its sums exactly.
 import numpy as np
 
 from ...isa.numbers import EXACT_LIMIT
-from ..accumulators import SMALL_SCALE
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
+from ..graph.accumulators import SMALL_SCALE
 from ..rewriting import GraphPattern, Site, either, first_match, op, rewrite, rule, value
 from .patterns import (
     dequantised,

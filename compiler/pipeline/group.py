@@ -7,7 +7,7 @@ from ...errors import ConfigurationError
 from ...isa.configuration import PARAMETERS, Configuration
 from ..accelerator.program_size import refuse_huge_programs
 from ..graph import Graph, Node
-from ..macs import macs_of
+from ..graph.macs import macs_of
 from ..main_memory.segment_layout import lay_out_segment
 from ..scheduling.candidate_timer import CandidateTimer
 from ..scheduling.fusion import form_groups

@@ -15,11 +15,11 @@ import numpy as np
 from ...errors import CompileError
 from ..graph import Graph, Node
 from ..graph import operators as ops
+from ..graph.macs import keeps_channels_apart, macs_of
 from ..graph.types import DTYPES
 from ..host import HostStep, host_target
 from ..host.recurrence import find_recurrences
 from ..host.select import select_kernels
-from ..macs import keeps_channels_apart, macs_of
 
 NS_PER_US = 1000
 

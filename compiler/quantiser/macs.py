@@ -2,7 +2,7 @@
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..macs import macs_of
+from ..graph.macs import macs_of
 
 
 def macs(graph: Graph) -> tuple[int, int]:

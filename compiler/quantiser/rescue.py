@@ -5,7 +5,7 @@ inputs matter as much as large ones, so that the layers that make them need floa
 """
 
 from ..graph import Graph
-from ..macs import macs_of
+from ..graph.macs import macs_of
 from .candidates import CandidateSearch, QuantisationCandidate
 from .float_layer import FloatLayer, origin
 from .measure import measure_layers

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...isa.numbers import EXACT_LIMIT
-from ..accumulators import SMALL_SCALE
 from ..graph import Quantisation
+from ..graph.accumulators import SMALL_SCALE
 
 LARGEST = 127
 """Largest magnitude of a weight; -128 is left out so that two products share a multiplier."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..accelerator.dma import Box
 from .affine import value_of
+from .box import Box, Range
 from .nodes import (
     Allocate,
     Assign,
@@ -26,9 +26,9 @@ from .nodes import (
     let_value,
 )
 from .program import Program
-from .regions import Range, Region
+from .regions import Region
 from .rolling import Rolling, Rows
-from .stages import ScheduleError
+from .target import ScheduleError
 
 
 class Buffered(NamedTuple):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ...isa.expressions import Affine
 from .affine import scaled, total, value_of, variable
+from .box import Range
 from .nodes import (
     Assign,
     For,
@@ -16,9 +17,6 @@ from .nodes import (
     nodes,
 )
 from .stages import qualified
-
-Range = tuple[int, int]
-"""The first element and the one after the last."""
 
 
 def region(

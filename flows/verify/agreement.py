@@ -263,10 +263,11 @@ def agree(seeds: range) -> int:
         At the first difference.
     """
     compared = 0
-    for seed in seeds:
-        compared += check(random_case(seed))
-        if seed % 4 == 0:
-            check_ports(random_case(seed))
+    for case in map(random_case, seeds):
+        if check(case):
+            compared += 1
+            if case.seed % 4 == 0:
+                check_ports(case)
     return compared
 
 

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.compiler.accumulators import exact_layer
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, is_accelerated
+from tilewright.compiler.graph.accumulators import exact_layer
 from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import DEFAULT
 from tilewright.isa.numbers import quantise_output

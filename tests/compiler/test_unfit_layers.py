@@ -17,7 +17,7 @@ from tilewright.compiler.graph import (
     evaluate,
     verify,
 )
-from tilewright.compiler.macs import macs_of
+from tilewright.compiler.graph.macs import macs_of
 from tilewright.compiler.passes.split_pools import split_pools
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.pipeline.network_bound import network_demands

@@ -9,8 +9,8 @@ from onnxruntime import quantization
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, evaluate, is_accelerated
+from tilewright.compiler.graph.macs import macs_of
 from tilewright.compiler.graph.operators import Dequantize
-from tilewright.compiler.macs import macs_of
 from tilewright.compiler.passes.wide_weights import split_weights
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import accelerated_share

@@ -10,7 +10,7 @@ import numpy as np
 from ....isa.configuration import Configuration
 from ....isa.expressions import Affine, Call, Expression, Op, Reduction
 from ...graph import Graph, Node, QConv
-from ...macs import macs_of
+from ...graph.macs import macs_of
 from ...tensor import Axis, Compute, Kernel, Tensor
 from .common import (
     activation,

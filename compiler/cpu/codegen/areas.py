@@ -6,7 +6,7 @@ import numpy as np
 from llvmlite import ir
 
 from ....isa.expressions import Affine
-from ...accelerator.dma import Box
+from ...te.box import Box
 from ...tensor import Tensor
 from .emitter import TYPES, LlvmValue
 from .layout import Layout, Tiles

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.compiler.accumulators import accumulator_bounds
 from tilewright.compiler.graph import Quantisation
+from tilewright.compiler.graph.accumulators import accumulator_bounds
 from tilewright.compiler.quantiser.weights import (
     LayerWeights,
     least_error_scales,

@@ -7,8 +7,8 @@ below 2**24.
 
 import numpy as np
 
-from ..isa.numbers import EXACT_LIMIT
-from .graph.operator import Pair
+from ...isa.numbers import EXACT_LIMIT
+from .operator import Pair
 
 SMALL_SCALE = 2.0**-16
 """With a smaller scale, an accumulator of 2**24 still lies inside int8."""

@@ -2,9 +2,9 @@
 
 import math
 
-from .graph import Graph, Node
-from .graph import operators as ops
-from .graph.operators import ConvTranspose, Recurrent
+from . import operators as ops
+from .ir import Graph, Node
+from .operators import ConvTranspose, Recurrent
 
 
 def macs_of(graph: Graph, node: Node) -> int:

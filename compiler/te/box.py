@@ -1,0 +1,20 @@
+"""Half-open ranges and boxes of elements."""
+
+import math
+from collections.abc import Sequence
+
+Range = tuple[int, int]
+"""The first element and the one after the last."""
+
+Box = tuple[Range, ...]
+"""A range per dimension."""
+
+
+def whole_box(shape: Sequence[int]) -> Box:
+    """The box of all elements of a shape."""
+    return tuple((0, extent) for extent in shape)
+
+
+def box_size(box: Box) -> int:
+    """Number of elements in a box."""
+    return math.prod(high - low for low, high in box)
