@@ -15,7 +15,7 @@ from ..cpu.kernels.mixed_product import limit_of
 from ..cpu.kernels.recurrent import RecurrentUpdate
 from ..graph import Graph, Node
 from ..graph.operators import Recurrent
-from ..graph.operators.recurrent import FUNCTIONS, as_unary
+from ..graph.operators.recurrent import FUNCTIONS, GATE_FUNCTIONS, as_unary
 from .formulas import FLOAT, NoFormulaError, number, unary
 
 Parts = dict[str, tuple[str, int]]
@@ -308,7 +308,7 @@ class _Cell:
         """Return an activation of the direction."""
         first = self.index * FUNCTIONS[self.operator.kind]
         name, alpha, beta = self.operator.activations[first + place]
-        if clip := self.operator.clip:
+        if (clip := self.operator.clip) and place < GATE_FUNCTIONS:
             x = ("limit", x, number(-clip), number(clip))
         if name == "Affine":
             return ("add", ("mul", number(alpha), x), number(beta))
