@@ -15,7 +15,7 @@ from ..cpu.kernels.recurrent import RecurrentUpdate
 from ..formulas import Formula, substituted
 from ..graph import Graph, Node
 from ..graph.operators import Recurrent
-from ..graph.operators.recurrent import FUNCTIONS, formula_of
+from ..graph.operators.recurrent import FUNCTIONS, GATE_FUNCTIONS, formula_of
 from .formulas import NoFormulaError, float_formula, number
 
 Parts = dict[str, tuple[str, int]]
@@ -307,7 +307,7 @@ class _Cell:
     def _function(self, place: int, x: Formula) -> Formula:
         """Return an activation of the direction."""
         first = self.index * FUNCTIONS[self.operator.kind]
-        if clip := self.operator.clip:
+        if (clip := self.operator.clip) and place < GATE_FUNCTIONS:
             x = ("clip", x, number(-clip), number(clip))
         formula = formula_of(self.operator.activations[first + place])
         return substituted(float_formula(formula), {"x": x})

@@ -131,6 +131,7 @@ FUNCTIONS: dict[str, Handler] = {
     "Identity": shapes.import_identity,
     "InstanceNormalization": normalisations.import_instance_normalisation,
     "LRN": normalisations.import_local_response,
+    "LpNormalization": normalisations.import_lp_normalisation,
     "MatMul": products.import_matmul,
     "MatMulInteger": products.import_matmul_integer,
     "OneHot": shapes.import_one_hot,

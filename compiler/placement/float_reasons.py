@@ -34,14 +34,15 @@ def float_reasons(graph: Graph) -> dict[str, str]:
         if isinstance(node.attributes, ops.Pointwise):
             ahead = behind = _is_elementwise
         else:
-            ahead, behind = _is_move, lambda user: _joins(graph, user)
-        source, reader = _source(graph, node, ahead), _reader(graph, node, behind)
+            ahead, behind = is_move, lambda user: joins_layer(graph, user)
+        source, reader = _source(graph, node, ahead), float_reader(graph, node, behind)
         if bool(source) != bool(reader):
             found[node.outputs[0].name] = source or reader
     return found
 
 
-def _is_move(node: Node) -> bool:
+def is_move(node: Node) -> bool:
+    """Tell whether a node only moves elements."""
     return isinstance(node.attributes, MOVES)
 
 
@@ -49,12 +50,12 @@ def _is_elementwise(node: Node) -> bool:
     return isinstance(node.attributes, (ops.Pointwise, *MOVES))
 
 
-def _joins(graph: Graph, node: Node) -> bool:
+def joins_layer(graph: Graph, node: Node) -> bool:
     """Tell whether a node behind a layer is a move, or becomes part of the layer."""
     operator = node.attributes
     if isinstance(operator, ops.Binary):
         return operator.kind == "Add" and any(map(graph.is_constant, node.inputs))
-    return _is_move(node) or (isinstance(operator, ops.Unary) and is_clamp(operator))
+    return is_move(node) or (isinstance(operator, ops.Unary) and is_clamp(operator))
 
 
 def _source(graph: Graph, node: Node, passed: Passed) -> str:
@@ -75,7 +76,7 @@ def _source(graph: Graph, node: Node, passed: Passed) -> str:
     return ""
 
 
-def _reader(graph: Graph, node: Node, passed: Passed) -> str:
+def float_reader(graph: Graph, node: Node, passed: Passed) -> str:
     """Say what reads the result in float; empty if nothing does."""
     waiting, seen = [node], {node.outputs[0].name}
     while waiting:

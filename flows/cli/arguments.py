@@ -254,7 +254,7 @@ def compile_anew(
     with progress_bar() as advance:
         advance(f"reading {source.name}", 0, None)
         if calibration is None:
-            graph = import_model(source, fixed=overrides.fixed, dims=overrides.dims)
+            graph = import_model(source, **overrides.of_import)
         else:
             graph = integer_graph(
                 source, calibration, lambda text: advance(text, 0, None), overrides

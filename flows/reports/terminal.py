@@ -153,13 +153,19 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with a noun, in the plural unless the number is 1."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 def host_sentence(profile: Profile) -> str:
     """Say which steps the host runs, and how many of each."""
     targets = Counter(layer.target for layer in profile.layers)
     accelerated = targets[ACCELERATOR]
     if accelerated == len(profile.layers):
-        return f"all {accelerated} layers on the accelerator"
-    there = f"{accelerated} layers" if accelerated else "nothing"
+        some = {0: "nothing to compute", 1: "its only layer on the accelerator"}
+        return some.get(accelerated, f"all {accelerated} layers on the accelerator")
+    there = counted(accelerated, "layer") if accelerated else "nothing"
     parts = []
     for target, way in ((CPU, "as kernels"), (HOST, "in NumPy")):
         counts = Counter(layer.op for layer in profile.layers if layer.target == target)

@@ -17,6 +17,9 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FUNCTIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
 """Number of activation functions in each direction."""
 
+GATE_FUNCTIONS = 2
+"""Number of functions of gates; the third one of an LSTM is of the cell state."""
+
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
 _OWN = {
@@ -53,7 +56,8 @@ class Recurrent(Operator):
     activations : tuple of (str, float, float)
         Name, alpha and beta of each gate function in each direction.
     clip : float
-        Limit on the magnitude of the activations' inputs; 0 for none.
+        Limit on the magnitude of the inputs of the gates' functions; 0 for none. The cell state of
+        an LSTM is not limited, as in ONNX Runtime.
     linear_before_reset, input_forget : bool
         As in ONNX's GRU and LSTM.
     """
@@ -112,8 +116,10 @@ class Recurrent(Operator):
         with np.errstate(all="ignore"):
             for index in range(w.shape[0]):
                 functions = [
-                    _function(one, self.clip)
-                    for one in self.activations[index * count : (index + 1) * count]
+                    _function(one, self.clip if position < GATE_FUNCTIONS else 0.0)
+                    for position, one in enumerate(
+                        self.activations[index * count : (index + 1) * count]
+                    )
                 ]
                 backwards = self.direction == "reverse" or index == 1
                 operands = [wide(array[index]) for array in (w, r, bias, *states)]

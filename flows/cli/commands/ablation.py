@@ -170,7 +170,7 @@ def read_graph(
                 source, calibration, lambda text: advance(text, 0, None), overrides
             )
     else:
-        graph = import_model(source, fixed=overrides.fixed, dims=overrides.dims)
+        graph = import_model(source, **overrides.of_import)
     return graph, configuration or DEFAULT
 
 

@@ -20,7 +20,7 @@ from ..arguments import (
 )
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
-from ..console import NO_LAYERS, configuration_sentence, say, search_sentence
+from ..console import configuration_sentence, idle_line, say, search_sentence
 from ..input_options import add_fixes, add_states, chosen_overrides
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
@@ -119,9 +119,12 @@ def compile_(arguments: argparse.Namespace) -> None:
             say(bound_sentence(values, asked["placing"].clock))
             say(search_sentence(values["search"]))
         elif asked["placing"].policy == "accelerator" and not unfit:
-            say(NO_LAYERS)
+            say(idle_line(report))
         if unfit:
             say(unfit)
+        if values["layers"]:
+            for row in report.get("host_products", ()):
+                say(row["sentence"])
         say(memory_sentence(values))
         if arguments.table:
             show_placement(values["placement"])

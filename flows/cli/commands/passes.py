@@ -162,7 +162,7 @@ def _imported(arguments: argparse.Namespace) -> Graph:
     overrides = chosen_overrides(arguments)
     calibration = chosen_calibration(arguments)
     if calibration is None:
-        return import_onnx(arguments.source, fixed=overrides.fixed, dims=overrides.dims)
+        return import_onnx(arguments.source, **overrides.of_import)
     with progress_bar() as advance:
         made = quantise_model(
             arguments.source, calibration, lambda text: advance(text, 0, None), overrides

@@ -75,8 +75,8 @@ def show(made: QuantisedModel, agreement: Agreement, share: float, target: Path)
     """Print the table and sentences."""
     result, say = made.result, report.say
     say(
-        f"network        {result.graph.name}: {len(result.layers)} layers in int8, "
-        f"{share:.1%} of the MACs on the accelerator"
+        f"network        {result.graph.name}: {report.counted(len(result.layers), 'layer')} in "
+        f"int8, {share:.1%} of the MACs on the accelerator"
     )
     say(
         f"calibration    {len(made.rows)} of {made.samples.count} samples of "
