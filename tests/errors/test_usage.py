@@ -56,6 +56,10 @@ from tilewright.flows.cli.main import guarded, main
          "row of docs/area.md, got tiny on xczu3eg; add it with `--ledger`"),
         (["export", "m.onnx"], "one of the arguments --c --hex is required; `tilewright export "
          "--help` shows what there is"),
+        (["export", "m.onnx", "--c", "c", "--input", "x.npz"], "`--input`: expected `--hex DIR`; "
+         "the C takes its inputs when it runs"),
+        (["verilog", "--memories", "list"], "`--memories list`: expected a name that ends in "
+         "`.json`; rename it"),
         (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5, "
          "xilinx7, ultrascale, gowin, ice40, gatemate, asic; choose one"),
         (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "

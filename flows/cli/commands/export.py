@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def export(arguments: argparse.Namespace) -> None:
-    """Write a network as C, and print its sizes.
+    """Write a network as C or as hex files, and print its sizes.
 
     Raises
     ------
@@ -50,16 +50,21 @@ def export(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     if arguments.hex is None and arguments.input is not None:
         raise UsageError("`--input`: expected `--hex DIR`; the C takes its inputs when it runs")
-    if arguments.folder is not None:
-        check_folder(arguments.folder)
+    folder = arguments.folder
+    if folder is not None:
+        check_folder(folder)
     memory = memory_model(arguments, arguments.source)
     module = load_module(arguments.source, chosen_configuration(arguments), memory=memory)
     require_segments(module, "programs to export")
-    if arguments.hex is not None:
+    if folder is None:
         export_hex(arguments, module)
-        return
+    else:
+        export_c(arguments, module, folder)
+
+
+def export_c(arguments: argparse.Namespace, module: Module, folder: Path) -> None:
+    """Write a network as C, and print its sizes."""
     network = network_in_c(module)
-    folder = arguments.folder
     files = write_folder(folder, network)
     code = object_code(folder)
     if arguments.json:
