@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "ablation": "measure what each optimisation gains",
     "compile": "compile a model into one file",
     "inspect": "disassemble an artifact",
-    "export": "write a network as C for a board without an operating system",
+    "export": "write a network as C for a board without an operating system, or as hex files",
     "passes": "show what each pass of the front end does to a model",
     "config": "list, explain and check configurations",
     "boards": "list boards, and how fast each one runs a model",

@@ -229,6 +229,18 @@ def _equal(tallies: Sequence[Tally]) -> str:
 
 def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
     """Say what was compared, and with what result."""
+    return [
+        *(_value_sentences(comparison, module) if comparison.samples else []),
+        *(_window_sentence(tally) for tally in comparison.windows.values()),
+    ]
+
+
+def _window_sentence(tally: Tally) -> str:
+    verdict = "equal" if not tally.differing else f"{tally.differing} bytes differ"
+    return f"{tally.name}: {grouped(tally.values)} bytes, {verdict}"
+
+
+def _value_sentences(comparison: Comparison, module: Module) -> list[str]:
     layers = [tally for tally in comparison.layers.values() if tally.values]
     kernels = [tally for tally in comparison.kernels.values() if not tally.tolerance]
     rounded = [tally for tally in comparison.kernels.values() if tally.tolerance]
@@ -260,7 +272,4 @@ def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
             f"not compared by themselves: {len(inside)} node{plural} inside fused layers, whose "
             "values stay on chip; what their layers give was compared"
         )
-    for tally in comparison.windows.values():
-        verdict = "equal" if not tally.differing else f"{tally.differing} bytes differ"
-        lines.append(f"{tally.name}: {grouped(tally.values)} bytes, {verdict}")
     return lines
