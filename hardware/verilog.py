@@ -130,6 +130,12 @@ def readable_verilog(
     return _header(core, technology) + body.lstrip("\n")
 
 
+def readable_rtlil(source: str) -> str:
+    """Return the Verilog of a design that is given as RTLIL, for people and for other tools."""
+    text = _plain_names(_run(source, FOR_READERS))
+    return _zeroed(text, system_verilog=False).partition("\n")[2].lstrip("\n")
+
+
 def _header(core: Core, technology: Technology | None) -> str:
     configuration = core.configuration
     members = [
