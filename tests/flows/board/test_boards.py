@@ -12,6 +12,7 @@ from apycula import chipdb
 
 from tilewright.compiler.module import Module
 from tilewright.errors import CompileError, HardwareError, UsageError
+from tilewright.flows.area.resources import resources
 from tilewright.flows.board.constraints import ccf, cst, lpf
 from tilewright.flows.board.design import Design
 from tilewright.flows.board.known_boards import UNFIT, find_board, known_boards, pin_boards
@@ -232,6 +233,14 @@ def test_boards_that_do_not_fit_say_why():
         with pytest.raises(UsageError) as problem:
             find_board(name)
         assert str(problem.value) == f"board `{name}`: {reason}"
+
+
+def test_the_smallest_core_does_not_fit_a_tang_nano_9k():
+    smallest = PRESETS["tiny"].replace(
+        depthwise_taps=0, tile_loops=1, row_loops=1, map_loops=2, reduce_loops=1, dma_loops=2,
+        counters="none", queue_depth=2,
+    )  # fmt: skip
+    assert resources(smallest, DEVICES["gw2ar-18"]).used["ff"] > 6480
 
 
 def test_active_levels_are_those_of_the_pins():
