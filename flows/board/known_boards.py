@@ -15,7 +15,15 @@ FOLDER = Path(__file__).with_name("boards")
 SUFFIX = ".toml"
 
 UNFIT: Mapping[str, str] = MappingProxyType(
-    {"iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip"}
+    {
+        "iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip",
+        "Tang-Nano-9K": "no configuration fits its GW1NR-9, whose 6,480 flip-flops are fewer than "
+        "those of the smallest core; choose Tang-Nano-20K or Tang-Primer-20K",
+        "Tang-Primer-25K": "the multipliers and the PLL of its GW5A differ from those of the GW2A, "
+        "and are not supported; choose Tang-Nano-20K or Tang-Primer-20K",
+        "DE10-Nano": "there is no project for Intel's Quartus; write a core for it with "
+        "`tilewright verilog`, or choose Arty-A7-100T",
+    }
 )
 """Boards that users ask for and that cannot be built for, and why."""
 
