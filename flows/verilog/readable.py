@@ -19,6 +19,7 @@ from ...hardware.core import Core, core_members
 from ...hardware.technology import Technology
 from ...hardware.verilog import REMOVE_INTERNAL, SIMPLIFY, TOP, clear_in_loops, run_yosys
 from ...isa.configuration import Configuration
+from ...quoting import comment
 from .memories import RAM, MemoryShape, extract_memories, forget_initial_values, ram_source
 from .names import port_names, rename_ports
 from .operators import equalise_widths
@@ -178,11 +179,13 @@ def core_ports(configuration: Configuration) -> list[Port]:
 def _header(core: Core, technology: Technology | None) -> str:
     configuration = core.configuration
     ports = [f"//   {p.direction:6} {p.bits:4}  {p.name}" for p in core_ports(configuration)]
-    parameters = [f"//   {name} = {value}" for name, value in configuration.parameters().items()]
+    parameters = [
+        f"//   {name} = {comment(str(value))}" for name, value in configuration.parameters().items()
+    ]
     return HEADER.format(
         summary=f"{configuration.lanes_in}x{configuration.lanes_out} multiply-accumulates a cycle, "
         f"{configuration.bus_bits}-bit memory port, hash {configuration.hash:#010x}",
-        configuration=configuration.name,
+        configuration=comment(configuration.name),
         parameters="\n".join(parameters),
         technology=technology.value if technology else PORTABLE,
         ports="\n".join(["//   direction bits name", *ports]),
