@@ -64,6 +64,14 @@ def platform_keys(name: str) -> dict[str, Any]:
             f"{where}: expected single pins for the oscillator and the serial port, got a "
             "differential pair; describe the board in a file: `tilewright boards --template`"
         )
+    found = [each.attrs.get("IO_TYPE", "LVCMOS33") for each in (clock, uart)]
+    # The value is a function where a jumper of the board decides.
+    standards = {each if isinstance(each, str) else "that of a jumper" for each in found}
+    if len(standards) > 1:
+        raise HardwareError(
+            f"{where}: expected one electrical standard for the oscillator and the serial port, "
+            f"got {', '.join(sorted(standards))}; choose another board"
+        )
     part = chip if "LV" in chip else f"{chip}-{platform.speed}{platform.package}"
     return {
         "name": re.sub(r"\W+", "-", name),
@@ -79,6 +87,7 @@ def platform_keys(name: str) -> dict[str, Any]:
             "baud": 115_200,
             "adapter": "as the board has it",
         },
+        "pins": {"standard": standards.pop()},
     }
 
 
