@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.soc.board import Board
+from .amaranth_platform import PREFIX, platform_keys
 from .board_file import AnyBoard, board_of, keys_of, load_board_file
 
 FOLDER = Path(__file__).with_name("boards")
@@ -52,6 +53,9 @@ def find_board(text: str) -> AnyBoard:
     HardwareError
         For a file that is wrong.
     """
+    if text.startswith(PREFIX):
+        keys = platform_keys(text.removeprefix(PREFIX))
+        return board_of(keys, f"board `{text}`", _keys_by_name)
     if text.endswith(SUFFIX) or "/" in text:
         return load_board_file(Path(text), _keys_by_name)
     known = {each.lower(): each for each in (*known_boards(), *UNFIT)}
