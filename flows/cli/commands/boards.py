@@ -11,6 +11,7 @@ from ....hardware.soc.boards import BOARDS, OTHERS
 from ....isa.configuration import PRESETS
 from ....isa.memory_model import MemoryModel
 from ...area.clock import Clock, clock_of
+from ...area.provenance import MAYBE_OTHER_RTL
 from ...board.design import Design
 from ...board.speed import Expected, expected
 from ...execution.timed import require_segments
@@ -80,7 +81,7 @@ def expected_speeds(source: Path, designs: Mapping[str, Design]) -> dict[str, Sp
 
 def core_clock(design: Design) -> Clock | None:
     """Return the clock of the core alone, as the ledger has it, or its estimate."""
-    return clock_of(design.configuration, DEVICES[design.board.device])
+    return clock_of(design.configuration, DEVICES[design.board.device], exact=False)
 
 
 def to_json(design: Design, speed: Speed | None) -> dict[str, Any]:
@@ -95,6 +96,7 @@ def to_json(design: Design, speed: Speed | None) -> dict[str, Any]:
         "clock_mhz": design.clock_hz / 1e6,
         "core_clock_mhz": clock and clock.median_mhz,
         "core_clock_measured": bool(clock and clock.measured),
+        "core_clock_current": bool(clock and clock.is_current),
         "baud": board.baud,
         "programmer": board.programmer,
         "url": board.url,
@@ -126,6 +128,8 @@ def show(designs: Mapping[str, Design], speeds: Mapping[str, Speed]) -> None:
     stdout().print(table([*headings, *(["samples/s"] if speeds else [])], rows, left=3))
     say("")
     say("core alone: its clock without the rest of the system")
+    if any(clock and not clock.is_current for clock in map(core_clock, designs.values())):
+        say(f"*: {MAYBE_OTHER_RTL}")
     if speeds:
         say("samples/s: on the accelerator alone; the serial port and the host add to it")
     reasons = {designs[name].configuration.name: speed for name, speed in speeds.items()}
@@ -140,7 +144,8 @@ def core_clock_text(clock: Clock | None) -> str:
     """Return a clock as the table shows it; estimates have a tilde."""
     if clock is None:
         return "-"
-    return f"{'' if clock.measured else '~'}{clock.median_mhz:.0f} MHz"
+    before, after = "~" * (not clock.measured), "*" * (not clock.is_current)
+    return f"{before}{clock.median_mhz:.0f} MHz{after}"
 
 
 def speed_text(speed: Speed) -> str:
