@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .compiler import te
+    from .compiler.accelerator.lower_kernel import lower
+    from .compiler.accelerator.target import Accelerator
     from .compiler.frontend import import_model
     from .compiler.frontend.pytorch import from_torch
+    from .compiler.register_operator import register_operator
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
     from .isa.configuration import DEFAULT, PRESETS, Configuration
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Accelerator": ".compiler.accelerator.target",
     "Comparison": ".runtime",
     "Configuration": ".isa.configuration",
     "DEFAULT": ".isa.configuration",
@@ -34,7 +38,9 @@ _HOMES = {
     "import_model": ".compiler.frontend",
     "load": ".runtime",
     "load_configuration": ".isa.settings",
+    "lower": ".compiler.accelerator.lower_kernel",
     "open_device": ".runtime",
+    "register_operator": ".compiler.register_operator",
     "save": ".runtime",
     "te": ".compiler.te",
 }
@@ -43,6 +49,7 @@ _HOMES = {
 __all__ = [
     "DEFAULT",
     "PRESETS",
+    "Accelerator",
     "Comparison",
     "Configuration",
     "MemoryModel",
@@ -53,7 +60,9 @@ __all__ = [
     "import_model",
     "load",
     "load_configuration",
+    "lower",
     "open_device",
+    "register_operator",
     "save",
     "te",
 ]

@@ -4,13 +4,49 @@ Nothing here knows an instruction by name.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...errors import CompileError
 from ...isa.configuration import Memory
-from ...isa.expressions import Match, matches
+from ...isa.expressions import Match, Read
+from ...isa.instructions import Role
 from ...isa.patterns import PATTERNS, Pattern
+from ..te.matching import find_law
 from ..tensor import Compute
-from .sliding import window_of
+from .sliding import Window, window_of
+
+
+class MatchedInstruction(NamedTuple):
+    """The instruction of a stage, whatever the sizes of its loops.
+
+    Parameters
+    ----------
+    pattern, found
+        Its law, and the match.
+    window
+        The sliding window of a depthwise product; None for other stages.
+    lanes
+        The axes that must fill lanes, each with the parameters that count the lanes.
+    edges
+        Reads that may touch elements outside a tensor, by axes and by variables.
+    """
+
+    pattern: Pattern
+    found: Match
+    window: Window | None
+    lanes: Mapping[str, tuple[str, ...]]
+    edges: tuple[tuple[Read, Read], ...]
+
+    @property
+    def mnemonic(self) -> str:
+        """Its name in the assembly language."""
+        return self.pattern.family.mnemonic
+
+    @property
+    def weights(self) -> str:
+        """The tensor of its weights."""
+        reads = self.found.reads
+        return next(r.tensor for slot, r in reads if self.pattern.role(slot) is Role.WEIGHTS)
 
 
 def find_pattern(
@@ -34,18 +70,22 @@ def find_pattern(
     CompileError
         When no instruction computes it, or none can read the operands from their places.
     """
-    misplaced = ""
-    for pattern in patterns:
-        for found in matches(pattern.body, compute.body):
-            if not _lanes_fit(pattern, compute, found):
-                continue
-            complaint = _misplaced(pattern, compute, found, places) if places else ""
-            if not complaint:
-                return pattern, found
-            misplaced = misplaced or complaint
+    misplaced: list[str] = []
+
+    def fits(pattern: Pattern, found: Match) -> bool:
+        if not _lanes_fit(pattern, compute, found):
+            return False
+        complaint = _misplaced(pattern, compute, found, places) if places else ""
+        misplaced.extend([complaint] if complaint else [])
+        return not complaint
+
+    found = find_law(patterns, compute.body, fits)
+    if found is not None:
+        return found
     raise CompileError(
-        misplaced
-        or f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
+        misplaced[0]
+        if misplaced
+        else f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
         "split it into stages that one instruction each can do"
     )
 

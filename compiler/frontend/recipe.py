@@ -24,11 +24,13 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.expand_transposed_convolutions,  # convolutions whose channels become pixels
     passes.sink_dequantize,  # so that these elements move as integers
     passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
+    passes.split_batched_weights,  # one dense layer for each matrix
     passes.recognise_convolutions,  # with bias, Relu and Clip
     passes.recognise_matmuls,  # of two activations: attention
     passes.recognise_biases,  # biases that are added after a layer
     passes.recognise_adds,  # constants fitted on all operand pairs
     passes.recognise_pools,  # constants fitted on all sums
+    passes.recognise_own_kernels,  # declared by the user
     passes.recognise_tables,  # last: a table would also absorb a lone Relu after a layer
     passes.fold_dequantize,  # constants, so that only activations are joined as integers
     passes.recognise_concats,  # integer movements, which compute nothing

@@ -9,7 +9,7 @@ import numpy as np
 from ...isa.configuration import Configuration
 from ..synthesis.devices import DEVICES, Device
 from ..synthesis.ledger import Row, read_rows
-from .provenance import LEDGER, OTHER_RTL, is_of_this_rtl
+from .provenance import LEDGER, OTHER_SOURCES, is_of_these_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Clock:
     measured
         Whether this machine was placed on this device.
     is_current
-        Whether what was placed is the RTL that stands here.
+        Whether the sources of the hardware are those of the placed RTL.
     """
 
     median_mhz: float
@@ -37,29 +37,24 @@ class Clock:
 
     def __str__(self) -> str:
         span = f"{self.least_mhz:.0f} to {self.greatest_mhz:.0f}"
-        note = "" if self.is_current else f", {OTHER_RTL}"
+        note = "" if self.is_current else f", {OTHER_SOURCES}"
         if self.measured:
             return f"{self.median_mhz:.1f} MHz, the median of {self.seeds} seeds ({span}){note}"
         return f"about {self.median_mhz:.0f} MHz ({span}), an estimate from measured machines{note}"
 
 
-def clock_of(configuration: Configuration, device: Device, *, exact: bool = True) -> Clock | None:
-    """Return the clock in the ledger, or an estimate from the device's family; None if unknown.
-
-    `exact` is that of `is_of_this_rtl`.
-    """
+def clock_of(configuration: Configuration, device: Device) -> Clock | None:
+    """Return the clock in the ledger, or an estimate from the device's family; None if unknown."""
     rows = measured_rows(device)
     for row in rows:
         if row.device == device.name and row.parameters == configuration.parameters():
             clocks = row.clocks_mhz
-            is_current = is_of_this_rtl(row, LEDGER, exact=exact)
+            is_current = is_of_these_sources(LEDGER)
             return Clock(median(clocks), min(clocks), max(clocks), len(clocks), True, is_current)
-    return estimated_clock(configuration, rows, exact=exact)
+    return estimated_clock(configuration, rows)
 
 
-def estimated_clock(
-    configuration: Configuration, rows: Sequence[Row], *, exact: bool = True
-) -> Clock | None:
+def estimated_clock(configuration: Configuration, rows: Sequence[Row]) -> Clock | None:
     """Estimate the clock from machines of other sizes; None for a size that is not between theirs.
 
     All machines have the same pipelines, but wires get longer with the array. So a line is fitted
@@ -77,8 +72,7 @@ def estimated_clock(
 
     off = [clock - on_line(row.machine) for row in rows for clock in row.clocks_mhz]
     middle = on_line(configuration)
-    smallest = min(rows, key=lambda row: row.machine.tile_bytes)
-    is_current = is_of_this_rtl(smallest, LEDGER, exact=exact)
+    is_current = is_of_these_sources(LEDGER)
     return Clock(middle, middle + min(off), middle + max(off), len(off), False, is_current)
 
 

@@ -420,7 +420,7 @@ class Database:
         if found != "ok":
             raise ImpossibleError(f"pages: expected a whole file, got `{printable(str(found))}`")
 
-    def _rows_of(self, table: str, check: Callable[[Sequence[Any]], None]) -> Iterator[tuple]:
+    def _rows_of(self, table: str, check: Callable[[Sequence[Any]], object]) -> Iterator[tuple]:
         with self._explained():
             for row in self._connection.execute(f"select * from {table} order by 1"):
                 check(row)
@@ -451,6 +451,10 @@ class Database:
             raise DatabaseError(
                 f"{self._name}: {printable(str(problem))}; the file is damaged, or not made by "
                 "`tilewright sweep`: copy it from elsewhere, or choose another one"
+            ) from None
+        except UnicodeDecodeError:  # even SQLite's message has bytes of the file
+            raise DatabaseError(
+                f"{self._name}: cannot be used, got names that are not text; {_CURES['malformed']}"
             ) from None
         except sqlite3.Error as problem:
             text = str(problem)

@@ -11,7 +11,7 @@ from ....errors import CompileError
 from ....isa.expressions import Affine, Op
 from ...te.nodes import Allocate
 from ...te.program import Program
-from ...te.stages import REGISTER
+from ...te.target import REGISTER
 from ...te.values import LIMITS
 from ..target import CpuTarget
 from .areas import CodeBuffer, bytes_of
@@ -118,7 +118,8 @@ class Buffers:
     def _room(self, node: Allocate) -> tuple[int, ...]:
         """Extents of a buffer, rounded up to whole tiles or, in registers, to whole vectors."""
         if node.tensor.name in self.shared.tiles:
-            return whole_tiles(node.shape, self.shared.tiles[node.tensor.name].rows)
+            tiles = self.shared.tiles[node.tensor.name]
+            return whole_tiles(node.shape, tiles.rows, tiles.unit)
         *outer, last = node.shape
         lanes = self.shared.target.lanes
         if node.scope == REGISTER and last > 1:

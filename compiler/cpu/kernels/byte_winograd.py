@@ -23,13 +23,13 @@ import numpy as np
 
 from ....errors import InputError
 from ... import te
-from ...te.stages import REGISTER
+from ...te.target import REGISTER
 from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
-from .tiles import TILES, panels, unrolled
+from .tiles import panels, unrolled
 from .winograd import TilePlanner
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ByteWinogradPlanner(TilePlanner):
         super().__init__(conv, target, TILE)
         self.quantised = conv.quantised
         self.channels = round_up(conv.channels_in, TAPS)
-        most, vectors = TILES[target.level].vectors, -(-conv.channels_out // target.lanes)
+        most, vectors = target.tile.vectors, -(-conv.channels_out // target.lanes)
         self.block = even_blocks(self.across, most)
         row = 2 * POINTS**2 * self.across * self.channels  # bytes of changed inputs
         self.whole = conv.batch * self.down * row <= CACHED_BYTES
@@ -201,7 +201,7 @@ class ByteWinogradPlanner(TilePlanner):
         """Declaration, schedule and layouts."""
         constants = {"change_in": CHANGE_IN, "change_out": _OUTPUT}
         kernel = te.kernel("convolution", self.declared(), constants)
-        s = te.Schedule(kernel, processor=self.target.processor)
+        s = te.Schedule(kernel, self.target.processor)
         for stage in ("lines", "tiles", "products", "lines_out"):
             s.cache_write(stage, REGISTER)
         self.schedule_inputs(s)

@@ -8,9 +8,10 @@ import numpy as np
 
 from ....errors import CompileError
 from ... import te
+from ...formulas import Formula
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
-from .formulas import Formula, value_of
+from .formulas import value_of
 
 _WIDTH = 32
 """Elements that are computed side by side. They fill several vectors: each operation on a vector
@@ -96,7 +97,7 @@ class Elementwise(Description):
             index = tuple(i if own else 0 for i, own in zip(axes, places[name], strict=True))
             read[name] = given[index]
         out = te.compute("out", self.dtype, axes, value_of(self.formula, read))
-        s = te.Schedule(te.kernel("elementwise", out), processor=target.processor)
+        s = te.Schedule(te.kernel("elementwise", out), target.processor)
         *outer, last = names
         lanes = min(_WIDTH, shape[-1])
         s.split("out", last, lanes)

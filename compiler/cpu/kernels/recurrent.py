@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import te
+from ...formulas import Formula
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
-from .formulas import Formula, value_of
+from .formulas import value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class RecurrentUpdate(Description):
             if not gates:
                 read[name] = given[row, 0]
         out = te.compute("out", "float32", (n, h), value_of(self.formula, read))
-        s = te.Schedule(te.kernel("recurrent", out), processor=target.processor)
+        s = te.Schedule(te.kernel("recurrent", out), target.processor)
         s.split("out", "h", min(target.lanes, self.hidden))
         s.vectorise("out", "h.i")
         return KernelSchedule(s)

@@ -7,7 +7,7 @@ from ....atomic_write import write_output
 from ....errors import HardwareError, UsageError
 from ....isa.settings import memory_text, text_of
 from ....sim.timing.native import build_in_background
-from ...area.provenance import MAYBE_OTHER_RTL, is_fitted_to_this_rtl
+from ...area.provenance import MODEL, OTHER_SOURCES, is_of_these_sources
 from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
 from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES
@@ -25,6 +25,7 @@ from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, say
 from ..json_output import check_json, write_json
 from ..memory_options import add_program_for
+from ..operator_options import add_operators
 from ..sweep_options import (
     chosen_build,
     chosen_conditions,
@@ -49,6 +50,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "sources", type=Path, nargs="*", metavar="MODEL", help="quantised ONNX file, or artifact"
     )
+    add_operators(parser)
     add_configuration(parser)
     parser.add_argument(
         "--vary", action="append", default=[], metavar="NAME=VALUES",
@@ -285,8 +287,8 @@ def show(outcome: Outcome) -> None:
     headings = [*varied, *(name.replace("_", " ") for name in figures)]
     stdout().print(table([*headings, "equal"] if several else headings, rows, left=0))
     estimated_names = {"lut", "ff", "gates"} & {*outcome.shown, *outcome.objectives}
-    if estimated_names and not is_fitted_to_this_rtl(None, exact=False):
-        say(f"estimates of {', '.join(sorted(estimated_names))} are of machines {MAYBE_OTHER_RTL}")
+    if estimated_names and not is_of_these_sources(MODEL):
+        say(f"estimates of {', '.join(sorted(estimated_names))} are of machines {OTHER_SOURCES}")
     if outcome.build is not None:
         show_measured(outcome, outcome.build)
 

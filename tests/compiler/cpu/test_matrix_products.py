@@ -11,6 +11,7 @@ from tilewright.compiler.cpu.codegen.machine_code import assembly_of
 from tilewright.compiler.cpu.codegen.matrix_products import SumTiles, whole_tiles
 from tilewright.compiler.cpu.execution.kernel import lower_description
 from tilewright.compiler.cpu.kernels.tiles import MatrixTile, schedule_matrix_tiles
+from tilewright.compiler.cpu.x86 import AMX as TILES
 from tilewright.errors import CompileError
 
 from ...processor import target_at
@@ -26,7 +27,7 @@ def product(high: int, row: int, panel: int, inner: int = 128) -> te.Schedule:
     left = te.tensor("left", "int8", (2 * high, inner))
     right = te.tensor("right", "int8", (inner // 4, 64, 4))
     out = te.compute("out", "int32", (m, n), te.sum(left[m, 4 * g + t] * right[g, n, t], over=over))
-    s = te.Schedule(te.kernel("product", out), processor=AMX.processor)
+    s = te.Schedule(te.kernel("product", out), AMX.processor)
     s.split("out", "g", 16)
     order = ("m.o", "n.o", "g.o")
     schedule_matrix_tiles(
@@ -72,7 +73,7 @@ def test_sums_in_another_order_are_refused() -> None:
     g, t = over = te.reduce_axes(g=32, t=4)
     left, right = te.tensor("left", "int8", (16, 128)), te.tensor("right", "int8", (32, 16, 4))
     out = te.compute("out", "int32", (n, m), te.sum(left[m, 4 * g + t] * right[g, n, t], over=over))
-    s = te.Schedule(te.kernel("product", out), processor=AMX.processor)
+    s = te.Schedule(te.kernel("product", out), AMX.processor)
     s.split("out", "g", 16)
     sizes = ("m", MatrixTile(16, 1)), ("n", 16)
     schedule_matrix_tiles(s, "out", sizes, ("m.o", "n.o", "g.o"), 16, ("g.i", "t"))
@@ -96,7 +97,7 @@ def test_products_of_products_have_their_own_sums() -> None:
     kernel = te.kernel("products", out)
 
     def schedule(place: str) -> te.Schedule:
-        s = te.Schedule(kernel, processor=AMX.processor)
+        s = te.Schedule(kernel, AMX.processor)
         for stage, rows, columns in (("hidden", "m", "k"), ("out", "m", "n")):
             s.split(stage, "g", 16)
             sizes, order = (
@@ -126,7 +127,7 @@ def test_a_tile_that_is_known_only_at_run_time_is_refused() -> None:
 
 def test_shapes_are_those_of_the_operand_of_ldtilecfg() -> None:
     """Table 3-10 of Intel's manual: palette, start row, 14 bytes of 0, widths, 16 bytes, rows."""
-    shapes = SumTiles(rows=13, down=2, across=2).shapes
+    shapes = SumTiles(TILES, rows=13, down=2, across=2).shapes
     assert len(shapes) == 64
     assert shapes[:16] == bytes([1] + [0] * 15)
     assert shapes[16:32] == bytes([64, 0] * 8)
@@ -144,4 +145,4 @@ def test_shapes_are_those_of_the_operand_of_ldtilecfg() -> None:
     ],
 )
 def test_sums_take_whole_tiles(shape: tuple, rows: int, expected: tuple) -> None:
-    assert whole_tiles(shape, rows) == expected
+    assert whole_tiles(shape, rows, TILES) == expected
