@@ -15,10 +15,11 @@ from onnx import helper, numpy_helper
 from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
-from ..graph.operators.recurrent import PARAMETERS as ACTIVATION_PARAMETERS
-from ..graph.operators.recurrent import real_weights
+from ..graph.functions import UNARY
+from ..graph.operators.recurrent import ACTIVATIONS, real_weights
 from ..graph.operators.reductions import POSITIONS
-from ..importers.onnx_elementwise import PARAMETERS, VARIANTS
+from ..importers.onnx_elementwise import VARIANTS
+from ..importers.onnx_registered import TO_FIRST, TO_LAST
 from .onnx_writer import Writer
 
 OPSET = 20
@@ -60,9 +61,13 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
         [_described(output.name, graph.types[output.value]) for output in graph.outputs],
         [numpy_helper.from_array(data, name) for name, data in writer.constants.items()],
     )
+    domains = sorted({node.domain for node in writer.nodes} - {""})
     return helper.make_model(
         made,
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        opset_imports=[
+            helper.make_opsetid("", OPSET),
+            *(helper.make_opsetid(domain, 1) for domain in domains),
+        ],
         ir_version=IR_VERSION,
         producer_name="tilewright",
     )
@@ -81,7 +86,7 @@ def check_exportable(graph: Graph) -> None:
         if isinstance(node.attributes, ops.Unary) and node.attributes.kind != "Clip":
             kind, parameters = node.attributes.kind, node.attributes.parameters
             got = f"`{kind}` with {len(parameters)} parameters"
-            if len(PARAMETERS.get(kind, ())) == len(parameters) and kind not in NEWER:
+            if len(UNARY[kind].parameters) == len(parameters) and kind not in NEWER:
                 continue
         elif type(node.attributes) in EXPORTS and not _is_special(graph, node):
             continue
@@ -198,9 +203,36 @@ def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
         ]
         writer.add(node, "Clip", *names)
         return
-    known = PARAMETERS.get(operator.kind, {}).items()
+    known = UNARY[operator.kind].onnx_parameters.items()
     pairs = zip(known, operator.parameters, strict=True)
     _kind(writer, node, operator, **{name: type(one)(value) for (name, one), value in pairs})
+
+
+def _own(writer: Writer, node: Node, operator: ops.OwnFunction) -> None:
+    """Write a registered operator as it was read; its domain is a part of its name."""
+    domain, _, kind = operator.name.rpartition(".")
+    writer.add(node, kind, domain=domain, **dict(operator.parameters))
+
+
+def _own_kernel(writer: Writer, node: Node, operator: ops.OwnKernel) -> None:
+    """Write a registered kernel without its constants; images in the file are [N, C, H, W]."""
+    domain, _, kind = operator.name.rpartition(".")
+    inputs = []
+    for name in node.inputs[: len(node.inputs) - operator.constants]:
+        given = writer.names[name]
+        if len(writer.graph.types[name].shape) == 4:
+            turned = writer.fresh(f"{given}.first")
+            writer.nodes.append(helper.make_node("Transpose", [given], [turned], perm=TO_FIRST))
+            given = turned
+        inputs.append(given)
+    settings: dict[str, Any] = dict(operator.settings)
+    if len(node.output.type.shape) != 4:
+        writer.write(node, kind, inputs, domain=domain, **settings)
+        return
+    made = writer.fresh(f"{node.output.name}.first")
+    own = helper.make_node(kind, inputs, [made], name=node.name, domain=domain, **settings)
+    writer.nodes.append(own)
+    writer.write(node, "Transpose", [made], perm=TO_LAST)
 
 
 def _kind(
@@ -315,7 +347,7 @@ def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
 
 def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
     names, alphas, betas = zip(*operator.activations, strict=True)
-    counts = [len(ACTIVATION_PARAMETERS.get(name, ())) for name in names]
+    counts = [len(ACTIVATIONS[name].parameters) for name in names]
     attributes: dict[str, Any] = {
         "hidden_size": writer.graph.types[node.inputs[2]].shape[-1],
         "direction": operator.direction,
@@ -365,6 +397,8 @@ EXPORTS: dict[type[ops.Operator], Export] = {
         "MaxPool", kernel_shape="kernel", strides="strides", pads="pads", dilations="dilations"
     ),
     ops.AveragePool: _average_pool,
+    ops.OwnFunction: _own,
+    ops.OwnKernel: _own_kernel,
     ops.Unary: _unary,
     ops.Where: _plain("Where"),
     ops.Binary: _kind,
