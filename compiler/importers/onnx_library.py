@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 
 from ...errors import CompileError, ImportModelError
+from ...quoting import printable
 from ..graph.operators import OnnxReference
 from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
-from .onnx_reader import printable
 from .onnx_scope import Key, schema_of
 from .refusals import NeedsInputError
 

@@ -17,6 +17,7 @@ from ...compiler.registered import registered_key
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
+from ...quoting import printable
 from ...sim.gate.tools import YOSYS, find_tool
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
@@ -341,7 +342,7 @@ def line_progress(clock: Callable[[], float] = time.monotonic) -> Advance:
             return
         last = now
         count = "" if total is None else f", {done} of {total}"
-        print(f"{now - start:.0f} s: {text}{count}", file=sys.stderr, flush=True)
+        print(f"{now - start:.0f} s: {printable(text)}{count}", file=sys.stderr, flush=True)
 
     return advance
 
@@ -372,6 +373,6 @@ def progress_bar() -> Iterator[Advance]:
         task = progress.add_task("", total=None)
 
         def advance(text: str, done: int, total: int | None) -> None:
-            progress.update(task, description=text, completed=done, total=total)
+            progress.update(task, description=printable(text), completed=done, total=total)
 
         yield advance

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...isa.configuration import Configuration, Memory
+from ...quoting import printable
 
 NO_LAYERS = (
     "nothing runs on the accelerator, so there are no cycles to tell of; a float model is to be "
@@ -13,8 +14,8 @@ NO_LAYERS = (
 
 
 def say(text: str) -> None:
-    """Print one line of result on stdout, without wrapping."""
-    print(text, flush=True)
+    """Print result on stdout, without wrapping; names in it cannot control the terminal."""
+    print(printable(text, keep="\n"), flush=True)
 
 
 def configuration_sentence(configuration: Configuration) -> str:
