@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
+from ...quoting import printable
 from .onnx_functions import expand_definition, expand_model_function, has_function
 from .onnx_library import LIBRARY, import_library
 from .onnx_node import OnnxNode
 from .onnx_operators import HANDLERS
-from .onnx_reader import printable
 from .onnx_scope import ImportScope, Key, Named, key_of, schema_of
 from .refusals import CAUSES
 

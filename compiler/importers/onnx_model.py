@@ -15,12 +15,12 @@ import onnx
 from google.protobuf.message import DecodeError, Message
 
 from ...errors import CompileError, ImportModelError
+from ...quoting import MAX_NAME, printable
 from ..graph import Builder, Graph, Output, drop_unused, verify
 from ..model_file import read_model
 from .onnx_cut import cut, proposed_cut
 from .onnx_dispatch import import_nodes, unsupported
 from .onnx_inputs import Fixed, ImportSettings, check_overrides, import_input, with_extents
-from .onnx_reader import printable
 from .onnx_scope import ImportScope, Named, key_of, schema_of
 from .onnx_tensors import read_sparse, read_tensor
 from .refusals import NeedsInputError, RefusedError
@@ -71,7 +71,7 @@ def import_onnx(
         data, name, folder = source, "model", None
     else:
         path = Path(source)
-        name, folder = path.stem, path.parent
+        name, folder = printable(path.stem)[:MAX_NAME], path.parent
         data = read_model(path)
     if batch < 1:
         raise ImportModelError(f"model `{name}`: expected a batch of 1 or more, got `{batch}`")

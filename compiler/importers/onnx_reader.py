@@ -7,15 +7,11 @@ import numpy as np
 import onnx
 
 from ...errors import ImportModelError
+from ...quoting import printable
 from ..graph import TensorType, evaluate_outputs
 from .onnx_scope import ImportScope, Named, key_of
 from .onnx_tensors import read_tensor
 from .refusals import NeedsInputError, RefusedError, is_data
-
-
-def printable(text: str) -> str:
-    """Return a text with its control characters escaped; names in files may contain some."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class NodeReader:

@@ -12,13 +12,14 @@ from typing import Any
 
 from ...atomic_write import write_output
 from ...errors import HardwareError, UsageError
-from ...hardware.soc.zynq_boards import ZynqBoard
 from ...isa.configuration import Configuration
 from ...isa.pipeline import FETCH_BURSTS
+from ...quoting import comment, tcl_list, tcl_word
 from ..area.counts import count_blocks
 from ..synthesis.devices import DEVICES, Device
 from ..synthesis.flow import shortages
 from .design import make_output_folder
+from .processors import ZynqBoard
 
 WRAPPER = "tilewright"
 """Module that the block design takes."""
@@ -82,6 +83,21 @@ class ZynqDesign:
         """The chip."""
         return DEVICES[self.board.device]
 
+    @property
+    def clock_hz(self) -> int:
+        """The clock of the logic."""
+        return round(self.clock_mhz * 1e6)
+
+    @property
+    def memory_sentence(self) -> str:
+        """Kind of main memory."""
+        return "the processors'"
+
+    @property
+    def result(self) -> str:
+        """The result of `tilewright build`."""
+        return "Vivado project"
+
     def to_json(self, files: list[Path]) -> dict[str, Any]:
         """Return what is built as JSON values, with the paths of the files."""
         return {
@@ -104,7 +120,7 @@ def write_project(design: ZynqDesign, folder: Path) -> list[Path]:
         When the folder or a file cannot be written.
     """
     # Imported here: it brings the hardware description language, which takes time.
-    from ...hardware.verilog import readable_verilog
+    from ..verilog.readable import readable_verilog
 
     make_output_folder(folder)
     core = readable_verilog(design.configuration, design.device.family.technology)
@@ -183,20 +199,20 @@ def script(design: ZynqDesign) -> str:
         "ps_automation": _words(system.automation),
         "ps_settings": _words({f"CONFIG.{name}": value for name, value in settings.items()}),
         "ps_clock": system.clock,
-        "ps_clock_inputs": " ".join(system.clock_inputs),
+        "ps_clock_inputs": tcl_list(system.clock_inputs),
         "ps_reset": system.reset,
         "ps_interrupt": system.interrupt,
         "ps_registers_port": system.registers_port,
         "ps_memory_port": system.memory_port,
     }
     head = (
-        f"# `{design.configuration.name}` on {board.name}, written by `tilewright build`. Run it "
-        f"with:\n#   vivado -mode batch -source {SCRIPT}\n"
+        f"# `{comment(design.configuration.name)}` on {comment(board.name)}, written by "
+        f"`tilewright build`. Run it with:\n#   vivado -mode batch -source {SCRIPT}\n"
     )
-    lines = "".join(f"set {name} {{{value}}}\n" for name, value in values.items())
-    return head + lines + Path(__file__).with_name(SCRIPT).read_text()
+    lines = "".join(f"set {name} {tcl_word(value)}\n" for name, value in values.items())
+    return head + lines + Path(__file__).with_name(SCRIPT).read_text("utf-8")
 
 
 def _words(values: Mapping[str, object]) -> str:
     """Return a Tcl list of names and values."""
-    return " ".join(f"{name} {{{value}}}" for name, value in values.items())
+    return " ".join(f"{name} {tcl_word(str(value))}" for name, value in values.items())

@@ -16,9 +16,10 @@ from ...compiler.options import DEFAULT_OPTIONS
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
+from ...quoting import printable
+from ...sim.gate.tools import YOSYS, find_tool
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
-from ..synthesis.tools import YOSYS, find_tool
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
@@ -335,7 +336,7 @@ def line_progress(clock: Callable[[], float] = time.monotonic) -> Advance:
             return
         last = now
         count = "" if total is None else f", {done} of {total}"
-        print(f"{now - start:.0f} s: {text}{count}", file=sys.stderr, flush=True)
+        print(f"{now - start:.0f} s: {printable(text)}{count}", file=sys.stderr, flush=True)
 
     return advance
 
@@ -366,6 +367,6 @@ def progress_bar() -> Iterator[Advance]:
         task = progress.add_task("", total=None)
 
         def advance(text: str, done: int, total: int | None) -> None:
-            progress.update(task, description=text, completed=done, total=total)
+            progress.update(task, description=printable(text), completed=done, total=total)
 
         yield advance

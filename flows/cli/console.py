@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...isa.configuration import Configuration, Memory
+from ...quoting import printable
 
 
 def idle_line(report: Mapping[str, Any]) -> str:
@@ -13,8 +14,8 @@ def idle_line(report: Mapping[str, Any]) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line of result on stdout, without wrapping."""
-    print(text, flush=True)
+    """Print result on stdout, without wrapping; names in it cannot control the terminal."""
+    print(printable(text, keep="\n"), flush=True)
 
 
 def configuration_sentence(configuration: Configuration) -> str:

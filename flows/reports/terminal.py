@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...compiler.module import Module
+from ...quoting import printable
 from ...runtime.compare import Comparison, Tally
 from ...runtime.profile import ACCELERATOR, CPU, HOST, LayerProfile, Profile
 from ..cli.console import configuration_sentence as configuration_sentence
@@ -62,7 +63,7 @@ def layer_table(profile: Profile) -> Table:
     )
     for layer, cells in zip(layers, numbers, strict=False):
         ops = [shorten(layer.op, operator, "+")] * with_operator
-        made.add_row(*map(Text, [shorten(layer.short, name), *ops, *cells]))
+        made.add_row(*map(Text, [printable(shorten(layer.short, name)), *ops, *cells]))
     made.add_section()
     made.add_row(*map(Text, ["total", *[""] * with_operator, *numbers[-1]]), style="bold")
     return made

@@ -49,15 +49,10 @@ SOURCES = {
     ),
     RTL: ("hardware", "sim"),
     RESOURCES: ("flows/area", "hardware/blocks.py", "isa"),
-    SYNTHESIS: tuple(
-        f"flows/synthesis/{name}.py" for name in ("carry_chains", "devices", "flow", "netlist")
-    ),
-    PLACEMENT: tuple(
-        f"flows/synthesis/{name}.py"
-        for name in ("carry_chains", "devices", "flow", "free_rows", "multiplier_sites")
-    ),
+    SYNTHESIS: tuple(f"flows/synthesis/{name}.py" for name in ("devices", "flow", "netlist")),
+    PLACEMENT: ("flows/synthesis/place_and_route.py",),
 }
-"""Code that determines the results of a rung, besides the compiler and the RTL."""
+"""Code that determines the results of a rung, besides the compiler, the RTL and `flow_hash`."""
 
 COMPILED = (BOUND, SIM, RTL)
 """Rungs whose results depend on the compiler."""
@@ -74,7 +69,7 @@ def version_of(evaluator: str) -> str:
     ]
     if evaluator not in (SYNTHESIS, PLACEMENT):  # their results take hours to compute again
         paths.append(Path(__file__))
-    parts = [digest_of(path.read_text()) for path in paths]
+    parts = [digest_of(path.read_text("utf-8")) for path in paths]
     return digest_of(" ".join([source_digest() if evaluator in COMPILED else "", *parts]))
 
 

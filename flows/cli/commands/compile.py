@@ -105,7 +105,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         from ....compiler.scheduling.given_schedules import schedules_text
 
         assert module is not None
-        print(schedules_text(module))
+        say(schedules_text(module))
     elif arguments.json != "-":
         unfit = unfit_sentence(values["placement"])
         say(
