@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .compiler.accelerator.target import Accelerator
     from .compiler.frontend import import_model
     from .compiler.frontend.pytorch import from_torch
+    from .compiler.register_operator import register_operator
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
     from .isa.configuration import DEFAULT, PRESETS, Configuration
@@ -39,6 +40,7 @@ _HOMES = {
     "load_configuration": ".isa.settings",
     "lower": ".compiler.accelerator.lower_kernel",
     "open_device": ".runtime",
+    "register_operator": ".compiler.register_operator",
     "save": ".runtime",
     "te": ".compiler.te",
 }
@@ -60,6 +62,7 @@ __all__ = [
     "load_configuration",
     "lower",
     "open_device",
+    "register_operator",
     "save",
     "te",
 ]

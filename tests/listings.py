@@ -9,7 +9,9 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-API_PAGE, SCHEDULES_PAGE = ROOT / "docs" / "api.md", ROOT / "docs" / "schedules.md"
+API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE = (
+    ROOT / "docs" / name for name in ("api.md", "own-operators.md", "schedules.md")
+)
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 
 
@@ -36,5 +38,5 @@ def refreshed(page: Path) -> str:
 
 
 if __name__ == "__main__":
-    for path in (README, API_PAGE, SCHEDULES_PAGE):
+    for path in (README, API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE):
         path.write_text(refreshed(path))

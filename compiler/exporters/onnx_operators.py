@@ -9,12 +9,13 @@ from onnx import helper
 
 from ..graph import Node
 from ..graph import operators as ops
+from ..graph.functions import UNARY
 from ..graph.operators.quantisation import FLOAT8
-from ..graph.operators.recurrent import PARAMETERS as ACTIVATION_PARAMETERS
-from ..graph.operators.recurrent import real_weights
+from ..graph.operators.recurrent import ACTIVATIONS, real_weights
 from ..graph.operators.reductions import POSITIONS
 from ..graph.types import DTYPES
-from ..importers.onnx_elementwise import PARAMETERS, VARIANTS
+from ..importers.onnx_elementwise import VARIANTS
+from ..importers.onnx_registered import TO_FIRST, TO_LAST
 from .onnx_writer import Writer
 
 DFT_WITH_AXIS = 20
@@ -157,9 +158,36 @@ def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
         ]
         writer.add(node, "Clip", *names)
         return
-    known = PARAMETERS.get(operator.kind, {}).items()
+    known = UNARY[operator.kind].onnx_parameters.items()
     pairs = zip(known, operator.parameters, strict=True)
     _kind(writer, node, operator, **{name: type(one)(value) for (name, one), value in pairs})
+
+
+def _own(writer: Writer, node: Node, operator: ops.OwnFunction) -> None:
+    """Write a registered operator as it was read; its domain is a part of its name."""
+    domain, _, kind = operator.name.rpartition(".")
+    writer.add(node, kind, domain=domain, **dict(operator.parameters))
+
+
+def _own_kernel(writer: Writer, node: Node, operator: ops.OwnKernel) -> None:
+    """Write a registered kernel without its constants; images in the file are [N, C, H, W]."""
+    domain, _, kind = operator.name.rpartition(".")
+    inputs = []
+    for name in node.inputs[: len(node.inputs) - operator.constants]:
+        given = writer.names[name]
+        if len(writer.graph.types[name].shape) == 4:
+            turned = writer.fresh(f"{given}.first")
+            writer.nodes.append(helper.make_node("Transpose", [given], [turned], perm=TO_FIRST))
+            given = turned
+        inputs.append(given)
+    settings: dict[str, Any] = dict(operator.settings)
+    if len(node.output.type.shape) != 4:
+        writer.write(node, kind, inputs, domain=domain, **settings)
+        return
+    made = writer.fresh(f"{node.output.name}.first")
+    own = helper.make_node(kind, inputs, [made], name=node.name, domain=domain, **settings)
+    writer.nodes.append(own)
+    writer.write(node, "Transpose", [made], perm=TO_LAST)
 
 
 def _kind(
@@ -298,7 +326,7 @@ def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
 
 def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
     names, alphas, betas = zip(*operator.activations, strict=True)
-    counts = [len(ACTIVATION_PARAMETERS.get(name, ())) for name in names]
+    counts = [len(ACTIVATIONS[name].parameters) for name in names]
     attributes: dict[str, Any] = {
         "hidden_size": writer.graph.types[node.inputs[2]].shape[-1],
         "direction": operator.direction,
@@ -363,6 +391,8 @@ EXPORTS: dict[type[ops.Operator], Export] = {
     ops.GeneralDequantize: _general_dequantize,
     ops.IntegerMatMul: _integer_matmul,
     ops.ScatterElements: _plain("ScatterElements", axis="axis", reduction="reduction"),
+    ops.OwnFunction: _own,
+    ops.OwnKernel: _own_kernel,
     ops.Unary: _unary,
     ops.Where: _plain("Where"),
     ops.Binary: _kind,

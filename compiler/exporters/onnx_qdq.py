@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
-from ..importers.onnx_elementwise import PARAMETERS
+from ..graph.functions import UNARY
 from .onnx_operators import EXPORTS, element
 from .onnx_writer import Writer
 
@@ -66,6 +66,8 @@ def _opsets(graph: Graph) -> dict[str, int]:
     for node in graph.nodes:
         if isinstance(node.attributes, ops.OnnxReference) and node.attributes.domain:
             versions[node.attributes.domain] = node.attributes.version
+        if isinstance(node.attributes, ops.OwnFunction | ops.OwnKernel):
+            versions[node.attributes.name.rpartition(".")[0]] = 1
     return versions
 
 
@@ -105,7 +107,7 @@ def check_exportable(graph: Graph) -> None:
         if isinstance(node.attributes, ops.Unary) and node.attributes.kind != "Clip":
             kind, parameters = node.attributes.kind, node.attributes.parameters
             got = f"`{kind}` with {len(parameters)} parameters"
-            if len(PARAMETERS.get(kind, ())) == len(parameters):
+            if len(UNARY[kind].parameters) == len(parameters):
                 continue
         elif type(node.attributes) in EXPORTS and not _is_special(graph, node):
             continue

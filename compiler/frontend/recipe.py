@@ -32,6 +32,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.recognise_biases,  # biases that are added after a layer
     passes.recognise_adds,  # constants fitted on all operand pairs
     passes.recognise_pools,  # constants fitted on all sums
+    passes.recognise_own_kernels,  # declared by the user
     passes.recognise_tables,  # last: a table would also absorb a lone Relu after a layer
     passes.fold_dequantize,  # constants, so that only activations are joined as integers
     passes.recognise_concats,  # integer movements, which compute nothing

@@ -214,9 +214,10 @@ def _refuse_unsupported(model: onnx.ModelProto, scope: ImportScope) -> None:
             f"`{kind}` (node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)})"
             for kind, nodes in offenders.items()
         )
+        foreign = any("." in kind for kind in offenders)
         reason = RefusedError(
             f"{scope.where}: expected supported operators, got {listed}; replace them before "
-            "export",
+            f"export{', or register them with `tilewright.register_operator`' * foreign}",
             next(iter(causes.values())),
         )
         raise RefusedNodeError(reason, positions[0], lambda name: False)

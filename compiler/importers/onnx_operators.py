@@ -7,7 +7,7 @@ implementation (`onnx_library`), or rejected.
 from collections.abc import Callable, Sequence
 
 from ..graph import operators as ops
-from ..graph.operators.elementwise import BINARY, UNARY
+from ..graph.functions import BINARY, UNARY
 from ..graph.operators.reductions import REDUCTIONS
 from . import onnx_elementwise as elementwise
 from . import onnx_images as images

@@ -12,10 +12,8 @@ from ..graph import operators as ops
 from ..passes.patterns import is_clamp
 from ..passes.sink_dequantize import MOVES
 
-ELEMENTWISE = (ops.Unary, ops.Binary)
-
-LAYERS = (ops.Conv, ops.ConvTranspose, ops.MatMul, ops.AveragePool, *ELEMENTWISE)
-"""Operators that have a form in integers, Binary at least for sums and with constants."""
+LAYERS = (ops.Conv, ops.ConvTranspose, ops.MatMul, ops.AveragePool, ops.Pointwise)
+"""Operators that have a form in integers; functions of two values at least as sums."""
 
 Passed = Callable[[Node], bool]
 """Tells whether the search passes through a node."""
@@ -33,7 +31,7 @@ def float_reasons(graph: Graph) -> dict[str, str]:
     for node in graph.nodes:
         if not isinstance(node.attributes, LAYERS) or node.outputs[0].type.dtype != "float32":
             continue
-        if isinstance(node.attributes, ELEMENTWISE):
+        if isinstance(node.attributes, ops.Pointwise):
             ahead = behind = _is_elementwise
         else:
             ahead, behind = is_move, lambda user: joins_layer(graph, user)
@@ -49,7 +47,7 @@ def is_move(node: Node) -> bool:
 
 
 def _is_elementwise(node: Node) -> bool:
-    return isinstance(node.attributes, (*ELEMENTWISE, *MOVES))
+    return isinstance(node.attributes, (ops.Pointwise, *MOVES))
 
 
 def joins_layer(graph: Graph, node: Node) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...compiler.options import DEFAULT_OPTIONS
+from ...compiler.registered import registered_key
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
@@ -220,11 +221,16 @@ def kept_module(
     placing: Placing = DEFAULT_PLACING,
     memory: MemoryModel = DEFAULT_MEMORY,
 ) -> CompileCache | None:
-    """Return the place of a model's module in the cache; None if the model is not a file."""
-    if not source.is_file():
+    """Return the place of a model's module in the cache.
+
+    None if the model is not a file, or if its meaning depends on code of the user's own; then the
+    module is cached by its graph.
+    """
+    operators = registered_key()
+    if not source.is_file() or operators is None:
         return None
     quantised = calibration.key() if calibration else ()
-    more = (*quantised, *overrides.key(), *placing.key(), memory_text(memory))
+    more = (*quantised, *overrides.key(), *placing.key(), memory_text(memory), *operators)
     return CompileCache.of_model(
         source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )
@@ -290,7 +296,7 @@ def compile_placed(
             placement=placing.placement(),
             costs=costs,
             schedules=schedules or {},
-            cache=False,  # the callers cache the module by its file
+            cache=registered_key() is None,  # otherwise the callers cache the module by its file
             memory=memory,
         )
 

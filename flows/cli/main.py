@@ -144,6 +144,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     f"; `tilewright {parsed.command} --help` shows what there is",
                 )
             )
+        if files := vars(parsed).get("operators"):
+            from .operator_options import load_operators
+
+            load_operators(files)
         parsed.function(parsed)
 
     return guarded(call, verbose=not {"-v", "--verbose"}.isdisjoint(given))

@@ -24,6 +24,7 @@ from ..console import configuration_sentence, idle_line, say, search_sentence
 from ..input_options import add_fixes, add_states, chosen_overrides
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
+from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
 from ..schedule_options import add_schedules, chosen_schedules
 
@@ -32,6 +33,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
+    add_operators(parser)
     add_fixes(parser)
     add_states(parser)
     parser.add_argument(

@@ -12,11 +12,13 @@ from ..arguments import add_configuration, add_json, chosen_configuration, load_
 from ..console import configuration_sentence, say
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
+from ..operator_options import add_operators
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
+    add_operators(parser)
     parser.add_argument(
         "--c", type=Path, required=True, dest="folder", metavar="DIR",
         help="folder for driver, program, constants and host steps in C99, and their Makefile",

@@ -33,6 +33,7 @@ from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
+from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
 
 
@@ -67,6 +68,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
+    add_operators(parser)
     add_fixes(parser)
     parser.add_argument(
         "--until", metavar="STAGE",

@@ -29,6 +29,7 @@ from ..memory_options import (
     refuse_memory,
     refuse_program_for,
 )
+from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
 
 
@@ -36,6 +37,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
+    add_operators(parser)
     add_fixes(parser)
     add_states(parser)
     parser.add_argument(
