@@ -28,7 +28,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --progress-bar off
 
 .PHONY: help setup demo test verify gates area bitstreams fuzz damage mutation lint format digits bench \
-    ablation firmware wheel clean
+    ablation firmware docs wheel clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
@@ -52,11 +52,12 @@ help:
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
-	@echo "make bench   the figures that the README quotes (MODELS=\"A.onnx ...\": those of these networks;"
+	@echo "make bench   the figures of docs/figures.md (MODELS=\"A.onnx ...\": those of these networks;"
 	@echo "             SWEEP_ARGS=\"--points 24\": fewer machines in the sweep;"
 	@echo "             docs/models.md: many networks, one record each)"
 	@echo "make ablation  what pipelining brings ResNet-18's layers (MODEL=... for a network)"
 	@echo "make digits  train the demo's network again, into examples/digits"
+	@echo "make docs    the pages as a site, in dist/docs; fails for a link or an anchor that leads nowhere"
 	@echo "make wheel   dist/tilewright-*.whl"
 	@echo "make clean   remove .venv, the wheel and what the tools keep; \`build\`, with your networks and"
 	@echo "             bitstreams, stays"
@@ -144,6 +145,11 @@ endif
 ablation: $(VENV)/.installed
 	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)
 
+docs: $(VENV)/.installed
+	@$(INSTALL) --editable '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "docs: dist/docs/index.html"
+
 # Setuptools' own `build` would be the folder where the docs keep networks and bitstreams, and it keeps
 # deleted modules, so each wheel is built in a new folder.
 wheel: $(BIN)/pip
@@ -154,7 +160,7 @@ wheel: $(BIN)/pip
 	@echo "wheel: $$(ls dist/tilewright-*.whl)"
 
 clean:
-	@rm -rf $(VENV) dist/tilewright-*.whl tilewright.egg-info .pytest_cache .ruff_cache \
+	@rm -rf $(VENV) dist/tilewright-*.whl dist/docs tilewright.egg-info .pytest_cache .ruff_cache \
 	    .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: done"

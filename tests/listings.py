@@ -19,6 +19,7 @@ from typing import Any
 from tilewright.flows.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
 API_PAGE, SCHEDULES_PAGE = ROOT / "docs" / "api.md", ROOT / "docs" / "schedules.md"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
@@ -79,7 +80,7 @@ def at(result: Any, place: str) -> float:
 
 
 if __name__ == "__main__":
-    for path in (API_PAGE, SCHEDULES_PAGE):
+    for path in (README, API_PAGE, SCHEDULES_PAGE):
         path.write_text(refreshed(path))
     for path in PAGES:
         path.write_text(with_figures(path))

@@ -74,6 +74,10 @@ def test_the_installed_version_is_the_source_version():
     assert metadata.version("tilewright") == tilewright.__version__
 
 
+def test_the_citation_names_this_version():
+    assert f"\nversion: {tilewright.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
 def test_the_source_that_is_tested_is_this_folder():
     assert Path(tilewright.__file__).parent == ROOT
 
