@@ -167,11 +167,12 @@ class GateDevice(HardwareDevice):
     ) -> None:
         super().__init__(configuration, memory)
         # Imported here: only this device needs synthesis.
-        from ..flows.synthesis.cell_models import find_chip
-        from ..flows.synthesis.gates import build_gates
+        from ..sim.gate.build import build_gates
+        from ..sim.gate.cell_models import find_cells
         from ..sim.rtl import RtlCore
 
-        library = build_gates(configuration, find_chip(technology))
+        cells = find_cells(technology)
+        library = build_gates(configuration, cells, cells.multipliers)
         self._core = RtlCore(configuration, memory, max_cycles=max_cycles, library=library)
 
     def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:

@@ -8,12 +8,13 @@ from typing import Any
 
 from ...atomic_write import write_output
 from ...errors import HardwareError
+from ...sim.gate.mapping import map_design
+from ...sim.gate.tools import find_tool, run_tool
 from ..synthesis.critical_path import Step
 from ..synthesis.devices import RESOURCES
-from ..synthesis.flow import Advance, hash_of, map_design, shortages, tool_versions
+from ..synthesis.flow import Advance, hash_of, shortages, tool_versions
 from ..synthesis.netlist import TOP
 from ..synthesis.place_and_route import Placement, UnroutableError, pack_design, route_design
-from ..synthesis.tools import find_tool, run_tool
 from .design import Design, make_output_folder
 from .floorplan import Tile, draw, tiles_of
 
@@ -76,6 +77,7 @@ class Built:
             "memory_bytes": design.memory_bytes,
             "clock_mhz": design.clock_hz / 1e6,
             "baud": board.baud,
+            "programmer": board.programmer,
             "bitstream": bitstream and str(bitstream),
             "rtl": self.rtl,
             "tools": dict(self.tools),
@@ -118,7 +120,10 @@ def build(design: Design, seeds: int, advance: Advance = lambda text, done, tota
     advance(f"{about}: elaboration", 0, steps)
     rtl = design.rtlil()
     mapped = map_design(
-        rtl, device.family, lambda step: advance(f"{about}: synthesis, {step}", 0, steps)
+        rtl,
+        device.family.mapping,
+        TOP,
+        lambda step: advance(f"{about}: synthesis, {step}", 0, steps),
     )
     packed = pack_design(mapped, device)
     if problems := shortages(device, packed):

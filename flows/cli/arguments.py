@@ -16,9 +16,9 @@ from ...compiler.options import DEFAULT_OPTIONS
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
+from ...sim.gate.tools import YOSYS, find_tool
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
-from ..synthesis.tools import YOSYS, find_tool
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing

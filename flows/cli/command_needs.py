@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from ...errors import ToolError, install_command
+from ...sim.gate.tools import YOSYS, find_tool
 from ..synthesis.devices import DEVICES
-from ..synthesis.tools import YOSYS, find_tool
 from .commands.flash import find_loader
 
 EXTRAS: Mapping[str, str] = {

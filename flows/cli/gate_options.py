@@ -4,16 +4,16 @@ import argparse
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
-from ..synthesis.cell_models import CHIPS
+from ...sim.gate.cell_models import MODELS
 
-DEFAULT = next(iter(CHIPS))
+DEFAULT = next(iter(MODELS))
 
 
 def add_technology(parser: argparse.ArgumentParser) -> None:
     """Add `--technology`."""
     parser.add_argument(
         "--technology", type=str.lower, metavar="NAME",
-        help=f"gate: cells of the netlist: {', '.join(CHIPS)} (default: {DEFAULT})",
+        help=f"gate: cells of the netlist: {', '.join(MODELS)} (default: {DEFAULT})",
     )  # fmt: skip
 
 
@@ -33,9 +33,9 @@ def technology_options(arguments: argparse.Namespace) -> dict[str, Any]:
             f"`--technology`: expected `--device gate`, got `{arguments.device}`; only a netlist "
             "has cells"
         )
-    if name not in CHIPS:
+    if name not in MODELS:
         raise UsageError(
-            f"`--technology {name}`: expected one of {', '.join(CHIPS)}"
-            + did_you_mean(name, CHIPS, "; choose one")
+            f"`--technology {name}`: expected one of {', '.join(MODELS)}"
+            + did_you_mean(name, MODELS, "; choose one")
         )
     return {"technology": name}

@@ -49,15 +49,10 @@ SOURCES = {
     ),
     RTL: ("hardware", "sim"),
     RESOURCES: ("flows/area", "hardware/blocks.py", "isa"),
-    SYNTHESIS: tuple(
-        f"flows/synthesis/{name}.py" for name in ("carry_chains", "devices", "flow", "netlist")
-    ),
-    PLACEMENT: tuple(
-        f"flows/synthesis/{name}.py"
-        for name in ("carry_chains", "devices", "flow", "free_rows", "multiplier_sites")
-    ),
+    SYNTHESIS: tuple(f"flows/synthesis/{name}.py" for name in ("devices", "flow", "netlist")),
+    PLACEMENT: ("flows/synthesis/place_and_route.py",),
 }
-"""Code that determines the results of a rung, besides the compiler and the RTL."""
+"""Code that determines the results of a rung, besides the compiler, the RTL and `flow_hash`."""
 
 COMPILED = (BOUND, SIM, RTL)
 """Rungs whose results depend on the compiler."""

@@ -11,16 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...isa.configuration import Configuration
+from ...sim.gate.mapping import map_design
 from ..area.counts import BLOCKS, count_blocks
 from ..synthesis.devices import Device
 from ..synthesis.flow import (
     core_rtlil,
+    flow_hash,
     hash_of,
-    map_design,
     require_capacity,
     synthesise,
     tool_versions,
 )
+from ..synthesis.netlist import TOP
 from ..synthesis.place_and_route import place_design
 from .evaluators import PLACEMENT, SYNTHESIS, kept_failures, version_of
 from .records import Database, Key, Record, configuration_digest, digest_of
@@ -174,7 +176,7 @@ class Builder:
 
             def place(seed: int = seed) -> dict[str, Any]:
                 require_capacity(synthesise(configuration, device, place=False))
-                mapped = map_design(core_rtlil(configuration, device), device.family)
+                mapped = map_design(core_rtlil(configuration, device), device.family.mapping, TOP)
                 found = place_design(
                     mapped, device, seed, target_mhz, lambda step: show(f"seed {seed}, {step}")
                 )
@@ -208,9 +210,10 @@ class Builder:
         device = self.build.device
         rtl = hash_of(core_rtlil(configuration, device))
         tools = ", ".join(f"{name} {number}" for name, number in tool_versions(device).items())
+        parts = [version_of(rung), flow_hash(device), device.name, rtl, tools, about]
         key = Key(
             rung,
-            digest_of(" / ".join([version_of(rung), device.name, rtl, tools, about])),
+            digest_of(" / ".join(parts)),
             "",
             configuration_digest(configuration),
             "",

@@ -420,7 +420,7 @@ class Database:
         if found != "ok":
             raise ImpossibleError(f"pages: expected a whole file, got `{printable(str(found))}`")
 
-    def _rows_of(self, table: str, check: Callable[[Sequence[Any]], None]) -> Iterator[tuple]:
+    def _rows_of(self, table: str, check: Callable[[Sequence[Any]], object]) -> Iterator[tuple]:
         with self._explained():
             for row in self._connection.execute(f"select * from {table} order by 1"):
                 check(row)

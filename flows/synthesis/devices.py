@@ -5,15 +5,15 @@ GateMate 20 Kbit, all others 18 Kbit; multipliers of Gowin are 9x9, of which an 
 Capacities are those of the vendors' data sheets. `asic` is no chip but a library of gates.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
-from .carry_chains import shorten_carry_chains
+from ...sim.gate.mapping import ECP5, GOWIN, ICE40, CellMapping
 from .free_rows import empty_rows
 from .multiplier_sites import ecp5_sites
 from .tools import (
@@ -74,10 +74,8 @@ class Family:
     ----------
     name
         The vendor's name of the family.
-    synthesis
-        The Yosys command that maps a design to the family's cells.
-    finish
-        Yosys commands after that one, each followed by a semicolon.
+    mapping
+        Maps a design to the family's cells.
     layout
         The placer's arguments for the file from which a bitstream is packed, `{}` in them its name;
         empty without a packer.
@@ -87,12 +85,8 @@ class Family:
         Its arguments, with `{layout}`, `{bitstream}` and `{part}`, the vendor's name of the chip.
     suffix
         Of a bitstream's file.
-    rewrite
-        Changes the mapped top module, as Yosys' `write_json` writes it, in place.
     refines
         Whether the placer's result is refined before it is routed.
-    technology
-        The description of the hardware that is synthesised.
     lut
         The heading of look-up tables in tables.
     cells
@@ -108,20 +102,22 @@ class Family:
     """
 
     name: str
-    synthesis: str
-    technology: Technology
+    mapping: CellMapping
     cells: Mapping[str, Cost]
     bels: Mapping[str, Resources]
     placer: Tool | None
     lut: str = ""
     logic_cells: bool = False
-    finish: str = ""
     layout: tuple[str, ...] = ()
     packer: Tool | None = None
     packing: tuple[str, ...] = ()
     suffix: str = ".bit"
-    rewrite: Callable[[dict[str, Any]], None] | None = None
     refines: bool = False
+
+    @property
+    def technology(self) -> Technology:
+        """The description of the hardware that is synthesised."""
+        return self.mapping.technology
 
     @property
     def resources(self) -> list[str]:
@@ -179,8 +175,7 @@ def _each(count: _Count, *types: str) -> dict[str, _Count]:
 
 _ECP5 = Family(
     name="ECP5",
-    synthesis="synth_ecp5 -nodsp",
-    technology=Technology.ECP5,
+    mapping=ECP5,
     lut="LUT4",
     cells={
         **_each({"lut": 1}, "LUT4"),
@@ -200,14 +195,12 @@ _ECP5 = Family(
     layout=("--textcfg", "{}"),
     packer=ECPPACK,
     packing=("--compress", "{layout}", "{bitstream}"),
-    rewrite=shorten_carry_chains,
     refines=True,
 )
 
 _ICE40 = Family(
     name="iCE40 UltraPlus",
-    synthesis="synth_ice40 -device u",
-    technology=Technology.ICE40,
+    mapping=ICE40,
     lut="LC",
     cells={
         **_each({"lut": 1}, "SB_LUT4"),
@@ -235,8 +228,7 @@ _ICE40 = Family(
 
 _GOWIN = Family(
     name="Gowin GW2A",
-    synthesis="synth_gowin -family gw2a -nodsp",
-    technology=Technology.GOWIN,
+    mapping=GOWIN,
     lut="LUT4",
     cells={
         **_each({"lut": 1}, "LUT1", "LUT2", "LUT3", "LUT4", "ALU"),
@@ -273,8 +265,7 @@ _GOWIN = Family(
 
 _GATEMATE = Family(
     name="Cologne Chip GateMate",
-    synthesis="synth_gatemate -luttree -nomx8",
-    technology=Technology.GATEMATE,
+    mapping=CellMapping(technology=Technology.GATEMATE, synthesis="synth_gatemate -luttree -nomx8"),
     lut="LUT tree",
     cells={
         **_each({"lut": 1}, "CC_LUT1", "CC_LUT2", "CC_L2T4", "CC_MX2", "CC_ADDF"),
@@ -299,8 +290,11 @@ _GATEMATE = Family(
 def _xilinx(technology: Technology, name: str, family: str, dsp: str, ram: str) -> Family:
     return Family(
         name=name,
-        synthesis=f"synth_xilinx -family {family} -flatten -noiopad -nodsp",
-        technology=technology,
+        mapping=CellMapping(
+            technology=technology,
+            synthesis=f"synth_xilinx -family {family} -flatten -noiopad -nodsp",
+            finish="autoname; ",
+        ),
         lut="LUT6",
         cells={
             **_each({"lut": 1}, *(f"LUT{inputs}" for inputs in range(1, 7)), "SRL16E", "SRLC32E"),
@@ -315,7 +309,6 @@ def _xilinx(technology: Technology, name: str, family: str, dsp: str, ram: str) 
         },
         bels={},
         placer=None,
-        finish="autoname; ",
     )
 
 
@@ -338,8 +331,13 @@ _GATES = ",".join(kind[2:-1] for kind in SITES if kind not in ("$_NOT_", "$_DFF_
 
 _ASIC = Family(
     name="ASIC",
-    synthesis="synth -flatten -noshare -run begin:fine",
-    technology=Technology.ASIC,
+    mapping=CellMapping(
+        technology=Technology.ASIC,
+        synthesis="synth -flatten -noshare -run begin:fine",
+        # Clock enables and resets become gates, as in a library whose flip-flops have neither.
+        finish="opt -fast -full; techmap; dfflegalize -cell $_DFF_P_ 01; opt_clean; "
+        f"abc -g {_GATES}; opt_clean; autoname; ",
+    ),
     cells={
         **{kind: {"gates": Fraction(sites, SITES["$_NAND_"])} for kind, sites in SITES.items()},
         "$_DFF_P_": {"gates": Fraction(SITES["$_DFF_P_"], SITES["$_NAND_"]), "ff": 1},
@@ -347,9 +345,6 @@ _ASIC = Family(
     },
     bels={},
     placer=None,
-    # Clock enables and resets become gates, as in a library whose flip-flops have neither.
-    finish="opt -fast -full; techmap; dfflegalize -cell $_DFF_P_ 01; opt_clean; "
-    f"abc -g {_GATES}; opt_clean; autoname; ",
 )
 
 

@@ -4,28 +4,23 @@ The result of each step is kept in the cache under a hash of its inputs. So an i
 continues where it stopped, and a change of the hardware that leaves the RTL alone costs nothing.
 """
 
-import inspect
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import HardwareError
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
-from ...sim.cache import digest, keep_file, kept_folder
-from ...sim.hardware_sources import hardware_sources
-from .code_of import code_of
-from .devices import DEVICES, REMEDIES, RESOURCES, Device, Family, Resources
-from .kept import KIND, TASK, read_kept, write_kept
-from .netlist import CORE, TOP, Netlist, read_netlist
+from ...sim.cache import digest
+from ...sim.gate.kept import read_kept
+from ...sim.gate.mapping import map_design
+from ...sim.gate.rtlil import keep_rtlil
+from ...sim.gate.tools import YOSYS, tool_version
+from .devices import DEVICES, REMEDIES, RESOURCES, Device, Resources
+from .netlist import TOP, Netlist, read_netlist
 from .place_and_route import Placement, pack_design, place_design, placer_inputs
-from .tools import YOSYS, run_tool, tool_version
 
 if TYPE_CHECKING:
     from amaranth.hdl import Elaboratable
@@ -156,7 +151,9 @@ def synthesise(
     tools = tool_versions(device)
     advance(f"{about}: elaboration", 0, steps)
     rtl = core_rtlil(configuration, device)
-    mapped = map_design(rtl, family, lambda step: advance(f"{about}: synthesis, {step}", 0, steps))
+    mapped = map_design(
+        rtl, family.mapping, TOP, lambda step: advance(f"{about}: synthesis, {step}", 0, steps)
+    )
     netlist = read_netlist(read_kept(mapped), TOP, family)
     packed = {**netlist.total, **(pack_design(mapped, device) if family.placer else {})}
     found = Synthesis(configuration, device, hash_of(rtl), netlist, packed, target, (), tools)
@@ -197,121 +194,29 @@ def hash_of(rtl: str) -> str:
 
 def flow_hash(device: Device) -> str:
     """Return the hash of what the flow adds to RTL and tools: arguments, and netlist passes."""
-    passes = map(code_of, _rewriting(device.family))
-    return digest([_commands(device.family), *passes, *placer_inputs(device)])[:HASH_DIGITS]
+    mapping = device.family.mapping
+    parts = [mapping.commands(TOP), *mapping.rewriting_code, *placer_inputs(device)]
+    return digest(parts)[:HASH_DIGITS]
 
 
 def core_rtlil(configuration: Configuration, device: Device) -> str:
     """Return the RTLIL of the core behind four pins, without source lines; kept in the cache."""
-    return _rtlil(configuration, device, True)
-
-
-def bare_rtlil(configuration: Configuration, device: Device) -> str:
-    """Return the RTLIL of the core with its own ports, top module `core`; kept in the cache."""
-    return _rtlil(configuration, device, False)
-
-
-def _rtlil(configuration: Configuration, device: Device, pins: bool) -> str:
     multipliers = shared_multipliers(device)
 
     def describe() -> "Elaboratable":
         from ...hardware.core import Core
         from ...hardware.pins import Pins
 
-        core = Core(configuration, multipliers)
-        return Pins(core) if pins else core
+        return Pins(Core(configuration, multipliers))
 
-    parts = [str(configuration.parameters()), str(pins), str(multipliers)]
-    return keep_rtlil(parts, device, describe, TOP if pins else CORE)
+    parts = [str(configuration.parameters()), str(multipliers)]
+    return keep_rtlil(parts, device.family.technology, describe, TOP)
 
 
 def shared_multipliers(device: Device) -> int | None:
     """Return the multipliers of the chip if array and VECTOR share them, as `Core` takes them."""
     shares = device.family.technology is Technology.ECP5
     return device.capacity["multipliers"] if shares else None
-
-
-def keep_rtlil(
-    parts: Sequence[str],
-    device: Device,
-    describe: Callable[[], "Elaboratable"],
-    top: str = TOP,
-) -> str:
-    """Return the RTLIL of a design without source lines; kept in the cache.
-
-    Parameters
-    ----------
-    parts
-        All that the design depends on, besides the sources and the technology of the device.
-    describe
-        Makes the design.
-    top
-        The name of its top module.
-    """
-    technology = device.family.technology
-    parts = [version("amaranth"), str(technology), *parts]
-    parts += [path.read_text() for path in hardware_sources()]
-
-    def make(folder: Path) -> Path:
-        # Imported here: a kept design needs no hardware description language.
-        from amaranth.back import rtlil
-
-        text = rtlil.convert(describe(), name=top, platform=technology, emit_src=False)
-        return write_kept(folder / "rtl.gz", text)
-
-    return read_kept(keep_file(kept_folder(KIND, TASK) / f"{digest(parts)}-rtl.gz", make))
-
-
-def map_design(
-    rtl: str,
-    family: Family,
-    show: Callable[[str], None] = lambda step: None,
-    top: str = TOP,
-) -> Path:
-    """Map RTLIL to the cells of a family; return the path of the netlist, for `read_kept`.
-
-    Parameters
-    ----------
-    show
-        Receives the name of each step of Yosys.
-    top
-        The top module.
-    """
-    commands = _commands(family, top)
-    parts = [tool_version(YOSYS), commands, rtl, *map(code_of, _rewriting(family))]
-    kept = kept_folder(KIND, TASK) / f"{digest(parts)}-mapped.gz"
-
-    def make(folder: Path) -> Path:
-        (folder / "rtl.il").write_text(rtl)
-        run_tool(YOSYS, ["-p", commands], folder, lambda line: _yosys_step(line, show))
-        text = (folder / "mapped.json").read_text()
-        if family.rewrite:
-            netlist = json.loads(text)
-            family.rewrite(netlist["modules"][top])
-            text = json.dumps(netlist)
-        return write_kept(folder / "mapped.gz", text)
-
-    return keep_file(kept, make)
-
-
-def _commands(family: Family, top: str = TOP) -> str:
-    """Return the commands for Yosys."""
-    return (
-        f"read_rtlil rtl.il; chformal -remove; {family.synthesis} -top {top}; "
-        f"{family.finish}write_json mapped.json"
-    )
-
-
-def _rewriting(family: Family) -> list[ModuleType]:
-    """Return the module of the pass over the netlist after Yosys, if there is one."""
-    found = inspect.getmodule(family.rewrite) if family.rewrite else None
-    return [found] if found else []
-
-
-def _yosys_step(line: str, show: Callable[[str], None]) -> None:
-    number, executing, name = line.partition(". Executing ")
-    if executing and number.replace(".", "").isdigit():
-        show(name.split(" ", 1)[0].rstrip("."))
 
 
 def require_capacity(found: Synthesis) -> None:

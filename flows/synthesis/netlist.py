@@ -10,8 +10,7 @@ from fractions import Fraction
 from .devices import MEMORY, RESOURCES, Family, Resources
 
 TOP = "top"
-CORE = "core"
-"""Top modules: of a design with pins, and of the core alone."""
+"""Top module of a design with pins."""
 
 PINS = "(pins)"
 """Unit of the cells outside the core: the registers of `hardware.pins`."""

@@ -14,20 +14,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from ...errors import HardwareError
 from ...sim.cache import digest, keep_file, kept_folder
-from . import (
-    free_rows,
-    multiplier_sites,
-    placed_design,
-    placed_timing,
-    refine_placement,
-    routed_timing,
-)
-from .code_of import code_of
+from ...sim.gate.code_of import code_of
+from ...sim.gate.kept import KIND, TASK, read_kept, write_kept
+from ...sim.gate.tools import run_tool, tool_version
+from . import free_rows, multiplier_sites
 from .critical_path import Step, critical_path
 from .devices import Device
-from .kept import KIND, TASK, read_kept, write_kept
+from .ecp5_placement import placed_design, placed_timing, refine_placement, routed_timing
 from .netlist import TOP
-from .tools import run_tool, tool_version
 
 PACK_ONLY = "--pack-only"
 """nextpnr counts resources and places nothing."""

@@ -1,6 +1,6 @@
 """`make gates`: random programs on the netlist of a core, against the exact model.
 
-`synthesis.gates` builds the simulator of the netlist. Main memory, both scratchpads that STORE can
+`sim.gate` builds the simulator of the netlist. Main memory, both scratchpads that STORE can
 read, the start and the retirement of every instruction, the cycles and all performance counters
 must be those of the definition and of the timing model.
 """
@@ -20,17 +20,18 @@ from ...isa.encoding import encode_program
 from ...isa.instructions import Halt, Instruction, Loop, Store
 from ...isa.semantics import Machine
 from ...isa.settings import load_configuration
+from ...sim.gate.build import build_gates
+from ...sim.gate.cell_models import MODELS, find_cells
 from ...sim.rtl import RtlCore
 from ...sim.timing import Timer
 from ...sim.toolchain import progress
-from ..synthesis.cell_models import MODELS
 from ..synthesis.devices import DEVICES as ALL_DEVICES
 from ..synthesis.devices import find_device
-from ..synthesis.gates import build_gates
+from ..synthesis.flow import shared_multipliers
 from .comparison import DATA_BYTES, memory_of, time_differences
 from .programs.random_programs import random_program
 
-DEVICES = [name for name, chip in ALL_DEVICES.items() if chip.family.technology in MODELS]
+DEVICES = [name for name, chip in ALL_DEVICES.items() if chip.family.technology.value in MODELS]
 """Chips whose cells have models."""
 
 STORED = Memory.ACT, Memory.ACC
@@ -63,7 +64,7 @@ def verify_gates(
     Parameters
     ----------
     library
-        As `synthesis.gates.build_gates` returns it.
+        As `build_gates` returns it.
     length
         Instructions of a program.
     """
@@ -155,7 +156,9 @@ def _verify(options: argparse.Namespace) -> int:
     if options.programs < 1 or options.length < 1:
         raise UsageError("`--programs` and `--length` must be at least 1")
     configuration = load_configuration(options.config)
-    library = build_gates(configuration, find_device(options.device))
+    chip = find_device(options.device)
+    cells = find_cells(chip.family.technology.value)
+    library = build_gates(configuration, cells, shared_multipliers(chip))
     began, tally = time.monotonic(), GateTally()
     seeds = range(options.seed, options.seed + options.programs)
     for tally in verify_gates(configuration, library, seeds, options.length):

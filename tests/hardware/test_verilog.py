@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tilewright.errors import DeviceError
-from tilewright.flows.synthesis.tools import YOSYS, run_in_new_folder
 from tilewright.flows.verify.comparison import DATA_BYTES, time_differences
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.verilog import TOP, generate_verilog, readable_verilog
@@ -15,6 +14,7 @@ from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.semantics import Machine
+from tilewright.sim.gate.tools import YOSYS, run_in_new_folder
 from tilewright.sim.rtl import RtlCore, harness_constants
 from tilewright.sim.timing import Timer
 from tilewright.sim.verilate import build_library

@@ -2,6 +2,9 @@
 
 The search is greedy and deterministic. It tries changes in a fixed order, takes the first that
 keeps the failure, and repeats until no change does.
+
+Why not Hypothesis: it shrinks the draws of its own engine, not a value that exists already. A graph
+that fails here comes from a seed in a campaign of many processes, without such draws.
 """
 
 from collections.abc import Callable, Iterator

@@ -2,6 +2,11 @@
 
 A fault replaces code in the module's namespace and in every module that has imported a name from
 it, so code and tests see only the faulty version. The process must end afterwards.
+
+Why not mutmut or cosmic-ray: mutmut 3 changes functions only, not the tables of a module, and
+cosmic-ray starts the tests anew for every fault. Both ask tests alone. Here a fault is put into a
+fork of a process that holds the expected verdicts and the cycles of RTL runs, so that hundreds of
+faults take minutes, and they share processes and report with the faults of the RTL.
 """
 
 import ast

@@ -4,6 +4,9 @@ There are two ways to keep programs legal. Tokens are recomputed from the confli
 tokens themselves cause the failure, an instruction is removed with both ends of its tokens. The
 caller sees only programs that the checker accepts. Nothing is random: the same program and the same
 answers give the same result.
+
+Why not Hypothesis: it shrinks the draws of its own engine, but a failing program may come from a
+compiler, a file or a seed. Without tokens that match, nearly all shorter programs are illegal too.
 """
 
 from collections.abc import Callable, Iterator, Sequence

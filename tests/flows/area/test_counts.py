@@ -11,12 +11,13 @@ from tilewright.flows.area.features import unit_of
 from tilewright.flows.area.model import estimate
 from tilewright.flows.area.rows import Row, read_rows
 from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM, Family, find_device
-from tilewright.flows.synthesis.flow import core_rtlil, map_design, synthesise
-from tilewright.flows.synthesis.kept import read_kept
+from tilewright.flows.synthesis.flow import core_rtlil, synthesise
 from tilewright.flows.synthesis.netlist import SCOPE, TOP
 from tilewright.hardware.core import Core
 from tilewright.hardware.technology import Technology
 from tilewright.isa.configuration import PRESETS
+from tilewright.sim.gate.kept import read_kept
+from tilewright.sim.gate.mapping import map_design
 
 
 def family_of(technology: Technology) -> Family:
@@ -130,7 +131,9 @@ def test_gates_and_memory_bits_are_those_of_synthesis():
     told = estimate(machine, Technology.ASIC).total
     for name in ("gates", "ff"):
         assert told[name] == pytest.approx(found.resources[name], rel=0.15)
-    mapped = json.loads(read_kept(map_design(core_rtlil(machine, device), device.family)))
+    mapped = json.loads(
+        read_kept(map_design(core_rtlil(machine, device), device.family.mapping, TOP))
+    )
     kinds = {cell["type"] for cell in mapped["modules"][TOP]["cells"].values()}
     assert kinds - {SCOPE} <= device.family.cells.keys()
 

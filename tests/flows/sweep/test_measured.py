@@ -83,7 +83,7 @@ def tools(monkeypatch) -> Tools:
     monkeypatch.setattr(measured, "synthesise", synthesise)
     monkeypatch.setattr(measured, "place_design", place_design)
     monkeypatch.setattr(measured, "core_rtlil", lambda machine, device: machine.name + found.rtl)
-    monkeypatch.setattr(measured, "map_design", lambda rtl, family: rtl.removesuffix(found.rtl))
+    monkeypatch.setattr(measured, "map_design", lambda rtl, *_: rtl.removesuffix(found.rtl))
     cli = "tilewright.flows.cli"
     for user in (measured.__name__, f"{cli}.commands.sweep", f"{cli}.sweep_options"):
         monkeypatch.setattr(f"{user}.tool_versions", lambda device: TOOLS)
@@ -184,7 +184,7 @@ def test_conditions_see_measured_figures(swept, database, tools):
     assert outcome.counts == {"excluded": 6}
 
 
-def test_what_was_measured_is_not_measured_again(swept, database, tools):
+def test_what_was_measured_is_not_measured_again(swept, database, tools, monkeypatch):
     build = Build(CHIP, (1, 2))
     first = swept(database=database, build=build)
     asked = len(tools.synthesised), len(tools.placed)
@@ -198,6 +198,10 @@ def test_what_was_measured_is_not_measured_again(swept, database, tools):
     tools.rtl = "changed"
     swept(database=database, build=build)
     assert {seed for _, seed in tools.placed} == {1, 2}, "the RTL has changed"
+    tools.placed.clear()
+    monkeypatch.setattr(measured, "flow_hash", lambda device: "refined anew")
+    swept(database=database, build=build)
+    assert {seed for _, seed in tools.placed} == {1, 2}, "a pass over the placement has changed"
     rows = [row for row in database.rows() if row["evaluator"] == PLACEMENT]
     assert {row["figures"]["seed"] for row in rows} == {1, 2, 3}
     assert {row["figures"]["chip"] for row in rows} == {"ecp5-85"}

@@ -6,10 +6,10 @@ from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, ClockSignal, Module, ResetSignal, Signal
 from amaranth.lib import wiring
 
-from tilewright.flows.synthesis.devices import DEVICES
-from tilewright.flows.synthesis.tools import YOSYS, run_in_new_folder
 from tilewright.hardware.fan_out import add_with_resets
 from tilewright.hardware.technology import Technology
+from tilewright.sim.gate.mapping import ECP5
+from tilewright.sim.gate.tools import YOSYS, run_in_new_folder
 
 
 class Counter(wiring.Component):
@@ -33,7 +33,7 @@ def flip_flops() -> tuple[list[dict], int]:
     add_with_resets(m, Technology.ECP5, parts)
     ports = [clock, reset, *(part.counted for part in parts.values())]
     text = rtlil.convert(m, name="top", ports=ports, platform=Technology.ECP5, emit_src=False)
-    script = f"read_rtlil rtl.il; {DEVICES['ecp5-25'].family.synthesis} -top top; write_json m.json"
+    script = f"read_rtlil rtl.il; {ECP5.synthesis} -top top; write_json m.json"
     mapped = run_in_new_folder(YOSYS, {"rtl.il": text}, ["-q", "-p", script], "m.json")
     module = json.loads(mapped)["modules"]["top"]
     cells = [cell for cell in module["cells"].values() if cell["type"] == "TRELLIS_FF"]

@@ -1,18 +1,16 @@
 """From a configuration to figures: capacity, tools, and one small machine on one small chip."""
 
 import importlib
-import sys
 from dataclasses import replace
 
 import pytest
 
-from tilewright.errors import HardwareError, ToolError, UsageError
-from tilewright.flows.synthesis import flow, place_and_route, tools
+from tilewright.errors import HardwareError, UsageError
+from tilewright.flows.synthesis import flow, place_and_route
 from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM, RESOURCES, find_device
 from tilewright.flows.synthesis.flow import Synthesis, require_capacity
 from tilewright.flows.synthesis.netlist import PINS, Netlist
 from tilewright.flows.synthesis.place_and_route import Placement
-from tilewright.flows.synthesis.tools import YOSYS, find_tool, run_in_new_folder, tool_version
 from tilewright.isa.configuration import PRESETS
 
 
@@ -92,41 +90,3 @@ def test_the_flow_has_a_hash_of_its_code_and_arguments(monkeypatch, tmp_path):
     assert flow.flow_hash(slower) != flow.flow_hash(device)
     asic = find_device("asic")
     assert flow.flow_hash(asic) not in hashes
-
-
-def test_the_environment_names_tools(monkeypatch):
-    monkeypatch.setenv("YOSYS", sys.executable)
-    assert find_tool(YOSYS) == sys.executable
-    monkeypatch.setenv("YOSYS", "no-such-yosys")
-    with pytest.raises(ToolError, match="`YOSYS` is `no-such-yosys`, which is not a program"):
-        find_tool(YOSYS)
-
-
-def test_what_a_tool_rejects_is_quoted(monkeypatch):
-    monkeypatch.setenv("YOSYS", sys.executable)
-    code = "import sys; print('fine'); print('a.v:3: ERROR: no such module'); sys.exit(1)"
-    with pytest.raises(HardwareError, match=r"`yosys` rejected the design: a\.v:3: ERROR: no such"):
-        run_in_new_folder(YOSYS, {}, ["-c", code], "out")
-
-
-def test_of_many_errors_the_first_are_quoted(monkeypatch):
-    monkeypatch.setenv("YOSYS", sys.executable)
-    code = "import sys; [print(f'ERROR: cell {n}') for n in range(5000)]; sys.exit(1)"
-    with pytest.raises(HardwareError) as problem:
-        run_in_new_folder(YOSYS, {}, ["-c", code], "out")
-    assert str(problem.value) == (
-        "`yosys` rejected the design: ERROR: cell 0 / ERROR: cell 1 / ERROR: cell 2 / "
-        "ERROR: cell 3 / 4,996 more errors"
-    )
-
-
-def test_output_is_followed_line_by_line(monkeypatch):
-    monkeypatch.setenv("YOSYS", sys.executable)
-    code = "print('one\\ntwo'); open('out', 'w').write(open('in').read() + '!')"
-    lines: list[str] = []
-    assert run_in_new_folder(YOSYS, {"in": "x"}, ["-c", code], "out", lines.append) == "x!"
-    assert lines == ["one\n", "two\n"]
-
-
-def test_versions_are_numbers():
-    assert tools.VERSION.fullmatch(tool_version(YOSYS))

@@ -6,8 +6,10 @@ import re
 import pytest
 
 from tilewright.flows.synthesis.devices import find_device
-from tilewright.flows.synthesis.flow import keep_rtlil, map_design
+from tilewright.flows.synthesis.netlist import TOP
 from tilewright.flows.synthesis.place_and_route import route_design
+from tilewright.sim.gate.mapping import map_design
+from tilewright.sim.gate.rtlil import keep_rtlil
 
 from ...hardware.sums import Sums
 
@@ -36,7 +38,8 @@ def inputs(placed: str) -> dict[str, list[tuple[str, str]]]:
 def test_inputs_are_permuted_only_where_that_is_harmless(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     device = find_device("ecp5-25")
-    mapped = map_design(keep_rtlil(["sums"], device, Sums), device.family)
+    rtl = keep_rtlil(["sums"], device.family.technology, Sums, TOP)
+    mapped = map_design(rtl, device.family.mapping, TOP)
     routed = route_design(mapped, device, 1, 50, summarise=inputs)
     assert routed.placement.clock_mhz > 50
     assert len(routed.summary["CCU2"]) > 100

@@ -8,13 +8,13 @@ import pytest
 
 from tilewright.errors import DeviceError, HardwareError
 from tilewright.flows.cli.main import main as command
-from tilewright.flows.synthesis.cell_models import find_chip
-from tilewright.flows.synthesis.gates import build_gates
 from tilewright.flows.verify.gate_level import main, verify_gates
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.instructions import Halt, Store
 from tilewright.runtime import open_device
+from tilewright.sim.gate.build import build_gates
+from tilewright.sim.gate.cell_models import MODELS
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
@@ -29,7 +29,7 @@ def test_random_programs_on_the_netlist(capsys):
 @pytest.mark.slow
 def test_the_netlist_of_another_machine_is_refused():
     tiny = PRESETS["tiny"]
-    library = build_gates(tiny, find_chip("ecp5"))
+    library = build_gates(tiny, MODELS["ecp5"], MODELS["ecp5"].multipliers)
     with pytest.raises(HardwareError, match="hash"):
         next(verify_gates(tiny.replace(token_bits=3), library, [1], 40))
 

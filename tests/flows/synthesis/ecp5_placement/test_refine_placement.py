@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tilewright.flows.synthesis.placed_design import FIXED, STRENGTH, PlacedDesign
-from tilewright.flows.synthesis.placed_timing import PLACED, PlacedTiming
-from tilewright.flows.synthesis.refine_placement import refine
+from tilewright.flows.synthesis.ecp5_placement.placed_design import FIXED, STRENGTH, PlacedDesign
+from tilewright.flows.synthesis.ecp5_placement.placed_timing import PLACED, PlacedTiming
+from tilewright.flows.synthesis.ecp5_placement.refine_placement import refine
 
 CLOCK = 1
 OUTPUTS = frozenset({"Q", "F", "FCO", "OFX"})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewright.flows.synthesis.routed_timing import longest_path
+from tilewright.flows.synthesis.ecp5_placement.routed_timing import longest_path
 
 WIRES = """
 (INTERCONNECT clock/CLKO a/CLK (0:0:0) (0:0:0))

@@ -1,4 +1,4 @@
-"""Files of the flow in the cache: netlists and reports, compressed."""
+"""Netlists and reports in the cache, compressed."""
 
 import gzip
 from pathlib import Path

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from ...hardware.cells import models
 from ...isa.configuration import Configuration
-from ...sim.cache import cache_folder, keep_text
-from ...sim.rtl import TOP, harness_constants
-from ...sim.toolchain import find_compiler, find_verilator, progress
-from ...sim.verilate import build_library
+from ..cache import cache_folder, keep_text
+from ..rtl import TOP, harness_constants
+from ..toolchain import find_compiler, find_verilator, progress
+from ..verilate import build_library
 from .carry_chains import without_open_outputs
-from .cell_models import MODELS
-from .devices import Device
-from .flow import bare_rtlil, map_design
+from .cell_models import CellModels
 from .kept import read_kept
+from .mapping import map_design
+from .rtlil import bare_rtlil
 from .tools import YOSYS, run_in_new_folder, tool_version
 
 SCRIPT = """
@@ -39,16 +39,16 @@ write_verilog -noattr gates.v
 model remains a black box, and Verilator rejects it."""
 
 LINE_S = 15.0
-"""Least seconds between two lines of progress."""
+"""Minimum time between two lines of progress."""
 
 
-def build_gates(configuration: Configuration, chip: Device) -> Path:
+def build_gates(configuration: Configuration, cells: CellModels, multipliers: int | None) -> Path:
     """Build the simulator of a configuration's netlist, or find it in the cache.
 
     Parameters
     ----------
-    chip
-        A chip of one of the technologies in `MODELS`. Nothing is placed.
+    multipliers
+        As `Core` takes them, usually those of `cells`.
 
     Raises
     ------
@@ -60,12 +60,12 @@ def build_gates(configuration: Configuration, chip: Device) -> Path:
     # A missing tool is told before minutes of synthesis.
     find_verilator()
     find_compiler()
-    family = chip.family
-    label = f"the {family.name} netlist of configuration `{configuration.name}`"
-    cells = MODELS[family.technology]
-    mapped = map_design(bare_rtlil(configuration, chip), family, _progress_of(label), TOP)
+    label = f"the {cells.name} netlist of configuration `{configuration.name}`"
+    technology = cells.mapping.technology
+    rtl = bare_rtlil(configuration, technology, multipliers)
+    mapped = map_design(rtl, cells.mapping, TOP, _progress_of(label))
     script = SCRIPT.format(top=TOP, yosys=cells.yosys)
-    ours = models(family.technology)
+    ours = models(technology)
     texts = {"lut.v": cells.lut_map, "cells.v": ours.read_text() if ours.is_file() else ""}
 
     def make() -> str:

@@ -9,19 +9,17 @@ import pytest
 from amaranth.back import rtlil
 from amaranth.hdl import Module, Signal
 
-from tilewright.flows.synthesis.carry_chains import (
+from tilewright.flows.synthesis.netlist import SCOPE
+from tilewright.hardware.logic_adder import Gate, LogicAdder
+from tilewright.hardware.technology import Technology
+from tilewright.sim.gate.carry_chains import (
     CELL,
     OPEN,
     shorten_carry_chains,
     without_open_outputs,
 )
-from tilewright.flows.synthesis.devices import DEVICES
-from tilewright.flows.synthesis.netlist import SCOPE
-from tilewright.flows.synthesis.tools import YOSYS, run_in_new_folder
-from tilewright.hardware.logic_adder import Gate, LogicAdder
-from tilewright.hardware.technology import Technology
-
-FAMILY = DEVICES["ecp5-25"].family
+from tilewright.sim.gate.mapping import ECP5
+from tilewright.sim.gate.tools import YOSYS, run_in_new_folder
 
 
 class Adders:
@@ -57,7 +55,7 @@ def mapped():
     rtl = rtlil.convert(
         design, name="top", ports=adders.ports, platform=Technology.ECP5, emit_src=False
     )
-    script = f"read_rtlil rtl.il; {FAMILY.synthesis} -top top; write_json mapped.json"
+    script = f"read_rtlil rtl.il; {ECP5.synthesis} -top top; write_json mapped.json"
     return run_in_new_folder(YOSYS, {"rtl.il": rtl}, ["-q", "-p", script], "mapped.json")
 
 

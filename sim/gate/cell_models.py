@@ -1,11 +1,10 @@
-"""Technologies whose netlists can be simulated: the models of their cells, and a chip of each."""
+"""Technologies whose netlists can be simulated, with the models of their cells."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...errors import DeviceError, did_you_mean
-from ...hardware.technology import Technology
-from .devices import DEVICES, Device
+from .mapping import ECP5, GOWIN, ICE40, CellMapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +13,13 @@ class CellModels:
 
     Parameters
     ----------
+    name
+        The name of the technology in messages.
+    mapping
+        Maps a design to the cells.
+    multipliers
+        As `Core` takes them: those of the smallest chip. Nothing is placed, so no other size of the
+        chip matters.
     yosys
         The file with Yosys' own models, relative to the folder of its data.
     lut, output, inputs, table
@@ -21,6 +27,9 @@ class CellModels:
         one operator, which simulates fast.
     """
 
+    name: str
+    mapping: CellMapping
+    multipliers: int | None = None
     yosys: str
     lut: str
     output: str
@@ -40,18 +49,29 @@ class CellModels:
         )
 
 
-MODELS = {
-    Technology.ECP5: CellModels(
-        yosys="ecp5/cells_sim.v", lut="LUT4", output="Z", inputs=("A", "B", "C", "D"), table="INIT"
+MODELS: Mapping[str, CellModels] = {
+    "ecp5": CellModels(
+        name="ECP5",
+        mapping=ECP5,
+        multipliers=28,
+        yosys="ecp5/cells_sim.v",
+        lut="LUT4",
+        output="Z",
+        inputs=("A", "B", "C", "D"),
+        table="INIT",
     ),
-    Technology.GOWIN: CellModels(
+    "gowin": CellModels(
+        name="Gowin GW2A",
+        mapping=GOWIN,
         yosys="gowin/cells_sim.v",
         lut="LUT4",
         output="F",
         inputs=("I0", "I1", "I2", "I3"),
         table="INIT",
     ),
-    Technology.ICE40: CellModels(
+    "ice40": CellModels(
+        name="iCE40 UltraPlus",
+        mapping=ICE40,
         yosys="ice40/cells_sim.v",
         lut="SB_LUT4",
         output="O",
@@ -59,28 +79,21 @@ MODELS = {
         table="LUT_INIT",
     ),
 }
-"""Technologies whose netlists can be simulated."""
-
-CHIPS: Mapping[str, Device] = {
-    kind.value: next(chip for chip in DEVICES.values() if chip.family.technology is kind)
-    for kind in MODELS
-}
-"""The chip whose cells a netlist has, by the name of its technology. Nothing is placed, so a
-machine may be larger than the chip; only the number of its multipliers matters."""
+"""By the name of the technology."""
 
 
-def find_chip(technology: str) -> Device:
-    """Return the chip whose cells a technology's netlists have, by the technology's name.
+def find_cells(technology: str) -> CellModels:
+    """Return the models of a technology's cells, by the technology's name.
 
     Raises
     ------
     DeviceError
         For an unknown technology, or one without models of its cells.
     """
-    found = CHIPS.get(technology)
+    found = MODELS.get(technology)
     if found is None:
         raise DeviceError(
-            f"device `gate`: technology `{technology}`: expected one of {', '.join(CHIPS)}"
-            + did_you_mean(technology, CHIPS, "; choose one")
+            f"device `gate`: technology `{technology}`: expected one of {', '.join(MODELS)}"
+            + did_you_mean(technology, MODELS, "; choose one")
         )
     return found
