@@ -247,6 +247,7 @@ def open_device(
         raise DeviceError(
             f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}, or the address of a "
             "board, `serial://...`, `tcp://...` or `zynq://...`"
+            + (f"; did you mean `serial://{name}`?" if name.startswith("/dev/") else "")
         )
     if configuration is None:
         if name != CpuDevice.name:

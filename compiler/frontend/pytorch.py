@@ -127,7 +127,9 @@ def _gathered(given: Any) -> tuple[Any, np.ndarray | None]:
         raise InputError(
             "samples to calibrate with: expected at least one batch, got none; give some"
         )
-    pairs = [batch if isinstance(batch, list | tuple) else (batch,) for batch in batches]
+    pairs: list[Sequence[Any]] = [
+        batch if isinstance(batch, list | tuple) else (batch,) for batch in batches
+    ]
     inputs = [pair[0] for pair in pairs]
     if isinstance(inputs[0], Mapping):
         gathered: Any = {

@@ -89,3 +89,22 @@ def test_a_model_of_which_nothing_runs_on_the_accelerator(fail, tmp_path, words)
         "error: model `floats`: expected layers on the accelerator, got none, so there are no "
         "cycles to tell of; quantise the model to int8 first (`tilewright quantise`)",
     )
+
+
+@pytest.mark.parametrize(
+    ("suffix", "remedy"),
+    [
+        (".pt", "export it with `torch.onnx.export`, or call `tilewright.from_torch(module, "),
+        (".tflite", "convert it with tf2onnx, `python -m tf2onnx.convert --tflite MODEL --output "),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "compile", "sweep"])
+def test_a_model_of_another_tool(fail, tmp_path, suffix, remedy, command):
+    """PyTorch's files are zip files, as artifacts are."""
+    model = tmp_path / f"model{suffix}"
+    model.write_bytes(b"PK\x03\x04 and more")
+    code, line = fail(command, model)
+    assert code == 1
+    assert line.startswith(
+        f"error: model `{model}`: expected an ONNX file, got another format; {remedy}"
+    )
