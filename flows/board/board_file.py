@@ -103,7 +103,7 @@ def board_of(
     facts = {name: values[name] for name in ("name", "part", "clock_mhz", "url")}
     facts |= {"device": part.device.name, "configuration": values["preset"]}
     facts |= {name: values.get(name, ()) for name in ("sources", "checked")}
-    zynq = part.device.name.startswith(("xc7z", "xczu"))
+    zynq = part.device.name.startswith(("xc7z", "xczu", "xck"))
     for table in ("zynq",) if zynq else ("oscillator", "serial"):
         if table not in values:
             raise HardwareError(

@@ -119,7 +119,7 @@ def write_project(design: ZynqDesign, folder: Path) -> list[Path]:
         When the folder or a file cannot be written.
     """
     # Imported here: it brings the hardware description language, which takes time.
-    from ...hardware.verilog import readable_verilog
+    from ..verilog.readable import readable_verilog
 
     make_output_folder(folder)
     core = readable_verilog(design.configuration, design.device.family.technology)

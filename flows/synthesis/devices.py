@@ -395,6 +395,13 @@ IO_LOC "shift_out" 15;
 """
 """The tool wants a place for every pin; any will do."""
 
+_GOWIN_256_PINS = """\
+IO_LOC "clk" H11;
+IO_LOC "rst" T10;
+IO_LOC "shift_in" T13;
+IO_LOC "shift_out" M11;
+"""
+
 _GATEMATE_PINS = """\
 NET "clk" Loc = "IO_SB_A8";
 NET "rst" Loc = "IO_SB_B7";
@@ -407,6 +414,37 @@ _ANY_ATTEMPTS = ("--placer-heap-cell-placement-timeout", "0")
 """nextpnr's limit of the attempts for a cell follows from the square of the number of cells, which
 overflows from 46,341 cells on; then it gives up too early.
 """
+
+
+def _gowin2a(name: str, part: str, package: str, pins: str) -> Device:
+    return Device(
+        name=name,
+        family=_GOWIN,
+        part=part,
+        package=package,
+        capacity={"lut": 20_736, "ff": 15_552, "ram": 46, "multipliers": 96},
+        clock_mhz=90,
+        arguments=(
+            *("--device", part, "--vopt", "family=GW2A-18C"),
+            *("--vopt", "cst=pins.cst", *_ANY_ATTEMPTS),
+        ),
+        files=(("pins.cst", pins),),
+    )
+
+
+def _xilinx_chip(
+    name: str, part: str, family: Family, luts: int, ram: int, multipliers: int, clock_mhz: float
+) -> Device:
+    """Return a chip with two flip-flops for each table; block RAMs are those of 18 Kbit."""
+    return Device(
+        name=name,
+        family=family,
+        part=part,
+        package="any package",
+        capacity={"lut": luts, "ff": 2 * luts, "ram": ram, "multipliers": multipliers},
+        clock_mhz=clock_mhz,
+    )
+
 
 _DEVICES = (
     _ecp5("ecp5-25", "25", 24_288, 56, ecp5_sites([13], 3, 4), 130),
@@ -424,19 +462,8 @@ _DEVICES = (
         clock_mhz=24,
         arguments=("--up5k", "--package", "sg48", "--pcf-allow-unconstrained"),
     ),
-    Device(
-        name="gw2ar-18",
-        family=_GOWIN,
-        part="GW2AR-LV18QN88C8/I7",
-        package="QN88, speed grade C8/I7",
-        capacity={"lut": 20_736, "ff": 15_552, "ram": 46, "multipliers": 96},
-        clock_mhz=90,
-        arguments=(
-            *("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
-            *("--vopt", "cst=pins.cst", *_ANY_ATTEMPTS),
-        ),
-        files=(("pins.cst", _GOWIN_PINS),),
-    ),
+    _gowin2a("gw2ar-18", "GW2AR-LV18QN88C8/I7", "QN88, speed grade C8/I7", _GOWIN_PINS),
+    _gowin2a("gw2a-18", "GW2A-LV18PG256C8/I7", "PBGA256, speed grade C8/I7", _GOWIN_256_PINS),
     Device(
         name="ccgm1a1",
         family=_GATEMATE,
@@ -452,22 +479,11 @@ _DEVICES = (
         ),
         files=(("pins.ccf", _GATEMATE_PINS),),
     ),
-    Device(
-        name="xc7z020",
-        family=_XILINX7,
-        part="XC7Z020 (Zynq-7020)",
-        package="any package",
-        capacity={"lut": 53_200, "ff": 106_400, "ram": 280, "multipliers": 220},
-        clock_mhz=100,
-    ),
-    Device(
-        name="xczu3eg",
-        family=_ULTRASCALE,
-        part="XCZU3EG (Zynq UltraScale+)",
-        package="any package",
-        capacity={"lut": 70_560, "ff": 141_120, "ram": 432, "multipliers": 360},
-        clock_mhz=200,
-    ),
+    _xilinx_chip("xc7z020", "XC7Z020 (Zynq-7020)", _XILINX7, 53_200, 280, 220, 100),
+    _xilinx_chip("xc7a35t", "XC7A35T (Artix-7)", _XILINX7, 20_800, 100, 90, 100),
+    _xilinx_chip("xc7a100t", "XC7A100T (Artix-7)", _XILINX7, 63_400, 270, 240, 100),
+    _xilinx_chip("xczu3eg", "XCZU3EG (Zynq UltraScale+)", _ULTRASCALE, 70_560, 432, 360, 200),
+    _xilinx_chip("xck26", "XCK26 (Zynq UltraScale+)", _ULTRASCALE, 117_120, 288, 1_248, 200),
     Device(
         name="asic",
         family=_ASIC,

@@ -40,9 +40,11 @@ from tilewright.flows.cli.main import guarded, main
          "`--device sim`, `rtl` or `gate`, got `reference`; the definition of the instructions "
          "knows no time"),
         (["synth", "--config", "tiny"], "`--device`: expected one of ecp5-25, ecp5-45, ecp5-85, "
-         "up5k, gw2ar-18, ccgm1a1, xc7z020, xczu3eg, asic, got none; choose one"),
+         "up5k, gw2ar-18, gw2a-18, ccgm1a1, xc7z020, xc7a35t, xc7a100t, "
+         "xczu3eg, xck26, asic, got none; choose one"),
         (["synth", "--device", "ecp5_25"], "`--device ecp5_25`: expected one of ecp5-25, ecp5-45, "
-         "ecp5-85, up5k, gw2ar-18, ccgm1a1, xc7z020, xczu3eg, asic; did you mean `ecp5-25`?"),
+         "ecp5-85, up5k, gw2ar-18, gw2a-18, ccgm1a1, xc7z020, xc7a35t, xc7a100t, "
+         "xczu3eg, xck26, asic; did you mean `ecp5-25`?"),
         (["synth", "--ledger", "--config", "tiny", "--device", "asic"], "`--device asic`: expected "
          "a chip with `--ledger` and `--check`; choose one"),
         (["synth", "--device", "up5k", "--seeds", "0"], "`--seeds 0`: expected 1 or more; correct "

@@ -1,6 +1,7 @@
 """`tilewright verilog`: write the Verilog of a configuration, for other tools and for reading."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -14,13 +15,9 @@ from ..console import configuration_sentence, say
 PORTABLE = "portable"
 TECHNOLOGIES = {
     PORTABLE: None,
-    **{
-        kind.value: kind
-        for kind in Technology
-        if kind not in (Technology.SIMULATION, Technology.ASIC)
-    },
+    **{kind.value: kind for kind in Technology if kind is not Technology.SIMULATION},
 }
-"""Technologies by name; that of an ASIC is the portable one, and the simulator's stays inside."""
+"""Technologies by name; the simulator's stays inside."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -37,6 +34,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE.v", help="file to write (default: stdout)"
     )
+    parser.add_argument(
+        "--memories", type=Path, metavar="FILE.json",
+        help="also list the memories: instance, words, bits, ports",
+    )  # fmt: skip
     parser.set_defaults(function=verilog)
 
 
@@ -60,11 +61,18 @@ def verilog(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"`--output {output}`: expected a name that ends in `.v` or `.sv`; rename it"
         )
+    listed = arguments.memories
+    if listed is not None and listed.suffix != ".json":
+        raise UsageError(f"`--memories {listed}`: expected a name that ends in `.json`; rename it")
     configuration = chosen_configuration(arguments) or DEFAULT
     # Imported here: a wrong argument needs no hardware description language.
-    from ....hardware.verilog import TOP, readable_verilog
+    from ....hardware.verilog import TOP
+    from ...verilog.readable import write_core
 
-    text = readable_verilog(configuration, TECHNOLOGIES[name], arguments.multipliers)
+    text, memories = write_core(configuration, TECHNOLOGIES[name], arguments.multipliers)
+    if listed is not None:
+        rows = [memory.to_json() for memory in memories]
+        write_output(listed, json.dumps(rows, indent=2) + "\n", f"`--memories {listed}`")
     if output is None:
         sys.stdout.write(text)
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amaranth_boards import ecpix5, orangecrab_r0_2, ulx3s
+from amaranth_boards import ecpix5, orangecrab_r0_2, tang_primer_20k, ulx3s
 from apycula import chipdb
 
 from tilewright.compiler.module import Module
@@ -36,6 +36,7 @@ PLATFORMS = {
     "OrangeCrab-85F": orangecrab_r0_2.OrangeCrabR0_2_85FPlatform,
     "ECPIX-5-45F": ecpix5.ECPIX545Platform,
     "ECPIX-5-85F": ecpix5.ECPIX585Platform,
+    "Tang-Primer-20K": tang_primer_20k.TangPrimer20kDockPlatform,
 }
 """Boards that `amaranth-boards` has."""
 
@@ -64,7 +65,8 @@ def test_pins_are_sites_of_their_own(board):
 @pytest.mark.parametrize("name", PLATFORMS)
 def test_another_table_has_the_same_pins(name):
     board, platform = BOARDS[name], PLATFORMS[name]
-    vendor = f"{platform.device}-{platform.speed}{platform.package}"
+    vendor = name.startswith("Tang") and platform.part
+    vendor = vendor or f"{platform.device}-{platform.speed}{platform.package}"
     assert board.part.startswith(vendor)
     (clock,) = (each for each in platform.resources if each.name == platform.default_clk)
     assert clock.clock.frequency == board.oscillator_hz
@@ -86,7 +88,25 @@ def test_another_table_has_the_same_pins(name):
         leds = [sites(platform, "rgb_led", index, "g")[0] for index in range(4)]
         assert board.button
         assert sites(platform, "rst") == [board.button.site]
+    elif name == "Tang-Primer-20K":
+        leds = [sites(platform, "led", index)[0] for index in range(2, 6)]
     assert [led.site for led in board.leds] == leds
+
+
+def test_boards_claim_no_check_that_is_not_made_here():
+    def claim(text: str) -> set[str]:
+        return {
+            name for name, board in known_boards().items() for each in board.checked if text in each
+        }
+
+    assert claim("pins are those of amaranth-boards") == set(PLATFORMS)
+    assert claim("the tools take chip, package and pins") == set(BOARDS), "test_bitstreams.py"
+    assert claim("a stand-in for Vivado") == known_boards().keys() - BOARDS.keys(), "test_zynq.py"
+    page = (Path(__file__).parents[3] / "docs" / "boards.md").read_text()
+    measured = page.partition("| asked | reached |")[2].partition("\n\n")[0]
+    assert claim("placed and routed at its clock") == {
+        name for name in known_boards() if f"| {name} |" in measured
+    }
 
 
 def test_another_table_has_the_same_sdram():

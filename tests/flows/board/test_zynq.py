@@ -5,6 +5,7 @@ import re
 import tkinter
 from collections.abc import Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from tilewright.flows.board.vivado import WRAPPER, ZynqDesign, wrapper, write_pr
 from tilewright.flows.cli.main import main
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.flows.verify.programs.random_programs import random_program
+from tilewright.flows.verilog.readable import readable_verilog
 from tilewright.hardware.axi import read_port, write_port
 from tilewright.hardware.axi_lite import axi_lite_port
 from tilewright.hardware.control import ADDRESS_BITS
-from tilewright.hardware.verilog import readable_verilog
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import Session, open_device, zynq
@@ -41,6 +42,10 @@ ZYNQ_BOARDS = {
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 SMALL = replace(PRESETS["tiny"], name="small", address_bits=32)
 INSTALLED = (
+    "digilentinc.com:zybo-z7-10:part0:1.1",
+    "digilentinc.com:zybo-z7-20:part0:1.1",
+    "www.digilentinc.com:pynq-z1:part0:1.0",
+    "xilinx.com:kv260_som:part0:1.4",
     "tul.com.tw:pynq-z2:part0:1.0",
     "avnet.com:ultra96v2:part0:1.1",
     "avnet.com:ultra96v2:part0:1.2",
@@ -95,7 +100,9 @@ def test_names_are_found_in_any_case():
 def quick(monkeypatch):
     """Projects have an empty module in place of the core."""
     core = empty_core()
-    monkeypatch.setattr("tilewright.hardware.verilog.readable_verilog", lambda *arguments: core)
+    monkeypatch.setattr(
+        "tilewright.flows.verilog.readable.readable_verilog", lambda *arguments: core
+    )
 
 
 @pytest.fixture
@@ -130,7 +137,7 @@ def test_vivado_takes_the_script(name, project):
     (made,) = (call for call in vivado.calls if call[0] == "create_project")
     assert made[made.index("-part") + 1] == board.part
     assert ("set_property", "board_part", next(
-        part for part in reversed(INSTALLED) if board.name.lower() in part), "project"
+        part for part in reversed(INSTALLED) if fnmatchcase(part, board.board_files)), "project"
     ) in vivado.calls  # fmt: skip
     assert int(vivado.addresses["core/s_axi/reg0"], 16) == board.system.registers_base
     assert vivado.links["core/m_axi"] == "memory/S00_AXI"

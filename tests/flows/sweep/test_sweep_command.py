@@ -287,8 +287,9 @@ def test_weights_count_networks(tilewright, model, database):
         ),
         (
             ("--device", "up5k"),
-            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, gw2ar-18, xc7z020, "
-            "xczu3eg, asic, because the resources of others are known only after synthesis; choose "
+            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, gw2ar-18, gw2a-18, "
+            "xc7z020, xc7a35t, xc7a100t, xczu3eg, xck26, asic, because the resources of "
+            "others are known only after synthesis; choose "
             "one, or set limits with `--where`",
         ),
         (

@@ -1,0 +1,1 @@
+"""Verilog of a core for people and for other tools."""
