@@ -116,7 +116,7 @@ class _Overview(_Parser):
 
     def format_help(self) -> str:
         width = max(map(len, COMMANDS)) + 2
-        lines = [f"usage: {self.prog} COMMAND [OPTIONS]", "", str(self.description)]
+        lines = [f"usage: {self.prog} [--version] COMMAND [OPTIONS]", "", str(self.description)]
         for title, commands in GROUPS.items():
             lines += ["", f"{title}:"]
             lines += [f"  {name:{width}}{text}" for name, text in commands.items()]

@@ -31,7 +31,7 @@ def test_a_model_that_is_not_there(fail, tmp_path):
     assert fail("run", tmp_path / "absent.onnx") == (
         1,
         f"error: model `{tmp_path / 'absent.onnx'}`: expected a readable file, got `No such file "
-        "or directory`; check the path",
+        "or directory`; check the path and its permissions",
     )
 
 
