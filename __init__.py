@@ -14,23 +14,31 @@ if TYPE_CHECKING:
     from .compiler.accelerator.target import Accelerator
     from .compiler.frontend import import_model
     from .compiler.frontend.pytorch import from_torch
+    from .compiler.options import Options
+    from .compiler.placement import Placement
+    from .compiler.quantiser import QuantiserOptions
     from .compiler.register_operator import register_operator
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
     from .isa.configuration import DEFAULT, PRESETS, Configuration
     from .isa.memory_model import MemoryModel
     from .isa.settings import load_configuration
-    from .runtime import Comparison, Session, load, open_device, save
+    from .runtime import Benchmark, Comparison, Profile, Session, load, open_device, save
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Accelerator": ".compiler.accelerator.target",
+    "Benchmark": ".runtime",
     "Comparison": ".runtime",
     "Configuration": ".isa.configuration",
     "DEFAULT": ".isa.configuration",
     "MemoryModel": ".isa.memory_model",
+    "Options": ".compiler.options",
     "PRESETS": ".isa.configuration",
+    "Placement": ".compiler.placement",
+    "Profile": ".runtime",
+    "QuantiserOptions": ".compiler.quantiser",
     "Session": ".runtime",
     "TilewrightError": ".errors",
     "compile_graph": ".flows.execution.compile_graph",
@@ -50,9 +58,14 @@ __all__ = [
     "DEFAULT",
     "PRESETS",
     "Accelerator",
+    "Benchmark",
     "Comparison",
     "Configuration",
     "MemoryModel",
+    "Options",
+    "Placement",
+    "Profile",
+    "QuantiserOptions",
     "Session",
     "TilewrightError",
     "compile_graph",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..html_tables import html_table
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
 from ..isa.memory_model import MemoryModel
@@ -156,6 +157,17 @@ class Segment:
         return image
 
 
+HEADINGS = ("layer", "operator", "side", "type", "MACs", "instructions")
+TEXT_COLUMNS = 4
+"""Columns of text, which come before those of numbers."""
+
+
+def _cell(value: str | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
     """A compiled network, with all that a run needs.
@@ -196,3 +208,34 @@ class Module:
             f"<Module `{self.name:.60}` for `{self.configuration.name:.60}`: {layers} accelerator "
             f"layers in {instructions:,} instructions>"
         )
+
+    def rows(self) -> list[tuple[str, str, str, str, int | None, int | None]]:
+        """Return name, operator, side, type, multiplications and instructions of each layer.
+
+        On the host a row is a node, whose multiplications are not counted.
+        """
+        rows: list[tuple[str, str, str, str, int | None, int | None]] = []
+        for step in self.steps:
+            if isinstance(step, int):
+                for layer in self.segments[step].layers:
+                    kind, count = str(self.graph.types[layer.output]), len(layer.places)
+                    rows.append((layer.name, layer.op, "accelerator", kind, layer.macs, count))
+            elif node := self.graph.producer(step):
+                kind = str(node.outputs[0].type)
+                rows.append((node.name, node.op, "host", kind, None, None))
+        return rows
+
+    def summary(self) -> str:
+        """Return a table of the layers in the order of execution, as text."""
+        cells = [HEADINGS, *(tuple(map(_cell, row)) for row in self.rows())]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if column < TEXT_COLUMNS else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self)[1:-1], HEADINGS, self.rows(), left=TEXT_COLUMNS)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
 from ..file_access import read_json, reason
+from ..html_tables import html_table
 from ..quoting import MAX_NAME, is_name
 from .configuration_rules import coupled_defaults, fitted, rules
 from .parameters import Parameter, choice, parameter
@@ -298,6 +299,10 @@ class Configuration(_Hashed):
         )
 
     # Identity ----------------------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        rows = ((name, str(value)) for name, value in self.parameters().items())
+        return html_table(f"Configuration `{self.name}`", ("parameter", "value"), rows)
 
     def parameters(self) -> dict[str, Any]:
         """All parameters except the name; `extra_operations` only if there are any."""

@@ -35,6 +35,8 @@ FORMAT_VERSION = 6
 """Version of the file format; every incompatible change increments it."""
 
 SUFFIX = ".tw"
+OTHER_ARCHIVES = (".pt", ".pth", ".pt2", ".keras", ".tflite")
+"""Suffixes of models of other tools, which may begin like zip files."""
 MANIFEST = "manifest.json"
 GRAPH = "graph.txt"
 UNFIT = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
@@ -142,6 +144,8 @@ def memory_of(path: str | os.PathLike[str]) -> MemoryModel:
 
 def is_artifact(path: str | os.PathLike[str]) -> bool:
     """Whether a file is an artifact, by its first bytes or its suffix."""
+    if Path(path).suffix.lower() in OTHER_ARCHIVES:
+        return False
     try:
         return read_part(path, 0, len(ZIP_MAGIC)) == ZIP_MAGIC or Path(path).suffix == SUFFIX
     except OSError:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..compiler.graph import evaluate_node
 from ..compiler.module import Module
+from ..html_tables import html_table
 from .names import layer_names, on_chip
 from .session import Run
 
@@ -182,6 +183,18 @@ class Comparison:
             name = f"data window {index} of `{theirs.device}`"
             tally = self.windows.setdefault(name, Tally(name))
             tally.add(ours.dram, theirs.dram, f"sample {self.samples}")
+
+    def __repr__(self) -> str:
+        values = sum(tally.values for tally in self.tallies)
+        found = "all equal" if self.equal else "with differences"
+        return f"<Comparison of {self.samples} samples: {values:,} values, {found}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            repr(self)[1:-1],
+            ("compared", "values", "differing", "first difference"),
+            ((tally.name, tally.values, tally.differing, tally.first) for tally in self.tallies),
+        )
 
     @property
     def tallies(self) -> list[Tally]:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..errors import DeviceError
-from ..isa.configuration import Configuration, Memory
+from ..isa.configuration import DEFAULT, Configuration, Memory
 from ..isa.memory_model import MemoryModel
 from ..isa.semantics import SCRATCHPADS, Machine
 from ..sim.native_functional import NativeMachine, functional_machine
@@ -214,7 +214,10 @@ def is_board(name: str) -> bool:
 
 
 def open_device(
-    name: str, configuration: Configuration, memory: MemoryModel | None = None, **options
+    name: str,
+    configuration: Configuration | None = None,
+    memory: MemoryModel | None = None,
+    **options,
 ) -> Device:
     """Open a device by name.
 
@@ -224,8 +227,8 @@ def open_device(
         `reference`, `sim`, `rtl`, `gate`, `cpu`, or a board's address:
         `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
         `zynq:///PATH/BOARD.bit`.
-    configuration : Configuration
-        Configuration of the machine.
+    configuration : Configuration or None
+        Configuration of the machine; only `cpu` needs none.
     memory : MemoryModel or None
         The model of main memory; None for the default. A board has its own.
     **options
@@ -244,7 +247,15 @@ def open_device(
         raise DeviceError(
             f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}, or the address of a "
             "board, `serial://...`, `tcp://...` or `zynq://...`"
+            + (f"; did you mean `serial://{name}`?" if name.startswith("/dev/") else "")
         )
+    if configuration is None:
+        if name != CpuDevice.name:
+            raise DeviceError(
+                f"device `{name}`: expected the configuration of its machine, got none; give that "
+                f'of the module, `open_device("{name}", module.configuration)`'
+            )
+        configuration = DEFAULT
     known = DEVICES[name].options if name in DEVICES else ()
     for option in options:
         if option not in known:

@@ -16,6 +16,7 @@ import numpy as np
 from ..compiler.host import Evaluate, HostStep
 from ..compiler.host.order import order_events
 from ..compiler.module import Module, Segment
+from ..html_tables import html_table
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
 from .device import Result
@@ -116,6 +117,27 @@ class Profile:
     def __repr__(self) -> str:
         cycles = "no" if self.cycles is None else f"{self.cycles:,}"
         return f"<Profile of {len(self.layers)} layers: {cycles} cycles>"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            repr(self)[1:-1],
+            ("layer", "operator", "target", "cycles", "us", "MACs", "use", "read", "written"),
+            (
+                (
+                    layer.short,
+                    layer.op,
+                    layer.target,
+                    layer.cycles,
+                    layer.microseconds,
+                    layer.macs or None,
+                    None if layer.utilisation is None else f"{layer.utilisation:.1%}",
+                    layer.read_bytes or None,
+                    layer.written_bytes or None,
+                )
+                for layer in self.layers
+            ),
+            left=3,
+        )
 
     @property
     def macs(self) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from types import MappingProxyType
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..compiler.graph.types import DTYPES
 from ..compiler.host import LEAST_WORK, Finish, Start, overlaps
 from ..compiler.module import Binding, Module, Segment
 from ..errors import DeviceError, InputError
+from ..html_tables import html_table
 from ..isa.encoding import encode_program
 from .benchmark import MIN_REPEAT_MS, REPEAT, WARM_UP_S, Benchmark, benchmark
 from .device import Device, Result
@@ -31,13 +33,20 @@ from .names import layer_names
 from .profile import HostRun, Profile, profile_of
 from .step_times import StepTimes
 
-Inputs = Mapping[str, np.ndarray] | np.ndarray
-"""Arrays by input name, or a single array if the network has one input."""
+Inputs = Mapping[str, Any] | Any
+"""Arrays by input name, or a single array if the network has one input.
+
+Arrays are NumPy's, or tensors of PyTorch, JAX and others in memory of the host, which DLPack hands
+over without a copy.
+"""
 
 NO_STATES: Mapping[str, str] = MappingProxyType({})
 """States of a network whose runs do not depend on each other."""
 
 NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
+
+CPU_DEVICE = "cpu"
+"""The device without an accelerator, which has no configuration of its own."""
 
 KEPT_STEP_TIMES = 64
 """Runs of a benchmark, the last ones, of which the time of each host step is kept."""
@@ -84,6 +93,11 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run of `{self.module.name:.60}`: {len(self.outputs)} outputs>"
 
+    def _repr_html_(self) -> str:
+        rows = ((name, f"{x.dtype}{list(x.shape)}") for name, x in self.outputs.items())
+        outputs = html_table(repr(self)[1:-1], ("output", "type"), rows, left=2)
+        return outputs + self.profile._repr_html_()
+
     @cached_property
     def profile(self) -> Profile:
         """Cycles, bytes, multiplications and utilisation of each layer."""
@@ -103,7 +117,8 @@ class Session:
     module : Module
         The module that `compile_graph` or `load` returns.
     device : Device
-        A device of the same configuration; the caller closes it.
+        A device of the same configuration, or `cpu` for a module without segments; the caller
+        closes it.
     threads : int or None
         Threads of the host's kernels; None for all processors available to this process.
     keep_all : bool
@@ -134,7 +149,9 @@ class Session:
         states: Mapping[str, str] = NO_STATES,
     ) -> None:
         ours, theirs = module.configuration, device.configuration
-        if ours.hash != theirs.hash:
+        if device.name == CPU_DEVICE:
+            _refuse_segments(module)
+        elif ours.hash != theirs.hash:
             raise DeviceError(
                 f"device `{device.name}`: expected configuration `{ours.name}`, got "
                 f"`{theirs.name}`: {theirs.differences(ours)}; open the device with the module's "
@@ -315,6 +332,22 @@ class Session:
         return self._beside.submit(self.device.run, self._codes[index], window).result
 
 
+def _refuse_segments(module: Module) -> None:
+    """Reject a module with layers for an accelerator, where there is none.
+
+    Raises
+    ------
+    DeviceError
+        With the remedy.
+    """
+    if layers := sum(len(segment.layers) for segment in module.segments):
+        raise DeviceError(
+            f"device `{CPU_DEVICE}`: expected a network without layers for an accelerator, got "
+            f"{layers} for `{module.configuration.name}`; compile the model with the placement "
+            f"`{CPU_DEVICE}`, or open another device"
+        )
+
+
 def _not_enough_memory(network: str, problem: MemoryError) -> DeviceError:
     got = f", got `{problem}`" if str(problem) else ""
     return DeviceError(
@@ -410,15 +443,35 @@ def check_inputs(
             f"network `{graph.name}`: expected inputs {listed}, got {_listed(sorted(inputs))}; "
             "give each by its name"
         )
-    inputs = {**held, **inputs}
+    arrays = {name: _array(name, given) for name, given in {**held, **inputs}.items()}
     for value in graph.inputs:
-        array, kind = np.asarray(inputs[value.name]), value.type
+        array, kind = arrays[value.name], value.type
         if array.dtype != DTYPES[kind.dtype] or array.shape != kind.shape:
             raise InputError(
                 f"input `{value.name}`: expected {kind.dtype}{list(kind.shape)}, got "
                 f"{array.dtype}{list(array.shape)}; {_conversion(array, value)}"
             )
-    return {name: np.asarray(inputs[name]) for name in names}
+    return {name: arrays[name] for name in names}
+
+
+def _array(name: str, given: Any) -> np.ndarray:
+    """Return an input as an array; a tensor of another library shares its memory.
+
+    Raises
+    ------
+    InputError
+        If the tensor cannot be shared.
+    """
+    if isinstance(given, np.ndarray) or not hasattr(given, "__dlpack__"):
+        return np.asarray(given)
+    try:
+        return np.from_dlpack(given)
+    except (BufferError, RuntimeError, ValueError, TypeError) as problem:
+        why = " ".join(str(problem).split())
+        raise InputError(
+            f"input `{name}`: expected a tensor in memory of the host, got one that DLPack does "
+            f"not hand over (`{why}`); detach it and move it to the host: `tensor.detach().cpu()`"
+        ) from None
 
 
 def _conversion(array: np.ndarray, value: Value) -> str:

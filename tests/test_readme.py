@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .listings import README, refreshed
+from .listings import FIGURE, PAGES, README, ROOT, refreshed, with_figures
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted([README, *(ROOT / "docs").glob("*.md")])
 PROGRAM = ".venv/bin/tilewright"
 
 
@@ -26,6 +24,19 @@ def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"`{page}` links to `{target}`"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if FIGURE.search(page.read_text())], ids=lambda page: page.name
+)
+def test_exact_figures_are_what_their_commands_give(page):
+    assert with_figures(page) == page.read_text(), "run `python -m tests.listings`"
+
+
+def test_a_figure_without_its_command_working_is_found_out(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("It takes 1<!-- tilewright config show tiny: lanes_in --> lanes.")
+    assert with_figures(page).startswith("It takes 2<!--")
 
 
 def test_the_listing_of_the_readme_runs():

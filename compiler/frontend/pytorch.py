@@ -5,19 +5,33 @@ PyTorch is not a dependency; `from_torch` imports it when called.
 
 import contextlib
 import logging
+import os
+import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from ...atomic_write import write_output
 from ...errors import ImportModelError, InputError, ToolError, install_command
+from ..exporters import export_onnx
 from ..graph import Graph
 from ..importers import import_onnx
-from ..quantiser import QuantiserOptions, make_batches, quantise
+from ..quantiser import QuantiserOptions, evaluate_quality, make_batches, quantise
 from . import import_model
+
+EVALUATED = 256
+"""Samples, the first ones, with which a quantised network is compared with the float one."""
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
 
 INSTALL = f"install it with `{install_command('torch')}`"
 
@@ -25,8 +39,11 @@ INSTALL = f"install it with `{install_command('torch')}`"
 def from_torch(
     module: Any,
     example: Any,
-    calibrate: np.ndarray | Mapping[str, np.ndarray] | None = None,
+    calibrate: Any = None,
     options: QuantiserOptions | None = None,
+    *,
+    output: str | os.PathLike[str] | None = None,
+    say: Callable[[str], None] = _to_stderr,
 ) -> Graph:
     """Read a PyTorch module.
 
@@ -36,12 +53,17 @@ def from_torch(
         Module to export, in evaluation mode; afterwards all its parts return to their old modes.
     example : tensor, or tuple or mapping of tensors
         Arguments of a call, positional or by name. The graph takes their shapes.
-    calibrate : array or mapping of arrays
+    calibrate : array, mapping of arrays, or iterable of batches
         Samples for quantisation, [samples, ...] without the leading extent of 1 of the example; for
-        several inputs, a mapping by name. Without samples, the graph is not quantised: it stays in
-        float for the host, or in int8 if the module is already quantised.
+        several inputs, a mapping by name. A `DataLoader` or another iterable gives batches:
+        samples, or pairs of samples and labels. Without samples, the graph is not quantised: it
+        stays in float for the host, or in int8 if the module is already quantised.
     options : QuantiserOptions
         Options of the quantisation; None for the defaults.
+    output : path or None
+        File for the network as ONNX, quantised if there are samples.
+    say : callable
+        Called with each line about noise, accuracy and doubtful samples; stderr by default.
 
     Returns
     -------
@@ -59,13 +81,76 @@ def from_torch(
     InputError
         If the samples do not fit the inputs.
     """
-    data = export_torch(module, example)
+    data, name = export_torch(module, example), type(module).__name__
     if calibrate is None:
-        return import_model(data)
-    graph = import_onnx(data)
-    samples = _samples(graph, calibrate)
-    batches = make_batches(graph, samples)
-    return quantise(graph, batches, options or QuantiserOptions()).integer_graph()
+        _write(output, data)
+        return replace(import_model(data), name=name)
+    graph = replace(import_onnx(data), name=name)
+    given, labels = _gathered(calibrate)
+    samples = _samples(graph, given)
+    for line in _doubts(samples):
+        say(line)
+    quantised = quantise(graph, make_batches(graph, samples), options or QuantiserOptions())
+    if output is not None:
+        _write(output, export_onnx(quantised.graph).SerializeToString())
+    integer = quantised.integer_graph()
+    first = make_batches(graph, {name: array[:EVALUATED] for name, array in samples.items()})
+    found = evaluate_quality(
+        quantised, integer, first, None if labels is None else labels[:EVALUATED]
+    )
+    line = f"{graph.name}: quantised, {found.sqnr_db:.1f} dB signal to noise"
+    if found.same_class is not None:
+        line += f", same class as in float {found.same_class:.1%}"
+    if found.accuracy is not None:
+        line += f", accuracy {found.float_accuracy:.1%} in float, {found.accuracy:.1%} in int8"
+    say(f"{line}, on {found.samples} of the samples that calibrated it")
+    return integer
+
+
+def _write(path: str | os.PathLike[str] | None, data: bytes) -> None:
+    if path is not None:
+        write_output(Path(path), data, f"`output` {path}")
+
+
+def _gathered(given: Any) -> tuple[Any, np.ndarray | None]:
+    """Return arrays, and labels if batches have them.
+
+    Raises
+    ------
+    InputError
+        If there is no batch.
+    """
+    if isinstance(given, Mapping) or hasattr(given, "__array__"):
+        return given, None
+    batches = list(given) if isinstance(given, Iterable) else [given]
+    if not batches:
+        raise InputError(
+            "samples to calibrate with: expected at least one batch, got none; give some"
+        )
+    pairs: list[Sequence[Any]] = [
+        batch if isinstance(batch, list | tuple) else (batch,) for batch in batches
+    ]
+    inputs = [pair[0] for pair in pairs]
+    if isinstance(inputs[0], Mapping):
+        gathered: Any = {
+            name: np.concatenate([np.asarray(each[name]) for each in inputs]) for name in inputs[0]
+        }
+    else:
+        gathered = np.concatenate([np.asarray(each) for each in inputs])
+    if any(len(pair) < 2 for pair in pairs):
+        return gathered, None
+    labels = np.concatenate([np.asarray(pair[1]).reshape(-1) for pair in pairs])
+    has_classes = np.issubdtype(labels.dtype, np.integer)
+    return gathered, labels if has_classes else None
+
+
+def _doubts(samples: Mapping[str, np.ndarray]) -> Iterator[str]:
+    """Yield a warning about samples that show little of what the network will see."""
+    for name, array in samples.items():
+        if len(array) == 1:
+            yield f"warning: `{name}`: one sample says little about ranges; give a hundred"
+        elif not array.any():
+            yield f"warning: `{name}`: all samples are zero and give no ranges; give real ones"
 
 
 def export_torch(module: Any, example: Any) -> bytes:
@@ -113,7 +198,9 @@ def export_torch(module: Any, example: Any) -> bytes:
         finally:
             for part, training in zip(parts, modes, strict=True):  # frozen parts stay frozen
                 part.training = training
-    return program.model_proto.SerializeToString()
+    proto = program.model_proto
+    proto.graph.name = name
+    return proto.SerializeToString()
 
 
 def _import_torch() -> ModuleType:
@@ -164,9 +251,11 @@ def _samples(graph: Graph, given: np.ndarray | Mapping[str, np.ndarray]) -> dict
     for value in graph.inputs:
         array, shape = np.asarray(arrays[value.name]), value.type.shape
         if array.shape[1:] not in (shape, shape[1:] if shape[:1] == (1,) else shape):
+            # The shape in the form that the user chose, with or without the example's first extent.
+            row = shape[1:] if shape[:1] == (1,) and array.ndim <= len(shape) else shape
             raise InputError(
                 f"samples to calibrate with: `{value.name}`: expected "
-                f"[samples, {', '.join(map(str, shape))}], got {list(array.shape)}; reshape it"
+                f"[{', '.join(map(str, ('samples', *row)))}], got {list(array.shape)}; reshape it"
             )
         samples[value.name] = array.astype(value.type.dtype).reshape(len(array), *shape)
     return samples

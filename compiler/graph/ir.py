@@ -8,12 +8,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import CompileError
+from ...html_tables import html_table
 from .operator import Operator
 from .types import TensorType
+
+if TYPE_CHECKING:
+    from .plot import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,28 @@ class Graph:
         return (
             f"<Graph `{self.name:.60}`: {len(self.nodes)} nodes, {len(self.constants)} constants, "
             f"{len(self.inputs)} inputs, {len(self.outputs)} outputs>"
+        )
+
+    def plot(self) -> "Picture":
+        """Draw the graph as SVG: a notebook shows it, and `save(PATH)` writes it."""
+        from .plot import plot  # needs operators, which are defined after the graph
+
+        return plot(self)
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            repr(self)[1:-1],
+            ("node", "operator", "inputs", "type"),
+            (
+                (
+                    node.name,
+                    node.op,
+                    ", ".join(name for name in node.inputs if not self.is_constant(name)),
+                    ", ".join(str(value.type) for value in node.outputs),
+                )
+                for node in self.nodes
+            ),
+            left=4,
         )
 
     def is_constant(self, name: str) -> bool:

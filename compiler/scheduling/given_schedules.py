@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
@@ -108,13 +109,22 @@ def joined(parts: Sequence[Schedule]) -> str:
 
 
 def schedules_text(module: Module) -> str:
-    """The schedules of all layers on the accelerator; layers with equal names use their outputs."""
+    """The schedules of all layers on the accelerator, each with its cycles as a comment.
+
+    Layers with equal names use their outputs.
+    """
     layers = [layer for segment in module.segments for layer in segment.layers]
     count = Counter(layer.name for layer in layers)
     return "\n".join(
-        f"# layer {layer.name if count[layer.name] == 1 else layer.output}\n{layer.schedule}\n"
-        for layer in layers
+        f"# layer {layer.name if count[layer.name] == 1 else layer.output}\n{_times(row)}"
+        f"{layer.schedule}\n"
+        for layer, row in zip(layers, module.report["layers"], strict=True)
     )
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    bound = f"lower bound {row['bound']:,}"
+    return f"# {bound}\n" if row["cycles"] is None else f"# {row['cycles']:,} cycles, {bound}\n"
 
 
 def read_schedules(text: str) -> dict[str, str]:

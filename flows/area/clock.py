@@ -43,9 +43,17 @@ class Clock:
         return f"about {self.median_mhz:.0f} MHz ({span}), an estimate from measured machines{note}"
 
 
-def clock_of(configuration: Configuration, device: Device) -> Clock | None:
-    """Return the clock in the ledger, or an estimate from the device's family; None if unknown."""
-    rows = measured_rows(device)
+def clock_of(
+    configuration: Configuration, device: Device, rows: Sequence[Row] | None = None
+) -> Clock | None:
+    """Return the clock in the ledger, or an estimate from the device's family; None if unknown.
+
+    Parameters
+    ----------
+    rows
+        The `measured_rows` of the device, for callers with many configurations.
+    """
+    rows = measured_rows(device) if rows is None else rows
     for row in rows:
         if row.device == device.name and row.parameters == configuration.parameters():
             clocks = row.clocks_mhz

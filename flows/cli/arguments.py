@@ -9,11 +9,13 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...compiler.options import DEFAULT_OPTIONS
 from ...compiler.registered import registered_key
+from ...errors import UsageError
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
@@ -24,6 +26,7 @@ from ..execution.compile_cache import CompileCache
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
+from .schedule_options import change_of
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -88,6 +91,7 @@ def load_module(
     placing: Placing = DEFAULT_PLACING,
     trust_code: bool = False,
     memory: MemoryModel = DEFAULT_MEMORY,
+    schedules: Mapping[str, str] | None = None,
 ) -> "Module":
     """Load an artifact, or compile a model or take its module from the cache.
 
@@ -108,11 +112,13 @@ def load_module(
     memory : MemoryModel
         Main memory for which a model is compiled; an artifact is compiled already, unless its
         layers are placed anew.
+    schedules : mapping or None
+        Steps for some layers of a model; the module's report then says what they changed.
 
     Raises
     ------
     UsageError
-        If options ask to quantise an artifact or to fix its inputs.
+        If options ask to quantise an artifact, to fix its inputs or to schedule its layers.
     TilewrightError
         As raised by the importer, the quantiser, the compiler or `load`.
     """
@@ -121,6 +127,11 @@ def load_module(
     if is_artifact(source):
         refuse_calibration(source, calibration)
         refuse_overrides(source, overrides)
+        if schedules:
+            raise UsageError(
+                f"`--schedule`: expected a model, got the artifact `{source}`, whose layers are "
+                "scheduled; name the model instead"
+            )
         if source.is_file() and (placing.stated or not placing.is_default):
             return placed_module(source, configuration, placing, memory, keep_all=keep_all)
         return load(source, configuration, trust_code=trust_code)
@@ -132,6 +143,7 @@ def load_module(
         overrides=overrides,
         placing=placing,
         memory=memory,
+        schedules=schedules,
     )
 
 
@@ -193,8 +205,22 @@ def compile_model(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
     memory: MemoryModel = DEFAULT_MEMORY,
+    schedules: Mapping[str, str] | None = None,
 ) -> "Module":
-    """Import, quantise and compile with progress on stderr, or take the module from the cache."""
+    """Import, quantise and compile with progress on stderr, or take the module from the cache.
+
+    With given schedules, nothing is cached but the module without them, and the report says what
+    they changed.
+    """
+    if schedules:
+        given = {
+            "keep_all": keep_all, "calibration": calibration, "overrides": overrides,
+            "placing": placing, "memory": memory,
+        }  # fmt: skip
+        before = compile_model(source, configuration, **given).report
+        module = compile_anew(source, configuration, schedules=schedules, **given)
+        changes = change_of(before, module.report, schedules)
+        return replace(module, report={**module.report, **changes})
     asked = {
         "keep_all": keep_all,
         "calibration": calibration,
@@ -302,8 +328,20 @@ def compile_placed(
 
 
 def device_name(text: str) -> str:
-    """Return a device's name in lower case, and a board's address as it is."""
+    """Return a device's name in lower case, and a board's address as it is.
+
+    Raises
+    ------
+    UsageError
+        For the path of a serial port.
+    """
     from ...runtime.devices import is_board
+
+    if text.startswith("/dev/"):
+        raise UsageError(
+            f"`--device {text}`: expected a device's name or a board's address, got a path; did "
+            f"you mean `serial://{text}`?"
+        )
 
     return text if is_board(text) else text.lower()
 

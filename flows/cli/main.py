@@ -18,29 +18,70 @@ from ... import __version__
 from ...errors import TilewrightError, UsageError, did_you_mean
 from ...quoting import printable
 
-COMMANDS: Mapping[str, str] = {
-    "run": "run a model or an artifact",
-    "report": "write a page that shows where a network's cycles went",
-    "what-if": "time the same program with other memories and hardware",
-    "sweep": "find the machines of a space that no other one beats",
-    "ablation": "measure what each optimisation gains",
-    "compile": "compile a model into one file",
-    "inspect": "disassemble an artifact",
-    "export": "write a network as C for a board without an operating system, or as hex files",
-    "passes": "show what each pass of the front end does to a model",
-    "config": "list, explain and check configurations",
-    "boards": "list boards, and how fast each one runs a model",
-    "build": "build a bitstream for a board",
-    "flash": "load a bitstream into a board",
-    "board": "serve a virtual board",
-    "measure": "measure the main memory of a board, and its error in each layer",
-    "doctor": "check the tools",
-    "synth": "synthesise a configuration for an FPGA: area, clock, critical path",
-    "verilog": "write the Verilog of a configuration",
-    "quantise": "quantise a float model with a few samples",
-    "conformance": "run ONNX's own operator tests on the host",
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "run and explain": {
+        "run": "run a model or an artifact",
+        "report": "write a page that shows where a network's cycles went",
+        "what-if": "time the same program with other memories and hardware",
+        "passes": "show what each pass of the front end does to a model",
+        "inspect": "disassemble an artifact",
+    },
+    "compile": {
+        "compile": "compile a model into one file",
+        "quantise": "quantise a float model with a few samples",
+        "export": "write a network as C for a board without an operating system, or as hex files",
+    },
+    "choose a machine": {
+        "config": "list, explain and check configurations",
+        "sweep": "find the machines of a space that no other one beats",
+        "ablation": "measure what each optimisation gains",
+        "boards": "list boards, and how fast each one runs a model",
+        "synth": "synthesise a configuration for an FPGA: area, clock, critical path",
+    },
+    "build and run on a board": {
+        "build": "build a bitstream for a board",
+        "flash": "load a bitstream into a board",
+        "measure": "measure the main memory of a board, and its error in each layer",
+        "board": "serve a virtual board",
+        "verilog": "write the Verilog of a configuration",
+    },
+    "check": {
+        "doctor": "check the tools",
+        "completion": "print a script that completes words in a shell",
+        "conformance": "run ONNX's own operator tests on the host",
+    },
 }
-"""Summary of each file of `commands/`, in the order of `--help`."""
+"""Summary of each file of `commands/`, in the groups and the order of `--help`."""
+
+COMMANDS: Mapping[str, str] = {
+    name: text for group in GROUPS.values() for name, text in group.items()
+}
+
+EXAMPLES: Mapping[str, str] = {
+    "run": "tilewright run model.onnx --config 8x16 --latency 200",
+    "report": "tilewright report model.onnx -o report.html",
+    "what-if": "tilewright what-if model.onnx --latency 16,64,200",
+    "passes": "tilewright passes model.onnx --until scheduled --layer conv1",
+    "inspect": "tilewright inspect model.tw",
+    "compile": "tilewright compile model.onnx --config ecp5-45 -o model.tw",
+    "quantise": "tilewright quantise float.onnx --calibrate samples.npz -o int8.onnx",
+    "export": "tilewright export --c firmware model.onnx --config 4x4",
+    "config": "tilewright config show 16x16 --device ecp5-85",
+    "sweep": "tilewright sweep model.onnx --device ecp5-45 --rate 50 --vary lanes=4x4,8x8",
+    "ablation": "tilewright ablation model.onnx --config 8x8",
+    "boards": "tilewright boards model.onnx",
+    "synth": "tilewright synth --config 4x4 --device ecp5-45 --no-place",
+    "build": "tilewright build --board ULX3S-25F",
+    "flash": "tilewright flash --board ULX3S-25F",
+    "measure": "tilewright measure serial:///dev/ttyUSB0 model.onnx",
+    "board": "tilewright board --virtual ULX3S-25F",
+    "verilog": "tilewright verilog --config 8x8 -o core.v",
+    "doctor": "tilewright doctor",
+    "completion": "tilewright completion "
+    "bash > ~/.local/share/bash-completion/completions/tilewright",
+    "conformance": "tilewright conformance --kernels",
+}
+"""An example of each command, which ends its `--help`."""
 
 SPELLINGS = {"quantize": "quantise"}
 """Other spellings of commands, which `--help` omits."""
@@ -74,6 +115,23 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; `{self.prog} --help` shows what there is")
 
 
+class _Overview(_Parser):
+    """The parser of all commands, whose help lists them by group."""
+
+    def format_help(self) -> str:
+        width = max(map(len, COMMANDS)) + 2
+        lines = [f"usage: {self.prog} [--version] COMMAND [OPTIONS]", "", str(self.description)]
+        for title, commands in GROUPS.items():
+            lines += ["", f"{title}:"]
+            lines += [f"  {name:{width}}{text}" for name, text in commands.items()]
+        lines += [
+            "",
+            f"`{self.prog} COMMAND --help` explains a command, with an example.",
+            f"`{self.prog} --version` shows the versions.",
+        ]
+        return "\n".join(lines) + "\n"
+
+
 class _Version(argparse.Action):
     """Print the versions; only this action imports the contract."""
 
@@ -84,29 +142,37 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+def parser(given: Sequence[str] = (), *, complete: bool = False) -> argparse.ArgumentParser:
     """Return the parser of all commands, with the arguments of the command that is given.
 
     The imports of a command take time. `--help` and other commands do not wait for them.
+
+    Parameters
+    ----------
+    complete : bool
+        Whether to add the arguments of all commands.
     """
     common = _Parser(add_help=False)
     common.add_argument(
         "-v", "--verbose", action="store_true", default=argparse.SUPPRESS,
         help="show the traceback of an error",
     )  # fmt: skip
-    made = _Parser(
+    made = _Overview(
         prog="tilewright",
         description="Compile quantised networks for a tensor accelerator and run them on it.",
         parents=[common],
     )
     made.add_argument("--version", action=_Version, nargs=0, help="show the versions and exit")
     commands = made.add_subparsers(
-        title="commands", dest="command", metavar="COMMAND", required=True
+        title="commands", dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
     word = next((word for word in given if not word.startswith("-")), "")
     for name, description in COMMANDS.items():
-        command = commands.add_parser(name, parents=[common], help=description)
-        if name == word:
+        command = commands.add_parser(
+            name, parents=[common], help=description, epilog=f"example: {EXAMPLES[name]}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        if name == word or complete:
             file = import_module(f".commands.{name.replace('-', '_')}", __package__)
             file.add(command, common)
     return made

@@ -50,7 +50,10 @@ class _Markdown(argparse.HelpFormatter):
 
     def add_text(self, text: str | None) -> None:
         if text and text != argparse.SUPPRESS:
-            self._lines += [_escaped(text), ""]
+            example = text.removeprefix("example: ")
+            self._lines += (
+                ["", f"Example: `{example}`"] if example != text else [_escaped(text), ""]
+            )
 
     def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
         rows = [
@@ -97,7 +100,7 @@ def _actions(command: argparse.ArgumentParser) -> list[argparse.Action]:
             found.extend(actions)
 
     command.formatter_class = Collector
-    command.format_help()
+    argparse.ArgumentParser.format_help(command)  # the help of all commands has a form of its own
     return found
 
 

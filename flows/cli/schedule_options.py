@@ -1,6 +1,8 @@
 """`--schedules` and `--schedule`: write the schedule steps of every layer, and read edited ones."""
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 from ...errors import UsageError
 from ...file_access import MAX_TEXT_BYTES, read_part
@@ -10,13 +12,55 @@ def add_schedules(parser: argparse.ArgumentParser) -> None:
     """Add both options."""
     parser.add_argument(
         "--schedules", action="store_true",
-        help="print every accelerator layer's schedule, as steps that `--schedule` takes back",
+        help="print every accelerator layer's schedule with its cycles, as steps that `--schedule` "
+        "takes back",
     )  # fmt: skip
+    add_schedule(parser)
+
+
+def add_schedule(parser: argparse.ArgumentParser) -> None:
+    """Add `--schedule`."""
     parser.add_argument(
         "--schedule", action="append", default=[], metavar="[LAYER=]FILE", dest="given",
-        help="take the schedule of a layer, or of all layers in the file, from there; may be "
-        "repeated",
+        help="take the schedule of a layer, or of all layers in the file, from there, and print "
+        "the cycles before and after; may be repeated",
     )  # fmt: skip
+
+
+def change_of(
+    before: Mapping[str, Any], after: Mapping[str, Any], given: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what given schedules changed in the report of a module, as JSON values.
+
+    Parameters
+    ----------
+    before, after
+        Reports of the compiler, without and with the given schedules.
+    """
+    rows = zip(before["layers"], after["layers"], strict=False)
+    return {
+        "schedules_given": list(given),
+        "cycles_before": before["cycles"],
+        "layers_changed": [
+            {"name": new["name"], "before": old["cycles"], "after": new["cycles"]}
+            for old, new in rows
+            if old["cycles"] != new["cycles"]
+        ],
+    }
+
+
+def change_sentences(report: Mapping[str, Any]) -> list[str]:
+    """Say what given schedules changed; nothing without them."""
+    if "schedules_given" not in report:
+        return []
+    before, after = report["cycles_before"], report["cycles"]
+    layers = ", ".join(f"`{name}`" for name in report["schedules_given"])
+    lines = [f"schedule of {layers} given: {before:,} cycles before, {after:,} now"]
+    lines += [
+        f"  {row['name']}: {row['before']:,} before, {row['after']:,} now"
+        for row in report["layers_changed"]
+    ]
+    return lines
 
 
 def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,15 @@ from ...sim.cache import kept_folder
 from ..area.model import is_modelled
 from ..sweep.dimensions import Dimension, read_dimension
 from ..sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
-from ..sweep.expressions import Condition, read_condition
-from ..sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES, FIGURES, check_objectives
+from ..sweep.expressions import OF_NETWORK, Condition, of_network, read_condition
+from ..sweep.figures import (
+    ASIC_OBJECTIVES,
+    ASIC_PRICE,
+    DEFAULT_OBJECTIVES,
+    FIGURES,
+    PRICE,
+    check_objectives,
+)
 from ..sweep.local_workers import LocalWorkers
 from ..sweep.measured import Build
 from ..sweep.outcome import Network
@@ -31,6 +39,9 @@ if TYPE_CHECKING:
 
 KIND = "sweeps"
 """Name of the cache folder of the default database."""
+
+OWN = "own"
+"""Value of `--clock` for the clock of each machine."""
 
 BUDGET = ("multipliers", "ram", "lut", "ff")
 """Resources of a device that limit the machines."""
@@ -133,11 +144,18 @@ def chosen_conditions(
     UsageError
         For a text that is not a condition.
     """
+    networks = [source.stem for source in arguments.sources]
+    known = [*FIGURES, *(of_network(name, each) for name in OF_NETWORK for each in networks)]
     found = [
-        read_condition(text, FIGURES, f"{description.source}, `where`")
-        for text in description.where
+        read_condition(text, known, f"{description.source}, `where`") for text in description.where
     ]
-    found += [read_condition(text, FIGURES, f"`--where {text}`") for text in arguments.where]
+    found += [read_condition(text, known, f"`--where {text}`") for text in arguments.where]
+    if arguments.rate is not None:
+        if not 0 < arguments.rate < float("inf"):
+            raise UsageError(f"`--rate {arguments.rate:g}`: expected a positive number; correct it")
+        for each in networks:
+            limit = read_condition(f"ms('{each}') <= {1e3 / arguments.rate!r}", known, "`--rate`")
+            found.append(replace(limit, text=f"{each} at {arguments.rate:g} a second"))
     if device:
         found += [
             read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--device`")
@@ -163,7 +181,35 @@ def chosen_objectives(
     if description.minimise:
         return check_objectives(description.minimise, f"{description.source}, `minimise`")
     asic = device is not None and device.family.technology is Technology.ASIC
-    return ASIC_OBJECTIVES if asic else DEFAULT_OBJECTIVES
+    if arguments.rate is not None:
+        return ASIC_PRICE if asic else PRICE
+    names = ASIC_OBJECTIVES if asic else DEFAULT_OBJECTIVES
+    return ("ms", *names[1:]) if arguments.clock == OWN else names
+
+
+def clock_or_own(text: str) -> float | str:
+    """Read the value of `--clock`."""
+    return OWN if text == OWN else float(text)
+
+
+def chosen_own_clock(arguments: argparse.Namespace, device: Device | None) -> bool:
+    """Return whether each machine has its own clock; `arguments.clock` is then None.
+
+    Raises
+    ------
+    UsageError
+        Without a device.
+    """
+    by_default = arguments.rate is not None and device is not None and arguments.clock is None
+    if arguments.clock != OWN:
+        return by_default
+    if device is None:
+        raise UsageError(
+            "`--clock own`: expected also `--device NAME`, the chip on which machines have a clock;"
+            " add it"
+        )
+    arguments.clock = None
+    return True
 
 
 def chosen_search(arguments: argparse.Namespace) -> Search | None:

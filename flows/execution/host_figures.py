@@ -1,7 +1,7 @@
 """The speed of this machine as a host, measured once in half a second, and kept.
 
 Figures are rounded to two digits, because other work on the machine makes further digits random. If
-other work takes much of the machine, they are used with a warning and measured again next time.
+other work takes much of the machine, they are not kept, and `measured_while_busy` tells it.
 """
 
 import contextlib
@@ -25,9 +25,8 @@ from ...compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, eval
 from ...compiler.host import host_target
 from ...compiler.placement.costs import NS_PER_US, HostSpeed, passes_of
 from ...errors import TilewrightError
-from ...runtime.benchmark import Watch, busy_sentence
+from ...runtime.benchmark import Watch
 from ...sim.cache import kept_folder
-from ...sim.toolchain import progress
 from ..bench.resnet18_layers import ConvolutionShape, layer_graph
 
 KIND = "host"
@@ -60,12 +59,20 @@ def measured_host() -> HostSpeed:
             host = measure_host(target)
             load = watch.load()
             if load.busy:
-                progress(busy_sentence(load.waiting), "host figures")
+                _busy.add(host)
                 return host
             with contextlib.suppress(OSError):
                 write_atomically(path, json.dumps(asdict(host)).encode())
         return host
     return measure_host(target)
+
+
+def measured_while_busy(host: HostSpeed) -> bool:
+    """Whether other work on this machine made the figures of `measured_host` worse."""
+    return host in _busy
+
+
+_busy: set[HostSpeed] = set()
 
 
 def _kept(path: Path) -> HostSpeed | None:

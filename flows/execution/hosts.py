@@ -49,7 +49,10 @@ def host_title(name: str) -> str:
     """Return the name of a processor and where its figures are from, for people."""
     if name in HOSTS:
         return f"{HOSTS[name].title}, with figures derived from its manual"
-    return f"{this_processor()}, this machine's processor, with figures measured on it"
+    from .host_figures import measured_host, measured_while_busy  # needs the code generator
+
+    when = " while it was busy" if measured_while_busy(measured_host()) else ""
+    return f"{this_processor()}, this machine's processor, with figures measured on it{when}"
 
 
 def this_processor() -> str:

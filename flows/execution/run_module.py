@@ -11,6 +11,7 @@ from ..cli.calibration_options import chosen_calibration
 from ..cli.input_options import chosen_overrides, fixed_sentence, fixes_of_samples
 from ..cli.memory_options import memory_model, program_memory
 from ..cli.placement_options import Placing
+from ..cli.schedule_options import chosen_schedules
 
 if TYPE_CHECKING:
     from ...compiler.module import Module
@@ -48,6 +49,7 @@ def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], N
                 placing=placing,
                 trust_code=arguments.trust_code,
                 memory=memory,
+                schedules=chosen_schedules(arguments),
             )
             break
         except NeedsInputError as need:

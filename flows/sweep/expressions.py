@@ -52,8 +52,46 @@ class Condition:
         """Whether some values in the intervals satisfy the condition."""
         return bool(_evaluate(self.tree, figures)[1])
 
+    def miss(self, figures: Mapping[str, Interval]) -> float:
+        """Return by which share of the limit a failing comparison is missed at least.
+
+        0 for a condition that may hold; infinite for one that is not a single comparison.
+        """
+        if self.may_hold(figures):
+            return 0.0
+        match self.tree:
+            case ast.Compare(left=left, comparators=[right]):
+                (low, high), (least, most) = (_evaluate(side, figures) for side in (left, right))
+                # The side that is known is the limit, the right one if both are.
+                limit = abs(least) if least == most else min(abs(low), abs(high))
+                return max(low - most, least - high, 0.0) / max(limit, 1e-12)
+        return math.inf
+
     def __str__(self) -> str:
         return self.text
+
+
+OF_NETWORK = ("cycles", "ms")
+"""Figures that each network also has of its own, such as `ms(kws)`."""
+
+
+def of_network(figure: str, network: str) -> str:
+    """Return the name of a network's own figure, as conditions write it."""
+    return f"{figure}({network})"
+
+
+class _NetworkFigures(ast.NodeTransformer):
+    """Turns `ms(kws)` and `ms("kws-small")` into single names."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(
+                func=ast.Name(id=figure),
+                args=[ast.Name(id=network) | ast.Constant(value=str(network))],
+                keywords=[],
+            ) if figure in OF_NETWORK:
+                return ast.Name(of_network(figure, network), ast.Load())
+        return node
 
 
 def read_condition(text: str, known: Collection[str], source: str) -> Condition:
@@ -76,7 +114,7 @@ def read_condition(text: str, known: Collection[str], source: str) -> Condition:
             f"{source}: expected at most {MAX_TEXT:,} characters, got {len(text):,}; shorten it"
         )
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = _NetworkFigures().visit(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _no_condition(text, source) from None
     names = set()

@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import UsageError, did_you_mean
 from ...isa.configuration import PARAMETERS
 from ...isa.settings import MEMORY
-from .expressions import EVER, Interval, exactly
+from .expressions import EVER, Interval, exactly, of_network
 from .space import Point
 
 TIMES: Mapping[str, str] = MappingProxyType(
@@ -47,7 +47,7 @@ FIGURES: Mapping[str, str] = MappingProxyType(
     {
         **TIMES,
         **COUNTS,
-        CLOCK: "clock in MHz: `--clock` until `--place` has measured it",
+        CLOCK: "clock in MHz: that of `--clock` until `--place` has measured it",
         **{name: PARAMETERS[name].meaning for name in NUMBERS},
         **{name: MEMORY[name] for name in ("latency", "bandwidth", "outstanding")},
     }
@@ -61,6 +61,10 @@ DEFAULT_OBJECTIVES = ("cycles", "multipliers", "ram")
 
 ASIC_OBJECTIVES = ("cycles", "gates", "ram_bits")
 """The default objectives for an ASIC."""
+
+
+PRICE, ASIC_PRICE = ("lut",), ("gates",)
+"""What `--rate` minimises on an FPGA and on an ASIC."""
 
 
 def check_objectives(names: Sequence[str], source: str) -> tuple[str, ...]:
@@ -102,6 +106,17 @@ def known_figures(point: Point, counts: Mapping[str, Any], clock_mhz: float) -> 
     for name in COUNTS.keys() - found.keys():
         found[name] = exactly(counts[name])
     return {**found, CLOCK: exactly(clock_mhz), **dict.fromkeys(TIMES, EVER)}
+
+
+def network_figures(
+    networks: Sequence[str], cycles: Sequence[Interval], clock_mhz: float
+) -> dict[str, Interval]:
+    """Return the figures of each network by itself, whatever its weight."""
+    found: dict[str, Interval] = {}
+    for network, (low, high) in zip(networks, cycles, strict=True):
+        found[of_network("cycles", network)] = low, high
+        found[of_network("ms", network)] = low / clock_mhz / 1e3, high / clock_mhz / 1e3
+    return found
 
 
 def program_figures(

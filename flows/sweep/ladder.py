@@ -24,6 +24,7 @@ import numpy as np
 from ...compiler.placement.host_products import host_products, idle_sentence
 from ...errors import CompileError
 from ...isa.configuration import Configuration
+from ..area.clock import clock_of, measured_rows
 from ..synthesis.devices import Device
 from .candidate import Candidate
 from .evaluators import (
@@ -39,8 +40,8 @@ from .evaluators import (
     version_of,
 )
 from .executors import Executor, InProcess
-from .expressions import Condition, Interval, exactly
-from .figures import DEFAULT_OBJECTIVES, known_figures, program_figures
+from .expressions import EVER, Condition, Interval, exactly
+from .figures import DEFAULT_OBJECTIVES, known_figures, network_figures, program_figures
 from .measured import REPLACED, Build, Builder, Measured
 from .outcome import (
     BEATEN,
@@ -82,6 +83,7 @@ def sweep(
     search: Search | None = None,
     rtl: bool = False,
     build: Build | None = None,
+    own_clock: bool = False,
 ) -> Outcome:
     """Find the machines of a space that no other one beats with the same main memory.
 
@@ -110,6 +112,9 @@ def sweep(
         Also run every point on the front on the RTL.
     build
         Also synthesise the machines on the front, and place them; None for neither.
+    own_clock
+        Time each machine at its own clock on the device, from the ledger or estimated from it;
+        `clock_mhz` is that of machines whose size is not between those of the ledger.
 
     Raises
     ------
@@ -124,8 +129,15 @@ def sweep(
     database = Database() if database is None else database
     return _Run(
         networks, space, database, executor, progress, objectives, where, clock_mhz, device,
-        exhaustive, search, build,
+        exhaustive, search, build, own_clock,
     ).outcome(rtl)  # fmt: skip
+
+
+def clocks_of(configurations: Sequence[Configuration], device: Device) -> dict[str, float]:
+    """Return the clocks of configurations on a device, by digest, where one is known."""
+    rows = measured_rows(device)
+    found = {configuration_digest(one): clock_of(one, device, rows) for one in configurations}
+    return {digest: clock.median_mhz for digest, clock in found.items() if clock is not None}
 
 
 class _Run:
@@ -143,11 +155,14 @@ class _Run:
         exhaustive: bool,
         search: Search | None,
         build: Build | None,
+        own_clock: bool,
     ) -> None:
         self.networks, self.space, self.database = tuple(networks), space, database
         self.objectives, self.where, self.clock_mhz = tuple(objectives), tuple(where), clock_mhz
         self.progress, self.exhaustive, self.search = progress, exhaustive, search
         self.device, self.build = build.device if build else device, build
+        self.own_clock = own_clock
+        self.clocks: dict[str, float] = {}
         self.measured: dict[str, Measured] = {}
         digests = [graph_digest(network.graph) for network in networks]
         for network, digest in zip(networks, digests, strict=True):
@@ -189,7 +204,7 @@ class _Run:
             self.networks, self.space, self.objectives, self.where, self.clock_mhz,
             tuple(self.results), self.rejected, self.programs.computed, self.reused,
             time.perf_counter() - started, interrupted, self.search, self.evaluated,
-            self.build, self.device,
+            self.build, self.device, self.own_clock,
         )  # fmt: skip
 
     # Points ------------------------------------------------------------------------------------
@@ -206,8 +221,7 @@ class _Run:
             self.results += results
             candidate = Candidate(machine, results)
             for result in results:
-                if not self._may_hold(self._known(result.point)):
-                    result.state = EXCLUDED
+                self._exclude(result, self._known(result.point))
             candidate.results = [result for result in results if result.state == OPEN]
             found.append(candidate)
         self.candidates += found
@@ -224,6 +238,8 @@ class _Run:
         new = [(key, resources(one, self.device)) for key, one in keys.items() if key not in found]
         self.database.add(new)
         self.counts |= {key.configuration: record for key, record in (*found.items(), *new)}
+        if self.own_clock and self.device is not None:
+            self.clocks |= clocks_of(configurations, self.device)
 
     def _known(self, point: Point) -> dict[str, Interval]:
         digest = configuration_digest(point.machine.configuration)
@@ -233,15 +249,30 @@ class _Run:
                 **counts,
                 **{name: measured.counts[name] for name in REPLACED if name in measured.counts},
             }
-        return known_figures(point, counts, self._clock_mhz(digest))
+        return {
+            **known_figures(point, counts, self._clock_mhz(digest)),
+            **self._network_figures([EVER] * len(self.networks), digest),
+        }
 
     def _clock_mhz(self, digest: str) -> float:
-        """Return the measured clock of a configuration, or the one of all others."""
+        """Return the measured clock of a configuration, its own, or the one of all others."""
         measured = self.measured.get(digest)
-        return (measured and measured.clock_mhz) or self.clock_mhz
+        return (measured and measured.clock_mhz) or self.clocks.get(digest, self.clock_mhz)
 
-    def _may_hold(self, figures: dict[str, Interval]) -> bool:
-        return all(condition.may_hold(figures) for condition in self.where)
+    def _exclude(self, result: Result, figures: dict[str, Interval]) -> bool:
+        """Exclude a point whose figures fail a condition; return whether they do."""
+        result.misses = tuple(
+            (str(condition), condition.miss(figures))
+            for condition in self.where
+            if not condition.may_hold(figures)
+        )
+        if result.misses:
+            result.state = EXCLUDED
+        return bool(result.misses)
+
+    def _network_figures(self, cycles: Sequence[Interval], digest: str) -> dict[str, Interval]:
+        names = [network.name for network in self.networks]
+        return network_figures(names, cycles, self._clock_mhz(digest))
 
     # Rungs -------------------------------------------------------------------------------------
 
@@ -425,9 +456,14 @@ class _Run:
         known = self._known(result.point)
         peak = result.point.machine.configuration.tile_bytes
         clock_mhz = self._clock_mhz(candidate.item.digest)
-        figures = {**known, **program_figures((least, math.inf), peak, clock_mhz)}
-        if not self._may_hold(figures):
-            result.state = EXCLUDED
+        figures = {
+            **known,
+            **program_figures((least, math.inf), peak, clock_mhz),
+            **self._network_figures(
+                [(bound, math.inf) for bound in result.bounds], candidate.item.digest
+            ),
+        }
+        self._exclude(result, figures)
         result.figures = {name: low for name, (low, _) in figures.items() if math.isfinite(low)}
 
     def _apply_cycles(self, candidate: Candidate, result: Result) -> None:
@@ -452,10 +488,10 @@ class _Run:
                 macs,
                 energy_nj,
             ),
+            **self._network_figures(list(map(exactly, cycles)), candidate.item.digest),
         }
         result.figures = {name: low for name, (low, _) in figures.items()}
-        if not self._may_hold(figures):
-            result.state = EXCLUDED
+        if self._exclude(result, figures):
             return
         result.state = BEATEN
         self.fronts[id(result.point.setting)].add(self._values(result))

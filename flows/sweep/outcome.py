@@ -65,6 +65,8 @@ class Result:
         bound.
     measured
         What synthesis and placement measured; None if the machine was not synthesised.
+    misses
+        The conditions that it fails, each with the least share of the limit by which it does.
     error
         Why it failed.
     """
@@ -79,6 +81,7 @@ class Result:
     rtl: tuple[int, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
     measured: Measured | None = None
+    misses: tuple[tuple[str, float], ...] = ()
     error: str | None = None
 
 
@@ -125,6 +128,8 @@ class Outcome:
         Number of machines that were compiled, or whose results were known.
     build
         What was synthesised and placed; None if all resources are exact or estimates.
+    own_clock
+        Whether each machine has a clock of its own.
     """
 
     networks: tuple[Network, ...]
@@ -142,11 +147,13 @@ class Outcome:
     evaluated: int
     build: Build | None = None
     device: Device | None = None
+    own_clock: bool = False
 
     @property
     def shown(self) -> tuple[str, ...]:
         """Names of the figures for tables and pages: no resources that the device lacks."""
-        clock = (CLOCK,) if self.build is not None and self.build.seeds else ()
+        placed = self.build is not None and self.build.seeds
+        clock = (CLOCK,) if placed or self.own_clock else ()
         device = self.device or find_device("ecp5-85")
         lacking = RESOURCES.keys() - device.family.resources
         counts = (name for name in COUNTS if name not in lacking)

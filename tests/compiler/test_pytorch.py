@@ -1,8 +1,10 @@
 """PyTorch modules, with a stand-in for PyTorch, which the tests do not install."""
 
 import logging
+import re
 import sys
 import warnings
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -60,7 +62,8 @@ def torch(monkeypatch, proto):
 
 def test_a_module_is_what_pytorch_exports(torch, proto):
     graph = tilewright.from_torch(Network(), "image")
-    assert print_graph(graph) == print_graph(import_model(proto.SerializeToString()))
+    plain = replace(import_model(proto.SerializeToString()), name="Network")
+    assert print_graph(graph) == print_graph(plain)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +135,15 @@ SAMPLES = np.zeros((4, 3, 9, 9), np.float32)
     [
         (
             SAMPLES,
-            "samples to calibrate with: `x`: expected [samples, 1, 3, 12, 12], got [4, 3, 9, 9]; "
+            "samples to calibrate with: `x`: expected [samples, 3, 12, 12], got [4, 3, 9, 9]; "
             "reshape it",
         ),
+        (
+            SAMPLES[:, None],
+            "samples to calibrate with: `x`: expected [samples, 1, 3, 12, 12], got "
+            "[4, 1, 3, 9, 9]; reshape it",
+        ),
+        ([], "samples to calibrate with: expected at least one batch, got none; give some"),
         (
             {"y": SAMPLES},
             "samples to calibrate with: expected `x`, got `y`; give an array for each input, by "
@@ -146,6 +155,61 @@ def test_samples_that_do_not_fit_are_refused(torch, samples, message):
     with pytest.raises(InputError) as caught:
         tilewright.from_torch(Network(), "image", samples)
     assert str(caught.value) == message
+
+
+def random_samples(count: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(0, 1, (count, 3, 12, 12)).astype(np.float32)
+
+
+def test_a_graph_has_the_name_of_its_class(torch):
+    assert tilewright.from_torch(Network(), "image").name == "Network"
+
+
+def test_batches_with_labels_tell_the_accuracy(torch, capsys):
+    samples, labels = random_samples(12), np.arange(12) % 10
+    loader = [(samples[at : at + 5], labels[at : at + 5]) for at in range(0, 12, 5)]
+    graph = tilewright.from_torch(Network(), "image", loader)
+    assert print_graph(graph) == print_graph(tilewright.from_torch(Network(), "image", samples))
+    first, second = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"Network: quantised, \d+\.\d dB signal to noise, same class as in float [\d.]+%, accuracy "
+        r"[\d.]+% in float, [\d.]+% in int8, on 12 of the samples that calibrated it",
+        first,
+    )
+    assert "accuracy" not in second
+
+
+def test_targets_that_are_no_classes_are_not_labels(torch, capsys):
+    tilewright.from_torch(Network(), "image", [(random_samples(4), np.zeros(4, np.float32))])
+    assert "accuracy" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("samples", "doubt"),
+    [
+        (random_samples(1), "`x`: one sample says little about ranges; give a hundred"),
+        (
+            np.zeros((3, 3, 12, 12), np.float32),
+            "`x`: all samples are zero and give no ranges; give real ones",
+        ),
+    ],
+)
+def test_samples_that_show_little_are_mentioned(torch, samples, doubt):
+    said: list[str] = []
+    tilewright.from_torch(Network(), "image", samples, say=said.append)
+    assert said[0] == f"warning: {doubt}"
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize("samples", [None, random_samples(4)])
+def test_the_network_is_also_written_as_onnx(torch, tmp_path, samples):
+    path = tmp_path / "network.onnx"
+    graph = tilewright.from_torch(Network(), "image", samples, output=path)
+    again = import_model(path)
+    inputs = {"x": random_samples(1)}
+    ours, theirs = (next(iter(evaluate(each, inputs).values())) for each in (graph, again))
+    np.testing.assert_array_equal(ours, theirs)
+    assert accelerated_share(again) == (0 if samples is None else 1)
 
 
 def test_a_missing_pytorch_is_told(monkeypatch):

@@ -31,7 +31,7 @@ def test_a_model_that_is_not_there(fail, tmp_path):
     assert fail("run", tmp_path / "absent.onnx") == (
         1,
         f"error: model `{tmp_path / 'absent.onnx'}`: expected a readable file, got `No such file "
-        "or directory`; check the path",
+        "or directory`; check the path and its permissions",
     )
 
 
@@ -89,4 +89,23 @@ def test_a_model_of_which_nothing_runs_on_the_accelerator(fail, tmp_path, words)
         1,
         "error: model `floats`: expected layers on the accelerator, got none, so there are no "
         "cycles to tell of; the network has no convolutions and no matrix products",
+    )
+
+
+@pytest.mark.parametrize(
+    ("suffix", "remedy"),
+    [
+        (".pt", "export it with `torch.onnx.export`, or call `tilewright.from_torch(module, "),
+        (".tflite", "convert it with tf2onnx, `python -m tf2onnx.convert --tflite MODEL --output "),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "compile", "sweep"])
+def test_a_model_of_another_tool(fail, tmp_path, suffix, remedy, command):
+    """PyTorch's files are zip files, as artifacts are."""
+    model = tmp_path / f"model{suffix}"
+    model.write_bytes(b"PK\x03\x04 and more")
+    code, line = fail(command, model)
+    assert code == 1
+    assert line.startswith(
+        f"error: model `{model}`: expected an ONNX file, got another format; {remedy}"
     )

@@ -19,6 +19,9 @@ from tilewright.flows.cli.main import guarded, main
          "what there is"),
         (["run", "m.onnx", "--zz", "x"], "unknown arguments `--zz x`; `tilewright run --help` "
          "shows what there is"),
+        (["run", "m.onnx", "--device", "/dev/ttyUSB0"], "`--device /dev/ttyUSB0`: expected a "
+         "device's name or a board's address, got a path; did you mean "
+         "`serial:///dev/ttyUSB0`?"),
         (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config --help` "
          "shows what there is"),
         (["run", "m.onnx", "--device", "fpga"], "`--device fpga`: expected one of reference, sim, "

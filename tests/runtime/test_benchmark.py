@@ -1,5 +1,6 @@
 """Repeated timing with a clock of the test's own."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import benchmark as benchmarks
 from tilewright.runtime.benchmark import Benchmark, Load, benchmark
 
-from ..test_tour import DIGITS
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
 class Machine:

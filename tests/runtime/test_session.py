@@ -10,6 +10,7 @@ from tilewright.compiler.graph import evaluate
 from tilewright.compiler.graph.types import DTYPES
 from tilewright.compiler.module import Module
 from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import Placement
 from tilewright.errors import DeviceError, InputError
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store, Unit
@@ -219,3 +220,56 @@ def test_bits_of_every_type_equal_themselves(dtype):
     assert not tally.differing
     tally.add(values, np.flip(values), "sample 0")
     assert tally.differing == 2
+
+
+class Tensor:
+    """A tensor of another library: it hands its memory over, or says why it does not."""
+
+    def __init__(self, array: np.ndarray, problem: str = "") -> None:
+        self.array, self.problem = array, problem
+
+    def __dlpack__(self, **options):
+        if self.problem:
+            raise BufferError(self.problem)
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_tensors_of_other_libraries_go_in_and_out_without_copies(module, scans):
+    with open_device("sim", SMALL) as sim:
+        session = Session(module, sim)
+        plain = session.run(scans[:1])
+        given = session.run(Tensor(scans[:1]))
+        assert np.shares_memory(given.inputs["scan"], scans)
+        named = session.run({"scan": Tensor(scans[:1])})
+    for run in (given, named):
+        np.testing.assert_array_equal(run.outputs["logits"], plain.outputs["logits"])
+    out = plain.outputs["logits"]
+    assert np.shares_memory(np.from_dlpack(out), out)
+
+
+def test_a_tensor_that_cannot_be_shared_is_refused(module, scans):
+    assert refused(module, Tensor(scans[:1], "Can't export tensors that require gradient")) == (
+        "input `scan`: expected a tensor in memory of the host, got one that DLPack does not hand "
+        "over (`Can't export tensors that require gradient`); detach it and move it to the host: "
+        "`tensor.detach().cpu()`"
+    )
+
+
+def test_the_cpu_needs_no_configuration(module, scans):
+    graph = import_model(DIGITS / "digits_int8_qdq.onnx")
+    for_cpu = compile_module(graph, SMALL, placement=Placement("cpu"))
+    with open_device("cpu") as cpu, open_device("sim", SMALL) as sim:
+        ours = Session(for_cpu, cpu, threads=1).run(scans[:1])
+        theirs = Session(module, sim).run(scans[:1])
+        np.testing.assert_array_equal(ours.outputs["logits"], theirs.outputs["logits"])
+        with pytest.raises(DeviceError) as raised:
+            Session(module, cpu)
+    assert str(raised.value) == (
+        "device `cpu`: expected a network without layers for an accelerator, got 5 for `8x16`; "
+        "compile the model with the placement `cpu`, or open another device"
+    )
+    with pytest.raises(DeviceError, match="device `sim`: expected the configuration of its mach"):
+        open_device("sim")

@@ -16,6 +16,7 @@ from ..arguments import (
     add_json,
     chosen_configuration,
     compile_anew,
+    compile_model,
     kept_module,
 )
 from ..calibration_options import add_calibration, chosen_calibration
@@ -26,7 +27,7 @@ from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
-from ..schedule_options import add_schedules, chosen_schedules
+from ..schedule_options import add_schedules, change_sentences, chosen_schedules
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -79,7 +80,8 @@ def compile_(arguments: argparse.Namespace) -> None:
     else:
         from ....runtime.artifact import save
 
-        module = compile_anew(arguments.source, configuration, schedules=schedules, **asked)
+        compile_with = compile_model if schedules else compile_anew
+        module = compile_with(arguments.source, configuration, schedules=schedules, **asked)
         report = module.report
         save(module, target)
         if kept is not None and target.is_file():
@@ -117,6 +119,8 @@ def compile_(arguments: argparse.Namespace) -> None:
         say(f"configuration: {configuration_sentence(configuration)}")
         if values["layers"]:
             say(bound_sentence(values, asked["placing"].clock))
+            for line in change_sentences(values):
+                say(line)
             say(search_sentence(values["search"]))
         elif asked["placing"].policy == "accelerator" and not unfit:
             say(idle_line(report))

@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--kernels", action="store_true",
         help="behind the front end, by kernels of this processor where there are some",
     )  # fmt: skip
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} in `docs`")
+    parser.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(function=conformance)
 
 

@@ -53,6 +53,7 @@ from ..memory_options import (
 )
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
+from ..schedule_options import add_schedule, change_sentences, chosen_schedules
 
 DEVICES = "sim", "rtl", "gate"
 
@@ -91,6 +92,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_program_for(add_memory(parser))
     add_placement(parser)
     add_calibration(parser)
+    add_schedule(parser)
     add_trust(parser)
     parser.set_defaults(function=write_report)
 
@@ -229,7 +231,11 @@ def timed(
         placing=placing,
         trust_code=arguments.trust_code,
         memory=program_memory(arguments, board.memory if board else memory),
+        schedules=chosen_schedules(arguments),
     )
+    if arguments.json != "-":
+        for line in change_sentences(module.report):
+            terminal.say(line)
     require_segments(module)
     results: tuple[Result, ...] = ()
     if arguments.device != "sim":

@@ -31,6 +31,7 @@ from ..memory_options import (
 )
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
+from ..schedule_options import add_schedule, change_sentences
 
 SIMULATED_HARDWARE = ("rtl", "gate")
 """Devices that take so long that one more run on `sim`, to compare data windows, is nothing."""
@@ -85,6 +86,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     add_placement(parser)
     add_calibration(parser)
+    add_schedule(parser)
     add_trust(parser)
     parser.set_defaults(function=run)
 
@@ -122,7 +124,8 @@ def run(arguments: argparse.Namespace) -> None:
     placement = placement_of(module, placing, memory) if arguments.table else None
     if arguments.json:
         more = {} if placement is None else {"placement": placement}
-        search = {key: module.report[key] for key in ("search",) if key in module.report}
+        kept = ("search", "schedules_given", "cycles_before", "layers_changed")
+        search = {key: module.report[key] for key in kept if key in module.report}
         write_json(arguments.json, {**to_json(outcome, placing.clock), **search, **more})
     if arguments.trace:
         segments = time_segments(module, memory, outcome.results)
@@ -131,6 +134,8 @@ def run(arguments: argparse.Namespace) -> None:
         show(outcome, clock_mhz=placing.clock)
         if module.segments and "search" in module.report:
             report.say(search_sentence(module.report["search"]))
+        for line in change_sentences(module.report):
+            report.say(line)
         if arguments.trace:
             report.say(trace_sentence(arguments.trace, placing.clock))
         if arguments.waveform:

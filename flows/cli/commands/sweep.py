@@ -19,6 +19,7 @@ from ...sweep.page import page_data, plotly_source, render
 from ...sweep.records import Database
 from ...sweep.spaces import SPACES, Description, read_description
 from ...sweep.time_limit import TIME_LIMIT_S
+from ...sweep.verdict import exclusion_sentence, verdict
 from ...synthesis.flow import tool_versions
 from ..arguments import add_configuration, add_json, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
@@ -33,9 +34,11 @@ from ..sweep_options import (
     chosen_device,
     chosen_executor,
     chosen_objectives,
+    chosen_own_clock,
     chosen_search,
     chosen_space,
     chosen_weights,
+    clock_or_own,
     read_networks,
 )
 from ..sweep_progress import sweep_progress
@@ -81,9 +84,14 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="relative frequency of a network (default: 1); may be repeated",
     )  # fmt: skip
     parser.add_argument(
-        "--clock", type=float, metavar="MHZ",
-        help="clock for times, of all machines that `--place` has not placed (default: "
-        f"{DEFAULT_CLOCK_MHZ:g})",
+        "--clock", type=clock_or_own, metavar="MHZ|own",
+        help="clock for times, of all machines that `--place` has not placed; own: that of each "
+        "machine on `--device`, measured earlier or estimated (default: own with `--rate` and "
+        f"`--device`, else {DEFAULT_CLOCK_MHZ:g})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", type=float, metavar="N",
+        help="find the cheapest machine that runs each network N times a second",
     )  # fmt: skip
     parser.add_argument(
         "--exhaustive", action="store_true",
@@ -185,6 +193,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
     where = chosen_conditions(arguments, description, device)
     objectives = chosen_objectives(arguments, description, device)
     search = chosen_search(arguments)
+    own_clock = chosen_own_clock(arguments, device)
     arguments.clock = arguments.clock or description.clock_mhz or DEFAULT_CLOCK_MHZ
     clock_mhz = chosen_clock(arguments)
     weights = chosen_weights(arguments, description)
@@ -215,6 +224,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
                         search=search,
                         rtl=arguments.rtl,
                         build=build,
+                        own_clock=own_clock,
                     )
             finally:
                 executor.close()
@@ -266,9 +276,12 @@ def show(outcome: Outcome) -> None:
     failures = [result for result in outcome.results if result.state == FAILED]
     if failures:
         say(f"first failure  {failures[0].error}")
+    if excluded := exclusion_sentence(outcome):
+        say(f"excluded       {excluded}")
     say("")
     if not outcome.front:
-        say("no point satisfies the conditions" if not outcome.interrupted else "no front yet")
+        for line in verdict(outcome):
+            say(line)
         return
     whose = "the front" if outcome.search is None else "the front of the evaluated machines"
     say(f"{whose}, smallest {', '.join(outcome.objectives)}:")
@@ -291,6 +304,8 @@ def show(outcome: Outcome) -> None:
         say(f"estimates of {', '.join(sorted(estimated_names))} are of machines {OTHER_SOURCES}")
     if outcome.build is not None:
         show_measured(outcome, outcome.build)
+    for line in verdict(outcome):
+        say(line)
 
 
 def show_measured(outcome: Outcome, build: Build) -> None:

@@ -55,13 +55,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_json(parser, "the figures")
     parser.add_argument(
         "--ledger", action="store_true",
-        help="measure all rows of docs/area.md whose RTL, flow or tools have changed, and write "
-        f"it; with --config and --device, add or renew one row (default: {LEDGER_SEEDS} seeds)",
+        help=argparse.SUPPRESS,  # for developers: measure all changed rows of docs/area.md, or one
     )  # fmt: skip
     parser.add_argument(
         "--check", action="store_true",
-        help="measure the rows of docs/area.md, or one, and fail if a figure is more than 3 %% "
-        "worse; write nothing",
+        help=argparse.SUPPRESS,  # for developers: fail if a figure there is more than 3 % worse
     )  # fmt: skip
     parser.set_defaults(function=synth)
 

@@ -1,9 +1,9 @@
 """Placement from the command line: policies, user choices, the table, and the cache."""
 
 import json
+import os
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -304,14 +304,14 @@ def test_an_older_result_is_replaced(tilewright, model, tmp_path):
 
 
 def test_a_model_that_cannot_be_read(capsys, model, monkeypatch):
-    read = Path.read_bytes
+    opened = os.open
 
-    def refuse(path: Path) -> bytes:
+    def refuse(path, *arguments, **options):
         if path == model:
             raise PermissionError(13, "Permission denied")
-        return read(path)
+        return opened(path, *arguments, **options)
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     assert main(["run", str(model), *COMMON]) == 1
     assert capsys.readouterr().err == (
         f"error: model `{model}`: expected a readable file, got `Permission denied`; check the "
@@ -321,4 +321,6 @@ def test_a_model_that_cannot_be_read(capsys, model, monkeypatch):
 
 def test_a_folder_is_no_model(capsys, tmp_path):
     assert main(["compile", str(tmp_path)]) == 1
-    assert "expected a readable file, got `Is a directory`" in capsys.readouterr().err
+    assert (
+        "expected a readable file, got `not a regular file but a folder`" in capsys.readouterr().err
+    )

@@ -1,5 +1,6 @@
 """Schedules are printed, edited and given back on the command line."""
 
+import json
 import re
 
 from tilewright.flows.cli.main import main
@@ -11,7 +12,7 @@ def test_compile_prints_schedules_and_takes_them_back(tilewright, model, tmp_pat
     target, text = tmp_path / "digits.tw", tmp_path / "schedules.txt"
     asked = ("compile", model, "--config", "8x8", "-o", target, "--schedules")
     said = tilewright(*asked)
-    assert said.startswith("# layer conv1\narena()\n")
+    assert re.match(r"# layer conv1\n# [\d,]+ cycles, lower bound [\d,]+\narena\(\)\n", said)
     program = load(target).segments[0].program
     text.write_text(said)
     assert tilewright(*asked, "--schedule", text) == said
@@ -20,6 +21,42 @@ def test_compile_prints_schedules_and_takes_them_back(tilewright, model, tmp_pat
     text.write_text(re.sub(r"split\(conv2.qconv, y, \d+\)", "split(conv2.qconv, y, 1)", conv2))
     assert "split(conv2.qconv, y, 1)" in tilewright(*asked, "--schedule", f"conv2={text}")
     assert load(target).segments[0].program != program
+
+
+def test_what_a_given_schedule_changed_is_said(tilewright, model, tmp_path):
+    """By `compile`, `run` and `report`, with the cycles that they print without it."""
+    target, text, asked = tmp_path / "digits.tw", tmp_path / "conv2.txt", (model, "--config", "8x8")
+    said = tilewright("compile", *asked, "-o", target, "--schedules")
+    before = json.loads(tilewright("compile", *asked, "-o", target, "--json"))
+    conv2 = said[said.index("# layer conv2") : said.index("# layer conv3")]
+    text.write_text(re.sub(r"split\(conv2.qconv, y, \d+\)", "split(conv2.qconv, y, 1)", conv2))
+    given = ("--schedule", text)
+    after = json.loads(tilewright("compile", *asked, "-o", target, "--json", *given))
+    assert after["cycles_before"] == before["cycles"] != after["cycles"]
+    assert after["schedules_given"] == ["conv2"]
+    change = {row["name"]: row for row in after["layers_changed"]}["conv2"]
+    rows = [{row["name"]: row["cycles"] for row in each["layers"]} for each in (before, after)]
+    assert [change["before"], change["after"]] == [each["conv2"] for each in rows]
+    line = (
+        f"schedule of `conv2` given: {before['cycles']:,} cycles before, {after['cycles']:,} now\n"
+    )
+    page = tmp_path / "page.html"
+    for words in (
+        ("compile", *asked, "-o", target),
+        ("run", *asked),
+        ("report", *asked, "-o", page),
+    ):
+        assert line in tilewright(*words, *given)
+    ran = json.loads(tilewright("run", *asked, "--json", *given))
+    assert ran["totals"]["cycles"] == after["cycles"]
+    assert ran["cycles_before"] == before["cycles"]
+
+
+def test_an_artifact_takes_no_schedule(artifact, tmp_path, capsys):
+    text = tmp_path / "steps.txt"
+    text.write_text("# layer conv1\narena()\n")
+    assert main(["run", str(artifact), "--schedule", str(text)]) == 2
+    assert "`--schedule`: expected a model, got the artifact" in capsys.readouterr().err
 
 
 def test_steps_without_a_layer_are_a_mistake_of_usage(model, tmp_path, capsys):

@@ -7,7 +7,8 @@ import pytest
 
 from tilewright.compiler.placement.costs import HostSpeed
 from tilewright.flows.execution import host_figures
-from tilewright.flows.execution.host_figures import measured_host
+from tilewright.flows.execution.host_figures import measured_host, measured_while_busy
+from tilewright.flows.execution.hosts import host_title
 from tilewright.runtime.benchmark import Load
 
 FIGURES = HostSpeed(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
@@ -100,8 +101,13 @@ def test_this_machine_can_be_measured():
     assert 0 < host.numpy_call_us < 1e5
 
 
-def test_figures_of_a_busy_machine_are_not_kept(measured, tmp_path, monkeypatch, capsys):
+def test_figures_of_a_busy_machine_are_not_kept(measured, tmp_path, monkeypatch):
+    assert not measured_while_busy(measured_host())
+    assert not host_title("here").endswith("busy")
+    measured_host.cache_clear()
+    (path,) = (tmp_path / "cache" / "host").iterdir()
+    path.unlink()
     monkeypatch.setattr(host_figures.Watch, "load", lambda self: Load(1.0, 0.5, 0.5))
-    measured_host()
-    assert not list((tmp_path / "cache" / "host").iterdir())
-    assert "host figures: this machine was busy: a thread waited 50%" in capsys.readouterr().err
+    assert measured_while_busy(measured_host())
+    assert host_title("here").endswith(" while it was busy")
+    assert not path.exists()

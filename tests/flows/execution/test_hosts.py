@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from tilewright.compiler.placement.costs import HostSpeed
 from tilewright.flows.cli.placement_options import HOST_NAMES
-from tilewright.flows.execution import hosts
+from tilewright.flows.execution import host_figures, hosts
 from tilewright.flows.execution.hosts import HERE, HOSTS
 
 
@@ -30,6 +31,7 @@ def test_a_named_host_takes_the_place_of_this_machine(tilewright, model, tmp_pat
 def test_the_page_names_this_machines_processor(monkeypatch, tmp_path):
     monkeypatch.setattr(hosts, "CPU_INFO", tmp_path / "cpuinfo")
     hosts.CPU_INFO.write_text("processor\t: 0\nmodel name\t: Example 9000 @ 3 GHz\n")
+    monkeypatch.setattr(host_figures, "measured_host", HostSpeed)
     assert hosts.host_title("here") == (
         "Example 9000 @ 3 GHz, this machine's processor, with figures measured on it"
     )

@@ -159,10 +159,9 @@ def test_a_difference_is_an_error(model, scans, monkeypatch, capsys):
     code = main(["run", str(model), "--input", str(scans), "--samples", "1", "--compare"])
     assert code == DeviceError.exit_code
     said = capsys.readouterr()
-    assert said.err.startswith("error: device `sim`: `conv")
-    assert said.err.endswith(
-        "this is a fault of the device or the compiler: report it with the model\n"
-    )
+    error = said.err.splitlines()[-1]  # a slow machine prints its progress before
+    assert error.startswith("error: device `sim`: `conv")
+    assert error.endswith("this is a fault of the device or the compiler: report it with the model")
     assert "integer reference: 6 of 6" not in said.out
 
 

@@ -75,3 +75,37 @@ def test_an_unknown_figure_is_named():
     assert str(caught.value) == (
         "here: unknown figure `multiplier`; known are multipliers, ram; did you mean `multipliers`?"
     )
+
+
+@pytest.mark.parametrize("text", ["ms(kws) < 20", "ms('kws') < 20", "20 > ms(kws)"])
+def test_a_network_has_figures_of_its_own(text):
+    condition = read_condition(text, ("ms(kws)",), "here")
+    assert condition.names == {"ms(kws)"}
+    assert not condition.may_hold({"ms(kws)": (25.0, math.inf)})
+    assert condition.may_hold({"ms(kws)": (5.0, math.inf)})
+    with pytest.raises(UsageError, match=r"unknown figure `ms\(kws\)`; known are ms\(ic\)"):
+        read_condition(text, ("ms(ic)",), "here")
+
+
+@pytest.mark.parametrize(
+    "text", ["ms() < 1", "ms(a, b) < 1", "ms(1) < 1", "ms(x=a) < 1", "a(b)(c) < 1"]
+)
+def test_other_calls_are_no_figures(text):
+    with pytest.raises(UsageError, match="expected a condition"):
+        read_condition(text, NAMES, "here")
+
+
+@pytest.mark.parametrize(
+    ("text", "miss"),
+    [
+        ("a < 20", 0.25),
+        ("20 >= a", 0.25),
+        ("a >= 20", 0.0),
+        ("b >= 10", 0.6),
+        ("a < 20 and b > 3", math.inf),
+        ("a < 30 or b > 3", 0.0),
+    ],
+)
+def test_a_miss_is_the_least_share_of_the_limit(text, miss):
+    figures: dict[str, Interval] = {"a": (25.0, math.inf), "b": (2.0, 4.0), "c": exactly(0)}
+    assert read_condition(text, NAMES, "here").miss(figures) == pytest.approx(miss)

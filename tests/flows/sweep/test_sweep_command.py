@@ -47,7 +47,8 @@ def test_the_front_is_a_table(tilewright, model, database):
     assert said[4].startswith("points         6: ")
     assert said[7] == "the front, smallest cycles, multipliers, ram:"
     assert said[8].split()[:5] == ["lanes", "bus_bits", "cycles", "ms", "of"]
-    front = [line.split() for line in said[9:-2]]
+    front = [line.split() for line in said[9:-3]]
+    assert said[-3].startswith("verdict: lanes=16x16,bus_bits=")
     cycles = [int(cells[2].replace(",", "")) for cells in front]
     assert cycles == sorted(cycles)
     assert {cells[0] for cells in front} == {"4x4", "8x8", "16x16"}
@@ -69,7 +70,7 @@ def test_machines_with_equal_objectives_take_one_line(tilewright, model, tmp_pat
     options = ("--vary", "lanes=4x4", "--vary", "lut_tables=1,2", "--vary", "latency=16,64")
     said = tilewright("sweep", model, *options, "--database", tmp_path / "s.db", "--workers", 0)
     assert "points         4: 4 on the front" in said
-    heading, *front = said.partition("smallest")[2].splitlines()[1:-2]
+    heading, *front = said.partition("smallest")[2].splitlines()[1:-3]
     assert heading.split()[-1] == "equal"
     assert [line.split()[0:3:2] + line.split()[-1:] for line in front] == [
         ["4x4", "16", "2"], ["4x4", "64", "2"],
@@ -377,7 +378,7 @@ def test_the_tour_gives_its_answer(tilewright, database, monkeypatch):
     arguments = shlex.split(command.replace("\\\n", " "))[1:]
     narrow = [a.replace("256..2048", "512").replace("32..128", "128") for a in arguments]
     said = tilewright(*narrow, "--database", database, "--workers", 0)
-    front = said.partition("smallest")[2].splitlines()[2:-2]
+    front = said.partition("smallest")[2].splitlines()[2:-3]
     assert [line.split()[0] for line in front] == ["8x8", "4x8", "4x4"]
     assert "condition      multipliers <= 72\ncondition      ram <= 108\n" in said
 
@@ -417,4 +418,47 @@ def test_a_file_that_is_no_database_is_told(fails, model, tmp_path):
     assert message == (
         f"database `{path}`: cannot be used, got `file is not a database`; choose another file; "
         "this one is left as it is"
+    )
+
+
+def test_the_nearest_miss_is_named_before_anything_is_compiled(tilewright, model, database):
+    words = ("sweep", model, *OPTIONS, "--database", database)
+    where = ("--where", "ms(digits_int8_qdq) < 0.01", "--where", "multipliers < 100")
+    said = tilewright(*words, *where).splitlines()
+    assert "programs       0 compiled" in "\n".join(said)
+    (excluded,) = (line for line in said if line.startswith("excluded "))
+    assert excluded == (
+        "excluded       4 by `ms(digits_int8_qdq) < 0.01`, 2 by `multipliers < 100`"
+    )
+    at = said.index("verdict: none of the 6 points meets every condition; nothing was compiled")
+    found = re.fullmatch(
+        r"nearest: lanes=8x8,bus_bits=128 misses `ms\(digits_int8_qdq\) < 0.01` by at least "
+        r"([\d.]+)%",
+        said[at + 1],
+    )
+    needs = re.fullmatch(r" +it needs at least ([\d.]+) ms for digits_int8_qdq", said[at + 2])
+    assert found is not None
+    assert needs is not None
+    assert float(found[1]) == pytest.approx(100 * (float(needs[1]) / 0.01 - 1), abs=1.0)
+
+
+def test_the_cheapest_machine_that_meets_a_rate_is_found_at_its_own_clock(
+    tilewright, model, database
+):
+    words = ("sweep", model, *OPTIONS, "--database", database, "--device", "ecp5-85", "--json")
+    found = json.loads(tilewright(*words, "--rate", 4000))
+    front = [point for point in found["points"] if point["state"] == "front"]
+    assert found["objectives"] == ["lut"]
+    enough = [p for p in found["points"] if p["state"] in ("front", "beaten")]
+    assert len({point["figures"]["clock_mhz"] for point in enough}) > 1
+    assert all(point["figures"]["ms"] <= 0.25 for point in enough)
+    assert front[0]["figures"]["lut"] == min(point["figures"]["lut"] for point in enough)
+    assert found["where"][0] == "digits_int8_qdq at 4000 a second"
+
+
+def test_an_own_clock_needs_a_device(fails, model):
+    assert fails("sweep", model, "--clock", "own") == (
+        2,
+        "`--clock own`: expected also `--device NAME`, the chip on which machines have a clock; "
+        "add it",
     )

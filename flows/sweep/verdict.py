@@ -1,0 +1,71 @@
+"""The answer of a sweep in words: the best machine, or what excluded the others and the nearest."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from .expressions import of_network
+from .outcome import EXCLUDED, FAILED, OPEN, Outcome, Result
+
+
+def exclusion_sentence(outcome: Outcome) -> str:
+    """Say which condition excluded how many points; empty if none did."""
+    counts = Counter(condition for result in outcome.results for condition, _ in result.misses)
+    parts = [f"{count:,} by `{condition}`" for condition, count in counts.most_common()]
+    return ", ".join(parts)
+
+
+def verdict(outcome: Outcome) -> list[str]:
+    """Return the answer to the question that the conditions and objectives ask."""
+    if outcome.front:
+        best = outcome.front[0]
+        within = " of those that meet every condition" if outcome.where else ""
+        figure = outcome.objectives[0]
+        return [
+            f"verdict: {name_of(best)} has the smallest {figure.replace('_', ' ')}{within}: "
+            f"{', '.join(_times(best, outcome))}"
+        ]
+    return list(_no_machine(outcome))
+
+
+def _no_machine(outcome: Outcome) -> Iterator[str]:
+    left = sum(result.state == OPEN for result in outcome.results)
+    if left:
+        yield f"verdict: none yet, {left:,} points are not decided"
+        return
+    count = len(outcome.results)
+    failed = sum(result.state == FAILED for result in outcome.results)
+    also = f", {failed:,} failed" if failed else ""
+    compiled = "" if any(result.cycles for result in outcome.results) else "; nothing was compiled"
+    yield f"verdict: none of the {count:,} points meets every condition{also}{compiled}"
+    excluded = [result for result in outcome.results if result.state == EXCLUDED]
+    if excluded:
+        # Machines that are small enough come first: of the others, times are not even bounded.
+        nearest = min(
+            excluded, key=lambda each: (not each.bounds, max(miss for _, miss in each.misses))
+        )
+        yield f"nearest: {name_of(nearest)} {_missed(nearest)}"
+        if nearest.bounds:
+            yield f"         it needs {', '.join(_times(nearest, outcome))}"
+
+
+def name_of(result: Result) -> str:
+    """Return the values that a point chooses, as options write them."""
+    chosen = result.point.chosen
+    return ",".join(f"{name}={value}" for name, value in chosen.items()) or "the base"
+
+
+def _missed(result: Result) -> str:
+    exactness = "" if result.cycles else "at least "
+    parts = []
+    for condition, miss in result.misses:
+        by = f" by {exactness}{miss:.1%}" if 0 < miss < float("inf") else ""
+        parts.append(f"misses `{condition}`{by}")
+    return " and ".join(parts)
+
+
+def _times(result: Result, outcome: Outcome) -> Iterator[str]:
+    """Yield the milliseconds of each network."""
+    least = "" if result.cycles else "at least "
+    for network in outcome.networks:
+        name = of_network("ms", network.name)
+        yield f"{least}{result.figures[name]:.3g} ms for {network.name}"
