@@ -43,7 +43,7 @@ class Operator(ABC):
         return self.op
 
     @property
-    def activation_count(self) -> int | None:
+    def operand_count(self) -> int | None:
         """Number of inputs, the first ones, that need not be constants; None for all of them."""
         return 1 if self.reads_constants else None
 

@@ -379,6 +379,6 @@ def test_a_field_must_not_hide_what_every_operator_has() -> None:
 
         @operator("hides")
         class Hides(ops.Softmax):
-            activation_count: int = 0
+            operand_count: int = 0
 
     assert "hides" not in OPERATORS
