@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .compiler.options import Options
     from .compiler.placement import Placement
     from .compiler.quantiser import QuantiserOptions
+    from .compiler.register_operator import register_operator
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
     from .isa.configuration import DEFAULT, PRESETS, Configuration
@@ -47,6 +48,7 @@ _HOMES = {
     "load_configuration": ".isa.settings",
     "lower": ".compiler.accelerator.lower_kernel",
     "open_device": ".runtime",
+    "register_operator": ".compiler.register_operator",
     "save": ".runtime",
     "te": ".compiler.te",
 }
@@ -73,6 +75,7 @@ __all__ = [
     "load_configuration",
     "lower",
     "open_device",
+    "register_operator",
     "save",
     "te",
 ]

@@ -44,7 +44,11 @@ def write_output(
         When the file cannot be written.
     """
     try:
-        write_atomically(path, data.encode() if isinstance(data, str) else data, durable=durable)
+        write_atomically(
+            path,
+            data.encode(errors="backslashreplace") if isinstance(data, str) else data,
+            durable=durable,
+        )
     except OSError as problem:
         remedy = "make room, or choose" if problem.errno in FULL else "choose"
         raise error(

@@ -8,15 +8,14 @@ import html
 import json
 import re
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
-MAX_NAME = 200
+MAX_NAME = 1_000
 """Characters of a name."""
 
-_TCL = re.compile(r'["\\$\[\]{};#\s]')
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of cells that a spreadsheet computes."""
-_VERILOG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -61,14 +60,26 @@ def shell_word(text: str) -> str:
 
 
 def tcl_word(text: str) -> str:
-    """Return a word of a Tcl command without substitutions."""
-    if text and not _TCL.search(text) and text.isprintable():
-        return text
-    parts = (
-        f"\\{char}" if char in '"\\$[]{}' else char if char.isprintable() else f"\\u{ord(char):04x}"
-        for char in printable(text)
-    )
-    return f'"{"".join(parts)}"'
+    """Return a word of a Tcl command without substitutions, in braces where possible."""
+    text = printable(text)
+    if "\\" not in text and _is_balanced(text):
+        return f"{{{text}}}"
+    return '"' + "".join(f"\\{char}" if char in '"\\$[]{}' else char for char in text) + '"'
+
+
+def tcl_list(words: Iterable[str]) -> str:
+    """Return a list in Tcl, which is a word of a command once `tcl_word` has quoted it."""
+    return " ".join(tcl_word(word) for word in words)
+
+
+def _is_balanced(text: str) -> bool:
+    """Tell whether each brace has its partner."""
+    depth = 0
+    for char in text:
+        depth += (char == "{") - (char == "}")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def comment(text: str) -> str:
@@ -76,26 +87,9 @@ def comment(text: str) -> str:
     return printable(text).replace("*/", "* /").replace("/*", "/ *").rstrip("\\")
 
 
-def c_string(text: str) -> str:
-    """Return a string literal in C; other characters than ASCII are UTF-8."""
-    made = "".join(
-        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
-        for byte in text.encode("utf-8", "backslashreplace")
-    )
-    return f'"{made}"'
-
-
-def verilog_name(text: str) -> str:
-    """Return an identifier in Verilog, an escaped one if needed."""
-    if _VERILOG_NAME.fullmatch(text):
-        return text
-    escaped = "".join(char if "!" <= char <= "~" else "_" for char in text) or "_"
-    return f"\\{escaped} "
-
-
-def make_word(text: str) -> str:
-    """Return a word of a makefile's recipe or variable."""
-    return shell_word(printable(text)).replace("$", "$$").replace("#", "\\#")
+def c_name(text: str) -> str:
+    """Return an identifier in C that begins with the letters of a text that begins with one."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", text)
 
 
 def csv_cell(value: Any) -> Any:

@@ -244,6 +244,10 @@ def _renamed(tree: Expression, names: Mapping[str, str]) -> Expression:
     return tree
 
 
+MAX_ELEMENTS = 1 << 22
+"""Limit on the elements that `evaluate` computes at once, reductions included."""
+
+
 def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Evaluate a kernel, element by element.
 
@@ -254,21 +258,35 @@ def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
     Returns
     -------
-    The last stage's output. Use small shapes: memory grows with the product of all extents. Numbers
-    of float32 are computed in binary64 and rounded once per stage.
+    The last stage's output. Numbers of float32 are computed in binary64 and rounded once per stage.
     """
     values = {**inputs, **kernel.constants}
     for stage in kernel.stages:
-        axes = (*stage.axes, *stage.reductions)
-        grids = np.meshgrid(*(np.arange(a.extent) for a in axes), indexing="ij", sparse=True)
-        where = dict(zip((a.name for a in axes), grids, strict=True))
-        over = tuple(range(len(stage.axes), len(axes)))
-        result = _value(stage.body, values, kernel.tensors, where, over)
-        kept = tuple(a.extent for a in stage.axes) + (1,) * len(stage.reductions)
-        result = np.broadcast_to(result, kept).reshape(stage.output.shape)
-        with np.errstate(over="ignore", invalid="ignore"):
-            values[stage.output.name] = result.astype(stage.output.dtype)
+        result = np.empty(stage.output.shape, stage.output.dtype)
+        place = max(range(len(stage.axes)), key=lambda at: stage.axes[at].extent)
+        extent = stage.axes[place].extent
+        step = max(1, MAX_ELEMENTS * extent // max(1, math.prod(stage.extents.values())))
+        for first in range(0, extent, step):
+            part = slice(first, min(first + step, extent))
+            chosen = (*(slice(None),) * place, part)
+            with np.errstate(over="ignore", invalid="ignore"):
+                result[chosen] = _stage(stage, values, kernel.tensors, place, part)
+        values[stage.output.name] = result
     return values[kernel.output.name]
+
+
+def _stage(stage: Compute, values, tensors, place: int, part: slice) -> np.ndarray:
+    """Evaluate a stage for a part of one of its axes."""
+    axes = (*stage.axes, *stage.reductions)
+    ranges = [np.arange(axis.extent) for axis in axes]
+    ranges[place] = ranges[place][part]
+    grids = np.meshgrid(*ranges, indexing="ij", sparse=True)
+    where = dict(zip((a.name for a in axes), grids, strict=True))
+    over = tuple(range(len(stage.axes), len(axes)))
+    shape = tuple(len(one) for one in ranges[: len(stage.axes)])
+    result = _value(stage.body, values, tensors, where, over)
+    result = np.broadcast_to(result, shape + (1,) * len(over)).reshape(shape)
+    return result.astype(stage.output.dtype)
 
 
 def _value(tree, values, tensors, where, over) -> np.ndarray:

@@ -49,6 +49,16 @@ def _prefixed(prefix: str, *signatures: wiring.Signature) -> dict[str, wiring.Me
     }
 
 
+def core_members(configuration: Configuration) -> dict[str, wiring.Member]:
+    """Return the members of `Core`."""
+    return {
+        **_prefixed("m_axi", read_port(configuration), write_port(configuration)),
+        **_prefixed("s_axi", axi_lite_port(ADDRESS_BITS).flip()),
+        "interrupt": Out(1),
+        "events": Out(EVENTS_PER_UNIT * len(Unit)),
+    }
+
+
 class Core(wiring.Component):
     """The whole accelerator, with its ports to the system.
 
@@ -74,14 +84,7 @@ class Core(wiring.Component):
 
     def __init__(self, configuration: Configuration, multipliers: int | None = None):
         self.configuration, self.multipliers = configuration, multipliers
-        super().__init__(
-            {
-                **_prefixed("m_axi", read_port(configuration), write_port(configuration)),
-                **_prefixed("s_axi", axi_lite_port(ADDRESS_BITS).flip()),
-                "interrupt": Out(1),
-                "events": Out(EVENTS_PER_UNIT * len(Unit)),
-            }
-        )
+        super().__init__(core_members(configuration))
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..errors import ConfigurationError, did_you_mean
 from ..file_access import read_json, reason
 from ..html_tables import html_table
+from ..quoting import MAX_NAME, is_name
 from .configuration_rules import coupled_defaults, fitted, rules
 from .parameters import Parameter, choice, parameter
 from .vector_operations import OPERATIONS, Operation, operations_with
@@ -192,6 +193,11 @@ class Configuration(_Hashed):
     extra_operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not is_name(self.name):
+            raise ConfigurationError(
+                f"configuration: expected a `name` of 1 to {MAX_NAME:,} printable characters on "
+                f"one line, got {self.name!a:.80}; rename it"
+            )
         for name, value in coupled_defaults(self).items():
             object.__setattr__(self, name, value)
         problems = [sentence for holds, sentence in rules(self) if not holds]

@@ -275,8 +275,8 @@ def _registers() -> Iterator[str]:
 def main() -> None:
     """Rewrite the manual."""
     MANUAL.parent.mkdir(exist_ok=True)
-    MANUAL.write_text(manual())
-    print(f"wrote {MANUAL.name}: {len(MANUAL.read_text().splitlines())} lines")
+    MANUAL.write_text(manual(), "utf-8")
+    print(f"wrote {MANUAL.name}: {len(MANUAL.read_text('utf-8').splitlines())} lines")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,13 @@ HANG_CYCLES = 100_000
 """Cycles beyond the longest expected ones after which a run counts as hanging."""
 
 HANG_S = 600.0
-"""Seconds after which a run on a machine without counters counts as hanging."""
+"""Seconds on the host's clock after which a run counts as hanging, beside those of its cycles."""
+
+SLOWEST_HZ = 10_000
+"""Cycles a second of the slowest board, a simulated one on a busy computer."""
+
+STANDSTILL_S = 60.0
+"""Seconds after which a run counts as hanging whose cycle counter stands still."""
 
 STOPPING_POLLS = 100
 """Reads of `STATUS` until a stopped core has to be idle."""
@@ -366,8 +372,9 @@ class BoardDevice(Device):
             If the run failed or hangs.
         """
         limit_cycles = HANG_CYCLES + self.longest_run * timing.cycles
-        deadline = time.monotonic() + HANG_S
+        deadline = time.monotonic() + HANG_S + limit_cycles / SLOWEST_HZ
         pause = SHORTEST_POLL_S
+        cycles, moved = -1, time.monotonic()
         counts = bool(counter_registers(self.configuration.counters))
         while True:
             registers = self._registers(
@@ -385,8 +392,12 @@ class BoardDevice(Device):
                 )
             if status & DONE:
                 return
-            late = _cycles(registers) > limit_cycles if counts else time.monotonic() > deadline
-            if late:
+            now = time.monotonic()
+            if _cycles(registers) != cycles:
+                cycles, moved = _cycles(registers), now
+            # What the board says is no reason to wait for ever.
+            stands = counts and now > moved + STANDSTILL_S
+            if (counts and cycles > limit_cycles) or stands or now > deadline:
                 registers = self._registers(0, REGISTER_SPACE_BYTES)
                 raise DeviceError(
                     f"device `{self.name}`: hang, not done after {_cycles(registers):,} cycles, "

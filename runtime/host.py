@@ -35,6 +35,7 @@ from ..compiler.host import (
 from ..compiler.host.order import reads_of, writes_of
 from ..compiler.module import Module, Segment
 from ..errors import CompileError
+from ..quoting import printable
 from .kernel_cache import keep_kernels, kept_kernel
 from .step_times import StepTimes
 
@@ -241,7 +242,8 @@ class HostSide:
 def say_compiled_anew(network: str, kernels: int, reason: str) -> None:
     """Print one line on stderr about machine code that was not used; once for a network."""
     print(
-        f"host: compiled {kernels} kernel{'s'[: kernels > 1]} of `{network:.60}` anew: {reason}",
+        f"host: compiled {kernels} kernel{'s'[: kernels > 1]} of `{printable(network):.60}` anew: "
+        f"{printable(reason)}",
         file=sys.stderr,
     )
 

@@ -13,6 +13,7 @@ from ..compiler.graph import Graph
 from ..compiler.module import Binding, Layer, Module, Segment
 from ..errors import ArtifactError
 from ..isa.instructions import Instruction
+from ..quoting import is_name
 
 MOST_WINDOW_BYTES = 1 << 32
 """Largest data window in bytes, because addresses inside it have 32 bits."""
@@ -241,4 +242,6 @@ def module_of(
     steps = take(manifest, "steps", list)
     check_steps(steps, segments, graph)
     name = take(manifest, "name", str)
+    if not is_name(name):
+        raise ArtifactError(f"manifest: `name`: expected a printable name, got {name!a:.80}")
     return Module(name, configuration, graph, tuple(steps), tuple(segments), {})

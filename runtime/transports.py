@@ -177,7 +177,22 @@ class TcpTransport(Transport):
             ) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
+        self._has_answered = False
         super().__init__(address, self._socket.fileno())
+
+    def receive(self, seconds: float) -> bytes:
+        """See `Transport.receive`."""
+        data = super().receive(seconds)
+        self._has_answered |= bool(data)
+        return data
+
+    def _broken(self, why: str | None) -> LinkBrokenError:
+        if self._has_answered:
+            return super()._broken(why)
+        return LinkBrokenError(
+            f"device `{self.address.text}`: it closed the connection at once, as a board does that "
+            "another program uses; close that program, or wait until it is done"
+        )
 
     def close(self) -> None:
         """Close the connection."""

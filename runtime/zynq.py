@@ -139,8 +139,8 @@ class UioCore(MappedCore):
     def __init__(self, uio: str, buffer: str, name: str) -> None:
         self._facts = SYSFS / Path(buffer).name
         try:
-            size = int((self._facts / "size").read_text())
-            base = int((self._facts / "phys_addr").read_text(), 16)
+            size = int((self._facts / "size").read_text("utf-8"))
+            base = int((self._facts / "phys_addr").read_text("utf-8"), 16)
             registers = _mapped(uio, mmap.PAGESIZE)
             memory = _mapped(buffer, size)
         except (OSError, ValueError) as problem:
@@ -162,7 +162,7 @@ class UioCore(MappedCore):
     def _sync(self, what: str, start: int, end: int) -> None:
         values = {"sync_offset": start, "sync_size": end - start, "sync_direction": 0, what: 1}
         for file, value in values.items():
-            (self._facts / file).write_text(str(value))
+            (self._facts / file).write_text(str(value), "utf-8")
 
 
 def _mapped(path: str, size: int) -> mmap.mmap:

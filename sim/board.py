@@ -72,7 +72,7 @@ def build_board(
 def _picorv32() -> str:
     """Return the Verilog of the soft CPU, from a package."""
     try:
-        return (files("pythondata_cpu_picorv32") / "verilog" / "picorv32.v").read_text()
+        return (files("pythondata_cpu_picorv32") / "verilog" / "picorv32.v").read_text("utf-8")
     except ModuleNotFoundError:
         raise ToolError(
             "soft CPU: expected the Verilog of PicoRV32, got no package with it; "
@@ -117,12 +117,24 @@ class VirtualBoard:
             configuration, memory_bytes, clock_hz, divisor, sdram, soft_cpu=program is not None
         )
         self._library = _load(library)
+        self._program = program
+        self._cycles_before = 0
+        self._create()
+        self._sent = (ctypes.c_uint8 * SENT_BYTES)()
+
+    def _create(self) -> None:
         self._handle = self._library.tw_create()
-        if program is not None:
+        if self._program is not None:
             from ..hardware.soc.soft_cpu import ARRAY
 
-            self._library.tw_load(self._handle, ARRAY.encode(), program, len(program))
-        self._sent = (ctypes.c_uint8 * SENT_BYTES)()
+            array = ARRAY.encode()
+            self._library.tw_load(self._handle, array, self._program, len(self._program))
+
+    def clear(self) -> None:
+        """Cut the power for a moment: nothing is left in memory, scratchpads and registers."""
+        self._cycles_before = self.cycles
+        self.close()
+        self._create()
 
     def close(self) -> None:
         """Free the simulator."""
@@ -142,7 +154,7 @@ class VirtualBoard:
     @property
     def cycles(self) -> int:
         """Cycles simulated since the creation."""
-        return self._library.tw_cycles(self._handle)
+        return self._cycles_before + self._library.tw_cycles(self._handle)
 
     def run(self, received: bytes, budget: int) -> tuple[int, bytes]:
         """Simulate at most `budget` cycles.

@@ -124,7 +124,7 @@ def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
     """Text that depends only on `parts`; made once, then read from the cache."""
     kept = kept_folder() / f"{digest(parts)}-{suffix}"
     if _is_ours(kept):
-        return kept.read_text()
+        return kept.read_text("utf-8")
     data = make().encode()
     write_atomically(_mark_file(kept), _mark_of(kept.name, data).encode())
     write_atomically(kept, data)

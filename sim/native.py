@@ -57,7 +57,7 @@ def build_native(
     """
     compiler = find_compiler(_TASK, "or set `CXX`")
     paths = [Path(__file__).parent / source for source in sources]
-    texts = dict(generated or {}) | {path.name: path.read_text() for path in paths}
+    texts = dict(generated or {}) | {path.name: path.read_text("utf-8") for path in paths}
     parts = [_fingerprint(compiler), *flags]
     parts += [part for file in sorted(texts.items()) for part in file]
     file = f"{name}-{digest(parts)}.so"
@@ -94,9 +94,9 @@ def _compile(
     if sys.stderr.isatty():
         progress(f"compiling `{name}` (once; kept in {cache_folder()})", "sim")
     for file, text in texts.items():
-        (folder / file).write_text(text)
+        (folder / file).write_text(text, "utf-8")
     compiled = [str(folder / file) for file in texts if file.endswith(".cpp")]
     library = folder / "library.so"
     command = [compiler, *flags, "-shared", f"-I{folder}", "-o", str(library), *compiled]
-    call(command, f"`{name}`", _TASK)
+    call(command, f"`{name}`", _TASK, makes=library)
     return library

@@ -3,11 +3,12 @@
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from ..errors import ToolError
+from ..quoting import printable
+from .processes import run_process
 
 
 def find_verilator() -> Path:
@@ -55,9 +56,9 @@ def find_compiler(
 
 def machine_fingerprint(compiler: str) -> str:
     """Compiler and processor."""
-    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    version = run_process([compiler, "--version"])
     try:
-        described = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+        described = Path("/proc/cpuinfo").read_text("utf-8").partition("\n\n")[0].splitlines()
     except OSError:
         described = []
     processor = [line for line in described if line.startswith(("model name", "flags", "Features"))]
@@ -66,18 +67,38 @@ def machine_fingerprint(compiler: str) -> str:
 
 def progress(text: str, source: str = "rtl") -> None:
     """Print progress on stderr; only results go to stdout."""
-    print(f"{source}: {text}", file=sys.stderr, flush=True)
+    print(f"{source}: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def call(command: list[str], step: str, task: str = "RTL simulation") -> None:
+def call(
+    command: list[str], step: str, task: str = "RTL simulation", makes: Path | None = None
+) -> None:
     """Run a tool; its output is shown only if it fails.
+
+    Parameters
+    ----------
+    step, task
+        For the message.
+    makes
+        The file that it must write.
 
     Raises
     ------
     ToolError
         When the tool fails; the message has its first lines of output.
     """
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = run_process(command)
+    except OSError as problem:
+        raise ToolError(
+            f"{task}: `{command[0]}` cannot be started at {step} ({problem.strerror}); check that "
+            "it is a program for this computer"
+        ) from None
+    if not done.returncode and makes is not None and not makes.is_file():
+        raise ToolError(
+            f"{task}: `{command[0]}` wrote nothing at {step}; expected a compiler, which `CXX` "
+            "names"
+        )
     if done.returncode:
         raise ToolError(f"{task}: `{command[0]}` failed at {step}:\n{first_lines(done.stderr)}")
 

@@ -9,15 +9,14 @@ import importlib.metadata
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import HardwareError
 from .cache import cache_folder, digest, keep_file, kept_folder
+from .processes import run_process, tool_threads
 from .toolchain import (
     call,
     find_compiler,
@@ -125,7 +124,7 @@ def build_library(
     choices = repr((flags, traced, quick, top, sorted(constants.items())))
     parts = [verilog, choices, machine]
     files = (harness, *_HEADERS.values())
-    parts += [Path(__file__).with_name(name).read_text() for name in files]
+    parts += [Path(__file__).with_name(name).read_text("utf-8") for name in files]
     return keep_file(
         kept_folder() / f"{digest(parts)}.so",
         lambda folder: _Build(folder, verilator, compiler, label, flags, quick).run(
@@ -171,23 +170,23 @@ class _Build:
         )
         self._verilate(verilog, top)
         verilated = time.monotonic()
-        (self.folder / "tilewright_core.h").write_text(self._header(constants))
+        (self.folder / "tilewright_core.h").write_text(self._header(constants), "utf-8")
         for name, source in (*_HEADERS.items(), (harness, harness)):
             shutil.copy(Path(__file__).with_name(source), self.folder / name)
         generated = sorted(self.folder.glob("VCore*.cpp"))
         hot = [path for path in generated if _HOT.search(path.name)]
         cold = [path for path in generated if path not in hot]
         together = self.folder / "cold.cpp"
-        together.write_text("".join(f'#include "{path.name}"\n' for path in cold))
+        together.write_text("".join(f'#include "{path.name}"\n' for path in cold), "utf-8")
         hot = [*sorted(hot, key=lambda path: -path.stat().st_size), self.folder / harness]
         jobs = [*((path, self.hot_flags) for path in hot), (together, self.cold_flags)]
-        with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
+        with tool_threads(os.cpu_count() or 2) as pool:
             pending = [pool.submit(self._compile, *job) for job in jobs]
             runtime = pool.submit(runtime_objects, traced=self.traced)
             objects = [*(future.result() for future in pending), *runtime.result()]
         library = self.folder / "core.so"
         command = [self.compiler, "-shared", "-pthread", "-o", str(library), *map(str, objects)]
-        call(command, f"link of {self.label}")
+        call(command, f"link of {self.label}", makes=library)
         total = time.monotonic() - began
         progress(
             f"{self.label} built in {total:.0f} s ({verilated - began:.0f} s of it Verilator's)"
@@ -196,11 +195,11 @@ class _Build:
 
     def _verilate(self, verilog: str, top: str) -> None:
         source = self.folder / "core.v"
-        source.write_text(verilog)
+        source.write_text(verilog, "utf-8")
         command = [str(self.verilator / "bin" / "verilator_bin"), *self.flags]
         command += ["--top-module", top, "--Mdir", str(self.folder), str(source)]
         environment = {**os.environ, "VERILATOR_ROOT": str(self.verilator)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = run_process(command, env=environment)
         if done.returncode:
             raise HardwareError(
                 f"{self.label}: Verilator rejected the design:\n{first_lines(done.stderr)}"
@@ -209,7 +208,7 @@ class _Build:
     def _header(self, constants: Mapping[str, int]) -> str:
         root = self.folder / "VCore___024root.h"
         arrays = []
-        for found in _ARRAY.finditer(root.read_text()):
+        for found in _ARRAY.finditer(root.read_text("utf-8")):
             member, bits = found["member"], int(found["high"]) + 1
             arrays.append(f'    TILEWRIGHT_ARRAY("{member}", {member}, {bits})')
         lines = [f"constexpr unsigned {name} = {value};" for name, value in constants.items()]
@@ -229,7 +228,7 @@ class _Build:
         target = self.folder / f"{source.stem}.o"
         options = [*COMPILE_FLAGS, *flags, *_trace_flags(self.traced), *self.include]
         command = [self.compiler, *options, "-c", str(source), "-o", str(target)]
-        call(command, f"{source.name} of {self.label}")
+        call(command, f"{source.name} of {self.label}", makes=target)
         return target
 
 
@@ -244,7 +243,7 @@ def runtime_in_background(*, traced: bool) -> Iterator[None]:
     """
     find_verilator()
     find_compiler()
-    with ThreadPoolExecutor(1) as pool:
+    with tool_threads(1) as pool:
         pool.submit(runtime_objects, traced=traced)
         yield
 
@@ -279,7 +278,7 @@ def _runtime_object(name: str, traced: bool) -> Path:
         include = verilator / "include"
         options = [*COMPILE_FLAGS, *COLD_FLAGS, *_trace_flags(traced), f"-I{folder}"]
         options += [f"-I{include}", f"-I{include / 'vltstd'}"]
-        call([compiler, *options, "-c", str(include / name), "-o", str(made)], name)
+        call([compiler, *options, "-c", str(include / name), "-o", str(made)], name, makes=made)
         return made
 
     return keep_file(kept_folder() / f"{Path(name).stem}-{hashed}.o", compile_in)

@@ -20,9 +20,11 @@ from tilewright.flows.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-API_PAGE, SCHEDULES_PAGE = ROOT / "docs" / "api.md", ROOT / "docs" / "schedules.md"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
+API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE = (
+    ROOT / "docs" / name for name in ("api.md", "own-operators.md", "schedules.md")
+)
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 
 
@@ -80,7 +82,7 @@ def at(result: Any, place: str) -> float:
 
 
 if __name__ == "__main__":
-    for path in (README, API_PAGE, SCHEDULES_PAGE):
+    for path in (README, API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE):
         path.write_text(refreshed(path))
     for path in PAGES:
         path.write_text(with_figures(path))

@@ -2,13 +2,20 @@
 
 import re
 
+import pytest
+
 import tilewright
+from tilewright.compiler.registered import REGISTERED
 
-from .listings import API_PAGE, refreshed
+from .listings import API_PAGE, OPERATORS_PAGE, refreshed
 
 
-def test_the_listings_are_what_the_code_prints():
-    assert refreshed(API_PAGE) == API_PAGE.read_text()
+@pytest.mark.parametrize("page", [API_PAGE, OPERATORS_PAGE], ids=lambda page: page.stem)
+def test_the_listings_are_what_the_code_prints(page):
+    before = dict(REGISTERED)
+    assert refreshed(page) == page.read_text()
+    REGISTERED.clear()
+    REGISTERED.update(before)
 
 
 def test_every_public_name_has_its_heading():

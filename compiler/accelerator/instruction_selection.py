@@ -8,6 +8,7 @@ from ...isa.expressions import Match
 from ...isa.patterns import Pattern, patterns_of
 from ..te.affine import variable
 from ..te.bounds import Bounds, StagePlan, spans
+from ..te.matching import steps_along
 from ..te.stages import Fusion, Stage, State, qualified
 from ..te.target import ScheduleError
 from .exactness import check_exact, check_inside, reads_at_edges
@@ -92,11 +93,7 @@ def _check_operands(stage: Stage, pattern: Pattern, found: Match) -> None:
     mnemonic = pattern.family.mnemonic
     for lane, axis in lane_axes(pattern, stage.compute, found).items():
         for slot, read in found.reads:
-            follows = {
-                dimension - len(read.index): dict(affine.terms)[axis]
-                for dimension, affine in enumerate(read.index)
-                if axis in dict(affine.terms)
-            }
+            follows = steps_along(read, axis) if axis else {}
             wanted = {slot.lanes.index(lane) - len(slot.lanes): 1} if lane in slot.lanes else {}
             if follows != wanted:
                 shown = ", ".join(("..", *slot.lanes))

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from ...errors import CompileError
 from ...isa.configuration import Memory
-from ...isa.expressions import Match, Read, matches
+from ...isa.expressions import Match, Read
 from ...isa.instructions import Role
 from ...isa.patterns import PATTERNS, Pattern
+from ..te.matching import find_law
 from ..tensor import Compute
 from .sliding import Window, window_of
 
@@ -69,18 +70,22 @@ def find_pattern(
     CompileError
         When no instruction computes it, or none can read the operands from their places.
     """
-    misplaced = ""
-    for pattern in patterns:
-        for found in matches(pattern.body, compute.body):
-            if not _lanes_fit(pattern, compute, found):
-                continue
-            complaint = _misplaced(pattern, compute, found, places) if places else ""
-            if not complaint:
-                return pattern, found
-            misplaced = misplaced or complaint
+    misplaced: list[str] = []
+
+    def fits(pattern: Pattern, found: Match) -> bool:
+        if not _lanes_fit(pattern, compute, found):
+            return False
+        complaint = _misplaced(pattern, compute, found, places) if places else ""
+        misplaced.extend([complaint] if complaint else [])
+        return not complaint
+
+    found = find_law(patterns, compute.body, fits)
+    if found is not None:
+        return found
     raise CompileError(
-        misplaced
-        or f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
+        misplaced[0]
+        if misplaced
+        else f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
         "split it into stages that one instruction each can do"
     )
 

@@ -5,8 +5,6 @@ environment variable `TILEWRIGHT_CPU_LEVEL` caps what `host` finds, so that ever
 lesser processor; `none` turns CPU kernels off.
 """
 
-import ctypes
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,81 +13,15 @@ import llvmlite.binding as llvm
 
 from ...errors import CompileError, ProcessorError, UsageError
 from ..cpu_level import LEVEL_VARIABLE, NO_LEVEL, level_cap
-from .processor import DotProduct, Processor
+from . import x86
+from .instructions import Level, MachineInstruction, RegisterTile, TableLookup
+from .processor import Processor
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 
-WORDS = (("int16", "int16"), ("int16", "int8"))
-"""Operands of a dot product of words; weights are widened as they are loaded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A feature set for which kernels have schedules.
-
-    Parameters
-    ----------
-    features
-        LLVM's names of all features that a processor must have.
-    cpu
-        LLVM's name of the least processor that has them.
-    lanes
-        32-bit elements of a vector register.
-    registers
-        Number of vector registers.
-    instructions
-        Dot products, the one for bytes first, and products of matrices.
-    saturating
-        A faster dot product of bytes, whose sums of two products saturate.
-    """
-
-    features: tuple[str, ...]
-    cpu: str
-    lanes: int
-    registers: int
-    instructions: tuple[DotProduct, ...]
-    saturating: DotProduct | None = None
-
-
-_V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
-_AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", *_V3)
-_BYTES_AND_WORDS = {
-    lanes: (
-        DotProduct("vpdpbusd", lanes, 4, (("uint8", "int8"),)),
-        DotProduct("vpdpwssd", lanes, 2, WORDS),
-    )
-    for lanes in (8, 16)
-}
-_MATRICES = (
-    DotProduct("tdpbusd", 16, 4, (("uint8", "int8"),), rows=16, groups=16),
-    DotProduct("tdpbssd", 16, 4, (("int8", "int8"),), rows=16, groups=16),
-)
-
-_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
-"""Linux's number of the system call on x86-64, its operation, and the processor state asked for."""
-
-LEVELS: Mapping[str, Level] = {
-    "amx": Level(
-        ("amx-int8", "amx-tile", *_AVX512),
-        "sapphirerapids",
-        16,
-        32,
-        (*_BYTES_AND_WORDS[16], *_MATRICES),
-    ),
-    "avx512vnni": Level(_AVX512, "cascadelake", 16, 32, _BYTES_AND_WORDS[16]),
-    "avxvnni": Level(("avxvnni", *_V3), "alderlake", 8, 16, _BYTES_AND_WORDS[8]),
-    "avx2": Level(
-        _V3,
-        "haswell",
-        8,
-        16,
-        (DotProduct("vpmaddwd", 8, 2, WORDS),),
-        DotProduct("vpmaddubsw", 8, 4, (("uint8", "int8"),)),
-    ),
-    "sse2": Level((), "x86-64", 4, 16, (DotProduct("pmaddwd", 4, 2, WORDS),)),
-}
-"""Feature sets by name, the most capable first."""
+LEVELS: Mapping[str, Level] = {**x86.LEVELS}
+"""The levels of all instruction sets by name, the most capable first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,39 +46,45 @@ class CpuTarget:
     level: str
 
     @property
+    def properties(self) -> Level:
+        """The properties of its level."""
+        return LEVELS[self.level]
+
+    @property
     def lanes(self) -> int:
         """32-bit elements of a vector register."""
-        return LEVELS[self.level].lanes
+        return self.properties.lanes
 
     @property
     def registers(self) -> int:
         """Number of vector registers."""
-        return LEVELS[self.level].registers
+        return self.properties.registers
 
     @property
-    def table_lanes(self) -> int:
-        """Bytes that one instruction looks up in a table of 256; 1 where each is a load."""
-        return 64 if "+avx512vbmi," in f"{self.features}," else 1
+    def tile(self) -> RegisterTile:
+        """The largest tiles of sums that fit the registers."""
+        return self.properties.tile
 
     @property
-    def has_scaling(self) -> bool:
-        """Whether one instruction multiplies by a power of 2 (AVX-512)."""
-        return "avx512f" in LEVELS[self.level].features
+    def lookup(self) -> TableLookup | None:
+        """The instruction for tables of 256 bytes; None where each byte is a load."""
+        found = self.properties.lookup
+        return found if found and f"+{found.feature}," in f"{self.features}," else None
 
     @property
     def fused(self) -> bool:
         """Whether a product and a sum are one instruction, rounded once."""
-        return self.level != "sse2"
+        return self.properties.fused
 
     @property
     def processor(self) -> Processor:
         """The processor as schedules see it."""
-        return Processor(self.level, LEVELS[self.level].instructions)
+        return Processor(self.level, self.properties.instructions)
 
     @property
-    def saturating(self) -> DotProduct | None:
+    def saturating(self) -> MachineInstruction | None:
         """A dot product of bytes that is exact only where sums of two products fit int16."""
-        return LEVELS[self.level].saturating
+        return self.properties.saturating
 
     def machine(self) -> llvm.TargetMachine:
         """LLVM's code generator for the target."""
@@ -199,7 +137,7 @@ def host(level: str | None = None) -> CpuTarget:
         raise CompileError(f"CPU target: unknown level `{level}`; choose {_listed(tuple(LEVELS))}")
     level = level or next(iter(host_levels()), "")
     check_runs(level)
-    if "avx512f" in LEVELS[level].features:
+    if LEVELS[level].is_tuned:
         features = llvm.get_host_cpu_features().flatten()
         return CpuTarget(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, level)
     return generic(level)
@@ -207,10 +145,10 @@ def host(level: str | None = None) -> CpuTarget:
 
 def generic(level: str) -> CpuTarget:
     """Return a generic processor of a level, for code that runs on another machine."""
-    triple = llvm.get_process_triple()
-    return CpuTarget(
-        triple if _is_x86_64(triple) else "x86_64-unknown-linux-gnu", LEVELS[level].cpu, "", level
-    )
+    triple, architecture = llvm.get_process_triple(), LEVELS[level].architecture
+    if not triple.startswith(architecture):
+        triple = f"{architecture}-unknown-linux-gnu"
+    return CpuTarget(triple, LEVELS[level].cpu, "", level)
 
 
 def check_runs(level: str) -> None:
@@ -245,36 +183,26 @@ def _listed(names: tuple[str, ...]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _is_x86_64(triple: str) -> bool:
-    return triple.startswith("x86_64")
-
-
 @cache
 def _own_levels() -> tuple[str, ...]:
     """The levels that this processor has and the system permits."""
-    if not _is_x86_64(llvm.get_process_triple()):
-        return ()
-    found = filter(_has_features, LEVELS)
-    return tuple(level for level in found if level != "amx" or _request_tiles())
+    return tuple(
+        level
+        for level, properties in LEVELS.items()
+        if _has_features(level) and properties.is_permitted()
+    )
 
 
 def _has_features(level: str) -> bool:
-    """Whether this processor has the features of a level."""
+    """Whether this processor has the architecture and the features of a level."""
+    if not llvm.get_process_triple().startswith(LEVELS[level].architecture):
+        return False
     has = llvm.get_host_cpu_features()
     return all(has.get(feature) for feature in LEVELS[level].features)
 
 
 def _lack(level: str) -> str:
     """Why this machine does not run a level."""
-    if level == "amx" and _has_features(level):
-        return "the operating system refuses the tiles that level `amx` needs"
+    if _has_features(level) and not LEVELS[level].is_permitted():
+        return f"the operating system refuses the tiles that level `{level}` needs"
     return f"this processor lacks level `{level}`"
-
-
-def _request_tiles() -> bool:
-    """Request the tiles of AMX from Linux; return whether this process may use them."""
-    if platform.system() != "Linux":
-        return False
-    system = ctypes.CDLL(None).syscall
-    system.restype = ctypes.c_long
-    return system(*map(ctypes.c_long, (_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA))) == 0

@@ -4,13 +4,15 @@ The accelerator may run the integer operators of the graph. The host runs all ot
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 import numpy as np
 
+from ...errors import ImportModelError
 from .. import passes
 from ..graph import Graph, verify
-from ..importers import NOTHING, import_onnx
+from ..importers import NOTHING, RefusedError, import_onnx
 
 RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.eliminate_dead_code,  # initialisers without readers
@@ -30,6 +32,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.recognise_biases,  # biases that are added after a layer
     passes.recognise_adds,  # constants fitted on all operand pairs
     passes.recognise_pools,  # constants fitted on all sums
+    passes.recognise_own_kernels,  # declared by the user
     passes.recognise_tables,  # last: a table would also absorb a lone Relu after a layer
     passes.fold_dequantize,  # constants, so that only activations are joined as integers
     passes.recognise_concats,  # integer movements, which compute nothing
@@ -82,6 +85,7 @@ def import_model(
     batch: int = 1,
     fixed: Mapping[str, np.ndarray] = NOTHING,
     dims: Mapping[str, int] = NOTHING,
+    outputs: Sequence[str] = (),
 ) -> Graph:
     """Read an ONNX model and recognise its quantised layers; a float model stays in float.
 
@@ -94,6 +98,8 @@ def import_model(
     fixed, dims : mapping
         Values of inputs that determine shapes, and extents of other open dimensions, by name; see
         `import_onnx`.
+    outputs : sequence of str
+        Values at which to cut the model; none for its own outputs.
 
     Returns
     -------
@@ -108,4 +114,34 @@ def import_model(
     CompileError
         If a node whose inputs are constant cannot be evaluated.
     """
-    return recognise_layers(import_onnx(source, batch, fixed, dims))
+    graph = import_onnx(source, batch, fixed, dims, outputs)
+    if fixed and all(graph.is_constant(output.value) for output in graph.outputs):
+        refuse_constant_network(source, batch, fixed, dims, outputs)
+    return recognise_layers(graph)
+
+
+def refuse_constant_network(
+    source: str | os.PathLike[str] | bytes,
+    batch: int,
+    fixed: Mapping[str, np.ndarray],
+    dims: Mapping[str, int],
+    outputs: Sequence[str],
+) -> NoReturn:
+    """Refuse fixed inputs from which all outputs follow, and say where the model can be cut.
+
+    Raises
+    ------
+    ImportModelError
+        Always.
+    """
+    remedy = "give it as data"
+    try:
+        import_onnx(source, batch, dims=dims, outputs=outputs)
+    except RefusedError as error:
+        if error.cut:
+            remedy += f", and cut the model: `--outputs {','.join(error.cut)}`"
+    listed = ", ".join(f"`{name}`" for name in fixed)
+    raise ImportModelError(
+        f"fixed {listed}: expected outputs that are computed at run time, got constants alone: "
+        f"this input holds the data, not sizes; {remedy}"
+    )

@@ -102,13 +102,13 @@ class Node:
 
     @property
     def op(self) -> str:
-        """Name of the operator, such as `qconv`."""
-        return self.attributes.op
+        """Name of the operator in reports, such as `qconv`."""
+        return self.attributes.title
 
     @property
     def operands(self) -> tuple[str, ...]:
         """Values that it computes with, without weights, tables and their like."""
-        return self.inputs[:1] if self.attributes.reads_constants else self.inputs
+        return self.inputs[: self.attributes.activations]
 
     @property
     def output(self) -> Value:

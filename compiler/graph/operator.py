@@ -37,6 +37,16 @@ class Operator(ABC):
     arity: ClassVar[tuple[int, int]] = (1, 1)
     reads_constants: ClassVar[bool] = False
 
+    @property
+    def title(self) -> str:
+        """The operator's name in reports."""
+        return self.op
+
+    @property
+    def activations(self) -> int | None:
+        """Number of inputs, the first ones, that need not be constants; None for all of them."""
+        return 1 if self.reads_constants else None
+
     @abstractmethod
     def result_type(self, types: Types) -> TensorType | tuple[TensorType, ...]:
         """Return the type of the output, or a tuple of them, for inputs of `types`; see `infer`."""

@@ -147,7 +147,9 @@ def _node(node: Node) -> str:
         f"{field.name}={getattr(node.attributes, field.name)!r}"
         for field in dataclasses.fields(node.attributes)
     )
-    return f"{outputs} = {node.op}({operands}) {{{attributes}}} @ {json.dumps(node.name)}"
+    return (
+        f"{outputs} = {node.attributes.op}({operands}) {{{attributes}}} @ {json.dumps(node.name)}"
+    )
 
 
 def _operator(number: int, op: str, attributes: str) -> Operator:

@@ -50,6 +50,9 @@ NARROW_FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "flo
 LARGEST_BYTES = 1 << 31
 """Size limit of a tensor, in bytes: the most that a protobuf file can hold in one tensor."""
 
+MAX_RANK = 32
+"""Axes of a tensor; NumPy knows 64, and samples and layouts have axes of their own."""
+
 LARGEST_MADE_BYTES = 1 << 28
 """Size limit, in bytes, of a constant that the importer computes."""
 
@@ -105,13 +108,17 @@ Types = Sequence[TensorType]
 
 
 def check_size(kind: TensorType, most: int = LARGEST_BYTES) -> TensorType:
-    """Return a type unchanged if its tensor takes at most `most` bytes.
+    """Return a type unchanged if its tensor takes at most `most` bytes and few enough axes.
 
     Raises
     ------
     CompileError
-        If the tensor takes more.
+        If the tensor has more.
     """
+    if len(kind.shape) > MAX_RANK:
+        raise CompileError(
+            f"a tensor of {len(kind.shape)} axes: expected at most {MAX_RANK}; reshape it"
+        )
     size = kind.elements * np.dtype(DTYPES.get(kind.dtype, np.float64)).itemsize
     if size > most:
         raise CompileError(

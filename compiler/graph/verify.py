@@ -106,7 +106,7 @@ def _check_node(where: str, graph: Graph, node: Node, known: set[str]) -> None:
 
 
 def _check_attributes(where: str, graph: Graph, node: Node) -> None:
-    for name in node.inputs[1:] if node.attributes.reads_constants else ():
+    for name in node.inputs[len(node.operands) :]:
         if not graph.is_constant(name):
             raise CompileError(
                 f"{where}: input `{name}`: expected a constant, got a value computed at run time; "

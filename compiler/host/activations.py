@@ -2,6 +2,7 @@
 
 import math
 
+from ..cpu.kernels.description import ACTIVATIONS as FUSED_ACTIVATIONS
 from ..graph import Node
 from ..graph.operators import Binary, Unary
 from ..rewriting import GraphPattern, either, number, op
@@ -24,13 +25,7 @@ def _near(number_: float) -> GraphPattern:
 
 
 ACTIVATIONS: tuple[tuple[NodePattern, str], ...] = (
-    (op(Unary("Relu"), HERE), "relu"),
-    (op(Unary("Clip", (0.0, 6.0)), HERE), "relu6"),
-    (op(Unary("Sigmoid"), HERE), "sigmoid"),
-    (op(Unary("Tanh"), HERE), "tanh"),
-    (op(Unary("Gelu"), HERE), "gelu"),
-    (op(Unary("HardSwish"), HERE), "hardswish"),
-    (op(Unary("Swish", (1.0,)), HERE), "silu"),
+    *((op(Unary(*function), HERE), name) for name, function in FUSED_ACTIVATIONS.items()),
     (_times(HERE, op(Unary("Sigmoid"), HERE)), "silu"),
 )
 """Functions that kernels of layers compute, with their names in kernels."""

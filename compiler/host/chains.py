@@ -11,7 +11,8 @@ import numpy as np
 from ...errors import CompileError
 from .. import te
 from ..cpu import Elementwise
-from ..cpu.kernels.formulas import Formula, size_of, value_of
+from ..cpu.kernels.formulas import size_of, value_of
+from ..formulas import Formula, names_in
 from ..graph import Node, TensorType
 from ..graph import operators as ops
 from ..graph.operators import Where
@@ -23,13 +24,12 @@ from .formulas import (
     PASSING,
     TYPES,
     NoFormulaError,
-    binary,
     cast,
     dequantize,
     number,
+    pointwise,
     quantize,
     shift,
-    unary,
 )
 from .graph_queries import in_order
 from .kernel import HostKernel, HostScope, matcher
@@ -182,7 +182,7 @@ def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
             exact = exact and bits
             if _calls(formula, operands) > MOST_CALLS or len(operands.types) > MOST_OPERANDS:
                 return None
-        operands.keep(_names(formulas[last.name]))
+        operands.keep({*names_in(formulas[last.name])})
         broadcast = operands.broadcast()
     except (NoFormulaError, CompileError):
         return None
@@ -198,13 +198,6 @@ def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
         tuple(operands.constants),
     )
     return HostKernel(description, operands.inputs, operands.constants, nodes, exact)
-
-
-def _names(formula: Formula) -> set[str]:
-    """Return the operands that a formula reads."""
-    if isinstance(formula, tuple):
-        return {name for part in formula[1:] for name in _names(part)}
-    return {formula} if isinstance(formula, str) else set()
 
 
 def _calls(formula: Formula, operands: FormulaOperands) -> int:
@@ -232,10 +225,8 @@ def _formula(
         return dequantize(parts[0], scale, zero, dtype), True
     if dtype in PASSING or node.output.type.dtype in PASSING:
         raise NoFormulaError
-    if isinstance(operator, ops.Unary):
-        return unary(operator, parts[0], dtype)
-    if isinstance(operator, ops.Binary):
-        return binary(operator, parts[0], parts[1], dtype)
+    if isinstance(operator, ops.Pointwise):
+        return pointwise(operator, parts, dtype)
     if isinstance(operator, ops.Cast):
         return cast(parts[0], dtype, operator.dtype, last), True
     if isinstance(operator, Where):

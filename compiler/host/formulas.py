@@ -5,14 +5,13 @@ and conversions of floats to other integers than int32, because their overflow i
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..cpu.kernels.formulas import Formula
+from ..formulas import Formula, is_number, operations_in, real_numbers, substituted
 from ..graph import operators as ops
 from ..graph.operators import Operator, Where
-from ..graph.operators.elementwise import COMPARISONS, LOGIC
 
 TYPES = ("float32", "int8", "uint8", "int32", "int64", "bool")
 """Element types of kernels."""
@@ -41,126 +40,71 @@ def number(value: float) -> float:
         return float(np.float32(value))
 
 
-def _hard_sigmoid(x: Formula, alpha: float, beta: float) -> Formula:
-    line = ("add", ("mul", number(alpha), x), number(beta))
-    return ("limit", line, 0.0, 1.0)
+APPROXIMATED = frozenset(
+    ("exp", "expm1", "log", "tanh", "sigmoid", "softplus", "erf", "gelu", "pow")
+)
+"""Operations of float32 that differ from the definition in the last bits."""
+
+WHOLE = frozenset(
+    (
+        *("add", "sub", "mul", "max", "min", "neg", "abs", "sign", "and", "or", "xor", "not"),
+        *("invert", "less", "less_equal", "equal"),
+    )
+)
+"""Operations of integers; the others round or overflow in another way than the definition."""
+
+LEAVING = ("add", "sub", "mul", "neg", "abs", "sign", "invert")
+"""Operations of integers whose results may leave the operands' type."""
 
 
-def _elu(x: Formula, alpha: float) -> Formula:
-    rest = ("mul", number(alpha), ("expm1", ("min", x, 0.0)))
-    return ("select", ("less", 0.0, x), x, rest)
-
-
-def _celu(x: Formula, alpha: float) -> Formula:
-    if alpha <= 0:
-        raise NoFormulaError
-    rest = ("mul", number(alpha), ("expm1", ("div", ("min", x, 0.0), number(alpha))))
-    return ("add", ("max", x, 0.0), rest)
-
-
-def _gelu_tanh(x: Formula) -> Formula:
-    cube = ("mul", ("mul", x, x), x)
-    inner = ("mul", number(math.sqrt(2 / math.pi)), ("add", x, ("mul", number(0.044715), cube)))
-    return ("mul", ("mul", 0.5, x), ("add", 1.0, ("tanh", inner)))
-
-
-def _shrink(x: Formula, bias: float, lambd: float) -> Formula:
-    kept = ("select", ("less", number(lambd), x), ("sub", x, number(bias)), 0.0)
-    return ("select", ("less", x, number(-lambd)), ("add", x, number(bias)), kept)
-
-
-def _hard_swish(x: Formula) -> Formula:
-    return ("mul", x, ("limit", ("add", ("div", x, 6.0), 0.5), 0.0, 1.0))
-
-
-EXACT: Mapping[str, Callable[..., Formula]] = {
-    "Abs": lambda x: ("abs", x),
-    "Ceil": lambda x: ("ceil", x),
-    "Clip": lambda x, low, high: ("min", ("max", x, number(low)), number(high)),
-    "Floor": lambda x: ("floor", x),
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish,
-    "IsNaN": lambda x: ("xor", ("equal", x, x), 1),
-    "LeakyRelu": lambda x, a: ("select", ("less", x, 0.0), ("mul", number(a), x), x),
-    "Neg": lambda x: ("neg", x),
-    "Reciprocal": lambda x: ("div", 1.0, x),
-    "Relu": lambda x: ("max", x, 0.0),
-    "Round": lambda x: ("round", x),
-    "Shrink": _shrink,
-    "Sign": lambda x: ("sign", x),
-    "Softsign": lambda x: ("div", x, ("add", 1.0, ("abs", x))),
-    "Sqrt": lambda x: ("sqrt", x),
-    "ThresholdedRelu": lambda x, a: ("select", ("less", number(a), x), x, 0.0),
-}
-"""Functions of float32 whose operations round as those of the definition."""
-
-NEAR: Mapping[str, Callable[..., Formula]] = {
-    "Celu": _celu,
-    "Elu": _elu,
-    "Erf": lambda x: ("erf", x),
-    "Exp": lambda x: ("exp", x),
-    "Gelu": lambda x: ("gelu", x),
-    "GeluTanh": _gelu_tanh,
-    "Log": lambda x: ("log", x),
-    "Mish": lambda x: ("mul", x, ("tanh", ("softplus", x))),
-    "Selu": lambda x, alpha, gamma: ("mul", number(gamma), _elu(x, alpha)),
-    "Sigmoid": lambda x: ("sigmoid", x),
-    "Softplus": lambda x: ("softplus", x),
-    "Swish": lambda x, alpha: ("mul", x, ("sigmoid", ("mul", number(alpha), x))),
-    "Tanh": lambda x: ("tanh", x),
-}
-"""Approximated functions of float32."""
-
-POWERS: Mapping[float, Callable[[Formula], Formula]] = {
-    -1.0: lambda x: ("div", 1.0, x),
-    1.0: lambda x: x,
-    2.0: lambda x: ("mul", x, x),
-    3.0: lambda x: ("mul", ("mul", x, x), x),
-}
-"""Powers with a constant exponent; the definition rounds each one once."""
-
-
-def unary(operator: ops.Unary, x: Formula, dtype: str) -> tuple[Formula, bool]:
-    """Return a function of one value, and whether it is bit-exact to the definition."""
-    kind, parameters = operator.kind, operator.parameters
-    if kind == "Not":
-        return ("xor", x, 1), True
-    if kind == "BitwiseNot":
-        return cut(("xor", x, -1), dtype), True
+def pointwise(
+    operator: ops.Pointwise, parts: Sequence[Formula], dtype: str
+) -> tuple[Formula, bool]:
+    """Return the function of operands of a type, and whether it is bit-exact to the definition."""
+    operands = dict(zip(operator.function.operands, parts, strict=True))
     if dtype == FLOAT:
-        for table, exact in ((EXACT, True), (NEAR, False)):
-            if kind in table:
-                return table[kind](x, *parameters), exact
-    elif kind in ("Abs", "Neg", "Sign"):
-        return cut((kind.lower(), x), dtype), True
-    elif kind == "Relu":
-        return ("max", x, 0), True
-    raise NoFormulaError
+        formula = float_formula(operator.formula)
+        known = {name: part for name, part in operands.items() if is_number(part)}
+        # Numbers that meet are computed in float64, so they are rounded again.
+        rounded = real_numbers(substituted(formula, known))
+        return substituted(rounded, operands), APPROXIMATED.isdisjoint(operations_in(formula))
+    formula = operator.formula
+    if not (WHOLE.issuperset(operations_in(formula)) and _is_whole(formula)):
+        raise NoFormulaError
+    cuts = isinstance(formula, tuple) and formula[0] in LEAVING
+    formula = substituted(formula, operands)
+    return cut(formula, dtype) if cuts else formula, True
 
 
-def binary(operator: ops.Binary, a: Formula, b: Formula, dtype: str) -> tuple[Formula, bool]:
-    """Return a function of two values of a type, and whether it is bit-exact to the definition."""
-    kind = operator.kind
-    if kind in COMPARISONS:
-        less, swapped, equal = ("less", a, b), ("less", b, a), ("equal", a, b)
-        formulas = {"Equal": equal, "Less": less, "Greater": swapped}
-        formulas |= {"LessOrEqual": ("or", less, equal), "GreaterOrEqual": ("or", swapped, equal)}
-        return formulas[kind], True
-    if kind in LOGIC:
-        return (kind.lower(), a, b), True
-    if kind in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
-        return (kind.removeprefix("Bitwise").lower(), a, b), True
-    if kind in ("Max", "Min"):
-        return (kind.lower(), a, b), True
-    if kind in ("Add", "Sub", "Mul"):
-        return cut((kind.lower(), a, b), dtype), True
-    if dtype == FLOAT and kind == "Div":
-        return ("div", a, b), True
-    if dtype == FLOAT and kind == "PRelu":
-        return ("select", ("less", a, 0.0), ("mul", b, a), a), True
-    if dtype == FLOAT and kind == "Pow" and isinstance(b, float) and b in POWERS:
-        return POWERS[b](a), False
-    raise NoFormulaError
+def float_formula(formula: Formula) -> Formula:
+    """Return a law for float32 operands: its numbers in float32, and `expm1` of any number."""
+    if isinstance(formula, str):
+        return formula
+    if not isinstance(formula, tuple):
+        return number(formula)
+    name, *arguments = (formula[0], *map(float_formula, formula[1:]))
+    if name != "expm1" or _is_at_most_zero(arguments[0]):
+        return (name, *arguments)
+    (x,) = arguments
+    below = ("expm1", ("neg", ("abs", x)))
+    return ("select", ("less", 0.0, x), ("neg", ("mul", below, ("exp", x))), below)
+
+
+def _is_at_most_zero(x: Formula) -> bool:
+    """Whether the form of a formula shows that it is not positive, as `expm1` in kernels needs."""
+    if not isinstance(x, tuple):
+        return not isinstance(x, str) and x <= 0
+    name, first, *others = x
+    if name == "min":
+        return any(map(_is_at_most_zero, (first, *others)))
+    positive = bool(others) and isinstance(others[0], float) and others[0] > 0
+    return name == "div" and positive and _is_at_most_zero(first)
+
+
+def _is_whole(formula: Formula) -> bool:
+    if isinstance(formula, tuple):
+        return all(map(_is_whole, formula[1:]))
+    return isinstance(formula, (str, int))
 
 
 def cast(x: Formula, source: str, target: str, last: bool) -> Formula:
@@ -208,7 +152,7 @@ def shift(x: Formula, dtype: str) -> Formula:
 
 
 ELEMENTWISE: tuple[type[Operator], ...] = (
-    *(ops.Unary, ops.Binary, ops.Cast, Where),
+    *(ops.Pointwise, ops.Cast, Where),
     *(ops.Quantize, ops.GeneralQuantize, ops.Dequantize, ops.GeneralDequantize, ops.Shift),
 )
 """Operators that may be part of a chain."""

@@ -1,6 +1,6 @@
 """Table of all matchers, by the operator at which a kernel begins."""
 
-from collections.abc import Mapping
+from functools import cache
 
 from ..graph.operator import Operator
 from . import (
@@ -10,6 +10,7 @@ from . import (
     integer_products,
     interpolations,
     layers,
+    own_kernels,
     pools,
     products,
     rows,
@@ -19,11 +20,12 @@ from .kernel import Matcher
 ORDERED: tuple[Matcher, ...] = (
     *(*integer_layers.MATCHERS, *integer_movements.MATCHERS, *integer_products.MATCHERS),
     *(*layers.MATCHERS, *pools.MATCHERS, *interpolations.MATCHERS, *products.MATCHERS),
-    *(*rows.MATCHERS, *chains.MATCHERS),
+    *(*rows.MATCHERS, *chains.MATCHERS, *own_kernels.MATCHERS),
 )
 """All matchers; the first one that finds a kernel wins."""
 
-MATCHERS: Mapping[type[Operator], tuple[Matcher, ...]] = {
-    kind: tuple(one for one in ORDERED if kind in one.kinds)
-    for kind in {kind for one in ORDERED for kind in one.kinds}
-}
+
+@cache
+def matchers_of(kind: type[Operator]) -> tuple[Matcher, ...]:
+    """Return the matchers of kernels that begin at an operator of a class."""
+    return tuple(one for one in ORDERED if issubclass(kind, one.kinds))

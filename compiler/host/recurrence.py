@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..cpu import Description, Elementwise, MixedProduct, matrix_product
-from ..cpu.kernels.formulas import Formula
 from ..cpu.kernels.mixed_product import limit_of
 from ..cpu.kernels.recurrent import RecurrentUpdate
+from ..formulas import Formula, substituted
 from ..graph import Graph, Node
 from ..graph.operators import Recurrent
-from ..graph.operators.recurrent import FUNCTIONS, as_unary
-from .formulas import FLOAT, NoFormulaError, number, unary
+from ..graph.operators.recurrent import FUNCTIONS, GATE_FUNCTIONS, formula_of
+from .formulas import NoFormulaError, float_formula, number
 
 Parts = dict[str, tuple[str, int]]
 """Operands of an update: the array of each one, and its number of gates."""
@@ -162,7 +162,7 @@ def _recurrence(graph: Graph, node: Node) -> Recurrence | None:
         return None
     x, (steps, count, samples, _) = graph.types[node.inputs[0]], node.outputs[0].type.shape
     fixed = (*node.inputs[1:4], *node.inputs[operator.states.stop :])
-    if x.dtype != FLOAT or not (x.elements and node.outputs[0].type.elements):
+    if x.dtype != "float32" or not (x.elements and node.outputs[0].type.elements):
         return None
     if not all(map(graph.is_constant, fixed)):
         return None
@@ -307,14 +307,10 @@ class _Cell:
     def _function(self, place: int, x: Formula) -> Formula:
         """Return an activation of the direction."""
         first = self.index * FUNCTIONS[self.operator.kind]
-        name, alpha, beta = self.operator.activations[first + place]
-        if clip := self.operator.clip:
-            x = ("limit", x, number(-clip), number(clip))
-        if name == "Affine":
-            return ("add", ("mul", number(alpha), x), number(beta))
-        if name == "ScaledTanh":
-            return ("mul", number(alpha), ("tanh", ("mul", number(beta), x)))
-        return unary(as_unary(name, alpha, beta), x, FLOAT)[0]
+        if (clip := self.operator.clip) and place < GATE_FUNCTIONS:
+            x = ("clip", x, number(-clip), number(clip))
+        formula = formula_of(self.operator.activations[first + place])
+        return substituted(float_formula(formula), {"x": x})
 
 
 def _product(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..cpu import CpuTarget
 from ..graph import Graph, Node
 from .kernel import HostKernel, HostScope, HostStep
-from .matchers import MATCHERS
+from .matchers import matchers_of
 from .movements import find_movements
 from .recurrence import find_recurrences
 from .work import LEAST_WORK, replaced_work
@@ -72,5 +72,5 @@ def select_kernels(
 def _match(scope: HostScope, node: Node) -> HostKernel | None:
     if not node.outputs[0].type.elements:
         return None  # kernels have no empty loops
-    matchers = MATCHERS.get(type(node.attributes), ())
+    matchers = matchers_of(type(node.attributes))
     return next((kernel for find in matchers if (kernel := find(scope, node))), None)

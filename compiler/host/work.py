@@ -23,8 +23,8 @@ PASSES = 8
 """Approximate passes over memory that NumPy needs for a product, a window or a reduction."""
 
 POINTWISE = (
-    *(ops.Binary, ops.Cast, ops.Dequantize, ops.GeneralQuantize, ops.Quantize, ops.Reshape),
-    *(ops.Transpose, ops.Unary, ops.Where),
+    *(ops.Pointwise, ops.Cast, ops.Dequantize, ops.GeneralQuantize, ops.Quantize, ops.Reshape),
+    *(ops.Transpose, ops.Where),
 )
 """Operators whose kernels do one operation for each element of the output."""
 

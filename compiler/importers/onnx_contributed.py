@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..graph import operators as ops
-from .onnx_elementwise import PARAMETERS, import_unary
+from ..graph.functions import UNARY
+from .onnx_elementwise import import_unary
 from .onnx_images import import_conv
 from .onnx_node import OnnxNode
 from .onnx_normalisations import import_layer_normalisation
@@ -41,7 +42,7 @@ def import_fused_conv(node: OnnxNode) -> str:
         return node.emit(ops.Unary("Clip", parameters), [result])
     if kind not in ACTIVATIONS:
         node.fail(f"`activation` {', '.join(ACTIVATIONS)} or Clip", f"`{kind}`", "do not fuse it")
-    wanted = len(PARAMETERS.get(kind, ()))
+    wanted = len(UNARY[kind].parameters)
     if len(parameters) < wanted:
         node.fail(f"{wanted} parameters of {kind}", f"{len(parameters)}", "do not fuse it")
     return node.emit(ops.Unary(kind, parameters[:wanted]), [result])

@@ -1,18 +1,20 @@
 """The choice of how to import a node: by our importer, the library, or ONNX's own definition.
 
 They are tried in that order. The first that does not decline the node imports it. A function of the
-model comes before all of them.
+model comes before all of them, and then an operator that the user registered.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
+from ...quoting import printable
+from ..registered import REGISTERED
 from .onnx_functions import expand_definition, expand_model_function, has_function
 from .onnx_library import LIBRARY, import_library
 from .onnx_node import OnnxNode
 from .onnx_operators import HANDLERS
-from .onnx_reader import printable
+from .onnx_registered import import_registered
 from .onnx_scope import ImportScope, Key, Named, key_of, schema_of
 from .refusals import CAUSES
 
@@ -63,6 +65,8 @@ def _import(node: OnnxNode) -> list[Named]:
     results: str | Sequence[Named] | None = None
     if node.key in node.scope.functions:
         results = expand_model_function(node, node.scope.functions[node.key])
+    elif node.key in REGISTERED:
+        results = import_registered(node)
     elif node.key in HANDLERS:
         results = HANDLERS[node.key](node)
     if results is None and node.key in LIBRARY:
@@ -92,6 +96,6 @@ def unsupported(
 
 
 def _is_supported(key: Key, scope: ImportScope) -> bool:
-    if key in scope.functions or key in HANDLERS or key in LIBRARY:
+    if key in scope.functions or key in REGISTERED or key in HANDLERS or key in LIBRARY:
         return True
     return key not in CAUSES and has_function(schema_of(key, scope.opsets))

@@ -6,6 +6,7 @@ The tables map the kinds of Unary, Binary and Reduce to ONNX's names. The export
 import numpy as np
 
 from ..graph import operators as ops
+from ..graph.functions import UNARY
 from ..graph.operators.quantisation import FLOAT8
 from ..graph.types import INTEGERS
 from .onnx_node import OnnxNode
@@ -15,22 +16,6 @@ LARGEST = float(np.finfo(np.float32).max)
 
 STRING = 8
 """ONNX's number of the string element type."""
-
-PARAMETERS: dict[str, dict[str, float]] = {
-    "Celu": {"alpha": 1.0},
-    "Elu": {"alpha": 1.0},
-    "HardSigmoid": {"alpha": float(np.float32(0.2)), "beta": 0.5},
-    "IsInf": {"detect_negative": 1, "detect_positive": 1},
-    "LeakyRelu": {"alpha": float(np.float32(0.01))},
-    "Selu": {
-        "alpha": float(np.float32(1.6732632423543772)),
-        "gamma": float(np.float32(1.0507009873554805)),
-    },
-    "Shrink": {"bias": 0.0, "lambd": 0.5},
-    "Swish": {"alpha": 1.0},
-    "ThresholdedRelu": {"alpha": 1.0},
-}
-"""Kind -> its attributes with their defaults, in the order of `Unary.parameters`."""
 
 VARIANTS: dict[str, tuple[str, str, str | int]] = {
     "BitShiftLeft": ("BitShift", "direction", "LEFT"),
@@ -66,7 +51,7 @@ def kind_of(node: OnnxNode) -> str:
 def import_unary(node: OnnxNode) -> str:
     """Import elementwise functions of one tensor as Unary."""
     kind = kind_of(node)
-    known = PARAMETERS.get(kind, {}).items()
+    known = UNARY[kind].onnx_parameters.items()
     parameters = tuple(float(node.attribute(name, default)) for name, default in known)
     return node.emit(ops.Unary(kind, parameters), [node.input(0)])
 

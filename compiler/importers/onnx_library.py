@@ -11,13 +11,11 @@ from ...errors import CompileError, ImportModelError
 from ..graph.operators import OnnxReference
 from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
-from .onnx_reader import printable
 from .onnx_scope import Key, schema_of
-from .refusals import NeedsInputError
 
 RARE = (
     *("BatchNormalization", "BitCast", "Cast", "Col2Im", "CumProd", "CumSum", "DFT", "DeformConv"),
-    *("Det", "LpNormalization", "MaxRoiPool", "MaxUnpool", "Mean", "MelWeightMatrix"),
+    *("Det", "MaxRoiPool", "MaxUnpool", "Mean", "MelWeightMatrix"),
     *("NonMaxSuppression", "NonZero", "ReverseSequence", "STFT"),
     *("TensorScatter", "TfIdfVectorizer", "Unique"),
 )
@@ -98,15 +96,11 @@ def _results(
 
 def _refuse_open_result(node: OnnxNode, operands: Sequence[str]) -> NoReturn:
     """Raise the error of a result without a static shape; it names the inputs to fix."""
-    inputs = node.sources(operands)
-    given = ", ".join(f"`{printable(name)}`" for name in node.proto.input if name)
-    listed = ", ".join(f"`{printable(name)}`" for name in inputs)
-    raise NeedsInputError(
-        f"{node.where}: expected operands known at import, since the extents of its result follow "
-        f"from their values, got some computed from {listed}; let the model end in front of it "
-        f"(its operands: {given}) and do the rest on its outputs, or fix {listed} "
-        "(`--fix NAME=VALUE`)",
-        inputs,
+    node.refuse_computed(
+        operands,
+        "expected operands known at import, since the extents of its result follow from their "
+        "values, got some computed at run time",
+        "let the model end in front of it and do the rest on its outputs",
     )
 
 

@@ -6,7 +6,7 @@ the accelerator can run.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,14 +15,15 @@ import onnx
 from google.protobuf.message import DecodeError, Message
 
 from ...errors import CompileError, ImportModelError
+from ...quoting import MAX_NAME, printable
 from ..graph import Builder, Graph, Output, drop_unused, verify
 from ..model_file import read_model
+from .onnx_cut import cut, proposed_cut
 from .onnx_dispatch import import_nodes, unsupported
 from .onnx_inputs import Fixed, ImportSettings, check_overrides, import_input, with_extents
-from .onnx_reader import printable
 from .onnx_scope import ImportScope, Named, key_of, schema_of
 from .onnx_tensors import read_sparse, read_tensor
-from .refusals import RefusedError
+from .refusals import NeedsInputError, RefusedError
 
 OLDEST_OPSET = 7
 """Oldest supported version of ONNX's operator set: the first with NumPy's broadcasting."""
@@ -36,6 +37,7 @@ def import_onnx(
     batch: int = 1,
     fixed: Fixed = NOTHING,
     dims: Mapping[str, int] = NOTHING,
+    outputs: Sequence[str] = (),
 ) -> Graph:
     """Read an ONNX model.
 
@@ -50,6 +52,8 @@ def import_onnx(
         Inputs that determine shapes or other constants -> their values; they are no longer inputs.
     dims : mapping
         Name of each other dimension that the model leaves open -> its extent.
+    outputs : sequence of str
+        Values at which to cut the model; none for its own outputs.
 
     Returns
     -------
@@ -67,15 +71,30 @@ def import_onnx(
         data, name, folder = source, "model", None
     else:
         path = Path(source)
-        name, folder = path.stem, path.parent
         _refuse_other_formats(path)
+        name, folder = printable(path.stem)[:MAX_NAME], path.parent
         data = read_model(path)
     if batch < 1:
         raise ImportModelError(f"model `{name}`: expected a batch of 1 or more, got `{batch}`")
     model = _parse(data, name)
     opsets = _opsets(model, name)
+    settings = ImportSettings(batch, fixed, dims, folder)
     try:
-        return _import_graph(model, name, opsets, ImportSettings(batch, fixed, dims, folder))
+        if outputs:
+            cut(model, outputs, name)
+        return _import_graph(model, name, opsets, settings)
+    except RefusedNodeError as refused:
+        error = refused.reason
+        remedy = ""
+        if not isinstance(error, NeedsInputError) or error.data:
+            error.cut = proposed_cut(
+                model, refused.position, refused.is_constant,
+                lambda part: _refused_position(part, name, opsets, settings),
+            )  # fmt: skip
+        if error.cut:
+            remedy = f"; `--outputs {','.join(error.cut)}` cuts the model there"
+        error.args = (printable(f"{error}{remedy}"),)
+        raise error from refused
     except ImportModelError as error:
         error.args = (printable(str(error)),)
         raise
@@ -105,6 +124,39 @@ def _refuse_other_formats(path: Path) -> None:
         raise ImportModelError(
             f"model `{path}`: expected an ONNX file, got another format; {remedy}"
         )
+
+
+class RefusedNodeError(Exception):
+    """The refusal of a node of the model itself.
+
+    Attributes
+    ----------
+    reason : RefusedError
+        The error for the user.
+    position : int
+        Position of the node.
+    is_constant : callable
+        Tells whether a value of the model is known at import.
+    """
+
+    def __init__(
+        self, reason: RefusedError, position: int, is_constant: Callable[[str], bool]
+    ) -> None:
+        super().__init__(str(reason))
+        self.reason, self.position, self.is_constant = reason, position, is_constant
+
+
+def _refused_position(
+    model: onnx.ModelProto, name: str, opsets: dict[str, int], settings: ImportSettings
+) -> int | None:
+    """Import a model and return the position of the node that is refused; None if none is."""
+    try:
+        _import_graph(model, name, opsets, settings)
+    except RefusedNodeError as refused:
+        return refused.position
+    except CompileError as error:
+        raise ImportModelError(str(error)) from error
+    return None
 
 
 def _parse(data: bytes, name: str) -> onnx.ModelProto:
@@ -176,19 +228,24 @@ def _refuse_unsupported(model: onnx.ModelProto, scope: ImportScope) -> None:
     """Reject a model with unsupported operators, and list all of them in one error."""
     offenders: dict[str, list[str]] = {}
     causes: dict[str, str] = {}
-    for kind, label, cause in unsupported(model.graph.node, scope):
-        offenders.setdefault(kind, []).append(f"`{label}`")
-        causes.setdefault(kind, cause)
+    positions: list[int] = []
+    for position, node in enumerate(model.graph.node):
+        for kind, label, cause in unsupported([node], scope):
+            offenders.setdefault(kind, []).append(f"`{label}`")
+            causes.setdefault(kind, cause)
+            positions.append(position)
     if offenders:
         listed = "; ".join(
             f"`{kind}` (node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)})"
             for kind, nodes in offenders.items()
         )
-        raise RefusedError(
+        foreign = any("." in kind for kind in offenders)
+        reason = RefusedError(
             f"{scope.where}: expected supported operators, got {listed}; replace them before "
-            "export",
+            f"export{', or register them with `tilewright.register_operator`' * foreign}",
             next(iter(causes.values())),
         )
+        raise RefusedNodeError(reason, positions[0], lambda name: False)
 
 
 def _import_graph(
@@ -220,7 +277,16 @@ def _import_graph(
     settings = with_extents(inputs, name, settings)
     for value in inputs:
         names[value.name] = import_input(builder, value, name, settings)
-    scope.import_nodes(scope, proto.node)
+    try:
+        scope.import_nodes(scope, proto.node)
+    except RefusedError as reason:
+        unmade = (any(one and one not in names for one in node.output) for node in proto.node)
+        position = next(index for index, missing in enumerate(unmade) if missing)
+        raise RefusedNodeError(
+            reason,
+            position,
+            lambda one: isinstance(named := names.get(one), str) and builder.is_constant(named),
+        ) from reason
     for value in proto.output:
         if value.name not in names:
             raise ImportModelError(

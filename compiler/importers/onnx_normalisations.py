@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..graph import operators as ops
+from ..graph.types import NARROW_FLOATS
 from .onnx_node import OnnxNode
 
 EPSILON = float(np.float32(1e-5))
@@ -129,6 +130,25 @@ def import_softmax(node: OnnxNode) -> str:
     axis = node.axis(-1 if modern else 1, rank)
     log = node.proto.op_type == "LogSoftmax"
     return node.emit(ops.Softmax(axis, axis + 1 if modern else rank, log), [node.input(0)])
+
+
+def import_lp_normalisation(node: OnnxNode) -> str:
+    """Import LpNormalization: rows over their norm, and 0 where that is 0.
+
+    The norm for p = 1 is the sum of magnitudes, as in ONNX Runtime and PyTorch. ONNX's reference
+    evaluator sums with signs.
+    """
+    kind, base, p = node.type(0), node.result, node.attribute("p", 2)
+    if p not in (1, 2):
+        node.fail("`p` of 1 or 2", f"`{p}`", "correct the model")
+    wide = "float32" if kind.dtype in NARROW_FLOATS else kind.dtype
+    x = node.cast(node.input(0), wide, f"{base}.wide")
+    axis = node.axis(-1, len(kind.shape))
+    norm = node.emit(ops.Reduce(f"ReduceL{p}", (axis,), True), [x], f"{base}.norm")
+    empty = node.binary("Equal", norm, node.number(0, wide), f"{base}.empty")
+    ones = node.cast(empty, wide, f"{base}.ones")
+    divisor = node.binary("Add", norm, ones, f"{base}.divisor")
+    return node.cast(node.binary("Div", x, divisor), kind.dtype)
 
 
 def import_hardmax(node: OnnxNode) -> str:

@@ -7,7 +7,7 @@ implementation (`onnx_library`), or rejected.
 from collections.abc import Callable, Sequence
 
 from ..graph import operators as ops
-from ..graph.operators.elementwise import BINARY, UNARY
+from ..graph.functions import BINARY, UNARY
 from ..graph.operators.reductions import REDUCTIONS
 from . import onnx_elementwise as elementwise
 from . import onnx_images as images
@@ -131,6 +131,7 @@ FUNCTIONS: dict[str, Handler] = {
     "Identity": shapes.import_identity,
     "InstanceNormalization": normalisations.import_instance_normalisation,
     "LRN": normalisations.import_local_response,
+    "LpNormalization": normalisations.import_lp_normalisation,
     "MatMul": products.import_matmul,
     "MatMulInteger": products.import_matmul_integer,
     "OneHot": shapes.import_one_hot,

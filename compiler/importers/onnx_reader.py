@@ -7,15 +7,11 @@ import numpy as np
 import onnx
 
 from ...errors import ImportModelError
+from ...quoting import printable
 from ..graph import TensorType, evaluate_outputs
 from .onnx_scope import ImportScope, Named, key_of
 from .onnx_tensors import read_tensor
-from .refusals import NeedsInputError, RefusedError
-
-
-def printable(text: str) -> str:
-    """Return a text with its control characters escaped; names in files may contain some."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+from .refusals import NeedsInputError, RefusedError, is_data
 
 
 class NodeReader:
@@ -144,14 +140,30 @@ class NodeReader:
         NeedsInputError
             Always; the error names the inputs.
         """
-        inputs = self.sources(values)
-        listed = ", ".join(f"`{printable(name)}`" for name in inputs)
-        raise NeedsInputError(
-            f"{self.where}: expected {what} to be a constant, got a value computed at run time; "
-            f"fix the input that it depends on ({listed}; `--fix NAME=VALUE`), or export the model "
-            "with static shapes and parameters",
-            inputs,
+        self.refuse_computed(
+            values,
+            f"expected {what} to be a constant, got a value computed at run time",
+            "export the model with static shapes and parameters",
         )
+
+    def refuse_computed(self, values: Sequence[str], problem: str, remedy: str) -> NoReturn:
+        """Raise the error that a result's type follows from values computed at run time.
+
+        The user may fix inputs that hold sizes. Fixing data would make a constant of the network.
+
+        Raises
+        ------
+        NeedsInputError
+            Always; the error names the inputs.
+        """
+        inputs = self.sources(values)
+        data = tuple(name for name in inputs if is_data(self.builder.types[name]))
+        listed = ", ".join(f"`{printable(name)}`" for name in data or inputs)
+        if data:
+            advice = f"{remedy}; it depends on {listed}, which holds data and cannot be fixed"
+        else:
+            advice = f"fix the input that it depends on ({listed}; `--fix NAME=VALUE`), or {remedy}"
+        raise NeedsInputError(f"{self.where}: {problem}; {advice}", inputs, data)
 
     def integers(self, index: int) -> tuple[int, ...]:
         """Return a constant input as integers."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..graph.operators import Recurrent
-from ..graph.operators.recurrent import ACTIVATIONS, DIRECTIONS, FUNCTIONS, GATES, PARAMETERS
+from ..graph.operators.recurrent import ACTIVATIONS, DIRECTIONS, FUNCTIONS, GATES
 from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
 
@@ -112,11 +112,11 @@ def _activations(
     betas = iter(node.attribute("activation_beta", ()))
     found = []
     for name in names:
-        # ONNX's names ignore case; activations take only the parameters that they have.
-        known = next((n for n in PARAMETERS if n.lower() == name.lower()), name.capitalize())
+        # ONNX's names ignore case. Activations take only the parameters that they have.
+        known = next((n for n in ACTIVATIONS if n.lower() == name.lower()), name)
         if known not in ACTIVATIONS:
             node.fail(f"activations among {', '.join(ACTIVATIONS)}", f"`{name}`", "correct them")
-        defaults = PARAMETERS.get(known, ())
+        defaults = ACTIVATIONS[known].parameters.values()
         taken = zip((alphas, betas), defaults, strict=False)
         alpha, beta, *_ = (*(float(next(given, usual)) for given, usual in taken), 0.0, 0.0)
         found.append((known, alpha, beta))

@@ -3,7 +3,10 @@
 Each axis that changes gets one operator. The source elements of each result element, and their
 weights, are known at import. Source: ONNX operators Resize and Upsample. For scales, coordinates of
 nearest elements are computed in binary32, as in ONNX Runtime, so that ties round alike; all others
-are computed in binary64, as in ONNX's reference evaluator.
+are computed in binary64. Where a scale gives a fractional extent, `align_corners` and
+`tf_crop_and_resize` count the elements that the result has, as PyTorch and ONNX Runtime do, so that
+corners map to corners; ONNX's reference evaluator divides by the fractional extent. The edge of a
+cropped region is decided in binary32, as in ONNX Runtime.
 
 Integers and narrow floats are interpolated as wider floats along all axes, and converted once. The
 specification does not say how; integers round to the nearest and saturate, as in ONNX's reference
@@ -37,9 +40,7 @@ class ResizedAxis:
         Index of the axis, and the number of elements before and after.
     scale : floating
         Requested ratio, in the type to compute in; `extent` is `size` times it, rounded down.
-    width : float
-        Extent before rounding; for the nearest element, the rounded extent.
-    region : (float, float)
+    region : (float32, float32)
         Part of the axis to crop, for `tf_crop_and_resize`.
     """
 
@@ -47,8 +48,7 @@ class ResizedAxis:
     size: int
     extent: int
     scale: Any
-    width: float
-    region: tuple[float, float]
+    region: tuple[np.float32, np.float32]
 
 
 Coordinates = Callable[[np.ndarray, ResizedAxis], np.ndarray]
@@ -65,14 +65,14 @@ def _half_pixel_symmetric(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
 
 
 def _align_corners(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
-    return 0 * x if one.width == 1 else x * (one.size - 1) / (one.width - 1)
+    return 0 * x if one.extent == 1 else x * (one.size - 1) / (one.extent - 1)
 
 
 def _crop_and_resize(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
     (first, stop), last = one.region, one.size - 1
-    if one.width == 1:
+    if one.extent == 1:
         return 0 * x + (stop - first) * last / 2 + first * last
-    return x * (stop - first) * last / (one.width - 1) + first * last
+    return x * (stop - first) * last / (one.extent - 1) + first * last
 
 
 COORDINATES: dict[str, Coordinates] = {
@@ -80,7 +80,7 @@ COORDINATES: dict[str, Coordinates] = {
     "asymmetric": lambda x, one: x / one.scale,
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
-    "pytorch_half_pixel": lambda x, one: 0 * x - 0.5 if one.width == 1 else _half_pixel(x, one),
+    "pytorch_half_pixel": lambda x, one: 0 * x if one.extent == 1 else _half_pixel(x, one),
     "tf_half_pixel_for_nn": lambda x, one: (x + 0.5) / one.scale,
 }
 """`coordinate_transformation_mode` of whole axes -> position of a result element in the operand."""
@@ -90,7 +90,7 @@ CROPPING: dict[str, Coordinates] = {"tf_crop_and_resize": _crop_and_resize}
 
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x) + (x - np.floor(x) >= 0.5),
     "floor": np.floor,
     "ceil": np.ceil,
 }
@@ -118,10 +118,11 @@ def import_resize(node: OnnxNode) -> str:
     if node.opset >= 11:
         coordinates = _expect(node, "coordinate_transformation_mode", "half_pixel", known)
     nearest, crops = mode == "nearest", coordinates in CROPPING
-    real = np.float32 if nearest and _has_scales(node) and not crops else np.float64
+    real = np.float32 if nearest and _has_scales(node) else np.float64
     result, outside, kind = node.input(0), {}, node.type(0).dtype
     for one in sorted(_axes(node, real), key=lambda one: one.axis):
-        places = known[coordinates](np.arange(one.extent, dtype=real), one)
+        counted = np.float32 if crops else real
+        places = known[coordinates](np.arange(one.extent, dtype=counted), one)
         if crops:
             outside[one.axis] = (places < 0) | (places > one.size - 1)
         elif one.extent == one.size and one.scale == 1:
@@ -235,18 +236,13 @@ def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
         scales, extents = _sized(node, old, requested, real)
     result = dict(enumerate(shape)) | dict(zip(axes, extents, strict=True))
     node.check(TensorType(node.type(0).dtype, tuple(result.values())), LARGEST_BYTES)
-    regions = [(0.0, 1.0)] * len(axes)
+    regions = [(np.float32(0), np.float32(1))] * len(axes)
     if not upsample and node.opset >= 11 and node.has(1):
-        roi = node.constant(1).ravel()
+        roi = node.constant(1).ravel().astype(np.float32)
         if roi.size == 2 * len(axes):
-            regions = [(float(roi[i]), float(roi[i + len(axes)])) for i in range(len(axes))]
-    exact = real is np.float64
-    return [
-        ResizedAxis(axis, size, extent, scale, float(scale * size) if exact else extent, region)
-        for axis, size, extent, scale, region in zip(
-            axes, old, extents, scales, regions, strict=True
-        )
-    ]
+            regions = [(roi[i], roi[i + len(axes)]) for i in range(len(axes))]
+    rows = zip(axes, old, extents, scales, regions, strict=True)
+    return [ResizedAxis(*row) for row in rows]
 
 
 def _sized(

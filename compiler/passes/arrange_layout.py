@@ -60,7 +60,10 @@ def merge_reshapes(site: Site, outer: ops.Reshape, x: str) -> str | None:
     return site.emit(outer, x)
 
 
-@rule(op((ops.QLut, ops.Shift, ops.Unary), TRANSPOSED, ..., capture="function"))
+@rule(
+    op((ops.QLut, ops.Shift, ops.Unary), TRANSPOSED, ..., capture="function"),
+    op(ops.OwnFunction, TRANSPOSED, capture="function"),
+)
 def sink_below_elementwise(
     site: Site, function: ops.Operator, turn: ops.Transpose, x: str
 ) -> str | None:

@@ -49,7 +49,7 @@ def _moved(site: Site, name: str, permutation: tuple[int, ...]) -> str:
     return site.emit(ops.Transpose(permutation), name)
 
 
-@rule(op((ops.Binary, Where), each(either(IMAGE, value())), capture="function"))
+@rule(op((ops.Binary, ops.OwnFunction, Where), each(either(IMAGE, value())), capture="function"))
 def sink_below_broadcast(
     site: Site, function: ops.Operator, image: tuple[str | None, ...]
 ) -> str | None:

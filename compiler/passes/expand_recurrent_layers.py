@@ -8,8 +8,8 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, drop_unused, evaluate_operator
 from ..graph import operators as ops
+from ..graph.functions import UNARY
 from ..graph.operators import Recurrent
-from ..graph.operators.elementwise import UNARY
 from ..graph.operators.recurrent import as_unary, real_weights
 
 MOST_CELLS = 16

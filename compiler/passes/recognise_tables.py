@@ -11,7 +11,7 @@ from ..graph import operators as ops
 from ..rewriting import GraphView, Site, first_match, op, repeated, rewrite, rule, value
 from .patterns import known_number, quantisation_of, quantised, reshaped, to_image
 
-ELEMENTWISE = (ops.Unary, ops.Binary, ops.Quantize, ops.Dequantize, ops.QLut)
+ELEMENTWISE = (ops.Pointwise, ops.Quantize, ops.Dequantize, ops.QLut)
 """Operators that may stand inside the subgraph."""
 
 BEFORE_RESHAPES = repeated(op(ops.Reshape, value()), value("name"))

@@ -78,8 +78,10 @@ def hoist_above_concat(site: Site, target: ops.Quantize, concat: ops.Concat) -> 
     return _above_concat(site, target, concat)
 
 
-@rule(op(ops.Unary, PARTS, capture="function"))
-def hoist_function_above_concat(site: Site, function: ops.Unary, concat: ops.Concat) -> str | None:
+@rule(op((ops.Unary, ops.OwnFunction), PARTS, capture="function"))
+def hoist_function_above_concat(
+    site: Site, function: ops.Pointwise, concat: ops.Concat
+) -> str | None:
     """f(Concat(Dequantize(x), ...)) -> Concat(f(Dequantize(x)), ...)."""
     return _above_concat(site, function, concat)
 

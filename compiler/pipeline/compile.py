@@ -14,6 +14,7 @@ from ..host import host_target, plan_host, report_of_host
 from ..host.kernel_store import compile_host
 from ..module import Module
 from ..placement import misfits, placed_layers, placement_report
+from ..placement.host_products import host_products, idle_sentence
 from ..scheduling.bound_report import report_of
 from ..scheduling.given_schedules import refuse_unknown_layers
 from ..scheduling.issue_order import Measure
@@ -54,7 +55,8 @@ def compile_request(
     Compilation
         The report of its module has `compile_s` in seconds, `instructions`, the values of
         `bound_report.report_of`, `host` (`host.report_of_host`), `placement`
-        (`placement.placement_report`), and `windows`: the bytes of each data window, and the least
+        (`placement.placement_report`), `host_products` (`placement.host_products`), `idle`: why
+        nothing runs on the accelerator, and `windows`: the bytes of each data window, and the least
         bytes that its activations need in this order.
 
     Raises
@@ -202,7 +204,14 @@ def _with_host(
     on_accelerator = [linked.placed_layers for linked in segments]
     layers = placed_layers(graph, module.steps, on_accelerator, host.kernels)
     placement = placement_report(graph, layers, request.placement, placed.decision, request.costs)
-    report = {**module.report, "host": report_of_host(host), "placement": placement}
+    products = host_products(graph)
+    report = {
+        **module.report,
+        "host": report_of_host(host),
+        "placement": placement,
+        "host_products": products,
+        "idle": "" if segments else idle_sentence(graph, products),
+    }
     return replace(module, code=code, report=report)
 
 

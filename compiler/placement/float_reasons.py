@@ -12,10 +12,8 @@ from ..graph import operators as ops
 from ..passes.patterns import is_clamp
 from ..passes.sink_dequantize import MOVES
 
-ELEMENTWISE = (ops.Unary, ops.Binary)
-
-LAYERS = (ops.Conv, ops.ConvTranspose, ops.MatMul, ops.AveragePool, *ELEMENTWISE)
-"""Operators that have a form in integers, Binary at least for sums and with constants."""
+LAYERS = (ops.Conv, ops.ConvTranspose, ops.MatMul, ops.AveragePool, ops.Pointwise)
+"""Operators that have a form in integers; functions of two values at least as sums."""
 
 Passed = Callable[[Node], bool]
 """Tells whether the search passes through a node."""
@@ -33,30 +31,31 @@ def float_reasons(graph: Graph) -> dict[str, str]:
     for node in graph.nodes:
         if not isinstance(node.attributes, LAYERS) or node.outputs[0].type.dtype != "float32":
             continue
-        if isinstance(node.attributes, ELEMENTWISE):
+        if isinstance(node.attributes, ops.Pointwise):
             ahead = behind = _is_elementwise
         else:
-            ahead, behind = _is_move, lambda user: _joins(graph, user)
-        source, reader = _source(graph, node, ahead), _reader(graph, node, behind)
+            ahead, behind = is_move, lambda user: joins_layer(graph, user)
+        source, reader = _source(graph, node, ahead), float_reader(graph, node, behind)
         if bool(source) != bool(reader):
             found[node.outputs[0].name] = source or reader
     return found
 
 
-def _is_move(node: Node) -> bool:
+def is_move(node: Node) -> bool:
+    """Tell whether a node only moves elements."""
     return isinstance(node.attributes, MOVES)
 
 
 def _is_elementwise(node: Node) -> bool:
-    return isinstance(node.attributes, (*ELEMENTWISE, *MOVES))
+    return isinstance(node.attributes, (ops.Pointwise, *MOVES))
 
 
-def _joins(graph: Graph, node: Node) -> bool:
+def joins_layer(graph: Graph, node: Node) -> bool:
     """Tell whether a node behind a layer is a move, or becomes part of the layer."""
     operator = node.attributes
     if isinstance(operator, ops.Binary):
         return operator.kind == "Add" and any(map(graph.is_constant, node.inputs))
-    return _is_move(node) or (isinstance(operator, ops.Unary) and is_clamp(operator))
+    return is_move(node) or (isinstance(operator, ops.Unary) and is_clamp(operator))
 
 
 def _source(graph: Graph, node: Node, passed: Passed) -> str:
@@ -77,7 +76,7 @@ def _source(graph: Graph, node: Node, passed: Passed) -> str:
     return ""
 
 
-def _reader(graph: Graph, node: Node, passed: Passed) -> str:
+def float_reader(graph: Graph, node: Node, passed: Passed) -> str:
     """Say what reads the result in float; empty if nothing does."""
     waiting, seen = [node], {node.outputs[0].name}
     while waiting:

@@ -17,7 +17,8 @@ class FloatLayer:
     name : str
         Name of the main node.
     kind : str
-        `conv`, `dense`, `matmul` (of two activations), `add`, `pool` or `table`.
+        `conv`, `dense`, `matmul` (of two activations), `add`, `pool`, `table`, or `own`, a kernel
+        that the user registered.
     inputs : tuple of str
         The activations that it reads.
     output : str

@@ -10,6 +10,7 @@ from ...errors import CompileError, did_you_mean
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
 from ..passes.patterns import CLAMP, is_float32
+from ..passes.recognise_own_kernels import has_integer_form
 from ..passes.recognise_pools import is_even
 from ..rewriting import GraphMatch, number, op, value
 from ..rewriting.patterns import NodePattern
@@ -56,6 +57,11 @@ def has_rank(rank: int) -> Callable[[TensorType], bool]:
     return lambda kind: len(kind.shape) == rank
 
 
+def is_image(kind: TensorType) -> bool:
+    """Tell whether a type is that of images in floats."""
+    return kind.dtype == "float32" and len(kind.shape) == 4
+
+
 HERE, A, B = value("here"), value("a", constant=False), value("b", constant=False)
 KERNEL, MATRIX = (value(constant=True, where=has_rank(rank)) for rank in (4, 2))
 CONSTANT = value("constant", constant=True)
@@ -65,6 +71,7 @@ HEADS = (
     ("dense", op(ops.MatMul, A, MATRIX, result=is_float32)),
     ("matmul", op(ops.MatMul, A, B, result=is_float32)),
     ("pool", op(ops.AveragePool, A, where=is_even, result=is_float32)),
+    ("own", op(ops.OwnKernel, ..., where=has_integer_form, result=is_image)),
     ("add", op((ops.Binary("Add"), ops.Binary("Sub")), A, B, result=is_float32)),
 )
 """Kinds of layers, with the pattern of the main node."""
@@ -81,7 +88,7 @@ def _heavy_layers(graph: Graph) -> Iterable[FloatLayer]:
     for node in graph.nodes:
         if node.outputs[0].name in taken:
             continue
-        if isinstance(node.attributes, (ops.Unary, ops.Binary)):
+        if isinstance(node.attributes, ops.Pointwise):
             source = single_source(graph, node, single)
             if source is not None:
                 single[node.output.name] = source
@@ -98,6 +105,10 @@ def _heavy_layers(graph: Graph) -> Iterable[FloatLayer]:
 def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer | None:
     """Return the layer of a main node; None if its operands do not fit."""
     inputs = tuple(match[name] for name in ("a", "b") if match[name] is not None)
+    if kind == "own":
+        inputs = tuple(dict.fromkeys(name for name in node.inputs if not graph.is_constant(name)))
+        if not all(is_image(graph.types[name]) for name in inputs):
+            return None
     shapes = [graph.types[name].shape for name in inputs]
     linear = node.output.name
     if kind == "add" and graph.types[inputs[0]] != graph.types[inputs[1]]:

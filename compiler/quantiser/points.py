@@ -24,7 +24,7 @@ class Points:
         All values of `replaced` and `readers`; the values of a group share one quantisation.
     centred : frozenset of str
         Values whose zero point should be 0. A product of two activations needs an extra pass for
-        each operand with any other zero point.
+        each operand with any other zero point, and a kernel of the user's own has no such pass.
     """
 
     layers: tuple[FloatLayer, ...]
@@ -84,7 +84,7 @@ def find_points(
         frozenset(
             name if name in leaders else origin(graph, name)
             for layer in layers
-            if layer.kind == "matmul"
+            if layer.kind in ("matmul", "own")
             for name in layer.inputs
         ),
     )

@@ -16,7 +16,7 @@ def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | Non
     graph : Graph
         A prepared float graph.
     node : Node
-        A node with the operator Unary or Binary.
+        An elementwise node.
     single : dict
         Earlier value -> the only value that it depends on.
     """
@@ -46,7 +46,7 @@ def find_tables(graph: Graph, inside: frozenset[str]) -> Iterable[FloatLayer]:
     """
     single: dict[str, str] = {}
     for node in graph.nodes:
-        elementwise = isinstance(node.attributes, (ops.Unary, ops.Binary))
+        elementwise = isinstance(node.attributes, ops.Pointwise)
         if elementwise and node.output.name not in inside:
             source = single_source(graph, node, single)
             if source is not None:

@@ -6,6 +6,7 @@ of checked steps, and its `program` is a tree of loops. `interpret` runs the loo
 none.
 """
 
+from ..tensor import Patches, View
 from .declare import compute, kernel, tensor
 from .footprint import footprint
 from .functions import (
@@ -55,6 +56,7 @@ __all__ = [
     "InterpretError",
     "Kind",
     "Parallelise",
+    "Patches",
     "Pipeline",
     "Precede",
     "Program",
@@ -71,6 +73,7 @@ __all__ = [
     "Tensorise",
     "Unroll",
     "Vectorise",
+    "View",
     "apply",
     "axes",
     "clamp",

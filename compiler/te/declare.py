@@ -7,7 +7,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.expressions import Call, Expression, Op, Reduction, reads_of
-from ..tensor import Axis, Compute, Kernel, Tensor
+from ..tensor import Axis, Compute, Kernel, Patches, Tensor, View
 from .index import AxisUse, Index, merge_uses
 from .values import LIMITS, DeclaredTensor, TensorExpression, bare_axis, value_from
 
@@ -15,7 +15,15 @@ FLOAT32_MAX = (1 << 128) - (1 << 104)
 """The largest finite binary32 number; its negative is the pad of a maximum."""
 
 
-def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> DeclaredTensor:
+def tensor(
+    name: str,
+    dtype: str,
+    shape: Sequence[int],
+    pad: int = 0,
+    *,
+    of: str = "",
+    by: View | Patches | None = None,
+) -> DeclaredTensor:
     """A tensor given to the kernel: an input, or a constant if `kernel` gets its values.
 
     Parameters
@@ -29,6 +37,9 @@ def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Declare
         Elements per dimension.
     pad
         The value of elements outside the tensor.
+    of, by
+        In a network, the value that it is, if that has another name, and how it is taken from the
+        value: a view of it, or windows gathered from it.
     """
     if dtype not in (*LIMITS, "float32"):
         raise CompileError(
@@ -42,18 +53,27 @@ def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Declare
     low, high = LIMITS.get(dtype, (-FLOAT32_MAX, FLOAT32_MAX))
     if not low <= pad <= high:
         raise CompileError(f"tensor `{name}`: pad {pad} does not fit {dtype} ({low}..{high})")
-    return DeclaredTensor(Tensor(name, dtype, sizes, pad))
+    view = by if isinstance(by, View) else None
+    patches = by if isinstance(by, Patches) else None
+    return DeclaredTensor(Tensor(name, dtype, sizes, pad, of, patches, view))
 
 
 def compute(
-    name: str, dtype: str, axes: Sequence[Index], value: TensorExpression | int, pad: int = 0
+    name: str,
+    dtype: str,
+    axes: Sequence[Index],
+    value: TensorExpression | int,
+    pad: int = 0,
+    *,
+    of: str = "",
+    by: View | None = None,
 ) -> DeclaredTensor:
     """A stage: every element of a new tensor, `name[axes] = value`.
 
     Parameters
     ----------
-    name, dtype, pad
-        Name, type and pad value of the tensor, as for `tensor`. The value wraps to the dtype.
+    name, dtype, pad, of, by
+        As for `tensor`. The value wraps to the dtype.
     axes
         Data axes, one per dimension; their extents are the shape.
     value
@@ -94,7 +114,7 @@ def compute(
                 f"compute `{name}`: reduction axis `{axis}` also occurs outside the reduction in "
                 f"`{value}`"
             )
-    result = tensor(name, dtype, [axis.extent for axis in data], pad).tensor
+    result = tensor(name, dtype, [axis.extent for axis in data], pad, of=of, by=by).tensor
     stage = Compute(result, data, over, value.tree)
     _refuse_padding(stage, value.tree, value.operands)
     sources = tuple(dict.fromkeys(value.operands))
@@ -105,6 +125,7 @@ def kernel(
     name: str,
     output: DeclaredTensor,
     constants: Mapping[str, np.ndarray] | None = None,
+    macs: int | None = None,
 ) -> Kernel:
     """All stages that an output needs, in order.
 
@@ -116,6 +137,8 @@ def kernel(
         The last stage.
     constants
         Values of the tensors that are known at compile time, by name.
+    macs
+        Multiplications without those of padding; all that the stages do by default.
 
     Raises
     ------
@@ -140,14 +163,14 @@ def kernel(
             )
         values[key] = array
     stages = tuple(o.stage for o in operands.values() if o.stage is not None)
-    macs = sum(
+    whole = sum(
         math.prod(stage.extents.values())
         for stage in stages
         if isinstance(stage.body, Reduction)
         and isinstance(stage.body.body, Call)
         and stage.body.body.op is Op.MULTIPLY
     )
-    return Kernel(name, stages, tensors, values, macs)
+    return Kernel(name, stages, tensors, values, whole if macs is None else macs)
 
 
 def _data_axis(stage: str, index: Index) -> Axis:

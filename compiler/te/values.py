@@ -42,6 +42,11 @@ class DeclaredTensor:
     stage: Compute | None = None
     sources: tuple["DeclaredTensor", ...] = ()
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements per dimension."""
+        return self.tensor.shape
+
     def __getitem__(self, index: "Index | int | tuple[Index | int, ...]") -> "TensorExpression":
         parts = index if isinstance(index, tuple) else (index,)
         uses: dict[str, AxisUse] = {}

@@ -63,9 +63,9 @@ def main() -> None:
         measure(samples, rows, write_rows, lambda line: print(line, flush=True))
         rows = read_rows()
     text = coefficients(rows)
-    before, after = (errors_table(json.loads(each)) for each in (DATA.read_text(), text))
+    before, after = (errors_table(json.loads(each)) for each in (DATA.read_text("utf-8"), text))
     write_output(DATA, text, f"`{DATA}`")
-    write_output(PAGE, PAGE.read_text().replace(before, after), f"`{PAGE}`")
+    write_output(PAGE, PAGE.read_text("utf-8").replace(before, after), f"`{PAGE}`")
     print(f"errors on machines that the fit did not see:\n\n{after}", end="")
 
 

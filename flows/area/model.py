@@ -56,7 +56,7 @@ class Estimate:
 @cache
 def read_model() -> Mapping[str, Any]:
     """Return the fitted model of each technology: factors, errors, date, rows."""
-    return json.loads(DATA.read_text())
+    return json.loads(DATA.read_text("utf-8"))
 
 
 def is_modelled(technology: Technology) -> bool:

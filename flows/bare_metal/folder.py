@@ -69,7 +69,7 @@ def write_folder(folder: Path, network: Network) -> list[str]:
         If the folder holds other files, or cannot be written.
     """
     check_folder(folder)
-    files = {path.name: path.read_text() for path in ASSETS.iterdir()} | dict(network.files)
+    files = {path.name: path.read_text("utf-8") for path in ASSETS.iterdir()} | dict(network.files)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

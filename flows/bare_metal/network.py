@@ -1,6 +1,5 @@
 """C files of a network: its interface, its steps, its programs and constants."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from ...compiler.host.order import Evaluate, Event, Finish, Start, order_events
 from ...compiler.module import Binding, Module
 from ...isa.configuration import CONTRACT_VERSION
 from ...isa.registers import MAGIC, OFFSETS, Error
+from ...quoting import c_name, comment
 from ...runtime.board import BUSY, DONE, ERROR, START, STOP
 from .host_steps import C_TYPES, ELEMENT_BYTES, call, check_steps
 from .layout import MemoryLayout, Program, lay_out
@@ -113,7 +113,7 @@ def _parameters(module: Module) -> list[Parameter]:
     ends += [(f"out_{output.name}", output.value, False) for output in graph.outputs]
     found: dict[str, Parameter] = {}
     for wanted, value, is_input in ends:
-        name = plain = re.sub(r"[^A-Za-z0-9_]", "_", wanted)
+        name = plain = c_name(wanted)
         while name in found:
             name = f"{plain}_{len(found)}"
         found[name] = Parameter(name, value, graph.types[value], is_input)
@@ -126,9 +126,8 @@ def _signature(parameters: Sequence[Parameter]) -> str:
 
 
 def _title(module: Module) -> str:
-    """Return a comment with the names, without characters that end it."""
-    text = f"{module.name} for configuration {module.configuration.name}"
-    return f"/* {re.sub(r'[^A-Za-z0-9_ .,=-]', '_', text)}. */"
+    """Return a comment with the names."""
+    return f"/* {comment(f'{module.name} for configuration {module.configuration.name}')}. */"
 
 
 def _header(module: Module, layout: MemoryLayout, parameters: Sequence[Parameter]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ...compiler.cpu import CpuTarget
 from ...compiler.cpu.codegen.machine_code import ObjectCode, assemble
-from ...compiler.cpu.codegen.matrix_products import MOST_TILE_ROWS, TILE_COUNT, SumTiles
+from ...compiler.cpu.x86 import AMX
 
 CHAINS = 12
 """Independent sums: enough for two instructions per cycle, and few enough for registers."""
@@ -93,8 +93,8 @@ def _code(target: CpuTarget, name: str, sums: str, factors: str) -> str:
 
 def _tile_code(target: CpuTarget, name: str) -> str:
     """The same with sums in tiles; the last two hold the factors."""
-    *sums, a, b = range(TILE_COUNT)
-    shapes = ", ".join(f"i8 {byte}" for byte in SumTiles(MOST_TILE_ROWS, len(sums), 1).shapes)
+    *sums, a, b = range(AMX.tiles)
+    shapes = ", ".join(f"i8 {byte}" for byte in AMX.shapes([AMX.max_rows] * AMX.tiles))
     products = [
         f"  call void @{name}(i8 {sums[n % len(sums)]}, i8 {a}, i8 {b})" for n in range(CHAINS)
     ]

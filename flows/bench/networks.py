@@ -155,7 +155,7 @@ def measure(model: Path, limit_s: float = LIMIT_S) -> Record:
         child.start()
         try:
             child.join(limit_s)
-            record = json.loads(target.read_text()) if target.exists() else {}
+            record = json.loads(target.read_text("utf-8")) if target.exists() else {}
             if child.exitcode != 0:
                 late = child.exitcode is None
                 ended = f"no result in {limit_s:g} s" if late else f"ended by {child.exitcode}"
@@ -169,7 +169,7 @@ def measure(model: Path, limit_s: float = LIMIT_S) -> Record:
 def described(model: Path) -> Record:
     """Return what the file beside a network says about it."""
     about = model.with_suffix(".json")
-    more = json.loads(about.read_text()) if about.is_file() else {}
+    more = json.loads(about.read_text("utf-8")) if about.is_file() else {}
     return {"kind": "", "source": "", "licence": "", "int8": is_quantised(model), **more}
 
 
@@ -247,7 +247,7 @@ def figures(title: str, words: Iterable[object], target: Path) -> Any:
         code = cpu_networks.main(arguments) if cpu else command_line([title, *arguments])
     if code:
         raise StepFailed((said.getvalue().strip().splitlines() or ["no message"])[-1])
-    return json.loads(target.read_text())
+    return json.loads(target.read_text("utf-8"))
 
 
 def quality(report: Mapping[str, Any]) -> Record:

@@ -30,7 +30,7 @@ def write_page(path: Path, records: Mapping[str, Record]) -> None:
         If the file cannot be read or written.
     """
     try:
-        page = path.read_text() if path.exists() else ""
+        page = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as problem:
         raise UsageError(f"`--output {path}`: expected a page, got `{problem}`") from None
     before, _, rest = page.partition(BEGIN)

@@ -168,7 +168,7 @@ def write_bitstream(built: Built, folder: Path) -> Path:
     assert family.packer is not None
     make_output_folder(folder)
     layout = folder / LAYOUT
-    layout.write_text(built.layout)
+    layout.write_text(built.layout, "utf-8")
     bitstream = folder / f"{board.name}{family.suffix}"
     names = {"layout": LAYOUT, "bitstream": bitstream.name, "part": board.part}
     arguments = [argument.format(**names) for argument in family.packing]

@@ -192,8 +192,8 @@ def usual_folder(board: str) -> Path:
     return Path("build") / board
 
 
-def make_output_folder(folder: Path) -> None:
-    """Make the folder of `--output`.
+def make_output_folder(folder: Path, option: str = "--output") -> None:
+    """Make the folder that an option names.
 
     Raises
     ------
@@ -204,5 +204,5 @@ def make_output_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise UsageError(
-            f"`--output {folder}`: cannot be made ({problem.strerror}); choose another folder"
+            f"`{option} {folder}`: cannot be made ({problem.strerror}); choose another folder"
         ) from None

@@ -4,9 +4,9 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from html import escape
 from typing import Any
 
+from ...quoting import html_text
 from ..area.features import unit_of
 
 Tile = tuple[str, int, int, int]
@@ -85,7 +85,7 @@ def draw(tiles: Iterable[Tile], caption: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{MARGIN}" y="{MARGIN + LINE - 4}">{escape(caption)}</text>',
+        f'<text x="{MARGIN}" y="{MARGIN + LINE - 4}">{html_text(caption)}</text>',
         f'<rect x="{MARGIN}" y="{top}" width="{columns * TILE}" height="{rows * TILE}" '
         'fill="#f3f3f3"/>',
     ]

@@ -32,6 +32,9 @@ class Port(ABC):
     address: str
     """What the host opens."""
 
+    hosts = 0
+    """Number of hosts that have come so far; 0 where that cannot be seen."""
+
     def begin(self) -> None:
         """Let hosts in."""
         return
@@ -107,6 +110,7 @@ class TcpPort(Port):
             else:
                 self.unplug()
                 self._host = arrived
+                self.hosts += 1
                 arrived.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 arrived.setblocking(False)
         if self._host is None:
@@ -193,7 +197,7 @@ class TerminalPort(Port):
 
 
 class Server:
-    """Serve a virtual board on a port until told to stop.
+    """Serve a virtual board on a port until told to stop; each host finds a board without data.
 
     A host may connect as soon as there is a server.
 
@@ -227,13 +231,19 @@ class Server:
 
     def serve(self) -> None:
         """Serve until `stop`, then free board and port."""
-        waiting = b""
+        waiting, hosts = b"", self.port.hosts
         try:
             while not self._stops.is_set():
                 if not waiting and not self.board.busy:
                     self.port.wait(WAITING_S)
                 if len(waiting) < BACKLOG_BYTES:
-                    waiting += self._received()
+                    received = self._received()
+                    if self.port.hosts > hosts:
+                        # The next host must not find data, programs or answers of the last one.
+                        if hosts:
+                            self.board.clear()
+                        waiting, hosts = b"", self.port.hosts
+                    waiting += received
                 if waiting or self.board.busy:
                     taken, sent = self.board.run(waiting, SLICE_CYCLES)
                     waiting = waiting[taken:]

@@ -14,6 +14,7 @@ from ...atomic_write import write_output
 from ...errors import HardwareError, UsageError
 from ...isa.configuration import Configuration
 from ...isa.pipeline import FETCH_BURSTS
+from ...quoting import comment, tcl_list, tcl_word
 from ..area.counts import count_blocks
 from ..synthesis.devices import DEVICES, Device
 from ..synthesis.flow import shortages
@@ -198,20 +199,20 @@ def script(design: ZynqDesign) -> str:
         "ps_automation": _words(system.automation),
         "ps_settings": _words({f"CONFIG.{name}": value for name, value in settings.items()}),
         "ps_clock": system.clock,
-        "ps_clock_inputs": " ".join(system.clock_inputs),
+        "ps_clock_inputs": tcl_list(system.clock_inputs),
         "ps_reset": system.reset,
         "ps_interrupt": system.interrupt,
         "ps_registers_port": system.registers_port,
         "ps_memory_port": system.memory_port,
     }
     head = (
-        f"# `{design.configuration.name}` on {board.name}, written by `tilewright build`. Run it "
-        f"with:\n#   vivado -mode batch -source {SCRIPT}\n"
+        f"# `{comment(design.configuration.name)}` on {comment(board.name)}, written by "
+        f"`tilewright build`. Run it with:\n#   vivado -mode batch -source {SCRIPT}\n"
     )
-    lines = "".join(f"set {name} {{{value}}}\n" for name, value in values.items())
-    return head + lines + Path(__file__).with_name(SCRIPT).read_text()
+    lines = "".join(f"set {name} {tcl_word(value)}\n" for name, value in values.items())
+    return head + lines + Path(__file__).with_name(SCRIPT).read_text("utf-8")
 
 
 def _words(values: Mapping[str, object]) -> str:
     """Return a Tcl list of names and values."""
-    return " ".join(f"{name} {{{value}}}" for name, value in values.items())
+    return " ".join(f"{name} {tcl_word(str(value))}" for name, value in values.items())

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...compiler.options import DEFAULT_OPTIONS
+from ...compiler.registered import registered_key
 from ...errors import UsageError
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
+from ...quoting import printable
 from ...sim.gate.tools import YOSYS, find_tool
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
@@ -245,11 +247,16 @@ def kept_module(
     placing: Placing = DEFAULT_PLACING,
     memory: MemoryModel = DEFAULT_MEMORY,
 ) -> CompileCache | None:
-    """Return the place of a model's module in the cache; None if the model is not a file."""
-    if not source.is_file():
+    """Return the place of a model's module in the cache.
+
+    None if the model is not a file, or if its meaning depends on code of the user's own; then the
+    module is cached by its graph.
+    """
+    operators = registered_key()
+    if not source.is_file() or operators is None:
         return None
     quantised = calibration.key() if calibration else ()
-    more = (*quantised, *overrides.key(), *placing.key(), memory_text(memory))
+    more = (*quantised, *overrides.key(), *placing.key(), memory_text(memory), *operators)
     return CompileCache.of_model(
         source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )
@@ -273,7 +280,7 @@ def compile_anew(
     with progress_bar() as advance:
         advance(f"reading {source.name}", 0, None)
         if calibration is None:
-            graph = import_model(source, fixed=overrides.fixed, dims=overrides.dims)
+            graph = import_model(source, **overrides.of_import)
         else:
             graph = integer_graph(
                 source, calibration, lambda text: advance(text, 0, None), overrides
@@ -315,7 +322,7 @@ def compile_placed(
             placement=placing.placement(),
             costs=costs,
             schedules=schedules or {},
-            cache=False,  # the callers cache the module by its file
+            cache=registered_key() is None,  # otherwise the callers cache the module by its file
             memory=memory,
         )
 
@@ -373,7 +380,7 @@ def line_progress(clock: Callable[[], float] = time.monotonic) -> Advance:
             return
         last = now
         count = "" if total is None else f", {done} of {total}"
-        print(f"{now - start:.0f} s: {text}{count}", file=sys.stderr, flush=True)
+        print(f"{now - start:.0f} s: {printable(text)}{count}", file=sys.stderr, flush=True)
 
     return advance
 
@@ -404,6 +411,6 @@ def progress_bar() -> Iterator[Advance]:
         task = progress.add_task("", total=None)
 
         def advance(text: str, done: int, total: int | None) -> None:
-            progress.update(task, description=text, completed=done, total=total)
+            progress.update(task, description=printable(text), completed=done, total=total)
 
         yield advance

@@ -4,17 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...isa.configuration import Configuration, Memory
+from ...quoting import printable
 
-NO_LAYERS = (
-    "nothing runs on the accelerator, so there are no cycles to tell of; a float model is to be "
-    "quantised first: see `tilewright quantise`, or give samples with `--calibrate FILE`"
-)
-"""Message for a network that runs entirely on the host."""
+
+def idle_line(report: Mapping[str, Any]) -> str:
+    """Say that a network runs entirely on the host, why, and what to do; see `compile_request`."""
+    why = report.get("idle", "")
+    return "nothing runs on the accelerator" + (f": {why}" if why else "")
 
 
 def say(text: str) -> None:
-    """Print one line of result on stdout, without wrapping."""
-    print(text, flush=True)
+    """Print result on stdout, without wrapping; names in it cannot control the terminal."""
+    print(printable(text, keep="\n"), flush=True)
 
 
 def configuration_sentence(configuration: Configuration) -> str:

@@ -1,4 +1,4 @@
-"""`--fix` and `--dim`: values of inputs that determine shapes, and extents of open dimensions.
+"""`--fix`, `--dim` and `--outputs`: inputs that determine shapes, open dimensions, and cuts.
 
 Values also come from the file of samples. Callers in Python use
 `compiler.frontend.import_with_inputs`.
@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_fixes(parser: argparse.ArgumentParser) -> None:
-    """Add `--fix` and `--dim`."""
+    """Add `--fix`, `--dim` and `--outputs`."""
     parser.add_argument(
         "--fix", action="append", default=[], metavar="NAME=VALUE", dest="fixes",
         help="value of an input that shapes depend on, such as `shape=[2,3]`; may be repeated",
@@ -29,6 +29,10 @@ def add_fixes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dim", action="append", default=[], metavar="NAME=EXTENT", dest="dims",
         help="extent of a dimension that the model leaves open; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--outputs", action="append", default=[], metavar="NAME,...",
+        help="cut the model: let it end at these values or nodes; may be repeated",
     )  # fmt: skip
 
 
@@ -53,23 +57,33 @@ class InputOverrides:
         Extents of open dimensions by name.
     states : mapping
         Input -> the output that it takes from the previous sample.
+    outputs : tuple of str
+        Values at which to cut the model; none for its own outputs.
     """
 
     fixed: Mapping[str, np.ndarray]
     dims: Mapping[str, int]
     states: Mapping[str, str] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def of_import(self) -> dict[str, Any]:
+        """Arguments of `import_model` and `import_onnx`."""
+        return {"fixed": self.fixed, "dims": self.dims, "outputs": self.outputs}
 
     def key(self) -> tuple[object, ...]:
         """Return the part of the cache key; empty if there are no overrides."""
         fixed = [(name, str(a.dtype), a.tolist()) for name, a in sorted(self.fixed.items())]
-        return (*fixed, *sorted(self.dims.items()), *sorted(self.states.items()))
+        return (
+            *fixed, *sorted(self.dims.items()), *sorted(self.states.items()), *self.outputs
+        )  # fmt: skip
 
 
 NO_OVERRIDES = InputOverrides({}, {})
 
 
 def chosen_overrides(arguments: argparse.Namespace) -> InputOverrides:
-    """Return the values of `--fix`, `--dim` and `--state`.
+    """Return the values of `--fix`, `--dim`, `--state` and `--outputs`.
 
     Raises
     ------
@@ -77,7 +91,9 @@ def chosen_overrides(arguments: argparse.Namespace) -> InputOverrides:
         For text that is not a name and numbers, or two names.
     """
     fixed = dict(_parse(text) for text in arguments.fixes)
-    return InputOverrides(fixed, chosen_dims(arguments), chosen_states(arguments))
+    names = (name for text in arguments.outputs for name in text.split(","))
+    outputs = tuple(dict.fromkeys(filter(None, names)))
+    return InputOverrides(fixed, chosen_dims(arguments), chosen_states(arguments), outputs)
 
 
 def chosen_states(arguments: argparse.Namespace) -> dict[str, str]:
@@ -121,10 +137,10 @@ def refuse_overrides(artifact: Path, overrides: InputOverrides) -> None:
     UsageError
         If there are any.
     """
-    if overrides.fixed or overrides.dims:
+    if overrides.fixed or overrides.dims or overrides.outputs:
         raise UsageError(
-            f"`--fix` and `--dim`: expected an ONNX model, got the artifact `{artifact}`, which is "
-            "compiled already; give the model"
+            f"`--fix`, `--dim` and `--outputs`: expected an ONNX model, got the artifact "
+            f"`{artifact}`, which is compiled already; give the model"
         )
 
 
@@ -161,12 +177,12 @@ def fixes_of_samples(need: "NeedsInputError", path: Path | None) -> dict[str, np
     Raises
     ------
     NeedsInputError
-        If there is no file, or it lacks such an array.
+        If there is no file, or it lacks such an array, or one of the inputs holds data.
     InputError
         If samples differ, so that one network cannot be made for all of them.
     """
     arrays: Mapping[str, np.ndarray] = {} if path is None else read_arrays(path)
-    if not need.inputs or any(name not in arrays for name in need.inputs):
+    if need.data or not need.inputs or any(name not in arrays for name in need.inputs):
         raise need
     return {name: _same(name, arrays[name], path) for name in need.inputs}
 

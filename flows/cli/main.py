@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from ... import __version__
 from ...errors import TilewrightError, UsageError, did_you_mean
+from ...quoting import printable
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "run and explain": {
@@ -28,7 +29,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "compile": {
         "compile": "compile a model into one file",
         "quantise": "quantise a float model with a few samples",
-        "export": "write a network as C for a board without an operating system",
+        "export": "write a network as C for a board without an operating system, or as hex files",
     },
     "choose a machine": {
         "config": "list, explain and check configurations",
@@ -87,6 +88,9 @@ SPELLINGS = {"quantize": "quantise"}
 
 INVALID_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
 """Message of argparse for a word that is not one of the choices."""
+
+MAX_MESSAGE = 4_000
+"""Characters of an error; a longer one repeats what the user gave."""
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -206,6 +210,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     f"; `tilewright {parsed.command} --help` shows what there is",
                 )
             )
+        if files := vars(parsed).get("operators"):
+            from .operator_options import load_operators
+
+            load_operators(files)
         parsed.function(parsed)
 
     return guarded(call, verbose=not {"-v", "--verbose"}.isdisjoint(given))
@@ -221,6 +229,7 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     verbose : bool
         Whether to show the traceback too.
     """
+    _open_closed_streams()
     _escape_what_cannot_be_printed()
     try:
         try:
@@ -232,6 +241,7 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     except TilewrightError as problem:
         return _fail(str(problem), problem.exit_code, verbose)
     except KeyboardInterrupt:
+        _stop_tools()
         return _fail("interrupted", INTERRUPTED, verbose)
     except BrokenPipeError:
         _drop_buffered_output()
@@ -251,6 +261,22 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     except Exception as problem:
         return _fault(problem, verbose)
     return 0
+
+
+def _stop_tools() -> None:
+    """Stop compilers that run in the background, for which Python would wait at its end."""
+    if processes := sys.modules.get(f"{str(__package__).partition('.')[0]}.sim.processes"):
+        processes.stop_processes()
+
+
+def _open_closed_streams() -> None:
+    """Drop the output to streams that the caller closed; no other file may take their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w"), "utf-8"))
 
 
 def _escape_what_cannot_be_printed() -> None:
@@ -277,7 +303,10 @@ def _fault(problem: Exception, verbose: bool) -> int:
 def _fail(message: str, code: int, verbose: bool) -> int:
     if verbose:
         traceback.print_exc()
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    text = printable(" ".join(message.split()))
+    if len(text) > MAX_MESSAGE:
+        text = f"{text[: MAX_MESSAGE // 2]} [...] {text[-MAX_MESSAGE // 2 :]}"
+    print(f"error: {text}", file=sys.stderr)
     return code
 
 

@@ -134,4 +134,4 @@ def _capital(text: str) -> str:
 
 
 if __name__ == "__main__":
-    MANUAL.write_text(manual())
+    MANUAL.write_text(manual(), "utf-8")

@@ -11,6 +11,7 @@ from ...errors import UsageError
 from ...hardware.technology import Technology
 from ...isa.configuration import DEFAULT
 from ...isa.settings import changed, load_configuration, read_memory
+from ...quoting import printable
 from ...sim.cache import kept_folder
 from ..area.model import is_modelled
 from ..sweep.dimensions import Dimension, read_dimension
@@ -299,7 +300,7 @@ def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Ne
 
     found: dict[str, Network] = {}
     for source in sources:
-        name = source.stem
+        name = printable(source.stem)
         if name in found:
             raise UsageError(f"MODEL: expected models of different names, got two `{name}`")
         graph = load(source).graph if is_artifact(source) else import_model(source)

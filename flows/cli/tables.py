@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...quoting import printable
+
 TABLE_COLUMNS = 200
 """Wider than any table, so that a narrow terminal wraps lines and cuts no numbers."""
 
@@ -44,5 +46,5 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1)
         else:
             made.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
+        made.add_row(*(Text(printable(cell)) for cell in row))
     return made

@@ -78,7 +78,7 @@ _busy: set[HostSpeed] = set()
 def _kept(path: Path) -> HostSpeed | None:
     """Kept figures; None if one is missing or impossible."""
     try:
-        figures = json.loads(path.read_text())
+        figures = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     names = {field.name for field in fields(HostSpeed)}

@@ -79,7 +79,7 @@ def quantise_model(
         When the model or the samples are invalid.
     """
     progress(f"reading {source.name}")
-    graph = import_onnx(source, fixed=overrides.fixed, dims=overrides.dims)
+    graph = import_onnx(source, **overrides.of_import)
     check(prepare(graph))
     samples = read_samples(calibration.path, graph, overrides.states)
     if overrides.states:

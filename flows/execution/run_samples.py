@@ -36,7 +36,7 @@ class RunOutcome:
     results : tuple
         The device's result of each segment, for the first sample.
     comparison : Comparison or None
-        The comparison with the reference; None if it was not requested.
+        The comparison with the reference, or of data windows alone; None if there was none.
     seconds : float
         The device's time, comparisons included.
     benchmark : Benchmark or None
@@ -72,7 +72,8 @@ def run_samples(
     compare : bool
         Compare every layer and output with the integer reference.
     compare_with : int
-        Number of samples, the first ones, whose whole data windows are compared with `sim`.
+        Number of samples, the first ones, whose whole data windows are compared with `sim`, layers
+        or not.
     states : mapping
         Input -> the output that it takes from the previous sample.
     repeat : int or None
@@ -86,7 +87,7 @@ def run_samples(
         When the device fails.
     """
     session = Session(module, device, keep_all=compare, states=states)
-    comparison = Comparison(module) if compare else None
+    comparison = Comparison(module) if compare or compare_with else None
     runs: list[Run] = []
     outputs: list[np.ndarray] = []
     began = time.perf_counter()
@@ -104,7 +105,8 @@ def run_samples(
             if comparison is not None:
                 if other is not None and index < compare_with:
                     comparison.add_windows(run, other.run(run.inputs))
-                comparison.add(run.inputs, run)
+                if compare:
+                    comparison.add(run.inputs, run)
     seconds = time.perf_counter() - began
     stacked, first = np.stack(outputs), runs[0]
     times, host = None, first.host

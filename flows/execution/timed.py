@@ -11,6 +11,7 @@ import numpy as np
 
 from ...compiler.graph import is_accelerated
 from ...compiler.module import Module, Segment
+from ...compiler.placement.host_products import host_products, idle_sentence
 from ...errors import CompileError
 from ...isa.instructions import Instruction
 from ...isa.memory_model import MemoryModel
@@ -118,7 +119,7 @@ def require_segments(module: Module, missing: str = "cycles to tell of") -> None
         With the remedy.
     """
     if not module.segments:
-        cure = "quantise the model to int8 first (`tilewright quantise`)"
+        cure = idle_sentence(module.graph, host_products(module.graph))
         if any(map(is_accelerated, module.graph.nodes)):
             cure = "leave layers to the accelerator (`--placement`, `--place`)"
         raise CompileError(

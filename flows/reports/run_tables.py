@@ -9,7 +9,7 @@ from ...compiler.graph import is_accelerated
 from ...isa.settings import memory_text
 from ...runtime.profile import Profile
 from ..cli.clock_options import DEFAULT_CLOCK_MHZ
-from ..cli.console import NO_LAYERS
+from ..cli.console import idle_line
 from ..cli.memory_options import program_sentence
 from ..execution.run_samples import RunOutcome
 from . import terminal as report
@@ -39,9 +39,11 @@ def show(
     if not outcome.module.segments:
         able = any(map(is_accelerated, outcome.module.graph.nodes))
         if not able and outcome.device.name != "cpu":
-            say(NO_LAYERS)
+            say(idle_line(outcome.module.report))
     elif profile.cycles is not None:
         say_cycles(profile, say)
+        for row in outcome.module.report.get("host_products", ()):
+            say(row["sentence"])
     if speed := outcome_speed(outcome, clock_mhz):
         say(speed.sentence())
     there = speed.accelerator_ms if speed else None

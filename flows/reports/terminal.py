@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...compiler.module import Module
+from ...quoting import printable
 from ...runtime.compare import Comparison, Tally
 from ...runtime.profile import ACCELERATOR, CPU, HOST, LayerProfile, Profile
 from ..cli.console import configuration_sentence as configuration_sentence
@@ -62,7 +63,7 @@ def layer_table(profile: Profile) -> Table:
     )
     for layer, cells in zip(layers, numbers, strict=False):
         ops = [shorten(layer.op, operator, "+")] * with_operator
-        made.add_row(*map(Text, [shorten(layer.short, name), *ops, *cells]))
+        made.add_row(*map(Text, [printable(shorten(layer.short, name)), *ops, *cells]))
     made.add_section()
     made.add_row(*map(Text, ["total", *[""] * with_operator, *numbers[-1]]), style="bold")
     return made
@@ -152,13 +153,19 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with a noun, in the plural unless the number is 1."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 def host_sentence(profile: Profile) -> str:
     """Say which steps the host runs, and how many of each."""
     targets = Counter(layer.target for layer in profile.layers)
     accelerated = targets[ACCELERATOR]
     if accelerated == len(profile.layers):
-        return f"all {accelerated} layers on the accelerator"
-    there = f"{accelerated} layers" if accelerated else "nothing"
+        some = {0: "nothing to compute", 1: "its only layer on the accelerator"}
+        return some.get(accelerated, f"all {accelerated} layers on the accelerator")
+    there = counted(accelerated, "layer") if accelerated else "nothing"
     parts = []
     for target, way in ((CPU, "as kernels"), (HOST, "in NumPy")):
         counts = Counter(layer.op for layer in profile.layers if layer.target == target)
@@ -222,6 +229,18 @@ def _equal(tallies: Sequence[Tally]) -> str:
 
 def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
     """Say what was compared, and with what result."""
+    return [
+        *(_value_sentences(comparison, module) if comparison.samples else []),
+        *(_window_sentence(tally) for tally in comparison.windows.values()),
+    ]
+
+
+def _window_sentence(tally: Tally) -> str:
+    verdict = "equal" if not tally.differing else f"{tally.differing} bytes differ"
+    return f"{tally.name}: {grouped(tally.values)} bytes, {verdict}"
+
+
+def _value_sentences(comparison: Comparison, module: Module) -> list[str]:
     layers = [tally for tally in comparison.layers.values() if tally.values]
     kernels = [tally for tally in comparison.kernels.values() if not tally.tolerance]
     rounded = [tally for tally in comparison.kernels.values() if tally.tolerance]
@@ -253,7 +272,4 @@ def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
             f"not compared by themselves: {len(inside)} node{plural} inside fused layers, whose "
             "values stay on chip; what their layers give was compared"
         )
-    for tally in comparison.windows.values():
-        verdict = "equal" if not tally.differing else f"{tally.differing} bytes differ"
-        lines.append(f"{tally.name}: {grouped(tally.values)} bytes, {verdict}")
     return lines

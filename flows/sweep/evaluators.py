@@ -69,7 +69,7 @@ def version_of(evaluator: str) -> str:
     ]
     if evaluator not in (SYNTHESIS, PLACEMENT):  # their results take hours to compute again
         paths.append(Path(__file__))
-    parts = [digest_of(path.read_text()) for path in paths]
+    parts = [digest_of(path.read_text("utf-8")) for path in paths]
     return digest_of(" ".join([source_digest() if evaluator in COMPILED else "", *parts]))
 
 

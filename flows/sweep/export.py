@@ -12,6 +12,7 @@ from ...atomic_write import write_output
 from ...errors import ToolError, UsageError, install_command
 from ...isa.configuration import PARAMETERS
 from ...isa.settings import MEMORY
+from ...quoting import csv_cell
 from .records import Database
 
 FIRST = ("key", "network", "evaluator", "error", *MEMORY, "program_for")
@@ -70,9 +71,10 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 
 def _as_csv(rows: list[dict[str, Any]]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, _columns(rows), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    columns = _columns(rows)
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writerow({name: csv_cell(name) for name in columns})
+    writer.writerows({name: csv_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 

@@ -19,6 +19,11 @@ Interval = tuple[float, float]
 
 EVER: Interval = (-math.inf, math.inf)
 
+MAX_TEXT = 1_000
+"""Characters of a condition."""
+MAX_NUMBER = 1e30
+"""No figure comes near it."""
+
 
 def exactly(value: float) -> Interval:
     """Return the interval of a known value."""
@@ -104,6 +109,10 @@ def read_condition(text: str, known: Collection[str], source: str) -> Condition:
     UsageError
         For a text that is not a condition, or an unknown name.
     """
+    if len(text) > MAX_TEXT:
+        raise UsageError(
+            f"{source}: expected at most {MAX_TEXT:,} characters, got {len(text):,}; shorten it"
+        )
     try:
         tree = _NetworkFigures().visit(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -113,7 +122,7 @@ def read_condition(text: str, known: Collection[str], source: str) -> Condition:
         if isinstance(node, ast.Name):
             names.add(node.id)
         elif not isinstance(node, _PARTS) or (
-            isinstance(node, ast.Constant) and type(node.value) not in (int, float)
+            isinstance(node, ast.Constant) and not _is_number(node.value)
         ):
             raise _no_condition(text, source)
     if not _is_condition(tree):
@@ -127,6 +136,11 @@ def read_condition(text: str, known: Collection[str], source: str) -> Condition:
     if not names:
         raise UsageError(f"{source}: expected a condition on some figure, got `{text}`")
     return Condition(text.strip(), tree, frozenset(names))
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether a value is a number that figures are compared with."""
+    return isinstance(value, int | float) and type(value) is not bool and abs(value) < MAX_NUMBER
 
 
 def _no_condition(text: str, source: str) -> UsageError:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ...compiler.placement.host_products import host_products, idle_sentence
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..area.clock import clock_of, measured_rows
@@ -445,9 +446,11 @@ class _Run:
         result.units = tuple(record.figures["unit"] for record in records)
         if not any(result.bounds):
             names = ", ".join(f"`{network.name}`" for network in self.networks)
+            graph = self.networks[0].graph
+            idle = idle_sentence(graph, host_products(graph))
             raise CompileError(
                 f"model {names}: expected layers on the accelerator, got none, so there are no "
-                "cycles to compare; quantise the model to int8 first (`tilewright quantise`)"
+                f"cycles to compare; {idle}"
             )
         least = self._weighted(result.bounds)
         known = self._known(result.point)

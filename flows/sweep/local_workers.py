@@ -6,6 +6,7 @@ worker then too fails.
 """
 
 import copyreg
+import ctypes
 import io
 import math
 import os
@@ -34,6 +35,9 @@ GRACE_S = 60.0
 
 CLOSING_S = 1.0
 """Seconds that workers have to remove their temporary files."""
+
+_PR_SET_PDEATHSIG = 1
+"""Linux's number of the request."""
 
 CODE = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve({descriptor})"
 """What a worker runs. It imports from where this process does."""
@@ -219,12 +223,19 @@ class LocalWorkers:
 def serve(descriptor: int) -> None:
     """Run batches that arrive on a pipe, until its other end is closed."""
     signal.signal(signal.SIGTERM, _stop)
+    _end_with_parent()
     connection = Connection(descriptor)
     with suppress(EOFError, OSError):
         graphs, time_limit_s = connection.recv()
         connection.send(None)  # ready
         while True:
             connection.send(run_jobs(graphs, connection.recv(), time_limit_s))
+
+
+def _end_with_parent() -> None:
+    """Ask the system for SIGTERM when the sweep ends, however it does."""
+    with suppress(OSError, AttributeError):  # elsewhere than on Linux, the pipe's end suffices
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _stop(*_: object) -> None:

@@ -6,7 +6,6 @@ continues where it stopped, and a change of the hardware that leaves the RTL alo
 
 import statistics
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from ...sim.gate.kept import read_kept
 from ...sim.gate.mapping import map_design
 from ...sim.gate.rtlil import keep_rtlil
 from ...sim.gate.tools import YOSYS, tool_version
+from ...sim.processes import tool_threads
 from .devices import DEVICES, REMEDIES, RESOURCES, Device, Resources
 from .netlist import TOP, Netlist, read_netlist
 from .place_and_route import Placement, pack_design, place_design, placer_inputs
@@ -170,7 +170,7 @@ def synthesise(
         done.append(seed)
         return placement
 
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
+    with tool_threads(max(1, jobs)) as pool:
         placements = tuple(pool.map(place_seed, seeds))
     return replace(found, placements=placements)
 

@@ -152,9 +152,9 @@ def route_design(
     def make(folder: Path) -> Path:
         report = _run_nextpnr(mapped, device, options, show, folder, [*layout, *written])
         kept = {
-            "report": report.read_text(),
-            "layout": (folder / LAYOUT).read_text(),
-            "summary": summarise((folder / placed).read_text()),
+            "report": report.read_text("utf-8"),
+            "layout": (folder / LAYOUT).read_text("utf-8"),
+            "summary": summarise((folder / placed).read_text("utf-8")),
         }
         return write_kept(folder / "routed.gz", json.dumps(kept))
 
@@ -187,7 +187,7 @@ def _nextpnr(
         return _run_nextpnr(mapped, device, options, show, folder)
 
     kept = kept_folder(KIND, TASK) / f"{_placing_digest(mapped, device, options)}-report.json"
-    return json.loads(keep_file(kept, make).read_text())
+    return json.loads(keep_file(kept, make).read_text("utf-8"))
 
 
 def _arguments(device: Device, options: Sequence[str]) -> list[str]:
@@ -240,22 +240,22 @@ def _run_nextpnr(
     if not packs:
         free_rows.leave_empty(netlist["modules"][TOP], device.empty_tiles, device.capacity["ff"])
     for name, text in {MAPPED: json.dumps(netlist), **dict(device.files)}.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, "utf-8")
     arguments = _arguments(device, options)
     watch = _Watch(device, show)
     if device.family.refines and not packs:
         run_tool(device.family.placer, [*arguments, "--no-route", WRITE, MAPPED], folder, watch)
         show("refining")
-        placed = json.loads((folder / MAPPED).read_text())
+        placed = json.loads((folder / MAPPED).read_text("utf-8"))
         refine_placement.refine(placed["modules"][TOP])
-        (folder / MAPPED).write_text(json.dumps(placed))
+        (folder / MAPPED).write_text(json.dumps(placed), "utf-8")
         arguments += ROUTE
     run_tool(device.family.placer, [*arguments, *outputs], folder, watch)
     report = folder / "report.json"
     if ROUTE[0] in arguments:
-        with (folder / WIRES).open() as sdf:
+        with (folder / WIRES).open(encoding="utf-8") as sdf:
             path = routed_timing.longest_path(sdf)
-        report.write_text(json.dumps(_timed(json.loads(report.read_text()), path)))
+        report.write_text(json.dumps(_timed(json.loads(report.read_text("utf-8")), path)), "utf-8")
     return report
 
 

@@ -75,7 +75,7 @@ _Row = TypeVar("_Row", bound=SynthesisRow)
 
 def read_lines(kind: type[_Row], path: Path) -> list[_Row]:
     """Return the rows of a file in its order."""
-    return [kind(**json.loads(line)) for line in path.read_text().splitlines()]
+    return [kind(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
 
 
 def write_lines(rows: Sequence[SynthesisRow], path: Path) -> None:

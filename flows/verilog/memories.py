@@ -55,7 +55,7 @@ class MemoryShape:
 
 def ram_source(*, initialised: bool) -> str:
     """Return the Verilog of module `RAM`."""
-    text = RAM_SOURCE.read_text()
+    text = RAM_SOURCE.read_text("utf-8")
     return text if initialised else ZEROS.sub("", text)
 
 

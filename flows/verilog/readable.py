@@ -6,18 +6,20 @@ and name ports. What is left to say about Yosys' text, this file replaces in it.
 
 import contextlib
 import re
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import amaranth
 from amaranth.back import rtlil
-from amaranth.hdl import Value
+from amaranth.hdl import Shape
 from amaranth.lib.wiring import In
 
-from ...hardware.core import Core
+from ...hardware.core import Core, core_members
 from ...hardware.technology import Technology
 from ...hardware.verilog import REMOVE_INTERNAL, SIMPLIFY, TOP, clear_in_loops, run_yosys
 from ...isa.configuration import Configuration
+from ...quoting import comment
 from .memories import RAM, MemoryShape, extract_memories, forget_initial_values, ram_source
 from .names import port_names, rename_ports
 from .operators import equalise_widths
@@ -156,21 +158,34 @@ def _without_warning(name: str) -> str:
     return f"  /* verilator lint_off {name} */\n\\g<0>  /* verilator lint_on {name} */\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of the top module; `direction` is `input` or `output`."""
+
+    name: str
+    direction: str
+    bits: int
+
+
+def core_ports(configuration: Configuration) -> list[Port]:
+    """Return clock and reset, then the members of the core in order."""
+    ports = [Port("clk", "input", 1), Port("rst", "input", 1)]
+    for name, member in core_members(configuration).items():
+        direction = "input" if member.flow is In else "output"
+        ports.append(Port(name, direction, Shape.cast(member.shape).width))
+    return ports
+
+
 def _header(core: Core, technology: Technology | None) -> str:
     configuration = core.configuration
-    members = [
-        (".".join(map(str, path)), member.flow, len(Value.cast(value)))
-        for path, member, value in core.signature.flatten(core)
+    ports = [f"//   {p.direction:6} {p.bits:4}  {p.name}" for p in core_ports(configuration)]
+    parameters = [
+        f"//   {name} = {comment(str(value))}" for name, value in configuration.parameters().items()
     ]
-    ports = [
-        f"//   {'input ' if flow is In else 'output'} {bits:4}  {name}"
-        for name, flow, bits in [("clk", In, 1), ("rst", In, 1), *members]
-    ]
-    parameters = [f"//   {name} = {value}" for name, value in configuration.parameters().items()]
     return HEADER.format(
         summary=f"{configuration.lanes_in}x{configuration.lanes_out} multiply-accumulates a cycle, "
         f"{configuration.bus_bits}-bit memory port, hash {configuration.hash:#010x}",
-        configuration=configuration.name,
+        configuration=comment(configuration.name),
         parameters="\n".join(parameters),
         technology=technology.value if technology else PORTABLE,
         ports="\n".join(["//   direction bits name", *ports]),

@@ -66,7 +66,7 @@ def build_gates(configuration: Configuration, cells: CellModels, multipliers: in
     mapped = map_design(rtl, cells.mapping, TOP, _progress_of(label))
     script = SCRIPT.format(top=TOP, yosys=cells.yosys)
     ours = models(technology)
-    texts = {"lut.v": cells.lut_map, "cells.v": ours.read_text() if ours.is_file() else ""}
+    texts = {"lut.v": cells.lut_map, "cells.v": ours.read_text("utf-8") if ours.is_file() else ""}
 
     def make() -> str:
         netlist = json.loads(read_kept(mapped))

@@ -79,9 +79,9 @@ def map_design(
     kept = kept_folder(KIND, TASK) / f"{digest(parts)}-mapped.gz"
 
     def make(folder: Path) -> Path:
-        (folder / "rtl.il").write_text(rtl)
+        (folder / "rtl.il").write_text(rtl, "utf-8")
         run_tool(YOSYS, ["-p", commands], folder, lambda line: _yosys_step(line, show))
-        text = (folder / "mapped.json").read_text()
+        text = (folder / "mapped.json").read_text("utf-8")
         if mapping.rewrite:
             netlist = json.loads(text)
             mapping.rewrite(netlist["modules"][top])

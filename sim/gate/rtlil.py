@@ -57,7 +57,7 @@ def keep_rtlil(
         The name of its top module.
     """
     parts = [version("amaranth"), str(technology), top, *parts]
-    parts += [path.read_text() for path in hardware_sources()]
+    parts += [path.read_text("utf-8") for path in hardware_sources()]
 
     def make(folder: Path) -> Path:
         # Imported here: a kept design needs no hardware description language.

@@ -7,7 +7,6 @@ that Amaranth uses, such as `YOSYS`.
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import deque
@@ -17,9 +16,13 @@ from functools import cache
 from pathlib import Path
 
 from ...errors import HardwareError, ToolError, install_command
+from ..processes import run_process
 
 LAST_LINES = 4
 """Lines of a tool's output that a message quotes when none of them says `ERROR`."""
+
+OUT_OF_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
+"""What tools print when memory does not suffice; those in WebAssembly have at most 4 GiB."""
 
 MAX_ERRORS = 4
 """Errors of a tool that a message quotes; nextpnr may print one for each cell."""
@@ -78,7 +81,7 @@ def find_tool(tool: Tool) -> str:
 
 @cache
 def _version(path: str) -> str:
-    done = subprocess.run([path, "-V"], capture_output=True, text=True, check=False)
+    done = run_process([path, "-V"])
     found = VERSION.search(done.stdout + done.stderr)
     return found[0] if found else "unknown"
 
@@ -115,30 +118,24 @@ def run_tool(
         When the tool rejects the design; the message has its errors.
     """
     command = [find_tool(tool), *arguments]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        assert process.stdout is not None
-        lines = []
-        try:
-            for line in process.stdout:
-                lines.append(line)
-                on_line(line)
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode < 0:
+    done = run_process(command, cwd=folder, on_line=on_line)
+    if done.returncode < 0:
         raise HardwareError(
-            f"`{tool.name}` was killed by signal {-process.returncode}; free some memory, and try "
+            f"`{tool.name}` was killed by signal {-done.returncode}; free some memory, and try "
             "again or with another seed"
         )
-    if process.returncode:
+    if done.returncode:
+        lines = done.stdout.splitlines()
+        if any(word in done.stdout for word in OUT_OF_MEMORY):
+            raise HardwareError(
+                f"`{tool.name}` ran out of memory; free some, or choose a smaller machine"
+            )
         errors = [line.strip() for line in lines if "ERROR: " in line]
         said = errors[:MAX_ERRORS] or [line.strip() for line in deque(lines, LAST_LINES)]
         if len(errors) > MAX_ERRORS:
             said.append(f"{len(errors) - MAX_ERRORS:,} more errors")
         raise HardwareError(f"`{tool.name}` rejected the design: {' / '.join(said)}")
-    return "".join(lines)
+    return done.stdout
 
 
 def run_in_new_folder(
@@ -158,6 +155,6 @@ def run_in_new_folder(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, text in files.items():
-            (folder / file).write_text(text)
+            (folder / file).write_text(text, "utf-8")
         run_tool(tool, arguments, folder, on_line)
-        return (folder / output).read_text()
+        return (folder / output).read_text("utf-8")

@@ -5,6 +5,7 @@ import pytest
 
 from tilewright.compiler.graph import TensorType, evaluate_outputs
 from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.graph.functions import BINARY, UNARY
 from tilewright.compiler.graph.operators import (
     OPERATORS,
     ConvTranspose,
@@ -26,7 +27,6 @@ from tilewright.compiler.graph.operators import (
     TopK,
     Where,
 )
-from tilewright.compiler.graph.operators.elementwise import BINARY, UNARY
 from tilewright.compiler.graph.operators.indexing import COMBINE
 from tilewright.compiler.graph.operators.reductions import POSITIONS, REDUCTIONS
 from tilewright.compiler.graph.types import DTYPES

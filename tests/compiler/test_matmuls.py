@@ -272,7 +272,7 @@ def test_memory_is_seen_along_the_dimensions_of_a_view():
     operator = QMatMul(3, 0.002, 0, 0, 0, True, (True, True, True))
     graph = product(operator, 1, 5, 4, 7)
     kernel = build_kernel(graph.nodes[0], graph, PRESETS["4x4"])
-    left, right, _, out, *_ = kernel.tensors.values()
+    left, right, *_, out = kernel.tensors.values()
     a = DramTensor(64, (1, 1, 5, 12)).holding(left)
     assert (a.base, a.shape, a.strides) == (64, (1, 3, 1, 5, 4), (60, 4, 0, 12, 1))
     b = DramTensor(0, (1, 1, 7, 12)).holding(right)

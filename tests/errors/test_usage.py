@@ -59,10 +59,14 @@ from tilewright.flows.cli.main import guarded, main
          "`--config` and `--device` for one row, or none of them for all rows; add or remove one"),
         (["synth", "--config", "tiny", "--device", "xczu3eg", "--check"], "`--check`: expected a "
          "row of docs/area.md, got tiny on xczu3eg; add it with `--ledger`"),
-        (["export", "m.onnx"], "the following arguments are required: --c; `tilewright export "
+        (["export", "m.onnx"], "one of the arguments --c --hex is required; `tilewright export "
          "--help` shows what there is"),
+        (["export", "m.onnx", "--c", "c", "--input", "x.npz"], "`--input`: expected `--hex DIR`; "
+         "the C takes its inputs when it runs"),
+        (["verilog", "--memories", "list"], "`--memories list`: expected a name that ends in "
+         "`.json`; rename it"),
         (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5, "
-         "xilinx7, ultrascale, gowin, ice40, gatemate; choose one"),
+         "xilinx7, ultrascale, gowin, ice40, gatemate, asic; choose one"),
         (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "
          "`.sv`; rename it"),
         (["run", "m.onnx", "--device", "cpu", "--trace", "t.json"], "`--trace`: expected "

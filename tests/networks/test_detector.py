@@ -12,6 +12,7 @@ from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv, evaluate, is_accelerated
 from tilewright.compiler.importers import NeedsInputError, import_onnx
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
+from tilewright.errors import ImportModelError
 from tilewright.flows.cli.main import main
 
 from ..compiler.onnx_models import run_onnxruntime
@@ -170,24 +171,33 @@ def test_the_command_line_fixes_open_dimensions(files, capsys):
     )
 
 
-def test_a_result_of_as_many_rows_as_boxes_are_kept_is_refused():
-    """The network without its last node runs, as the tests above show."""
+def test_a_result_of_as_many_rows_as_boxes_are_kept_is_refused_with_a_cut():
     made = Detector(suppress=True)
     last = made.nodes[-1]
-    given = ", ".join(f"`{name}`" for name in last.input)
     with pytest.raises(NeedsInputError) as caught:
         import_model(made.file(), dims=SIZE)
+    cut = caught.value.cut
+    assert set(cut) <= set(last.input)
     assert str(caught.value) == (
         f"model `model`: node `{last.name}` (NonMaxSuppression): expected operands known at "
-        "import, since the extents of its result follow from their values, got some computed from "
-        "`image`; let the model end in front of it (its operands: "
-        f"{given}) and do the rest on its outputs, or fix `image` (`--fix NAME=VALUE`)"
+        "import, since the extents of its result follow from their values, got some computed at "
+        "run time; let the model end in front of it and do the rest on its outputs; it depends on "
+        f"`image`, which holds data and cannot be fixed; `--outputs {','.join(cut)}` cuts the "
+        "model there"
     )
+    graph = import_model(made.file(), dims=SIZE, outputs=cut)
+    assert [output.name for output in graph.outputs] == list(cut)
+
+
+def test_an_image_is_not_fixed_to_make_a_constant_of_the_network():
+    made = Detector(suppress=True).file()
+    with pytest.raises(ImportModelError, match=r"holds the data, not sizes; .* `--outputs "):
+        import_model(made, fixed={"image": image(27)}, dims=SIZE)
 
 
 def test_the_result_of_one_image_is_known_once_the_image_is():
     made = Detector(suppress=True).file()
     x = image(27)
-    graph = import_model(made, fixed={"image": x}, dims=SIZE)
+    graph = import_onnx(made, fixed={"image": x}, dims=SIZE)
     (kept,) = evaluate(graph, {}).values()
     np.testing.assert_array_equal(kept, peer(made, x)[0])

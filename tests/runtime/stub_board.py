@@ -87,6 +87,12 @@ class StubBoard:
         }.items():
             self.registers[{**OFFSETS, **BOARD_OFFSETS}[name]] = value
 
+    def clear(self) -> None:
+        """See `VirtualBoard.clear`."""
+        self.memory[:] = 0
+        self._waiting = b""
+        self.reset()
+
     def close(self) -> None:
         """See `VirtualBoard.close`."""
 

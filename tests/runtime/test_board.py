@@ -14,11 +14,12 @@ from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Store
-from tilewright.isa.link import REQUEST, Command
+from tilewright.isa.link import BOARD_OFFSETS, REQUEST, Command
 from tilewright.isa.memory_model import MemoryModel
+from tilewright.isa.registers import OFFSETS
 from tilewright.runtime import open_device
 from tilewright.runtime.board import BoardDevice, joined_ranges, stored_ranges
-from tilewright.runtime.link import SilenceError
+from tilewright.runtime.link import Link, SilenceError
 from tilewright.runtime.transports import Address
 
 from .stub_board import LATENCY_CYCLES, StubBoard, serve_in_background
@@ -228,7 +229,7 @@ class StuckLine(StubBoard):
 
 def test_an_sdram_is_checked_after_a_reset():
     board = StubBoard(SMALL, changes=SDRAM)
-    with serve_in_background(board) as server:
+    with serve_in_background(board, port=TerminalPort()) as server:
         with open_device(server.port.address, SMALL) as first:
             assert first.memory.bus
         assert board.written == 10 * 256, "128 KiB: the first block, and one behind each line"
@@ -378,7 +379,7 @@ def test_a_second_host_is_turned_away():
         serve_in_background(StubBoard(SMALL)) as server,
         open_device(server.port.address, SMALL) as board,
     ):
-        assert "the connection broke" in refusal(server.port.address)
+        assert "as a board does that another program uses; close" in refusal(server.port.address)
         got = board.run(program, image.copy()).dram
     np.testing.assert_array_equal(got, expected(program, image))
 
@@ -394,6 +395,46 @@ def test_a_hang_is_explained_and_the_board_can_be_used_again():
     # The old program would have overwritten the new data.
     assert not stub.disturbed
     np.testing.assert_array_equal(got, expected(program, image))
+
+
+@pytest.mark.parametrize("counters", ["all", "none"])
+def test_a_board_that_is_busy_for_ever_is_not_waited_for(monkeypatch, counters):
+    """Its counter stands still, or it has none: the host has a clock of its own."""
+    monkeypatch.setattr("tilewright.runtime.board.STANDSTILL_S", 0.2)
+    monkeypatch.setattr("tilewright.runtime.board.HANG_S", 0.2)
+    monkeypatch.setattr("tilewright.runtime.board.SLOWEST_HZ", 1e12)
+    machine = SMALL.replace(name="it", counters=counters)
+    program, image = random_program(machine, 1)
+
+    class Standing(StubBoard):
+        def _start(self):
+            super()._start()
+            self.registers[OFFSETS["STATUS"]] = 1
+            self.registers[OFFSETS["CYCLES_LOW"]] = self.registers[OFFSETS["CYCLES_HIGH"]] = 0
+
+    with (
+        serve_in_background(Standing(machine)) as server,
+        open_device(server.port.address, machine) as board,
+        pytest.raises(DeviceError, match="hang, not done after 0 cycles"),
+    ):
+        board.run(program, image.copy())
+
+
+def test_a_host_finds_nothing_of_the_one_before():
+    program, image = random_program(SMALL, 1)
+    stub = StubBoard(SMALL)
+    with serve_in_background(stub) as server:
+        with open_device(server.port.address, SMALL) as board:
+            board.run(program, image.copy())
+        assert stub.registers[BOARD_OFFSETS["SESSION"]]
+        link = Link(Address.parse(server.port.address).open(), 0)
+        try:
+            after = link.read(Command.READ_MEMORY, 0, stub.memory.size)
+            session = link.read(Command.READ_REGISTERS, BOARD_OFFSETS["SESSION"], 4)
+        finally:
+            link.close()
+    assert len(set(after)) == 1, "neither data nor program"
+    assert session == bytes(4)
 
 
 def test_a_board_behind_a_terminal_is_a_serial_port():

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from ....errors import CompileError
 from ....isa.configuration import Configuration
 from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
+from ...graph.operators import QKernel
 from ...tensor import Kernel
 from .convolution import convolution
 from .elementwise import add, look_up
 from .first_layer import Image
 from .matmul import matmul
+from .own import own_kernel
 from .pooling import average_pool, maximum_pool
 
 BUILDERS = {
@@ -24,6 +26,7 @@ BUILDERS = {
     QMaxPool: maximum_pool,
     QLut: look_up,
     QMatMul: matmul,
+    QKernel: own_kernel,
 }
 
 

@@ -1,11 +1,12 @@
-"""Helpers for kernel builders: padded tensors, the requantising epilogue, windows."""
+"""Helpers for kernel builders: padded tensors and the requantising epilogue."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from ....isa.configuration import Configuration
-from ....isa.expressions import Affine, Call, Expression, Literal, Op
-from ...graph import Graph
-from ...tensor import Axis, Tensor
+from ... import te
+from ...graph import Graph, QAdd, QAvgPool, QConv, QMatMul
 
 OWN_NAMES = frozenset({"acc", "bias", "scale", "table", "w"})
 """Names that kernels give to tensors; an activation may have the same name."""
@@ -23,15 +24,28 @@ def padded(count: int, block: int) -> int:
 
 def activation(
     name: str, graph: Graph, configuration: Configuration, pad: int = 0, *, again: bool = False
-) -> Tensor:
+) -> te.DeclaredTensor:
     """The tensor of a graph value int8[N, H, W, C] in memory, with padded channels.
 
     `again` makes a second tensor, for a value that a kernel reads as two operands.
     """
-    *outer, channels = graph.types[name].shape
-    shape = (*outer, padded(channels, channel_block(configuration)))
     own = f"again {name}" if again else tensor_name(name)
-    return Tensor(own, "int8", shape, pad, name)
+    return te.tensor(own, "int8", stored_shape(name, graph, configuration), pad, of=name)
+
+
+def stored_shape(name: str, graph: Graph, configuration: Configuration) -> tuple[int, ...]:
+    """The shape of a graph value in memory."""
+    *outer, channels = graph.types[name].shape
+    return (*outer, padded(channels, channel_block(configuration)))
+
+
+def pixel_axes(
+    name: str, graph: Graph, configuration: Configuration
+) -> tuple[te.Index, te.Index, te.Index, te.Index]:
+    """Data axes n, y, x, c of an activation."""
+    n, y, x, c = stored_shape(name, graph, configuration)
+    batch, row, column, channel = te.axes(n=n, y=y, x=x, c=c)
+    return batch, row, column, channel
 
 
 def tensor_name(value: str) -> str:
@@ -39,34 +53,25 @@ def tensor_name(value: str) -> str:
     return f"value {value}" if value in OWN_NAMES or " " in value else value
 
 
-def axes_of(tensor: Tensor) -> tuple[Axis, ...]:
-    """Data axes n, y, x, c of an activation."""
-    return tuple(Axis(name, extent) for name, extent in zip("nyxc", tensor.shape, strict=True))
+def stored(
+    value: str, axes: Sequence[te.Index], element: te.TensorExpression, by: te.View | None = None
+) -> te.DeclaredTensor:
+    """The stage that defines a graph value."""
+    return te.compute(tensor_name(value), "int8", axes, element, of=value, by=by)
 
 
-def pointwise_index() -> tuple[Affine, ...]:
-    """The index of the computed element."""
-    return tuple(Affine.of(**{axis: 1}) for axis in "nyxc")
+Requantised = QAdd | QAvgPool | QConv | QMatMul
+"""Operators whose result is requantised."""
 
 
-def window(strides, dilations, pads) -> tuple[Affine, Affine]:
-    """Row and column that a window reads, with axes y, x, ky, kx."""
-    top, left = pads[0], pads[1]
-    return (
-        Affine.of(-top, y=strides[0], ky=dilations[0]),
-        Affine.of(-left, x=strides[1], kx=dilations[1]),
-    )
-
-
-def epilogue(total: Expression, zero_point: int, low: int, high: int) -> Expression:
-    """Add the zero point to a requantised total, saturate and clamp."""
-    shifted = Call(Op.ADD, (total, Literal(zero_point)))
-    return Call(Op.CLAMP, (shifted, Literal(low), Literal(high)))
-
-
-def requantised(total: Expression, bias: Expression, scale: Expression) -> Expression:
-    """`requantise(total + bias, scale)`."""
-    return Call(Op.REQUANTISE, (Call(Op.ADD, (total, bias)), scale))
+def requantised(
+    total: te.TensorExpression, channel: tuple[te.Index, ...], operator: Requantised
+) -> te.TensorExpression:
+    """`clamp(requantise(total + bias, scale) + zero point)`, a bias and a scale per channel."""
+    shape = tuple(use.extent for axis in channel for use in axis.uses.values())
+    bias, scale = te.tensor("bias", "int32", shape), te.tensor("scale", "float32", shape)
+    value = te.requantise(total + bias[channel], scale[channel]) + operator.zero_point_y
+    return te.clamp(value, operator.low, operator.high)
 
 
 def scalars(bias: int, scale: float, channels: int) -> dict[str, np.ndarray]:

@@ -5,24 +5,17 @@ channels, a small dense convolution with zeros between groups. Other grouped con
 dense.
 """
 
+import math
+
 import numpy as np
 
 from ....isa.configuration import Configuration
-from ....isa.expressions import Affine, Call, Expression, Op, Reduction
+from ... import te
 from ...graph import Graph, Node, QConv
 from ...graph.macs import macs_of
-from ...tensor import Axis, Compute, Kernel, Tensor
-from .common import (
-    activation,
-    channel_block,
-    epilogue,
-    padded,
-    requantised,
-    tensor_name,
-    widen,
-    window,
-)
-from .first_layer import Image, gathered_pixels, gathered_window
+from ...tensor import Kernel
+from .common import activation, channel_block, padded, requantised, stored, widen
+from .first_layer import EACH, Image, gathered_pixels, gathered_window
 
 
 def convolution(
@@ -40,95 +33,67 @@ def convolution(
     is `x[.., o] * w[ky,kx,o]`. With an `image`, `x` has the windows gathered from it. With
     `gather`, a strided 1x1 convolution reads a tensor of only the pixels that it uses.
     """
-    attributes = node.attributes
-    assert isinstance(attributes, QConv)
-    block = channel_block(configuration)
-    out_shape = node.output.type.shape
-    weights = graph.data(node.inputs[1])
+    operator = node.attributes
+    assert isinstance(operator, QConv)
+    out_shape, weights = node.output.type.shape, graph.data(node.inputs[1])
     channels_in, channels_out = graph.types[node.inputs[0]].shape[3], out_shape[3]
-    rows, columns = window(attributes.strides, attributes.dilations, attributes.pads)
-    n, o, i, ky, kx = (Affine.of(**{axis: 1}) for axis in ("n", "o", "i", "ky", "kx"))
+    rows, columns = zip(operator.strides, operator.dilations, operator.pads[:2], strict=True)
+    depthwise = bool(
+        1 < operator.groups == channels_in == channels_out
+        and configuration.depthwise_taps
+        and image is None
+    )
     if image is not None:
         x, w, rows = gathered_window(
-            attributes, image, node.inputs[0], weights, out_shape[2], configuration
+            operator, image, node.inputs[0], weights, out_shape[2], configuration
         )
-        columns = Affine.of(x=1)
+        columns = EACH
     else:
-        x = activation(node.inputs[0], graph, configuration, attributes.zero_point_x)
+        block = channel_block(configuration)
+        x = activation(node.inputs[0], graph, configuration, operator.zero_point_x)
         if (
             gather
-            and attributes.groups == 1
+            and operator.groups == 1
             and weights.shape[:2] == (1, 1)
-            and attributes.strides != (1, 1)
-            and not any(attributes.pads)
+            and operator.strides != (1, 1)
+            and not any(operator.pads)
         ):
-            x = gathered_pixels(attributes, node, graph, configuration)
-            rows, columns = Affine.of(y=1), Affine.of(x=1)
-        if 1 < attributes.groups == channels_in == channels_out and configuration.depthwise_taps:
-            w = widen(weights[:, :, 0], 2, x.shape[3])
-            weight = Tensor("w", "int8", w.shape)
-            product = Call(Op.MULTIPLY, (x[(n, rows, columns, o)], weight[(ky, kx, o)]))
-            return _finished(node, graph, product, (x, weight), w, {"o": w.shape[2]})
-        w = expand_groups(weights, channels_in, attributes.groups, block)
-    blocks, _, _, ci, co = w.shape
-    weight = Tensor("w", "int8", w.shape)
-    if blocks == 1:
-        data, s, channels = x[(n, rows, columns, i)], Affine.of(), {"o": co}
+            x = gathered_pixels(operator, node, graph, configuration)
+            rows = columns = EACH
+        w = (
+            widen(weights[:, :, 0], 2, x.tensor.shape[3])
+            if depthwise
+            else expand_groups(weights, channels_in, operator.groups, block)
+        )
+    weight = te.tensor("w", "int8", w.shape)
+    pixel = n, y, column = te.axes(**dict(zip("nyx", out_shape[:3], strict=True)))
+    extents = w.shape[:2] if depthwise else w.shape[1:3]
+    ky, kx = te.reduce_axes(**dict(zip(("ky", "kx"), extents, strict=True)))
+    row = y * rows[0] + ky * rows[1] - rows[2]
+    across = column * columns[0] + kx * columns[1] - columns[2]
+    channel = (o,) = te.axes(o=w.shape[-1])
+    if depthwise:
+        product, over = x[n, row, across, o] * weight[ky, kx, o], (ky, kx)
     else:
-        data = x[(n, rows, columns, Affine.of(s=ci, i=1))]
-        s, channels = Affine.of(s=1), {"s": blocks, "o": co}
-    product = Call(Op.MULTIPLY, (data, weight[(s, ky, kx, i, o)]))
-    return _finished(node, graph, product, (x, weight), w, channels)
-
-
-def _finished(
-    node: Node,
-    graph: Graph,
-    product: Expression,
-    operands: tuple[Tensor, Tensor],
-    w: np.ndarray,
-    channels: dict[str, int],
-) -> Kernel:
-    """The kernel of a product: a sum that is requantised per channel.
-
-    Parameters
-    ----------
-    operands, w
-        The two factors, data first, and the values of the weights.
-    channels
-        Channel axes of the result with their extents.
-    """
-    attributes = node.attributes
-    assert isinstance(attributes, QConv)
-    _, weight = operands
-    out_shape = node.output.type.shape
-    bias, scale = (graph.data(name) for name in node.inputs[2:4])
-    extents = dict(zip("nyx", out_shape[:3], strict=True)) | channels
-    axes = tuple(Axis(name, extent) for name, extent in extents.items())
-    shape, padded_shape = tuple(extents.values()), tuple(channels.values())
-    count = int(np.prod(padded_shape))
-    taps = [("i", 3), ("ky", 1), ("kx", 2)] if w.ndim == 5 else [("ky", 0), ("kx", 1)]
-    bias = widen(bias, 0, count).reshape(padded_shape)
-    scale = widen(scale, 0, count, 1.0).reshape(padded_shape)
-    acc = Tensor("acc", "int32", shape)
-    result = node.output.name
-    out = Tensor(tensor_name(result), "int8", shape, value=result)
-    biases = Tensor("bias", "int32", padded_shape)
-    scales = Tensor("scale", "float32", padded_shape)
-    lane = tuple(Affine.of(**{axis: 1}) for axis in channels)
-    total = acc[tuple(Affine.of(**{axis: 1}) for axis in extents)]
-    body = requantised(total, biases[lane], scales[lane])
-    body = epilogue(body, attributes.zero_point_y, attributes.low, attributes.high)
-    reductions = tuple(Axis(name, w.shape[dimension]) for name, dimension in taps)
-    return Kernel(
-        name=node.name,
-        stages=(
-            Compute(acc, axes, reductions, Reduction(Op.ADD, product)),
-            Compute(out, axes, (), body),
-        ),
-        tensors={tensor.name: tensor for tensor in (*operands, acc, out, biases, scales)},
-        constants={weight.name: w, "bias": bias, "scale": scale},
-        macs=macs_of(graph, node),
+        blocks, *_, ci, _ = w.shape
+        (i,) = te.reduce_axes(i=ci)
+        first: te.Index | int = 0
+        if blocks > 1:
+            channel = first, o = te.axes(s=blocks, o=w.shape[-1])
+        product = x[n, row, across, first * ci + i] * weight[first, ky, kx, i, o]
+        over = i, ky, kx
+    acc = te.compute("acc", "int32", (*pixel, *channel), te.sum(product, over))
+    value = requantised(acc[(*pixel, *channel)], channel, operator)
+    shape = acc.tensor.shape[3:]
+    bias, scale = (
+        widen(graph.data(name), 0, math.prod(shape), fill).reshape(shape)
+        for name, fill in zip(node.inputs[2:4], (0, 1.0), strict=True)
+    )
+    return te.kernel(
+        node.name,
+        stored(node.output.name, (*pixel, *channel), value),
+        {"w": w, "bias": bias, "scale": scale},
+        macs_of(graph, node),
     )
 
 

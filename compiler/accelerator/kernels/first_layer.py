@@ -13,10 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....isa.configuration import Configuration
-from ....isa.expressions import Affine
+from ... import te
 from ...graph import Graph, Node, QConv
-from ...tensor import Patches, Tensor
-from .common import activation, channel_block, padded, widen
+from ...tensor import Patches
+from .common import channel_block, padded, stored_shape, widen
+
+EACH = (1, 0, 0)
+"""Stride, dilation and padding of windows that are read one after the other, each as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +97,24 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
     return Image(shape, conv.pads, conv.zero_point_x, rows == kh)
 
 
-def gathered_pixels(conv: QConv, node: Node, graph: Graph, configuration: Configuration) -> Tensor:
+def gathered_pixels(
+    conv: QConv, node: Node, graph: Graph, configuration: Configuration
+) -> te.DeclaredTensor:
     """Only the pixels that a strided 1x1 convolution reads, int8[N, OH, OW, C]."""
-    x = activation(node.inputs[0], graph, configuration)
+    name = node.inputs[0]
+    channels = stored_shape(name, graph, configuration)[3]
     rows, columns = conv.strides
     n, height, width, _ = node.output.type.shape
     patches = Patches(
-        rows=1, run=x.shape[3], pixels=1, row_step=rows, column_step=columns, dilation=1
+        rows=1, run=channels, pixels=1, row_step=rows, column_step=columns, dilation=1
     )
-    return Tensor(
-        f"pixels of {x.value}",
-        "int8",
-        (n, height, width, x.shape[3]),
-        value=x.value,
-        patches=patches,
-    )
+    shape = (n, height, width, channels)
+    return te.tensor(f"pixels of {name}", "int8", shape, of=name, by=patches)
 
 
 def gathered_window(
     conv: QConv, image: Image, name: str, weights: np.ndarray, out_width: int, configuration
-) -> tuple[Tensor, np.ndarray, Affine]:
+) -> tuple[te.DeclaredTensor, np.ndarray, tuple[int, int, int]]:
     """Replace the image in the convolution's expression by gathered windows.
 
     Parameters
@@ -124,7 +125,7 @@ def gathered_window(
     Returns
     -------
     The tensor of windows, the weights int8[1, rows left, 1, lanes, Co] that multiply them, and the
-    row of windows that is read.
+    stride, dilation and padding of the rows of windows that are read.
     """
     kh, kw, channels, channels_out = weights.shape
     run, row = kw * channels, conv.strides[0]
@@ -141,10 +142,8 @@ def gathered_window(
         column_step=conv.strides[1],
         dilation=conv.dilations[0],
     )
-    tensor = Tensor(
-        f"windows of {name}", "int8", (n, rows, out_width, lanes), value=name, patches=patches
-    )
+    shape = (n, rows, out_width, lanes)
+    tensor = te.tensor(f"windows of {name}", "int8", shape, of=name, by=patches)
     w = weights.reshape(kh // taken, taken * run, channels_out)
     w = widen(widen(w, 1, lanes), 2, padded(channels_out, channel_block(configuration)))
-    index = Affine.of(y=1) if taken == kh else Affine.of(y=row, ky=conv.dilations[0])
-    return tensor, w[None, :, None], index
+    return tensor, w[None, :, None], EACH if taken == kh else (row, conv.dilations[0], 0)

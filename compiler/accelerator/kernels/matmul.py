@@ -7,15 +7,13 @@ With one axis, `b` is off its edge at the start and `a` at the end, and both ope
 more than once. Both forms are exact and need more products. A zero point of 0 costs nothing.
 """
 
-import math
-
 from ....isa.configuration import Configuration
 from ....isa.durations import tile_cycles
-from ....isa.expressions import Affine, Call, Op, Reduction
+from ... import te
 from ...graph import Graph, Node, QMatMul
-from ...tensor import Axis, Compute, Kernel, Tensor, View
+from ...tensor import Kernel
 from ..dma import LATENCY_CYCLES
-from .common import epilogue, padded, requantised, scalars, tensor_name
+from .common import padded, requantised, scalars, stored
 
 ROWS, CHANNELS = 2, 3
 """Axis names of an activation."""
@@ -42,74 +40,50 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     zero_points = operator.zero_point_a, operator.zero_point_b
     (p, pad_a), (q, pad_b) = map(_padding, zero_points)
     one_axis = _prefers_one_axis(p, q, m, depth, columns, configuration)
-    turns = (Axis("p", 1 + p + q),) if one_axis else (Axis("p", 1 + p), Axis("q", 1 + q))
+    turns = te.reduce_axes(p=1 + p + q) if one_axis else te.reduce_axes(p=1 + p, q=1 + q)
     times_a, times_b = (1 + q, 1 + p) if one_axis else (1, 1)
 
     # Lanes beyond the depth are undefined in memory, and are multiplied by the padding of `b`. If
     # that padding is not zero, they are read as padding too, so that their sum is known.
     whole_rows = not joined_a and not pad_b
-    a = Tensor(
+    a = te.tensor(
         f"rows of {node.inputs[0]}",
         "int8",
         (n, heads, times_a, m, reduced if whole_rows else depth),
         pad_a,
-        node.inputs[0],
-        view=_view(joined_a, depth, ((ROWS, 1), (CHANNELS, 1))),
+        of=node.inputs[0],
+        by=_view(joined_a, depth, ((ROWS, 1), (CHANNELS, 1))),
     )
     inner = ((CHANNELS, 1), (ROWS, 1)) if operator.transposed else ((ROWS, 1), (CHANNELS, 1))
     whole_rows = not joined_b and not operator.transposed
-    b = Tensor(
+    b = te.tensor(
         f"columns of {node.inputs[1]}",
         "int8",
         (n, heads, times_b, depth, lanes if whole_rows else columns),
         pad_b,
-        node.inputs[1],
-        view=_view(joined_b, depth if operator.transposed else columns, inner),
+        of=node.inputs[1],
+        by=_view(joined_b, depth if operator.transposed else columns, inner),
     )
     # Known sums: the products of padding beyond the depth, and the product of the zero points if
     # no padding is multiplied by padding.
-    known = -(reduced - depth) * math.prod(turn.extent for turn in turns) * pad_a * pad_b
+    padded_turns = (1 + p + q) if one_axis else (1 + p) * (1 + q)
+    known = -(reduced - depth) * padded_turns * pad_a * pad_b
     if one_axis:
         known += depth * zero_points[0] * zero_points[1]
 
-    shape = (n, heads, m, lanes)
-    acc = Tensor("acc", "int32", shape)
-    result = node.output.name
+    axes = batch, head, row, column = te.axes(n=n, h=heads, m=m, o=lanes)
+    (i,) = te.reduce_axes(i=reduced)
+    turn, turn_b = turns[0], turns[0] - q if one_axis else turns[1]
+    product = a[batch, head, turn, row, i] * b[batch, head, turn_b, i, column]
+    acc = te.compute("acc", "int32", axes, te.sum(product, (*turns, i)))
     move = (CHANNELS, columns) if joined_y else (1, 1)
-    moves = ((0, 1), move, (ROWS, 1), (CHANNELS, 1))
-    out = Tensor(
-        tensor_name(result),
-        "int8",
-        shape,
-        value=result,
-        view=View(moves, columns if joined_y else 0),
-    )
-    bias, scale = Tensor("bias", "int32", (lanes,)), Tensor("scale", "float32", (lanes,))
-    axes = tuple(Axis(name, extent) for name, extent in zip("nhmo", shape, strict=True))
-    batch, head, row, column, i = (Affine.of(**{axis: 1}) for axis in ("n", "h", "m", "o", "i"))
-    product = Call(
-        Op.MULTIPLY,
-        (
-            a[(batch, head, Affine.of(p=1), row, i)],
-            b[(batch, head, Affine.of(-q, p=1) if one_axis else Affine.of(q=1), i, column)],
-        ),
-    )
-    total = requantised(acc[(batch, head, row, column)], bias[(column,)], scale[(column,)])
-    body = epilogue(total, operator.zero_point_y, operator.low, operator.high)
-    return Kernel(
-        name=node.name,
-        stages=(
-            Compute(
-                acc,
-                axes,
-                (*turns, Axis("i", reduced)),
-                Reduction(Op.ADD, product),
-            ),
-            Compute(out, axes, (), body),
-        ),
-        tensors={tensor.name: tensor for tensor in (a, b, acc, out, bias, scale)},
-        constants=scalars(known, operator.scale, lanes),
-        macs=n * heads * m * columns * depth,
+    view = te.View(((0, 1), move, (ROWS, 1), (CHANNELS, 1)), columns if joined_y else 0)
+    value = requantised(acc[axes], (column,), operator)
+    return te.kernel(
+        node.name,
+        stored(node.output.name, axes, value, view),
+        scalars(known, operator.scale, lanes),
+        n * heads * m * columns * depth,
     )
 
 
@@ -144,10 +118,10 @@ def _padding(zero_point: int) -> tuple[int, int]:
     return (2, 64) if zero_point == -128 else (1, -zero_point)
 
 
-def _view(joined: bool, width: int, inner: tuple[tuple[int, int], tuple[int, int]]) -> View:
+def _view(joined: bool, width: int, inner: tuple[tuple[int, int], tuple[int, int]]) -> te.View:
     """A view of an operand: image, head, repetition, and the operand's two dimensions.
 
     `width` is the number of channels of a head.
     """
     head = (CHANNELS, width) if joined else (1, 1)
-    return View(((0, 1), head, (0, 0), *inner))
+    return te.View(((0, 1), head, (0, 0), *inner))

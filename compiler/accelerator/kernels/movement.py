@@ -1,11 +1,12 @@
 """Copies between places in memory, for a value that cannot be stored in both at once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ....isa.configuration import Configuration
+from ... import te
 from ...graph import Graph, Node
-from ...tensor import Compute, Kernel
-from .common import activation, axes_of, pointwise_index, tensor_name
+from ...tensor import Kernel
+from .common import pixel_axes, stored, stored_shape, tensor_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,7 @@ def copy(wanted: TensorCopy, node: Node, graph: Graph, configuration: Configurat
     node
         The node that needs the copy, such as a concatenation.
     """
-    value = activation(wanted.value, graph, configuration)
-    x, out = (
-        replace(value, name=tensor_name(name), value=name)
-        for name in (wanted.source, wanted.target)
-    )
-    return Kernel(
-        name=node.name,
-        stages=(Compute(out, axes_of(out), (), x[pointwise_index()]),),
-        tensors={tensor.name: tensor for tensor in (x, out)},
-    )
+    shape = stored_shape(wanted.value, graph, configuration)
+    x = te.tensor(tensor_name(wanted.source), "int8", shape, of=wanted.source)
+    pixel = pixel_axes(wanted.value, graph, configuration)
+    return te.kernel(node.name, stored(wanted.target, pixel, x[pixel]))

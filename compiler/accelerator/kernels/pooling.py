@@ -1,57 +1,47 @@
 """Average and maximum over sliding windows."""
 
 from ....isa.configuration import Configuration
-from ....isa.expressions import Affine, Call, Literal, Op, Reduction
+from ... import te
 from ...graph import Graph, Node, QAvgPool, QMaxPool
-from ...tensor import Axis, Compute, Kernel, Tensor
-from .common import activation, axes_of, epilogue, requantised, scalars, window
+from ...tensor import Kernel
+from .common import activation, pixel_axes, requantised, scalars, stored
 
 LOWEST = -128
 """The padding value of maximum pooling."""
 
 
-def _windowed(attributes, dilations):
-    rows, columns = window(attributes.strides, dilations, attributes.pads)
-    over = tuple(Axis(n, k) for n, k in zip(("ky", "kx"), attributes.kernel, strict=True))
-    return (Affine.of(n=1), rows, columns, Affine.of(c=1)), over
+def _windows(
+    x: te.DeclaredTensor,
+    pixel: tuple[te.Index, ...],
+    operator: QAvgPool | QMaxPool,
+    dilations: tuple[int, int],
+) -> tuple[te.TensorExpression, tuple[te.Index, ...]]:
+    """The elements of each window, and the axes over it."""
+    n, *outer, c = pixel
+    over = te.reduce_axes(**dict(zip(("ky", "kx"), operator.kernel, strict=True)))
+    steps = zip(outer, over, operator.strides, dilations, operator.pads[:2], strict=True)
+    row, column = (axis * stride + tap * far - pad for axis, tap, stride, far, pad in steps)
+    return x[n, row, column, c], over
 
 
 def average_pool(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = requantise(sum(window) + constant, scale)` with zero point and clamp."""
-    attributes = node.attributes
-    assert isinstance(attributes, QAvgPool)
-    x = activation(node.inputs[0], graph, configuration, attributes.zero_point_x)
-    out = activation(node.output.name, graph, configuration)
-    index, over = _windowed(attributes, (1, 1))
-    channel = (Affine.of(c=1),)
-    bias, scale = Tensor("bias", "int32", out.shape[3:]), Tensor("scale", "float32", out.shape[3:])
-    total = requantised(Reduction(Op.ADD, x[index]), bias[channel], scale[channel])
-    body = epilogue(total, attributes.zero_point_y, attributes.low, attributes.high)
-    return Kernel(
-        name=node.name,
-        stages=(Compute(out, axes_of(out), over, body),),
-        tensors={tensor.name: tensor for tensor in (x, out, bias, scale)},
-        constants=scalars(attributes.constant, attributes.scale, out.shape[3]),
-    )
+    operator = node.attributes
+    assert isinstance(operator, QAvgPool)
+    x = activation(node.inputs[0], graph, configuration, operator.zero_point_x)
+    pixel = pixel_axes(node.output.name, graph, configuration)
+    total = te.sum(*_windows(x, pixel, operator, (1, 1)))
+    out = stored(node.output.name, pixel, requantised(total, pixel[3:], operator))
+    channels = out.tensor.shape[3]
+    return te.kernel(node.name, out, scalars(operator.constant, operator.scale, channels))
 
 
 def maximum_pool(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = clamp(max(window))`, padded with the lowest value."""
-    attributes = node.attributes
-    assert isinstance(attributes, QMaxPool)
+    operator = node.attributes
+    assert isinstance(operator, QMaxPool)
     x = activation(node.inputs[0], graph, configuration, LOWEST)
-    out = activation(node.output.name, graph, configuration)
-    index, over = _windowed(attributes, attributes.dilations)
-    body = Call(
-        Op.CLAMP,
-        (
-            Reduction(Op.MAXIMUM, x[index]),
-            Literal(attributes.low),
-            Literal(attributes.high),
-        ),
-    )
-    return Kernel(
-        name=node.name,
-        stages=(Compute(out, axes_of(out), over, body),),
-        tensors={tensor.name: tensor for tensor in (x, out)},
-    )
+    pixel = pixel_axes(node.output.name, graph, configuration)
+    most = te.max(*_windows(x, pixel, operator, operator.dilations))
+    clamped = te.clamp(most, operator.low, operator.high)
+    return te.kernel(node.name, stored(node.output.name, pixel, clamped))

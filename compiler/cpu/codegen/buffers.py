@@ -118,7 +118,8 @@ class Buffers:
     def _room(self, node: Allocate) -> tuple[int, ...]:
         """Extents of a buffer, rounded up to whole tiles or, in registers, to whole vectors."""
         if node.tensor.name in self.shared.tiles:
-            return whole_tiles(node.shape, self.shared.tiles[node.tensor.name].rows)
+            tiles = self.shared.tiles[node.tensor.name]
+            return whole_tiles(node.shape, tiles.rows, tiles.unit)
         *outer, last = node.shape
         lanes = self.shared.target.lanes
         if node.scope == REGISTER and last > 1:

@@ -1,7 +1,7 @@
 """The processor's dot products: `sums[lane] += sum over tap of a[tap] * b[lane, tap]`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from llvmlite import ir
@@ -9,13 +9,11 @@ from llvmlite import ir
 from ....errors import CompileError
 from ....isa.expressions import Affine, Call, Read
 from ...te.nodes import For, Guard, InstructionNest, Let, Node, Update
+from ..instructions import MachineInstruction
 from .areas import CodeBuffer
-from .emitter import I8, I16, I32, TYPES, Emitter, LlvmType, LlvmValue
+from .emitter import I16, I32, TYPES, Emitter, LlvmType, LlvmValue
 from .environment import Environment, without
 from .lower_values import Values
-
-FETCHED_AHEAD = ("vpdpwssd",)
-"""Instructions that read `b` faster than the hardware prefetches it from outer caches."""
 
 AHEAD_BYTES = 4096
 """Prefetch distance; from 1024 on it makes little difference."""
@@ -41,10 +39,17 @@ def emit_dot_product(node: InstructionNest, env: Environment, values: Values) ->
     before = values.memory.read(target, index, env, None)
     a = area_a, values.memory.address(area_a, offset_a)
     b = area_b, values.memory.address(area_b, offset_b)
-    if node.mnemonic in FETCHED_AHEAD and area_b.given:
+    instruction = instruction_of(node)
+    if instruction.fetches_ahead and area_b.given:
         values.memory.fetch_ahead(area_b, offset_b, AHEAD_BYTES)
-    after = _CODE[node.mnemonic].emit(values.emitter, before, a, b)
+    after = _emit(instruction, values.emitter, before, a, b)
     values.memory.write(target, index, after, env, None)
+
+
+def instruction_of(node: InstructionNest) -> MachineInstruction:
+    """The instruction of a nest."""
+    assert isinstance(node.instruction, MachineInstruction)
+    return node.instruction
 
 
 def update_inside(
@@ -143,63 +148,33 @@ Operand = tuple[CodeBuffer, LlvmValue]
 """A buffer, and the address of the first element that is read."""
 
 
-@dataclass(frozen=True, slots=True)
-class DotProductCode:
-    """A dot product on whole vectors, as an intrinsic of LLVM.
-
-    Parameters
-    ----------
-    intrinsic
-        Its name, with `{bits}` for the width of a vector.
-    element
-        Type of the factors, to which bytes are widened. Elements of a lane fill 32 bits.
-    adds
-        Whether the intrinsic adds to previous sums, which wrap.
-    pair_sums
-        The intrinsic that first sums pairs of byte products to int16; empty if there is none.
-    """
-
-    intrinsic: str
-    element: LlvmType
-    adds: bool
-    pair_sums: str = ""
-
-    def emit(self, emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand) -> LlvmValue:
-        """Return the new sums; `a` is the same in all lanes, `b` lies lane by lane."""
-        lanes = emitter.target.lanes
-        intrinsic = self.intrinsic.format(bits=32 * lanes)
-        kind = ir.VectorType(self.element, 32 // self.element.width * lanes)
-        word = emitter.splat(self._loaded(emitter, a, I32), lanes)
-        right = self._loaded(emitter, b, kind)
-        left = emitter.builder.bitcast(word, kind)
-        if self.adds:
-            return emitter.intrinsic(intrinsic, sums.type, [sums, left, right])
-        if self.pair_sums:
-            words = ir.VectorType(I16, 2 * lanes)
-            left = emitter.intrinsic(self.pair_sums, words, [left, right])
-            right = words([1] * words.count)
-        products = emitter.intrinsic(intrinsic, sums.type, [left, right])
-        return emitter.builder.add(sums, products)
-
-    def _loaded(self, emitter: Emitter, operand: Operand, kind: LlvmType) -> LlvmValue:
-        """Neighbours as one value; bytes are widened where words are multiplied."""
-        (area, pointer), builder = operand, emitter.builder
-        given = TYPES[area.tensor.dtype]
-        if given == self.element:
-            return builder.load(pointer, align=1, typ=kind)
-        count = kind.count if isinstance(kind, ir.VectorType) else 32 // self.element.width
-        found = builder.load(pointer, align=1, typ=ir.VectorType(given, count))
-        extend = builder.sext if area.tensor.dtype == "int8" else builder.zext
-        wide = extend(found, ir.VectorType(self.element, count))
-        return wide if wide.type == kind else builder.bitcast(wide, kind)
+def _emit(
+    instruction: MachineInstruction, emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand
+) -> LlvmValue:
+    """The new sums; `a` is the same in all lanes, `b` lies lane by lane."""
+    lanes, element = emitter.target.lanes, TYPES[instruction.element]
+    kind = ir.VectorType(element, 32 // element.width * lanes)
+    word = emitter.splat(_loaded(emitter, a, element, I32), lanes)
+    right = _loaded(emitter, b, element, kind)
+    left = emitter.builder.bitcast(word, kind)
+    if instruction.adds:
+        return emitter.intrinsic(instruction.intrinsic, sums.type, [sums, left, right])
+    if instruction.pair_sums:
+        words = ir.VectorType(I16, 2 * lanes)
+        left = emitter.intrinsic(instruction.pair_sums, words, [left, right])
+        right = words([1] * words.count)
+    products = emitter.intrinsic(instruction.intrinsic, sums.type, [left, right])
+    return emitter.builder.add(sums, products)
 
 
-_CODE = {
-    "vpdpbusd": DotProductCode("llvm.x86.avx512.vpdpbusd.{bits}", I8, adds=True),
-    "vpdpwssd": DotProductCode("llvm.x86.avx512.vpdpwssd.{bits}", I16, adds=True),
-    "vpmaddwd": DotProductCode("llvm.x86.avx2.pmadd.wd", I16, adds=False),
-    "vpmaddubsw": DotProductCode(
-        "llvm.x86.avx2.pmadd.wd", I8, adds=False, pair_sums="llvm.x86.avx2.pmadd.ub.sw"
-    ),
-    "pmaddwd": DotProductCode("llvm.x86.sse2.pmadd.wd", I16, adds=False),
-}
+def _loaded(emitter: Emitter, operand: Operand, element: LlvmType, kind: LlvmType) -> LlvmValue:
+    """Neighbours as one value; elements of another type are widened."""
+    (area, pointer), builder = operand, emitter.builder
+    given = TYPES[area.tensor.dtype]
+    if given == element:
+        return builder.load(pointer, align=1, typ=kind)
+    count = kind.count if isinstance(kind, ir.VectorType) else 32 // element.width
+    found = builder.load(pointer, align=1, typ=ir.VectorType(given, count))
+    extend = builder.sext if area.tensor.dtype == "int8" else builder.zext
+    wide = extend(found, ir.VectorType(element, count))
+    return wide if wide.type == kind else builder.bitcast(wide, kind)

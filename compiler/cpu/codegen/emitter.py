@@ -206,7 +206,7 @@ class Emitter:
         return found
 
     def looked_up(self, table: LlvmValue, places: LlvmValue) -> LlvmValue:
-        """Bytes at 64 places of a table of 256, each half of it by one instruction (AVX512-VBMI).
+        """Bytes at 64 places of a table of 256, each half by one instruction.
 
         The instruction reads seven bits of a place; the eighth bit selects the half.
         """
@@ -215,7 +215,8 @@ class Emitter:
         for start in range(0, 256, size):
             pointer = builder.gep(table, [I64(start)], source_etype=I8)
             parts.append(builder.load(pointer, align=1, typ=kind))
-        name = "llvm.x86.avx512.vpermi2var.qi.512"
+        assert self.target.lookup
+        name = self.target.lookup.intrinsic
         low, high = (
             self.intrinsic(name, kind, [parts[half], places, parts[half + 1]]) for half in (0, 2)
         )

@@ -8,13 +8,15 @@ functions by `tests/compiler/cpu/test_functions.py`. A NaN gives a NaN.
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from llvmlite import ir
+
 from ....isa.expressions import Op
-from .emitter import FLOAT, I16, I32, Emitter, LlvmValue
+from ..instructions import Scaling
+from .emitter import FLOAT, I32, Emitter, LlvmValue
 
 _MAGIC = 12582912.0
 """1.5 * 2**23: adding it rounds to a whole number, which the low bits then hold."""
 
-_CURRENT_ROUNDING = 4
 _ONE_BITS = 0x3F800000
 _LOG2_E = 1.4426950408889634
 _LN2 = 0.6931471805599453
@@ -50,8 +52,9 @@ _LOG_ERFC = (
 def exp(e: Emitter, x: LlvmValue) -> LlvmValue:
     """The exponential, within 1.01 ULP even if it is subnormal; infinity above 88.73."""
     value, power, shifted = _exponential(e, _limited(e, x, -104.0, 89.0))
-    if e.target.has_scaling and e.whole_registers(x):
-        return e.by_register(partial(_scaled, e), value, power)
+    scaling = e.target.properties.scaling
+    if scaling and e.whole_registers(x):
+        return e.by_register(partial(_scaled, e, scaling), value, power)
     # Powers of 2 beyond the range of float32, in two steps.
     whole = e.bits(shifted, I32)
     half = e.builder.ashr(whole, e.constant(1, whole))
@@ -171,10 +174,10 @@ def polynomial(e: Emitter, x: LlvmValue, coefficients: tuple[float, ...]) -> Llv
     return value
 
 
-def _scaled(e: Emitter, value: LlvmValue, power: LlvmValue) -> LlvmValue:
-    """`value * 2**power`, `power` a whole number, in one instruction of AVX-512."""
-    arguments = [value, power, value, I16(-1), I32(_CURRENT_ROUNDING)]
-    return e.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", value.type, arguments)
+def _scaled(e: Emitter, scaling: Scaling, value: LlvmValue, power: LlvmValue) -> LlvmValue:
+    """`value * 2**power`, `power` a whole number, in one instruction."""
+    more = [ir.IntType(bits)(number) for bits, number in scaling.operands]
+    return e.intrinsic(scaling.intrinsic, value.type, [value, power, value, *more])
 
 
 def _power_of_two(e: Emitter, exponent: LlvmValue, more: int = 0) -> LlvmValue:

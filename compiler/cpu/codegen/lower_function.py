@@ -17,13 +17,13 @@ from ...te.target import Kind
 from .areas import CodeBuffer, bytes_of
 from .buffers import Buffers, LoweringContext
 from .cut import middle_of
-from .dot_products import emit_dot_product
+from .dot_products import emit_dot_product, instruction_of
 from .emitter import I64, Emitter, LlvmBuilder, LlvmValue
 from .environment import Environment
 from .lower_parallel import emit_parallel
 from .lower_values import Mask, Values
 from .masks import all_of
-from .matrix_products import MATRIX_PRODUCTS, MatrixTiles
+from .matrix_products import MatrixTiles
 from .memory import MemoryAccess
 from .operations import is_long
 
@@ -107,7 +107,7 @@ class Function:
             value = self.values.combined(node.op, before, node.value, env, mask)
             self.write(node.target, value, env, mask)
         elif isinstance(node, loops.InstructionNest):
-            if node.mnemonic in MATRIX_PRODUCTS:
+            if instruction_of(node).unit:
                 self.tiles.multiply(node, env)
             else:
                 emit_dot_product(node, env, self.values)

@@ -65,7 +65,7 @@ def emit_parallel(
         with one:
             builder.call(body, [context, I64(0), I64(node.extent)])
         with several:
-            builder.call(_Callee(run, _RUN), [pool, body, context, I64(node.extent)])
+            builder.call(Callee(run, _RUN), [pool, body, context, I64(node.extent)])
     _emit_body(_inside(outer, body, names, symbols), body, node, env, symbol, start)
 
 
@@ -138,7 +138,7 @@ _RUN = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
 """Type of the pool's function: pool, body, context, iterations."""
 
 
-class _Callee:
+class Callee:
     """A pointer that the builder can call."""
 
     def __init__(self, pointer: LlvmValue, kind: ir.FunctionType) -> None:

@@ -216,7 +216,8 @@ class Values:
         found = self._least(self.value(index, env, mask), INT8_MIN)
         found = emitter.minimum(emitter.constant(INT8_MAX, found), found)
         found = builder.add(found, emitter.constant(128, found))
-        if lanes_of(found) == emitter.target.table_lanes > 1:
+        lookup = emitter.target.lookup
+        if lookup and lanes_of(found) == lookup.lanes:
             places = builder.trunc(found, emitter.like(found, TYPES["int8"]))
             return builder.sext(emitter.looked_up(area.pointer, places), found.type)
         offsets = builder.sext(found, emitter.like(found, I64))

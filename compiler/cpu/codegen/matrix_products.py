@@ -1,6 +1,6 @@
-"""Products of matrices of bytes on the tiles of AMX.
+"""Products of matrices of bytes on the tiles of a processor (`MatrixUnit`), such as those of AMX.
 
-A tile has up to 16 rows of 64 bytes. Over the whole reduction, the sums stay in the first tiles. In
+Over the whole reduction, the sums stay in the first tiles. In
 each step, rows of `a` are loaded into the tiles after them, and a panel of `b` into the last tiles.
 The sums are stored when the reduction is complete.
 
@@ -11,7 +11,7 @@ them takes as long as ten products.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from llvmlite import ir
 
@@ -19,26 +19,12 @@ from ....errors import CompileError
 from ....isa.expressions import Affine
 from ...te.nodes import Allocate, Assign, Block, For, InstructionNest, Let, Node, Update, nodes
 from ...te.target import REGISTER
+from ..instructions import MatrixUnit
 from .areas import CodeBuffer, bytes_of
-from .dot_products import factors, operand, update_inside
+from .dot_products import factors, instruction_of, operand, update_inside
 from .emitter import I8, I64, LlvmBlock, LlvmValue, constant_table
 from .environment import Environment, without
 from .lower_values import Values
-
-MATRIX_PRODUCTS = ("tdpbusd", "tdpbssd")
-"""Instructions on tiles, by the signs of their operands; also LLVM's names."""
-
-TILE_COUNT = 8
-"""Number of tiles."""
-
-MOST_TILE_ROWS = 16
-"""Maximum number of rows of a tile."""
-
-ROW_BYTES = 64
-"""Bytes of a row."""
-
-ROW_SUMS = ROW_BYTES // 4
-"""Sums of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +33,15 @@ class SumTiles:
 
     Parameters
     ----------
+    unit
+        The tiles of the processor.
     rows
         Rows of a tile.
     down, across
         Tiles below each other and side by side.
     """
 
+    unit: MatrixUnit = field(repr=False)
     rows: int
     down: int
     across: int
@@ -64,10 +53,9 @@ class SumTiles:
 
     @property
     def shapes(self) -> bytes:
-        """The operand of `ldtilecfg`: `rows` rows of 64 bytes each, but 16 in the tiles of `b`."""
-        rows = [self.rows] * (TILE_COUNT - self.across) + [MOST_TILE_ROWS] * self.across
-        widths = b"".join(ROW_BYTES.to_bytes(2, "little") for _ in rows)
-        return bytes([1, *[0] * 15]) + widths + bytes(16) + bytes(rows) + bytes(8)
+        """The shapes of all tiles: `rows` rows each, but all that there are in the tiles of `b`."""
+        unit, across = self.unit, self.across
+        return unit.shapes([self.rows] * (unit.tiles - across) + [unit.max_rows] * across)
 
 
 def sum_tiles(block: Block) -> dict[str, SumTiles]:
@@ -78,21 +66,22 @@ def sum_tiles(block: Block) -> dict[str, SumTiles]:
     CompileError
         When they need more tiles than there are.
     """
-    rows = {}
+    rows, units = {}, {}
     for node in nodes(block):
-        if isinstance(node, InstructionNest) and node.mnemonic in MATRIX_PRODUCTS:
+        if isinstance(node, InstructionNest) and (unit := instruction_of(node).unit):
             (outer,) = node.body
             assert isinstance(outer, For)
             (update,) = (inner for inner in nodes(node.body) if isinstance(inner, Update))
-            rows[update.target.tensor] = outer.extent
+            rows[update.target.tensor], units[update.target.tensor] = outer.extent, unit
     found = {}
     for node in nodes(block):
         if isinstance(node, Allocate) and node.tensor.name in rows:
             name, extents = node.tensor.name, " x ".join(map(str, node.shape))
-            *lines, wide = whole_tiles(node.shape, rows[name])
+            unit = units[name]
+            *lines, wide = whole_tiles(node.shape, rows[name], unit)
             down = math.prod(lines) // rows[name]
-            found[name] = tiles = SumTiles(rows[name], down, wide // ROW_SUMS)
-            if node.scope != REGISTER or tiles.count + tiles.across >= TILE_COUNT:
+            found[name] = tiles = SumTiles(unit, rows[name], down, wide // unit.row_sums)
+            if node.scope != REGISTER or tiles.count + tiles.across >= unit.tiles:
                 raise CompileError(
                     f"`{name}` has {extents} sums, more than the tiles hold beside the operands; "
                     "split the loops around the instruction by smaller factors"
@@ -100,7 +89,7 @@ def sum_tiles(block: Block) -> dict[str, SumTiles]:
     return found
 
 
-def whole_tiles(shape: Sequence[int], rows: int) -> tuple[int, ...]:
+def whole_tiles(shape: Sequence[int], rows: int, unit: MatrixUnit) -> tuple[int, ...]:
     """Extents of sums, rounded up to whole tiles.
 
     The rows of tiles run along the last dimension whose extent exceeds 1, that of the columns
@@ -109,7 +98,7 @@ def whole_tiles(shape: Sequence[int], rows: int) -> tuple[int, ...]:
     *lines, wide = shape
     place = max((d for d, extent in enumerate(lines) if extent > 1), default=-1)
     lines[place] += -lines[place] % rows
-    return (*lines, wide + -wide % ROW_SUMS)
+    return (*lines, wide + -wide % unit.row_sums)
 
 
 class MatrixTiles:
@@ -133,6 +122,11 @@ class MatrixTiles:
         self._loaded: dict[int, tuple[str, Affine]] = {}
         self._block: LlvmBlock | None = None
         """The block of code in which these tiles were loaded."""
+
+    @property
+    def _unit(self) -> MatrixUnit:
+        assert self._shapes
+        return self._shapes.unit
 
     @contextmanager
     def shaped(self, block: Block, is_shared: Callable[[Node], bool]) -> Iterator[None]:
@@ -159,9 +153,9 @@ class MatrixTiles:
                 "differ in shape; compute one stage at the root"
             )
         self._shapes = first
-        self._call("ldtilecfg", self._table(first.shapes))
+        self._call(first.unit.configure, self._table(first.shapes))
         yield
-        self._call("tilerelease")
+        self._call(first.unit.release)
         self._shapes = None
 
     def _held_in(self, block: Block, is_shared: Callable[[Node], bool]) -> Iterator[str]:
@@ -193,7 +187,7 @@ class MatrixTiles:
             )
         self._live, self._sums, self._loaded = name, {}, {}
         for number in range(self._shapes.count):
-            self._call("tilezero", I8(number))
+            self._call(self._shapes.unit.zero, I8(number))
 
     def store(self, area: CodeBuffer) -> None:
         """Write the sums to their buffer."""
@@ -201,7 +195,7 @@ class MatrixTiles:
         stride = area.layout.shape[-1] * bytes_of(area)
         for place, number in self._sums.items():
             pointer = self.values.memory.address(area, place)
-            self._call("tilestored64", I8(number), pointer, I64(stride))
+            self._call(self._unit.store, I8(number), pointer, I64(stride))
 
     def multiply(self, node: InstructionNest, env: Environment) -> None:
         """Emit one product, and loads of the operands that the tiles do not hold yet.
@@ -238,10 +232,10 @@ class MatrixTiles:
             self._block, self._loaded = self.emitter.builder.block, {}
         number = self._sums.setdefault(place, len(self._sums))
         assert number < tiles.count
-        last = TILE_COUNT - tiles.across
+        last = tiles.unit.tiles - tiles.across
         a = self._load(area_a, offset_a, row, range(tiles.count, last))
-        b = self._load(area_b, offset_b, group, range(last, TILE_COUNT))
-        self._call(node.mnemonic, I8(number), I8(a), I8(b))
+        b = self._load(area_b, offset_b, group, range(last, tiles.unit.tiles))
+        self._call(instruction_of(node).intrinsic, I8(number), I8(a), I8(b))
 
     def _load(self, area: CodeBuffer, offset: Affine, along: str, tiles: range) -> int:
         """The tile with a matrix; `along` is the symbol of its rows."""
@@ -257,7 +251,7 @@ class MatrixTiles:
         self._loaded[free[0]] = place
         pointer = self.values.memory.address(area, place[1])
         stride = offset.coefficient(along) * bytes_of(area)
-        self._call("tileloadd64", I8(free[0]), pointer, I64(stride))
+        self._call(self._unit.load, I8(free[0]), pointer, I64(stride))
         return free[0]
 
     def _table(self, content: bytes) -> LlvmValue:
@@ -267,4 +261,4 @@ class MatrixTiles:
         return module.globals.get(name) or constant_table(module, name, I8, list(content))
 
     def _call(self, name: str, *arguments: LlvmValue) -> None:
-        self.emitter.intrinsic(f"llvm.x86.{name}", ir.VoidType(), arguments)
+        self.emitter.intrinsic(name, ir.VoidType(), arguments)

@@ -9,7 +9,7 @@ from ....isa.expressions import Call, Expression, Op, Read, reads_of
 from ...te.nodes import Allocate, Assign, Block, For, InstructionNest, Let, Update, nodes
 from ...te.program import Program
 from ...te.target import Kind
-from .matrix_products import MATRIX_PRODUCTS
+from .dot_products import instruction_of
 
 LEAST_OPERATIONS = 3 << 12
 """Vector operations from which threads share a loop: about two microseconds of one thread."""
@@ -52,7 +52,7 @@ def operations_of(block: Block, lanes: int) -> int:
         elif isinstance(node, (Assign, Update)):
             fused = isinstance(node, Update) and _is_product(node.value)
             count += _operations(node.value) + (not fused)
-        elif isinstance(node, InstructionNest) and node.mnemonic in MATRIX_PRODUCTS:
+        elif isinstance(node, InstructionNest) and instruction_of(node).unit:
             count += operations_of(node.body, lanes) // MATRIX_PRODUCT
         elif not isinstance(node, (Allocate, Let)):
             count += operations_of(node.body, lanes)

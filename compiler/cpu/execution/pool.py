@@ -108,4 +108,4 @@ def _pool(threads: int) -> Pool:
 @cache
 def _library() -> ObjectCode:
     target = host()
-    return ObjectCode(assemble(pool_code(), target, "thread pool"), target)
+    return ObjectCode(assemble(pool_code(target.properties.pause), target, "thread pool"), target)

@@ -1,11 +1,14 @@
-"""The thread pool's code in LLVM assembly; kernels call it.
+"""The thread pool's code; kernels call it.
 
 All threads share one state, `FIELDS`. The function `await` waits for a word of it to change: it
 spins for a while, then sleeps on a futex. Sleepers are counted, so that nobody makes a system call
 for threads that are awake.
 """
 
-from string import Template
+from llvmlite import ir
+
+from ..codegen.emitter import I32, I64, POINTER, LlvmType, LlvmValue
+from .routine import VOID, Routine
 
 SPINS = 8000
 """Polls of the generation before a worker sleeps: about 100 microseconds."""
@@ -34,196 +37,179 @@ SHARE_BYTES = 64
 """Bytes of a thread's share of a loop: its next iteration, and its end."""
 
 
-def pool_code() -> str:
-    """A module of `run(state, body, context, extent)`, `worker(state, thread)`, `close(state)`."""
-    fields = "\n".join(
-        f"  %{name} = getelementptr i8, ptr %state, i64 {at}" for name, at in FIELDS.items()
-    )
-    return Template(_CODE).substitute(
-        fields=fields, spins=SPINS, patience=PATIENCE, share_bytes=SHARE_BYTES
-    )
+_FUTEX, _WAIT, _WAKE, _ALL = 202, 128, 129, (1 << 31) - 1
+"""Linux's number of the system call on x86-64, its private operations, and the most threads."""
+
+_BODY: LlvmType = ir.FunctionType(VOID, [POINTER, I64, I64])
+"""Type of a loop's body: context, first iteration, end."""
 
 
-_CODE = r"""
-declare i64 @syscall(i64, ...)
-declare void @llvm.x86.sse2.pause()
-declare i64 @llvm.umin.i64(i64, i64)
-declare i64 @llvm.umax.i64(i64, i64)
+def pool_code(pause: str) -> str:
+    """A module of `run(state, body, context, extent)`, `worker(state, thread)`, `close(state)`.
 
-define internal void @futex(ptr %word, i64 %operation, i64 %value) {
-  call i64 (i64, ...) @syscall(i64 202, ptr %word, i64 %operation, i64 %value,
-                               ptr null, ptr null, i64 0)
-  ret void
-}
+    `pause` is the intrinsic for a thread that spins.
+    """
+    module = ir.Module("pool")
+    futex = _futex(module)
+    wait, wake = _await(module, futex, pause), _wake(module, futex)
+    work = _work(module)
+    _run(module, wait, wake, work)
+    _worker(module, wait, wake, work)
+    closing = Routine(module, "close", [POINTER])
+    (state,) = closing.arguments
+    closing.write(I32(1), _field(closing, state, "stop"))
+    _start(closing, state, wake)
+    closing.ret_void()
+    return str(module)
 
-; What a word is when it is no longer what it was.
-define internal i32 @await(ptr %word, i32 %was, i32 %patience, ptr %sleepers) {
-entry:
-  br label %look
-look:
-  %looks = phi i32 [ 0, %entry ], [ %more, %pause ], [ %patience, %sleep ]
-  %now = load atomic i32, ptr %word seq_cst, align 4
-  %changed = icmp ne i32 %now, %was
-  br i1 %changed, label %out, label %same
-same:
-  %patient = icmp ult i32 %looks, %patience
-  br i1 %patient, label %pause, label %sleep
-pause:
-  call void @llvm.x86.sse2.pause()
-  %more = add i32 %looks, 1
-  br label %look
-sleep:
-  %counted = atomicrmw add ptr %sleepers, i32 1 seq_cst
-  ; FUTEX_WAIT | FUTEX_PRIVATE_FLAG, while it is what it was
-  %was.wide = zext i32 %was to i64
-  call void @futex(ptr %word, i64 128, i64 %was.wide)
-  %forgotten = atomicrmw sub ptr %sleepers, i32 1 seq_cst
-  br label %look
-out:
-  ret i32 %now
-}
 
-; Wake all who sleep until a word changes, after it has.
-define internal void @wake(ptr %word, ptr %sleepers) {
-  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
-  %any = icmp ne i32 %asleep, 0
-  br i1 %any, label %call, label %out
-call:
-  ; FUTEX_WAKE | FUTEX_PRIVATE_FLAG
-  call void @futex(ptr %word, i64 129, i64 2147483647)
-  br label %out
-out:
-  ret void
-}
+def _field(r: Routine, state: LlvmValue, name: str) -> LlvmValue:
+    return r.at(state, FIELDS[name])
 
-; Take blocks of iterations until there are none: from a thread's own share, then from others.
-define internal void @work(ptr %state, i64 %thread) {
-entry:
-$fields
-  %the.body = load ptr, ptr %body
-  %the.context = load ptr, ptr %context
-  %the.grain = load i64, ptr %grain
-  %count = load i64, ptr %threads
-  br label %share
-share:
-  %whose = phi i64 [ %thread, %entry ], [ %following, %finished ]
-  %looked = phi i64 [ 1, %entry ], [ %more.looked, %finished ]
-  %offset = mul i64 %whose, $share_bytes
-  %next = getelementptr i8, ptr %shares, i64 %offset
-  %end.at = getelementptr i8, ptr %next, i64 8
-  %the.end = load i64, ptr %end.at
-  br label %take
-take:
-  %begin = atomicrmw add ptr %next, i64 %the.grain seq_cst
-  %more = icmp ult i64 %begin, %the.end
-  br i1 %more, label %block, label %finished
-block:
-  %full = add i64 %begin, %the.grain
-  %end = call i64 @llvm.umin.i64(i64 %full, i64 %the.end)
-  call void %the.body(ptr %the.context, i64 %begin, i64 %end)
-  br label %take
-finished:
-  %after = add i64 %whose, 1
-  %beyond = icmp eq i64 %after, %count
-  %following = select i1 %beyond, i64 0, i64 %after
-  %more.looked = add i64 %looked, 1
-  %left = icmp ult i64 %looked, %count
-  br i1 %left, label %share, label %done
-done:
-  ret void
-}
 
-; What a kernel calls.
-define void @run(ptr %state, ptr %given.body, ptr %given.context, i64 %given.extent) {
-entry:
-$fields
-  %was = atomicrmw xchg ptr %busy, i32 1 seq_cst
-  %taken = icmp ne i32 %was, 0
-  br i1 %taken, label %alone, label %free
-alone:
-  call void %given.body(ptr %given.context, i64 0, i64 %given.extent)
-  ret void
-free:
-  %single = icmp ult i64 %given.extent, 2
-  br i1 %single, label %short, label %start
-short:
-  call void %given.body(ptr %given.context, i64 0, i64 %given.extent)
-  br label %over
-start:
-  %parts = load i64, ptr %blocks
-  %share = udiv i64 %given.extent, %parts
-  %part = call i64 @llvm.umax.i64(i64 %share, i64 1)
-  store ptr %given.body, ptr %body
-  store ptr %given.context, ptr %context
-  store i64 %part, ptr %grain
-  %count = load i64, ptr %threads
-  br label %divide
-divide:
-  %thread = phi i64 [ 0, %start ], [ %following, %divide ]
-  %begin = phi i64 [ 0, %start ], [ %end, %divide ]
-  %following = add i64 %thread, 1
-  %scaled = mul i64 %given.extent, %following
-  %end = udiv i64 %scaled, %count
-  %offset = mul i64 %thread, $share_bytes
-  %next.at = getelementptr i8, ptr %shares, i64 %offset
-  %end.at = getelementptr i8, ptr %next.at, i64 8
-  store i64 %end, ptr %end.at
-  store atomic i64 %begin, ptr %next.at seq_cst, align 8
-  %more = icmp ult i64 %following, %count
-  br i1 %more, label %divide, label %ready
-ready:
-  store atomic i32 1, ptr %open seq_cst, align 4
-  %old = atomicrmw add ptr %generation, i32 1 seq_cst
-  call void @wake(ptr %generation, ptr %sleepers)
-  call void @work(ptr %state, i64 0)
-  store atomic i32 0, ptr %open seq_cst, align 4
-  %first = load atomic i32, ptr %active seq_cst, align 4
-  br label %wait
-wait:
-  %working = phi i32 [ %first, %ready ], [ %fewer, %again ]
-  %finished = icmp eq i32 %working, 0
-  br i1 %finished, label %over, label %again
-again:
-  %fewer = call i32 @await(ptr %active, i32 %working, i32 $patience, ptr %waiting)
-  br label %wait
-over:
-  store atomic i32 0, ptr %busy seq_cst, align 4
-  ret void
-}
+def _futex(module: ir.Module) -> LlvmValue:
+    """`futex(word, operation, value)`."""
+    system = ir.Function(module, ir.FunctionType(I64, [I64], var_arg=True), "syscall")
+    r = Routine(module, "futex", [POINTER, I64, I64], internal=True)
+    null = ir.Constant(POINTER, None)
+    r.call(system, [I64(_FUTEX), *r.arguments, null, null, I64(0)])
+    r.ret_void()
+    return r.function
 
-; What a worker runs until the pool is closed; the caller of `run` is thread 0.
-define void @worker(ptr %state, i64 %thread) {
-entry:
-$fields
-  br label %idle
-idle:
-  %seen = phi i32 [ 0, %entry ], [ %now, %leave ]
-  %now = call i32 @await(ptr %generation, i32 %seen, i32 $spins, ptr %sleepers)
-  %stopping = load atomic i32, ptr %stop seq_cst, align 4
-  %stopped = icmp ne i32 %stopping, 0
-  br i1 %stopped, label %out, label %look
-look:
-  %entered = atomicrmw add ptr %active, i32 1 seq_cst
-  %is.open = load atomic i32, ptr %open seq_cst, align 4
-  %closed = icmp eq i32 %is.open, 0
-  br i1 %closed, label %leave, label %join
-join:
-  call void @work(ptr %state, i64 %thread)
-  br label %leave
-leave:
-  %left = atomicrmw sub ptr %active, i32 1 seq_cst
-  call void @wake(ptr %active, ptr %waiting)
-  br label %idle
-out:
-  ret void
-}
 
-; Let all workers end.
-define void @close(ptr %state) {
-$fields
-  store atomic i32 1, ptr %stop seq_cst, align 4
-  %old = atomicrmw add ptr %generation, i32 1 seq_cst
-  call void @wake(ptr %generation, ptr %sleepers)
-  ret void
-}
-"""
+def _await(module: ir.Module, futex: LlvmValue, pause: str) -> LlvmValue:
+    """`await(word, was, patience, sleepers)`: the value of a word once it differs from `was`."""
+    spin = ir.Function(module, ir.FunctionType(VOID, []), pause)
+    r = Routine(module, "await", [POINTER, I32, I32, POINTER], I32, internal=True)
+    word, was, patience, sleepers = r.arguments
+    looks = r.variable(I32(0))
+    with r.loop():
+        now = r.read(word, I32)
+        with r.if_then(r.icmp_unsigned("!=", now, was)):
+            r.ret(now)
+        looked = r.load(looks, typ=I32)
+        with r.if_else(r.icmp_unsigned("<", looked, patience)) as (patient, asleep):
+            with patient:
+                r.call(spin, [])
+                r.store(r.add(looked, I32(1)), looks)
+            with asleep:
+                r.change("add", sleepers, I32(1))
+                r.call(futex, [word, I64(_WAIT), r.zext(was, I64)])
+                r.change("sub", sleepers, I32(1))
+    return r.function
+
+
+def _wake(module: ir.Module, futex: LlvmValue) -> LlvmValue:
+    """`wake(word, sleepers)`: wake all who sleep until a word changes, after it has."""
+    r = Routine(module, "wake", [POINTER, POINTER], internal=True)
+    word, sleepers = r.arguments
+    with r.if_then(r.icmp_unsigned("!=", r.read(sleepers, I32), I32(0))):
+        r.call(futex, [word, I64(_WAKE), I64(_ALL)])
+    r.ret_void()
+    return r.function
+
+
+def _start(r: Routine, state: LlvmValue, wake: LlvmValue) -> None:
+    """Begin a new generation, for which workers wait."""
+    generation = _field(r, state, "generation")
+    r.change("add", generation, I32(1))
+    r.call(wake, [generation, _field(r, state, "sleepers")])
+
+
+def _share(r: Routine, state: LlvmValue, thread: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+    """Where the next iteration of a thread's share is, and its end."""
+    share = r.at(_field(r, state, "shares"), r.mul(thread, I64(SHARE_BYTES)))
+    return share, r.at(share, 8)
+
+
+def _work(module: ir.Module) -> LlvmValue:
+    """`work(state, thread)`: take blocks of iterations from a thread's own share, then others."""
+    r = Routine(module, "work", [POINTER, I64], internal=True)
+    state, thread = r.arguments
+    body, context = (r.load(_field(r, state, name), typ=POINTER) for name in ("body", "context"))
+    grain, count = (r.load(_field(r, state, name), typ=I64) for name in ("grain", "threads"))
+    whose, looked = r.variable(thread), r.variable(I64(1))
+    with r.loop() as leave:
+        owner = r.load(whose, typ=I64)
+        following, end_at = _share(r, state, owner)
+        last = r.load(end_at, typ=I64)
+        with r.loop() as leave_share:
+            begin = r.change("add", following, grain)
+            leave_share(r.icmp_unsigned(">=", begin, last))
+            end = r.add(begin, grain)
+            end = r.select(r.icmp_unsigned("<", end, last), end, last)
+            r.call_at(body, [context, begin, end], _BODY)
+        after = r.add(owner, I64(1))
+        r.store(r.select(r.icmp_unsigned("==", after, count), I64(0), after), whose)
+        seen = r.load(looked, typ=I64)
+        leave(r.icmp_unsigned(">=", seen, count))
+        r.store(r.add(seen, I64(1)), looked)
+    r.ret_void()
+    return r.function
+
+
+def _run(module: ir.Module, wait: LlvmValue, wake: LlvmValue, work: LlvmValue) -> None:
+    """`run(state, body, context, extent)`: what a kernel calls; alone while the pool is busy."""
+    r = Routine(module, "run", [POINTER, POINTER, POINTER, I64])
+    state, body, context, extent = r.arguments
+    busy = _field(r, state, "busy")
+    with r.if_then(r.icmp_unsigned("!=", r.change("xchg", busy, I32(1)), I32(0))):
+        r.call_at(body, [context, I64(0), extent], _BODY)
+        r.ret_void()
+    with r.if_else(r.icmp_unsigned("<", extent, I64(2))) as (short, shared):
+        with short:
+            r.call_at(body, [context, I64(0), extent], _BODY)
+        with shared:
+            grain = r.udiv(extent, r.load(_field(r, state, "blocks"), typ=I64))
+            grain = r.select(r.icmp_unsigned(">", grain, I64(1)), grain, I64(1))
+            for name, value in (("body", body), ("context", context), ("grain", grain)):
+                r.store(value, _field(r, state, name))
+            _divide(r, state, extent)
+            r.write(I32(1), _field(r, state, "open"))
+            _start(r, state, wake)
+            r.call(work, [state, I64(0)])
+            r.write(I32(0), _field(r, state, "open"))
+            active = _field(r, state, "active")
+            working = r.variable(r.read(active, I32))
+            with r.loop() as leave:
+                now = r.load(working, typ=I32)
+                leave(r.icmp_unsigned("==", now, I32(0)))
+                waiting = _field(r, state, "waiting")
+                r.store(r.call(wait, [active, now, I32(PATIENCE), waiting]), working)
+    r.write(I32(0), busy)
+    r.ret_void()
+
+
+def _divide(r: Routine, state: LlvmValue, extent: LlvmValue) -> None:
+    """Give every thread its share of a loop."""
+    count = r.load(_field(r, state, "threads"), typ=I64)
+    place, first = r.variable(I64(0)), r.variable(I64(0))
+    with r.loop() as leave:
+        thread, begin = r.load(place, typ=I64), r.load(first, typ=I64)
+        following = r.add(thread, I64(1))
+        end = r.udiv(r.mul(extent, following), count)
+        next_at, end_at = _share(r, state, thread)
+        r.store(end, end_at)
+        r.write(begin, next_at)
+        r.store(end, first)
+        r.store(following, place)
+        leave(r.icmp_unsigned(">=", following, count))
+
+
+def _worker(module: ir.Module, wait: LlvmValue, wake: LlvmValue, work: LlvmValue) -> None:
+    """`worker(state, thread)`: runs until the pool is closed; the caller of `run` is thread 0."""
+    r = Routine(module, "worker", [POINTER, I64])
+    state, thread = r.arguments
+    generation, sleepers = _field(r, state, "generation"), _field(r, state, "sleepers")
+    seen = r.variable(I32(0))
+    with r.loop() as leave:
+        before = r.load(seen, typ=I32)
+        r.store(r.call(wait, [generation, before, I32(SPINS), sleepers]), seen)
+        leave(r.icmp_unsigned("!=", r.read(_field(r, state, "stop"), I32), I32(0)))
+        active = _field(r, state, "active")
+        r.change("add", active, I32(1))
+        with r.if_then(r.icmp_unsigned("!=", r.read(_field(r, state, "open"), I32), I32(0))):
+            r.call(work, [state, thread])
+        r.change("sub", active, I32(1))
+        r.call(wake, [active, _field(r, state, "waiting")])
+    r.ret_void()

@@ -12,7 +12,7 @@ from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .direct_convolution import GAP, SAFE_ROWS, WAY_BYTES
 from .heads import HeadProduct
-from .tiles import TILES, panel_of, schedule_tiles
+from .tiles import panel_of, schedule_tiles
 
 FEW_ROWS = 4
 """With so few rows, copying the second operand costs more than reading it in place."""
@@ -58,7 +58,7 @@ class BatchedProduct(HeadProduct):
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule."""
         lanes, panel = target.lanes, panel_of(self.columns, target)
-        pixels = even_blocks(self.rows, TILES[target.level].rows)
+        pixels = even_blocks(self.rows, target.tile.rows)
         packed, moved = self.transposed or self.rows > FEW_ROWS, self._crowded(pixels)
         out = self._declared(packed, moved, panel)
         s = te.Schedule(te.kernel("batched_product", out), target.processor)

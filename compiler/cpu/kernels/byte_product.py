@@ -16,7 +16,6 @@ from .direct_convolution import narrowed
 from .heads import HeadProduct
 from .quantised import Requantisation
 from .tiles import (
-    TILES,
     MatrixTile,
     Multiplication,
     panel_of,
@@ -81,7 +80,7 @@ class ByteProductPlanner:
         self.inner = round_up(product.inner, self.way.depth)
         self.panel = panel_of(product.columns, target)
         self.columns = round_up(product.columns, self.panel)
-        self.tile = even_blocks(product.rows, TILES[target.level].rows_of_bytes)
+        self.tile = even_blocks(product.rows, target.tile.rows_of_bytes)
         self.matrix: MatrixTile | None = None
         """The tile, if the kernel uses matrix instructions."""
         self.whole_rows = product.rows

@@ -78,8 +78,8 @@ class ByteTable(Description):
         (i,) = te.axes(i=self.size)
         x, table = te.tensor("x", "int8", (self.size,)), te.tensor("table", "int8", (256,))
         kernel = te.kernel("table", te.compute("out", "int8", (i,), te.lookup(table, x[i])))
-        if 1 < target.table_lanes <= self.size:
-            return _in_blocks(kernel, target, target.table_lanes)
+        if target.lookup and target.lookup.lanes <= self.size:
+            return _in_blocks(kernel, target, target.lookup.lanes)
         return _in_blocks(kernel, target, 8, vectors=False)
 
 

@@ -29,7 +29,7 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
-from .tiles import TILES, panels, unrolled
+from .tiles import panels, unrolled
 from .winograd import TilePlanner
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ByteWinogradPlanner(TilePlanner):
         super().__init__(conv, target, TILE)
         self.quantised = conv.quantised
         self.channels = round_up(conv.channels_in, TAPS)
-        most, vectors = TILES[target.level].vectors, -(-conv.channels_out // target.lanes)
+        most, vectors = target.tile.vectors, -(-conv.channels_out // target.lanes)
         self.block = even_blocks(self.across, most)
         row = 2 * POINTS**2 * self.across * self.channels  # bytes of changed inputs
         self.whole = conv.batch * self.down * row <= CACHED_BYTES

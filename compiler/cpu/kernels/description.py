@@ -1,16 +1,19 @@
 """Descriptions of kernels: operands and output, declaration and schedule."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ....errors import CompileError
 from ... import te
+from ...formulas import real_numbers
+from ...graph.functions import UNARY
 from ...te import TensorExpression
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
+from .formulas import FUSED, value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +94,35 @@ class MatrixProduct(Description):
         return self.rows * self.inner * self.columns
 
 
-ACTIVATIONS: Mapping[str, Callable[[TensorExpression], TensorExpression]] = {
-    "": lambda x: x,
-    "relu": lambda x: te.maximum(x, 0.0),
-    "relu6": lambda x: te.minimum(te.maximum(x, 0.0), 6.0),
-    "sigmoid": te.sigmoid,
-    "tanh": te.tanh,
-    "gelu": te.gelu,
-    "silu": lambda x: x * te.sigmoid(x),
-    "hardswish": lambda x: x * te.minimum(te.maximum(x * (1 / 6) + 0.5, 0.0), 1.0),
+ACTIVATIONS: Mapping[str, tuple[str, tuple[float, ...]]] = {
+    "relu": ("Relu", ()),
+    "relu6": ("Clip", (0.0, 6.0)),
+    "sigmoid": ("Sigmoid", ()),
+    "tanh": ("Tanh", ()),
+    "gelu": ("Gelu", ()),
+    "silu": ("Swish", (1.0,)),
+    "hardswish": ("HardSwish", ()),
 }
-"""Activations that can follow a float32 kernel, none first."""
+"""Activations that can follow a float32 kernel: a function of `UNARY` and its parameters."""
 
 
 def activated(value: TensorExpression, activation: str, where: str) -> TensorExpression:
-    """A float32 value with its activation.
+    """A float32 value with its activation; none if the name is empty.
 
     Raises
     ------
     CompileError
         When the activation is unknown.
     """
+    if not activation:
+        return value
     if activation not in ACTIVATIONS:
         raise CompileError(
-            f"{where}: unknown activation `{activation}`; choose "
-            f"{', '.join(filter(None, ACTIVATIONS))}"
+            f"{where}: unknown activation `{activation}`; choose {', '.join(ACTIVATIONS)}"
         )
-    return ACTIVATIONS[activation](value)
+    kind, parameters = ACTIVATIONS[activation]
+    formula = UNARY[kind].with_parameters(parameters)
+    return value_of(real_numbers(formula), {"x": value}, FUSED)
 
 
 def round_up(number: int, step: int) -> int:

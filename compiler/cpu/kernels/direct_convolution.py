@@ -21,7 +21,6 @@ from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .tiles import (
-    TILES,
     MatrixTile,
     Multiplication,
     panel_of,
@@ -72,7 +71,7 @@ class DirectPlanner:
         )
         self.run = round_up(run, self.product.depth)
         """Elements of a run, for whole instructions."""
-        self.most = TILES[target.level].rows
+        self.most = target.tile.rows
         self.panel = panel_of(conv.channels_out, target)
         self.matrix: MatrixTile | None = None
         """The tile, if the kernel uses matrix instructions."""

@@ -8,9 +8,10 @@ import numpy as np
 
 from ....errors import CompileError
 from ... import te
+from ...formulas import Formula
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
-from .formulas import Formula, value_of
+from .formulas import value_of
 
 _WIDTH = 32
 """Elements that are computed side by side. They fill several vectors: each operation on a vector

@@ -1,7 +1,7 @@
-"""Formulas of elementwise kernels: the operations by name, in the language of `te`.
+"""Formulas of elementwise kernels, in the language of `te`.
 
-Each float32 sum and product is rounded by itself. NaNs, infinities and signs of zero are NumPy's,
-so that a formula without elementary functions has the same bits as in NumPy.
+By default each float32 sum and product is rounded by itself, and NaNs, infinities and signs of zero
+are NumPy's, so that a formula without elementary functions has the same bits as in NumPy.
 """
 
 import math
@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping
 from ....errors import CompileError
 from ....isa.expressions import Call, Expression, Op, Real
 from ... import te
+from ...formulas import Formula
 from ...te import TensorExpression
 from ...te.values import combine
-
-Formula = str | float | tuple
-"""The name of an operand, a number, or the name of an operation with its arguments."""
 
 WHOLE = 8388608.0
 """From 2**23 on, float32 numbers are whole."""
@@ -79,7 +77,7 @@ def _known(value: TensorExpression) -> float | None:
     return value.tree.value if isinstance(value.tree, Real) else None
 
 
-def _limit(x: TensorExpression, low: TensorExpression, high: TensorExpression) -> TensorExpression:
+def _clip(x: TensorExpression, low: TensorExpression, high: TensorExpression) -> TensorExpression:
     """`np.clip`; `x` itself where it equals a limit."""
     bounded = te.select(te.less(x, low), low, x)
     return te.select(te.less(high, bounded), high, bounded)
@@ -137,6 +135,24 @@ def _finite(x: TensorExpression) -> TensorExpression:
     return te.minimum(float(1 << 20), te.maximum(-float(1 << 20), number))
 
 
+POWERS: Mapping[float, Callable[[TensorExpression], TensorExpression]] = {
+    -1.0: lambda x: 1.0 / x,
+    1.0: lambda x: x,
+    2.0: lambda x: _mul(x, x),
+    3.0: lambda x: _mul(_mul(x, x), x),
+}
+
+
+def _pow(x: TensorExpression, exponent: TensorExpression) -> TensorExpression:
+    """A power with a constant exponent; the definition rounds it once."""
+    power = POWERS.get(_known(exponent) or 0.0)
+    if power is None:
+        raise CompileError(
+            f"elementwise: power `{exponent}`: expected one of {', '.join(map(str, POWERS))}"
+        )
+    return power(x)
+
+
 OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "add": _add,
     "sub": _sub,
@@ -144,10 +160,14 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "div": lambda a, b: a / b,
     "max": _max,
     "min": _min,
-    "limit": _limit,
+    "pow": _pow,
+    "clip": _clip,
     "less": te.less,
+    "less_equal": lambda a, b: combine(Op.OR, te.less(a, b), te.equal(a, b)),
     "equal": te.equal,
     "select": te.select,
+    "not": lambda x: combine(Op.XOR, x, 1),
+    "invert": lambda x: combine(Op.XOR, x, -1),
     "and": lambda a, b: combine(Op.AND, a, b),
     "or": lambda a, b: combine(Op.OR, a, b),
     "xor": lambda a, b: combine(Op.XOR, a, b),
@@ -174,14 +194,35 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "int8": lambda x: combine(Op.XOR, combine(Op.AND, x, 255), 128) - 128,
     "uint8": lambda x: combine(Op.AND, x, 255),
 }
-"""Operations of formulas.
+"""Operations of formulas; `decay` and those after `gelu` occur in no law.
 
 Comparisons give 1 or 0; `truth` is 1 for any number but 0. `int8` and `uint8` take an integer's low
 bits. `expm1` and `decay` take no positive numbers. `finite` limits numbers to 2**20.
 """
 
 
-def value_of(formula: Formula, read: Mapping[str, TensorExpression]) -> TensorExpression:
+def _fused_div(a: TensorExpression, b: TensorExpression) -> TensorExpression:
+    number = _known(b)
+    return a / b if number is None else a * (1 / number)
+
+
+FUSED: Mapping[str, Callable[..., TensorExpression]] = {
+    **OPERATIONS,
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "div": _fused_div,
+    "max": te.maximum,
+    "min": te.minimum,
+    "clip": lambda x, low, high: te.minimum(te.maximum(x, low), high),
+}
+"""Operations of functions behind a product: sums and products fuse, NaNs may become numbers."""
+
+
+def value_of(
+    formula: Formula,
+    read: Mapping[str, TensorExpression],
+    operations: Mapping[str, Callable[..., TensorExpression]] = OPERATIONS,
+) -> TensorExpression:
     """Build the value of a formula from those of its operands.
 
     Raises
@@ -198,11 +239,11 @@ def value_of(formula: Formula, read: Mapping[str, TensorExpression]) -> TensorEx
     if not isinstance(formula, tuple):
         return te.constant(formula)
     name, *arguments = formula
-    if name not in OPERATIONS:
+    if name not in operations:
         raise CompileError(
-            f"elementwise: unknown operation `{name}`; choose {', '.join(OPERATIONS)}"
+            f"elementwise: unknown operation `{name}`; choose {', '.join(operations)}"
         )
-    return OPERATIONS[name](*(value_of(argument, read) for argument in arguments))
+    return operations[name](*(value_of(argument, read, operations) for argument in arguments))
 
 
 def size_of(tree: Expression) -> int:

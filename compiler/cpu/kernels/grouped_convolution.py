@@ -15,7 +15,7 @@ from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .direct_convolution import narrowed
-from .tiles import TILES, Multiplication, panel_of, panels, schedule_tiles
+from .tiles import Multiplication, panel_of, panels, schedule_tiles
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -34,7 +34,7 @@ class GroupedPlanner:
         self.depth = round_up(conv.channels_in // self.groups, self.product.taps)
         self.part = conv.channels_out // self.groups
         self.panel = panel_of(self.part, target)
-        most = TILES[target.level]
+        most = target.tile
         self.pixels = even_blocks(
             conv.size_out[1], most.rows if self.panel > target.lanes else most.rows_alone
         )

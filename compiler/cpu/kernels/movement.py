@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import te
+from ...formulas import Formula
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
-from .formulas import Formula, value_of
+from .formulas import value_of
 
 MOST_PIECES = 16
 """Most vectors of a joined row, each with its own code."""

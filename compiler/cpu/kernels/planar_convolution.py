@@ -15,7 +15,7 @@ from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .convolution import Convolution
 from .description import KernelSchedule, even_blocks
-from .tiles import TILES, panel_of, panels, schedule_tiles
+from .tiles import panel_of, panels, schedule_tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PlanarConvolution(Convolution):
         """Declaration and schedule for a target."""
         s = te.Schedule(te.kernel("convolution", self._declared()), target.processor)
         lanes, panel = target.lanes, panel_of(self.channels_out, target)
-        pixels = even_blocks(self.size_out[1], TILES[target.level].rows)
+        pixels = even_blocks(self.size_out[1], target.tile.rows)
         if any(self.pads):
             s.split("padded", "px", lanes)
             s.vectorise("padded", "px.i")

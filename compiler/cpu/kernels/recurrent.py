@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import te
+from ...formulas import Formula
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
-from .formulas import Formula, value_of
+from .formulas import value_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,52 +6,16 @@ column and a broadcast activation they must fit.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import te
 from ..codegen.layout import Layout
-from ..processor import MAX_SUMS, DotProduct, Processor
-from ..target import WORDS, CpuTarget
+from ..instructions import MachineInstruction
+from ..processor import MAX_SUMS, Processor
+from ..target import CpuTarget
 from .description import round_up
 from .quantised import Requantisation
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterTile:
-    """The largest tiles of a level.
-
-    Parameters
-    ----------
-    rows
-        Rows by a panel of two vectors.
-    rows_alone
-        Rows by a panel of one vector, where each row has weights of its own group.
-    rows_of_bytes
-        Rows by a panel of two vectors, where both operands are activations of bytes.
-    vectors
-        Vectors of sums, where the shape of the tile is free.
-    """
-
-    rows: int
-    rows_alone: int
-    rows_of_bytes: int
-    vectors: int
-
-
-_AVX512 = RegisterTile(rows=14, rows_alone=14, rows_of_bytes=14, vectors=28)
-
-_AVX2 = RegisterTile(rows=6, rows_alone=10, rows_of_bytes=4, vectors=12)
-
-TILES: Mapping[str, RegisterTile] = {
-    "amx": _AVX512,
-    "avx512vnni": _AVX512,
-    "avxvnni": _AVX2,
-    "avx2": _AVX2,
-    "sse2": RegisterTile(rows=4, rows_alone=4, rows_of_bytes=4, vectors=12),
-}
-"""Register tiles by level."""
-
 
 LEAST_ROWS, LEAST_DEPTH, LEAST_RUN = 4, 32, 20
 """Rows, elements of a reduction, and elements of a run, from which matrix instructions are
@@ -88,7 +52,7 @@ class Multiplication:
         Whether activations are widened to int16, once for all products.
     """
 
-    instruction: DotProduct | None
+    instruction: MachineInstruction | None
     taps: int
     shift: int
     words: bool
@@ -119,13 +83,13 @@ class Multiplication:
         operands = quantised.dtype_in, "int8"
         if rows >= LEAST_ROWS and runs * run >= LEAST_DEPTH and run >= LEAST_RUN:
             for one in instructions:
-                if one.rows and operands in one.pairs:
+                if one.unit and operands in one.pairs:
                     return Multiplication(one, one.taps, 0, False)
-        wide = next(one for one in instructions if one.pairs == WORDS)
+        wide = next(one for one in instructions if one.element == "int16")
         instruction = (small_pairs and target.saturating) or instructions[0]
         if quantised.dtype_in == "int16":
             instruction = wide
-        words = instruction.pairs == WORDS
+        words = instruction.element == "int16"
         direct = words or quantised.dtype_in == "uint8"
         return Multiplication(instruction, instruction.taps, 0 if direct else 128, words)
 
@@ -139,12 +103,12 @@ class Multiplication:
     @property
     def most_rows(self) -> int:
         """Most rows of a matrix instruction; 0 for all others."""
-        return self.instruction.rows if self.instruction else 0
+        return self.instruction.max_rows if self.instruction else 0
 
     @property
     def rate(self) -> float:
         """Number of products that a lane computes in the time of one vector instruction."""
-        saturates = self.instruction is not None and self.instruction.mnemonic == "vpmaddubsw"
+        saturates = self.instruction is not None and self.instruction.saturates
         return SATURATING_TAPS if saturates else self.taps
 
     @property

@@ -19,7 +19,7 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
-from .tiles import TILES, panels, unrolled
+from .tiles import panels, unrolled
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -136,7 +136,7 @@ class WinogradPlanner(TilePlanner):
         for stage in ("tiles", "products"):
             s.cache_write(stage, REGISTER)
         _schedule_tiles(s, lanes)
-        pixels = even_blocks(self.across, TILES[self.target.level].rows)
+        pixels = even_blocks(self.across, self.target.tile.rows)
         _schedule_sums(s, pixels, panel, lanes, self.conv.channels_in)
         s.split("out", "o", lanes)
         s.reorder("out", "n", "ty", "tx", "o.o", "p", "q", "dy", "dx", "o.i")

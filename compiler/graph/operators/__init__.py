@@ -6,7 +6,7 @@ To add an operator, write one class here: its attributes, its type rule and its 
 
 from ..operator import OPERATORS, Operator
 from .convolutions import Conv, ConvTranspose
-from .elementwise import Binary, Cast, Unary, Where
+from .elementwise import Binary, Cast, Pointwise, Unary, Where
 from .indexing import Gather, GatherElements, GatherND, Interpolate, ScatterElements, ScatterND
 from .integer import (
     Accelerated,
@@ -25,6 +25,7 @@ from .integer import (
 )
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
+from .own import OwnFunction, OwnKernel, QKernel
 from .pooling import AveragePool, LpPool, MaxPool, MaxPoolIndices
 from .products import Einsum, IntegerMatMul, MatMul
 from .quantisation import Dequantize, GeneralDequantize, GeneralQuantize, Quantize
@@ -37,8 +38,8 @@ __all__ = [
     "ConvTranspose", "CumSum", "Dequantize", "Einsum", "Expand", "Gather", "GatherElements",
     "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample", "IntegerMatMul",
     "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices", "OnnxReference", "Operator",
-    "Pad", "QAdd", "QAvgPool", "QConcat", "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool",
-    "QResize", "QSlice", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape",
-    "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK",
-    "Transpose", "Unary", "Where",
+    "OwnFunction", "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv",
+    "QInterleave", "QKernel", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice", "Quantize",
+    "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign", "ScatterElements", "ScatterND",
+    "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
 ]  # fmt: skip

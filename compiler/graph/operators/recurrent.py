@@ -7,45 +7,36 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ...formulas import Formula, compute
+from ..functions import UNARY, Function
 from ..operator import Operator, operator
 from ..types import FLOATS, TensorType, Types, wide
-from .elementwise import UNARY, Unary
+from .elementwise import Unary
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FUNCTIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
 """Number of activation functions in each direction."""
 
+GATE_FUNCTIONS = 2
+"""Number of functions of gates; the third one of an LSTM is of the cell state."""
+
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
-ACTIVATIONS = {
-    "Affine": lambda x, alpha, beta: alpha * x + beta,
-    "Elu": lambda x, alpha, beta: UNARY["Elu"](x, alpha),
-    "HardSigmoid": lambda x, alpha, beta: UNARY["HardSigmoid"](x, alpha, beta),
-    "LeakyRelu": lambda x, alpha, beta: np.where(x < 0, alpha * x, x),
-    "Relu": lambda x, alpha, beta: np.maximum(x, 0),
-    "ScaledTanh": lambda x, alpha, beta: alpha * np.tanh(beta * x),
-    "Sigmoid": lambda x, alpha, beta: UNARY["Sigmoid"](x).astype(x.dtype),
-    "Softplus": lambda x, alpha, beta: UNARY["Softplus"](x),
-    "Softsign": lambda x, alpha, beta: UNARY["Softsign"](x),
-    "Tanh": lambda x, alpha, beta: np.tanh(x),
-    "ThresholdedRelu": lambda x, alpha, beta: np.where(x > alpha, x, 0),
+_OWN = {
+    "Affine": Function("alpha * x + beta", parameters={"alpha": 1.0, "beta": 0.0}),
+    "ScaledTanh": Function("alpha * tanh(beta * x)", parameters={"alpha": 1.0, "beta": 1.0}),
 }
-"""ONNX's activations of recurrent layers: (x, alpha, beta) -> y."""
+_SHARED = (
+    *("Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"),
+    "ThresholdedRelu",
+)
+ACTIVATIONS: dict[str, Function] = {**_OWN, **{name: UNARY[name] for name in _SHARED}}
+"""ONNX's activations of recurrent layers; alpha comes before beta."""
 
 BYTES = ("int8", "int16")
 """Types of weights that have scales; int16 holds bytes minus their zero points."""
 
-PARAMETERS = {
-    "Affine": (1.0, 0.0),
-    "Elu": (1.0,),
-    "HardSigmoid": (0.2, 0.5),
-    "LeakyRelu": (0.01,),
-    "ScaledTanh": (1.0, 1.0),
-    "ThresholdedRelu": (1.0,),
-}
-"""Default alpha, or alpha and beta, of the activations that have parameters."""
-
-Function = Callable[[np.ndarray], np.ndarray]
+Activation = Callable[[np.ndarray], np.ndarray]
 
 
 @operator("recurrent", 6, 10)
@@ -65,7 +56,8 @@ class Recurrent(Operator):
     activations : tuple of (str, float, float)
         Name, alpha and beta of each gate function in each direction.
     clip : float
-        Limit on the magnitude of the activations' inputs; 0 for none.
+        Limit on the magnitude of the inputs of the gates' functions; 0 for none. The cell state of
+        an LSTM is not limited, as in ONNX Runtime.
     linear_before_reset, input_forget : bool
         As in ONNX's GRU and LSTM.
     """
@@ -124,8 +116,10 @@ class Recurrent(Operator):
         with np.errstate(all="ignore"):
             for index in range(w.shape[0]):
                 functions = [
-                    _function(one, self.clip)
-                    for one in self.activations[index * count : (index + 1) * count]
+                    _function(one, self.clip if position < GATE_FUNCTIONS else 0.0)
+                    for position, one in enumerate(
+                        self.activations[index * count : (index + 1) * count]
+                    )
                 ]
                 backwards = self.direction == "reverse" or index == 1
                 operands = [wide(array[index]) for array in (w, r, bias, *states)]
@@ -137,7 +131,7 @@ class Recurrent(Operator):
 
 def as_unary(name: str, alpha: float, beta: float) -> Unary:
     """Return an activation as Unary; there is none for Affine and ScaledTanh."""
-    return Unary(name, (alpha, beta)[: len(PARAMETERS.get(name, ()))])
+    return Unary(name, (alpha, beta)[: len(UNARY[name].parameters)])
 
 
 def real_weights(
@@ -150,19 +144,25 @@ def real_weights(
     return w * own[..., None], r * recurrent[..., None]
 
 
-def _function(activation: tuple[str, float, float], clip: float) -> Function:
-    name, alpha, beta = activation
+def formula_of(activation: tuple[str, float, float]) -> Formula:
+    """Return the formula of an activation of `x`."""
+    function, values = ACTIVATIONS[activation[0]], activation[1:]
+    return function.with_parameters(values[: len(function.parameters)])
+
+
+def _function(activation: tuple[str, float, float], clip: float) -> Activation:
+    formula = formula_of(activation)
 
     def apply(x: np.ndarray) -> np.ndarray:
         inside = np.clip(x, -clip, clip) if clip else x
-        return ACTIVATIONS[name](inside, alpha, beta)
+        return compute(formula, {"x": inside}).astype(x.dtype)
 
     return apply
 
 
 def _run(
     op: Recurrent,
-    functions: list[Function],
+    functions: list[Activation],
     backwards: bool,
     x: np.ndarray,
     lengths: np.ndarray,

@@ -49,6 +49,7 @@ from ..input_options import (
 )
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
+from ..operator_options import add_operators
 
 NETWORK = "ResNet-18's convolutions"
 
@@ -60,6 +61,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="ONNX file or artifact (default: ResNet-18's convolutions by pipeline depth)",
     )  # fmt: skip
     add_configuration(parser)
+    add_operators(parser)
     add_fixes(parser)
     parser.add_argument(
         "--layers", metavar="NAME,...", help="without MODEL: which of C2 to C11 (default: all)"
@@ -168,7 +170,7 @@ def read_graph(
                 source, calibration, lambda text: advance(text, 0, None), overrides
             )
     else:
-        graph = import_model(source, fixed=overrides.fixed, dims=overrides.dims)
+        graph = import_model(source, **overrides.of_import)
     return graph, configuration or DEFAULT
 
 

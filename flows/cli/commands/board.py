@@ -1,7 +1,6 @@
 """`tilewright board`: serve a virtual board, which drivers open like a real one."""
 
 import argparse
-import shlex
 import signal
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from ....isa.configuration import DEFAULT, Configuration
 from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.memory_model import MemoryModel
 from ....isa.sdram import SDRAMS, Sdram
+from ....quoting import shell_word
 from ....sim.board import VirtualBoard
 from ...board.faults import FaultRates
 from ...board.server import Server, TcpPort, TerminalPort
@@ -88,7 +88,8 @@ def board(arguments: argparse.Namespace) -> None:
     say(f"address        {port.address}")
     machine = ["--config", arguments.config or configuration.name.partition(",")[0]]
     machine += [word for change in arguments.changes for word in ("--set", change)]
-    say(f"for example    tilewright run MODEL {shlex.join(machine)} --device {port.address}")
+    options = " ".join(map(shell_word, [*machine, "--device", port.address]))
+    say(f"for example    tilewright run MODEL {options}")
     signals = signal.SIGINT, signal.SIGTERM
     before = [signal.signal(number, lambda *_: server.stop()) for number in signals]
     try:

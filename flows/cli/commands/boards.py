@@ -19,6 +19,7 @@ from ..arguments import add_json, load_module
 from ..board_options import BOARD_HELP, usual_design
 from ..console import say
 from ..json_output import check_json, write_json
+from ..operator_options import add_operators
 from ..placement_options import STRICT_PLACING
 from ..tables import stdout, table
 
@@ -34,6 +35,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "source", type=Path, nargs="?", metavar="MODEL",
         help="ONNX file, to tell how fast each board runs it",
     )  # fmt: skip
+    add_operators(parser)
     parser.add_argument(
         "--board", metavar="NAME|FILE.toml",
         help=f"only this one, with its sources and what was checked: {BOARD_HELP}",

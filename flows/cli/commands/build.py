@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from ....errors import HardwareError, UsageError
+from ....quoting import shell_word
 from ...board.bitstream import Built, build, resource_sentence, timing_problem, write_bitstream
 from ...board.design import Design, usual_folder
 from ...board.known_boards import find_board
@@ -147,8 +148,8 @@ def show(built: Built, bitstream: Path | None) -> None:
     board, configuration = built.design.board, built.design.configuration
     say(f"bitstream      {bitstream} ({bitstream.stat().st_size:,} bytes)")
     if board.programmer:
-        say(f"next           tilewright flash {bitstream.parent}")
+        say(f"next           tilewright flash {shell_word(str(bitstream.parent))}")
     say(
-        f"then           tilewright run MODEL --config {configuration.name} "
+        f"then           tilewright run MODEL --config {shell_word(configuration.name)} "
         f"--device serial:///dev/ttyUSB0?baud={board.baud}"
     )

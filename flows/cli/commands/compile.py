@@ -21,10 +21,11 @@ from ..arguments import (
 )
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
-from ..console import NO_LAYERS, configuration_sentence, say, search_sentence
+from ..console import configuration_sentence, idle_line, say, search_sentence
 from ..input_options import add_fixes, add_states, chosen_overrides
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
+from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
 from ..schedule_options import add_schedules, change_sentences, chosen_schedules
 
@@ -33,6 +34,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
+    add_operators(parser)
     add_fixes(parser)
     add_states(parser)
     parser.add_argument(
@@ -107,7 +109,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         from ....compiler.scheduling.given_schedules import schedules_text
 
         assert module is not None
-        print(schedules_text(module))
+        say(schedules_text(module))
     elif arguments.json != "-":
         unfit = unfit_sentence(values["placement"])
         say(
@@ -121,9 +123,12 @@ def compile_(arguments: argparse.Namespace) -> None:
                 say(line)
             say(search_sentence(values["search"]))
         elif asked["placing"].policy == "accelerator" and not unfit:
-            say(NO_LAYERS)
+            say(idle_line(report))
         if unfit:
             say(unfit)
+        if values["layers"]:
+            for row in report.get("host_products", ()):
+                say(row["sentence"])
         say(memory_sentence(values))
         if arguments.table:
             show_placement(values["placement"])

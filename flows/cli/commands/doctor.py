@@ -135,7 +135,7 @@ def _compiler() -> Finding:
         version = _output([compiler, "--version"])
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "probe.cpp"
-            source.write_text(PROBE)
+            source.write_text(PROBE, "utf-8")
             library = Path(folder) / "probe.so"
             _output([compiler, "-std=c++20", "-shared", "-fPIC", "-o", str(library), str(source)])
         return Finding("g++", True, version)

@@ -1,25 +1,39 @@
-"""`tilewright export`: a network as C, for a board without an operating system."""
+"""`tilewright export`: a network as C for a board without an operating system, or as hex files."""
 
 import argparse
 from dataclasses import asdict
 from pathlib import Path
 
 from ....compiler.module import Module
+from ....errors import UsageError
 from ...bare_metal.folder import ObjectCode, check_folder, object_code, write_folder
 from ...bare_metal.network import Sizes, network_in_c
+from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments
 from ..arguments import add_configuration, add_json, chosen_configuration, load_module
 from ..console import configuration_sentence, say
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
+from ..operator_options import add_operators
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
-    parser.add_argument(
-        "--c", type=Path, required=True, dest="folder", metavar="DIR",
+    add_operators(parser)
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument(
+        "--c", type=Path, dest="folder", metavar="DIR",
         help="folder for driver, program, constants and host steps in C99, and their Makefile",
+    )  # fmt: skip
+    target.add_argument(
+        "--hex", type=Path, metavar="DIR",
+        help="folder for main memory before and after a run as hex files, the core, and benches in "
+        "Verilog and cocotb",
+    )  # fmt: skip
+    parser.add_argument(
+        "--input", type=Path, metavar="FILE",
+        help=".npz or .npy whose first sample `--hex` runs (default: random)",
     )  # fmt: skip
     add_configuration(parser)
     add_memory(parser, "main memory of the board")
@@ -28,7 +42,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def export(arguments: argparse.Namespace) -> None:
-    """Write a network as C, and print its sizes.
+    """Write a network as C or as hex files, and print its sizes.
 
     Raises
     ------
@@ -36,12 +50,23 @@ def export(arguments: argparse.Namespace) -> None:
         For a problem with the model, a host step that C cannot express, or the folder.
     """
     check_json(arguments.json)
-    check_folder(arguments.folder)
+    if arguments.hex is None and arguments.input is not None:
+        raise UsageError("`--input`: expected `--hex DIR`; the C takes its inputs when it runs")
+    folder = arguments.folder
+    if folder is not None:
+        check_folder(folder)
     memory = memory_model(arguments, arguments.source)
     module = load_module(arguments.source, chosen_configuration(arguments), memory=memory)
     require_segments(module, "programs to export")
+    if folder is None:
+        export_hex(arguments, module)
+    else:
+        export_c(arguments, module, folder)
+
+
+def export_c(arguments: argparse.Namespace, module: Module, folder: Path) -> None:
+    """Write a network as C, and print its sizes."""
     network = network_in_c(module)
-    folder = arguments.folder
     files = write_folder(folder, network)
     code = object_code(folder)
     if arguments.json:
@@ -59,6 +84,39 @@ def export(arguments: argparse.Namespace) -> None:
         )
     if arguments.json != "-":
         show(folder, module, network.sizes, code)
+
+
+def export_hex(arguments: argparse.Namespace, module: Module) -> None:
+    """Write a network with benches, and print its sizes."""
+    # Imported here: it brings the hardware description language, which takes time.
+    from ...hex_export.folder import network_in_hex, write_hex
+
+    graph, folder = module.graph, arguments.hex
+    samples = (
+        read_samples(arguments.input, graph) if arguments.input else random_samples(graph, 1, 0)
+    )
+    export = network_in_hex(module, next(iter(samples)))
+    files = write_hex(folder, export)
+    if arguments.json:
+        machine = module.configuration
+        write_json(
+            arguments.json,
+            {
+                "network": module.name,
+                "configuration": {"name": machine.name, "hash": f"{machine.hash:#010x}"},
+                "folder": str(folder),
+                "files": files,
+                "bytes": {"memory": export.memory_bytes},
+                "runs": export.runs,
+                "cycles": export.cycles,
+            },
+        )
+    if arguments.json != "-":
+        say(f"network        {module.name}, in `{folder}`")
+        say(f"configuration  {configuration_sentence(module.configuration)}")
+        say(f"memory         {export.memory_bytes:,} bytes, with programs, constants and inputs")
+        say(f"runs           {export.runs}, about {export.cycles:,} cycles")
+        say("next           run `bench.v` with `core.v`; see docs/integrate.md")
 
 
 def show(folder: Path, module: Module, sizes: Sizes, code: ObjectCode | None) -> None:

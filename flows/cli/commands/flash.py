@@ -86,7 +86,7 @@ def find_bitstream(folder: Path) -> tuple[str, str, Path]:
         If the folder holds no build.
     """
     try:
-        report = json.loads((folder / REPORT).read_text())
+        report = json.loads((folder / REPORT).read_text("utf-8"))
         board, programmer, file = (report[key] for key in ("board", "programmer", "bitstream"))
         file = Path(file).name
         if not all(re.fullmatch(NAME, name) for name in (board, programmer or "none", file)):

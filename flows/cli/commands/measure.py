@@ -16,6 +16,7 @@ from ..arguments import add_configuration, add_json, chosen_configuration, load_
 from ..console import say
 from ..json_output import check_json, write_json
 from ..memory_options import memory_options
+from ..operator_options import add_operators
 from ..tables import stdout, table
 
 
@@ -26,6 +27,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "source", type=Path, nargs="?", metavar="MODEL",
         help="ONNX file, whose layers are timed on the board and by the exact model",
     )  # fmt: skip
+    add_operators(parser)
     add_configuration(parser)
     add_json(parser, "the result")
     parser.set_defaults(function=measure_memory)

@@ -33,6 +33,7 @@ from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
+from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
 
 
@@ -67,6 +68,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
+    add_operators(parser)
     add_fixes(parser)
     parser.add_argument(
         "--until", metavar="STAGE",
@@ -160,7 +162,7 @@ def _imported(arguments: argparse.Namespace) -> Graph:
     overrides = chosen_overrides(arguments)
     calibration = chosen_calibration(arguments)
     if calibration is None:
-        return import_onnx(arguments.source, fixed=overrides.fixed, dims=overrides.dims)
+        return import_onnx(arguments.source, **overrides.of_import)
     with progress_bar() as advance:
         made = quantise_model(
             arguments.source, calibration, lambda text: advance(text, 0, None), overrides

@@ -13,6 +13,7 @@ from ..arguments import add_json, progress_bar
 from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, add_states, chosen_overrides
 from ..json_output import check_json, write_json
+from ..operator_options import add_operators
 
 SUFFIX = "_int8.onnx"
 NAME_COLUMNS = 40
@@ -23,6 +24,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="float ONNX file")
     add_calibration(parser, required=True, aliases=("--samples",))
+    add_operators(parser)
     add_fixes(parser)
     add_states(parser)
     parser.add_argument(
@@ -73,8 +75,8 @@ def show(made: QuantisedModel, agreement: Agreement, share: float, target: Path)
     """Print the table and sentences."""
     result, say = made.result, report.say
     say(
-        f"network        {result.graph.name}: {len(result.layers)} layers in int8, "
-        f"{share:.1%} of the MACs on the accelerator"
+        f"network        {result.graph.name}: {report.counted(len(result.layers), 'layer')} in "
+        f"int8, {share:.1%} of the MACs on the accelerator"
     )
     say(
         f"calibration    {len(made.rows)} of {made.samples.count} samples of "

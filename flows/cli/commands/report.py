@@ -51,6 +51,7 @@ from ..memory_options import (
     refuse_memory,
     refuse_program_for,
 )
+from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
 from ..schedule_options import add_schedule, change_sentences, chosen_schedules
 
@@ -69,6 +70,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "models or artifacts",
     )  # fmt: skip
     add_configuration(parser)
+    add_operators(parser)
     add_fixes(parser)
     parser.add_argument(
         "--device",

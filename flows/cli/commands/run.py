@@ -29,14 +29,22 @@ from ..memory_options import (
     refuse_memory,
     refuse_program_for,
 )
+from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
 from ..schedule_options import add_schedule, change_sentences
+
+SIMULATED_HARDWARE = ("rtl", "gate")
+"""Devices that take so long that one more run on `sim`, to compare data windows, is nothing."""
+
+TRUSTED = ("reference", "sim", "cpu")
+"""Devices that results are compared with; no sentence asks for a comparison of theirs."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
+    add_operators(parser)
     add_fixes(parser)
     add_states(parser)
     parser.add_argument(
@@ -57,7 +65,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "--compare", action="store_true",
         help="compare the output of every layer with the integer reference; memory is not reused "
-        "for that, which can change the cycles a little",
+        "for that, which can change the cycles a little (rtl and gate always compare the memory of "
+        "the first sample with sim)",
     )  # fmt: skip
     add_technology(parser)
     add_json(parser, "the results")
@@ -106,7 +115,8 @@ def run(arguments: argparse.Namespace) -> None:
     samples = choose_samples(arguments, module)
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         memory, placing = device.memory, placing.on(device)
-        compare_with = 0 if device.name == "sim" else 1
+        checked = arguments.compare or device.name in SIMULATED_HARDWARE
+        compare_with = int(checked and device.name != "sim")
         outcome = run_samples(
             module, device, samples, compare=arguments.compare, compare_with=compare_with,
             states=chosen_states(arguments), repeat=arguments.repeat,
@@ -130,6 +140,8 @@ def run(arguments: argparse.Namespace) -> None:
             report.say(trace_sentence(arguments.trace, placing.clock))
         if arguments.waveform:
             report.say(waveform_sentence(arguments.waveform))
+        if outcome.comparison is None and outcome.device.name not in TRUSTED:
+            report.say("the results were not compared with `sim`; add `--compare`")
         if placement is not None:
             show_placement(placement)
     difference = outcome.comparison.first_difference() if outcome.comparison else None

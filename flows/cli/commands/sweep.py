@@ -25,6 +25,7 @@ from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, say
 from ..json_output import check_json, write_json
 from ..memory_options import add_program_for
+from ..operator_options import add_operators
 from ..sweep_options import (
     chosen_build,
     chosen_conditions,
@@ -51,6 +52,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "sources", type=Path, nargs="*", metavar="MODEL", help="quantised ONNX file, or artifact"
     )
+    add_operators(parser)
     add_configuration(parser)
     parser.add_argument(
         "--vary", action="append", default=[], metavar="NAME=VALUES",

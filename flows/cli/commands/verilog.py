@@ -9,6 +9,7 @@ from ....atomic_write import write_output
 from ....errors import UsageError, did_you_mean
 from ....hardware.technology import Technology
 from ....isa.configuration import DEFAULT
+from ...board.design import make_output_folder
 from ..arguments import add_configuration, chosen_configuration
 from ..console import configuration_sentence, say
 
@@ -38,6 +39,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--memories", type=Path, metavar="FILE.json",
         help="also list the memories: instance, words, bits, ports",
     )  # fmt: skip
+    parser.add_argument(
+        "--package", type=Path, metavar="DIR",
+        help="folder for the core with an AXI4 wrapper, a FuseSoC and an IP-XACT description, and "
+        "a data sheet",
+    )  # fmt: skip
     parser.set_defaults(function=verilog)
 
 
@@ -64,11 +70,24 @@ def verilog(arguments: argparse.Namespace) -> None:
     listed = arguments.memories
     if listed is not None and listed.suffix != ".json":
         raise UsageError(f"`--memories {listed}`: expected a name that ends in `.json`; rename it")
+    folder = arguments.package
+    if folder is not None and (output or listed or arguments.multipliers is not None):
+        raise UsageError(
+            "`--package`: expected no `-o`, `--memories` or `--multipliers` beside it; the folder "
+            "holds all files"
+        )
     configuration = chosen_configuration(arguments) or DEFAULT
     # Imported here: a wrong argument needs no hardware description language.
     from ....hardware.verilog import TOP
+    from ...verilog.package import write_package
     from ...verilog.readable import write_core
 
+    if folder is not None:
+        make_output_folder(folder, "--package")
+        for file, text in write_package(configuration, TECHNOLOGIES[name]).files.items():
+            write_output(folder / file, text, f"`{folder / file}`")
+            say(f"{folder / file}")
+        return
     text, memories = write_core(configuration, TECHNOLOGIES[name], arguments.multipliers)
     if listed is not None:
         rows = [memory.to_json() for memory in memories]

@@ -19,6 +19,7 @@ from ..clock_options import add_clock, chosen_clock, cycles_text, milliseconds_t
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import write_json
 from ..memory_options import add_program_for, program_memory, refuse_program_for
+from ..operator_options import add_operators
 
 LATENCIES = 16, 64, 200
 BANDWIDTHS = (1, 4), (1, 2), (1, 1)
@@ -29,6 +30,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
+    add_operators(parser)
     add_fixes(parser)
     parser.add_argument("--latency", metavar="CYCLES,...", help="latencies of main memory")
     parser.add_argument("--bandwidth", metavar="BEATS/CYCLES,...", help="bandwidths of main memory")

@@ -3,12 +3,12 @@
 The page's security policy forbids every request, so the page cannot fetch anything by mistake.
 """
 
-import html
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from ....quoting import html_text, script_json
 
 FOLDER = Path(__file__).parent / "assets"
 
@@ -67,13 +67,12 @@ def build_page(
     """
     parts = {
         "policy": policy,
-        "title": html.escape(title),
-        "style": "".join(path.read_text() for path in style),
-        "body": body.read_text(),
+        "title": html_text(title),
+        "style": "".join(path.read_text("utf-8") for path in style),
+        "body": body.read_text("utf-8"),
         "library": f"<script>\n{library}\n</script>\n" if library else "",
-        # Inside a script element, no name in the data may end it.
-        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-        "script": "\n".join(path.read_text() for path in script),
+        "data": script_json(data),
+        "script": "\n".join(path.read_text("utf-8") for path in script),
     }
-    shell = (FOLDER / "shell.html").read_text()
+    shell = (FOLDER / "shell.html").read_text("utf-8")
     return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], shell)

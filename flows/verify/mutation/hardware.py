@@ -113,5 +113,5 @@ def source_of(fault: NetlistFault) -> str:
     place = fault.sources[0]
     file, _, line = place.partition(":")
     first = int(line.partition(".")[0].partition("-")[0])
-    lines = (ROOT / file).read_text().splitlines()
+    lines = (ROOT / file).read_text("utf-8").splitlines()
     return f"{file}:{first}: {lines[first - 1].strip()}" if first <= len(lines) else place

@@ -153,10 +153,17 @@ def build_faulty_core(configuration: Configuration, count: int, seed: int) -> Fa
         When Yosys, Verilator or the compiler is missing or fails.
     """
     parts = [version("amaranth"), _yosys_version(), str(configuration.parameters())]
-    parts += [f"{count} {seed}", PASSES, LIST, WRITE, BENCH.read_text(), Path(__file__).read_text()]
+    parts += [
+        f"{count} {seed}",
+        PASSES,
+        LIST,
+        WRITE,
+        BENCH.read_text("utf-8"),
+        Path(__file__).read_text("utf-8"),
+    ]
     root = Path(__file__).parents[3]
     for part in ("hardware", "isa"):
-        parts += [path.read_text() for path in sorted((root / part).rglob("*.py"))]
+        parts += [path.read_text("utf-8") for path in sorted((root / part).rglob("*.py"))]
 
     def make() -> str:
         return json.dumps(_generate(configuration, count, seed))
@@ -237,7 +244,7 @@ def _bench(core: Core) -> str:
         ports.append(f"  {direction} [{len(Value.cast(value)) - 1}:0] {name}")
     names = ["clk", "rst", *core.signature.members, CONTROL]
     connections = [f"    .{name}({held_back.get(name, name)})" for name in names]
-    text = BENCH.read_text().replace("@top@", FAULTY).replace("@ports@", ",\n".join(ports))
+    text = BENCH.read_text("utf-8").replace("@top@", FAULTY).replace("@ports@", ",\n".join(ports))
     return text.replace("@connections@", ",\n".join(connections))
 
 
@@ -256,13 +263,13 @@ def run_yosys(inputs: dict[str, str], script: str, outputs: tuple[str, ...]) -> 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, text in {**inputs, "script.ys": script}.items():
-            (folder / file).write_text(text)
+            (folder / file).write_text(text, "utf-8")
         command = [sys.executable, "-c", call, "-q", "-l", "log", "script.ys"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = "\n".join((done.stderr + done.stdout).splitlines()[-6:])
             raise HardwareError(f"mutation: Yosys rejected the netlist:\n{reason}")
-        return {file: (folder / file).read_text() for file in (*outputs, "log")}
+        return {file: (folder / file).read_text("utf-8") for file in (*outputs, "log")}
 
 
 def _yosys_version() -> str:

@@ -130,7 +130,7 @@ def _score(
 def _outcome(number: int, fault: PythonFault, found: dict[int, object]) -> FaultOutcome:
     module = fault.module.partition(".")[2].replace(".", "/")
     file = ROOT / f"{module}.py"
-    text = file.read_text().splitlines()[fault.line - 1].strip()
+    text = file.read_text("utf-8").splitlines()[fault.line - 1].strip()
     source = f"{module}.py:{fault.line}: {text}"
     verdict, by = MutantStatus.SURVIVED, ""
     result = found.get(number, fault)

@@ -72,13 +72,13 @@ def _read_key(folder: Path) -> str:
 
 
 def _build(folder: Path) -> Path:
-    (folder / "made").write_text(NEW)
+    (folder / "made").write_text(NEW, "utf-8")
     return folder / "made"
 
 
 def _read_built(folder: Path) -> str:
     path = kept_folder("built") / "it.txt"
-    return path.read_text() if path.is_file() else NOTHING
+    return path.read_text("utf-8") if path.is_file() else NOTHING
 
 
 KEY = Key("stress", "1", "", "", "")
@@ -97,8 +97,8 @@ def _read_record(folder: Path) -> str:
 KINDS: Mapping[str, WriteKind] = {
     "output": WriteKind(
         lambda folder: write_output(folder / "out", NEW, "`--output`", durable=True),
-        lambda folder: (folder / "out").read_text(),
-        lambda folder: (folder / "out").write_text(OLD),
+        lambda folder: (folder / "out").read_text("utf-8"),
+        lambda folder: (folder / "out").write_text(OLD, "utf-8"),
     ),
     "artifact": WriteKind(
         lambda folder: artifact.save(network.module(), folder / "network.tw"),
@@ -119,7 +119,9 @@ KINDS: Mapping[str, WriteKind] = {
     ),
     "kept text": WriteKind(
         lambda folder: keep_text(["stress"], "text", lambda: NEW),
-        lambda folder: next((path.read_text() for path in kept_folder().glob("*-text")), NOTHING),
+        lambda folder: next(
+            (path.read_text("utf-8") for path in kept_folder().glob("*-text")), NOTHING
+        ),
     ),
     "record": WriteKind(_add_record, _read_record),
 }

@@ -45,7 +45,7 @@ def race(processes: int = PROCESSES) -> None:
             if text != expected:
                 raise StressError(f"processes racing on the cache: expected {expected}, got {text}")
         torn = [path for path in folder.rglob(f"*{UNFINISHED_SUFFIX}") if path.is_file()]
-        builds = (folder / BUILDS).read_text()
+        builds = (folder / BUILDS).read_text("utf-8")
         if torn or builds != "built\n":
             raise StressError(f"processes racing on the cache: left {torn}, built {builds!r}")
 
@@ -67,10 +67,10 @@ def _use_cache(folder: Path, alone: bool) -> str:
     def build(empty: Path) -> Path:
         with (folder / BUILDS).open("a") as log:
             log.write("built\n")
-        (empty / "made").write_text("made")
+        (empty / "made").write_text("made", "utf-8")
         return empty / "made"
 
-    assert keep_file(kept_folder("built") / "it.txt", build).read_text() == "made"
+    assert keep_file(kept_folder("built") / "it.txt", build).read_text("utf-8") == "made"
     bare = replace(module, code={})
     quiet = patch(COMPILES, None) if alone else nullcontext()
     with quiet, open_device("sim", network.MACHINE) as sim:

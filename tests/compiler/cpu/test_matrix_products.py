@@ -11,6 +11,7 @@ from tilewright.compiler.cpu.codegen.machine_code import assembly_of
 from tilewright.compiler.cpu.codegen.matrix_products import SumTiles, whole_tiles
 from tilewright.compiler.cpu.execution.kernel import lower_description
 from tilewright.compiler.cpu.kernels.tiles import MatrixTile, schedule_matrix_tiles
+from tilewright.compiler.cpu.x86 import AMX as TILES
 from tilewright.errors import CompileError
 
 from ...processor import target_at
@@ -126,7 +127,7 @@ def test_a_tile_that_is_known_only_at_run_time_is_refused() -> None:
 
 def test_shapes_are_those_of_the_operand_of_ldtilecfg() -> None:
     """Table 3-10 of Intel's manual: palette, start row, 14 bytes of 0, widths, 16 bytes, rows."""
-    shapes = SumTiles(rows=13, down=2, across=2).shapes
+    shapes = SumTiles(TILES, rows=13, down=2, across=2).shapes
     assert len(shapes) == 64
     assert shapes[:16] == bytes([1] + [0] * 15)
     assert shapes[16:32] == bytes([64, 0] * 8)
@@ -144,4 +145,4 @@ def test_shapes_are_those_of_the_operand_of_ldtilecfg() -> None:
     ],
 )
 def test_sums_take_whole_tiles(shape: tuple, rows: int, expected: tuple) -> None:
-    assert whole_tiles(shape, rows) == expected
+    assert whole_tiles(shape, rows, TILES) == expected

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from tilewright.compiler import te
-from tilewright.compiler.cpu.processor import DotProduct, Processor
+from tilewright.compiler.cpu.instructions import dot_product, matrix_product
+from tilewright.compiler.cpu.processor import Processor
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
 
-PROCESSOR = Processor("small", (DotProduct("dot4", 4, 2, (("uint8", "int8"),)),))
+PROCESSOR = Processor("small", (dot_product("dot4", 4, 2, (("uint8", "int8"),)),))
 
 
 def product(a: str = "uint8", columns: int = 8, inner: int = 6) -> te.Schedule:
@@ -59,7 +60,7 @@ def test_what_is_no_instruction_is_refused(s: te.Schedule, extents: str) -> None
     )
 
 
-MATRICES = Processor("tiles", (DotProduct("tiles4", 4, 2, (("uint8", "int8"),), rows=3, groups=2),))
+MATRICES = Processor("tiles", (matrix_product("tiles4", (3, 2, 4, 2), (("uint8", "int8"),)),))
 
 
 def matrices(rows: int = 3, columns: int = 8) -> te.Schedule:

@@ -217,7 +217,8 @@ def test_tiles_that_the_system_refuses_are_no_lack_of_the_processor(
 ) -> None:
     monkeypatch.delenv(LEVEL_VARIABLE, raising=False)
     monkeypatch.setattr(target, "_has_features", lambda level: True)
-    monkeypatch.setattr(target, "_request_tiles", lambda: False)
+    amx = replace(LEVELS["amx"], is_permitted=lambda: False)
+    monkeypatch.setattr(target, "LEVELS", {**LEVELS, "amx": amx})
     target._own_levels.cache_clear()
     try:
         assert host_levels()[0] == "avx512vnni"

@@ -6,12 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.cpu import LEVELS, Elementwise
+from tilewright.compiler.cpu.kernels.formulas import OPERATIONS
+from tilewright.compiler.formulas import operations_in
 from tilewright.compiler.graph import Graph, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.build import Builder
+from tilewright.compiler.graph.functions import BINARY, UNARY
 from tilewright.compiler.graph.operators import Where
-from tilewright.compiler.graph.operators.elementwise import COMPARISONS
-from tilewright.compiler.host.formulas import EXACT, NEAR
+from tilewright.compiler.host.formulas import APPROXIMATED
 
 from ...processor import target_at
 from .agreement import assert_agrees, run_kernels, selected
@@ -28,6 +30,15 @@ PARAMETERS = {
     "Swish": (1.5,),
     "ThresholdedRelu": (1.0,),
 }
+COMPILED = [
+    kind
+    for kind, function in UNARY.items()
+    if "float32" in function.types and OPERATIONS.keys() >= {*operations_in(function.formula)}
+]
+NEAR = [kind for kind in COMPILED if APPROXIMATED & {*operations_in(UNARY[kind].formula)}]
+EXACT = [kind for kind in COMPILED if kind not in NEAR]
+COMPARISONS = [kind for kind, function in BINARY.items() if function.test]
+
 EDGES = np.array(
     [
         *(0.0, -0.0, np.nan, np.inf, -np.inf, 0.5, -0.5, 1.5, 2.5, -1.5, -2.5, 0.3, -0.3, -0.7),

@@ -1,11 +1,13 @@
 """Several samples at a time give what single ones give, or are not put together."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value
 from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.quantiser import quantise
 from tilewright.compiler.quantiser.batches import Batches, make_batches, set_batch
 from tilewright.errors import InputError
@@ -80,3 +82,30 @@ def test_a_form_that_takes_no_batches_takes_samples_one_at_a_time() -> None:
     assert together.fitting(graph).size == 1
     assert together.fitting(mixing_network()) is together
     assert together.fitting(mixing_network(), graph).size == 1
+
+
+def test_an_operator_that_fixes_its_samples_is_run_one_by_one() -> None:
+    """A cache of one sequence, written at a position, as in decoding step by step."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["k"]),
+        helper.make_node("Reshape", ["k", "shape"], ["k4"]),
+        helper.make_node("TensorScatter", ["cache", "k4", "at"], ["y"], mode="linear"),
+    ]
+    types = {"x": (1, [1, 1, 8]), "cache": (1, [1, 2, 16, 4]), "at": (7, [1])}
+    inputs = [helper.make_tensor_value_info(name, *kind) for name, kind in types.items()]
+    chance = np.random.default_rng(0)
+    held = {"w": chance.normal(size=(8, 8)).astype(np.float32), "shape": np.array([1, 2, 1, 4])}
+    made = helper.make_graph(
+        nodes, "step", inputs, [helper.make_tensor_value_info("y", 1, [1, 2, 16, 4])],
+        [onnx.numpy_helper.from_array(data, name) for name, data in held.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 24)]
+    graph = import_onnx(helper.make_model(made, opset_imports=opsets).SerializeToString())
+    samples = {
+        "x": chance.normal(size=(4, 1, 1, 8)).astype(np.float32),
+        "cache": np.zeros((4, 1, 2, 16, 4), np.float32),
+        "at": np.arange(4).reshape(4, 1),
+    }
+    batches = make_batches(graph, samples)
+    assert batches.size == 1
+    assert len(list(batches.run(graph))) == 4

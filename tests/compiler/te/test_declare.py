@@ -225,3 +225,16 @@ def test_a_mistake_is_named(mistake):
     with pytest.raises(CompileError) as caught:
         make()
     assert str(caught.value) == message
+
+
+def test_a_tensor_may_be_taken_from_a_value() -> None:
+    """Two heads in the channels of an activation, and its pixels of every other row."""
+    view = te.View(((0, 1), (3, 4), (2, 1), (3, 1)))
+    heads = te.tensor("heads", "int8", (1, 2, 5, 4), of="x", by=view).tensor
+    image = np.arange(1 * 1 * 5 * 8, dtype=np.int8).reshape(1, 1, 5, 8)
+    assert heads.view is not None
+    taken = heads.view.take(image, heads.shape)
+    np.testing.assert_array_equal(taken[0, 1], image[0, 0, :, 4:])
+    patches = te.Patches(rows=1, run=8, pixels=1, row_step=2, column_step=1, dilation=1)
+    rows = te.tensor("rows", "int8", (1, 3, 5, 8), of="x", by=patches).tensor
+    assert (rows.value, rows.patches, rows.view) == ("x", patches, None)

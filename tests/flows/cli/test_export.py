@@ -91,7 +91,7 @@ def test_a_network_without_accelerator_layers_is_refused(tmp_path, capsys):
     assert refused(capsys, "--c", tmp_path / "c", path) == (
         1,
         "error: model `float`: expected layers on the accelerator, got none, so there are no "
-        "programs to export; quantise the model to int8 first (`tilewright quantise`)",
+        "programs to export; the network has no convolutions and no matrix products",
     )
 
 

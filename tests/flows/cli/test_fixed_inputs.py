@@ -66,8 +66,8 @@ def test_an_artifact_is_not_fixed_again(reshaping, tmp_path, tilewright, fail):
     tilewright("compile", reshaping, "--fix", "shape=[4,3]", "-o", artifact)
     assert fail("run", artifact, "--fix", "shape=[3,4]") == (
         2,
-        f"error: `--fix` and `--dim`: expected an ONNX model, got the artifact `{artifact}`, which "
-        "is compiled already; give the model",
+        "error: `--fix`, `--dim` and `--outputs`: expected an ONNX model, got the artifact "
+        f"`{artifact}`, which is compiled already; give the model",
     )
 
 
@@ -139,4 +139,4 @@ def test_ablation_does_not_fix_an_artifact_again(open_height, tmp_path, tilewrig
     tilewright("compile", open_height, "--dim", "height=7", "-o", artifact)
     code, said = fail("ablation", artifact, "--dim", "height=8")
     assert code == 2
-    assert said.startswith("error: `--fix` and `--dim`: expected an ONNX model")
+    assert said.startswith("error: `--fix`, `--dim` and `--outputs`: expected an ONNX model")

@@ -1,6 +1,7 @@
 """`tilewright run`: tables for people, JSON for machines, and comparisons that can fail."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tilewright.flows.reports.terminal import shorten
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.runtime import devices
 from tilewright.runtime import host as runtime_host
+from tilewright.runtime.devices import DEVICES, SimDevice
 from tilewright.runtime.profile import LayerProfile, Profile
 from tilewright.sim.functional import FunctionalMachine
 
@@ -252,3 +254,31 @@ def test_the_hardware_gives_exact_cycles_that_stalls_change_and_bits_that_they_d
     assert quiet["comparison"] == stalled["comparison"]
     names = [tally["name"] for tally in quiet["comparison"]["tallies"]]
     assert names[-1] == "data window 0 of `sim`"
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_hardware_is_compared_without_being_asked(damaged, model, capsys, monkeypatch):
+    class Hardware(SimDevice):
+        name = "rtl"
+
+        def _run(self, program, dram):
+            result = super()._run(program, dram)
+            dram[-1] ^= damaged
+            return result
+
+    monkeypatch.setitem(DEVICES, "rtl", Hardware)
+    code = main(["run", str(model), "--config", "4x4", "--device", "rtl"])
+    said = capsys.readouterr()
+    assert code == damaged
+    assert ("data window 0 of `sim`" in said.err) == damaged
+    verdict = "1 bytes differ" if damaged else "equal"
+    assert re.search(rf"^data window 0 of `sim`: [\d,]+ bytes, {verdict}$", said.out, re.MULTILINE)
+
+
+def test_a_device_that_was_not_compared_says_so(model, capsys, monkeypatch):
+    class Board(SimDevice):
+        name = "reference board"
+
+    monkeypatch.setitem(DEVICES, "rtl", Board)
+    assert main(["run", str(model), "--config", "4x4", "--device", "rtl"]) == 0
+    assert "the results were not compared with `sim`; add `--compare`\n" in capsys.readouterr().out

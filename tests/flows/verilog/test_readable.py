@@ -1,9 +1,7 @@
 """The Verilog for people and for other tools."""
 
-import os
 import random
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +23,9 @@ from tilewright.isa.semantics import Machine
 from tilewright.sim.gate.tools import YOSYS, run_in_new_folder
 from tilewright.sim.rtl import RtlCore, harness_constants
 from tilewright.sim.timing import Timer
-from tilewright.sim.toolchain import find_verilator
 from tilewright.sim.verilate import build_library
+
+from .linter import lint
 
 ROOT = Path(__file__).parents[3]
 TINY = PRESETS["tiny"]
@@ -185,19 +184,3 @@ def test_linters_find_nothing_for_an_asic(asic, tmp_path):
 def test_the_linter_would_find_a_fault(readable, tmp_path):
     faulty = readable.replace("endmodule", "  wire [3:0] four = clk;\nendmodule", 1)
     assert "WIDTHEXPAND" in lint(faulty, tmp_path)
-
-
-def lint(text: str, folder: Path) -> str:
-    """The warnings of Verilator, all kinds enabled, of which a pragma may silence two."""
-    silenced = set(re.findall(r"lint_off (\w+)", text))
-    assert silenced == {"DECLFILENAME", "SYMRSVDWORD"}
-    (folder / "core.v").write_text(text)
-    verilator = find_verilator()
-    command = [verilator / "bin" / "verilator_bin", "--lint-only", "-Wall", "--quiet"]
-    return subprocess.run(
-        [*command, "--top-module", TOP, folder / "core.v"],
-        env={**os.environ, "VERILATOR_ROOT": str(verilator)},
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    ).stderr

@@ -1,0 +1,402 @@
+"""Writers of operators: one function for each class of host operator."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from ..graph import Node
+from ..graph import operators as ops
+from ..graph.functions import UNARY
+from ..graph.operators.quantisation import FLOAT8
+from ..graph.operators.recurrent import ACTIVATIONS, real_weights
+from ..graph.operators.reductions import POSITIONS
+from ..graph.types import DTYPES
+from ..importers.onnx_elementwise import VARIANTS
+from ..importers.onnx_registered import TO_FIRST, TO_LAST
+from .onnx_writer import Writer
+
+DFT_WITH_AXIS = 20
+"""First operator set in which the axis of DFT is an operand."""
+
+Export = Callable[[Writer, Node, Any], None]
+"""Function that writes a node, given its operator."""
+
+
+def element(dtype: str) -> int:
+    """Return ONNX's number of an element type."""
+    return helper.np_dtype_to_tensor_dtype(np.dtype(DTYPES[dtype]))
+
+
+def _plain(kind: str, **fields: str) -> Export:
+    """Return a writer of ONNX's operator `kind`; `fields` map its attributes to fields of ours."""
+
+    def write(writer: Writer, node: Node, operator: ops.Operator) -> None:
+        writer.add(node, kind, **{name: getattr(operator, ours) for name, ours in fields.items()})
+
+    return write
+
+
+def _quantisation(writer: Writer, node: Node, operator: ops.Quantize | ops.Dequantize) -> None:
+    integers = operator.dtype if isinstance(operator, ops.Quantize) else None
+    dtype = integers or writer.graph.types[node.inputs[0]].dtype
+    scales, points = np.array(operator.scales, np.float32), np.array(operator.zero_points)
+    if operator.axis is None:  # scalars; otherwise one value for each channel
+        scales, points = scales.reshape(()), points.reshape(())
+    base = node.output.name
+    scale = writer.constant(f"{base}.scale", scales, np.float32)
+    zero_point = writer.constant(f"{base}.zero_point", points, dtype)
+    axis = {} if operator.axis is None else {"axis": operator.axis}
+    kind = "QuantizeLinear" if integers else "DequantizeLinear"
+    writer.add(node, kind, scale, zero_point, **axis)
+
+
+def _reshape(writer: Writer, node: Node, operator: ops.Reshape) -> None:
+    shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
+    writer.add(node, "Reshape", shape, **({"allowzero": 1} if 0 in operator.shape else {}))
+
+
+def _pad(writer: Writer, node: Node, operator: ops.Pad) -> None:
+    base = node.output.name
+    pads = writer.constant(f"{base}.pads", operator.before + operator.after, np.int64)
+    value = writer.constant(f"{base}.value", operator.value, node.output.type.dtype)
+    writer.add(node, "Pad", pads, value)
+
+
+def _slice(writer: Writer, node: Node, operator: ops.Slice) -> None:
+    axes = range(len(operator.starts))
+    parts = {"starts": operator.starts, "stops": operator.stops, "axes": axes}
+    parts["steps"] = operator.steps
+    base = node.output.name
+    names = [writer.constant(f"{base}.{k}", list(v), np.int64) for k, v in parts.items()]
+    writer.add(node, "Slice", *names)
+
+
+def _cast(writer: Writer, node: Node, operator: ops.Cast) -> None:
+    overflows = {"saturate": 0} if operator.dtype in FLOAT8 else {}
+    writer.add(node, "Cast", to=element(operator.dtype), **overflows)
+
+
+def _conv(writer: Writer, node: Node, operator: ops.Conv) -> None:
+    write = _plain("Conv", strides="strides", pads="pads", dilations="dilations", group="groups")
+    write(writer, node, operator)
+    kernel = writer.graph.types[node.inputs[1]].shape[2:]
+    writer.nodes[-1].attribute.append(helper.make_attribute("kernel_shape", kernel))
+
+
+def _average_pool(writer: Writer, node: Node, operator: ops.AveragePool) -> None:
+    writer.add(
+        node,
+        "AveragePool",
+        kernel_shape=operator.kernel,
+        strides=operator.strides,
+        pads=operator.pads,
+        dilations=operator.dilations,
+        count_include_pad=int(operator.count_include_pad),
+        ceil_mode=int(any(operator.overhang)),
+    )
+
+
+def _lp_pool(writer: Writer, node: Node, operator: ops.LpPool) -> None:
+    writer.add(
+        node,
+        "LpPool",
+        kernel_shape=operator.kernel,
+        strides=operator.strides,
+        pads=operator.pads,
+        dilations=operator.dilations,
+        p=operator.p,
+        ceil_mode=int(any(operator.overhang)),
+    )
+
+
+def _topk(writer: Writer, node: Node, operator: ops.TopK) -> None:
+    count = writer.constant(f"{node.outputs[0].name}.count", [operator.count], np.int64)
+    writer.add(node, "TopK", count, axis=operator.axis, largest=int(operator.largest))
+
+
+def _general_quantize(writer: Writer, node: Node, operator: ops.GeneralQuantize) -> None:
+    attributes: dict[str, Any] = {"axis": operator.axis, "saturate": int(operator.saturate)}
+    if operator.block:
+        attributes["block_size"] = operator.block
+    if operator.precision:
+        attributes["precision"] = element(operator.precision)
+    inputs = writer.inputs(node)
+    if len(inputs) < 3:
+        shape = writer.graph.types[node.inputs[1]].shape
+        zero = np.zeros(shape, DTYPES[operator.dtype])
+        inputs.append(writer.constant(f"{node.output.name}.zero_point", zero))
+    writer.write(node, "QuantizeLinear", inputs, **attributes)
+
+
+def _general_dequantize(writer: Writer, node: Node, operator: ops.GeneralDequantize) -> None:
+    block = {"block_size": operator.block} if operator.block else {}
+    if operator.dtype != writer.graph.types[node.inputs[1]].dtype:
+        block["output_dtype"] = element(operator.dtype)
+    writer.add(node, "DequantizeLinear", axis=operator.axis, **block)
+
+
+def _integer_matmul(writer: Writer, node: Node, operator: ops.IntegerMatMul) -> None:
+    """Write the product of a difference in int32; weights may exceed what MatMulInteger takes."""
+    names = []
+    for place, given in enumerate(writer.inputs(node)):
+        names.append(writer.fresh(f"{node.output.name}.wide{place}"))
+        cast = helper.make_node("Cast", [given], [names[-1]], to=onnx.TensorProto.INT32)
+        writer.nodes.append(cast)
+    centred = writer.fresh(f"{node.output.name}.centred")
+    writer.nodes.append(helper.make_node("Sub", [names[0], names[2]], [centred]))
+    writer.write(node, "MatMul", [centred, names[1]])
+
+
+def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
+    if operator.kind == "Clip":
+        names = [
+            writer.constant(f"{node.output.name}.{which}", limit, np.float32)
+            for which, limit in zip(("low", "high"), operator.parameters, strict=True)
+        ]
+        writer.add(node, "Clip", *names)
+        return
+    known = UNARY[operator.kind].onnx_parameters.items()
+    pairs = zip(known, operator.parameters, strict=True)
+    _kind(writer, node, operator, **{name: type(one)(value) for (name, one), value in pairs})
+
+
+def _own(writer: Writer, node: Node, operator: ops.OwnFunction) -> None:
+    """Write a registered operator as it was read; its domain is a part of its name."""
+    domain, _, kind = operator.name.rpartition(".")
+    writer.add(node, kind, domain=domain, **dict(operator.parameters))
+
+
+def _own_kernel(writer: Writer, node: Node, operator: ops.OwnKernel) -> None:
+    """Write a registered kernel without its constants; images in the file are [N, C, H, W]."""
+    domain, _, kind = operator.name.rpartition(".")
+    inputs = []
+    for name in node.inputs[: len(node.inputs) - operator.constants]:
+        given = writer.names[name]
+        if len(writer.graph.types[name].shape) == 4:
+            turned = writer.fresh(f"{given}.first")
+            writer.nodes.append(helper.make_node("Transpose", [given], [turned], perm=TO_FIRST))
+            given = turned
+        inputs.append(given)
+    settings: dict[str, Any] = dict(operator.settings)
+    if len(node.output.type.shape) != 4:
+        writer.write(node, kind, inputs, domain=domain, **settings)
+        return
+    made = writer.fresh(f"{node.output.name}.first")
+    own = helper.make_node(kind, inputs, [made], name=node.name, domain=domain, **settings)
+    writer.nodes.append(own)
+    writer.write(node, "Transpose", [made], perm=TO_LAST)
+
+
+def _kind(
+    writer: Writer, node: Node, operator: ops.Unary | ops.Binary | ops.Reduce, **attributes: Any
+) -> None:
+    """Write an operator by its kind, which in ONNX may be an attribute of another operator."""
+    kind = operator.kind
+    if kind in VARIANTS:
+        kind, name, value = VARIANTS[kind]
+        attributes[name] = value
+    writer.add(node, kind, **attributes)
+
+
+def _softmax(writer: Writer, node: Node, operator: ops.Softmax) -> None:
+    kind = "LogSoftmax" if operator.log else "Softmax"
+    shape = node.output.type.shape
+    if operator.stop == operator.axis + 1:
+        writer.add(node, kind, axis=operator.axis)
+        return
+    base = node.output.name
+    sizes = (*shape[: operator.axis], -1, *shape[operator.stop :])
+    inner = writer.constant(f"{base}.flat_shape", sizes, np.int64)
+    outer = writer.constant(f"{base}.shape", shape, np.int64)
+    flat, soft = writer.fresh(f"{base}.flat"), writer.fresh(f"{base}.soft")
+    writer.nodes += [
+        helper.make_node("Reshape", [*writer.inputs(node), inner], [flat]),
+        helper.make_node(kind, [flat], [soft], axis=operator.axis),
+    ]
+    writer.write(node, "Reshape", [soft, outer])
+
+
+def _reduce(writer: Writer, node: Node, operator: ops.Reduce) -> None:
+    keep = int(operator.keep)
+    if operator.kind in POSITIONS:
+        _kind(writer, node, operator, axis=operator.axes[0], keepdims=keep)
+        return
+    axes = writer.constant(f"{node.output.name}.axes", operator.axes, np.int64)
+    writer.add(node, operator.kind, axes, keepdims=keep, noop_with_empty_axes=1)
+
+
+def _conv_transpose(writer: Writer, node: Node, operator: ops.ConvTranspose) -> None:
+    """Write a ConvTranspose; negative padding, which ONNX lacks, is a Pad in front of the bias."""
+    inputs, base = writer.inputs(node), node.output.name
+    attributes = {
+        "kernel_shape": writer.graph.types[node.inputs[1]].shape[2:],
+        "strides": operator.strides,
+        "pads": [max(pad, 0) for pad in operator.pads],
+        "dilations": operator.dilations,
+        "output_padding": operator.output_padding,
+        "group": operator.groups,
+    }
+    added = [max(-pad, 0) for pad in operator.pads]
+    if not any(added):
+        writer.write(node, "ConvTranspose", inputs, **attributes)
+        return
+    core, half = writer.fresh(f"{base}.core"), len(added) // 2
+    writer.nodes.append(helper.make_node("ConvTranspose", inputs[:2], [core], **attributes))
+    pads = writer.constant(f"{base}.pads", [0, 0, *added[:half], 0, 0, *added[half:]], np.int64)
+    if len(inputs) == 2:
+        writer.write(node, "Pad", [core, pads])
+        return
+    spread, flat = writer.fresh(f"{base}.spread"), writer.fresh(f"{base}.bias")
+    shape = writer.constant(f"{base}.bias_shape", [-1] + [1] * half, np.int64)
+    writer.nodes += [
+        helper.make_node("Pad", [core, pads], [spread]),
+        helper.make_node("Reshape", [inputs[2], shape], [flat]),
+    ]
+    writer.write(node, "Add", [spread, flat])
+
+
+def _interpolate(writer: Writer, node: Node, operator: ops.Interpolate) -> None:
+    """Write the sum over taps of the definition; Resize has no form for given places."""
+    x, places, weights = node.inputs
+    base, whole = node.output.name, writer.names[x]
+    held = writer.graph.data(places), writer.graph.data(weights)
+    spread = [-1 if axis == operator.axis else 1 for axis in range(len(node.output.type.shape))]
+    terms: list[str] = []
+    for tap, (indices, factors) in enumerate(zip(held[0].T, held[1].T, strict=True)):
+        chosen = writer.constant(f"{base}.places{tap}", indices)
+        factor = writer.constant(f"{base}.weights{tap}", factors.reshape(spread))
+        taken, term = writer.fresh(f"{base}.taken{tap}"), writer.fresh(f"{base}.term{tap}")
+        writer.nodes += [
+            helper.make_node("Gather", [whole, chosen], [taken], axis=operator.axis),
+            helper.make_node("Mul", [taken, factor], [term]),
+        ]
+        terms.append(term)
+    writer.write(node, "Sum", terms)
+
+
+def _expand(writer: Writer, node: Node, operator: ops.Expand) -> None:
+    shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
+    writer.add(node, "Expand", shape)
+
+
+def _reference(writer: Writer, node: Node, operator: ops.OnnxReference) -> None:
+    """Write an operator of ONNX as it was read; what it leaves out has an empty name."""
+    made, operands = operator.node(), iter(writer.inputs(node))
+    names = [next(operands) if name else "" for name in made.input]
+    if operator.kind == "DFT" and operator.version < DFT_WITH_AXIS:
+        ((place, axis),) = ((i, a.i) for i, a in enumerate(made.attribute) if a.name == "axis")
+        del made.attribute[place]
+        held = writer.constant(f"{node.output.name}.axis", axis, np.int64)
+        names = [*names, *[""] * (2 - len(names)), held]
+    writer.write(node, operator.kind, names)
+    written = writer.nodes[-1]
+    written.domain = operator.domain
+    written.attribute.extend(made.attribute)
+    results = iter(list(written.output))
+    written.output[:] = [next(results) if name else "" for name in made.output]
+
+
+def _cumsum(writer: Writer, node: Node, operator: ops.CumSum) -> None:
+    axis = writer.constant(f"{node.output.name}.axis", operator.axis, np.int64)
+    flags = {"exclusive": int(operator.exclusive), "reverse": int(operator.reverse)}
+    writer.add(node, "CumSum", axis, **flags)
+
+
+def _grid_sample(writer: Writer, node: Node, operator: ops.GridSample) -> None:
+    corners = int(operator.align_corners)
+    names = {"mode": operator.mode, "padding_mode": operator.padding}
+    writer.add(node, "GridSample", **names, align_corners=corners)
+
+
+def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
+    writer.add(
+        node,
+        "RoiAlign",
+        mode=operator.mode,
+        output_height=operator.size[0],
+        output_width=operator.size[1],
+        sampling_ratio=operator.samples,
+        spatial_scale=operator.scale,
+        coordinate_transformation_mode="half_pixel" if operator.half_pixel else "output_half_pixel",
+    )
+
+
+def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
+    names, alphas, betas = zip(*operator.activations, strict=True)
+    counts = [len(ACTIVATIONS[name].parameters) for name in names]
+    attributes: dict[str, Any] = {
+        "hidden_size": writer.graph.types[node.inputs[2]].shape[-1],
+        "direction": operator.direction,
+        "activations": names,
+        "activation_alpha": [one for one, count in zip(alphas, counts, strict=True) if count > 0],
+        "activation_beta": [one for one, count in zip(betas, counts, strict=True) if count > 1],
+    }
+    if operator.clip:
+        attributes["clip"] = operator.clip
+    if operator.kind == "GRU":
+        attributes["linear_before_reset"] = int(operator.linear_before_reset)
+    if operator.kind == "LSTM":
+        attributes["input_forget"] = int(operator.input_forget)
+    inputs = writer.inputs(node)
+    if scales := inputs[operator.scales]:
+        w, r, *factors = (writer.constants[name] for name in (*inputs[1:3], *scales))
+        for place, real in enumerate(real_weights(w, r, factors), 1):
+            inputs[place] = writer.constant(f"{inputs[place]}.real", real)
+    shown = {name: one for name, one in attributes.items() if one != []}
+    writer.write(node, operator.kind, inputs[: operator.scales.start], **shown)
+
+
+EXPORTS: dict[type[ops.Operator], Export] = {
+    ops.Quantize: _quantisation,
+    ops.Dequantize: _quantisation,
+    ops.Reshape: _reshape,
+    ops.Transpose: _plain("Transpose", perm="permutation"),
+    ops.Pad: _pad,
+    ops.Slice: _slice,
+    ops.Concat: _plain("Concat", axis="axis"),
+    ops.Expand: _expand,
+    ops.Gather: _plain("Gather", axis="axis"),
+    ops.GatherElements: _plain("GatherElements", axis="axis"),
+    ops.GatherND: _plain("GatherND", batch_dims="batch_dims"),
+    ops.GridSample: _grid_sample,
+    ops.RoiAlign: _roi_align,
+    ops.CumSum: _cumsum,
+    ops.OnnxReference: _reference,
+    ops.Interpolate: _interpolate,
+    ops.Recurrent: _recurrent,
+    ops.ScatterND: _plain("ScatterND", reduction="reduction"),
+    ops.Cast: _cast,
+    ops.Conv: _conv,
+    ops.ConvTranspose: _conv_transpose,
+    ops.MatMul: _plain("MatMul"),
+    ops.MaxPool: _plain(
+        "MaxPool", kernel_shape="kernel", strides="strides", pads="pads", dilations="dilations"
+    ),
+    ops.MaxPoolIndices: _plain(
+        "MaxPool",
+        kernel_shape="kernel",
+        strides="strides",
+        pads="pads",
+        dilations="dilations",
+        storage_order="columns_first",
+    ),
+    ops.AveragePool: _average_pool,
+    ops.LpPool: _lp_pool,
+    ops.TopK: _topk,
+    ops.Einsum: _plain("Einsum", equation="equation"),
+    ops.GeneralQuantize: _general_quantize,
+    ops.GeneralDequantize: _general_dequantize,
+    ops.IntegerMatMul: _integer_matmul,
+    ops.ScatterElements: _plain("ScatterElements", axis="axis", reduction="reduction"),
+    ops.OwnFunction: _own,
+    ops.OwnKernel: _own_kernel,
+    ops.Unary: _unary,
+    ops.Where: _plain("Where"),
+    ops.Binary: _kind,
+    ops.Softmax: _softmax,
+    ops.Reduce: _reduce,
+}
+"""Operator class -> function that writes it."""

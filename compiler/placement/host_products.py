@@ -1,0 +1,156 @@
+"""Products that the host multiplies because they have no form in int8: their number, and why.
+
+Layers that have such a form and still run on the host are not told of here: they do not fit, or
+were placed there.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph import Graph, Node, QConv, QMatMul
+from ..graph import operators as ops
+from ..graph.macs import macs_of
+from ..graph.operators.integer import Accelerated
+from .float_reasons import float_reader, is_move, joins_layer
+
+CONVOLUTION, DENSE, PRODUCT, RECURRENT = (
+    "convolution", "dense layer", "matrix product", "recurrent layer",
+)  # fmt: skip
+
+IN_FLOAT = "in float"
+DYNAMIC = "scales computed at run time"
+INPUT, OUTPUT = "input not quantised", "output not quantised"
+WEIGHTS = "weights not in int8"
+OPERANDS = "operands that broadcast, or scales along another axis"
+WIDER = "quantised to "
+
+ADVICE = {
+    IN_FLOAT: "a float model is to be quantised first: see `tilewright quantise`, or give samples "
+    "with `--calibrate FILE`",
+    DYNAMIC: "the accelerator needs scales that are known before: quantise the float model with "
+    "samples (`tilewright quantise`)",
+    INPUT: "a product runs in int8 if its operands and its result are quantised, as `tilewright "
+    "quantise` does for the float model",
+    WIDER: "the accelerator multiplies int8: quantise the float model to 8 bits, as `tilewright "
+    "quantise` does",
+    WEIGHTS: "the accelerator multiplies int8 weights with a scale for each output channel",
+}
+"""The beginning of a reason -> what to do about it."""
+
+Row = dict[str, Any]
+
+
+def host_products(graph: Graph) -> list[Row]:
+    """Return the kinds of products of which the host runs some, as JSON values.
+
+    Each row has `kind`, `host` and `all`, their numbers, `reasons`: reason -> number, and a
+    `sentence` that says so.
+    """
+    everything: Counter[str] = Counter()
+    found: dict[str, Counter[str]] = {}
+    for node in graph.nodes:
+        if not macs_of(graph, node):
+            continue
+        kind = _kind(graph, node)
+        everything[kind] += 1
+        if not isinstance(node.attributes, Accelerated):
+            found.setdefault(kind, Counter())[_reason(graph, node)] += 1
+    rows = [
+        {
+            "kind": kind,
+            "host": reasons.total(),
+            "all": everything[kind],
+            "reasons": dict(reasons.most_common()),
+            "sentence": _sentence(kind, everything[kind], reasons),
+        }
+        for kind, reasons in found.items()
+    ]
+    all_in_float = all([*row["reasons"]] == [IN_FLOAT] for row in rows)
+    idle = sum(everything.values()) == sum(row["host"] for row in rows)
+    advice = _advice(rows, in_float=all_in_float and idle)
+    if rows and advice:
+        rows[-1]["sentence"] += f"; {advice}"
+    return rows
+
+
+def _sentence(kind: str, whole: int, reasons: Counter[str]) -> str:
+    count = reasons.total()
+    listed = ", ".join(
+        f"{reason} ({number})" if len(reasons) > 1 else reason
+        for reason, number in reasons.most_common()
+    )
+    verb = "runs" if count == 1 else "run"
+    return f"{count} of {whole} {kind}{'s' * (whole != 1)} {verb} on the host: {listed}"
+
+
+def _advice(rows: Sequence[Row], *, in_float: bool) -> str:
+    """Say what to do about the most frequent reason; empty if there is nothing to do."""
+    reasons: Counter[str] = Counter()
+    for row in rows:
+        reasons.update(row["reasons"])
+    for reason, _ in reasons.most_common():
+        if reason == IN_FLOAT and not in_float:
+            continue  # the user left parts of the network in float
+        wanted = INPUT if reason == OUTPUT else reason
+        for beginning, advice in ADVICE.items():
+            if wanted.startswith(beginning):
+                return advice
+    return ""
+
+
+def idle_sentence(graph: Graph, rows: Sequence[Row]) -> str:
+    """Say why nothing runs on the accelerator, and what to do."""
+    if rows:
+        return "; ".join(row["sentence"] for row in rows)
+    inputs = {value.name for value in graph.inputs}
+    if not any(inputs.intersection(node.inputs) for node in graph.nodes):
+        return "its outputs are constants or inputs, so there is nothing to compute"
+    return "the network has no convolutions and no matrix products"
+
+
+def _kind(graph: Graph, node: Node) -> str:
+    operator = node.attributes
+    if isinstance(operator, ops.Recurrent):
+        return RECURRENT
+    if isinstance(operator, ops.Conv | ops.ConvTranspose):
+        return CONVOLUTION
+    if isinstance(operator, QConv):
+        return DENSE if operator.kind == "dense" else CONVOLUTION
+    if isinstance(operator, QMatMul) or not any(map(graph.is_constant, node.inputs[:2])):
+        return PRODUCT
+    return DENSE
+
+
+def _reason(graph: Graph, node: Node) -> str:
+    """Say why a product has no form in int8."""
+    if isinstance(node.attributes, ops.IntegerMatMul):
+        return DYNAMIC
+    operands = [name for name in node.inputs[:2] if not graph.is_constant(name)]
+    given = [_quantised_as(graph, name) for name in operands]
+    read_in_float = float_reader(graph, node, lambda user: joins_layer(graph, user))
+    if not any(given):
+        return IN_FLOAT if read_in_float else INPUT
+    wider = [dtype for dtype in given if dtype not in ("", "int8", "uint8")]
+    if wider:
+        return wider[0] if wider[0] == DYNAMIC else f"{WIDER}{wider[0]}"
+    if not all(given):
+        return INPUT
+    if isinstance(node.attributes, ops.Recurrent):
+        return IN_FLOAT
+    if read_in_float:
+        return OUTPUT
+    return WEIGHTS if len(operands) < len(node.inputs[:2]) else OPERANDS
+
+
+def _quantised_as(graph: Graph, name: str) -> str:
+    """Return the integer type that an operand was dequantised from; empty for floats."""
+    maker = graph.producer(name)
+    while maker is not None and (is_move(maker) or isinstance(maker.attributes, ops.Pad)):
+        name = maker.inputs[0]
+        maker = graph.producer(name)
+    if maker is None or not isinstance(maker.attributes, ops.Dequantize | ops.GeneralDequantize):
+        return ""
+    dtype = graph.types[maker.inputs[0]].dtype
+    general = isinstance(maker.attributes, ops.GeneralDequantize)
+    return DYNAMIC if general and dtype in ("int8", "uint8") else dtype

@@ -1,0 +1,96 @@
+"""The exporter is as wide as the importer: every operator comes back from a file, quantised or not.
+
+ONNX's own operator tests are the models. To be quantised, each gets a dense layer beside it.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+import pytest
+
+from tilewright.compiler.exporters import export_onnx
+from tilewright.compiler.exporters.onnx_operators import EXPORTS
+from tilewright.compiler.frontend.import_with_inputs import import_with_inputs
+from tilewright.compiler.graph import Graph, evaluate
+from tilewright.compiler.graph.operator import OPERATORS
+from tilewright.compiler.graph.operators import Shift
+from tilewright.compiler.graph.operators.integer import Accelerated
+from tilewright.compiler.importers import RefusedError, import_onnx
+from tilewright.compiler.quantiser import QuantiserOptions, make_batches, quantise
+from tilewright.flows.conformance.cases import arrays_of, load_cases
+
+Arrays = dict[str, np.ndarray]
+
+
+def with_dense_layer(given: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with a layer of its own input beside it."""
+    proto = onnx.ModelProto.FromString(given.SerializeToString())
+    weights = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weights, "dense.w"))
+    proto.graph.node.append(onnx.helper.make_node("MatMul", ["dense.x", "dense.w"], ["dense.y"]))
+    for values, name in ((proto.graph.input, "dense.x"), (proto.graph.output, "dense.y")):
+        values.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 8]))
+    if not any(one.domain in ("", "ai.onnx") for one in proto.opset_import):
+        proto.opset_import.append(onnx.helper.make_opsetid("", 20))
+    return proto
+
+
+def networks(*, every: bool) -> Iterator[tuple[str, Graph, Arrays]]:
+    """Name, graph and inputs of the cases that compute: all, or one for each operator."""
+    seen = set()
+    for case in load_cases():
+        assert case.model is not None, "node tests carry their models"
+        operators = tuple(node.op_type for node in case.model.graph.node)
+        if not every and operators in seen:
+            continue
+        arrays = arrays_of(case)[0] | {"dense.x": np.ones((1, 8), np.float32)}
+        try:
+            graph, _ = import_with_inputs(with_dense_layer(case.model).SerializeToString(), arrays)
+        except RefusedError:
+            continue
+        if sum(graph.producer(output.value) is not None for output in graph.outputs) > 1:
+            seen.add(operators)
+            yield case.name, graph, {value.name: arrays[value.name] for value in graph.inputs}
+
+
+def comes_back(graph: Graph, inputs: Arrays) -> bool:
+    """Whether a graph computes the same after it went through a file."""
+    before = evaluate(graph, inputs)
+    after = evaluate(import_onnx(export_onnx(graph).SerializeToString()), inputs)
+    return before.keys() == after.keys() and all(
+        array.dtype == after[name].dtype
+        and array.shape == after[name].shape
+        and np.allclose(
+            array.astype(np.float64), after[name].astype(np.float64), 1e-5, 1e-6, equal_nan=True
+        )
+        for name, array in before.items()
+    )
+
+
+def test_every_operator_of_the_host_has_a_writer():
+    host = {kind for kind in OPERATORS.values() if not issubclass(kind, Accelerated)}
+    assert host - {*EXPORTS} == {Shift}  # which a pass of the front end makes
+
+
+def test_every_operator_comes_back_from_a_file():
+    lost = [name for name, graph, inputs in networks(every=False) if not comes_back(graph, inputs)]
+    assert lost == []
+
+
+@pytest.mark.slow
+def test_every_case_comes_back_from_a_file():
+    lost = [name for name, graph, inputs in networks(every=True) if not comes_back(graph, inputs)]
+    assert lost == []
+
+
+@pytest.mark.slow
+def test_every_operator_comes_back_beside_a_quantised_layer():
+    count = 0
+    for name, graph, inputs in networks(every=False):
+        samples = {key: np.stack([array] * 3) for key, array in inputs.items()}
+        batches = make_batches(graph, samples)
+        made = quantise(graph, batches, QuantiserOptions(effort="quick"), lambda text: None).graph
+        assert comes_back(made, inputs), name
+        count += 1
+    assert count > 200

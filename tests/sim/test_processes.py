@@ -1,0 +1,104 @@
+"""Tools end with those who wait for them, and leave nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tilewright.errors import ToolError
+from tilewright.sim import native
+from tilewright.sim.processes import run_process, tool_threads
+
+MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
+
+COMPILER = """#!/bin/sh
+case "$*" in *--version*) echo slow; exit;; esac
+sleep 3600 &
+echo $! > {pid}.part && mv {pid}.part {pid}
+wait
+"""
+"""A compiler that never ends, nor does a process that it starts."""
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """Such a compiler as `CXX`, with a new cache; the file with its process's number."""
+    path, pid = tmp_path / "slow", tmp_path / "pid"
+    path.write_text(COMPILER.format(pid=pid))
+    path.chmod(0o755)
+    monkeypatch.setenv("CXX", str(path))
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    return pid
+
+
+def wait_for(path: Path, process: subprocess.Popen | None = None) -> int:
+    while not path.exists():
+        assert process is None or process.poll() is None
+        time.sleep(0.05)
+    return int(path.read_text())
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that is dead but unburied does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_what_a_tool_prints_comes_back():
+    done = run_process(["sh", "-c", "printf 'a\\n\\377'; echo b >&2; exit 3"])
+    assert (done.returncode, done.stdout, done.stderr) == (3, "a\n\ufffd", "b\n")
+    lines = []
+    assert run_process(["sh", "-c", "echo a; echo b >&2"], on_line=lines.append).returncode == 0
+    assert lines == ["a\n", "b\n"]
+
+
+def test_an_exception_beside_a_tool_stops_it_and_what_it_started(compiler):
+    command = [os.environ["CXX"], "x"]
+
+    def interrupted() -> None:
+        with tool_threads(2) as pool:
+            pool.submit(run_process, command)
+            wait_for(compiler)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not is_running(wait_for(compiler))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["compile", str(MODEL)], ["sweep", str(MODEL), "--workers", "1"], ["board", "--virtual"]],
+    ids=lambda words: words[0],
+)
+def test_ctrl_c_stops_compilers_and_removes_what_they_began(compiler, tmp_path, words):
+    command = [sys.executable, "-m", "tilewright.flows.cli.main", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        began = wait_for(compiler, process)
+        said = ""
+        while not said:  # Python loses an interrupt that arrives while it removes an object
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                _, said = process.communicate(timeout=5)
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1] == "error: interrupted"
+    assert not is_running(began)
+    assert not list((tmp_path / "cache").rglob("build-*"))
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [("true", "wrote nothing at `it`; expected a compiler"), ("false", "failed at `it`")],
+)
+def test_what_is_no_compiler_is_one_sentence(monkeypatch, tmp_path, program, reason):
+    monkeypatch.setenv("CXX", program)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    with pytest.raises(ToolError, match=reason):
+        native.build_native("it", ["native.py"])
