@@ -1,4 +1,4 @@
-"""Where ONNX's reference evaluator stands alone, results are those of ONNX Runtime.
+"""Results of ONNX Runtime decide where ONNX's reference evaluator stands alone.
 
 The cases are those that `docs/conformance.md` lists.
 """
