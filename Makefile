@@ -8,6 +8,7 @@ VERIFY_ARGS ?=
 AGREEMENT_ARGS ?=
 FUZZ_ARGS ?=
 DAMAGE_ARGS ?=
+EDGE_ARGS ?=
 ARTIFACT_ARGS ?=
 STRESS_ARGS ?=
 MUTATION_ARGS ?=
@@ -48,7 +49,8 @@ help:
 	@echo "             (CHECK=1: fail if a figure is more than 3 % worse, write nothing)"
 	@echo "make bitstreams  a bitstream for each of BOARDS, for a scheduled job: 10 to 60 minutes a board"
 	@echo "make fuzz    random graphs and ONNX models through the compiler, outputs compared"
-	@echo "make damage  damaged model files: a clear error or a right result, nothing else"
+	@echo "make damage  damaged model files, hostile databases, settings, names: a clear error or a right"
+	@echo "             result, nothing else (EDGE_ARGS=\"--inputs 20000\" for more of the hostile ones)"
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
@@ -109,6 +111,7 @@ fuzz: $(VENV)/.installed-test
 
 damage: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify.damage --operators $(DAMAGE_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.damage.edges $(EDGE_ARGS)
 
 mutation: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify.mutation $(MUTATION_ARGS)

@@ -1,6 +1,6 @@
 """Calls of the functions with which users declare kernels, and checks of what these return."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,8 @@ def declare_own_kernel(
     name: str,
     make: Callable[..., Kernel],
     operands: Sequence[te.DeclaredTensor],
+    arguments: Mapping[str, Any],
     order: Sequence[int] | None = None,
-    **more: Any,
 ) -> tuple[str, tuple[np.ndarray, ...]]:
     """Call a user's function, and return its kernel as text, and the kernel's constants in order.
 
@@ -29,7 +29,7 @@ def declare_own_kernel(
         If the function fails, or does not return a kernel that reads all operands.
     """
     try:
-        kernel = make(*operands, **more)
+        kernel = make(*operands, **arguments)
     except TilewrightError as error:
         raise CompileError(f"kernel of `{name}`: {error}") from error
     except Exception as error:  # the function is the user's

@@ -18,6 +18,9 @@ from .tensor import Kernel
 ONNX_DOMAINS = ("", "ai.onnx")
 """Domains of ONNX's own operators."""
 
+QUANTISATION = "quantisation"
+"""Name of the argument of a kernel's form in integers that tells scales and zero points."""
+
 _WORD = r"[A-Za-z_]\w*"
 
 
@@ -146,6 +149,11 @@ def register_operator(
             f"{where}: expected a `law`, or a `kernel` and perhaps its form `quantised`; give one"
         )
     if kernel is not None:
+        if QUANTISATION in (parameters or {}):
+            raise CompileError(
+                f"{where}: expected other parameters than `{QUANTISATION}`, which the form in "
+                "integers gets; rename it"
+            )
         given = tuple((parameters or {}).items())
         REGISTERED[domain, name] = RegisteredKernel(kernel, quantised, given)
         return

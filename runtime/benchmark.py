@@ -84,7 +84,7 @@ def _waited() -> Mapping[str, float]:
     found = {}
     for thread in os.listdir(THREADS) if THREADS.is_dir() else ():
         try:
-            record = (THREADS / thread / "schedstat").read_text().split()
+            record = (THREADS / thread / "schedstat").read_text("utf-8").split()
             found[thread] = int(record[1]) / 1e9
         except (OSError, IndexError, ValueError):  # the thread ended, or the kernel has no records
             continue

@@ -20,11 +20,11 @@ from tilewright.flows.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
 API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE = (
     ROOT / "docs" / name for name in ("api.md", "own-operators.md", "schedules.md")
 )
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 
 

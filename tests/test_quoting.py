@@ -186,7 +186,7 @@ PRINTERS = ("flows/cli", "flows/reports", "flows/sweep", "flows/board", "flows/e
 NAMED = re.compile(r"(configuration|module|graph|board)\.name$")
 """Names that users and strangers choose."""
 
-WRITERS = ("hardware/verilog.py", "flows/board/vivado.py", "flows/bare_metal/network.py")
+WRITERS = ("flows/verilog/readable.py", "flows/board/vivado.py", "flows/bare_metal/network.py")
 """Modules that write other languages."""
 
 

@@ -102,8 +102,8 @@ def check_exportable(graph: Graph) -> None:
         If an operator has no counterpart in ONNX.
     """
     for node in graph.nodes:
-        reference = isinstance(node.attributes, ops.OnnxReference)
-        got = f"`{node.attributes.kind if reference else node.op}`"
+        operator = node.attributes
+        got = f"`{operator.kind if isinstance(operator, ops.OnnxReference) else node.op}`"
         if isinstance(node.attributes, ops.Unary) and node.attributes.kind != "Clip":
             kind, parameters = node.attributes.kind, node.attributes.parameters
             got = f"`{kind}` with {len(parameters)} parameters"

@@ -108,7 +108,7 @@ class Node:
     @property
     def operands(self) -> tuple[str, ...]:
         """Values that it computes with, without weights, tables and their like."""
-        return self.inputs[: self.attributes.activations]
+        return self.inputs[: self.attributes.activation_count]
 
     @property
     def output(self) -> Value:

@@ -6,7 +6,7 @@ output types and compute the outputs in NumPy. The text form follows from the fi
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from ...errors import CompileError
@@ -43,7 +43,7 @@ class Operator(ABC):
         return self.op
 
     @property
-    def activations(self) -> int | None:
+    def activation_count(self) -> int | None:
         """Number of inputs, the first ones, that need not be constants; None for all of them."""
         return 1 if self.reads_constants else None
 
@@ -127,7 +127,10 @@ def operator(name: str, *arity: int) -> Callable[[type[T]], type[T]]:
     def define(kind: type[T]) -> type[T]:
         kind.op = name
         kind.arity = (arity[0], arity[-1]) if arity else (1, 1)
-        OPERATORS[name] = made = dataclass(frozen=True, slots=True)(kind)
+        made = dataclass(frozen=True, slots=True)(kind)
+        hidden = {field.name for field in fields(made)} & vars(Operator).keys()
+        assert not hidden, f"fields of `{name}` hide what every operator has: {hidden}"
+        OPERATORS[name] = made
         return made
 
     return define

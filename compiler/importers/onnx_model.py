@@ -71,8 +71,8 @@ def import_onnx(
         data, name, folder = source, "model", None
     else:
         path = Path(source)
-        _refuse_other_formats(path)
         name, folder = printable(path.stem)[:MAX_NAME], path.parent
+        _refuse_other_formats(path)
         data = read_model(path)
     if batch < 1:
         raise ImportModelError(f"model `{name}`: expected a batch of 1 or more, got `{batch}`")
@@ -100,30 +100,6 @@ def import_onnx(
         raise
     except CompileError as error:
         raise ImportModelError(printable(f"model `{name}`: {error}")) from error
-
-
-PYTORCH = "export it with `torch.onnx.export`, or call `tilewright.from_torch(module, example)`"
-TENSORFLOW = "convert it with tf2onnx, `python -m tf2onnx.convert --{} MODEL --output MODEL.onnx`"
-
-OTHER_FORMATS: Mapping[str, str] = {
-    ".pt": PYTORCH,
-    ".pth": PYTORCH,
-    ".pt2": PYTORCH,
-    ".safetensors": PYTORCH,
-    ".tflite": TENSORFLOW.format("tflite"),
-    ".h5": TENSORFLOW.format("keras"),
-    ".keras": TENSORFLOW.format("keras"),
-    ".pb": TENSORFLOW.format("graphdef"),
-}
-"""Suffixes of models that are not ONNX, with the ways to ONNX."""
-
-
-def _refuse_other_formats(path: Path) -> None:
-    remedy = OTHER_FORMATS.get(path.suffix.lower())
-    if remedy is not None and path.is_file():
-        raise ImportModelError(
-            f"model `{path}`: expected an ONNX file, got another format; {remedy}"
-        )
 
 
 class RefusedNodeError(Exception):
@@ -157,6 +133,30 @@ def _refused_position(
     except CompileError as error:
         raise ImportModelError(str(error)) from error
     return None
+
+
+PYTORCH = "export it with `torch.onnx.export`, or call `tilewright.from_torch(module, example)`"
+TENSORFLOW = "convert it with tf2onnx, `python -m tf2onnx.convert --{} MODEL --output MODEL.onnx`"
+
+OTHER_FORMATS: Mapping[str, str] = {
+    ".pt": PYTORCH,
+    ".pth": PYTORCH,
+    ".pt2": PYTORCH,
+    ".safetensors": PYTORCH,
+    ".tflite": TENSORFLOW.format("tflite"),
+    ".h5": TENSORFLOW.format("keras"),
+    ".keras": TENSORFLOW.format("keras"),
+    ".pb": TENSORFLOW.format("graphdef"),
+}
+"""Suffixes of models that are not ONNX, with the ways to ONNX."""
+
+
+def _refuse_other_formats(path: Path) -> None:
+    remedy = OTHER_FORMATS.get(path.suffix.lower())
+    if remedy is not None and path.is_file():
+        raise ImportModelError(
+            f"model `{path}`: expected an ONNX file, got another format; {remedy}"
+        )
 
 
 def _parse(data: bytes, name: str) -> onnx.ModelProto:

@@ -98,6 +98,7 @@ def _named(kinds: Sequence[str]) -> set[str]:
 
 
 FUNCTIONS: dict[str, Handler] = {
+    "AffineGrid": sampling.import_affine_grid,
     **dict.fromkeys(_named([*UNARY]), elementwise.import_unary),
     **dict.fromkeys((*_named([*BINARY]), "Sum"), elementwise.import_binary),
     **dict.fromkeys(REDUCTIONS, import_reduce),

@@ -16,6 +16,9 @@ from .onnx_node import OnnxNode
 from .onnx_products import import_gemm, import_matmul
 from .onnx_tensors import ELEMENT_TYPES
 
+BELOW_INT8 = ("int2", "uint2", "int4", "uint4")
+"""Element types whose values fit int8."""
+
 
 def import_quantize(node: OnnxNode) -> str:
     """Import QuantizeLinear as Quantize or GeneralQuantize."""
@@ -28,8 +31,11 @@ def import_quantize(node: OnnxNode) -> str:
 
 
 def import_dequantize(node: OnnxNode) -> str:
-    """Import DequantizeLinear as Dequantize or GeneralDequantize."""
-    dtype = node.type(0).dtype
+    """Import DequantizeLinear as Dequantize or GeneralDequantize; narrow weights become int8."""
+    dtype, x = node.type(0).dtype, node.input(0)
+    if dtype in BELOW_INT8 and node.builder.is_constant(x) and node.has_plain_scale(1, "int8"):
+        whole = node.builder.constant(node.builder.data(x).astype(np.int8), f"{x}.int8")
+        node, dtype = node.as_operator("DequantizeLinear", whole, *node.inputs()[1:]), "int8"
     general = dtype not in ("int8", "uint8", "int32") or not node.has_plain_scale(1, dtype)
     return node.dequantize(0, node.attribute("axis", 1), general)
 

@@ -40,7 +40,7 @@ def _import_kernel(node: OnnxNode, name: str, found: RegisteredKernel) -> str:
         if kind.dtype != "float32" or not kind.shape or 0 in kind.shape:
             node.fail("float32 operands with elements", f"{kind}", "cast or reshape them")
     tensors = [te.tensor(f"x{i}", "float32", kind.shape) for i, kind in enumerate(kinds)]
-    text, constants = declare_own_kernel(name, found.declare, tensors, **dict(settings))
+    text, constants = declare_own_kernel(name, found.declare, tensors, dict(settings))
     held = [node.array(data, f"{node.result}.constant{i}") for i, data in enumerate(constants)]
     operator = OwnKernel(name, text, settings, len(constants))
     if operator.declared.output.dtype != "float32":

@@ -1,6 +1,9 @@
-"""Importers of GridSample and RoiAlign, whose attributes older operator sets name otherwise."""
+"""Importers of AffineGrid, and of GridSample and RoiAlign, whose older sets use other names."""
+
+import numpy as np
 
 from ..graph import operators as ops
+from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
 
 OLDER_MODES: dict[str, str] = {"bilinear": "linear", "bicubic": "cubic"}
@@ -34,3 +37,30 @@ def import_roi_align(node: OnnxNode) -> str:
         coordinates == "half_pixel",
     )
     return node.emit(operator, node.inputs())
+
+
+def import_affine_grid(node: OnnxNode) -> str:
+    """Import AffineGrid as the product of all positions with the transforms.
+
+    ONNX's definition as a function squeezes a batch of 1 away.
+    """
+    batch, _, *extents = node.integers(1)
+    rank, dtype, base = len(extents), node.type(0).dtype, node.result
+    if rank not in (2, 3) or min(extents) < 1 or node.type(0).shape != (batch, rank, rank + 1):
+        expected = f"transforms [{batch}, {rank}, {rank + 1}] for a size of 4 or 5 numbers"
+        node.fail(expected, f"{list(node.type(0).shape)}", "correct the model")
+    corners = bool(node.attribute("align_corners", 0))
+    axes = [_positions(extent, corners) for extent in extents]
+    grids = np.meshgrid(*axes, indexing="ij")[::-1]
+    places = np.stack([*grids, np.ones(extents)], axis=-1).reshape(1, -1, rank + 1)
+    held = node.array(places.astype(DTYPES[dtype]), f"{base}.places")
+    turned = node.transpose(node.input(0), (0, 2, 1), f"{base}.turned")
+    moved = node.emit(ops.MatMul(), [held, turned], f"{base}.moved")
+    return node.reshape(moved, (batch, *extents, rank))
+
+
+def _positions(extent: int, corners: bool) -> np.ndarray:
+    """Return the centres of pixels, or their corners, from -1 to 1; 0 for a single corner."""
+    if corners:
+        return np.linspace(-1, 1, extent) if extent > 1 else np.zeros(1)
+    return (2 * np.arange(extent) + 1) / extent - 1

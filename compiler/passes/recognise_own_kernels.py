@@ -6,7 +6,7 @@ from .. import te
 from ..declare_own_kernel import declare_own_kernel
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
-from ..register_operator import KernelQuantisation, RegisteredKernel
+from ..register_operator import QUANTISATION, KernelQuantisation, RegisteredKernel
 from ..registered import REGISTERED
 from ..rewriting import Site, op, rewrite, rule
 from .patterns import is_per_tensor, known_data, quantisation_of, quantised, result_of
@@ -46,9 +46,8 @@ def recognise(site: Site, target: ops.Quantize, own: ops.OwnKernel) -> str | Non
     assert found.quantised is not None
     constant = [site.view.is_constant(name) for name, _ in known]
     order = sorted(range(len(known)), key=lambda place: constant[place])  # constants come last
-    text, constants = declare_own_kernel(
-        own.name, found.quantised, tensors, order, quantisation=wanted, **dict(own.settings)
-    )
+    arguments = {**dict(own.settings), QUANTISATION: wanted}
+    text, constants = declare_own_kernel(own.name, found.quantised, tensors, arguments, order)
     label, operands = site.node("own").name, [known[place][0] for place in order]
     held = [site.constant(data, f"{label}.constant{i}") for i, data in enumerate(constants)]
     operator = ops.QKernel(own.name, text, constant.count(False))

@@ -6,10 +6,14 @@ are next to the computing operator, so patterns need not allow for movements in 
 
 from dataclasses import replace
 
+import numpy as np
+
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, each, op, repeated, rewrite, rule, value
 from .patterns import is_per_tensor
+
+LARGEST = float(np.finfo(np.float32).max)
 
 MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.MaxPool)
 """Operators that select elements and compute nothing."""
@@ -66,6 +70,29 @@ def hoist(site: Site, target: ops.Quantize, move: ops.Operator, x: str) -> str |
     return site.emit(move, site.emit(target, x), *made.inputs[1:], label=made.name)
 
 
+@rule(
+    op(
+        (ops.Binary("Max"), ops.Binary("Min")),
+        op(ops.Quantize, value("x"), capture="target", where=is_per_tensor),
+        value("limit", constant=True),
+        capture="bound",
+        commutative=True,
+    )
+)
+def hoist_limit(
+    site: Site, bound: ops.Binary, target: ops.Quantize, x: str, limit: str
+) -> str | None:
+    """Max | Min(Quantize(x), limit) -> Quantize(Clip(x)), as narrow types of 2 to 7 bits need."""
+    data = site.data(limit)
+    if data.size != 1 or site.shape_of(x) != site.shape:
+        return None
+    step = np.float32(int(data.item()) - target.zero_points[0]) * np.float32(target.scales[0])
+    if int(target.compute(np.array(step))) != int(data.item()):
+        return None
+    limits = (float(step), LARGEST) if bound.kind == "Max" else (-LARGEST, float(step))
+    return site.emit(target, site.emit(ops.Unary("Clip", limits), x))
+
+
 def _above_concat(site: Site, function: ops.Operator, concat: ops.Concat) -> str:
     made = site.node("concat")
     parts = [site.emit(function, name) for name in made.inputs]
@@ -89,5 +116,13 @@ def hoist_function_above_concat(
 def sink_dequantize(graph: Graph) -> Graph:
     """Swap Dequantize with moves below it, and Quantize with moves above it."""
     return rewrite(
-        *(graph, sink, sink_below_pad, hoist, hoist_above_concat, hoist_function_above_concat)
+        *(
+            graph,
+            sink,
+            sink_below_pad,
+            hoist,
+            hoist_limit,
+            hoist_above_concat,
+            hoist_function_above_concat,
+        )
     )

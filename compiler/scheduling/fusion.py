@@ -20,16 +20,11 @@ from ..accelerator.kernels.movement import TensorCopy, copy
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.phases import phases_of
 from ..accelerator.search import Candidate, choose_candidate, legal_candidates
-from ..graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, Rearranging
+from ..graph import Graph, Node, QConv, Rearranging
+from ..graph.operators import Accelerated
 from ..options import DEFAULT_OPTIONS, Options
 from ..tensor import Kernel
 from .candidate_timer import CandidateTimer
-
-FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
-"""Operators that may follow a convolution or a matrix product in its kernel."""
-
-LEADERS = (QConv, QMatMul)
-"""Operators that may start a group."""
 
 NO_COPIES: Mapping[str, Sequence[TensorCopy]] = MappingProxyType({})
 """The copies of a graph without movements."""
@@ -167,13 +162,9 @@ def form_groups(
             if isinstance(maker := groups.get(name), Group)
             and name not in leaving
             and _only_reader(graph, name, node)
-            and isinstance(maker.nodes[0].attributes, LEADERS)
+            and _kind_of(maker.nodes[0]).leads
         }
-        if (
-            options.fuse
-            and makers
-            and (isinstance(node.attributes, FOLLOWERS) or _slides(group, makers))
-        ):
+        if options.fuse and makers and (_kind_of(node).follows or _slides(group, makers)):
             # If two convolutions are added, use the later one: the other is complete by then.
             latest = max(makers, key=list(groups).index)
             kept, group = _attach(makers[latest], group, configuration, options, timer)
@@ -201,6 +192,11 @@ def images_that_fit(
         if next(legal_candidates(kernel, configuration, depth), None) is not None:
             images[name] = image
     return images
+
+
+def _kind_of(node: Node) -> Accelerated:
+    assert isinstance(node.attributes, Accelerated), "a segment has no other nodes"
+    return node.attributes
 
 
 def _slides(group: Group, makers: Mapping[str, Group]) -> bool:

@@ -11,6 +11,7 @@ from ...hardware.technology import Technology
 from ..cli.main import guarded
 from .fit import errors_table, fit_or_scale
 from .model import DATA
+from .provenance import MODEL, note_sources
 from .rows import Row, measure, read_rows, write_rows
 from .samples import first_samples
 
@@ -62,6 +63,8 @@ def main() -> None:
         ]
         measure(samples, rows, write_rows, lambda line: print(line, flush=True))
         rows = read_rows()
+        if arguments.device is None:
+            note_sources(MODEL)
     text = coefficients(rows)
     before, after = (errors_table(json.loads(each)) for each in (DATA.read_text("utf-8"), text))
     write_output(DATA, text, f"`{DATA}`")

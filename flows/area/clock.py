@@ -9,6 +9,7 @@ import numpy as np
 from ...isa.configuration import Configuration
 from ..synthesis.devices import DEVICES, Device
 from ..synthesis.ledger import Row, read_rows
+from .provenance import LEDGER, OTHER_SOURCES, is_of_these_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Clock:
         Number of seeds; of an estimate, those of all machines that it comes from.
     measured
         Whether this machine was placed on this device.
+    is_current
+        Whether the sources of the hardware are those of the placed RTL.
     """
 
     median_mhz: float
@@ -30,12 +33,14 @@ class Clock:
     greatest_mhz: float
     seeds: int
     measured: bool
+    is_current: bool = True
 
     def __str__(self) -> str:
         span = f"{self.least_mhz:.0f} to {self.greatest_mhz:.0f}"
+        note = "" if self.is_current else f", {OTHER_SOURCES}"
         if self.measured:
-            return f"{self.median_mhz:.1f} MHz, the median of {self.seeds} seeds ({span})"
-        return f"about {self.median_mhz:.0f} MHz ({span}), an estimate from measured machines"
+            return f"{self.median_mhz:.1f} MHz, the median of {self.seeds} seeds ({span}){note}"
+        return f"about {self.median_mhz:.0f} MHz ({span}), an estimate from measured machines{note}"
 
 
 def clock_of(
@@ -52,7 +57,8 @@ def clock_of(
     for row in rows:
         if row.device == device.name and row.parameters == configuration.parameters():
             clocks = row.clocks_mhz
-            return Clock(median(clocks), min(clocks), max(clocks), len(clocks), True)
+            is_current = is_of_these_sources(LEDGER)
+            return Clock(median(clocks), min(clocks), max(clocks), len(clocks), True, is_current)
     return estimated_clock(configuration, rows)
 
 
@@ -74,7 +80,8 @@ def estimated_clock(configuration: Configuration, rows: Sequence[Row]) -> Clock 
 
     off = [clock - on_line(row.machine) for row in rows for clock in row.clocks_mhz]
     middle = on_line(configuration)
-    return Clock(middle, middle + min(off), middle + max(off), len(off), False)
+    is_current = is_of_these_sources(LEDGER)
+    return Clock(middle, middle + min(off), middle + max(off), len(off), False, is_current)
 
 
 def measured_rows(device: Device) -> list[Row]:

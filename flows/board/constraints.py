@@ -41,11 +41,25 @@ def cst(board: Board) -> str:
     return "\n".join(lines) + "\n"
 
 
+def xdc(board: Board) -> str:
+    """Return the constraints for a Xilinx chip, as Vivado reads them."""
+    lines = []
+    for port, pin in board.pins.items():
+        lines.append(f"set_property PACKAGE_PIN {pin.site} [get_ports {port}]")
+        lines.append(f"set_property IOSTANDARD {board.standard} [get_ports {port}]")
+        if pin.pull:
+            lines.append(f"set_property PULLTYPE PULL{pin.pull} [get_ports {port}]")
+    period_ns = 1e9 / board.oscillator_hz
+    lines.append(f"create_clock -name oscillator -period {period_ns:.3f} [get_ports oscillator]")
+    return "\n".join(lines) + "\n"
+
+
 CONSTRAINTS: Mapping[Technology, tuple[str, Callable[[Board], str]]] = MappingProxyType(
     {
         Technology.ECP5: ("pins.lpf", lpf),
         Technology.GOWIN: ("pins.cst", cst),
         Technology.GATEMATE: ("pins.ccf", ccf),
+        Technology.XILINX7: ("pins.xdc", xdc),
     }
 )
 """The file that the placer's arguments name, and the function that writes it, by technology."""

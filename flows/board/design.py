@@ -120,7 +120,7 @@ class Design:
     @property
     def result(self) -> str:
         """The result of `tilewright build`."""
-        return "bitstream"
+        return "bitstream" if self.device.family.packer else "Vivado project"
 
     @property
     def technology(self) -> Technology:

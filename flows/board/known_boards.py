@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.soc.board import Board
+from .amaranth_platform import PREFIX, platform_keys
 from .board_file import AnyBoard, board_of, keys_of, load_board_file
 
 FOLDER = Path(__file__).with_name("boards")
@@ -15,7 +16,15 @@ FOLDER = Path(__file__).with_name("boards")
 SUFFIX = ".toml"
 
 UNFIT: Mapping[str, str] = MappingProxyType(
-    {"iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip"}
+    {
+        "iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip",
+        "Tang-Nano-9K": "no configuration fits its GW1NR-9, whose 6,480 flip-flops are fewer than "
+        "those of the smallest core; choose Tang-Nano-20K or Tang-Primer-20K",
+        "Tang-Primer-25K": "the multipliers and the PLL of its GW5A differ from those of the GW2A, "
+        "and are not supported; choose Tang-Nano-20K or Tang-Primer-20K",
+        "DE10-Nano": "there is no project for Intel's Quartus; write a core for it with "
+        "`tilewright verilog`, or choose Arty-A7-100T",
+    }
 )
 """Boards that users ask for and that cannot be built for, and why."""
 
@@ -44,6 +53,9 @@ def find_board(text: str) -> AnyBoard:
     HardwareError
         For a file that is wrong.
     """
+    if text.startswith(PREFIX):
+        keys = platform_keys(text.removeprefix(PREFIX))
+        return board_of(keys, f"board `{text}`", _keys_by_name)
     if text.endswith(SUFFIX) or "/" in text:
         return load_board_file(Path(text), _keys_by_name)
     known = {each.lower(): each for each in (*known_boards(), *UNFIT)}

@@ -150,15 +150,15 @@ def chosen_dims(arguments: argparse.Namespace) -> dict[str, int]:
     Raises
     ------
     UsageError
-        For text that is not a name and a positive number.
+        For text that is not a name and a whole number; 0 is the extent of an empty past.
     """
     found = {}
     for text in arguments.dims:
         name, _, value = text.partition("=")
-        if not (name and value.isdecimal() and int(value) > 0):
+        if not (name and value.isdecimal()):
             raise UsageError(
-                f"`--dim {text}`: expected NAME=EXTENT with a whole number of 1 or more, for "
-                "example `--dim height=224`"
+                f"`--dim {text}`: expected NAME=EXTENT with a whole number, for example `--dim "
+                "height=224`"
             )
         found[name] = int(value)
     return found

@@ -58,7 +58,7 @@ def host_title(name: str) -> str:
 def this_processor() -> str:
     """Return the name of this machine's processor."""
     try:
-        lines = CPU_INFO.read_text().splitlines()
+        lines = CPU_INFO.read_text("utf-8").splitlines()
     except OSError:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -23,7 +23,7 @@ from ..bare_metal.layout import lay_out
 from ..board.design import make_output_folder
 from ..verilog.readable import readable_verilog
 
-ASSETS = Path(__file__).with_name("assets")
+ASSETS, BENCHES = Path(__file__).with_name("assets"), ("bench.v", "test_network.py")
 REGISTERS = ("PROGRAM_BASE", "PROGRAM_BYTES", "DATA_BASE", "DATA_BYTES", "CONTROL", "STATUS")
 
 SLOWNESS, SPARE_CYCLES = 8, 100_000
@@ -88,7 +88,7 @@ def network_in_hex(module: Module, inputs: Mapping[str, np.ndarray]) -> HexExpor
         "MAX_CYCLES": SLOWNESS * cycles + SPARE_CYCLES * len(runs) // 4,
         **{name: OFFSETS[name] for name in REGISTERS},
     }
-    files = {path.name: path.read_text() for path in sorted(ASSETS.iterdir()) if path.is_file()}
+    files = {name: (ASSETS / name).read_text() for name in BENCHES}
     files |= {
         "core.v": readable_verilog(machine),
         "memory.hex": _hex(memory, machine.bus_bytes),

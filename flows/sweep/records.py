@@ -452,6 +452,10 @@ class Database:
                 f"{self._name}: {printable(str(problem))}; the file is damaged, or not made by "
                 "`tilewright sweep`: copy it from elsewhere, or choose another one"
             ) from None
+        except UnicodeDecodeError:  # even SQLite's message has bytes of the file
+            raise DatabaseError(
+                f"{self._name}: cannot be used, got names that are not text; {_CURES['malformed']}"
+            ) from None
         except sqlite3.Error as problem:
             text = str(problem)
             cure = next((cure for part, cure in _CURES.items() if part in text), "check the file")

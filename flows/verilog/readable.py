@@ -122,9 +122,21 @@ def write_core(
     """Return the text of `readable_verilog`, and the memories in it."""
     core = Core(configuration, multipliers)
     source = rtlil.convert(core, name=TOP, emit_src=True, platform=technology)
-    modules = parse_design(run_yosys(_relative_sources(source), PREPARE))
-    initialised = technology is not Technology.ASIC
-    memories = _clean(modules, initialised=initialised)
+    body, memories = _body(
+        _relative_sources(source), TOP, initialised=technology is not Technology.ASIC
+    )
+    return _header(core, technology) + LINT + body, memories
+
+
+def readable_rtlil(source: str, top: str) -> str:
+    """Return the Verilog of a design that is given as RTLIL, for people and for other tools."""
+    return LINT + _body(source, top, initialised=True)[0]
+
+
+def _body(source: str, top: str, *, initialised: bool) -> tuple[str, list[MemoryShape]]:
+    """Return the modules of a design, and its memories."""
+    modules = parse_design(run_yosys(source, PREPARE))
+    memories = _clean(modules, top, initialised=initialised)
     text = run_yosys(write_design(modules), "write_verilog\n")
     _, _, body = _plain_names(text).partition("\n")
     body = clear_in_loops(body.lstrip("\n"), system_verilog=False)
@@ -133,12 +145,12 @@ def write_core(
     body = INTERRUPT.sub(_without_warning("SYMRSVDWORD"), body, count=1)
     if any(memory.module for memory in memories):
         body += ram_source(initialised=initialised)
-    return _header(core, technology) + LINT + body, memories
+    return body, memories
 
 
-def _clean(modules: dict[str, Module], *, initialised: bool) -> list[MemoryShape]:
+def _clean(modules: dict[str, Module], name: str, *, initialised: bool) -> list[MemoryShape]:
     """Change modules so that they mean the same, and their Verilog is clean; list the memories."""
-    top = f"\\{TOP}"
+    top = f"\\{name}"
     for module in modules.values():
         equalise_widths(module)
     names = port_names(modules, top)

@@ -1,11 +1,11 @@
-"""PLLs: the clock of a system from a board's oscillator, on ECP5, Gowin and GateMate."""
+"""PLLs: the clock of a system from a board's oscillator, on ECP5, Gowin, GateMate and Xilinx 7."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-from amaranth.hdl import Const, Instance, Module
+from amaranth.hdl import Const, Instance, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -28,6 +28,9 @@ class PllLimits:
         Least and greatest frequency of the detector, the internal oscillator, the output clock.
     internal_step
         The internal oscillator is a multiple of so many times the board's; 0 if it need not be.
+    compares_internal
+        The phase detector compares the internal oscillator. So the divisor of the output is that of
+        the board's oscillator too, and `detector_hz` holds for the quotient.
     """
 
     references: range
@@ -37,6 +40,7 @@ class PllLimits:
     internal_hz: tuple[int, int]
     clock_hz: tuple[int, int]
     internal_step: int = 0
+    compares_internal: bool = False
 
 
 LIMITS: Mapping[Technology, PllLimits] = MappingProxyType(
@@ -70,6 +74,16 @@ LIMITS: Mapping[Technology, PllLimits] = MappingProxyType(
             internal_hz=(1_000_000_000, 2_000_000_000),
             clock_hz=(4_000_000, 250_000_000),
             internal_step=4,
+        ),
+        # MMCME2_BASE of speed grade 1 with an input divisor of 1: DS181, table of the MMCM.
+        Technology.XILINX7: PllLimits(
+            references=range(1, 129),
+            feedbacks=range(2, 65),
+            outputs=tuple(range(1, 129)),
+            detector_hz=(78_125, 800_000_000),
+            internal_hz=(600_000_000, 1_200_000_000),
+            clock_hz=(4_690_000, 400_000_000),
+            compares_internal=True,
         ),
     }
 )
@@ -114,6 +128,8 @@ class PllSettings:
         """Whether all frequencies are within their limits."""
         step_hz = limits.internal_step * self.oscillator_hz
         if step_hz and self.internal_hz % step_hz:
+            return False
+        if limits.compares_internal and self.reference != self.output:
             return False
         return all(
             least <= frequency <= greatest
@@ -200,8 +216,31 @@ class Pll(wiring.Component):
             Technology.ECP5: self._ehxplll,
             Technology.GOWIN: self._rpll,
             Technology.GATEMATE: self._cc_pll,
+            Technology.XILINX7: self._mmcm,
         }
         m.submodules.cell = cells[platform]()
+        return m
+
+    def _mmcm(self) -> Module:
+        """Return Xilinx' cell, and a buffer that leads its clock to the clock network."""
+        m = Module()
+        settings = self.settings
+        clock, feedback = Signal(), Signal()
+        m.submodules.mmcm = Instance(
+            "MMCME2_BASE",
+            p_CLKIN1_PERIOD=1e9 / settings.oscillator_hz,
+            p_DIVCLK_DIVIDE=1,
+            p_CLKFBOUT_MULT_F=float(settings.feedback),
+            p_CLKOUT0_DIVIDE_F=float(settings.output),
+            i_CLKIN1=self.oscillator,
+            i_CLKFBIN=feedback,
+            i_PWRDWN=Const(0),
+            i_RST=Const(0),
+            o_CLKFBOUT=feedback,
+            o_CLKOUT0=clock,
+            o_LOCKED=self.locked,
+        )
+        m.submodules.buffer = Instance("BUFG", i_I=clock, o_O=self.clock)
         return m
 
     def _ehxplll(self) -> Instance:

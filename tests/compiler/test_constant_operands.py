@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.graph import Graph, QConv, QMatMul
+from tilewright.compiler.graph import Graph, QConv, QMatMul, evaluate
 from tilewright.compiler.pipeline import compile_module
 from tilewright.flows.verify.fuzz.constant_producers import PRODUCERS
 from tilewright.isa.configuration import PRESETS
@@ -143,3 +143,52 @@ def test_a_constant_may_be_the_first_factor():
     y = built.quantised(built.node("MatMul", [built.weights(1, 5, 6), built.quantised("x")]))
     graph = agree(built.made([y], x=(1, 6, 8)), most_apart=1)
     assert any(isinstance(made.attributes, QMatMul) for made in graph.nodes)
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT2", "UINT2"])
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_weights_below_int8_run_as_int8(kind, per_channel):
+    """Expected values come from the same weights in int8, which onnxruntime knows."""
+    graphs = []
+    for element in (kind, "INT8"):
+        built = Model()
+        low, high = {"INT4": (-8, 8), "UINT4": (0, 16), "INT2": (-2, 2), "UINT2": (0, 4)}[kind]
+        drawn = built.numbers.integers(low, high, (5, 4, 3, 3))
+        points = built.numbers.integers(low, high, 5 if per_channel else 1)
+        scale = built.hold(np.linspace(0.02, 0.05, 5 if per_channel else 1, dtype="f4"), "s")
+        zero = "z"
+        w = built.node("DequantizeLinear", ["w", scale, zero], axis=0)
+        y = built.quantised(built.node("Conv", [built.quantised("x"), w], pads=[1] * 4))
+        proto = built.made([y], x=(1, 4, 6, 6))
+        number = getattr(onnx.TensorProto, element)
+        proto.graph.initializer.extend(
+            [
+                onnx.helper.make_tensor("w", number, drawn.shape, drawn.ravel().tolist()),
+                onnx.helper.make_tensor("z", number, points.shape, points.tolist()),
+            ]
+        )
+        proto.opset_import[0].version = 25
+        graphs.append(import_model(proto.SerializeToString()))
+    x = np.random.default_rng(1).normal(size=(1, 4, 6, 6)).astype(np.float32)
+    narrow, usual = (evaluate(graph, {"x": x}) for graph in graphs)
+    for graph in graphs:
+        assert sum(isinstance(made.attributes, QConv) for made in graph.nodes) == 1
+    for one, other in zip(narrow.values(), usual.values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-8, 7), (-2, 1), (0, 7)])
+def test_a_clip_of_integers_between_layers_is_the_clamp_of_the_layer(low, high):
+    """Brevitas writes activations of a few bits as QuantizeLinear, Clip, DequantizeLinear."""
+    built = Model()
+    held = [built.hold(np.float32(0.1), "s"), built.hold(np.int8(0), "z")]
+    ends = [built.hold(np.int8(end), "end") for end in (low, high)]
+    x = built.quantised("x")
+    for _ in range(2):
+        y = built.node("Conv", [x, built.weights(4, 4, 3, 3, axis=0)], pads=[1] * 4)
+        steps = built.node("Clip", [built.node("QuantizeLinear", [y, *held]), *ends])
+        x = built.node("DequantizeLinear", [steps, *held])
+    graph = agree(built.made([x], x=(1, 4, 6, 6)), most_apart=2)
+    found = [made.attributes for made in graph.nodes if isinstance(made.attributes, QConv)]
+    assert [(layer.low, layer.high) for layer in found] == [(low, high)] * 2
+    assert operators(graph) <= {"qconv", "quantize", "dequantize", "transpose"}

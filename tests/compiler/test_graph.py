@@ -372,3 +372,13 @@ def test_pools_equal_plain_windows() -> None:
     for y, column in np.ndindex(*got.shape[1:3]):
         window = lowest[0, 2 * y : 2 * y + 3 : 2, column : column + 3].max((0, 1))
         np.testing.assert_array_equal(got[0, y, column], np.clip(window, -5, 100))
+
+
+def test_a_field_must_not_hide_what_every_operator_has() -> None:
+    with pytest.raises(AssertionError, match="fields of `hides` hide what every operator has"):
+
+        @operator("hides")
+        class Hides(ops.Softmax):
+            activation_count: int = 0
+
+    assert "hides" not in OPERATORS

@@ -1,5 +1,8 @@
 """Products that stay on the host are counted, with the reason and what to do about it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -28,7 +31,7 @@ def wide(built: Model, x: str) -> str:
     return built.node("DequantizeLinear", [built.node("QuantizeLinear", [x, *held]), *held])
 
 
-def report(built: Model, *outputs: str, opset: int = 21) -> dict:
+def report(built: Model, *outputs: str, opset: int = 21) -> Mapping[str, Any]:
     proto = built.made([*outputs], x=IMAGE)
     proto.opset_import[0].version = opset
     graph = import_model(proto.SerializeToString())

@@ -163,3 +163,24 @@ def test_running_sums_are_those_of_onnxruntime(exclusive: int, reverse: int) -> 
         np.testing.assert_array_equal(imported(proto, {"x": x}), expected)
         feeds = {"x": x, "axis": np.array(axis)}
         np.testing.assert_array_equal(imported(one("CumSum", feeds, 14, **flags), feeds), expected)
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("size", [(1, 2, 4, 5), (2, 1, 3, 3), (1, 1, 3, 2, 4)])
+@pytest.mark.parametrize("constant", [True, False])
+def test_an_affine_grid_is_that_of_onnxruntime(size, corners: int, constant: bool) -> None:
+    rank = len(size) - 2
+    theta = np.random.default_rng(7).normal(size=(size[0], rank, rank + 1)).astype(np.float32)
+    held = {"size": integers(size)}
+    held |= {"theta": theta} if constant else {}
+    inputs = [value("x", np.float32, [1])]
+    inputs += [] if constant else [value("theta", np.float32, theta.shape)]
+    nodes = [
+        node("AffineGrid", ["theta", "size"], ["grid"], align_corners=corners),
+        node("Add", ["grid", "x"], ["y"]),
+    ]
+    proto = model(nodes, inputs, ["y"], held, 20)
+    given = {"x": floats([0.5])} | ({} if constant else {"theta": theta})
+    found = evaluate(import_onnx(proto.SerializeToString()), given)["y"]
+    expected = run_onnxruntime(proto, given)["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

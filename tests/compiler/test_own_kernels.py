@@ -285,6 +285,20 @@ def test_either_a_law_or_a_kernel_is_given() -> None:
             register_operator("New", domain=DOMAIN, **more)
 
 
+def test_the_names_of_attributes_are_free_but_for_one() -> None:
+    def named(x, w, order, name):
+        return weighted(x, w, int(order))
+
+    register_operator(
+        "Weighted", domain=DOMAIN, kernel=named, parameters={"order": 1, "name": "none"}
+    )
+    made = own_node(import_onnx(network(order=2))).attributes
+    assert isinstance(made, ops.OwnKernel)
+    assert made.settings == (("order", 2), ("name", "none"))
+    with pytest.raises(CompileError, match="expected other parameters than `quantisation`, which"):
+        register_operator("New", domain=DOMAIN, kernel=named, parameters={"quantisation": 1})
+
+
 def test_code_of_the_users_own_has_no_key_before_it_has_run() -> None:
     assert registered_key() == ()
     register()

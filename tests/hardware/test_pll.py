@@ -12,9 +12,11 @@ from tilewright.hardware.soc.pll import LEAST_SHARE, LIMITS, Pll, PllSettings, f
 from tilewright.hardware.technology import Technology
 
 ECP5, GOWIN, GATEMATE = Technology.ECP5, Technology.GOWIN, Technology.GATEMATE
+XILINX7 = Technology.XILINX7
 
 
 OSCILLATORS = {ECP5: (25, 27, 48, 100), GOWIN: (25, 27, 48, 100), GATEMATE: (10, 25)}
+OSCILLATORS |= {XILINX7: (12, 25, 50, 100)}
 """Frequencies in MHz that boards have; the divisors of a GateMate are few."""
 
 
@@ -54,6 +56,15 @@ def test_the_internal_oscillator_of_a_gatemate_is_a_multiple_of_four_times_the_b
         found = find_settings(GATEMATE, 10_000_000, wanted_mhz * 10**6)
         assert found.internal_hz % 40_000_000 == 0
         assert found.internal_hz % (8 * found.clock_hz) == 0
+
+
+def test_an_mmcm_multiplies_the_oscillator_and_divides_the_output():
+    settings = find_settings(XILINX7, 100_000_000, 80_000_000)
+    assert settings.clock_hz == 80_000_000
+    assert settings.internal_hz == 100_000_000 * settings.feedback
+    text = rtlil.convert(Pll(settings), platform=XILINX7)
+    assert f'parameter real \\CLKFBOUT_MULT_F "{settings.feedback}.0' in text
+    assert f'parameter real \\CLKOUT0_DIVIDE_F "{settings.output}.0' in text
 
 
 def test_a_clock_that_cannot_be_made_is_refused():

@@ -32,7 +32,8 @@ def own_kernel(node: Node, graph: Graph, configuration: Configuration) -> Kernel
     tensors: dict[str, Tensor] = {}
     constants: dict[str, np.ndarray] = {}
     names: dict[str, str] = {}
-    size = activation(node.output.name, graph, configuration).shape[-1]
+    out = activation(node.output.name, graph, configuration).tensor
+    size = out.shape[-1]
     seen: set[str] = set()
     for given, value in zip(given_tensors(kernel), node.inputs, strict=True):
         if graph.is_constant(value):
@@ -46,7 +47,7 @@ def own_kernel(node: Node, graph: Graph, configuration: Configuration) -> Kernel
         elif len(given.shape) != IMAGE or not channel[given.name]:
             raise _unfit(node, f"`{value}` is not read channel by channel as [N, H, W, C]")
         else:
-            tensor = activation(value, graph, configuration, given.pad, again=value in seen)
+            tensor = activation(value, graph, configuration, given.pad, again=value in seen).tensor
             names[given.name], tensors[given.name] = tensor.name, tensor
             seen.add(value)
     stages = []
@@ -55,8 +56,7 @@ def own_kernel(node: Node, graph: Graph, configuration: Configuration) -> Kernel
         name = f"own {stage.output.name}"
         output = replace(stage.output, shape=tuple(axis.extent for axis in axes))
         if stage is kernel.stages[-1]:
-            output = activation(node.output.name, graph, configuration)
-            name = output.name
+            output, name = out, out.name
         names[stage.output.name] = name
         tensors[stage.output.name] = output
         output = replace(output, name=stage.output.name)

@@ -22,9 +22,19 @@ MAX_PATCH_ELEMENTS = 1 << 24
 
 
 class Accelerated(Operator):
-    """Base of the operators that integers define exactly, so that the accelerator may run them."""
+    """Base of the operators that integers define exactly, so that the accelerator may run them.
+
+    Attributes
+    ----------
+    leads : bool
+        Whether its kernel may be fused with that of an operator behind it.
+    follows : bool
+        Whether its kernel may be fused into that of an operator ahead of it that leads.
+    """
 
     __slots__ = ()
+    leads: ClassVar[bool] = False
+    follows: ClassVar[bool] = False
 
 
 class Rearranging(Accelerated):
@@ -91,6 +101,7 @@ class QConv(Requantising):
     products of each result are not the model's: a pass added them, for example to split weights.
     """
 
+    leads: ClassVar[bool] = True
     reads_constants: ClassVar[bool] = True
     kind: str
     strides: Pair
@@ -185,6 +196,7 @@ class QAdd(Requantising):
     result differs from the float32 definition to which the constants were fitted.
     """
 
+    follows: ClassVar[bool] = True
     multipliers: Pair
     constant: int
     scale: float
@@ -226,6 +238,7 @@ class QAvgPool(Requantising):
     the float32 definition to which `scale` was fitted.
     """
 
+    follows: ClassVar[bool] = True
     kernel: Pair
     strides: Pair
     pads: Quad
@@ -253,6 +266,7 @@ class QMaxPool(Clamping):
     Inputs: x int8[N, H, W, C].
     """
 
+    follows: ClassVar[bool] = True
     kernel: Pair
     strides: Pair
     pads: Quad
@@ -275,6 +289,7 @@ class QLut(Accelerated):
     Inputs: x int8[...], table int8[256].
     """
 
+    follows: ClassVar[bool] = True
     reads_constants: ClassVar[bool] = True
 
     def result_type(self, types: Types) -> TensorType:
@@ -297,6 +312,7 @@ class QMatMul(Requantising):
     result. If it is set, the heads lie side by side in the channels: a is int8[N, 1, M, heads * K].
     """
 
+    leads: ClassVar[bool] = True
     heads: int
     scale: float
     zero_point_a: int

@@ -137,7 +137,7 @@ class QKernel(Accelerated):
     count: int
 
     @property
-    def activations(self) -> int:
+    def activation_count(self) -> int:
         return self.count
 
     @property

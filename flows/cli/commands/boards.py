@@ -9,6 +9,7 @@ from ....compiler.module import Module
 from ....errors import CompileError, UsageError
 from ....isa.memory_model import MemoryModel
 from ...area.clock import Clock, clock_of
+from ...area.provenance import OTHER_SOURCES
 from ...board.design import Design
 from ...board.known_boards import FOLDER, UNFIT, find_board, known_boards
 from ...board.speed import Expected, expected
@@ -61,7 +62,7 @@ def boards(arguments: argparse.Namespace) -> None:
     if arguments.template:
         if arguments.source or arguments.board or arguments.json:
             raise UsageError("`--template`: expected no other argument; leave the others out")
-        say((FOLDER.parent / "template.toml").read_text().rstrip())
+        say((FOLDER.parent / "template.toml").read_text("utf-8").rstrip())
         return
     check_json(arguments.json)
     chosen = [find_board(arguments.board)] if arguments.board else known_boards().values()
@@ -125,6 +126,7 @@ def to_json(design: AnyDesign, speed: Speed | None) -> dict[str, Any]:
         "clock_mhz": design.clock_hz / 1e6,
         "core_clock_mhz": clock and clock.median_mhz,
         "core_clock_measured": bool(clock and clock.measured),
+        "core_clock_current": bool(clock and clock.is_current),
         "url": board.url,
         "sources": list(board.sources),
         "checked": list(board.checked),
@@ -163,6 +165,8 @@ def show(designs: Mapping[str, AnyDesign], speeds: Mapping[str, Speed]) -> None:
     stdout().print(table([*headings, *(["samples/s"] if speeds else [])], rows, left=3))
     say("")
     say("core alone: its clock without the rest of the system")
+    if any(clock and not clock.is_current for clock in map(core_clock, designs.values())):
+        say(f"*: {OTHER_SOURCES}")
     if speeds:
         say("samples/s: on the accelerator alone; the serial port and the host add to it")
     reasons = {designs[name].configuration.name: speed for name, speed in speeds.items()}
@@ -193,7 +197,8 @@ def core_clock_text(clock: Clock | None) -> str:
     """Return a clock as the table shows it; estimates have a tilde."""
     if clock is None:
         return "-"
-    return f"{'' if clock.measured else '~'}{clock.median_mhz:.0f} MHz"
+    before, after = "~" * (not clock.measured), "*" * (not clock.is_current)
+    return f"{before}{clock.median_mhz:.0f} MHz{after}"
 
 
 def speed_text(speed: Speed | None) -> str:

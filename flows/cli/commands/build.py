@@ -10,6 +10,7 @@ from ...board.design import Design, usual_folder
 from ...board.known_boards import find_board
 from ...board.processors import ZynqBoard
 from ...board.vivado import ZynqDesign, write_project
+from ...board.vivado_system import to_json, write_system_project
 from ...synthesis.report import path_table
 from ..arguments import add_configuration, add_json, progress_bar
 from ..board_options import BOARD_HELP, configuration_of, design_of
@@ -45,7 +46,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def build_board(arguments: argparse.Namespace) -> None:
-    """Build the bitstream, and write it with its report; for a Zynq board, write a project.
+    """Build the bitstream with its report; for a chip of AMD's, write a project.
 
     Raises
     ------
@@ -72,6 +73,9 @@ def build_board(arguments: argparse.Namespace) -> None:
     shows = arguments.json != "-"
     if shows:
         introduce(design)
+    if design.device.family.packer is None:
+        build_system_project(design, arguments, folder)
+        return
     with progress_bar() as advance:
         built = build(design, arguments.seeds or USUAL_SEEDS, advance)
     bitstream = write_bitstream(built, folder) if built.meets_clock else None
@@ -125,6 +129,29 @@ def build_project(board: ZynqBoard, arguments: argparse.Namespace) -> None:
     say(f"project        {', '.join(str(file) for file in files)}")
     say(f"next           vivado -mode batch -source {files[-1]}")
     say(f"then           on the board: open_device({address!r}, configuration)")
+
+
+def build_system_project(design: Design, arguments: argparse.Namespace, folder: Path) -> None:
+    """Write a project for Vivado of a board without processors.
+
+    Raises
+    ------
+    UsageError
+        For an argument that has no effect, or a folder that cannot be written.
+    """
+    board = design.board
+    if arguments.seeds is not None:
+        raise UsageError(f"`--seeds`: board `{board.name}` has no use for it; leave it out")
+    files = write_system_project(design, folder)
+    if arguments.json:
+        write_json(arguments.json, to_json(design, files))
+    if arguments.json == "-":
+        return
+    say(f"project        {', '.join(str(file) for file in files)}")
+    say(f"next           vivado -mode batch -source {files[-1]}")
+    if board.programmer:
+        bitstream = folder / f"{board.name}.bit"
+        say(f"then           openFPGALoader -b {board.programmer} {bitstream}")
 
 
 def introduce(design: Design) -> None:

@@ -4,6 +4,7 @@ import argparse
 
 from ....errors import HardwareError, UsageError
 from ....isa.configuration import DEFAULT, Configuration
+from ...area.provenance import LEDGER, note_sources
 from ...synthesis.devices import DEVICES, Device, find_device
 from ...synthesis.flow import (
     Synthesis,
@@ -172,6 +173,8 @@ def keep_ledger(arguments: argparse.Namespace) -> None:
         require_capacity(found)
         rows = with_row(rows, row)
         write_rows(rows)
+    if len(chosen) == len(rows) and not (arguments.check or arguments.no_place):
+        note_sources(LEDGER)
     if problems:
         raise HardwareError(
             f"area: {'; '.join(problems)}; improve the change, or renew the rows with `tilewright "

@@ -36,7 +36,6 @@ from ....runtime.artifact import artifact_bytes, load
 from ....runtime.compare import TOLERANCE, Tally
 from ....runtime.devices import open_device
 from ....runtime.session import Session
-from ....sim.cache import kept_folder
 from ..fuzz.fuzz_runs import random_inputs
 from ..fuzz.graph_specs import realise
 from ..fuzz.random_graphs import random_sketch
@@ -93,11 +92,9 @@ def damaged_artifacts(
 
 @contextmanager
 def artifact_trial() -> Iterator[Trial]:
-    """A trial of a user who has signed nothing yet, and whose cache has only the simulators."""
-    simulators = kept_folder("native").resolve()
+    """A trial of a user who has signed nothing yet, and whose cache is empty."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["XDG_DATA_HOME"] = os.environ["TILEWRIGHT_CACHE"] = home
-        (Path(home) / "native").symlink_to(simulators)
         yield partial(try_artifact, Path(home) / "damaged.tw")
 
 

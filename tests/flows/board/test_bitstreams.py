@@ -7,6 +7,7 @@ import pytest
 from tilewright.flows.board.bitstream import build, write_bitstream
 from tilewright.flows.board.design import Design
 from tilewright.flows.board.known_boards import pin_boards
+from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.flows.synthesis.netlist import TOP
 from tilewright.flows.synthesis.place_and_route import pack_design
 from tilewright.hardware.soc import system
@@ -17,7 +18,11 @@ from ...hardware.echo import Echo
 
 pytestmark = pytest.mark.slow
 
-BOARDS = pin_boards()
+BOARDS = {
+    name: board
+    for name, board in pin_boards().items()
+    if DEVICES[board.device].family.packer is not None
+}
 
 SMALLEST = PRESETS["tiny"].replace(
     depthwise_taps=0, tile_loops=1, row_loops=1, map_loops=2, reduce_loops=1, dma_loops=2,

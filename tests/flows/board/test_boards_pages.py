@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tilewright.flows.board.board_schema import SCHEMA, Key
-from tilewright.flows.board.known_boards import find_board
+from tilewright.flows.board.design import Design
+from tilewright.flows.board.known_boards import find_board, known_boards, pin_boards
 from tilewright.flows.cli.board_options import usual_design
 from tilewright.flows.cli.main import parser
 
@@ -21,6 +22,35 @@ def test_listings_are_boards(listing, tmp_path):
     path = tmp_path / "board.toml"
     path.write_text(listing)
     assert usual_design(find_board(str(path))).clock_hz >= 100e6
+
+
+def rows_of(heading: str) -> dict[str, list[str]]:
+    """The rows of a table in docs/boards.md, by board; `A-1, -2` stands for `A-1` and `A-2`."""
+    found: dict[str, list[str]] = {}
+    page = (DOCS / "boards.md").read_text()
+    for line in page.partition(heading)[2].partition("\n\n")[0].splitlines()[2:]:
+        names, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        first, *others = re.sub(r" \(.*\)", "", names).split(", ")
+        stem = first.rpartition("-")[0]
+        for name in [first, *(stem + each if each.startswith("-") else each for each in others)]:
+            found[name] = cells
+    return found
+
+
+def test_the_tables_of_boards_are_those_of_the_files():
+    pins, zynq = rows_of("| memory | clock | serial port |"), rows_of("| memory port | registers |")
+    assert pins.keys() == pin_boards().keys()
+    assert pins.keys() | zynq.keys() == known_boards().keys()
+    for name, (_, preset, memory, clock, _) in pins.items():
+        design = usual_design(known_boards()[name])
+        assert isinstance(design, Design)
+        assert f"`{design.configuration.name}`" in preset, name
+        kib = f"{design.memory_bytes // 1024}"
+        assert re.search(rf"\b{kib}\b", memory) or memory == design.memory_sentence, name
+        assert f"{design.clock_hz / 1e6:g}" in clock, name
+    for name, (_, preset, clock, *_) in zynq.items():
+        board = known_boards()[name]
+        assert (preset, clock) == (f"`{board.configuration}`", f"{board.clock_mhz:g} MHz")
 
 
 def test_the_page_has_every_key():

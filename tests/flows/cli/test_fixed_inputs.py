@@ -95,12 +95,12 @@ def test_a_fix_that_is_no_number_is_refused(reshaping, fail, text):
     )
 
 
-@pytest.mark.parametrize("text", ["height", "height=0", "height=-1", "height=x", "=3"])
+@pytest.mark.parametrize("text", ["height", "height=1.5", "height=-1", "height=x", "=3"])
 def test_a_dimension_that_is_no_extent_is_refused(reshaping, fail, text):
     assert fail("compile", reshaping, "--dim", text) == (
         2,
-        f"error: `--dim {text}`: expected NAME=EXTENT with a whole number of 1 or more, for "
-        "example `--dim height=224`",
+        f"error: `--dim {text}`: expected NAME=EXTENT with a whole number, for example `--dim "
+        "height=224`",
     )
 
 
@@ -140,3 +140,27 @@ def test_ablation_does_not_fix_an_artifact_again(open_height, tmp_path, tilewrig
     code, said = fail("ablation", artifact, "--dim", "height=8")
     assert code == 2
     assert said.startswith("error: `--fix`, `--dim` and `--outputs`: expected an ONNX model")
+
+
+@pytest.mark.parametrize("past", [0, 2])
+def test_a_prompt_may_have_an_empty_past(tmp_path, tilewright, past):
+    """A step of a decoder appends to what it kept, which is nothing at first."""
+    kinds = [("past", [1, "P", 4]), ("now", [1, 3, 4])]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, kind) for name, kind in kinds]
+    nodes = [
+        helper.make_node("Concat", ["past", "now"], ["kept"], axis=1),
+        helper.make_node("Softmax", ["kept"], ["y"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "step", inputs, outputs)
+    path, samples = tmp_path / "step.onnx", tmp_path / "samples.npz"
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    chance = np.random.default_rng(0)
+    arrays = {
+        "past": chance.normal(size=(2, 1, past, 4)).astype(np.float32),
+        "now": chance.normal(size=(2, 1, 3, 4)).astype(np.float32),
+    }
+    np.savez(samples, **arrays)
+    said = tilewright("run", path, "--dim", f"P={past}", "--input", samples, "--compare")
+    assert "2 samples of" in said

@@ -1,0 +1,52 @@
+"""Provenance of measured figures: the RTL that stands here, or another one.
+
+A row of the ledger has the hash of its RTL, which only elaboration tells again: some seconds for
+each machine. So one hash of all sources of the hardware is kept too, which `synth --ledger` renews
+once it has compared the RTL of every row.
+"""
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+
+from ...atomic_write import write_output
+from ...sim.hardware_sources import ROOT, hardware_sources
+
+LEDGER, MODEL = "ledger", "model"
+"""Files of rows: clocks and areas; areas that the model is fitted to."""
+SOURCES = Path(__file__).with_name("measured_sources.json")
+OTHER_SOURCES = "measured before the hardware's sources changed; run `tilewright synth`"
+"""What is said of a figure that the RTL here may not have."""
+
+
+@cache
+def source_hash() -> str:
+    """Return the hash of all sources that determine the RTL."""
+    digest = hashlib.sha256()
+    for path in hardware_sources():
+        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def is_of_these_sources(kind: str) -> bool:
+    """Whether the rows of a file, `LEDGER` or `MODEL`, were measured with the sources here."""
+    return _known(kind) == source_hash()
+
+
+def note_sources(kind: str) -> None:
+    """Record that all rows of a file are of the RTL that stands here.
+
+    Raises
+    ------
+    UsageError
+        When that cannot be written.
+    """
+    known = {name: source_hash() if name == kind else _known(name) for name in (LEDGER, MODEL)}
+    write_output(SOURCES, json.dumps(known, indent=1) + "\n", f"`{SOURCES}`")
+    _known.cache_clear()
+
+
+@cache
+def _known(kind: str) -> str:
+    return json.loads(SOURCES.read_text("utf-8"))[kind]

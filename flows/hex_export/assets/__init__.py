@@ -1,0 +1,1 @@
+"""The benches, which go into every export as they are."""

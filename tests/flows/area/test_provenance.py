@@ -1,0 +1,41 @@
+"""Measured figures say so when the hardware has changed since."""
+
+import json
+
+import pytest
+
+from tilewright.flows.area import provenance
+from tilewright.flows.area.clock import clock_of
+from tilewright.flows.synthesis.devices import DEVICES
+from tilewright.flows.synthesis.ledger import read_rows
+
+ROW = next(row for row in read_rows() if row.configuration == "tiny" and row.clocks_mhz)
+DEVICE = DEVICES[ROW.device]
+KNOWN = provenance._known
+"""As it is before a test replaces it."""
+NOTE = "measured before the hardware's sources changed; run `tilewright synth`"
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_every_command_says_what_is_of_other_sources(monkeypatch, tilewright, is_same):
+    known = provenance.source_hash() if is_same else "others"
+    monkeypatch.setattr(provenance, "_known", lambda kind: known)
+    wider = ROW.machine.replace(name="wider", act_depth=32)
+    said = [str(clock_of(machine, DEVICE)) for machine in (ROW.machine, wider)]
+    said += [tilewright("boards"), tilewright("config", "show", "--config", "tiny")]
+    assert [NOTE in text for text in said] == [not is_same] * 4
+    boards = json.loads(tilewright("boards", "--json"))
+    assert any(one["core_clock_current"] for one in boards) is is_same
+
+
+def test_what_was_measured_is_noted(monkeypatch, tmp_path):
+    monkeypatch.setattr(provenance, "_known", KNOWN)
+    monkeypatch.setattr(provenance, "SOURCES", tmp_path / "it.json")
+    provenance.SOURCES.write_text('{"ledger": "", "model": "m"}')
+    provenance._known.cache_clear()
+    assert not provenance.is_of_these_sources(provenance.LEDGER)
+    provenance.note_sources(provenance.LEDGER)
+    found = json.loads(provenance.SOURCES.read_text())
+    assert found == {"ledger": provenance.source_hash(), "model": "m"}
+    assert provenance.is_of_these_sources(provenance.LEDGER)
+    provenance._known.cache_clear()
