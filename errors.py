@@ -104,7 +104,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
 def install_command(extra: str) -> str:
     """The command that installs an optional part into this Python.
 
-    In a clone that is the clone itself; an environment that `make` made has no pip of its own, so
+    In a clone that is the clone itself. An environment that uv made has no pip of its own, so
     the pip of another Python is asked to install there.
 
     Parameters

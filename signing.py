@@ -1,4 +1,4 @@
-"""This user's key: it marks machine code that Tilewright compiled for this user.
+"""This user's key: it marks what Tilewright made for this user, and runs or trusts later.
 
 The key is 32 random bytes in a file that only the user can read, made on first use. It does not
 lie in the cache folder, so that artifacts keep their marks when the cache is removed. Where no such
@@ -14,20 +14,26 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from .file_access import private_folder
+
 KEY_BYTES = 32
 FILE = "signing.key"
-PURPOSE = b"tilewright machine code\0"
-"""Prefix of the signed data, so that a signature made for another purpose is not accepted."""
+CODE = "machine code"
+"""The purpose of marks in kernels."""
 
 
-def sign(data: bytes) -> str:
-    """The mark of data under this user's key, as 64 hexadecimal digits."""
-    return hmac.new(_key()[0], PURPOSE + data, hashlib.sha256).hexdigest()
+def sign(data: bytes, purpose: str = CODE) -> str:
+    """The mark of data under this user's key, as 64 hexadecimal digits.
+
+    A mark made for one purpose does not fit another one.
+    """
+    text = f"tilewright {purpose}\0".encode() + data
+    return hmac.new(_key()[0], text, hashlib.sha256).hexdigest()
 
 
-def is_signed(data: bytes, mark: str) -> bool:
-    """Whether this user's key made the mark of these data."""
-    return hmac.compare_digest(sign(data).encode(), mark.encode(errors="replace"))
+def is_signed(data: bytes, mark: str, purpose: str = CODE) -> bool:
+    """Whether this user's key made the mark of these data for this purpose."""
+    return hmac.compare_digest(sign(data, purpose).encode(), mark.encode(errors="replace"))
 
 
 def key_name() -> str:
@@ -54,7 +60,7 @@ def _key() -> tuple[bytes, bool]:
     """The key, and whether it is kept in its file."""
     try:
         path = key_path()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(path.parent)
         if not path.exists():
             _create(path)
         return _read(path), True

@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from tilewright import PRESETS, open_device, te
+from tilewright import PRESETS, Accelerator, lower, open_device, te
 
 HEADS, QUERIES, KEYS, DEPTH = 8, 32, 32, 16
 MACHINE = PRESETS["4x4"]
@@ -43,7 +43,7 @@ def declare():
 
 def schedule_for(kernel, depth: int) -> te.Schedule:
     """Schedule the kernel one head at a time, with `depth` heads on the chip."""
-    s = te.Schedule(kernel, MACHINE)
+    s = te.Schedule(kernel, Accelerator(MACHINE))
 
     # The places of data. GEMM multiplies rows of ACT by tiles of WGT into ACC. VECTOR requantises
     # from ACC to ACT, with scales from PARAM. Each copy will be a LOAD, or the STORE of the scores.
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     cycles = {}
     with open_device("reference", MACHINE) as reference, open_device(name, MACHINE) as device:
         for depth in (1, 2):
-            executable = te.lower(schedule_for(kernel, depth))
+            executable = lower(schedule_for(kernel, depth))
             for target in (reference, device):
                 outcome = executable.run(target, inputs)
                 if not np.array_equal(outcome.output, wanted):

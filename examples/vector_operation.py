@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-from tilewright import PRESETS, TilewrightError, open_device, te
+from tilewright import PRESETS, Accelerator, TilewrightError, lower, open_device, te
 from tilewright.isa import check, format_program, parse_program
 from tilewright.isa.manual import manual
 
@@ -44,7 +44,7 @@ def declare():
 
 def schedule_for(kernel, machine) -> te.Schedule:
     """How: four rows at a time on the chip, all their windows in one VECTOR instruction."""
-    s = te.Schedule(kernel, machine)
+    s = te.Schedule(kernel, Accelerator(machine))
     result = s.cache_write("distance", "ACT")
     s.cache_read("image", "ACT", result)
     s.cache_read("pattern", "ACT", result)
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     kernel = declare()
     schedule = schedule_for(kernel, MACHINE)
-    executable = te.lower(schedule)
+    executable = lower(schedule)
     print(f"\nThe schedule:\n\n{schedule}\n\nIts loops:\n\n{schedule.program()}")
     assembly = format_program(executable.program)
     print(f"\nThe program:\n\n{assembly}")

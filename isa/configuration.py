@@ -6,12 +6,14 @@ the broken ones. Derived sizes are properties, so nothing is stored twice.
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
+from ..file_access import read_json, reason
 from .configuration_rules import coupled_defaults, fitted, rules
 from .parameters import Parameter, choice, parameter
 from .vector_operations import OPERATIONS, Operation, operations_with
@@ -504,16 +506,16 @@ def read_base(name_or_path: str) -> Configuration:
     if name_or_path.lower() in PRESETS:
         return PRESETS[name_or_path.lower()]
     path = Path(name_or_path)
-    if not path.is_file():
+    if not os.path.isfile(name_or_path):
         raise ConfigurationError(
             f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file; "
             "`tilewright config list` shows the presets"
         )
     try:
-        values = json.loads(path.read_text())
+        values = read_json(path)
     except (OSError, ValueError) as problem:
         raise ConfigurationError(
-            f"configuration `{path}`: not readable as JSON: {problem}"
+            f"configuration `{path}`: not readable as JSON: {reason(problem)}"
         ) from None
     if isinstance(values, dict):
         values = {"name": path.stem, **values}

@@ -7,10 +7,10 @@ main memory. Where several values make sense, `VALUE,VALUE` lists them and `LOW.
 Printed names of machines have this form, so that every command accepts them.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -142,7 +142,7 @@ def load_configuration(text: str) -> Configuration:
     UsageError
         For a setting that is none.
     """
-    if Path(text).is_file():  # its name may have a comma
+    if os.path.isfile(text):  # its name may have a comma
         return read_base(text)
     name, *settings = (part.strip() for part in text.split(","))
     chosen = read_settings(settings, f"configuration `{text}`", MACHINE)

@@ -20,6 +20,7 @@ from ..atomic_write import write_output
 from ..compiler.graph import Graph, parse_graph, print_graph, verify
 from ..compiler.module import Module
 from ..errors import ArtifactError, TilewrightError
+from ..file_access import parse_json, read_part, reason
 from ..isa.checker import check
 from ..isa.configuration import CONTRACT_VERSION, Configuration
 from ..isa.encoding import decode_program, encode_program
@@ -95,7 +96,7 @@ def artifact_bytes(module: Module, *, level: int = 6) -> bytes:
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | bytes,
     configuration: Configuration | None = None,
     *,
     trusted: bool = False,
@@ -105,8 +106,8 @@ def load(
 
     Parameters
     ----------
-    path : str or path
-        The file.
+    path : str, path or bytes
+        The file, or its contents.
     configuration : Configuration or None
         The configuration that will run it; None for the one that it was compiled for.
     trusted : bool
@@ -142,16 +143,15 @@ def memory_of(path: str | os.PathLike[str]) -> MemoryModel:
 def is_artifact(path: str | os.PathLike[str]) -> bool:
     """Whether a file is an artifact, by its first bytes or its suffix."""
     try:
-        with Path(path).open("rb") as file:
-            return file.read(len(ZIP_MAGIC)) == ZIP_MAGIC or Path(path).suffix == SUFFIX
+        return read_part(path, 0, len(ZIP_MAGIC)) == ZIP_MAGIC or Path(path).suffix == SUFFIX
     except OSError:
         return Path(path).suffix == SUFFIX
 
 
 @contextmanager
-def _explained(path: str | os.PathLike[str]) -> Iterator[None]:
+def _explained(path: str | os.PathLike[str] | bytes) -> Iterator[None]:
     """Name the artifact in errors of the block."""
-    where = f"artifact `{path}`"
+    where = "artifact" if isinstance(path, bytes) else f"artifact `{path}`"
     try:
         yield
     except TilewrightError as problem:
@@ -162,12 +162,12 @@ def _explained(path: str | os.PathLike[str]) -> Iterator[None]:
         ) from None
 
 
-def _entries(path: str | os.PathLike[str]) -> dict[str, bytes]:
+def _entries(path: str | os.PathLike[str] | bytes) -> dict[str, bytes]:
     try:
-        data = Path(path).read_bytes()
+        data = path if isinstance(path, bytes) else read_part(path)
     except OSError as problem:
         raise ArtifactError(
-            f"expected a readable file, got `{problem.strerror}`; check the path"
+            f"expected a readable file, got `{reason(problem)}`; check the path"
         ) from None
     if not data.startswith(ZIP_MAGIC):
         raise ArtifactError(
@@ -226,8 +226,8 @@ def _manifest(entries: Mapping[str, bytes]) -> dict:
             "compile the model first"
         )
     try:
-        manifest = json.loads(entries[MANIFEST])
-    except (ValueError, RecursionError):
+        manifest = parse_json(entries[MANIFEST])
+    except ValueError:
         raise ArtifactError(f"entry `{MANIFEST}`: expected JSON, got other text; {AGAIN}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ArtifactError(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..atomic_write import write_atomically
+from ..file_access import read_part
 from ..signing import key_name
 from ..sim.cache import cache_folder, kept_folder, remove_unused, saying_why_not
 
@@ -22,7 +23,7 @@ def kept_kernel(key: str) -> bytes | None:
     """Return the kernel of a key; None if there is none."""
     path = _path(key)
     try:
-        data = path.read_bytes()
+        data = read_part(path)
     except OSError:
         return None
     with contextlib.suppress(OSError):

@@ -6,6 +6,7 @@ inputs.
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +24,7 @@ from ..compiler.host import LEAST_WORK, Finish, Start, overlaps
 from ..compiler.module import Binding, Module, Segment
 from ..errors import DeviceError, InputError
 from ..isa.encoding import encode_program
+from .benchmark import MIN_REPEAT_MS, REPEAT, WARM_UP_S, Benchmark, benchmark
 from .device import Device, Result
 from .host import HostSide
 from .names import layer_names
@@ -36,6 +38,9 @@ NO_STATES: Mapping[str, str] = MappingProxyType({})
 """States of a network whose runs do not depend on each other."""
 
 NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
+
+KEPT_STEP_TIMES = 64
+"""Runs of a benchmark, the last ones, of which the time of each host step is kept."""
 
 
 @dataclass  # not frozen, as creating it would take 0.7 us longer
@@ -138,6 +143,7 @@ class Session:
         self.module = module
         self.device = device
         self._states, self._zeros = dict(states), first_states(module.graph, states)
+        self.step_times: deque[Mapping[str, float]] = deque()
         self.reset()
         try:
             self._codes = [encode_program(segment.program, ours) for segment in module.segments]
@@ -218,6 +224,42 @@ class Session:
     def reset(self) -> None:
         """Set all states to zero, as before the first run."""
         self._held: Mapping[str, np.ndarray] = self._zeros
+
+    def benchmark(
+        self,
+        inputs: Inputs,
+        *,
+        number: int = 1,
+        repeat: int = REPEAT,
+        min_repeat_ms: float = MIN_REPEAT_MS,
+        warm_up_s: float = WARM_UP_S,
+    ) -> Benchmark:
+        """Time runs of one sample on this machine, after a warm-up.
+
+        On `cpu` this is the network's speed. On simulators it is theirs, and not the accelerator's.
+        Parameters are those of `runtime.benchmark.benchmark`; states are afterwards as before, and
+        `step_times` has the times of the host's steps.
+
+        Raises
+        ------
+        InputError, DeviceError
+            As for `run`, and for a number of repetitions below 1.
+        """
+        held, self.step_times = self._held, deque[Mapping[str, float]](maxlen=KEPT_STEP_TIMES)
+
+        def call() -> None:
+            self.step_times.append(self.run(inputs).host.seconds)
+
+        try:
+            return benchmark(
+                call,
+                number=number,
+                repeat=repeat,
+                min_repeat_ms=min_repeat_ms,
+                warm_up_s=warm_up_s,
+            )
+        finally:
+            self._held = held
 
     def _run(self, given: Mapping[str, np.ndarray]) -> Run:
         """Run once, in the session's own memory and windows."""

@@ -1,6 +1,8 @@
 """The cache of slow results, stored under a hash of their inputs.
 
-Two processes never make the same file twice, and no process reads an incomplete file.
+Two processes never make the same file twice, and no process reads an incomplete file. Libraries
+from here run in this process. So the folders belong to this user, nobody else may write them, and
+beside each file lies this user's mark of its name and content; a file without it is made anew.
 """
 
 import contextlib
@@ -12,10 +14,21 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TextIO
 
 from ..atomic_write import UNFINISHED_SUFFIX, write_atomically
 from ..errors import ToolError
+from ..file_access import private_folder, read_part
+from ..signing import is_signed, sign
 from .toolchain import progress
+
+MARK_SUFFIX = ".mark"
+"""Added to a file's name for the file with its mark."""
+_MARK = "file in the cache"
+"""The purpose of these marks."""
+
+BUILD_PREFIX = "build-"
+"""Prefix of folders of builds. A killed process may leave one behind."""
 
 SECONDS_KEPT = 30 * 24 * 60 * 60
 """Seconds without use after which a file is removed from the cache."""
@@ -53,14 +66,15 @@ def kept_folder(kind: str = "rtl", task: str = "RTL simulation") -> Path:
         When it cannot be created; the message names the failed `task`.
     """
     folder = cache_folder() / kind
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise CacheError(
-            f"{task}: cannot create the cache folder `{folder}` ({problem.strerror}); "
-            "set `TILEWRIGHT_CACHE` to a folder that you may write",
-            problem.strerror,
-        ) from None
+    for place in (folder.parent, folder):
+        try:
+            private_folder(place)
+        except OSError as problem:
+            raise CacheError(
+                f"{task}: cannot use the cache folder `{place}` ({problem.strerror}); "
+                "set `TILEWRIGHT_CACHE` to a folder of your own",
+                problem.strerror,
+            ) from None
     return folder
 
 
@@ -68,8 +82,8 @@ def kept_folder(kind: str = "rtl", task: str = "RTL simulation") -> Path:
 def say_nothing_is_kept(folder: Path, reason: str) -> None:
     """Print one warning on stderr that the cache cannot be used and what that costs."""
     progress(
-        f"`{folder}` cannot be written ({reason}): builds and compiled programs are not kept; make "
-        "room, or set `TILEWRIGHT_CACHE` to a folder that you may write",
+        f"`{folder}` cannot be used ({reason}): builds and compiled programs are not kept; make "
+        "room, or set `TILEWRIGHT_CACHE` to a folder of your own",
         "cache",
     )
 
@@ -96,7 +110,8 @@ def remove_unused(folder: Path, *suffixes: str) -> None:
     oldest = time.time() - SECONDS_KEPT
     for path in folder.iterdir():
         with contextlib.suppress(FileNotFoundError):  # another process removed it
-            if path.suffix in (*suffixes, UNFINISHED_SUFFIX) and path.stat().st_mtime < oldest:
+            is_ours = path.suffix in (*suffixes, UNFINISHED_SUFFIX)
+            if is_ours and path.stat().st_mtime < oldest:
                 path.unlink()
 
 
@@ -108,11 +123,33 @@ def digest(parts: list[str]) -> str:
 def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
     """Text that depends only on `parts`; made once, then read from the cache."""
     kept = kept_folder() / f"{digest(parts)}-{suffix}"
-    if kept.is_file():
+    if _is_ours(kept):
         return kept.read_text()
-    text = make()
-    write_atomically(kept, text.encode())
-    return text
+    data = make().encode()
+    write_atomically(_mark_file(kept), _mark_of(kept.name, data).encode())
+    write_atomically(kept, data)
+    return data.decode()
+
+
+def _mark_file(kept: Path) -> Path:
+    return kept.with_name(kept.name + MARK_SUFFIX)
+
+
+def _mark_of(name: str, data: bytes) -> str:
+    return sign(_signed(name, data), _MARK)
+
+
+def _signed(name: str, data: bytes) -> bytes:
+    return name.encode() + b"\0" + hashlib.sha256(data).digest()
+
+
+def _is_ours(kept: Path) -> bool:
+    """Whether a kept file exists with this user's mark."""
+    try:
+        mark, data = read_part(_mark_file(kept)), read_part(kept)
+    except OSError:
+        return False
+    return is_signed(_signed(kept.name, data), mark.decode(errors="replace"), _MARK)
 
 
 def keep_file(
@@ -140,23 +177,32 @@ def keep_file(
     CacheError
         When the folder cannot be written.
     """
-    if kept.is_file():
+    if _is_ours(kept):
         return kept
     try:
-        with kept.with_suffix(".lock").open("w") as lock:
+        with _open_lock(kept.with_suffix(".lock")) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 when_waiting()
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            if kept.is_file():
+            if _is_ours(kept):
                 return kept
-            with tempfile.TemporaryDirectory(dir=kept.parent, prefix="build-") as folder:
-                os.replace(make(Path(folder)), kept)
+            with tempfile.TemporaryDirectory(dir=kept.parent, prefix=BUILD_PREFIX) as folder:
+                made = make(Path(folder))
+                mark = _mark_of(kept.name, made.read_bytes())
+                write_atomically(_mark_file(kept), mark.encode())
+                os.replace(made, kept)
     except OSError as problem:
         raise CacheError(
             f"cannot write the cache folder `{kept.parent}` ({problem.strerror}); make room, or "
-            "set `TILEWRIGHT_CACHE` to a folder that you may write",
+            "set `TILEWRIGHT_CACHE` to a folder of your own",
             problem.strerror,
         ) from None
     return kept
+
+
+def _open_lock(path: Path) -> TextIO:
+    """Open a lock, which another user's link cannot lead elsewhere."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o600), "w")

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
 API_PAGE, SCHEDULES_PAGE = ROOT / "docs" / "api.md", ROOT / "docs" / "schedules.md"
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 
@@ -35,5 +36,5 @@ def refreshed(page: Path) -> str:
 
 
 if __name__ == "__main__":
-    for path in (API_PAGE, SCHEDULES_PAGE):
+    for path in (README, API_PAGE, SCHEDULES_PAGE):
         path.write_text(refreshed(path))

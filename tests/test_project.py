@@ -74,6 +74,10 @@ def test_the_installed_version_is_the_source_version():
     assert metadata.version("tilewright") == tilewright.__version__
 
 
+def test_the_citation_names_this_version():
+    assert f"\nversion: {tilewright.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
 def test_the_source_that_is_tested_is_this_folder():
     assert Path(tilewright.__file__).parent == ROOT
 
@@ -146,7 +150,7 @@ def test_public_names_are_completed():
 
 @pytest.mark.parametrize("has_pip", [True, False])
 def test_the_advice_to_install_fits_the_installation(monkeypatch, has_pip):
-    """A clone's environment has no pip of its own; a wheel's does, and knows no source folder."""
+    """An environment of uv has no pip of its own; a wheel's knows no source folder."""
     monkeypatch.setattr(errors, "find_spec", lambda name: "there" if has_pip else None)
     pip = f"{sys.executable} -m pip" if has_pip else f"python3 -m pip --python {sys.executable}"
     assert errors.install_command("torch") == f"{pip} install -e '{ROOT}[torch]'"

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from .listings import README, refreshed
+
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([README, *(ROOT / "docs").glob("*.md")])
 PROGRAM = ".venv/bin/tilewright"
 
 
 def commands() -> list[str]:
     """The `tilewright` lines of the README's shell blocks."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line.startswith(PROGRAM)]
 
 
@@ -26,9 +28,17 @@ def test_links_lead_to_files(page):
             assert (page.parent / target).exists(), f"`{page}` links to `{target}`"
 
 
+def test_the_listing_of_the_readme_runs():
+    assert refreshed(README) == README.read_text()
+
+
+def test_the_readme_is_short():
+    assert len(README.read_bytes()) <= 5000
+
+
 def test_make_targets_in_the_readme_exist():
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for target in re.findall(r"(?:`|^)make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE):
+    for target in re.findall(r"(?:`|^)make (\w+)", README.read_text(), re.MULTILINE):
         assert target in targets
 
 

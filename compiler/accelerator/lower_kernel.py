@@ -13,10 +13,11 @@ from .dma import DramTensor
 from .executable import Executable
 from .lower_copies import in_dram
 from .lower_schedules import Lowering
+from .target import Accelerator
 
 
 def lower(schedule: Schedule) -> Executable:
-    """Lower a scheduled kernel for the machine of its schedule.
+    """Lower a kernel that is scheduled for an accelerator.
 
     Parameters
     ----------
@@ -26,13 +27,14 @@ def lower(schedule: Schedule) -> Executable:
     Raises
     ------
     CompileError
-        When the schedule has no configuration, or `Lowering.lower` refuses it.
+        When the schedule is for another target, or `Lowering.lower` refuses it.
     """
-    kernel, configuration = schedule.kernel, schedule.configuration
-    if configuration is None:
+    kernel, target = schedule.kernel, schedule.target
+    if not isinstance(target, Accelerator):
         raise CompileError(
-            f"kernel `{kernel.name}`: the machine is unknown; give the Schedule a Configuration"
+            f"kernel `{kernel.name}`: scheduled for {target.name}; give the Schedule an Accelerator"
         )
+    configuration = target.configuration
     dram, size = _main_memory(schedule.program())
     pool = ConstantPool(base=size)
     lowering = Lowering(configuration, dram, pool)

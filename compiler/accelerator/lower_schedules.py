@@ -17,11 +17,12 @@ from ..te.affine import value_of
 from ..te.instances import Buffered, Event, Instance, Rolled, walk
 from ..te.nodes import TransferNest
 from ..te.schedule import Schedule
-from ..te.stages import REGISTER
+from ..te.target import REGISTER
 from ..tensor import Compute, Kernel
 from .constants import ConstantPool
 from .dma import DramTensor, fill_bytes
 from .lower_copies import Transfers
+from .matching import MatchedInstruction
 from .program_size import too_large
 from .scratchpads import BufferPlacer, Placed, Scratchpads
 from .tensorise import Form, Tensoriser
@@ -184,7 +185,11 @@ class _KernelLowering:
         self.emit = emit
         self.configuration = lowering.configuration
         self.kernel = schedule.kernel
-        self.instructions = schedule.instructions
+        self.instructions = {
+            name: found
+            for name, found in schedule.instructions.items()
+            if isinstance(found, MatchedInstruction)
+        }
         self.program = schedule.program()
         computes = tuple(stage.compute for stage in schedule.stages if not stage.source)
         self.operands = {

@@ -4,13 +4,48 @@ Nothing here knows an instruction by name.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...errors import CompileError
 from ...isa.configuration import Memory
-from ...isa.expressions import Match, matches
+from ...isa.expressions import Match, Read, matches
+from ...isa.instructions import Role
 from ...isa.patterns import PATTERNS, Pattern
 from ..tensor import Compute
-from .sliding import window_of
+from .sliding import Window, window_of
+
+
+class MatchedInstruction(NamedTuple):
+    """The instruction of a stage, whatever the sizes of its loops.
+
+    Parameters
+    ----------
+    pattern, found
+        Its law, and the match.
+    window
+        The sliding window of a depthwise product; None for other stages.
+    lanes
+        The axes that must fill lanes, each with the parameters that count the lanes.
+    edges
+        Reads that may touch elements outside a tensor, by axes and by variables.
+    """
+
+    pattern: Pattern
+    found: Match
+    window: Window | None
+    lanes: Mapping[str, tuple[str, ...]]
+    edges: tuple[tuple[Read, Read], ...]
+
+    @property
+    def mnemonic(self) -> str:
+        """Its name in the assembly language."""
+        return self.pattern.family.mnemonic
+
+    @property
+    def weights(self) -> str:
+        """The tensor of its weights."""
+        reads = self.found.reads
+        return next(r.tensor for slot, r in reads if self.pattern.role(slot) is Role.WEIGHTS)
 
 
 def find_pattern(

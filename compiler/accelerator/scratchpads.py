@@ -13,7 +13,6 @@ from functools import cached_property
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
-from ..te.bounds import MatchedInstruction
 from ..te.box import Box, Range, whole_box
 from ..te.instances import Buffered
 from ..te.nodes import Allocate
@@ -22,6 +21,7 @@ from ..te.rolling import Rolling
 from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
 from .fixed_places import FixedPlaces, partners_of
+from .matching import MatchedInstruction
 from .regions import RegionRequest, divide_act
 from .sliding import Window, lane_channels
 from .tile_layout import TileLayout, dense_places, row_major

@@ -17,6 +17,7 @@ from ..tensor import Kernel
 from .default_schedule import default_steps
 from .estimate import estimate, least_cycles
 from .phases import Phase, Tile, phases_of
+from .target import Accelerator
 from .tile_plan import TilePlan, make_plan, passes_tiles, tile_fits
 
 
@@ -68,7 +69,7 @@ class Candidate:
         form = self.channels_outer, self.depth > 0, joins_images
         if alike is not None and form in alike:
             return alike[form].with_numbers(steps)
-        schedule = Schedule(kernel, configuration)
+        schedule = Schedule(kernel, Accelerator(configuration))
         schedule.apply(*steps)
         if alike is not None:
             alike[form] = schedule

@@ -16,8 +16,8 @@ from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Match, Read, Slot
 from ...isa.instructions import Instruction, Loop, Role
 from ...isa.patterns import Pattern
-from ..te.bounds import MatchedInstruction
 from ..tensor import Compute
+from .matching import MatchedInstruction
 from .nests import Part, sort_into_nests
 from .sliding import Window
 from .tile_layout import Buffer

@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 
 from ...errors import CompileError, ProcessorError, UsageError
 from ..cpu_level import LEVEL_VARIABLE, NO_LEVEL, level_cap
-from ..te.processor import DotProduct, Processor
+from .processor import DotProduct, Processor
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()

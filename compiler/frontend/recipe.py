@@ -24,6 +24,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.expand_transposed_convolutions,  # convolutions whose channels become pixels
     passes.sink_dequantize,  # so that these elements move as integers
     passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
+    passes.split_batched_weights,  # one dense layer for each matrix
     passes.recognise_convolutions,  # with bias, Relu and Clip
     passes.recognise_matmuls,  # of two activations: attention
     passes.recognise_biases,  # biases that are added after a layer

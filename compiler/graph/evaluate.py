@@ -20,11 +20,15 @@ def is_accelerated(node: Node) -> bool:
 
 
 def accelerated_nodes(graph: Graph) -> list[Node]:
-    """Return the nodes that the accelerator may run; nodes on empty samples are left out."""
+    """Return the nodes that the accelerator may run.
+
+    Nodes on empty samples are left out, and so are nodes on constants alone.
+    """
     return [
         node
         for node in graph.nodes
         if is_accelerated(node)
+        and not all(map(graph.is_constant, node.operands))
         and not any(0 in graph.types[name].shape[1:] for name in (*node.inputs, node.output.name))
     ]
 

@@ -101,6 +101,11 @@ class Node:
         return self.attributes.op
 
     @property
+    def operands(self) -> tuple[str, ...]:
+        """Values that it computes with, without weights, tables and their like."""
+        return self.inputs[:1] if self.attributes.reads_constants else self.inputs
+
+    @property
     def output(self) -> Value:
         """The single output; only for nodes with one output."""
         (value,) = self.outputs

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ...errors import CompileError, ImportModelError
 from ..graph import Builder, Graph, Output, drop_unused, verify
+from ..model_file import read_model
 from .onnx_dispatch import import_nodes, unsupported
 from .onnx_inputs import Fixed, ImportSettings, check_overrides, import_input, with_extents
 from .onnx_reader import printable
@@ -67,12 +68,7 @@ def import_onnx(
     else:
         path = Path(source)
         name, folder = path.stem, path.parent
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ImportModelError(
-                f"model `{path}`: expected a readable file, got `{error.strerror}`; check the path"
-            ) from error
+        data = read_model(path)
     if batch < 1:
         raise ImportModelError(f"model `{name}`: expected a batch of 1 or more, got `{batch}`")
     model = _parse(data, name)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx.external_data_helper import load_external_data_for_tensor
 
 from ...errors import ImportModelError
+from ...file_access import reason
 from ..graph.types import DTYPES, LARGEST_BYTES
+from ..model_file import read_external
 from .refusals import RefusedError
 
 ONNX_TYPES: dict[str, int] = {
@@ -70,14 +71,14 @@ def _with_data(tensor: onnx.TensorProto, where: str, folder: Path | None) -> onn
     whole = onnx.TensorProto()
     whole.CopyFrom(tensor)
     try:
-        load_external_data_for_tensor(whole, str(folder))
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        detail = " ".join(str(error).split())
+        whole.raw_data = read_external(whole, folder)
+    except OSError as error:
         raise ImportModelError(
-            f"{where}: expected its data in a file next to the model, got `{detail}`; copy that "
-            "file too"
+            f"{where}: expected its data in a file next to the model, got {reason(error)}; copy "
+            "that file too, or export the model again"
         ) from error
     whole.data_location = onnx.TensorProto.DEFAULT
+    del whole.external_data[:]
     return whole
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..accelerator.dma import DramTensor
@@ -24,6 +26,8 @@ class SegmentLayout:
     ----------
     inputs, outputs
         Activations that enter and leave.
+    constants
+        Operands known at compile time, such as position embeddings; they lie among the weights.
     images
         Inputs stored in memory as images.
     places
@@ -34,6 +38,7 @@ class SegmentLayout:
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    constants: tuple[str, ...]
     images: Mapping[str, Image]
     places: Mapping[str, Binding]
     placements: TensorPlacements
@@ -51,12 +56,22 @@ def lay_out_segment(
     """
     inputs, outputs = boundary(graph, nodes)
     images = images_that_fit(graph, nodes, inputs, configuration, options) if options.gather else {}
-    values = [*inputs, *(node.output.name for node in nodes)]
+    operands = dict.fromkeys(name for node in nodes for name in node.operands)
+    constants = tuple(filter(graph.is_constant, operands))
+    values = [*inputs, *constants, *(node.output.name for node in nodes)]
     places = {name: _place(name, graph, images, configuration) for name in values}
     placements = place_tensors(
         graph, nodes, {name: place.stored_shape for name, place in places.items()}
     )
-    return SegmentLayout(tuple(inputs), tuple(outputs), images, places, placements)
+    return SegmentLayout(tuple(inputs), tuple(outputs), constants, images, places, placements)
+
+
+def constant_bytes(data: np.ndarray, place: Binding) -> bytes:
+    """A constant operand int8[N, H, W, C] as it lies in memory, with its padding channels."""
+    widths = [
+        (0, stored - size) for stored, size in zip(place.stored_shape, data.shape, strict=True)
+    ]
+    return np.pad(data, widths).tobytes()
 
 
 def lifetimes(

@@ -27,6 +27,7 @@ from .recognise_slices import recognise_slices
 from .recognise_tables import recognise_tables
 from .shift_unsigned import shift_unsigned
 from .sink_dequantize import sink_dequantize
+from .split_batched_weights import split_batched_weights
 from .widen_floats import widen_floats
 
 __all__ = [
@@ -37,5 +38,5 @@ __all__ = [
     "fold_tables", "merge_duplicates", "recognise_adds", "recognise_biases", "recognise_concats",
     "recognise_convolutions", "recognise_interleaving", "recognise_matmuls", "recognise_pools",
     "recognise_resizes", "recognise_slices", "recognise_tables", "shift_unsigned",
-    "sink_dequantize", "widen_floats",
+    "sink_dequantize", "split_batched_weights", "widen_floats",
 ]  # fmt: skip

@@ -1,37 +1,65 @@
 """Evaluate nodes at compile time if all their inputs are constant.
 
-`fold_constants` keeps Dequantize, because patterns recognise weights as integers with a scale.
-Later, `fold_dequantize` folds the rest for the host's float operators.
+`fold_constants` keeps the Dequantize of a constant, because patterns recognise weights as integers
+with a scale, and what moves its elements, so that the integers are moved instead. Everything
+computed from it is folded, down to the integers of a later Quantize. `fold_dequantize` folds the
+rest for the host's float operators.
 """
+
+import numpy as np
 
 from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
 from ..graph.operator import Operator
-from ..rewriting import Site, each, op, rewrite, rule, value
+from ..rewriting import Site, each, either, op, rewrite, rule, value
+from .sink_dequantize import MOVES
 
-CONSTANTS = each(value("names", constant=True))
+CONSTANT = value("names", constant=True)
+
+SCALED = op(ops.Dequantize, value(constant=True), value="names")
+"""Integers with a scale, such as weights or position embeddings."""
+
+
+def _data(site: Site, name: str) -> np.ndarray:
+    if site.is_constant(name):
+        return site.data(name)
+    node = site.view.producer(name)
+    assert node is not None, "a Dequantize of a constant"
+    return evaluate_operator(node.attributes, [site.data(one) for one in node.inputs])
 
 
 def _folded(site: Site, names: tuple[str, ...]) -> str:
-    data = evaluate_operator(site.root.attributes, [site.data(name) for name in names])
+    data = evaluate_operator(site.root.attributes, [_data(site, name) for name in names])
     return site.constant(data, f"{site.root.output.name}.folded")
 
 
-@rule(op(Operator, CONSTANTS))
+@rule(op(Operator, each(CONSTANT)))
 def fold_any(site: Site, names: tuple[str, ...]) -> str | None:
     """f(constants) -> constant."""
     return _folded(site, names)
 
 
-@rule(op(Operator, CONSTANTS, where=lambda function: not isinstance(function, ops.Dequantize)))
+@rule(op(Operator, each(CONSTANT), where=lambda function: not isinstance(function, ops.Dequantize)))
 def fold(site: Site, names: tuple[str, ...]) -> str | None:
     """f(constants) -> constant, where f is not Dequantize."""
     return _folded(site, names)
 
 
+@rule(
+    op(
+        Operator,
+        each(either(CONSTANT, SCALED)),
+        where=lambda function: not isinstance(function, (ops.Dequantize, ops.Pad, *MOVES)),
+    )
+)
+def fold_scaled(site: Site, names: tuple[str, ...]) -> str | None:
+    """f(Dequantize(constants)) -> constant, where f computes."""
+    return _folded(site, names)
+
+
 def fold_constants(graph: Graph) -> Graph:
     """Replace nodes whose inputs are all constant, except Dequantize, by constants."""
-    return rewrite(graph, fold)
+    return rewrite(graph, fold, fold_scaled)
 
 
 def fold_dequantize(graph: Graph) -> Graph:

@@ -1,4 +1,9 @@
-"""Recognise residual adds: two Dequantize, Add or Sub, Quantize -> QAdd with fitted constants."""
+"""Recognise residual adds: two Dequantize, Add or Sub, Quantize -> QAdd with fitted constants.
+
+An operand may be constant, such as position embeddings; it is repeated to the result's shape.
+"""
+
+import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
@@ -10,7 +15,7 @@ SIGNS = {"Add": 1, "Sub": -1}
 
 SUM = op(
     tuple(ops.Binary(kind) for kind in SIGNS),
-    *(dequantised("a", constant=False), dequantised("b", constant=False)),
+    *(dequantised("a"), dequantised("b")),
     capture="add",
 )
 
@@ -18,19 +23,28 @@ SUM = op(
 @rule(quantised(SUM))
 def recognise(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
     """Quantize(clamps(Add | Sub(Dequantize(a), Dequantize(b)))) -> QAdd(a, b)."""
-    shape, label = site.shape_of(a), site.node("add").name
-    if shape != site.shape_of(b):
+    shape, label = site.shape, site.node("add").name
+    if (site.is_constant(a) and site.is_constant(b)) or not all(
+        site.shape_of(name) == shape or site.is_constant(name) for name in (a, b)
+    ):
         return None
     y, (low, high) = result_of(site)
     fit = fit_add(scale_of(site, "a"), scale_of(site, "b"), y, low, high, SIGNS[add.kind])
     operator = ops.QAdd(
         fit.multipliers, fit.constant, fit.scale, y.zero_point, low, high, fit.mismatches
     )
-    images = [to_image(site, operand, label) for operand in (a, b)]
+    images = [to_image(site, _repeated(site, operand), label) for operand in (a, b)]
     result = site.emit(operator, *images, label=label, quantisation=y)
     return reshaped(site, result, shape, label)
 
 
+def _repeated(site: Site, operand: str) -> str:
+    """Return an operand, as a constant of the result's shape if it is a smaller constant."""
+    if site.shape_of(operand) == site.shape:
+        return operand
+    return site.constant(np.broadcast_to(site.data(operand), site.shape), operand)
+
+
 def recognise_adds(graph: Graph) -> Graph:
-    """Replace quantised additions of two tensors of one shape by QAdd."""
+    """Replace quantised additions of tensors of one shape, or with a constant, by QAdd."""
     return rewrite(graph, recognise)

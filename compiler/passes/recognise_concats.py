@@ -9,25 +9,26 @@ from ..graph import operators as ops
 from ..rewriting import Site, each, op, rewrite, rule, value
 from .patterns import TO_LAST, channels_first, is_int8, reshaped, to_image
 
-CHANNELS = 3
-"""Axis of a QConcat along channels."""
+IMAGE_AXES = {2: (0, 3), 3: (0, 2, 3)}
+"""Rank of a tensor -> the axes of the image [N, 1, middle, C] that holds it; see `image_shape`."""
 
 
-@rule(op(ops.Concat, each(value("x", constant=False)), capture="concat", result=is_int8))
+@rule(op(ops.Concat, each(value("x")), capture="concat", result=is_int8))
 def recognise(site: Site, concat: ops.Concat, x: tuple[str, ...]) -> str | None:
-    """Concat(x, ...) -> QConcat(x, ...), channels last; vectors are images of one pixel."""
+    """Concat(x, ...) -> QConcat(x, ...), channels last; some of the parts may be constant."""
     kind = site.root.output.type
     if 0 in kind.shape:
         return None
     if len(kind.shape) == len(TO_LAST):
         joined = ops.QConcat(TO_LAST.index(concat.axis))
         return channels_first(site, joined, *x, quantisation=kind.quantisation)
-    if len(kind.shape) == 2 and concat.axis == 1:
+    if len(kind.shape) in IMAGE_AXES:
         images = [to_image(site, part) for part in x]
-        return reshaped(site, site.become(ops.QConcat(CHANNELS), *images), kind.shape)
+        joined = ops.QConcat(IMAGE_AXES[len(kind.shape)][concat.axis])
+        return reshaped(site, site.become(joined, *images), kind.shape)
     return None
 
 
 def recognise_concats(graph: Graph) -> Graph:
-    """Replace Concat of int8 images, and of int8 vectors, by QConcat."""
+    """Replace Concat of int8 by QConcat."""
     return rewrite(graph, recognise)

@@ -24,7 +24,7 @@ from .patterns import (
 from .recognise_convolutions import output_scale
 
 PRODUCT = op(
-    *(ops.MatMul, dequantised("a", constant=False), dequantised("b", constant=False)),
+    *(ops.MatMul, dequantised("a"), dequantised("b")),
     capture="product",
 )
 

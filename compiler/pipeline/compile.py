@@ -165,7 +165,7 @@ def _search(
 ) -> Linked:
     grouped, timer = group(request, graph, nodes, searched, measure, store)
     scheduled = schedule(request, graph, grouped, timer)
-    lowered = lower(request, scheduled, timer.programs.pieces if timer else None)
+    lowered = lower(request, graph, scheduled, timer.programs.pieces if timer else None)
     return link(request, lowered, measure)
 
 

@@ -61,9 +61,9 @@ def narrower_ports(
 ) -> Iterator[Configuration]:
     """Yield the machine with each narrower memory port, if the segment is short.
 
-    A program for a narrower port has the same instructions and takes no longer on a wider one. A
-    search may miss it, because it judges kernels mostly alone; in short segments, where kernels
-    overlap much, it often does. Searching for all ports, a wider one never loses to a narrower one.
+    A program for a narrower port runs on a wider one, nearly always as fast or faster. A search may
+    miss it, because it judges kernels mostly alone; in short segments, where kernels overlap much,
+    it often does. Searching for all ports, a machine never loses to a program for a narrower port.
     """
     cycles = sum(macs_of(graph, node) for node in nodes) / configuration.tile_bytes
     bits = configuration.bus_bits // 2

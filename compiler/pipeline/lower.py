@@ -3,12 +3,17 @@
 from ...aligned import align
 from ..accelerator.constants import ConstantPool
 from ..accelerator.lower_schedules import KnownPieces, Lowering
+from ..graph import Graph
+from ..main_memory.segment_layout import constant_bytes
 from ..tensor import Kernel
 from .request import CompileRequest, Lowered, Scheduled
 
 
 def lower(
-    request: CompileRequest, scheduled: Scheduled, known: dict[Kernel, KnownPieces] | None
+    request: CompileRequest,
+    graph: Graph,
+    scheduled: Scheduled,
+    known: dict[Kernel, KnownPieces] | None,
 ) -> Lowered:
     """Lower a segment.
 
@@ -24,8 +29,13 @@ def lower(
     CompileError
         When a scratchpad is too small, or the program too large.
     """
-    dram = scheduled.grouped.layout.placements.dram(scheduled.plan.offsets)
+    layout = scheduled.grouped.layout
     pool = ConstantPool(base=align(scheduled.plan.size))
+    constants = {
+        name: pool.add(constant_bytes(graph.data(name), layout.places[name]))
+        for name in layout.constants
+    }
+    dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
     most = request.options.most_instructions
     lowering = Lowering(request.configuration, dram, pool, most, known)
     ends = []

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..accelerator.search import Candidate
+from ..accelerator.target import Accelerator
 from ..module import Layer, Module
 from ..te.schedule import Schedule
 from ..tensor import Kernel
@@ -39,7 +40,7 @@ class GivenSchedule:
             When a step is illegal at its position.
         """
         try:
-            return Schedule.parse(kernel, self.text, configuration)
+            return Schedule.parse(kernel, self.text, Accelerator(configuration))
         except CompileError as error:
             raise CompileError(f"schedule of layer `{self.layer}`: {error}") from error
 

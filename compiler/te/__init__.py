@@ -1,13 +1,10 @@
 """Tensor expressions and schedules: declare a kernel in index notation, then transform its loops.
 
 `docs/schedules.md` is the guide. Declarations build the compiler's `Kernel`. A `Schedule` is a list
-of checked steps, and its `program` is a tree of loops. `interpret` runs the loops literally,
-`instances` walks them as a machine would, and `lower` turns them into a checked program of the
-accelerator.
+of checked steps, and its `program` is a tree of loops. `interpret` runs the loops literally, and
+`instances` walks them as a machine would. A `Target` says what a machine has; this package knows
+none.
 """
-
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from .declare import compute, kernel, tensor
 from .footprint import footprint
@@ -33,21 +30,16 @@ from .instances import Buffered, Instance, instances
 from .interpret import InterpretError, interpret
 from .law import apply
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
-from .processor import DotProduct, Processor
 from .program import Program
 from .regions import region
 from .schedule import Schedule
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
-from .stages import Kind, ScheduleError
 from .steps import Step, parse_step
 from .storage_steps import Arena, Precede, Roll
+from .target import Kind, ScheduleError, Scope, Target
 from .values import DeclaredTensor, TensorExpression, clamp, lookup, maximum, minimum, requantise
 from .values import maximum_over as max
 from .values import sum_over as sum
-
-if TYPE_CHECKING:
-    from ..accelerator.executable import Executable, Outcome
-    from ..accelerator.lower_kernel import lower
 
 __all__ = [
     "Arena",
@@ -57,26 +49,24 @@ __all__ = [
     "ComputeAt",
     "ComputeRoot",
     "DeclaredTensor",
-    "DotProduct",
-    "Executable",
     "Fuse",
     "Index",
     "Instance",
     "InterpretError",
     "Kind",
-    "Outcome",
     "Parallelise",
     "Pipeline",
     "Precede",
-    "Processor",
     "Program",
     "Reorder",
     "Roll",
     "Schedule",
     "ScheduleError",
+    "Scope",
     "SetScope",
     "Split",
     "Step",
+    "Target",
     "TensorExpression",
     "Tensorise",
     "Unroll",
@@ -98,7 +88,6 @@ __all__ = [
     "less",
     "log",
     "lookup",
-    "lower",
     "max",
     "maximum",
     "minimum",
@@ -116,13 +105,3 @@ __all__ = [
     "tanh",
     "tensor",
 ]
-
-_LOWERING = {"Executable": "executable", "Outcome": "executable", "lower": "lower_kernel"}
-"""Names of the accelerator target, which imports this package; so they are loaded late."""
-
-
-def __getattr__(name: str) -> object:
-    """Load a name of the accelerator target at its first use."""
-    if name not in _LOWERING:
-        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
-    return getattr(import_module(f"..accelerator.{_LOWERING[name]}", __name__), name)

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ...isa.expressions import Affine, Match, Read
-from ...isa.instructions import Role
-from ...isa.patterns import Pattern
-from ..accelerator.sliding import Window
+from ...isa.expressions import Affine, Read
 from .affine import scaled, total, variable
 from .box import Box
 from .nodes import Condition, Digit, Let
 from .rolling import Interval, Rolling, ring_of
 from .stages import Division, Place, Stage, State
+from .target import Instruction
 
 
 class Definition(NamedTuple):
@@ -92,34 +90,6 @@ class StagePlan:
         return self.outside.union([variables[loop] for loop in known])
 
 
-class MatchedInstruction(NamedTuple):
-    """The instruction of a stage, whatever the sizes of its loops.
-
-    Parameters
-    ----------
-    pattern, found
-        Its law, and the match.
-    window
-        The sliding window of a depthwise product; None for other stages.
-    lanes
-        The axes that must fill lanes, each with the parameters that count the lanes.
-    edges
-        Reads that may touch elements outside a tensor, by axes and by variables.
-    """
-
-    pattern: Pattern
-    found: Match
-    window: Window | None
-    lanes: Mapping[str, tuple[str, ...]]
-    edges: tuple[tuple[Read, Read], ...]
-
-    @property
-    def weights(self) -> str:
-        """The tensor of its weights."""
-        reads = self.found.reads
-        return next(r.tensor for slot, r in reads if self.pattern.role(slot) is Role.WEIGHTS)
-
-
 _ZERO, _NONE = Affine(), frozenset[str]()
 
 
@@ -130,14 +100,14 @@ class Bounds:
     Parameters
     ----------
     plans, instructions
-        Plans and instructions by stage; a checked stage has its instruction of the machine.
+        Plans and instructions by stage; a target keeps what does not depend on sizes.
     definitions
         Definitions by variable.
     """
 
     plans: dict[str, StagePlan] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
-    instructions: dict[str, MatchedInstruction] = field(default_factory=dict)
+    instructions: dict[str, Instruction] = field(default_factory=dict)
     _found: dict[object, StagePlan] = field(default_factory=dict)
     _known: dict[Place, frozenset[str]] = field(default_factory=dict)
     _ranges: dict[tuple[str, frozenset[str]], Interval] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Half-open ranges and boxes of elements."""
 
 import math
+from collections.abc import Sequence
 
 Range = tuple[int, int]
 """The first element and the one after the last."""
@@ -9,7 +10,7 @@ Box = tuple[Range, ...]
 """A range per dimension."""
 
 
-def whole_box(shape: tuple[int, ...]) -> Box:
+def whole_box(shape: Sequence[int]) -> Box:
     """The box of all elements of a shape."""
     return tuple((0, extent) for extent in shape)
 

@@ -20,11 +20,8 @@ from .nodes import (
 )
 from .program import Program
 from .reductions import reduction_of, with_reduction
-from .stages import REGISTER, Stage, State, qualified
-from .tensorised import mnemonic_of
-
-MOST_SUMS = 1 << 10
-"""Most sums of a tile that stay apart from the output. Larger tiles fit no registers."""
+from .stages import Stage, State, qualified
+from .target import REGISTER
 
 
 def build_program(state: State, bounds: Bounds | None = None) -> Program:
@@ -117,11 +114,11 @@ class _StageBuilder:
         return position
 
     def sums_are_few(self) -> bool:
-        """Whether the sums of a processor's stage stay in registers until they are complete."""
-        stage = self.stage
-        if self.builder.state.processor is None or not stage.reductions or stage.scope == REGISTER:
+        """Whether the sums stay in registers until they are complete."""
+        stage, most = self.stage, self.builder.state.target.max_register_sums
+        if not most or not stage.reductions or stage.scope == REGISTER:
             return False
-        return math.prod(self.partial_box()[1]) <= MOST_SUMS
+        return math.prod(self.partial_box()[1]) <= most
 
     def level(self, opened: int) -> Block:
         """The nodes inside the outermost `opened` loops."""
@@ -135,8 +132,9 @@ class _StageBuilder:
             if self.stage.source:
                 inner = (TransferNest(self.stage.source, inner),)
             else:
-                mnemonic = mnemonic_of(self.stage, self.builder.state, self.builder.bounds)
-                inner = (InstructionNest(mnemonic, inner),)
+                state, bounds = self.builder.state, self.builder.bounds
+                found = state.target.instruction(self.stage, state, bounds)
+                inner = (InstructionNest(found, inner),)
         return self.bound(opened, (*content, *inner))
 
     def bound(self, opened: int, content: Block) -> Block:

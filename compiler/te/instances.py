@@ -28,7 +28,7 @@ from .nodes import (
 from .program import Program
 from .regions import Region
 from .rolling import Rolling, Rows
-from .stages import ScheduleError
+from .target import ScheduleError
 
 
 class Buffered(NamedTuple):

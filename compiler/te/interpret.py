@@ -19,7 +19,7 @@ from .affine import value_of
 from .nodes import Allocate, Assign, Block, For, Guard, Let, Node, Update, holds, let_value
 from .program import Program
 from .rolling import Rows
-from .stages import Kind
+from .target import Kind
 
 Values = dict[str, int]
 

@@ -1,12 +1,11 @@
 """The rules for every schedule, checked after each step."""
 
-from ...isa.configuration import Memory
 from ...isa.expressions import Call, Expression, Read
 from .bounds import Bounds, infer_bounds
 from .stage_steps import Tensorise
-from .stages import Kind, ScheduleError, Stage, State, qualified
+from .stages import Stage, State, qualified
 from .steps import Step, blame
-from .tensorised import check_tensorised
+from .target import Kind, ScheduleError
 
 
 def check_state(state: State, step: Step, known: Bounds | None = None) -> Bounds | None:
@@ -52,7 +51,13 @@ def check_state(state: State, step: Step, known: Bounds | None = None) -> Bounds
 def _check_tensorised(stage: Stage, state: State, bounds: Bounds, step: Step) -> None:
     text = Tensorise(stage.name, stage.instruction)
     try:
-        check_tensorised(stage, state, bounds)
+        for inside in stage.loops[stage.loops.index(stage.instruction) :]:
+            for attached in state.attached(stage.name, inside):
+                raise ScheduleError(
+                    f"`{attached.name}` is computed at `{inside}`, inside the instruction; compute "
+                    "it further out"
+                )
+        state.target.check(stage, state, bounds)
     except ScheduleError as error:
         if step == text:
             raise
@@ -87,12 +92,13 @@ def _check_place(stage: Stage, state: State) -> None:
 
 
 def _check_ring(stage: Stage, state: State) -> None:
-    """A ring of rows must be in ACT and have one reader, which advances."""
+    """A ring of rows must be in a scope for rings and have one reader, which advances."""
     readers = state.readers(stage.name)
-    if stage.place is None or len(readers) != 1 or stage.scope != Memory.ACT.name:
+    rings = [name for name, scope in state.target.scopes.items() if scope.has_rings]
+    if stage.place is None or len(readers) != 1 or stage.scope not in rings:
         raise ScheduleError(
-            f"`{stage.name}` rolls, so it must lie in ACT and be computed at a loop of "
-            "its one reader"
+            f"`{stage.name}` rolls, so it must lie in {' or '.join(rings)} and be computed at a "
+            "loop of its one reader"
         )
 
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .stages import Division, Fusion, Kind, ScheduleError, Stage, State
+from .stages import Division, Fusion, Stage, State
 from .steps import Step
+from .target import Kind, ScheduleError
 
 
 def _refuse_inside(stage: Stage, loop: str) -> None:
@@ -142,8 +143,9 @@ class _Mark(Step):
                 f"`{self.loop}` is a reduction loop of `{self.stage}`, whose iterations depend on "
                 "each other; choose a data loop"
             )
-        lanes = self.kind is Kind.VECTORISED and stage.has_lanes(self.loop)
-        if not (state.processor and lanes):
+        if self.kind not in state.target.kinds:
+            raise ScheduleError(f"{state.target.name} has no {self.kind.value} loops")
+        if not (self.kind in state.target.lane_kinds and stage.has_lanes(self.loop)):
             _refuse_inside(stage, self.loop)
         known = stage.kind(self.loop)
         if known is not Kind.SERIAL:

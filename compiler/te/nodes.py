@@ -13,7 +13,8 @@ from ..tensor import Axis, Compute, Tensor
 from .affine import value_of
 from .box import Box
 from .rolling import Rolling
-from .stages import Kind, Place
+from .stages import Place
+from .target import Instruction, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +153,15 @@ class TransferNest:
 
 @dataclass(frozen=True, slots=True)
 class InstructionNest:
-    """Loops over a box that together are one instruction, with its mnemonic."""
+    """Loops over a box that together are one instruction."""
 
-    mnemonic: str
+    instruction: Instruction
     body: "Block"
+
+    @property
+    def mnemonic(self) -> str:
+        """The instruction's name."""
+        return self.instruction.mnemonic
 
 
 Node = For | Let | Guard | Allocate | Nest | Assign | Update | TransferNest | InstructionNest

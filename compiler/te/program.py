@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...isa.configuration import Memory
 from ...isa.expressions import Affine, Call, Expression, Op
 from ..tensor import Kernel, Tensor
 from .affine import renamed, with_names
@@ -25,7 +24,7 @@ from .nodes import (
     nodes,
 )
 from .regions import Region
-from .stages import REGISTER, Kind
+from .target import DRAM, REGISTER, Kind
 
 INDENT = "  "
 
@@ -141,7 +140,7 @@ def _slots(node: Allocate) -> str:
     if node.rolling is not None:
         return f", a ring of {node.rolling.ring} rows"
     if node.slots == 0:
-        return "" if node.scope == Memory.DRAM.name else ", as many slots as fit"
+        return "" if node.scope == DRAM else ", as many slots as fit"
     return f", {node.slots} slots" if node.slots > 1 else ""
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from ...errors import CompileError
 from ...isa.expressions import Affine
 from .affine import total, value_of
-from .stages import Division, ScheduleError, Stage
+from .stages import Division, Stage
+from .target import ScheduleError
 
 
 @dataclass(frozen=True, slots=True)

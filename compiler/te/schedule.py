@@ -7,18 +7,17 @@ before it takes effect. So every schedule has a loop program that computes the k
 import copy
 from collections.abc import Mapping, Sequence
 
-from ...isa.configuration import Configuration
 from ..tensor import Kernel
-from .bounds import Bounds, MatchedInstruction
+from .bounds import Bounds
 from .build import build_program
 from .legality import check_state
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
-from .processor import Processor
 from .program import Program
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
-from .stages import Division, Fusion, ScheduleError, Stage, initial_state
+from .stages import Division, Fusion, Stage, initial_state
 from .steps import Step, blame, parse_step
 from .storage_steps import Arena, Precede, Roll
+from .target import PLAIN, Instruction, ScheduleError, Target
 
 
 class Schedule:
@@ -31,10 +30,8 @@ class Schedule:
     ----------
     kernel
         The kernel.
-    configuration
-        The machine; `tensorise` needs it.
-    processor
-        A general processor instead of the machine.
+    target
+        The machine; by default one of plain loops, without scratchpads and instructions.
 
     Raises
     ------
@@ -42,30 +39,18 @@ class Schedule:
         When a step is illegal at its position.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        configuration: Configuration | None = None,
-        processor: Processor | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.configuration = configuration
+    def __init__(self, kernel: Kernel, target: Target = PLAIN) -> None:
+        self.kernel, self.target = kernel, target
         self.steps: tuple[Step, ...] = ()
         """All steps taken."""
-        self._first = self._state = initial_state(kernel, configuration, processor)
+        self._first = self._state = initial_state(kernel, target)
         self._bounds: Bounds | None = None
         self._program: Program | None = None
 
     @classmethod
-    def parse(
-        cls,
-        kernel: Kernel,
-        text: str,
-        configuration: Configuration | None = None,
-        processor: Processor | None = None,
-    ) -> "Schedule":
+    def parse(cls, kernel: Kernel, text: str, target: Target = PLAIN) -> "Schedule":
         """Replay the steps of a text, one per line; empty lines and `#` comments are ignored."""
-        schedule = cls(kernel, configuration, processor)
+        schedule = cls(kernel, target)
         lines = (line for line in text.splitlines() if line.strip())
         schedule.apply(*(parse_step(line) for line in lines if not line.lstrip().startswith("#")))
         return schedule
@@ -193,8 +178,8 @@ class Schedule:
         return self._state.arena
 
     @property
-    def instructions(self) -> Mapping[str, MatchedInstruction]:
-        """The instructions of tensorised stages on the accelerator."""
+    def instructions(self) -> Mapping[str, Instruction]:
+        """The instructions of tensorised stages, as far as the target keeps them."""
         return self._bounds.instructions if self._bounds else {}
 
     def program(self) -> Program:

@@ -3,28 +3,30 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...isa.configuration import SCRATCHPADS, Memory
 from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 from ..tensor import Tensor
 from .affine import variable
 from .box import whole_box
-from .stages import Place, ScheduleError, Stage, State
+from .stages import Place, Stage, State
 from .steps import Step
-
-ELEMENTS = {memory.name: held.elements for memory, held in SCRATCHPADS.items()}
-"""The element types of each scratchpad; main memory holds all types."""
+from .target import DRAM, ScheduleError, Target
 
 
-def check_scope(scope: str, tensor: Tensor, scopes: tuple[str, ...]) -> None:
-    """Refuse a scope that does not exist or holds other element types."""
-    if scope not in scopes:
-        raise ScheduleError(f"there is no scope `{scope}`; scopes are {', '.join(scopes)}")
-    held = ELEMENTS.get(scope, (tensor.dtype,))
-    if tensor.dtype not in held:
-        fitting = [name for name in scopes if tensor.dtype in ELEMENTS.get(name, (tensor.dtype,))]
+def check_scope(scope: str, tensor: Tensor, target: Target) -> None:
+    """Refuse a scope that the target lacks, or that holds other element types."""
+    fitting = [
+        name
+        for name, held in target.scopes.items()
+        if not held.elements or tensor.dtype in held.elements
+    ]
+    if scope not in target.scopes:
         raise ScheduleError(
-            f"`{tensor.name}` is {tensor.dtype}, but {scope} holds {' or '.join(held)}; "
-            f"choose {' or '.join(fitting)}"
+            f"{target.name} has no scope `{scope}`; its scopes are {', '.join(target.scopes)}"
+        )
+    if scope not in fitting:
+        raise ScheduleError(
+            f"`{tensor.name}` is {tensor.dtype}, but {scope} holds "
+            f"{' or '.join(target.scopes[scope].elements)}; choose {' or '.join(fitting)}"
         )
 
 
@@ -48,7 +50,7 @@ class CacheRead(Step):
             )
         made = {stage.name: stage for stage in state.stages}.get(self.tensor)
         old = made.output if made else state.kernel.tensors[self.tensor]
-        check_scope(self.scope, old, state.scopes)
+        check_scope(self.scope, old, state.target)
         if made and made.place:
             raise ScheduleError(
                 f"`{self.tensor}` is computed inside another stage; `compute_root` it first"
@@ -128,7 +130,7 @@ class CacheWrite(Step):
     def apply(self, state: State) -> State:
         """Insert the computing stage before the copy; both get plain loops."""
         stage = state.stage(self.stage)
-        check_scope(self.scope, stage.output, state.scopes)
+        check_scope(self.scope, stage.output, state.target)
         reductions = tuple(axis.name for axis in stage.reductions)
         marked = stage.relations or stage.kinds or stage.depths or stage.instruction
         if marked or stage.loops != (*stage.axes, *reductions):
@@ -208,12 +210,12 @@ class SetScope(Step):
     def apply(self, state: State) -> State:
         """Change the scope."""
         stage = state.stage(self.stage)
-        check_scope(self.scope, stage.output, state.scopes)
+        check_scope(self.scope, stage.output, state.target)
         if stage.cached and self.scope != stage.scope:
             raise ScheduleError(
                 f"`{self.stage}` was made for {stage.scope}; cache it for {self.scope} instead"
             )
-        if stage.name == state.kernel.output.name and self.scope != Memory.DRAM.name:
+        if stage.name == state.kernel.output.name and self.scope != DRAM:
             raise ScheduleError(
                 f"`{self.stage}` is the kernel's output and lies in DRAM; use "
                 f"`cache_write({self.stage}, {self.scope})`"

@@ -6,39 +6,14 @@ its loops derive from its axes. Bounds inference then gives their extents.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from ...errors import CompileError
-from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Expression, Read, Reduction, reads_of
 from ..tensor import Axis, Compute, Kernel, Tensor
 from .affine import variable, with_names
 from .box import Box, whole_box
-from .processor import Processor
-
-SCOPES = tuple(memory.name for memory in Memory)
-"""The scopes of a stage's output: main memory and the scratchpads."""
-
-REGISTER = "REGISTER"
-"""Scope of the sums of a reduction whose result the same stage processes further.
-
-On a processor, a schedule may also keep buffers here: boxes of constant size with constant indices.
-"""
-
-
-class ScheduleError(CompileError):
-    """A step is illegal at its position in the schedule, or its text is not a step."""
-
-
-class Kind(Enum):
-    """The way in which a loop runs its iterations."""
-
-    SERIAL = ""
-    UNROLLED = "unrolled"
-    VECTORISED = "vectorised"
-    PARALLEL = "parallel"
+from .target import DRAM, Kind, ScheduleError, Target
 
 
 class Division(NamedTuple):
@@ -140,7 +115,7 @@ class Stage:
     body: Expression
     source: str = ""
     cached: bool = False
-    scope: str = Memory.DRAM.name
+    scope: str = DRAM
     loops: tuple[str, ...] = ()
     relations: tuple[Division | Fusion, ...] = ()
     kinds: tuple[tuple[str, Kind], ...] = ()
@@ -312,32 +287,24 @@ class Stage:
 
 @dataclass(frozen=True)
 class State:
-    """All stages, producers before consumers, and their target machine.
+    """All stages, producers before consumers, and their target.
 
     Parameters
     ----------
     kernel
         The kernel.
-    configuration
-        The machine; tensorisation needs it.
+    target
+        The machine.
     stages
         The kernel's stages, and the copies that steps made.
-    processor
-        A general processor instead of the machine.
     arena
         Whether buffers share all the room of their scratchpad in turns.
     """
 
     kernel: Kernel
-    configuration: Configuration | None
+    target: Target
     stages: tuple[Stage, ...]
-    processor: Processor | None = None
     arena: bool = False
-
-    @property
-    def scopes(self) -> tuple[str, ...]:
-        """The scopes that a stage's output may have."""
-        return SCOPES if self.processor is None else (Memory.DRAM.name, REGISTER)
 
     def stage(self, name: str) -> Stage:
         """The stage with a name.
@@ -415,12 +382,10 @@ class State:
     def scope(self, tensor: str) -> str:
         """The memory of a tensor; inputs and constants are in main memory."""
         scopes = {stage.name: stage.scope for stage in self.stages}
-        return scopes.get(tensor, Memory.DRAM.name)
+        return scopes.get(tensor, DRAM)
 
 
-def initial_state(
-    kernel: Kernel, configuration: Configuration | None, processor: Processor | None = None
-) -> State:
+def initial_state(kernel: Kernel, target: Target) -> State:
     """The initial state: every stage is a full nest at the root, reductions innermost."""
     stages = []
     for compute in kernel.stages:
@@ -435,4 +400,4 @@ def initial_state(
                 loops=(*axes, *(axis.name for axis in compute.reductions)),
             )
         )
-    return State(kernel, configuration, tuple(stages), processor)
+    return State(kernel, target, tuple(stages))

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from .stages import ScheduleError, State
+from .stages import State
+from .target import ScheduleError
 
 STEPS: dict[str, type["Step"]] = {}
 """Steps by the name in their text."""

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from .stages import ScheduleError, State
+from .stages import State
 from .steps import Step
+from .target import ScheduleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,10 @@ class Arena(Step):
 
     def apply(self, state: State) -> State:
         """Set the flag of the state."""
-        if state.processor is not None:
-            raise ScheduleError("a processor has no scratchpads; leave the step out")
+        if not any(scope.takes_turns for scope in state.target.scopes.values()):
+            raise ScheduleError(
+                f"{state.target.name} has no scratchpads that buffers share; leave the step out"
+            )
         return replace(state, arena=True)
 
 
@@ -40,8 +43,8 @@ class Roll(Step):
     def apply(self, state: State) -> State:
         """Mark the stage; `legality` then checks that the rows advance."""
         stage = state.stage(self.stage)
-        if state.processor is not None:
-            raise ScheduleError("a processor has no rings of rows; leave the step out")
+        if not any(scope.has_rings for scope in state.target.scopes.values()):
+            raise ScheduleError(f"{state.target.name} has no rings of rows; leave the step out")
         if stage.source:
             raise ScheduleError(f"`{self.stage}` is a copy; roll a stage that is computed on chip")
         if self.ahead < 0:

@@ -1,1 +1,1 @@
-"""Benchmarks: the figures that the README quotes."""
+"""Benchmarks: the figures of docs/figures.md."""

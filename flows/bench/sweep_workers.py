@@ -1,11 +1,10 @@
-"""Two workers of a sweep against one: throughput, and what the scheduler takes.
+"""Two workers of a sweep against one: throughput, and what handing out work takes.
 
 The wall-clock time shows the throughput only where nothing else runs. Three other figures hold on
 a busy computer too. The processor time of the workers for a machine tells whether two of them do
 more work than one. The share of the time in which a worker had nothing to do tells whether they
-wait for the scheduler or for each other. And this process, which has the client, the scheduler, the
-decisions and the database, takes processor time of its own. Part of this only keeps connections
-alive and grows with wall-clock time, so that part is measured and subtracted.
+wait for work or for each other. And this process, which has the decisions and the database, takes
+processor time of its own.
 """
 
 import argparse
@@ -21,7 +20,8 @@ from ...atomic_write import write_output
 from ...compiler.frontend import import_model
 from ..sweep import Database, Network, Space, sweep
 from ..sweep.evaluators import SIM
-from ..sweep.executors import Done, Job, OnDask
+from ..sweep.executors import Done, Job
+from ..sweep.local_workers import LocalWorkers
 
 VARY = {
     "lanes": "8x8,8x16,16x8,16x16",
@@ -34,48 +34,47 @@ VARY = {
 GOAL = 1.8
 """Throughput of two workers, relative to one."""
 
-IDLE_S = 5.0
-"""Seconds in which the idle cluster is observed."""
-
 GOAL_OVERHEAD = 0.05
 """Greatest share of this process in all processor time."""
 
 
 class Observed:
-    """Workers of Dask, with the time that they are busy.
+    """Workers, with the time that they are busy.
 
     Attributes
     ----------
     jobs
         Number of compiled machines.
-    busy_s
-        Seconds in which workers had a batch, in total.
+    busy_s, processor_s
+        Seconds in which workers had a batch, in total, and the processor time of these batches.
     wall_s
         Seconds from the first batch to the end of the last one.
     """
 
-    def __init__(self, dask: OnDask) -> None:
-        self.dask, self.workers = dask, dask.workers
+    def __init__(self, workers: LocalWorkers) -> None:
+        self._observed, self.workers = workers, workers.workers
         self.jobs, self.busy_s, self.wall_s, self._begun = 0, 0.0, 0.0, 0.0
+        self.processor_s = 0.0
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         """Start a batch."""
         if jobs[0].evaluator == SIM:
             self._begun = self._begun or time.perf_counter()
             self.jobs += len(jobs)
-        return self.dask.submit(jobs)
+        return self._observed.submit(jobs)
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
         """Wait for a batch."""
-        found = self.dask.wait(handles)
+        found = self._observed.wait(handles)
         if self._begun:
             self.busy_s += sum(done.seconds for _, done in found)
+            self.processor_s += sum(done.processor_s for _, done in found)
             self.wall_s = time.perf_counter() - self._begun
         return found
 
     def close(self) -> None:
         """Stop the workers."""
-        self.dask.close()
+        self._observed.close()
 
 
 def measure(model: Path, workers: int) -> dict[str, float]:
@@ -85,7 +84,7 @@ def measure(model: Path, workers: int) -> dict[str, float]:
     -------
     dict
         `workers`, the compiled `machines`, seconds of processor time of the workers (`workers_s`)
-        and of this process (`own_s`, as on free cores), wall-clock seconds `wall_s`, and `idle`:
+        and of this process (`own_s`), wall-clock seconds `wall_s`, and `idle`:
         the share of the workers' time in which they had no batch.
 
     Raises
@@ -95,34 +94,21 @@ def measure(model: Path, workers: int) -> dict[str, float]:
     """
     network = Network(model.stem, import_model(model))
     with TemporaryDirectory() as folder, Database(Path(folder) / "sweep.db") as database:
-        observed = Observed(OnDask([network.graph], workers))
+        observed = Observed(LocalWorkers([network.graph], workers))
         try:
-            idle_rate = _idle_rate()
-            before, own, begun = (
-                observed.dask.processor_s(),
-                time.process_time(),
-                time.perf_counter(),
-            )
+            own = time.process_time()
             sweep([network], Space.of(VARY), database, executor=observed, exhaustive=True)
-            own, after = time.process_time() - own, observed.dask.processor_s()
-            waited_s = time.perf_counter() - begun - (after - before) / workers
+            own = time.process_time() - own
         finally:
             observed.close()
     return {
         "workers": workers,
         "machines": observed.jobs,
-        "workers_s": after - before,
-        "own_s": own - idle_rate * max(0.0, waited_s),
+        "workers_s": observed.processor_s,
+        "own_s": own,
         "wall_s": observed.wall_s,
         "idle": 1 - observed.busy_s / (workers * observed.wall_s),
     }
-
-
-def _idle_rate() -> float:
-    """Return the processor time of this process in a second in which a cluster has no work."""
-    used, begun = time.process_time(), time.perf_counter()
-    time.sleep(IDLE_S)
-    return (time.process_time() - used) / (time.perf_counter() - begun)
 
 
 def throughput(one: dict[str, float], two: dict[str, float]) -> float:
@@ -134,7 +120,7 @@ def throughput(one: dict[str, float], two: dict[str, float]) -> float:
 
 
 def overhead(row: dict[str, float]) -> float:
-    """Return the share of the scheduler's process in all processor time."""
+    """Return the share of the process that hands out work in all processor time."""
     return row["own_s"] / (row["own_s"] + row["workers_s"])
 
 
@@ -143,7 +129,7 @@ def sentences(one: dict[str, float], two: dict[str, float]) -> str:
     lines = [
         f"{row['workers']} workers: {row['machines']} machines in {row['wall_s']:.0f} s; workers "
         f"{row['workers_s'] / row['machines']:.2f} s of processor time a machine, without work "
-        f"{row['idle']:.1%} of the time; scheduler {overhead(row):.1%} of all processor time "
+        f"{row['idle']:.1%} of the time; this process {overhead(row):.1%} of all processor time "
         f"(goal: {GOAL_OVERHEAD:.0%})"
         for row in (one, two)
     ]

@@ -77,6 +77,7 @@ class Built:
             "memory_bytes": design.memory_bytes,
             "clock_mhz": design.clock_hz / 1e6,
             "baud": board.baud,
+            "programmer": board.programmer,
             "bitstream": bitstream and str(bitstream),
             "rtl": self.rtl,
             "tools": dict(self.tools),

@@ -1,6 +1,10 @@
 """Constraints of a board, as the placers read them: sites, electrical standards, the oscillator."""
 
-from ...hardware.soc.boards import Board
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from ...hardware.soc.board import Board
+from ...hardware.technology import Technology
 
 
 def lpf(board: Board) -> str:
@@ -35,3 +39,13 @@ def cst(board: Board) -> str:
         lines.append(f'IO_LOC "{port}" {pin.site};')
         lines.append(f'IO_PORT "{port}" IO_TYPE={board.standard}{pull};')
     return "\n".join(lines) + "\n"
+
+
+CONSTRAINTS: Mapping[Technology, tuple[str, Callable[[Board], str]]] = MappingProxyType(
+    {
+        Technology.ECP5: ("pins.lpf", lpf),
+        Technology.GOWIN: ("pins.cst", cst),
+        Technology.GATEMATE: ("pins.ccf", ccf),
+    }
+)
+"""The file that the placer's arguments name, and the function that writes it, by technology."""

@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import HardwareError, UsageError
-from ...hardware.soc.boards import Board
+from ...hardware.soc.board import Board
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.sdram import Sdram
 from ...sim.gate.rtlil import keep_rtlil
 from ..area.counts import BLOCKS, blocks_of_ram, count_blocks
-from ..synthesis.devices import DEVICES, Device, ecp5_arguments
+from ..synthesis.devices import DEVICES, Device
 from ..synthesis.flow import shared_multipliers
 from ..synthesis.netlist import TOP
-from .constraints import ccf, cst, lpf
+from ..synthesis.parts import find_part
+from .constraints import CONSTRAINTS
 
 if TYPE_CHECKING:
     from amaranth.hdl import Elaboratable
@@ -117,6 +118,11 @@ class Design:
         return f"{self.memory_bytes >> 20} MiB of SDRAM"
 
     @property
+    def result(self) -> str:
+        """The result of `tilewright build`."""
+        return "bitstream"
+
+    @property
     def technology(self) -> Technology:
         """Technology of the chip."""
         return DEVICES[self.board.device].family.technology
@@ -157,15 +163,11 @@ class Design:
     @property
     def device(self) -> Device:
         """The chip with the board's constraints, for placing."""
-        board, chip = self.board, DEVICES[self.board.device]
-        if self.technology is Technology.ECP5:
-            arguments = ecp5_arguments(board.chip, board.package, board.speed)
-            files = (("pins.lpf", lpf(board)),)
-        else:
-            arguments = chip.arguments
-            gowin = self.technology is Technology.GOWIN
-            files = (("pins.cst", cst(board)),) if gowin else (("pins.ccf", ccf(board)),)
-        return replace(chip, name=board.name, part=board.part, arguments=arguments, files=files)
+        board, part = self.board, find_part(self.board.part)
+        assert part is not None
+        name, write = CONSTRAINTS[self.technology]
+        files = ((name, write(board)),)
+        return replace(part.device, name=board.name, part=board.part, files=files)
 
     def rtlil(self) -> str:
         """Return the RTLIL of the whole design, without source lines; kept in the cache."""

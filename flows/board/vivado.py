@@ -12,13 +12,13 @@ from typing import Any
 
 from ...atomic_write import write_output
 from ...errors import HardwareError, UsageError
-from ...hardware.soc.zynq_boards import ZynqBoard
 from ...isa.configuration import Configuration
 from ...isa.pipeline import FETCH_BURSTS
 from ..area.counts import count_blocks
 from ..synthesis.devices import DEVICES, Device
 from ..synthesis.flow import shortages
 from .design import make_output_folder
+from .processors import ZynqBoard
 
 WRAPPER = "tilewright"
 """Module that the block design takes."""
@@ -81,6 +81,21 @@ class ZynqDesign:
     def device(self) -> Device:
         """The chip."""
         return DEVICES[self.board.device]
+
+    @property
+    def clock_hz(self) -> int:
+        """The clock of the logic."""
+        return round(self.clock_mhz * 1e6)
+
+    @property
+    def memory_sentence(self) -> str:
+        """Kind of main memory."""
+        return "the processors'"
+
+    @property
+    def result(self) -> str:
+        """The result of `tilewright build`."""
+        return "Vivado project"
 
     def to_json(self, files: list[Path]) -> dict[str, Any]:
         """Return what is built as JSON values, with the paths of the files."""

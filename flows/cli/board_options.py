@@ -3,11 +3,34 @@
 import argparse
 from dataclasses import replace
 
-from ...hardware.soc.boards import Board
+from ...errors import UsageError
+from ...hardware.soc.board import Board
 from ...isa.configuration import PRESETS, Configuration
 from ...isa.settings import changed
+from ..board.board_file import AnyBoard
 from ..board.design import Design
+from ..board.known_boards import find_board
+from ..board.vivado import ZynqDesign
 from .arguments import chosen_configuration
+
+BOARD_HELP = "NAME of one of those that `tilewright boards` lists, or FILE.toml of your own"
+
+
+def wired_board(name: str) -> Board:
+    """Return a board whose pins are connected to a system: one with a link to a host.
+
+    Raises
+    ------
+    UsageError
+        For another one.
+    """
+    board = find_board(name)
+    if isinstance(board, Board):
+        return board
+    raise UsageError(
+        f"board `{board.name}`: expected one with a serial port; its processors drive the core, so "
+        f"simulate the core with `tilewright run MODEL --config {board.configuration} --device rtl`"
+    )
 
 
 def design_of(board: Board, arguments: argparse.Namespace) -> Design:
@@ -24,6 +47,14 @@ def design_of(board: Board, arguments: argparse.Namespace) -> Design:
     baud = getattr(arguments, "baud", None) or board.baud
     configuration = configuration_of(board.configuration, arguments)
     return Design(replace(board, clock_mhz=clock_mhz, baud=baud), configuration)
+
+
+def usual_design(board: AnyBoard) -> Design | ZynqDesign:
+    """Return a board's design with its preset and its clock."""
+    configuration = PRESETS[board.configuration]
+    if isinstance(board, Board):
+        return Design(board, configuration)
+    return ZynqDesign(board, configuration, board.clock_mhz)
 
 
 def configuration_of(usual: str, arguments: argparse.Namespace) -> Configuration:

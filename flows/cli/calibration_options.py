@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import InputError, UsageError, did_you_mean
+from ...file_access import read_part, reason
 
 METHODS = ("minmax", "percentile", "entropy", "mse", "auto")
 """Methods that choose ranges; `auto` tries all."""
@@ -64,10 +65,10 @@ class CalibrationOptions:
             If the file cannot be read.
         """
         try:
-            digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
+            digest = hashlib.sha256(read_part(self.path)).hexdigest()
         except OSError as problem:
             raise InputError(
-                f"input file `{self.path}`: expected a readable file, got `{problem.strerror}`; "
+                f"input file `{self.path}`: expected a readable file, got `{reason(problem)}`; "
                 "check the path"
             ) from None
         rows = self.samples or (MOST_SAMPLES, FEW_SAMPLES)

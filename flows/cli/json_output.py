@@ -1,12 +1,14 @@
 """JSON output of results, to a file or to stdout."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from ...atomic_write import write_output
 from ...errors import UsageError
+from ...file_access import parse_json, read_part
 
 
 def check_json(target: str | None) -> None:
@@ -26,10 +28,10 @@ def check_json(target: str | None) -> None:
         )
     path = Path(target)
     try:
-        json.loads(path.read_bytes() or b"{}") if path.is_file() else None
+        parse_json(read_part(path) or b"{}") if os.path.isfile(path) else None
     except OSError:
         return
-    except (ValueError, RecursionError):
+    except ValueError:
         raise UsageError(
             f"`--json {target}`: expected a new file or one of JSON, got a file of something else, "
             "which is left as it is; choose another name"

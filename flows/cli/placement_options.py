@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 POLICIES = ("accelerator", "cost", "cpu")
 SIDES = ("accelerator", "cpu")
-"""As in `compiler.placement`, which a command with a cached network does not import."""
+HOST_NAMES = ("here", "cortex-a9", "cortex-a53", "picorv32")
+"""As in `compiler.placement` and `execution.hosts`, which a command with a kept network omits."""
 
 FIGURES = ("host_gops", "host_gbps", "link_gbps", "segment_us")
 """Options for the estimates of the host's and the link's times."""
@@ -36,6 +37,8 @@ class Placing:
     link_gbps : float or None
     segment_us : float or None
         See `compiler.placement.costs`.
+    host : str
+        The processor that runs the other layers, for estimates: one of `HOST_NAMES`.
     stated : bool
         Whether the user named a policy, which then overrides an artifact's own.
     clock_stated : bool
@@ -50,6 +53,7 @@ class Placing:
     link_gbps: float | None = None
     segment_us: float | None = None
     strict: bool = False
+    host: str = HOST_NAMES[0]
     stated: bool = field(default=False, compare=False)
     clock_stated: bool = field(default=False, compare=False)
 
@@ -80,8 +84,10 @@ class Placing:
         """Return the figures for estimates: given, measured on this machine, or assumed."""
         from ...compiler.placement.costs import Costs, LinkSpeed
         from ..execution.host_figures import measured_host
+        from ..execution.hosts import HOSTS
 
-        host, link = measured_host(), LinkSpeed()
+        host = HOSTS[self.host].speed if self.host in HOSTS else measured_host()
+        link = LinkSpeed()
         if self.host_gops is not None:
             host = replace(host, int8_gops=self.host_gops, float_gops=self.host_gops)
         if self.host_gbps is not None:
@@ -120,9 +126,14 @@ def add_placement(parser: argparse.ArgumentParser, *, table: bool = True) -> Non
         )  # fmt: skip
     else:
         parser.set_defaults(table=False)
+    group.add_argument(
+        "--host", choices=HOST_NAMES,
+        help="processor whose times are estimated: this machine's, as measured (default), or one "
+        "beside an FPGA",
+    )  # fmt: skip
     for name, unit, what in (
-        ("--host-gops", "N", "10^9 operations a second of the CPU (default: measured here)"),
-        ("--host-gbps", "N", "10^9 bytes a second of its memory (default: measured here)"),
+        ("--host-gops", "N", "10^9 operations a second of the host (default: that of --host)"),
+        ("--host-gbps", "N", "10^9 bytes a second of its memory (default: that of --host)"),
         ("--link-gbps", "N", "10^9 bytes a second to the accelerator's memory (default: 1)"),
         ("--segment-us", "N", "microseconds to start the accelerator (default: 20)"),
     ):
@@ -157,7 +168,7 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
             option = "--" + name.replace("_", "-")
             raise UsageError(f"`{option} {figure:g}`: expected a positive number; correct it")
     clock, policy = chosen_clock(arguments), arguments.placement
-    unused = [name for name, figure in figures.items() if figure is not None]
+    unused = [name for name in ("host", *FIGURES) if getattr(arguments, name) is not None]
     if unused and policy != "cost" and not (arguments.table or places):
         option = "--" + unused[0].replace("_", "-")
         raise UsageError(
@@ -174,6 +185,11 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
             )
         policy = "cpu"
     return Placing(
-        policy or POLICIES[0], tuple(forced), clock, **figures,
-        stated=policy is not None, clock_stated=arguments.clock is not None,
-    )  # fmt: skip
+        policy or POLICIES[0],
+        tuple(forced),
+        clock,
+        **figures,
+        host=arguments.host or HOST_NAMES[0],
+        stated=policy is not None,
+        clock_stated=arguments.clock is not None,
+    )

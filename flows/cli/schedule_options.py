@@ -1,9 +1,9 @@
 """`--schedules` and `--schedule`: write the schedule steps of every layer, and read edited ones."""
 
 import argparse
-from pathlib import Path
 
 from ...errors import UsageError
+from ...file_access import MAX_TEXT_BYTES, read_part
 
 
 def add_schedules(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:
     for text in arguments.given:
         layer, separator, path = text.rpartition("=")
         try:
-            found = read_schedules(Path(path).read_text(encoding="utf-8"))
+            found = read_schedules(read_part(path, limit=MAX_TEXT_BYTES).decode())
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--schedule {text}: cannot read `{path}`: {error}") from error
         if separator:

@@ -1,7 +1,6 @@
 """Options of `tilewright sweep`, read from the command line and the file that describes a space."""
 
 import argparse
-import importlib.util
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from ..sweep.dimensions import Dimension, read_dimension
 from ..sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
 from ..sweep.expressions import Condition, read_condition
 from ..sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES, FIGURES, check_objectives
+from ..sweep.local_workers import LocalWorkers
 from ..sweep.measured import Build
 from ..sweep.outcome import Network
 from ..sweep.search import Search
@@ -227,19 +227,15 @@ def chosen_database(arguments: argparse.Namespace) -> Path:
 
 
 def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) -> Executor:
-    """Return the executor: a local or remote cluster, or this process."""
-    workers = arguments.workers
-    if workers is None and arguments.scheduler is None:
-        workers = (os.cpu_count() or 1) if importlib.util.find_spec("distributed") else 0
-    if not workers and arguments.scheduler is None:
-        return InProcess(graphs, arguments.time_limit)
-    patience_s = PATIENCE_S if arguments.workers is None and not arguments.scheduler else 0.0
-    limit_s = arguments.time_limit
-
-    def make() -> Executor:
-        return OnDask(graphs, workers or 0, arguments.scheduler, limit_s)
-
-    return WhenNeeded(graphs, make, patience_s, limit_s)
+    """Return the executor: processes of this computer, a cluster, or this process."""
+    limit_s, workers = arguments.time_limit, arguments.workers
+    if arguments.scheduler is not None:
+        return WhenNeeded(graphs, lambda: OnDask(graphs, arguments.scheduler, limit_s), 0, limit_s)
+    if workers == 0:
+        return InProcess(graphs, limit_s)
+    patience_s = PATIENCE_S if workers is None else 0
+    count = workers or len(os.sched_getaffinity(0))
+    return WhenNeeded(graphs, lambda: LocalWorkers(graphs, count, limit_s), patience_s, limit_s)
 
 
 def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Network]:

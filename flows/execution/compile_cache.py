@@ -1,20 +1,20 @@
 """The cache of compiled networks: the same model for the same machine is compiled once.
 
 A kept module is an artifact in the cache folder. Its name is a hash of everything that determines
-it: the model's bytes and those of the files that hold its tensors (or the graph), the
+it: the model's bytes and those of tensors in other files (or the graph), the
 configuration, the options, the main memory and the measure that schedules were chosen by, the level
 that the user set for the host's kernels, the name of the key that signs their code, and the
 compiler's own source.
-Beside it lies its report, which an artifact leaves out, with one digest of name, artifact and
-report. A kept file that is damaged or was renamed is not used: the model is compiled again.
+Beside it lies its report, which an artifact leaves out, with this user's mark of name, artifact and
+report. A kept file that is damaged, was renamed or comes from somebody else is not used: the model
+is compiled again.
 """
 
 import contextlib
 import hashlib
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, replace
 from functools import cache
 from pathlib import Path
@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...atomic_write import write_atomically
 from ...compiler.cpu_level import level_cap
+from ...compiler.model_file import LOCATION_KEY, digest_external, read_model
 from ...compiler.options import Options
-from ...errors import ImportModelError, TilewrightError
+from ...errors import TilewrightError
+from ...file_access import read_json, read_part
 from ...isa.configuration import Configuration
 from ...isa.settings import memory_text
-from ...signing import key_name
+from ...signing import is_signed, key_name, sign
 from ...sim.cache import cache_folder, kept_folder, remove_unused, saying_why_not
 
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ MEASURE = "exact cycles"
 """The measure of every kept module: the compiled timing model and the one in Python agree."""
 CODE = (".py", ".cpp", ".h")
 """Suffixes of code."""
-EXTERNAL = re.compile(rb"\n\x08location\x12([\x80-\xff]*[\x00-\x7f])")
-"""Mark in an ONNX file of a tensor in another file: a key, and the length of the file's name."""
+MARK = "compiled network"
+"""The purpose of the marks of this cache."""
 
 
 class CompileCache:
@@ -104,17 +106,10 @@ class CompileCache:
         ImportModelError
             When the model cannot be read.
         """
-        try:
-            data = model.read_bytes()
-        except OSError as problem:
-            raise ImportModelError(
-                f"model `{model}`: expected a readable file, got `{problem.strerror}`; check the "
-                "path and its permissions"
-            ) from None
+        data = read_model(model)
         digest = hashlib.sha256(data)
-        for path in _external_files(model, data):
-            with contextlib.suppress(OSError), path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+        if LOCATION_KEY in data:  # otherwise no tensor can lie elsewhere, and ONNX is not imported
+            digest.update(digest_external(data, model))
         return cls(model.stem, digest, configuration, options, keep_all=keep_all, more=more)
 
     @classmethod
@@ -141,20 +136,22 @@ class CompileCache:
         found = self.read()
         if found is None:
             return None
+        data, report = found
         try:
-            return replace(load(self.path, self.configuration, trusted=True), report=found[1])
+            return replace(load(data, self.configuration, trusted=True), report=report)
         except TilewrightError:
             return None
 
     def read(self) -> tuple[bytes, dict[str, Any]] | None:
         """Return the kept artifact and its report; None if either is missing or damaged."""
         try:
-            data = self.path.read_bytes()
-            report = json.loads(self.path.with_suffix(REPORT_SUFFIX).read_text())
-            if report.pop("sha256") != self._digest(data, report):
+            data = read_part(self.path)
+            report = read_json(self.path.with_suffix(REPORT_SUFFIX))
+            mark = report.pop("mark")
+            if not is_signed(self._signed(data, report), str(mark), MARK):
                 return None
             self._touch()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         return data, report
 
@@ -176,31 +173,21 @@ class CompileCache:
 
     def _describe(self, report: Mapping[str, object]) -> None:
         """Keep the report beside the artifact, and remove modules that nobody asks for any more."""
-        digest = self._digest(self.path.read_bytes(), report)
-        text = json.dumps({**report, "sha256": digest})
+        mark = sign(self._signed(self.path.read_bytes(), report), MARK)
+        text = json.dumps({**report, "mark": mark})
         write_atomically(self.path.with_suffix(REPORT_SUFFIX), text.encode())
         remove_unused(self.path.parent, SUFFIX, REPORT_SUFFIX)
 
-    def _digest(self, data: bytes, report: Mapping[str, object]) -> str:
-        """Return a hash of the name, the artifact and the report."""
+    def _signed(self, data: bytes, report: Mapping[str, object]) -> bytes:
+        """Return what the mark covers: the name, the artifact and the report."""
         text = json.dumps([self.path.stem, hashlib.sha256(data).hexdigest(), report])
-        return hashlib.sha256(text.encode()).hexdigest()
+        return text.encode()
 
     def _touch(self) -> None:
         """Update the time of last use of the module."""
         os.utime(self.path)
         with contextlib.suppress(OSError):
             os.utime(self.path.with_suffix(REPORT_SUFFIX))
-
-
-def _external_files(model: Path, data: bytes) -> Iterator[Path]:
-    """Return the files that hold a model's tensors, each once, without parsing the model."""
-    names = set()
-    for match in EXTERNAL.finditer(data):
-        length = sum((byte & 0x7F) << 7 * index for index, byte in enumerate(match[1]))
-        names.add(data[match.end() : match.end() + length])
-    paths = (model.parent / os.fsdecode(name) for name in sorted(names))
-    yield from (path for path in paths if path.is_file())  # no device, and nothing but a file
 
 
 @cache

@@ -1,6 +1,7 @@
 """The speed of this machine as a host, measured once in half a second, and kept.
 
-Figures are rounded to two digits, because other work on the machine makes further digits random.
+Figures are rounded to two digits, because other work on the machine makes further digits random. If
+other work takes much of the machine, they are used with a warning and measured again next time.
 """
 
 import contextlib
@@ -24,7 +25,9 @@ from ...compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, eval
 from ...compiler.host import host_target
 from ...compiler.placement.costs import NS_PER_US, HostSpeed, passes_of
 from ...errors import TilewrightError
+from ...runtime.benchmark import Watch, busy_sentence
 from ...sim.cache import kept_folder
+from ...sim.toolchain import progress
 from ..bench.resnet18_layers import ConvolutionShape, layer_graph
 
 KIND = "host"
@@ -36,8 +39,8 @@ SMALL = ConvolutionShape("S", 4, 16, 16, 1, 1, 1)
 BYTES = Requantisation("int8", "int8")
 COPIED_BYTES = 1 << 24
 """Bytes of a copy, more than the caches hold."""
-REPEATED = 5
-"""Number of runs, of which the fastest counts."""
+MIN_CALLS, WARM_UP_S, MEASURED_S = 5, 0.02, 0.04
+"""Fewest calls, of which the fastest counts, and least durations of warm-up and measurement."""
 
 
 @cache
@@ -53,7 +56,12 @@ def measured_host() -> HostSpeed:
         path = kept_folder(KIND, "keeping the host's figures") / f"{name[:16]}.json"
         host = _kept(path)
         if host is None:
+            watch = Watch()
             host = measure_host(target)
+            load = watch.load()
+            if load.busy:
+                progress(busy_sentence(load.waiting), "host figures")
+                return host
             with contextlib.suppress(OSError):
                 write_atomically(path, json.dumps(asdict(host)).encode())
         return host
@@ -138,10 +146,14 @@ def _addition(kind: TensorType) -> Graph:
 
 def _per_ns(count: int, call: Callable[[], object]) -> float:
     """Operations per nanosecond of the fastest call, which does `count` of them."""
+    began = time.perf_counter()
     call()
-    times = []
-    for _ in range(REPEATED):
-        began = time.perf_counter_ns()
+    while time.perf_counter() - began < WARM_UP_S:
         call()
-        times.append(time.perf_counter_ns() - began)
+    times: list[int] = []
+    began = time.perf_counter()
+    while len(times) < MIN_CALLS or time.perf_counter() - began < MEASURED_S:
+        start = time.perf_counter_ns()
+        call()
+        times.append(time.perf_counter_ns() - start)
     return count / max(min(times), 1)

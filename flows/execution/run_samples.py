@@ -9,15 +9,15 @@ import numpy as np
 
 from ...compiler.module import Module
 from ...runtime import Comparison, Session, open_device
+from ...runtime.benchmark import REPEAT, Benchmark
 from ...runtime.device import Device, Result
 from ...runtime.profile import Profile, profile_of
 from ...runtime.session import NO_STATES, Run
 from ..cli.arguments import progress_bar
 from .samples import Samples
 
-WARM_RUNS, WARM_S = 5, 0.25
-"""Greatest number and total seconds of further runs. A host's first run takes several times as long
-as the others, so a few samples are run again, and only the times of these runs count."""
+SLOW_S, SLOW_REPEATS = 0.1, 3
+"""Repetitions of a run that takes this long; a shorter one is repeated `REPEAT` times."""
 
 WARM_DEVICES = ("cpu", "sim")
 """Devices on which a run is short enough to be repeated."""
@@ -32,15 +32,16 @@ class RunOutcome:
     outputs : ndarray
         The network's first output, [samples, ...].
     profile : Profile
-        Profile of the first sample; times of host steps are medians of all runs.
+        Profile of the first sample; times of host steps are medians of repeated runs.
     results : tuple
         The device's result of each segment, for the first sample.
     comparison : Comparison or None
         The comparison with the reference; None if it was not requested.
     seconds : float
         The device's time, comparisons included.
-    host_runs : int
-        Number of runs over which host times are medians.
+    benchmark : Benchmark or None
+        The time of a whole run on this machine, of which host times are medians; None if the host
+        runs nothing, or the device is too slow to run again.
     """
 
     module: Module
@@ -51,7 +52,7 @@ class RunOutcome:
     results: tuple[Result, ...]
     comparison: Comparison | None
     seconds: float
-    host_runs: int = 1
+    benchmark: Benchmark | None = None
 
 
 def run_samples(
@@ -62,6 +63,7 @@ def run_samples(
     compare: bool = False,
     compare_with: int = 0,
     states: Mapping[str, str] = NO_STATES,
+    repeat: int | None = None,
 ) -> RunOutcome:
     """Run every sample, one after another.
 
@@ -73,6 +75,8 @@ def run_samples(
         Number of samples, the first ones, whose whole data windows are compared with `sim`.
     states : mapping
         Input -> the output that it takes from the previous sample.
+    repeat : int or None
+        Repetitions when host times are measured; None for as many as take little time.
 
     Raises
     ------
@@ -84,7 +88,6 @@ def run_samples(
     session = Session(module, device, keep_all=compare, states=states)
     comparison = Comparison(module) if compare else None
     runs: list[Run] = []
-    host: list[Mapping[str, float]] = []
     outputs: list[np.ndarray] = []
     began = time.perf_counter()
     with contextlib.ExitStack() as held:
@@ -98,26 +101,19 @@ def run_samples(
             run = session.run(inputs)
             outputs.append(next(iter(run.outputs.values())))
             runs = runs or [run]
-            host.append(run.host.seconds)
             if comparison is not None:
                 if other is not None and index < compare_with:
                     comparison.add_windows(run, other.run(run.inputs))
                 comparison.add(run.inputs, run)
     seconds = time.perf_counter() - began
     stacked, first = np.stack(outputs), runs[0]
-    if first.host.seconds and device.name in WARM_DEVICES:
-        host += warm_runs(session, samples, WARM_RUNS - len(host))
-    profile = profile_of(module, first.results, first.names, first.host.typical(host))
+    times, host = None, first.host
+    if host.seconds and device.name in WARM_DEVICES:
+        slow = seconds / samples.count >= SLOW_S
+        often = repeat or (SLOW_REPEATS if slow else REPEAT)
+        times = session.benchmark(next(iter(samples)), repeat=often)
+        host = host.typical(tuple(session.step_times))
+    profile = profile_of(module, first.results, first.names, host)
     return RunOutcome(
-        module, device, samples, stacked, profile, first.results, comparison, seconds, len(host)
+        module, device, samples, stacked, profile, first.results, comparison, seconds, times
     )
-
-
-def warm_runs(session: Session, samples: Samples, count: int) -> list[Mapping[str, float]]:
-    """Seconds of the host's steps in up to `count` further runs of the first sample."""
-    found: list[Mapping[str, float]] = []
-    began = time.perf_counter()
-    inputs = next(iter(samples))
-    while len(found) < count and time.perf_counter() - began < WARM_S:
-        found.append(session.run(inputs).host.seconds)
-    return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import ArtifactError, InputError
+from ...file_access import read_part, reason
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph, Value
@@ -187,14 +188,14 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     from ...runtime.arrays import from_npy
 
     try:
-        data = path.read_bytes()
+        data = read_part(path)
         if not data.startswith(ZIP_MAGIC):
             return {"inputs": from_npy(data)}
         return {name.removesuffix(".npy"): from_npy(one) for name, one in unpack(data).items()}
     except OSError as problem:
         raise InputError(
             f"input file `{path}`: expected a readable file, got "
-            f"`{problem.strerror or problem}`; check the path"
+            f"`{reason(problem)}`; check the path"
         ) from None
     except MemoryError:
         raise InputError(

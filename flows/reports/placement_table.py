@@ -59,6 +59,7 @@ def placement_of(
     from ...compiler.placement.table import placement_report
     from ...compiler.placement.user_placement import user_sides
     from ...runtime.names import layer_names
+    from ..execution.hosts import host_title
 
     graph = module.graph
     layers = layers_of(module, memory)
@@ -73,7 +74,7 @@ def placement_of(
     names = layer_names(module)
     for row in found["rows"]:
         row["short"] = names[row["output"]]
-    return found
+    return {**found, "host": host_title(placing.host)}
 
 
 def layers_of(module: "Module", memory: "MemoryModel | None" = None):
@@ -136,7 +137,8 @@ def placement_sentence(placement: Mapping[str, Any]) -> str:
         f"estimated: {total['sum']:,.0f} us a sample, {total['accelerator']:,.0f} on the "
         f"accelerator at {clock:g} MHz, {total['host']:,.0f} on the host, "
         f"{total['transfer']:,.0f} for transfers;\n"
-        f"{total['makespan']:,.0f} us where both sides work at once"
+        f"{total['makespan']:,.0f} us where both sides work at once\n"
+        f"host: {placement['host']}; `--host` names another"
     )
 
 

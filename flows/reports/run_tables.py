@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ...compiler.graph import is_accelerated
@@ -14,7 +14,7 @@ from ..cli.memory_options import program_sentence
 from ..execution.run_samples import RunOutcome
 from . import terminal as report
 from .efficiency import efficiency_of
-from .speed import speed_of
+from .speed import Speed, speed_of
 
 
 def show(
@@ -42,22 +42,31 @@ def show(
             say(NO_LAYERS)
     elif profile.cycles is not None:
         say_cycles(profile, say)
-    if speed := speed_of(profile, clock_mhz):
+    if speed := outcome_speed(outcome, clock_mhz):
         say(speed.sentence())
     there = speed.accelerator_ms if speed else None
     if efficiency := efficiency_of(outcome.module, profile.macs, there):
         for line in efficiency.sentences():
             say(line)
-    if any(layer.microseconds for layer in profile.layers):
-        runs = outcome.host_runs
-        how = f"median of {runs:,} runs" if runs > 1 else "one run; later runs take less"
-        say(f"host times: {how}")
+    if outcome.benchmark:
+        for line in outcome.benchmark.sentences(is_whole=not outcome.module.segments):
+            say(line)
+    elif any(layer.microseconds for layer in profile.layers):
+        say("host times: one run, the first; later runs take less")
     lines = report.agreement_sentences(report.agreement(outcome.outputs, outcome.samples), count)
     if outcome.comparison is not None:
         lines += report.comparison_sentences(outcome.comparison, outcome.module)
     for line in lines:
         say(line)
     say(f"{count} sample{plural} in {outcome.seconds:.1f} s")
+
+
+def outcome_speed(outcome: RunOutcome, clock_mhz: float) -> Speed | None:
+    """Return the speed of a run; without an accelerator it is that of whole runs."""
+    speed = speed_of(outcome.profile, clock_mhz)
+    if speed and speed.accelerator_ms is None and outcome.benchmark:
+        return replace(speed, host_ms=outcome.benchmark.median * 1e3)
+    return speed
 
 
 def say_cycles(profile: Profile, say: Callable[[str], None] = report.say) -> None:
@@ -77,7 +86,7 @@ def to_json(outcome: RunOutcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[s
     In the totals, `macs` are the accelerator's multiplications; `all_macs` include the host's.
     """
     configuration = outcome.module.configuration
-    profile, speed = outcome.profile.to_json(), speed_of(outcome.profile, clock_mhz)
+    profile, speed = outcome.profile.to_json(), outcome_speed(outcome, clock_mhz)
     there = speed.accelerator_ms if speed else None
     efficiency = efficiency_of(outcome.module, outcome.profile.macs, there)
     result: dict[str, Any] = {
@@ -93,7 +102,7 @@ def to_json(outcome: RunOutcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[s
         "samples": outcome.samples.count,
         "inputs": outcome.samples.source,
         "seconds": outcome.seconds,
-        "host_runs": outcome.host_runs,
+        "benchmark": outcome.benchmark.to_json() if outcome.benchmark else None,
         "speed": None if speed is None else speed.to_json(),
         "efficiency": None if efficiency is None else efficiency.to_json(),
         **profile,

@@ -1,14 +1,13 @@
-"""Executors of a sweep's work: this process, a local Dask cluster, or a remote one.
+"""Executors of a sweep's work: this process, or a Dask cluster that the user started.
 
-A batch of jobs is one task. The results of a job do not depend on where it runs.
+A batch of jobs is one task. The results of a job do not depend on where it runs. `local_workers`
+has the processes of this computer.
 """
 
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -28,29 +27,11 @@ if TYPE_CHECKING:
 RETRIES = 2
 """Number of times that a batch is run again after an exception outside the evaluators."""
 
-RESTARTS = 1
-"""Number of times that a local cluster runs a batch again after its worker has died."""
-
-NEVER_S = 1e9
-"""Seconds that no sweep takes."""
-
 PATIENCE_S = 10.0
-"""Seconds of work in this process before a local cluster starts; starting one takes as long."""
+"""Seconds of work in this process before others start."""
 
 WITHOUT_WORKERS_S = 60.0
 """Seconds after which a sweep gives up waiting for a worker, if its cluster has none."""
-
-LOCAL_SETTINGS = {
-    # Dask looks for a worker so long after it died. If the worker is dead again just then, Dask
-    # closes its nanny, which would have restarted it, and the sweep waits forever.
-    "distributed.deploy.lost-worker-timeout": NEVER_S,
-    # Nobody reads the profile, and every check interrupts the compiler.
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "1s",
-    "distributed.admin.system-monitor.interval": "5s",
-    "distributed.worker.memory.monitor-interval": "1s",
-}
-"""Dask's settings for a local cluster."""
 
 RUNGS = {
     evaluators.BOUND: evaluators.bound,
@@ -90,15 +71,21 @@ class Done:
     ----------
     records
         By job, one record for each memory.
-    seconds
-        Time that the batch took.
+    seconds, processor_s
+        Time that the batch took, and processor time.
     left_behind
         Whether a job still runs in a thread of the worker.
     """
 
     records: list[list[Record]]
     seconds: float
+    processor_s: float = 0.0
     left_behind: bool = False
+
+
+def sums_of(parts: Sequence[Done]) -> tuple[float, float]:
+    """Return the time that batches took, and their processor time."""
+    return sum(part.seconds for part in parts), sum(part.processor_s for part in parts)
 
 
 class Executor(Protocol):
@@ -124,7 +111,7 @@ def run_jobs(
     graphs: Sequence["Graph"], jobs: Sequence[Job], time_limit_s: float = TIME_LIMIT_S
 ) -> Done:
     """Run a batch."""
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     records, left_behind = [], False
     for job in jobs:
         try:
@@ -133,7 +120,8 @@ def run_jobs(
             left_behind |= problem.left_behind
             error = lateness(job.evaluator, time_limit_s)
             records.append([Record(error=error)] * len(job.memories))
-    return Done(records, time.perf_counter() - started, left_behind)
+    seconds, used = time.perf_counter() - started, time.process_time() - used
+    return Done(records, seconds, used, left_behind)
 
 
 def _run(graphs: Sequence["Graph"], job: Job) -> list[Record]:
@@ -154,19 +142,6 @@ def _run_on_worker(
 
 def _same(graphs: list["Graph"]) -> list["Graph"]:
     return graphs
-
-
-@contextmanager
-def _ignored_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C in this process and in processes that it starts inside the context."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class InProcess:
@@ -196,16 +171,16 @@ class InProcess:
 
 
 class WhenNeeded:
-    """Work in this process first, and start a cluster if there is more work.
+    """Work in this process first, and start workers if there is more work.
 
     Parameters
     ----------
     graphs
         The networks.
     make
-        Starts the cluster, which takes seconds.
+        Starts the workers.
     patience_s
-        Seconds of work in this process before the cluster starts.
+        Seconds of work in this process before the workers start.
     time_limit_s
         Seconds for a job in this process.
     """
@@ -224,7 +199,7 @@ class WhenNeeded:
         self.workers = 0
 
     def submit(self, jobs: Sequence[Job]) -> Any:
-        """Start a batch, here or on the cluster."""
+        """Start a batch, here or on a worker."""
         if self._cluster is None and self._left_s <= 0:
             self._cluster = self._make()
             self.workers = self._cluster.workers
@@ -248,7 +223,7 @@ class WhenNeeded:
         return found
 
     def close(self) -> None:
-        """Stop the cluster if it was started."""
+        """Stop the workers if they were started."""
         if self._cluster is not None:
             self._cluster.close()
 
@@ -262,10 +237,8 @@ class OnDask:
 
     Parameters
     ----------
-    workers
-        Processes of a local cluster, one thread each.
     scheduler
-        Address of a running scheduler, instead of a local cluster.
+        Address of a running scheduler.
     time_limit_s
         Seconds for a job. A worker on which one hangs is restarted, if it has a nanny.
 
@@ -279,29 +252,19 @@ class OnDask:
     def __init__(
         self,
         graphs: Sequence["Graph"],
-        workers: int = 0,
-        scheduler: str | None = None,
+        scheduler: str,
         time_limit_s: float = TIME_LIMIT_S,
     ) -> None:
         try:
             distributed: Any = import_module("distributed")
         except ImportError:
             raise ToolError(
-                "Dask: not installed, so a sweep cannot use several processes; install it with "
-                f"`{install_command('sweep')}`, or choose `--workers 0`"
+                "Dask: not installed, so a sweep cannot use several computers; install it with "
+                f"`{install_command('sweep')}`, or choose `--workers N`"
             ) from None
         self._distributed = distributed
-        self._cluster = None
-        if scheduler is None:
-            import_module("dask.config").set(LOCAL_SETTINGS)
-            with _ignored_interrupts():  # workers inherit this; the sweep stops them
-                self._cluster = distributed.LocalCluster(
-                    n_workers=workers, threads_per_worker=1, processes=True,
-                    dashboard_address=None, silence_logs="CRITICAL",  # the sweep tells what failed
-                    scheduler_kwargs={"allowed_failures": RESTARTS},
-                )  # fmt: skip
         try:
-            self._client = distributed.Client(self._cluster or scheduler, timeout=30)
+            self._client = distributed.Client(scheduler, timeout=30)
         except (OSError, ValueError) as problem:
             raise ToolError(
                 f"`--scheduler {scheduler}`: expected a Dask scheduler there, got `{problem}`; "
@@ -312,7 +275,7 @@ class OnDask:
         self._graphs = self._send_graphs()
         self._jobs: dict[Any, Sequence[Job]] = {}
         self._lost: set[Any] = set()
-        self.workers = workers or max(1, len(self._client.scheduler_info()["workers"]))
+        self.workers = max(1, len(self._client.scheduler_info()["workers"]))
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         """Send a batch to a worker."""
@@ -343,14 +306,8 @@ class OnDask:
         return [(handles[0], self._run_alone(self._jobs.pop(handles[0])))]
 
     def close(self) -> None:
-        """Drop the running batches, and stop a local cluster."""
+        """Drop the running batches."""
         self._client.close()
-        if self._cluster is not None:
-            self._cluster.close()
-
-    def processor_s(self) -> float:
-        """Return the processor time of all workers so far, in seconds."""
-        return sum(self._client.run(time.process_time).values())
 
     def _check_imports(self) -> None:
         """Raise an error if a worker cannot import Tilewright, since a batch would crash it."""
@@ -392,7 +349,7 @@ class OnDask:
             handle = self.submit([job])
             parts.append(self._result(handle) or self._failure(handle))
         records = [some for part in parts for some in part.records]
-        return Done(records, sum(part.seconds for part in parts))
+        return Done(records, *sums_of(parts))
 
     def _result(self, handle: Any) -> Done | None:
         """Return the result of a batch that is over; None if its workers died."""

@@ -1,7 +1,9 @@
 """The records of sweeps: a SQLite file that holds each result once, under a hash of its inputs.
 
 The file is in WAL mode. Each result is written in one transaction as soon as it is known, so a
-killed process loses only its unfinished work. Several processes may use the same file.
+killed process loses only its unfinished work. Several processes may use the same file. A file may
+come from a stranger: one with other tables, with views or with triggers is refused, and so is a row
+that no sweep has written.
 """
 
 import hashlib
@@ -10,20 +12,34 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ...errors import TilewrightError
 from ...isa.configuration import Configuration
 from ...isa.settings import MEMORY
+from ...quoting import printable
+from .record_checks import (
+    ImpossibleError,
+    check_record,
+    check_text,
+    error_of,
+    figures_of,
+    parameters_of,
+    schema_of,
+)
 
 APPLICATION = 0x7469_6C65
 """SQLite's `application_id` of a database of sweeps."""
 LAYOUT = 1
 """SQLite's `user_version`: counts incompatible changes of the tables."""
+MAX_LEASE_S = 24 * 60 * 60
+"""Seconds that a claim can last."""
 BUSY_S = 60
 """Seconds to wait for another process that writes."""
 KEYS_A_QUERY = 500
@@ -65,6 +81,8 @@ def _may_live(owner: str) -> bool:
     host, _, process = owner.rpartition(" ")
     if host != socket.gethostname():
         return True
+    if not 0 < len(process) < 10 or not process.isdecimal():
+        return False
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:
@@ -142,8 +160,13 @@ def _properties(memory: str) -> dict[str, Any]:
     """Return the properties in the text of a memory; None for those that it lacks."""
     pairs = (part.partition("=") for part in memory.split(","))
     found = {name: value for name, _, value in pairs}
-    whole = {name: int(found[name]) for name in ("latency", "outstanding") if name in found}
-    return {name: found.get(name) for name in MEMORY} | whole
+    whole = ("latency", "outstanding")
+    numbers = {name: int(found[name]) for name in whole if _is_number(found.get(name, ""))}
+    return {name: None if name in whole else found.get(name) for name in MEMORY} | numbers
+
+
+def _is_number(text: str) -> bool:
+    return 0 < len(text) < 19 and text.isascii() and text.isdecimal()
 
 
 class Database:
@@ -155,6 +178,8 @@ class Database:
     ----------
     path : Path or None
         The file, created if missing; None to keep the records in this process only.
+    read_only : bool
+        Whether the file must exist, and is left as it is.
 
     Raises
     ------
@@ -162,20 +187,27 @@ class Database:
         If the file is not a database of sweeps, or cannot be read or written.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, read_only: bool = False) -> None:
         self.path = path
         self._waiting: list[tuple[str, list[tuple[Any, ...]]]] = []
-        name = str(path) if path else ":memory:"
+        name = f"file:{quote(os.fsencode(path))}" if path else ":memory:"
         with self._explained():
-            self._connection = sqlite3.connect(name, timeout=BUSY_S, isolation_level=None)
+            self._connection = sqlite3.connect(
+                name + "?mode=ro" * read_only, timeout=BUSY_S, isolation_level=None, uri=True
+            )
+            self._connection.execute("pragma trusted_schema = off")
             self._connection.execute("pragma synchronous = normal")
-            self._open()
+            try:
+                self._open(read_only)
+            except BaseException:
+                self.close()
+                raise
 
-    def _open(self) -> None:
+    def _open(self, read_only: bool) -> None:
         run = self._connection.execute
-        with self._transaction():
+        with nullcontext() if read_only else self._transaction():
             (tables,) = run("select count(*) from sqlite_master").fetchone()
-            if not tables:
+            if not tables and not read_only:
                 run(f"pragma application_id = {APPLICATION}")
                 run(f"pragma user_version = {LAYOUT}")
                 for statement in filter(str.strip, TABLES.split(";")):
@@ -192,7 +224,14 @@ class Database:
                 f"{self._name}: expected layout {LAYOUT}, got {layout}, of another version of "
                 "Tilewright; choose another file"
             )
-        run("pragma journal_mode = wal")
+        if strange := schema_of(self._connection) ^ _schema():
+            kind, name, _ = min(strange)
+            raise DatabaseError(
+                f"{self._name}: expected the tables of a database of sweeps, got others, such as "
+                f"the {kind} `{printable(name)}`; choose another file"
+            )
+        if not read_only:
+            run("pragma journal_mode = wal")
 
     def close(self) -> None:
         """Close the file."""
@@ -222,7 +261,7 @@ class Database:
                     f"select key, figures, error from records where key in ({marks})", some
                 )
                 for digest, figures, error in rows:
-                    found[wanted[digest]] = Record(json.loads(figures), error)
+                    found[wanted[digest]] = Record(figures_of(figures), error_of(error))
         return found
 
     def add(self, results: Sequence[tuple[Key, Record]]) -> None:
@@ -276,8 +315,12 @@ class Database:
             found = self._connection.execute(
                 "select owner, until from claims where name = ?", (name,)
             ).fetchone()
-            if found is not None and found[1] > time.time() and _may_live(found[0]):
-                return found[0] == OWNER
+            if found is not None:
+                owner, until = found
+                is_time = isinstance(until, float) and time.time() < until
+                # No claim lasts longer, whatever the file says.
+                if is_time and until <= time.time() + MAX_LEASE_S and _may_live(str(owner)):
+                    return owner == OWNER
             self._connection.execute(
                 "insert or replace into claims values (?, ?, ?)",
                 (name, OWNER, time.time() + lease_s),
@@ -325,19 +368,19 @@ class Database:
                 "order by key"
             )
             for key, evaluator, version, name, network, memory, parameters, machine, *rest in found:
-                timed, _, program_for = memory.partition(PROGRAM_FOR)
+                timed, _, program_for = check_text("memory", memory).partition(PROGRAM_FOR)
                 yield {
-                    "key": key,
-                    "evaluator": evaluator,
-                    "version": version,
-                    "network": name or "",
-                    "network_digest": network,
-                    "configuration_digest": machine,
+                    "key": check_text("key", key),
+                    "evaluator": check_text("evaluator", evaluator),
+                    "version": check_text("version", version),
+                    "network": check_text("network", name or ""),
+                    "network_digest": check_text("network", network),
+                    "configuration_digest": check_text("configuration", machine),
                     **_properties(timed),
                     "program_for": program_for or None,
-                    "parameters": json.loads(parameters) if parameters else {},
-                    "figures": json.loads(rest[0]),
-                    "error": rest[1],
+                    "parameters": parameters_of(machine, parameters) if parameters else {},
+                    "figures": figures_of(rest[0]),
+                    "error": error_of(rest[1]),
                 }
 
     def best(self, network: str, count: int, evaluator: str = "sim") -> list[tuple[int, str, str]]:
@@ -359,26 +402,29 @@ class Database:
         DatabaseError
             When there is no such database.
         """
-        if not other.is_file():
+        if not os.path.isfile(other):
             raise DatabaseError(f"database `{other}`: expected a file, found none; check the path")
-        Database(other).close()  # raises for a file of another kind
+        before = len(self)
+        with Database(other, read_only=True) as theirs:
+            with theirs._explained():
+                theirs._check_pages()
+            with self._explained(), self._transaction():
+                for table, marks, check in _TABLES:
+                    rows = theirs._rows_of(table, check)
+                    self._connection.executemany(f"insert into {table} values {marks}", rows)
+        return len(self) - before
+
+    def _check_pages(self) -> None:
+        """Raise an error if the file is damaged."""
+        (found,) = self._connection.execute("pragma quick_check(1)").fetchone()
+        if found != "ok":
+            raise ImpossibleError(f"pages: expected a whole file, got `{printable(str(found))}`")
+
+    def _rows_of(self, table: str, check: Callable[[Sequence[Any]], object]) -> Iterator[tuple]:
         with self._explained():
-            before = len(self)
-            self._connection.execute("attach ? as other", (str(other),))
-            try:
-                with self._transaction():
-                    for table in ("networks", "configurations", "records"):
-                        self._connection.execute(
-                            f"insert or ignore into {table} select * from other.{table}"
-                        )
-                    self._connection.execute(
-                        "insert or replace into records select theirs.* from other.records theirs "
-                        "join records ours on ours.key = theirs.key "
-                        "where ours.error is not null and theirs.error is null"
-                    )
-            finally:
-                self._connection.execute("detach other")
-            return len(self) - before
+            for row in self._connection.execute(f"select * from {table} order by 1"):
+                check(row)
+                yield row
 
     # Help --------------------------------------------------------------------------------------
 
@@ -401,12 +447,43 @@ class Database:
     def _explained(self) -> Iterator[None]:
         try:
             yield
+        except ImpossibleError as problem:
+            raise DatabaseError(
+                f"{self._name}: {printable(str(problem))}; the file is damaged, or not made by "
+                "`tilewright sweep`: copy it from elsewhere, or choose another one"
+            ) from None
         except sqlite3.Error as problem:
             text = str(problem)
             cure = next((cure for part, cure in _CURES.items() if part in text), "check the file")
             kind = FullDiskError if "full" in text else DatabaseError
-            raise kind(f"{self._name}: cannot be used, got `{text}`; {cure}") from None
+            raise kind(f"{self._name}: cannot be used, got `{printable(text)}`; {cure}") from None
 
+
+@cache
+def _schema() -> set[tuple[str, str, str]]:
+    """Return what a database has."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLES)
+        return schema_of(connection)
+
+
+def _check_network(row: Sequence[Any]) -> None:
+    check_text("network", row[0])
+    check_text("name of a network", row[1])
+
+
+_TABLES = (
+    ("networks", "(?, ?) on conflict do nothing", _check_network),
+    ("configurations", "(?, ?) on conflict do nothing", lambda row: parameters_of(*row)),
+    (
+        "records",
+        "(?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (key) do update set cycles = excluded.cycles, "
+        "figures = excluded.figures, error = excluded.error where records.error is not null and "
+        "excluded.error is null",
+        check_record,
+    ),
+)
+"""Tables that are merged, how a row is inserted, and its check."""
 
 _CURES = {
     "locked": "wait for the other process, or choose another file",

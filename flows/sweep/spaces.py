@@ -1,5 +1,6 @@
 """Descriptions of sweeps: predefined spaces, and TOML files."""
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
+from ...file_access import MAX_TEXT_BYTES, read_part, reason
 
 SPACES: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
@@ -76,15 +78,17 @@ def read_description(name_or_path: str) -> Description:
     if name_or_path in SPACES:
         return Description(source, SPACES[name_or_path])
     path = Path(name_or_path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UsageError(
             f"{source}: neither one of {', '.join(SPACES)} nor a TOML file"
             + did_you_mean(name_or_path, SPACES, "; check the path")
         )
     try:
-        values = tomllib.loads(path.read_text())
+        values = tomllib.loads(read_part(path, limit=MAX_TEXT_BYTES).decode())
     except (OSError, ValueError) as problem:
-        raise UsageError(f"{source}: not readable as TOML: {problem}") from None
+        raise UsageError(f"{source}: not readable as TOML: {reason(problem)}") from None
+    except RecursionError:
+        raise UsageError(f"{source}: not readable as TOML: brackets nested too deeply") from None
     for key in values:
         if key not in KEYS:
             raise UsageError(

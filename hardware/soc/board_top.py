@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.lib.wiring import In, Out
 
-from .boards import Board
+from .board import Board
 from .pll import Pll, PllSettings
 from .sdram_pads import CLOCK_LEAD_NS, BoardSdramPads
 from .system import System

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from ...isa.sdram import Sdram
 from ..cells import ecp5, gowin
 from ..technology import Technology
-from .boards import BoardSdram
+from .board import BoardSdram
 from .sdram import sdram_pins
 
 CELLS = {Technology.ECP5: ecp5, Technology.GOWIN: gowin}

@@ -315,7 +315,9 @@ def test_a_mistake_is_one_sentence(mistake: str) -> None:
 def test_a_missing_file_is_named(tmp_path) -> None:
     path = tmp_path / "absent.onnx"
     message = f"model `{path}`: expected a readable file, got `No such file or directory`; check"
-    with pytest.raises(ImportModelError, match=f"^{re.escape(message)} the path$"):
+    with pytest.raises(
+        ImportModelError, match=f"^{re.escape(message)} the path and its permissions$"
+    ):
         import_onnx(path)
 
 

@@ -467,19 +467,6 @@ def test_classical_machine_learning_runs_by_the_reference(kind: str) -> None:
     assert parse_graph(print_graph(graph), {c.name: c.data for c in graph.constants}) == graph
 
 
-def test_data_beside_the_model_is_read(tmp_path) -> None:
-    weights = random(8, 8)
-    proto = model([node("MatMul", ["x", "w"], ["y"])], [value("x", np.float32, [1, 8])], ["y"])
-    proto.graph.initializer.append(numpy_helper.from_array(weights, "w"))
-    path = tmp_path / "model.onnx"
-    onnx.save(proto, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-    x = random(1, 8)
-    np.testing.assert_allclose(evaluate(import_onnx(path), {"x": x})["y"], x @ weights, rtol=1e-5)
-    (tmp_path / "weights.bin").unlink()
-    with pytest.raises(ImportModelError, match="expected its data in a file next to the model"):
-        import_onnx(path)
-
-
 def test_a_sparse_initialiser_is_made_dense() -> None:
     values = numpy_helper.from_array(floats([2, 3]), "w")
     places = numpy_helper.from_array(integers([[0, 1], [2, 0]]), "places")

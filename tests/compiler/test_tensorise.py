@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.accelerator.matching import find_pattern, lane_axes
+from tilewright.compiler.accelerator.matching import MatchedInstruction, find_pattern, lane_axes
 from tilewright.compiler.accelerator.tensorise import Tensoriser
 from tilewright.compiler.accelerator.tile_layout import Buffer, TileLayout, dense_places
-from tilewright.compiler.te.bounds import MatchedInstruction
 from tilewright.compiler.tensor import Axis, Compute, Kernel, Tensor, evaluate
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS, Memory

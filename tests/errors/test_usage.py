@@ -17,7 +17,7 @@ from tilewright.flows.cli.main import guarded, main
     [
         (["run"], "the following arguments are required: MODEL; `tilewright run --help` shows "
          "what there is"),
-        (["run", "m.onnx", "--fast", "x"], "unknown arguments `--fast x`; `tilewright run --help` "
+        (["run", "m.onnx", "--zz", "x"], "unknown arguments `--zz x`; `tilewright run --help` "
          "shows what there is"),
         (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config --help` "
          "shows what there is"),

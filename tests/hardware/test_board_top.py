@@ -9,15 +9,17 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
+from tilewright.flows.board.known_boards import pin_boards
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.hardware.soc import board_top
+from tilewright.hardware.soc.board import Board, Pin
 from tilewright.hardware.soc.board_top import BoardTop
-from tilewright.hardware.soc.boards import BOARDS, Board, Pin
 from tilewright.hardware.soc.pll import find_settings
 from tilewright.hardware.technology import Technology
 
 from .echo import Echo
 
+BOARDS = pin_boards()
 DIVISOR = 4
 PLLS = {Technology.ECP5: "EHXPLLL", Technology.GOWIN: "rPLL", Technology.GATEMATE: "CC_PLL"}
 HALF_S = 1e-8

@@ -6,8 +6,8 @@ import pytest
 from amaranth.back import rtlil
 
 from tilewright.errors import HardwareError
+from tilewright.flows.board.known_boards import pin_boards
 from tilewright.flows.synthesis.devices import DEVICES
-from tilewright.hardware.soc.boards import BOARDS
 from tilewright.hardware.soc.pll import LEAST_SHARE, LIMITS, Pll, PllSettings, find_settings
 from tilewright.hardware.technology import Technology
 
@@ -36,7 +36,7 @@ def test_clocks_are_legal_and_close_to_the_wanted_ones(technology, oscillator_mh
 
 
 def test_the_usual_clocks_of_boards_are_exact():
-    for board in BOARDS.values():
+    for board in pin_boards().values():
         technology = DEVICES[board.device].family.technology
         assert technology
         wanted_hz = round(board.clock_mhz * 1e6)

@@ -11,7 +11,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from tilewright.hardware.soc.boards import BOARDS, BoardSdram
+from tilewright.flows.board.known_boards import pin_boards
+from tilewright.hardware.soc.board import BoardSdram
 from tilewright.hardware.soc.sdram_pads import CELLS, BoardSdramPads, SdramPads
 from tilewright.hardware.technology import Technology
 
@@ -79,7 +80,7 @@ def test_all_signals_reach_their_pins_a_cycle_later(technology, monkeypatch):
         cells, "BidirectionalPad", lambda port: data.setdefault(port.name, DataPad(port))
     )
     monkeypatch.setattr(cells, "forwarded_clock", lambda clock, output: Register(clock, output))
-    sdram = BOARDS[BOARD_OF[technology]].memory
+    sdram = pin_boards()[BOARD_OF[technology]].memory
     assert sdram
     bits = sdram.chip.data_bits
     top = Beside(sdram)
@@ -121,10 +122,10 @@ def test_all_signals_reach_their_pins_a_cycle_later(technology, monkeypatch):
 
 CODE = """
 from amaranth.back import rtlil
-from tilewright.hardware.soc.boards import BOARDS
+from tilewright.flows.board.known_boards import pin_boards
 from tilewright.hardware.soc.sdram_pads import BoardSdramPads
 from tilewright.hardware.technology import Technology
-pads = BoardSdramPads(BOARDS["Tang-Nano-20K"].memory)
+pads = BoardSdramPads(pin_boards()["Tang-Nano-20K"].memory)
 print(rtlil.convert(pads, platform=Technology.GOWIN, emit_src=False))
 """
 

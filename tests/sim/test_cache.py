@@ -1,5 +1,6 @@
 """The cache: its place, entries made once, and entries that are complete or absent."""
 
+import os
 import threading
 
 import pytest
@@ -22,8 +23,8 @@ def test_a_cache_that_cannot_be_made_is_named(monkeypatch, tmp_path):
     with pytest.raises(ToolError) as refused:
         cache.keep_text(["part"], "core.v", lambda: "text")
     assert str(refused.value) == (
-        f"RTL simulation: cannot create the cache folder `{tmp_path}/file/rtl` "
-        "(Not a directory); set `TILEWRIGHT_CACHE` to a folder that you may write"
+        f"RTL simulation: cannot use the cache folder `{tmp_path}/file` "
+        "(Not a directory); set `TILEWRIGHT_CACHE` to a folder of your own"
     )
 
 
@@ -47,7 +48,11 @@ def test_a_file_is_made_once_and_its_folder_removed(tmp_path):
     for _ in range(2):
         assert cache.keep_file(tmp_path / "kept.so", make).read_text() == "whole"
     assert len(made) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.lock", "kept.so"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "kept.lock",
+        "kept.so",
+        "kept.so.mark",
+    ]
 
 
 def test_a_file_that_cannot_be_made_is_not_kept(tmp_path):
@@ -76,3 +81,72 @@ def test_who_comes_second_waits_and_says_so(tmp_path):
     first.join()
     assert waited.is_set()
     assert kept.read_text() == "first"
+
+
+def test_a_file_without_this_users_mark_is_made_again(tmp_path):
+    """Whoever may write the cache must not choose the code that runs."""
+    made = []
+
+    def make(folder):
+        made.append(folder)
+        (folder / "new").write_text("mine")
+        return folder / "new"
+
+    kept = tmp_path / "kept.so"
+    kept.write_text("a stranger's")
+    assert cache.keep_file(kept, make).read_text() == "mine"
+    mark = tmp_path / "kept.so.mark"
+    for poison in (
+        lambda: kept.write_text("a stranger's"),
+        lambda: mark.write_text("0" * 64),
+        lambda: mark.unlink(),
+        lambda: (kept.rename(tmp_path / "a.so"), mark.rename(tmp_path / "a.so.mark")),
+    ):
+        poison()
+        assert cache.keep_file(kept, make).read_text() == "mine"
+    assert len(made) == 5
+    other = tmp_path / "other.so"  # nor does the mark of one file fit another
+    other.write_bytes(kept.read_bytes())
+    (tmp_path / "other.so.mark").write_bytes(mark.read_bytes())
+    cache.keep_file(other, make)
+    assert len(made) == 6
+
+
+def test_a_text_without_this_users_mark_is_made_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    assert cache.keep_text(["a"], "core.v", lambda: "mine") == "mine"
+    (kept,) = tmp_path.glob("rtl/*-core.v")
+    kept.write_text("a stranger's")
+    assert cache.keep_text(["a"], "core.v", lambda: "mine") == "mine"
+
+
+def test_nobody_else_may_write_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "new" / "cache"))
+    before = os.umask(0)
+    try:
+        cache.keep_text(["a"], "core.v", lambda: "text")
+        shared = tmp_path / "shared"
+        shared.mkdir(0o777)
+        monkeypatch.setenv("TILEWRIGHT_CACHE", str(shared))
+        cache.keep_text(["a"], "core.v", lambda: "text")
+    finally:
+        os.umask(before)
+    folders = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert len(folders) == 5
+    assert [path for path in folders if path.stat().st_mode & 0o022] == []
+
+
+def test_a_cache_of_another_user_is_not_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(ToolError, match="it belongs to another user"):
+        cache.keep_text(["part"], "core.v", lambda: "text")
+
+
+def test_a_lock_that_leads_elsewhere_is_not_opened(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "kept.lock").symlink_to(victim)
+    with pytest.raises(ToolError, match="cannot write the cache folder"):
+        cache.keep_file(tmp_path / "kept.so", lambda folder: folder / "never")
+    assert victim.read_text() == "precious"

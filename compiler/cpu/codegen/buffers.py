@@ -11,7 +11,7 @@ from ....errors import CompileError
 from ....isa.expressions import Affine, Op
 from ...te.nodes import Allocate
 from ...te.program import Program
-from ...te.stages import REGISTER
+from ...te.target import REGISTER
 from ...te.values import LIMITS
 from ..target import CpuTarget
 from .areas import CodeBuffer, bytes_of

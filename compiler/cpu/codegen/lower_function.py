@@ -13,7 +13,7 @@ from llvmlite import ir
 from ....isa.expressions import Affine, Read
 from ...te import nodes as loops
 from ...te.affine import total, variable
-from ...te.stages import Kind
+from ...te.target import Kind
 from .areas import CodeBuffer, bytes_of
 from .buffers import Buffers, LoweringContext
 from .cut import middle_of

@@ -18,7 +18,7 @@ from llvmlite import ir
 from ....errors import CompileError
 from ....isa.expressions import Affine
 from ...te.nodes import Allocate, Assign, Block, For, InstructionNest, Let, Node, Update, nodes
-from ...te.stages import REGISTER
+from ...te.target import REGISTER
 from .areas import CodeBuffer, bytes_of
 from .dot_products import factors, operand, update_inside
 from .emitter import I8, I64, LlvmBlock, LlvmValue, constant_table

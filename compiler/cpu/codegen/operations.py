@@ -8,7 +8,7 @@ import numpy as np
 from ....isa.expressions import Call, Expression, Op, Read, reads_of
 from ...te.nodes import Allocate, Assign, Block, For, InstructionNest, Let, Update, nodes
 from ...te.program import Program
-from ...te.stages import Kind
+from ...te.target import Kind
 from .matrix_products import MATRIX_PRODUCTS
 
 LEAST_OPERATIONS = 3 << 12

@@ -61,7 +61,7 @@ class BatchedProduct(HeadProduct):
         pixels = even_blocks(self.rows, TILES[target.level].rows)
         packed, moved = self.transposed or self.rows > FEW_ROWS, self._crowded(pixels)
         out = self._declared(packed, moved, panel)
-        s = te.Schedule(te.kernel("batched_product", out), processor=target.processor)
+        s = te.Schedule(te.kernel("batched_product", out), target.processor)
         order = ("n", "h", "o.o", "x.o", "t")
         schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes, depth=self.inner)
         place = parallel = "o.o"

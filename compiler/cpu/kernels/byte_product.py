@@ -95,7 +95,7 @@ class ByteProductPlanner:
         """Declaration and schedule."""
         out, constants = self._declared()
         kernel = te.kernel("product", out, constants)
-        s = te.Schedule(kernel, processor=self.target.processor)
+        s = te.Schedule(kernel, self.target.processor)
         names = [stage.name for stage in s.stages]
         s.split("left", "k", min(4 * self.lanes, self.inner))
         s.vectorise("left", "k.i")

@@ -88,7 +88,7 @@ def _in_blocks(
 ) -> KernelSchedule:
     """A schedule of the loop `i`: `step` elements at once, blocks of them in parallel."""
     size = kernel.output.shape[0]
-    s = te.Schedule(kernel, processor=target.processor)
+    s = te.Schedule(kernel, target.processor)
     s.split("out", "i", min(step, size))
     if vectors:
         s.vectorise("out", "i.i")

@@ -23,7 +23,7 @@ import numpy as np
 
 from ....errors import InputError
 from ... import te
-from ...te.stages import REGISTER
+from ...te.target import REGISTER
 from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout
@@ -201,7 +201,7 @@ class ByteWinogradPlanner(TilePlanner):
         """Declaration, schedule and layouts."""
         constants = {"change_in": CHANGE_IN, "change_out": _OUTPUT}
         kernel = te.kernel("convolution", self.declared(), constants)
-        s = te.Schedule(kernel, processor=self.target.processor)
+        s = te.Schedule(kernel, self.target.processor)
         for stage in ("lines", "tiles", "products", "lines_out"):
             s.cache_write(stage, REGISTER)
         self.schedule_inputs(s)

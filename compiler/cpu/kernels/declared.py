@@ -53,5 +53,5 @@ class Declared(Description):
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """The schedule, replayed for the target's processor."""
-        schedule = te.Schedule.parse(self.kernel, self.steps, processor=target.processor)
+        schedule = te.Schedule.parse(self.kernel, self.steps, target.processor)
         return KernelSchedule(schedule, dict(self.layouts))

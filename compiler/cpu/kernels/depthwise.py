@@ -52,7 +52,7 @@ class DepthwisePlanner:
     def plan(self) -> KernelSchedule:
         """Declaration and schedule."""
         processor = self.target.processor
-        schedule = te.Schedule(te.kernel("depthwise", self._declared()), processor=processor)
+        schedule = te.Schedule(te.kernel("depthwise", self._declared()), processor)
         lanes, (rows, pixels) = self.target.lanes, self._tile()
         schedule.split("out", "y", rows)
         schedule.split("out", "x", pixels)

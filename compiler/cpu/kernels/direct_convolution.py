@@ -167,7 +167,7 @@ class DirectPlanner:
     def plan(self) -> KernelSchedule:
         """Declaration, schedule and layouts."""
         processor = self.product.processor(self.target)
-        s = te.Schedule(te.kernel("convolution", self.declared()), processor=processor)
+        s = te.Schedule(te.kernel("convolution", self.declared()), processor)
         if any(stage.name == "padded" for stage in s.stages):
             s.split("padded", "px", self.target.lanes * (1 if self.conv.quantised is None else 4))
             s.vectorise("padded", "px.i")

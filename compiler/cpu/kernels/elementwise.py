@@ -96,7 +96,7 @@ class Elementwise(Description):
             index = tuple(i if own else 0 for i, own in zip(axes, places[name], strict=True))
             read[name] = given[index]
         out = te.compute("out", self.dtype, axes, value_of(self.formula, read))
-        s = te.Schedule(te.kernel("elementwise", out), processor=target.processor)
+        s = te.Schedule(te.kernel("elementwise", out), target.processor)
         *outer, last = names
         lanes = min(_WIDTH, shape[-1])
         s.split("out", last, lanes)

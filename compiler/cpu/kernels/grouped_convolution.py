@@ -44,7 +44,7 @@ class GroupedPlanner:
         """Declaration, schedule and layouts."""
         c, name, lanes = self.conv, self.name, self.target.lanes
         processor = self.product.processor(self.target)
-        s = te.Schedule(te.kernel("grouped", self._declared()), processor=processor)
+        s = te.Schedule(te.kernel("grouped", self._declared()), processor)
         s.split("padded", "d", min(lanes, self.depth))
         s.vectorise("padded", "d.i")
         s.parallelise("padded", s.fuse("padded", "n", "y"))

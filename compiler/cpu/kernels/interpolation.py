@@ -79,7 +79,7 @@ class Interpolation(Description):
         part = x[o, b * self.advance + t + self.first, r] * weight
         total = te.sum(te.select(te.equal(weight, 0.0), te.constant(0.0), part), over=t)
         out = te.compute("out", "float32", (o, b, i, r), total)
-        s = te.Schedule(te.kernel("interpolation", out), processor=target.processor)
+        s = te.Schedule(te.kernel("interpolation", out), target.processor)
         if self.inner == 1:
             s.split("out", "o", even_blocks(self.outer, SIDE_BY_SIDE))
             s.split("out", "i", min(target.lanes, self.block))

@@ -63,7 +63,7 @@ class AffineCopy(Description):
             places.append(sum(terms[1:], terms[0]) + constant if terms else constant)
         value = value_of(self.formula, {"x": x[tuple(places)]})
         out = te.compute("out", self.dtype_out, axes, value)
-        s = te.Schedule(te.kernel("copy", out), processor=target.processor)
+        s = te.Schedule(te.kernel("copy", out), target.processor)
         near = [i for i, factor in enumerate(self.index[-1][0]) if factor == 1] or [-1]
         inner = names[max(near, key=lambda i: self.extents[i])]
         width, last = self.extents[names.index(inner)], names[-1]
@@ -133,7 +133,7 @@ class ByteJoin(Description):
             start += width
         assert value is not None
         out = te.compute("out", "int8", (r, c), value)
-        s = te.Schedule(te.kernel("join", out), processor=target.processor)
+        s = te.Schedule(te.kernel("join", out), target.processor)
         s.split("out", "c", min(4 * target.lanes, start))
         s.unroll("out", "c.o")
         s.vectorise("out", "c.i")

@@ -41,7 +41,7 @@ class PlanarConvolution(Convolution):
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
-        s = te.Schedule(te.kernel("convolution", self._declared()), processor=target.processor)
+        s = te.Schedule(te.kernel("convolution", self._declared()), target.processor)
         lanes, panel = target.lanes, panel_of(self.channels_out, target)
         pixels = even_blocks(self.size_out[1], TILES[target.level].rows)
         if any(self.pads):

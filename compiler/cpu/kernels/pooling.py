@@ -127,7 +127,7 @@ class Pooling(PoolingWindow):
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: tiles of pixels by vectors of channels stay in registers."""
-        s = te.Schedule(te.kernel("pooling", self._declared()), processor=target.processor)
+        s = te.Schedule(te.kernel("pooling", self._declared()), target.processor)
         lanes, columns = target.lanes, self.size_out[1]
         vectors = min(SIDE_BY_SIDE, -(-self.channels // lanes))
         pixels = even_blocks(columns, SIDE_BY_SIDE // vectors)
@@ -180,7 +180,7 @@ class BytePooling(PoolingWindow):
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: a vector of channels stays in a register over the window."""
-        s = te.Schedule(te.kernel("pooling", self._declared()), processor=target.processor)
+        s = te.Schedule(te.kernel("pooling", self._declared()), target.processor)
         lanes = target.lanes * (4 if self.scale is None else 1)
         s.split("out", "c", min(lanes, self.channels))
         s.reorder("out", "n", "y", "x", "c.o", "ky", "kx", "c.i")

@@ -69,7 +69,7 @@ class RecurrentUpdate(Description):
             if not gates:
                 read[name] = given[row, 0]
         out = te.compute("out", "float32", (n, h), value_of(self.formula, read))
-        s = te.Schedule(te.kernel("recurrent", out), processor=target.processor)
+        s = te.Schedule(te.kernel("recurrent", out), target.processor)
         s.split("out", "h", min(target.lanes, self.hidden))
         s.vectorise("out", "h.i")
         return KernelSchedule(s)

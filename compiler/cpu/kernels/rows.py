@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ....errors import CompileError
 from ... import te
 from ...te.declare import FLOAT32_MAX
-from ...te.stages import REGISTER
+from ...te.target import REGISTER
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 
@@ -312,7 +312,7 @@ def _scheduled(
     name: str, out: te.DeclaredTensor, rows: Sequence[str], width: int, target: CpuTarget
 ) -> KernelSchedule:
     """Compute all stages inside the loop over rows; whole rows in memory, the rest in registers."""
-    s = te.Schedule(te.kernel(name, out), processor=target.processor)
+    s = te.Schedule(te.kernel(name, out), target.processor)
     loops = {stage.name: stage.loops for stage in s.stages}
     for stage in reversed(loops):
         if stage in rows:
@@ -340,7 +340,7 @@ def _scheduled_across(
     name: str, out: te.DeclaredTensor, stages: Sequence[str], target: CpuTarget
 ) -> KernelSchedule:
     """Compute all stages inside a loop over blocks of neighbours; whole rows in memory."""
-    s = te.Schedule(te.kernel(name, out), processor=target.processor)
+    s = te.Schedule(te.kernel(name, out), target.processor)
     s.split("out", "i", min(out.tensor.shape[-1], 2 * target.lanes))
     loops = {stage.name: stage.loops for stage in s.stages}
     if "c" in loops["out"]:

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ... import te
-from ...te.build import MOST_SUMS
-from ...te.processor import DotProduct, Processor
 from ..codegen.layout import Layout
+from ..processor import MAX_SUMS, DotProduct, Processor
 from ..target import WORDS, CpuTarget
 from .description import round_up
 from .quantised import Requantisation
@@ -213,7 +212,7 @@ class MatrixTile:
         for rows in range(1, min(extent, most_rows) + 1):
             time = max(rows, LEAST_ROWS_TIME) + STEP_TIME
             for tile in (MatrixTile(rows, 2), MatrixTile(rows, 1)):
-                if tile.height * columns <= MOST_SUMS:
+                if tile.height * columns <= MAX_SUMS:
                     times = math.ceil(extent / tile.height) * tile.down
                     costs[tile] = times * time * (ALONE if tile.down == 1 else 1)
         return min(costs, key=lambda tile: costs[tile])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ... import te
-from ...te.stages import REGISTER
+from ...te.target import REGISTER
 from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
@@ -128,7 +128,7 @@ class WinogradPlanner(TilePlanner):
         """
         c, lanes = self.conv, self.target.lanes
         kernel = te.kernel("convolution", self.declared(), CHANGES)
-        s = te.Schedule(kernel, processor=self.target.processor)
+        s = te.Schedule(kernel, self.target.processor)
         s.split("padded", "pc", lanes)
         s.vectorise("padded", "pc.i")
         s.parallelise("padded", s.fuse("padded", "pn", "py"))

@@ -6,7 +6,6 @@ import signal
 from typing import NamedTuple
 
 from ....errors import UsageError
-from ....hardware.soc.boards import find_board
 from ....isa.configuration import DEFAULT, Configuration
 from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.memory_model import MemoryModel
@@ -15,7 +14,7 @@ from ....sim.board import VirtualBoard
 from ...board.faults import FaultRates
 from ...board.server import Server, TcpPort, TerminalPort
 from ..arguments import add_configuration, chosen_configuration, require_tools
-from ..board_options import design_of
+from ..board_options import design_of, wired_board
 from ..console import configuration_sentence, say
 from ..memory_options import memory_options
 
@@ -27,7 +26,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the arguments."""
     parser.add_argument(
         "--virtual", nargs="?", const="", metavar="BOARD",
-        help="simulate a board, one of those that `tilewright boards` lists or one of its own; "
+        help="simulate a board, one of those that `tilewright boards` lists, one of your own "
+        "(FILE.toml), or one that exists in simulation alone; "
         "boards of silicon are opened by their address",
     )  # fmt: skip
     add_configuration(parser, f"{DEFAULT.name}, or BOARD's")
@@ -120,7 +120,7 @@ def machine_of(arguments: argparse.Namespace) -> Machine:
     """
     sdram = SDRAMS.get(arguments.sdram)
     if arguments.virtual:
-        design = design_of(find_board(arguments.virtual), arguments)
+        design = design_of(wired_board(arguments.virtual), arguments)
         configuration, usual_kib = design.configuration, design.memory_bytes // 1024
         usual_hz, sdram = design.clock_hz, sdram or design.sdram
     else:

@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from ....compiler.module import Module
-from ....errors import CompileError
-from ....hardware.soc.boards import BOARDS, OTHERS
-from ....isa.configuration import PRESETS
+from ....errors import CompileError, UsageError
 from ....isa.memory_model import MemoryModel
 from ...area.clock import Clock, clock_of
 from ...board.design import Design
+from ...board.known_boards import FOLDER, UNFIT, find_board, known_boards
 from ...board.speed import Expected, expected
+from ...board.vivado import ZynqDesign
 from ...execution.timed import require_segments
 from ...synthesis.devices import DEVICES
 from ..arguments import add_json, load_module
+from ..board_options import BOARD_HELP, usual_design
 from ..console import say
 from ..json_output import check_json, write_json
 from ..placement_options import STRICT_PLACING
 from ..tables import stdout, table
+
+AnyDesign = Design | ZynqDesign
 
 Speed = Expected | CompileError
 """The expected speed on a board, or why the board's machine cannot run the model."""
@@ -31,6 +34,14 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "source", type=Path, nargs="?", metavar="MODEL",
         help="ONNX file, to tell how fast each board runs it",
     )  # fmt: skip
+    parser.add_argument(
+        "--board", metavar="NAME|FILE.toml",
+        help=f"only this one, with its sources and what was checked: {BOARD_HELP}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--template", action="store_true",
+        help="print a board file with comments, to begin your own with",
+    )  # fmt: skip
     add_json(parser, "the boards")
     parser.set_defaults(function=boards)
 
@@ -40,27 +51,43 @@ def boards(arguments: argparse.Namespace) -> None:
 
     Raises
     ------
+    UsageError
+        For arguments that do not fit together, or an unknown board.
     TilewrightError
-        For a problem with the model.
+        For a problem with the model or a board file.
     """
+    if arguments.template:
+        if arguments.source or arguments.board or arguments.json:
+            raise UsageError("`--template`: expected no other argument; leave the others out")
+        say((FOLDER.parent / "template.toml").read_text().rstrip())
+        return
     check_json(arguments.json)
-    designs = {name: Design(board, PRESETS[board.configuration]) for name, board in BOARDS.items()}
+    chosen = [find_board(arguments.board)] if arguments.board else known_boards().values()
+    designs = {board.name: usual_design(board) for board in chosen}
     speeds = expected_speeds(arguments.source, designs) if arguments.source else {}
     if arguments.json:
         rows = [to_json(design, speeds.get(name)) for name, design in designs.items()]
         write_json(arguments.json, rows)
-    if arguments.json != "-":
-        show(designs, speeds)
+    if arguments.json == "-":
+        return
+    show(designs, speeds)
+    if arguments.board:
+        show_sources(*designs.values())
+    else:
+        show_others()
 
 
-def expected_speeds(source: Path, designs: Mapping[str, Design]) -> dict[str, Speed]:
+def expected_speeds(source: Path, designs: Mapping[str, AnyDesign]) -> dict[str, Speed]:
     """Compile a model once for each configuration and memory, and time it on every board.
 
     A machine that a layer does not fit is too small: its cycles would lack those of the layer.
+    Boards whose memory has no model are left out.
     """
     modules: dict[tuple[str, MemoryModel], Module | CompileError] = {}
     speeds: dict[str, Speed] = {}
     for name, design in designs.items():
+        if isinstance(design, ZynqDesign):
+            continue
         key = design.configuration.name, design.memory
         if key not in modules:
             try:
@@ -78,27 +105,35 @@ def expected_speeds(source: Path, designs: Mapping[str, Design]) -> dict[str, Sp
     return speeds
 
 
-def core_clock(design: Design) -> Clock | None:
+def core_clock(design: AnyDesign) -> Clock | None:
     """Return the clock of the core alone, as the ledger has it, or its estimate."""
     return clock_of(design.configuration, DEVICES[design.board.device])
 
 
-def to_json(design: Design, speed: Speed | None) -> dict[str, Any]:
+def to_json(design: AnyDesign, speed: Speed | None) -> dict[str, Any]:
     """Return a board as JSON values."""
     board, clock = design.board, core_clock(design)
     values: dict[str, Any] = {
         "board": board.name,
         "part": board.part,
         "configuration": board.configuration,
-        "memory_bytes": design.memory_bytes,
-        "memory": "SDRAM" if design.sdram else "block RAM",
+        "result": design.result,
+        "memory_bytes": None,
+        "memory": "processors",
         "clock_mhz": design.clock_hz / 1e6,
         "core_clock_mhz": clock and clock.median_mhz,
         "core_clock_measured": bool(clock and clock.measured),
-        "baud": board.baud,
-        "programmer": board.programmer,
         "url": board.url,
+        "sources": list(board.sources),
+        "checked": list(board.checked),
     }
+    if isinstance(design, Design):
+        values |= {
+            "memory_bytes": design.memory_bytes,
+            "memory": "SDRAM" if design.sdram else "block RAM",
+            "baud": design.board.baud,
+            "programmer": design.board.programmer,
+        }
     if isinstance(speed, CompileError):
         values |= {"cycles": None, "needed_bytes": None, "fits": False, "per_s": None}
         values["reason"] = str(speed)
@@ -112,16 +147,16 @@ def to_json(design: Design, speed: Speed | None) -> dict[str, Any]:
     return values
 
 
-def show(designs: Mapping[str, Design], speeds: Mapping[str, Speed]) -> None:
+def show(designs: Mapping[str, AnyDesign], speeds: Mapping[str, Speed]) -> None:
     """Print the table of boards and the notes below it."""
-    headings = ["board", "chip", "preset", "MACs", "memory", "clock", "core alone"]
+    headings = ["board", "chip", "preset", "MACs", "memory", "clock", "core alone", "build makes"]
     rows = []
     for name, design in designs.items():
         board, machine, clock = design.board, design.configuration, core_clock(design)
         row = [name, board.part, machine.name, f"{machine.lanes_in}x{machine.lanes_out}"]
         row += [design.memory_sentence]
-        row += [f"{design.clock_hz / 1e6:g} MHz", core_clock_text(clock)]
-        row += [speed_text(speeds[name])] if speeds else []
+        row += [f"{design.clock_hz / 1e6:g} MHz", core_clock_text(clock), design.result]
+        row += [speed_text(speeds.get(name))] if speeds else []
         rows.append(row)
     stdout().print(table([*headings, *(["samples/s"] if speeds else [])], rows, left=3))
     say("")
@@ -132,8 +167,24 @@ def show(designs: Mapping[str, Design], speeds: Mapping[str, Speed]) -> None:
     for machine, speed in reasons.items():
         if isinstance(speed, CompileError):
             say(f"too small: `{machine}`: {speed}")
-    for name, reason in OTHERS.items():
+
+
+def show_sources(design: AnyDesign) -> None:
+    """Print where the facts of a board come from, and what was checked."""
+    board = design.board
+    for heading, lines in (
+        ("described at", [board.url]), ("facts from", board.sources), ("checked", board.checked)
+    ):  # fmt: skip
+        for line in lines or ["nothing"]:
+            say(f"{heading}: {line}")
+
+
+def show_others() -> None:
+    """Print which boards cannot be built for, and how to add one."""
+    for name, reason in UNFIT.items():
         say(f"{name}: {reason}")
+    say("your own: `tilewright boards --template > my-board.toml`; sources and checks of a board: "
+        "`tilewright boards --board NAME`")  # fmt: skip
 
 
 def core_clock_text(clock: Clock | None) -> str:
@@ -143,8 +194,10 @@ def core_clock_text(clock: Clock | None) -> str:
     return f"{'' if clock.measured else '~'}{clock.median_mhz:.0f} MHz"
 
 
-def speed_text(speed: Speed) -> str:
+def speed_text(speed: Speed | None) -> str:
     """Return samples a second, or the memory that they would need."""
+    if speed is None:
+        return "-"
     if isinstance(speed, CompileError):
         return "too small"
     if not speed.fits:

@@ -4,15 +4,14 @@ import argparse
 from pathlib import Path
 
 from ....errors import HardwareError, UsageError
-from ....hardware.soc.boards import BOARDS, find_board
-from ....hardware.soc.zynq_boards import ZYNQ_BOARDS, ZynqBoard, find_zynq_board
 from ...board.bitstream import Built, build, resource_sentence, timing_problem, write_bitstream
 from ...board.design import Design, usual_folder
+from ...board.known_boards import find_board
+from ...board.processors import ZynqBoard
 from ...board.vivado import ZynqDesign, write_project
-from ...synthesis.devices import DEVICES
 from ...synthesis.report import path_table
 from ..arguments import add_configuration, add_json, progress_bar
-from ..board_options import configuration_of, design_of
+from ..board_options import BOARD_HELP, configuration_of, design_of
 from ..console import configuration_sentence, say
 from ..json_output import check_json, write_json
 from ..tables import stdout
@@ -22,10 +21,7 @@ USUAL_SEEDS = 5
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "--board", metavar="NAME",
-        help=f"one of {', '.join((*BOARDS, *ZYNQ_BOARDS))}; see `tilewright boards`",
-    )  # fmt: skip
+    parser.add_argument("--board", metavar="NAME|FILE.toml", help=BOARD_HELP)
     add_configuration(parser, "the board's, see `tilewright boards`")
     parser.add_argument(
         "--clock", type=float, metavar="MHZ",
@@ -60,11 +56,17 @@ def build_board(arguments: argparse.Namespace) -> None:
         If the design does not fit the chip, or misses its clock.
     """
     check_json(arguments.json)
-    zynq = find_zynq_board(arguments.board or "")
-    if zynq is not None:
-        build_project(zynq, arguments)
+    if arguments.board is None:
+        raise UsageError(
+            "`--board`: expected one of the boards that `tilewright boards` lists, or a board "
+            "file, got none; choose one"
+        )
+    check_numbers(arguments)
+    board = find_board(arguments.board)
+    if isinstance(board, ZynqBoard):
+        build_project(board, arguments)
         return
-    design = chosen_design(arguments)
+    design = design_of(board, arguments)
     folder = arguments.output or usual_folder(design.board.name)
     shows = arguments.json != "-"
     if shows:
@@ -78,25 +80,6 @@ def build_board(arguments: argparse.Namespace) -> None:
         show(built, bitstream)
     if bitstream is None:
         raise HardwareError(timing_problem(built))
-
-
-def chosen_design(arguments: argparse.Namespace) -> Design:
-    """Return the design that the user chose.
-
-    Raises
-    ------
-    UsageError
-        For a missing or unknown board, or a number out of range.
-    TilewrightError
-        For an illegal configuration, or one that the board has no room for.
-    """
-    if arguments.board is None:
-        raise UsageError(
-            "`--board`: expected one of the boards that `tilewright boards` lists, got none; "
-            "choose one"
-        )
-    check_numbers(arguments)
-    return design_of(find_board(arguments.board), arguments)
 
 
 def check_numbers(arguments: argparse.Namespace) -> None:
@@ -123,12 +106,11 @@ def build_project(board: ZynqBoard, arguments: argparse.Namespace) -> None:
     TilewrightError
         For an illegal configuration, or one that does not fit the chip.
     """
-    check_numbers(arguments)
     for option in ("baud", "seeds"):
         if getattr(arguments, option) is not None:
             raise UsageError(f"`--{option}`: board `{board.name}` has no use for it; leave it out")
     configuration = configuration_of(board.configuration, arguments)
-    clock_mhz = arguments.clock or DEVICES[board.device].clock_mhz
+    clock_mhz = arguments.clock or board.clock_mhz
     design = ZynqDesign(board, configuration, clock_mhz)
     files = write_project(design, arguments.output or usual_folder(board.name))
     if arguments.json:
@@ -164,7 +146,8 @@ def show(built: Built, bitstream: Path | None) -> None:
         return
     board, configuration = built.design.board, built.design.configuration
     say(f"bitstream      {bitstream} ({bitstream.stat().st_size:,} bytes)")
-    say(f"next           tilewright flash {bitstream.parent}")
+    if board.programmer:
+        say(f"next           tilewright flash {bitstream.parent}")
     say(
         f"then           tilewright run MODEL --config {configuration.name} "
         f"--device serial:///dev/ttyUSB0?baud={board.baud}"

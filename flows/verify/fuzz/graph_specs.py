@@ -158,6 +158,12 @@ def _conv(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> st
     return _emit(builder, operator, [*sources, *held], name, step.one("zero_point_y"))
 
 
+def _constant(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
+    """A constant of the shape of a value, for the next steps to read."""
+    chance, shape = np.random.default_rng(step.one("seed")), builder.types[sources[0]].shape
+    return builder.constant(chance.integers(-128, 128, shape).astype(np.int8), f"{name}.constant")
+
+
 def _add(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     first, second = step.pair("multipliers")
     operator = QAdd(
@@ -280,6 +286,7 @@ def _host(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> st
 REALISE: dict[str, Callable[[Builder, NodeSpec, list[str], str], str]] = {
     "conv": _conv,
     "dense": _dense,
+    "constant": _constant,
     "add": _add,
     "average": _average,
     "maximum": _maximum,

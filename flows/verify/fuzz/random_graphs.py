@@ -16,7 +16,7 @@ LARGEST_TENSOR = 6000
 HOST_WAYS = 6
 WEIGHTS = {
     "conv": 10, "dense": 2, "add": 5, "average": 2, "maximum": 3, "table": 2, "product": 3,
-    "join": 4, "resize": 2, "interleave": 2, "cut": 2, "host": 1,
+    "join": 4, "resize": 2, "interleave": 2, "cut": 2, "host": 1, "constant": 2,
 }  # fmt: skip
 """Relative frequency of each kind."""
 
@@ -171,7 +171,7 @@ class _Drawing:
         chance = self.chance
         if kind == "host":
             return {"way": chance.randrange(HOST_WAYS)}
-        if kind == "table":
+        if kind in ("table", "constant"):
             return {"seed": chance.randrange(1 << 20)}
         if kind == "cut":
             return self._draw_cut(source)

@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from .constant_producers import PRODUCERS
+
 MOST_STEPS = 6
 LARGEST_ACTIVATION = 4000
 
@@ -72,7 +74,7 @@ class _Growing:
             [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(outputs)],
             held,
         )
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
         return made.SerializeToString()
 
     # Pieces ------------------------------------------------------------------------------------
@@ -86,11 +88,18 @@ class _Growing:
         self.held[name] = array
         return name
 
-    def node(self, operator: str, inputs: list[str], shape: tuple[int, ...], **attributes) -> str:
-        result = self.name(operator)
-        self.nodes.append(helper.make_node(operator, inputs, [result], **attributes))
-        self.shapes[result] = shape
-        return result
+    def node(
+        self,
+        operator: str,
+        inputs: list[str],
+        shape: tuple[int, ...],
+        results: int = 1,
+        **attributes,
+    ) -> str:
+        names = [self.name(operator) for _ in range(results)]
+        self.nodes.append(helper.make_node(operator, inputs, names, **attributes))
+        self.shapes |= dict.fromkeys(names, shape)
+        return names[0]
 
     def quantised(self, source: str, scale: float) -> str:
         """QuantizeLinear and DequantizeLinear, as after every operator."""
@@ -137,6 +146,11 @@ class _Growing:
             return self.node("Clip", [source, *ends], shape)
         return source
 
+    def constant(self, shape: tuple[int, ...]) -> str:
+        """A constant that is quantised like an activation, computed in any way."""
+        made = PRODUCERS[self.chance.choice(list(PRODUCERS))](self, shape)
+        return self.quantised(made, self.chance.uniform(0.02, 0.06))
+
     # Steps -------------------------------------------------------------------------------------
 
     def convolution(self, source: str) -> str:
@@ -173,11 +187,13 @@ class _Growing:
         return self.quantised(out, self.chance.uniform(0.01, 0.06))
 
     def residual(self, source: str) -> str:
-        """A sum with a value of the same shape, itself if there is no other."""
-        shape = self.shapes[source]
+        """A sum or difference with a value of the same shape, itself or a constant."""
+        shape, operator = self.shapes[source], self.chance.choice(("Add", "Add", "Sub"))
         alike = [name for name in self.scales if self.shapes[name] == shape]
-        operands = [source, self.chance.choice(alike)]
-        out = self.node("Add", operands, shape)
+        other = self.chance.choice(alike)
+        operands = [source, self.constant(shape) if self.chance.random() < 0.4 else other]
+        self.chance.shuffle(operands)
+        out = self.node(operator, operands, shape)
         return self.quantised(self.activated(out), self.chance.uniform(0.02, 0.12))
 
     def joined(self, source: str) -> str:
@@ -186,6 +202,8 @@ class _Growing:
         alike = [name for name in self.scales if list(self.shapes[name][2:]) == pixels]
         count = self.chance.choice((1, 1, 2))
         parts = [source, *(self.chance.choice(alike) for _ in range(count))]
+        if self.chance.random() < 0.2:
+            parts.append(self.constant(self.shapes[source]))
         self.chance.shuffle(parts)
         channels = sum(self.shapes[part][1] for part in parts)
         out = self.node("Concat", parts, (n, channels, *pixels), axis=1)
@@ -238,6 +256,15 @@ class _Growing:
         self.scales[out] = self.scales[source]
         return out
 
+    def product(self, source: str) -> str:
+        """A product with quantised constants, one matrix or a batch of them."""
+        *outer, depth = self.shapes[source]
+        columns = self.chance.choice((1, 5, 8, 12))
+        batch = tuple(outer[:-1]) if self.chance.random() < 0.5 else ()
+        weights = self.constant((*batch, depth, columns))
+        out = self.node("MatMul", [source, weights], (*outer, columns))
+        return self.quantised(self.activated(out), self.chance.uniform(0.05, 0.2))
+
     def dense(self, source: str) -> str:
         n, inner = self.shapes[source]
         columns = self.chance.choice((1, 5, 8, 12))
@@ -256,6 +283,8 @@ Grow = Callable[[_Growing, str], str]
 IMAGE_STEPS: tuple[Grow, ...] = (
     _Growing.convolution, _Growing.convolution, _Growing.convolution, _Growing.convolution,
     _Growing.pool, _Growing.residual, _Growing.residual, _Growing.function, _Growing.joined,
-    _Growing.resized, _Growing.halved, _Growing.global_pool, _Growing.flatten,
+    _Growing.resized, _Growing.halved, _Growing.global_pool, _Growing.flatten, _Growing.product,
 )  # fmt: skip
-FLAT_STEPS: tuple[Grow, ...] = (_Growing.dense, _Growing.dense, _Growing.function)
+FLAT_STEPS: tuple[Grow, ...] = (
+    _Growing.dense, _Growing.dense, _Growing.function, _Growing.product, _Growing.residual,
+)  # fmt: skip

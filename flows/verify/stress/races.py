@@ -37,10 +37,8 @@ def race(processes: int = PROCESSES) -> None:
     """
     with open_device("sim", network.MACHINE) as sim:
         expected = network.digest(Session(network.module(), sim), 0)
-    simulators = kept_folder("native").resolve()
     with TemporaryDirectory() as place:
         folder = Path(place)
-        (folder / "native").symlink_to(simulators)
         found = outcomes(_use_cache, [(folder, False)] * processes, fresh=True)
         found += outcomes(_use_cache, [(folder, True)], fresh=True)
         for text in found:

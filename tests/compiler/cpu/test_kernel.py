@@ -66,7 +66,7 @@ def test_words_are_cut_to_16_bits_and_read_with_their_sign(level: str) -> None:
     (t,) = te.reduce_axes(t=5)
     out = te.compute("out", "int32", (i,), te.sum(words[i, t] * words[i, t], over=t))
     kernel = te.kernel("squares", out)
-    schedule = te.Schedule(kernel, processor=target_at(level).processor)
+    schedule = te.Schedule(kernel, target_at(level).processor)
     values = whole("int32", 37, 5) // 30000
     got = compile_kernel(Declared(kernel, str(schedule)), target_at(level))(values)
     cut = (values * 3 + 1).astype(np.int16).astype(np.int32)

@@ -26,7 +26,7 @@ def product(high: int, row: int, panel: int, inner: int = 128) -> te.Schedule:
     left = te.tensor("left", "int8", (2 * high, inner))
     right = te.tensor("right", "int8", (inner // 4, 64, 4))
     out = te.compute("out", "int32", (m, n), te.sum(left[m, 4 * g + t] * right[g, n, t], over=over))
-    s = te.Schedule(te.kernel("product", out), processor=AMX.processor)
+    s = te.Schedule(te.kernel("product", out), AMX.processor)
     s.split("out", "g", 16)
     order = ("m.o", "n.o", "g.o")
     schedule_matrix_tiles(
@@ -72,7 +72,7 @@ def test_sums_in_another_order_are_refused() -> None:
     g, t = over = te.reduce_axes(g=32, t=4)
     left, right = te.tensor("left", "int8", (16, 128)), te.tensor("right", "int8", (32, 16, 4))
     out = te.compute("out", "int32", (n, m), te.sum(left[m, 4 * g + t] * right[g, n, t], over=over))
-    s = te.Schedule(te.kernel("product", out), processor=AMX.processor)
+    s = te.Schedule(te.kernel("product", out), AMX.processor)
     s.split("out", "g", 16)
     sizes = ("m", MatrixTile(16, 1)), ("n", 16)
     schedule_matrix_tiles(s, "out", sizes, ("m.o", "n.o", "g.o"), 16, ("g.i", "t"))
@@ -96,7 +96,7 @@ def test_products_of_products_have_their_own_sums() -> None:
     kernel = te.kernel("products", out)
 
     def schedule(place: str) -> te.Schedule:
-        s = te.Schedule(kernel, processor=AMX.processor)
+        s = te.Schedule(kernel, AMX.processor)
         for stage, rows, columns in (("hidden", "m", "k"), ("out", "m", "n")):
             s.split(stage, "g", 16)
             sizes, order = (

@@ -10,7 +10,7 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.cpu import Declared, compile_kernel
 from tilewright.compiler.cpu.target import LEVELS
-from tilewright.compiler.te.stages import REGISTER
+from tilewright.compiler.te.target import REGISTER
 from tilewright.compiler.tensor import evaluate
 
 from ...processor import target_at
@@ -21,7 +21,7 @@ CASES = 20
 
 def random_steps(pick: random.Random, kernel, target) -> te.Schedule:
     """A schedule of legal steps for a processor; buffers in registers among them."""
-    schedule = te.Schedule(kernel, processor=target.processor)
+    schedule = te.Schedule(kernel, target.processor)
     for _ in range(pick.randint(1, 30)):
         step = random_step(pick, schedule)
         if isinstance(step, te.CacheRead | te.CacheWrite | te.SetScope):

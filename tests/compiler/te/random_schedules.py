@@ -5,11 +5,13 @@ from contextlib import suppress
 
 import numpy as np
 
+from tilewright import Accelerator
 from tilewright.compiler import te
 from tilewright.compiler.tensor import Kernel
 from tilewright.isa.configuration import Configuration
 
 MACHINE = Configuration(name="small", lanes_in=4, lanes_out=2, vector_lanes=2, bus_bits=32)
+TARGET = Accelerator(MACHINE)
 DTYPES = {"int8": (-128, 128), "int32": (-5000, 5000)}
 
 Kernels = tuple[Kernel, dict[str, np.ndarray]]
@@ -265,7 +267,7 @@ def random_schedule(
     pick: random.Random, kernel: Kernel, steps: int
 ) -> tuple[te.Schedule, int, list[te.Step]]:
     """A schedule of legal steps; how many were refused, and those refused that changed it."""
-    schedule = te.Schedule(kernel, MACHINE)
+    schedule = te.Schedule(kernel, TARGET)
     if pick.random() < 0.5:
         place_operands(pick, schedule)
     else:

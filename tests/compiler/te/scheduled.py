@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 
+from tilewright import Accelerator, lower
 from tilewright.compiler import te
+from tilewright.compiler.accelerator.executable import Executable
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 
 MACHINE = PRESETS["4x4"]
+TARGET = Accelerator(MACHINE)
 
 
 def network() -> Kernel:
@@ -40,7 +43,7 @@ def loops(schedule: te.Schedule, stage: str) -> tuple[str, ...]:
 
 def accelerated() -> te.Schedule:
     """All of the convolution in scratchpads, the whole of it one tile."""
-    schedule = te.Schedule(network(), MACHINE)
+    schedule = te.Schedule(network(), TARGET)
     schedule.set_scope("acc", "ACC")
     schedule.cache_write("out", "ACT")
     schedule.cache_read("image", "ACT", "acc")
@@ -128,10 +131,10 @@ def values_for(kernel: Kernel) -> dict[str, np.ndarray]:
     }
 
 
-def lowered(steps: str, kernel: Kernel | None = None) -> te.Executable:
+def lowered(steps: str, kernel: Kernel | None = None) -> Executable:
     """The convolution of `accelerated`, in rows of two."""
-    schedule = te.Schedule.parse(kernel or network(), PLACES + steps, MACHINE)
-    return te.lower(schedule)
+    schedule = te.Schedule.parse(kernel or network(), PLACES + steps, TARGET)
+    return lower(schedule)
 
 
 ROWS = """

@@ -23,7 +23,7 @@ from tilewright.compiler.te.nodes import (
 from tilewright.compiler.te.stages import qualified
 
 from .random_schedules import random_kernel, random_schedule
-from .scheduled import MACHINE, PLACES, SCHEDULES, convolution
+from .scheduled import PLACES, SCHEDULES, TARGET, convolution
 
 
 def elements(block, nest, values, found):
@@ -88,6 +88,7 @@ def test_a_transfer_starts_where_its_loops_cover_a_box():
         reorder(out, y.i, n, y.o)
         compute_at(out.ACT, out, y.i)
         """,
+        TARGET,
     )
     counts: Counter[str] = Counter()
     compare_regions(schedule.program().body, None, {}, counts)
@@ -106,6 +107,7 @@ def test_regions_of_boxes_that_move_are_cut():
         compute_at(image.ACT, out, y.o)
         split(image.ACT, y, 4)
         """,
+        TARGET,
     )
     compare_regions(schedule.program().body, None, {}, counts)
     assert counts == {"TransferNest": 3}
@@ -122,7 +124,7 @@ def test_regions_of_boxes_that_move_are_cut():
         compute_at(rows, out, y)
         tensorise(rows, y)
         """,
-        MACHINE,
+        TARGET,
     )
     compare_regions(schedule.program().body, None, {}, counts)
     assert counts == {"TransferNest": 4, "InstructionNest": 6}
@@ -130,7 +132,7 @@ def test_regions_of_boxes_that_move_are_cut():
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_an_instance_answers_what_a_lowering_asks(name):
-    schedule = te.Schedule.parse(convolution(), PLACES + SCHEDULES[name], MACHINE)
+    schedule = te.Schedule.parse(convolution(), PLACES + SCHEDULES[name], TARGET)
     covered: Counter[tuple] = Counter()
     for instance in te.instances(schedule.program()):
         buffer = instance.buffers[instance.nest.stage]
@@ -146,7 +148,7 @@ def test_an_instance_answers_what_a_lowering_asks(name):
 
 def test_slots_take_turns():
     text = PLACES + SCHEDULES["rows, the last tile cut"]
-    schedule = te.Schedule.parse(convolution(), text, MACHINE)
+    schedule = te.Schedule.parse(convolution(), text, TARGET)
     stages = [i for i in te.instances(schedule.program()) if i.nest.stage == "image.ACT"]
     assert [i.buffers["image.ACT"].slot for i in stages] == [0, 1, 0]
     assert [i.box[1] for i in stages] == [(-1, 4), (2, 7), (5, 8)]
@@ -158,13 +160,13 @@ def test_slots_take_turns():
 
 def test_slots_of_all_depths_take_turns():
     text = PLACES + SCHEDULES["channels inside rows, a reduction in chunks"]
-    program = te.Schedule.parse(convolution(), text, MACHINE).program()
+    program = te.Schedule.parse(convolution(), text, TARGET).program()
     slots = [i.buffers["w.WGT"].slot for i in te.instances(program) if i.nest.stage == "w.WGT"]
     assert slots[:6] == [0, 1, 2, 0, 1, 2]
 
 
 def test_a_stage_that_no_instruction_computes_is_named():
-    schedule = te.Schedule(convolution(), MACHINE)
+    schedule = te.Schedule(convolution(), TARGET)
     with pytest.raises(te.ScheduleError) as caught:
         list(te.instances(schedule.program()))
     assert str(caught.value) == (
@@ -175,7 +177,7 @@ def test_a_stage_that_no_instruction_computes_is_named():
 
 def test_a_footprint_counts_slots_and_what_lives_at_a_time():
     text = PLACES + SCHEDULES["rows, the last tile cut"]
-    footprint = te.footprint(te.Schedule.parse(convolution(), text, MACHINE).program())
+    footprint = te.footprint(te.Schedule.parse(convolution(), text, TARGET).program())
     assert footprint["ACC"] == 2 * 4 * (3 * 5 * 8)
     assert footprint["ACT"] == 2 * (5 * 11 * 8 + 3 * 5 * 8)
     assert footprint["WGT"] == 9 * 64
@@ -184,5 +186,5 @@ def test_a_footprint_counts_slots_and_what_lives_at_a_time():
 
 def test_a_footprint_adds_what_is_further_out():
     steps = "split(out, y, 4)\ncompute_at(out.ACT, out, y.o)"
-    program = te.Schedule.parse(convolution(), PLACES + steps, MACHINE).program()
+    program = te.Schedule.parse(convolution(), PLACES + steps, TARGET).program()
     assert te.footprint(program)["ACT"] == 9 * 11 * 8 + 4 * 5 * 8

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright import PRESETS, open_device, te
+from tilewright import PRESETS, Accelerator, lower, open_device, te
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
 from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
@@ -12,6 +12,7 @@ from tilewright.isa.instructions import Vector
 from tilewright.isa.vector_operations import Combine, operations_with
 
 MACHINE = PRESETS["4x4"].replace(name="more", extra_operations=EXTRA_OPERATIONS)
+TARGET = Accelerator(MACHINE)
 OPERATIONS = operations_with(EXTRA_OPERATIONS)
 
 
@@ -23,7 +24,7 @@ def declared(operation, scope="ACT"):
     dtype = "int8" if scope == "ACT" else "int32"
     value = te.clamp(value, -100, 90) if scope == "ACT" else value
     kernel = te.kernel("each", te.compute("out", dtype, (y, c), value))
-    s = te.Schedule(kernel, MACHINE)
+    s = te.Schedule(kernel, TARGET)
     result = s.cache_write("out", scope)
     for name in kernel.inputs:
         s.cache_read(name, "ACT", result)
@@ -35,7 +36,7 @@ def declared(operation, scope="ACT"):
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_every_operation_becomes_one_instruction(operation, scope):
     kernel, s = declared(operation, scope)
-    executable = te.lower(s)
+    executable = lower(s)
     (vector,) = (one for one in executable.program if isinstance(one, Vector))
     if operation.name == "minus":  # the first operation that does is taken
         operation = Combine.ADD
@@ -59,7 +60,7 @@ def test_a_multiplier_takes_only_what_lies_in_act(multiplier):
     operation = MACHINE.operation("larger_sum")
     value = te.apply(operation, wide[y, c], third[y, c], a_multiplier=multiplier)
     kernel = te.kernel("scaled", te.compute("out", "int8", (y, c), te.clamp(value, -128, 127)))
-    s = te.Schedule(kernel, MACHINE)
+    s = te.Schedule(kernel, TARGET)
     s.cache_read("left", "ACT", "wide")
     s.cache_read("right", "ACT", "wide")
     s.set_scope("wide", "ACC")
@@ -74,7 +75,7 @@ def test_a_multiplier_takes_only_what_lies_in_act(multiplier):
     chance = np.random.default_rng(4)
     inputs = {name: chance.integers(-128, 128, (5, 8)).astype(np.int8) for name in kernel.inputs}
     with open_device("sim", MACHINE) as device:
-        outcome = te.lower(s).run(device, inputs)
+        outcome = lower(s).run(device, inputs)
     np.testing.assert_array_equal(outcome.output, evaluate(kernel, inputs))
 
 
@@ -87,7 +88,7 @@ def test_a_product_with_an_operand_in_acc_wraps_it(wraps):
     if wraps:
         value = te.apply(Combine.MUL, wide[y, c], third[y, c])
     kernel = te.kernel("product", te.compute("out", "int8", (y, c), te.clamp(value, -128, 127)))
-    s = te.Schedule(kernel, MACHINE)
+    s = te.Schedule(kernel, TARGET)
     s.cache_read("left", "ACT", "wide")
     s.cache_read("right", "ACT", "wide")
     s.set_scope("wide", "ACC")
@@ -102,7 +103,7 @@ def test_a_product_with_an_operand_in_acc_wraps_it(wraps):
     chance = np.random.default_rng(5)
     inputs = {name: chance.integers(-128, 128, (5, 8)).astype(np.int8) for name in kernel.inputs}
     with open_device("sim", MACHINE) as device:
-        outcome = te.lower(s).run(device, inputs)
+        outcome = lower(s).run(device, inputs)
     np.testing.assert_array_equal(outcome.output, evaluate(kernel, inputs))
 
 
@@ -113,7 +114,7 @@ def test_a_field_that_counts_as_1_in_acc_is_refused_there():
     wide = te.compute("wide", "int32", (y, c), left[y, c] * right[y, c])
     value = te.apply(machine.operation("ceiling"), wide[y, c], a_multiplier=90)
     kernel = te.kernel("cut", te.compute("out", "int8", (y, c), te.clamp(value, -128, 127)))
-    s = te.Schedule(kernel, machine)
+    s = te.Schedule(kernel, Accelerator(machine))
     s.set_scope("wide", "ACC")
     result = s.cache_write("out", "ACT")
     with pytest.raises(te.ScheduleError, match="but `wide` lies in ACC; make"):
@@ -133,7 +134,7 @@ def test_both_operands_from_one_tensor_are_refused(below):
     left = te.tensor("left", "int8", (6, 8))
     value = te.apply(MACHINE.operation("absolute_difference"), left[y, c], left[y + below, c])
     kernel = te.kernel("each", te.compute("out", "int32", (y, c), value))
-    s = te.Schedule(kernel, MACHINE)
+    s = te.Schedule(kernel, TARGET)
     result = s.cache_write("out", "ACC")
     s.cache_read("left", "ACT", result)
     with pytest.raises(te.ScheduleError, match="takes each operand from a separate tensor"):

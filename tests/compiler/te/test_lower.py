@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tilewright import lower
 from tilewright.compiler import te
 from tilewright.compiler.accelerator.lower_copies import dense_pieces
 from tilewright.compiler.tensor import evaluate
@@ -20,9 +21,19 @@ from tilewright.isa.instructions import Gemm, Load, Store, Vector
 from tilewright.runtime import open_device
 from tilewright.sim.timing import time_program
 
-from .random_schedules import MACHINE as SMALL
+from .random_schedules import TARGET as SMALL
 from .random_schedules import place_operands, random_kernel, random_step
-from .scheduled import MACHINE, PLACES, ROWS, SCHEDULES, convolution, lowered, network, values_for
+from .scheduled import (
+    MACHINE,
+    PLACES,
+    ROWS,
+    SCHEDULES,
+    TARGET,
+    convolution,
+    lowered,
+    network,
+    values_for,
+)
 
 CONSTANTS = ("w", "right", "bias", "scale", "table")
 """Names of the random kernels' tensors that are constants in networks."""
@@ -53,8 +64,8 @@ def test_a_convolution_is_equal_under_every_schedule(name, constants):
     kernel = convolution()
     values = values_for(kernel)
     kernel = replace(kernel, constants={one: values.pop(one) for one in constants})
-    schedule = te.Schedule.parse(kernel, PLACES + SCHEDULES[name], MACHINE)
-    executable = te.lower(schedule)
+    schedule = te.Schedule.parse(kernel, PLACES + SCHEDULES[name], TARGET)
+    executable = lower(schedule)
     with open_device("reference", MACHINE) as reference, open_device("sim", MACHINE) as sim:
         for device in (reference, sim):
             outcome = executable.run(device, values)
@@ -66,14 +77,14 @@ def test_a_convolution_is_equal_under_every_schedule(name, constants):
 def test_random_schedules_are_equal():
     """Whatever can be lowered; what cannot is refused with a sentence."""
     taken, seen, refusals = 0, Counter(), []
-    with open_device("reference", SMALL) as device:
+    with open_device("reference", SMALL.configuration) as device:
         for seed in range(350):
             found = random_lowering(seed)
             if found is None:
                 continue
             schedule, values = found
             try:
-                executable = te.lower(schedule)
+                executable = lower(schedule)
             except CompileError as error:
                 refusals.append(str(error))
                 continue
@@ -92,7 +103,7 @@ def test_random_schedules_are_equal():
 
 def check(schedule: te.Schedule, values: dict[str, np.ndarray]) -> None:
     """The lowered schedule against the kernel's meaning, on the definition."""
-    executable = te.lower(schedule)
+    executable = lower(schedule)
     with open_device("reference", MACHINE) as device:
         got = executable.run(device, values).output
     np.testing.assert_array_equal(got, evaluate(schedule.kernel, values))
@@ -109,7 +120,7 @@ def test_pairs_that_are_brought_again_are_those_of_the_block():
         "scale": np.linspace(0.1, 1, 12, dtype=np.float32),
     }
     kernel = te.kernel("rows", te.compute("out", "int8", (y, c), value), constants)
-    schedule = te.Schedule(kernel, MACHINE)
+    schedule = te.Schedule(kernel, TARGET)
     schedule.cache_write("out", "ACT")
     schedule.cache_read("x", "ACT", "out.ACT")
     schedule.split("out.ACT", "c", 8)
@@ -133,7 +144,7 @@ def test_weights_may_have_a_border(constant):
         for name, shape in (("a", (3, 3, 8)), ("b", (8, 8)))
     }
     constants = {"b": values.pop("b")} if constant else {}
-    schedule = te.Schedule(te.kernel("product", total, constants), MACHINE)
+    schedule = te.Schedule(te.kernel("product", total, constants), TARGET)
     schedule.cache_write("out", "ACC")
     schedule.cache_read("a", "ACT", "out.ACC")
     schedule.cache_read("b", "WGT", "out.ACC")
@@ -147,7 +158,7 @@ def test_a_convolution_is_equal_on_the_hardware():
     values = values_for(kernel)
     with open_device("sim", MACHINE) as sim, open_device("rtl", MACHINE) as rtl:
         for text in SCHEDULES.values():
-            executable = te.lower(te.Schedule.parse(kernel, PLACES + text, MACHINE))
+            executable = lower(te.Schedule.parse(kernel, PLACES + text, TARGET))
             on_rtl, on_sim = executable.run(rtl, values), executable.run(sim, values)
             np.testing.assert_array_equal(on_rtl.output, evaluate(kernel, values))
             assert on_rtl.cycles == on_sim.cycles

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tilewright import Accelerator, lower
 from tilewright.compiler import te
 from tilewright.errors import CompileError, DeviceError, InputError
 from tilewright.isa.configuration import PRESETS
@@ -14,18 +15,18 @@ from .scheduled import MACHINE, ROWS, accelerated, lowered, network, values_for
 
 def refusal(schedule: te.Schedule) -> str:
     with pytest.raises(CompileError) as caught:
-        te.lower(schedule)
+        lower(schedule)
     return str(caught.value)
 
 
 def test_a_schedule_without_a_machine_is_refused():
     assert refusal(te.Schedule(network())) == (
-        "kernel `conv`: the machine is unknown; give the Schedule a Configuration"
+        "kernel `conv`: scheduled for a machine of plain loops; give the Schedule an Accelerator"
     )
 
 
 def test_a_scratchpad_that_is_too_small_is_refused():
-    schedule = te.Schedule(network(), MACHINE.replace(name="low", acc_depth=16))
+    schedule = te.Schedule(network(), Accelerator(MACHINE.replace(name="low", acc_depth=16)))
     for step in accelerated().steps:
         schedule.apply(step)
     schedule.tensorise("acc", "n")
@@ -43,7 +44,7 @@ def maximum(rows: int, slots: int) -> te.Schedule:
     a, b = te.tensor("a", "int8", (rows, 4)), te.tensor("b", "int8", (rows, 4))
     schedule = te.Schedule(
         te.kernel("maximum", te.compute("out", "int8", (r, c), te.maximum(a[r, c], b[r, c]))),
-        PRESETS["4x4"].replace(name="two", act_banks=2),
+        Accelerator(PRESETS["4x4"].replace(name="two", act_banks=2)),
     )
     schedule.cache_write("out", "ACT")
     schedule.split("out", "r", rows // 2)
@@ -60,7 +61,7 @@ def test_operands_of_one_instruction_lie_in_banks_of_their_own():
     """Two slots of one would take both banks, if it were alone."""
     for rows in (4, 256, 512):
         for slots in (1, 2):
-            program = te.lower(maximum(rows, slots)).program
+            program = lower(maximum(rows, slots)).program
             found = [(one.a // 1024, one.b // 1024) for one in program if isinstance(one, Vector)]
             assert len(found) == 2
             assert set(found) in ({(0, 1)}, {(1, 0)})

@@ -5,7 +5,7 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.tensor import Kernel
 
-from .scheduled import MACHINE, refused
+from .scheduled import TARGET, refused
 
 
 def product(left, right) -> Kernel:
@@ -71,7 +71,7 @@ REFUSALS = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_an_operand_that_lanes_cannot_follow_is_refused(name):
     kernel, scopes, message = REFUSALS[name]
-    schedule = te.Schedule(kernel, MACHINE)
+    schedule = te.Schedule(kernel, TARGET)
     stage = schedule.cache_write("out", "ACC" if kernel.output.dtype == "int32" else "ACT")
     for tensor, scope in scopes.items():
         schedule.cache_read(tensor, scope, stage)

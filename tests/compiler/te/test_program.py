@@ -11,6 +11,8 @@ from tilewright.compiler.tensor import Kernel, evaluate
 from tilewright.errors import InputError
 from tilewright.isa.expressions import Affine
 
+from .scheduled import TARGET
+
 
 def smooth(stride: int = 1) -> Kernel:
     """Three rows summed, then shifted."""
@@ -22,7 +24,7 @@ def smooth(stride: int = 1) -> Kernel:
 
 
 def text(*steps: str, kernel: Kernel | None = None) -> str:
-    return str(te.Schedule.parse(kernel or smooth(), "\n".join(steps)).program())
+    return str(te.Schedule.parse(kernel or smooth(), "\n".join(steps), TARGET).program())
 
 
 def test_neighbouring_boxes_overlap_by_the_window():
@@ -125,7 +127,7 @@ def test_a_box_ends_where_its_reader_does():
 
 
 def test_a_copy_of_a_copy_keeps_its_border():
-    schedule = te.Schedule(smooth())
+    schedule = te.Schedule(smooth(), TARGET)
     schedule.cache_read("image", "ACT", "rows")
     schedule.cache_read("image", "DRAM", "image.ACT")
     program = schedule.program()
@@ -138,13 +140,13 @@ def test_a_copy_of_a_copy_keeps_its_border():
 def test_axes_of_a_copy_differ():
     (d1,) = te.axes(d1=3)
     given = te.tensor("given", "int8", (3, 3))
-    schedule = te.Schedule(te.kernel("k", te.compute("out", "int8", (d1,), given[d1, d1])))
+    schedule = te.Schedule(te.kernel("k", te.compute("out", "int8", (d1,), given[d1, d1])), TARGET)
     schedule.cache_read("given", "ACT", "out")
     assert schedule.stages[0].axes == ("d1", "d1_")
 
 
 def test_a_reader_may_stand_two_nests_further_in():
-    schedule = te.Schedule(smooth())
+    schedule = te.Schedule(smooth(), TARGET)
     schedule.cache_write("out", "ACC")
     schedule.cache_read("image", "ACT", "rows")
     schedule.compute_at("out.ACC", "out", "y")
@@ -156,7 +158,7 @@ def test_a_reader_may_stand_two_nests_further_in():
 
 
 def test_history_pairs_every_step_with_the_program_after_it():
-    schedule = te.Schedule(smooth())
+    schedule = te.Schedule(smooth(), TARGET)
     plain = str(schedule.program())
     schedule.split("out", "y", 4)
     schedule.unroll("out", "y.i")
@@ -184,7 +186,7 @@ def changed(block, change):
 
 
 def spoilt(change, *steps: str) -> te.Program:
-    program = te.Schedule.parse(smooth(), "\n".join(steps)).program()
+    program = te.Schedule.parse(smooth(), "\n".join(steps), TARGET).program()
     result = dataclasses.replace(program, body=changed(program.body, change))
     assert result != program
     return result
@@ -264,7 +266,7 @@ def test_parallel_loops_run_in_any_order():
     (ky,) = te.reduce_axes(ky=6)
     given = te.tensor("image", "int8", (6, 4))
     kernel = te.kernel("k", te.compute("out", "int32", (y,), te.sum(given[ky, 0], over=ky)))
-    program = te.Schedule(kernel).program()
+    program = te.Schedule(kernel, TARGET).program()
     outcomes = set()
     for kind in (te.Kind.SERIAL, te.Kind.PARALLEL):
 
@@ -282,7 +284,7 @@ def test_parallel_loops_run_in_any_order():
 
 
 def test_inputs_must_fit():
-    program = te.Schedule(smooth()).program()
+    program = te.Schedule(smooth(), TARGET).program()
     with pytest.raises(InputError) as caught:
         te.interpret(program, {})
     assert str(caught.value) == "kernel `smooth`: input `image` is missing"
@@ -294,6 +296,6 @@ def test_inputs_must_fit():
 
 
 def test_nodes_are_listed_in_the_order_of_the_text():
-    program = te.Schedule(smooth()).program()
+    program = te.Schedule(smooth(), TARGET).program()
     names = [type(node).__name__ for node in nodes(program.body)]
     assert " ".join(names) == ("Allocate Nest For For For Update Allocate Nest For For Assign")

@@ -11,7 +11,7 @@ from tilewright.compiler.te.nodes import nodes
 from tilewright.compiler.te.steps import STEPS
 from tilewright.compiler.tensor import evaluate
 
-from .random_schedules import MACHINE, random_kernel, random_schedule
+from .random_schedules import TARGET, random_kernel, random_schedule
 
 CASES, BATCH = 500, 100
 
@@ -27,7 +27,7 @@ def check_case(seed: int) -> tuple[te.Schedule, int]:
     expected = evaluate(kernel, inputs)
     assert got.dtype == expected.dtype
     np.testing.assert_array_equal(got, expected, f"seed {seed}:\n{schedule}\n{program}")
-    again = te.Schedule.parse(kernel, str(schedule), MACHINE)
+    again = te.Schedule.parse(kernel, str(schedule), TARGET)
     assert again.program() == program, f"seed {seed}"
     assert str(again) == str(schedule)
     return schedule, refused

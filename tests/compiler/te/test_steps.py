@@ -4,11 +4,11 @@ import pytest
 
 from tilewright.compiler import te
 
-from .scheduled import MACHINE, accelerated, loops, network, pool, refused
+from .scheduled import TARGET, accelerated, loops, network, pool, refused
 
 
 def test_split_fuse_and_reorder_rename_loops():
-    schedule = te.Schedule(network())
+    schedule = te.Schedule(network(), TARGET)
     assert schedule.split("out", "y", 4) == ("y.o", "y.i")
     schedule.reorder("out", "x", "y.i")
     assert loops(schedule, "out") == ("n", "y.o", "x", "y.i", "o")
@@ -17,7 +17,7 @@ def test_split_fuse_and_reorder_rename_loops():
 
 
 def test_copies_are_named_after_tensor_and_scope():
-    schedule = te.Schedule(network())
+    schedule = te.Schedule(network(), TARGET)
     assert schedule.cache_write("out", "ACT") == "out.ACT"
     assert schedule.cache_read("image", "ACT", "acc") == "image.ACT"
     assert schedule.cache_read("image.ACT", "ACT", "acc") == "image.ACT.ACT"
@@ -27,14 +27,14 @@ def test_copies_are_named_after_tensor_and_scope():
 
 
 def test_a_copy_holds_the_padding_that_its_reader_needs():
-    schedule = te.Schedule(network())
+    schedule = te.Schedule(network(), TARGET)
     schedule.cache_read("image", "ACT", "acc")
     assert schedule.stages[0].domain == ((0, 1), (-1, 7), (-1, 7), (0, 4))
     assert schedule.stages[0].axes == ("n", "y", "x", "i")
 
 
 def test_compute_root_takes_compute_at_back():
-    schedule = te.Schedule(network())
+    schedule = te.Schedule(network(), TARGET)
     plain = schedule.program()
     schedule.compute_at("acc", "out", "y")
     assert schedule.program() != plain
@@ -46,19 +46,19 @@ def test_a_tensor_of_any_name_survives_its_text():
     (y,) = te.axes(y=4)
     odd = te.tensor('again "x", really', "int8", (4,))
     kernel = te.kernel("k", te.compute("/out put", "int8", (y,), odd[y]))
-    schedule = te.Schedule(kernel)
+    schedule = te.Schedule(kernel, TARGET)
     schedule.cache_read('again "x", really', "ACT", "/out put")
     schedule.split("/out put", "y", 2)
     assert str(schedule) == (
         'cache_read("again \\"x\\", really", ACT, "/out put")\nsplit("/out put", y, 2)'
     )
-    again = te.Schedule.parse(kernel, f"# a comment\n\n{schedule}\n")
+    again = te.Schedule.parse(kernel, f"# a comment\n\n{schedule}\n", TARGET)
     assert again.steps == schedule.steps
     assert again.program() == schedule.program()
 
 
 def test_several_steps_are_taken_together_or_not_at_all():
-    schedule = te.Schedule(network())
+    schedule = te.Schedule(network(), TARGET)
     with pytest.raises(te.ScheduleError, match="has no loop `z`"):
         schedule.apply(te.Split("acc", "y", 2), te.Unroll("acc", "z"))
     assert schedule.steps == ()
@@ -67,7 +67,7 @@ def test_several_steps_are_taken_together_or_not_at_all():
 
 
 def test_later_depths_replace_earlier_ones():
-    schedule = te.Schedule(network())
+    schedule = te.Schedule(network(), TARGET)
     schedule.compute_at("acc", "out", "y")
     schedule.pipeline("out", "n", 2)
     assert "in DRAM, 2 slots" in str(schedule.program())
@@ -168,12 +168,12 @@ REFUSALS = {
     ),
     "a scope that does not exist": (
         ["cache_read(image, SHARED, acc)"],
-        "cache_read(image, SHARED, acc): there is no scope `SHARED`; scopes are ACT, WGT, PARAM, "
-        "LUT, ACC, DRAM",
+        "cache_read(image, SHARED, acc): `4x4` has no scope `SHARED`; its scopes are DRAM, ACT, "
+        "WGT, PARAM, LUT, ACC",
     ),
     "a scope of other elements": (
         ["set_scope(acc, ACT)"],
-        "set_scope(acc, ACT): `acc` is int32, but ACT holds int8; choose PARAM or ACC or DRAM",
+        "set_scope(acc, ACT): `acc` is int32, but ACT holds int8; choose DRAM or PARAM or ACC",
     ),
     "a copy of what is computed inside a loop": (
         ["compute_at(acc, out, y)", "cache_read(acc, ACC, out)"],
@@ -275,20 +275,20 @@ REFUSALS = {
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_an_illegal_step_is_refused(refusal):
     steps, message = REFUSALS[refusal]
-    assert refused(te.Schedule(network(), MACHINE), "\n".join(steps)) == message
+    assert refused(te.Schedule(network(), TARGET), "\n".join(steps)) == message
 
 
 def test_a_fused_loop_has_a_name_of_its_own():
     a, b, both = te.axes(a=2, b=2, a_b=2)
     given = te.tensor("given", "int8", (2, 2, 2))
     kernel = te.kernel("k", te.compute("out", "int8", (a, b, both), given[a, b, both]))
-    assert refused(te.Schedule(kernel), "fuse(out, a, b)") == (
+    assert refused(te.Schedule(kernel, TARGET), "fuse(out, a, b)") == (
         "fuse(out, a, b): `out` has, or had, a loop `a_b` already; rename an axis"
     )
 
 
 def test_what_is_read_after_a_reduction_is_computed_outside_of_it():
-    schedule = te.Schedule(pool())
+    schedule = te.Schedule(pool(), TARGET)
     steps = "cache_read(scale, PARAM, out)\nreorder(out, ky, y, c)\ncompute_at(scale.PARAM, out, y)"
     assert refused(schedule, steps) == (
         "compute_at(scale.PARAM, out, y): `out` reads `scale.PARAM` after its reduction, outside "

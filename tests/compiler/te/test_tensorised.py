@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from tilewright import Accelerator
 from tilewright.compiler import te
 from tilewright.compiler.tensor import evaluate
 from tilewright.isa.configuration import PRESETS
 
-from .scheduled import MACHINE, accelerated, network, pool, refused
+from .scheduled import TARGET, accelerated, network, pool, refused
 
 
 def test_a_tile_of_several_lane_blocks_is_an_instruction():
@@ -74,7 +75,7 @@ def elementwise(make) -> te.Schedule:
     table = te.tensor("table", "int8", (256,))
     dtype, value = make(x[r, c], y[r, c], acc[r, c], scale[c], table, x[r + 1, c])
     kernel = te.kernel("k", te.compute("out", dtype, (r, c), value))
-    schedule = te.Schedule(kernel, MACHINE)
+    schedule = te.Schedule(kernel, TARGET)
     stage = schedule.cache_write("out", "ACT" if dtype == "int8" else "ACC")
     scopes = {"int8": "ACT", "int32": "ACC", "float32": "PARAM"}
     for name in kernel.inputs:
@@ -161,7 +162,7 @@ def test_sums_are_held_to_the_same_rules():
         (te.sum(x[r, c], over=r), "clamp it"),
         (te.clamp(te.sum(acc[r, c] * 3 + x[r, c] * 2, over=r), -9, 9), "without `tensorise`"),
     ):
-        schedule = te.Schedule(te.kernel("k", te.compute("out", "int8", (c,), value)), MACHINE)
+        schedule = te.Schedule(te.kernel("k", te.compute("out", "int8", (c,), value)), TARGET)
         schedule.cache_write("out", "ACT")
         for name in schedule.kernel.inputs:
             schedule.cache_read(name, "ACC" if name == "acc" else "ACT", "out.ACT")
@@ -179,7 +180,7 @@ def test_padding_inside_an_instruction_is_refused(window, reach):
     image = te.tensor("image", "int8", (4, 4))
     rows = te.compute("rows", "int8", (y, c), image[y, c])
     out = te.compute("out", "int8", (y, c), te.max(rows[y + ky + offset, c], over=ky))
-    schedule = te.Schedule(te.kernel("k", out), MACHINE)
+    schedule = te.Schedule(te.kernel("k", out), TARGET)
     schedule.set_scope("rows", "ACT")
     schedule.cache_write("out", "ACT")
     assert refused(schedule, "tensorise(out.ACT, y)") == (
@@ -204,7 +205,7 @@ def test_a_tile_that_is_cut_inside_a_lane_block_is_refused():
     a, b = te.tensor("a", "int8", (4, 4)), te.tensor("b", "int8", (4, 12))
     acc = te.compute("acc", "int32", (m, o), te.sum(a[m, k] * b[k, o], over=k))
     out = te.compute("out", "int32", (m, p), te.max(acc[m, p + ko], over=ko))
-    schedule = te.Schedule(te.kernel("k", out), MACHINE)
+    schedule = te.Schedule(te.kernel("k", out), TARGET)
     schedule.set_scope("acc", "ACC")
     schedule.cache_read("a", "ACT", "acc")
     schedule.cache_read("b", "WGT", "acc")
@@ -221,12 +222,13 @@ def test_a_tile_that_is_cut_inside_a_lane_block_is_refused():
 
 def test_a_schedule_without_a_machine_has_no_instructions():
     assert refused(te.Schedule(network()), "tensorise(acc, n)") == (
-        "tensorise(acc, n): lanes are unknown; give the Schedule a Configuration"
+        "tensorise(acc, n): a machine of plain loops has no instructions for `acc`; give the "
+        "Schedule a target that has"
     )
 
 
 def test_channels_that_fill_no_lanes_are_refused():
-    schedule = te.Schedule(pool(), PRESETS["8x8"])
+    schedule = te.Schedule(pool(), Accelerator(PRESETS["8x8"]))
     steps = "cache_write(out, ACT)\ncache_read(image, ACT, out.ACT)\n"
     steps += "cache_read(scale, PARAM, out.ACT)\ntensorise(out.ACT, y)"
     lanes = PRESETS["8x8"].vector_lanes
@@ -237,7 +239,7 @@ def test_channels_that_fill_no_lanes_are_refused():
 
 
 def test_a_reduction_that_an_instruction_cannot_go_on_with_is_refused():
-    schedule = te.Schedule(pool(), MACHINE)
+    schedule = te.Schedule(pool(), TARGET)
     steps = "cache_write(out, ACT)\ncache_read(image, ACT, out.ACT)\n"
     steps += "cache_read(scale, PARAM, out.ACT)\nreorder(out.ACT, ky, y, c)\ntensorise(out.ACT, y)"
     assert refused(schedule, steps) == (

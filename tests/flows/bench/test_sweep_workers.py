@@ -24,7 +24,7 @@ def test_figures_are_compared_with_the_goals():
     said = sentences(ONE, TWO).splitlines()
     assert said[0] == (
         "1 workers: 10 machines in 25 s; workers 2.00 s of processor time a machine, without work "
-        "0.0% of the time; scheduler 2.4% of all processor time (goal: 5%)"
+        "0.0% of the time; this process 2.4% of all processor time (goal: 5%)"
     )
     assert said[2] == (
         "throughput of 2 workers: 1.44 times that of one on free cores, 1.25 times by the clock "

@@ -6,16 +6,18 @@ import pytest
 
 from tilewright.flows.board.bitstream import build, write_bitstream
 from tilewright.flows.board.design import Design
+from tilewright.flows.board.known_boards import pin_boards
 from tilewright.flows.synthesis.netlist import TOP
 from tilewright.flows.synthesis.place_and_route import pack_design
 from tilewright.hardware.soc import system
-from tilewright.hardware.soc.boards import BOARDS
 from tilewright.isa.configuration import PRESETS
 from tilewright.sim.gate.mapping import map_design
 
 from ...hardware.echo import Echo
 
 pytestmark = pytest.mark.slow
+
+BOARDS = pin_boards()
 
 SMALLEST = PRESETS["tiny"].replace(
     depthwise_taps=0, tile_loops=1, row_loops=1, map_loops=2, reduce_loops=1, dma_loops=2,

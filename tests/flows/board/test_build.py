@@ -11,8 +11,8 @@ import pytest
 
 from tilewright.flows.board.design import Design
 from tilewright.flows.board.floorplan import COLOURS
+from tilewright.flows.board.known_boards import pin_boards
 from tilewright.flows.cli.main import main
-from tilewright.hardware.soc.boards import BOARDS
 from tilewright.isa.configuration import PRESETS
 
 YOSYS = """
@@ -71,7 +71,7 @@ def elaborated(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("elaborated")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TILEWRIGHT_CACHE", str(folder))
-        Design(replace(BOARDS["ULX3S-25F"], clock_mhz=80), PRESETS["tiny"]).rtlil()
+        Design(replace(pin_boards()["ULX3S-25F"], clock_mhz=80), PRESETS["tiny"]).rtlil()
     return folder
 
 
@@ -217,8 +217,8 @@ def test_flash_says_what_is_wrong(tools, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "`--board`: expected one of the boards that `tilewright boards` lists, got none; "
-         "choose one"),
+        ([], "`--board`: expected one of the boards that `tilewright boards` lists, or a board "
+         "file, got none; choose one"),
         (["--board", "iCEBreaker"], "board `iCEBreaker`: no configuration fits its iCE40UP5K; "
          "choose a board with a larger chip"),
         (["--board", "ULX3S-25F", "--clock", "0"], "`--clock 0`: expected 1 to 400; correct it"),

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +129,7 @@ def test_every_command_prints_the_same_table(tilewright, model, tmp_path):
     assert compiled[start:] == reported[-len(compiled[start:]) :]
     (conv2,) = (line for line in compiled[start:] if line.startswith("conv2 "))
     assert conv2.split()[1:3] == ["cpu", "forced"]
-    assert "on the accelerator at 50 MHz" in compiled[-4]
+    assert "on the accelerator at 50 MHz" in compiled[-5]
 
 
 def test_the_table_says_what_a_run_of_model_or_artifact_takes(tilewright, model, artifact):
@@ -173,7 +174,7 @@ def test_a_table_fits_its_terminal(monkeypatch):
 
 
 def test_the_hosts_times_are_the_median_of_several_runs(tilewright, model, monkeypatch):
-    calls = iter(range(1, 1000))
+    calls = count(1)
     run = Session.run
 
     def slower_at_first(self, inputs):
@@ -183,7 +184,7 @@ def test_the_hosts_times_are_the_median_of_several_runs(tilewright, model, monke
 
     monkeypatch.setattr(Session, "run", slower_at_first)
     found = json.loads(tilewright("run", model, "--device", "cpu", *COMMON, "--json"))
-    assert found["host_runs"] > 1
+    assert len(found["benchmark"]["seconds"]) == 10
     times = [layer["microseconds"] for layer in found["layers"]]
     assert times == pytest.approx([1.0] * len(times))
     assert found["samples"] == 1

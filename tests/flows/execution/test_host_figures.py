@@ -8,13 +8,14 @@ import pytest
 from tilewright.compiler.placement.costs import HostSpeed
 from tilewright.flows.execution import host_figures
 from tilewright.flows.execution.host_figures import measured_host
+from tilewright.runtime.benchmark import Load
 
 FIGURES = HostSpeed(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 
 
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
-    """The hosts that were measured, each a bit faster, in a cache of the test's own."""
+    """The hosts measured on a quiet machine, each a bit faster, in a cache of the test's own."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     seen = []
 
@@ -23,6 +24,7 @@ def measured(monkeypatch, tmp_path):
         return seen[-1]
 
     monkeypatch.setattr(host_figures, "measure_host", measure)
+    monkeypatch.setattr(host_figures.Watch, "load", lambda self: Load(1.0, 1.0, 0.0))
     measured_host.cache_clear()
     yield seen
     measured_host.cache_clear()
@@ -96,3 +98,10 @@ def test_this_machine_can_be_measured():
     assert all(0 < figure < 1e5 for figure in figures)
     assert 0 < host.kernel_call_us < 1e5
     assert 0 < host.numpy_call_us < 1e5
+
+
+def test_figures_of_a_busy_machine_are_not_kept(measured, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(host_figures.Watch, "load", lambda self: Load(1.0, 0.5, 0.5))
+    measured_host()
+    assert not list((tmp_path / "cache" / "host").iterdir())
+    assert "host figures: this machine was busy: a thread waited 50%" in capsys.readouterr().err

@@ -13,7 +13,8 @@ from tilewright.errors import CompileError, UsageError
 from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.flows.sweep import Database, Space, executors, sweep
 from tilewright.flows.sweep.evaluators import SIM, sim
-from tilewright.flows.sweep.executors import Done, InProcess, OnDask, run_jobs
+from tilewright.flows.sweep.executors import Done, InProcess, run_jobs
+from tilewright.flows.sweep.local_workers import LocalWorkers
 from tilewright.flows.sweep.outcome import STATES, Network
 from tilewright.flows.sweep.outcome_json import outcome_json
 from tilewright.flows.sweep.pareto import front
@@ -149,10 +150,10 @@ def test_the_order_in_which_results_come_changes_nothing(swept, digits, short_wi
 
 
 @pytest.mark.slow
-def test_a_cluster_gives_the_same_bytes(swept, digits):
+def test_workers_give_the_same_bytes(swept, digits):
     alone, together = Database(), Database()
     first = swept(FORTY, alone)
-    executor = OnDask([digits.graph], workers=2)
+    executor = LocalWorkers([digits.graph], workers=2)
     try:
         second = swept(FORTY, together, executor=executor)
     finally:

@@ -5,7 +5,7 @@ function showPlacement() {
     card.remove();
     return;
   }
-  const { rows, total_us: total, costs } = DATA.placement;
+  const { rows, total_us: total, costs, host } = DATA.placement;
   const time = (us) => (us === null ? "–" : us.toFixed(1));
   const change = (gain) => `${gain > 0 ? "−" : "+"}${time(Math.abs(gain))}`;
   const body = make("tbody", { class: "plain" });
@@ -27,5 +27,6 @@ function showPlacement() {
       `Estimated ${grouped(total.sum)} µs a sample: ${grouped(total.accelerator)} on the ` +
       `accelerator at ${costs.clock_mhz} MHz, ${grouped(total.host)} on the host and ` +
       `${grouped(total.transfer)} for transfers; ${grouped(total.makespan)} µs where both sides ` +
-      "work at once."));
+      "work at once."),
+    make("p", { class: "muted" }, `Host: ${host}. “tilewright report --host” names another.`));
 }

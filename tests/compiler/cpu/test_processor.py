@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from tilewright.compiler import te
+from tilewright.compiler.cpu.processor import DotProduct, Processor
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
 
-PROCESSOR = te.Processor("small", (te.DotProduct("dot4", 4, 2, (("uint8", "int8"),)),))
+PROCESSOR = Processor("small", (DotProduct("dot4", 4, 2, (("uint8", "int8"),)),))
 
 
 def product(a: str = "uint8", columns: int = 8, inner: int = 6) -> te.Schedule:
@@ -17,9 +18,7 @@ def product(a: str = "uint8", columns: int = 8, inner: int = 6) -> te.Schedule:
     left, right = te.tensor("left", a, (3, inner)), te.tensor("right", "int8", (inner, columns))
     bias = te.tensor("bias", "int32", (columns,))
     total = te.sum(left[m, k] * right[k, n], over=k) + bias[n]
-    s = te.Schedule(
-        te.kernel("product", te.compute("out", "int32", (m, n), total)), None, PROCESSOR
-    )
+    s = te.Schedule(te.kernel("product", te.compute("out", "int32", (m, n), total)), PROCESSOR)
     s.split("out", "n", 4)
     s.split("out", "k", 2)
     s.reorder("out", "m", "n.o", "k.o", "n.i", "k.i")
@@ -40,7 +39,7 @@ def test_two_loops_become_a_dot_product() -> None:
     expected = inputs["left"].astype(int) @ inputs["right"] + inputs["bias"]
     np.testing.assert_array_equal(evaluate(s.kernel, inputs), expected)
     np.testing.assert_array_equal(te.interpret(s.program(), inputs), expected)
-    again = te.Schedule.parse(s.kernel, str(s), processor=PROCESSOR)
+    again = te.Schedule.parse(s.kernel, str(s), PROCESSOR)
     assert again.program() == s.program()
 
 
@@ -60,9 +59,7 @@ def test_what_is_no_instruction_is_refused(s: te.Schedule, extents: str) -> None
     )
 
 
-MATRICES = te.Processor(
-    "tiles", (te.DotProduct("tiles4", 4, 2, (("uint8", "int8"),), rows=3, groups=2),)
-)
+MATRICES = Processor("tiles", (DotProduct("tiles4", 4, 2, (("uint8", "int8"),), rows=3, groups=2),))
 
 
 def matrices(rows: int = 3, columns: int = 8) -> te.Schedule:
@@ -71,7 +68,7 @@ def matrices(rows: int = 3, columns: int = 8) -> te.Schedule:
     (k,) = te.reduce_axes(k=8)
     left, right = te.tensor("left", "uint8", (6, 8)), te.tensor("right", "int8", (8, columns))
     out = te.compute("out", "int32", (m, n), te.sum(left[m, k] * right[k, n], over=k) + 1)
-    s = te.Schedule(te.kernel("product", out), None, MATRICES)
+    s = te.Schedule(te.kernel("product", out), MATRICES)
     for loop, size in (("m", rows), ("n", 4), ("k", 4), ("k.i", 2)):
         s.split("out", loop, size)
     s.reorder("out", "m.o", "n.o", "k.o", "m.i", "k.i.o", "n.i", "k.i.i")
@@ -113,7 +110,7 @@ def test_only_the_lanes_of_an_instruction_are_vectorised() -> None:
 def test_an_instruction_needs_a_reduction_loop_around_it() -> None:
     s = product(inner=2)
     s.reorder("out", "m", "n.o", "n.i", "k.o", "k.i")
-    s = te.Schedule(s.kernel, None, PROCESSOR)
+    s = te.Schedule(s.kernel, PROCESSOR)
     s.split("out", "n", 4)
     s.reorder("out", "m", "n.o", "n.i", "k")
     with pytest.raises(te.ScheduleError, match=r"at `n\.i` has all loops of the reduction; split"):
@@ -122,13 +119,13 @@ def test_an_instruction_needs_a_reduction_loop_around_it() -> None:
 
 def test_buffers_lie_in_memory_or_registers() -> None:
     with pytest.raises(
-        te.ScheduleError, match="there is no scope `ACT`; scopes are DRAM, REGISTER"
+        te.ScheduleError, match="`small` has no scope `ACT`; its scopes are DRAM, REGISTER"
     ):
         product().set_scope("out", "ACT")
     y, x = te.axes(y=4, x=4)
     image = te.tensor("image", "float32", (4, 4))
     out = te.compute("out", "float32", (y, x), image[y, x] * 2.0)
-    s = te.Schedule(te.kernel("k", out), processor=PROCESSOR)
+    s = te.Schedule(te.kernel("k", out), PROCESSOR)
     assert s.cache_write("out", "REGISTER") == "out.REGISTER"
 
 
@@ -183,7 +180,7 @@ def test_a_sum_alone_is_formed_apart_from_the_output(columns: int, apart: bool) 
     (k,) = te.reduce_axes(k=4)
     x = te.tensor("x", "float32", (3, 4, columns))
     out = te.compute("out", "float32", (m, n), te.sum(x[m, k, n], over=k))
-    s = te.Schedule(te.kernel("sums", out), None, PROCESSOR)
+    s = te.Schedule(te.kernel("sums", out), PROCESSOR)
     s.reorder("out", "m", "k", "n")
     assert (f"allocate out.sum: float32[1, {columns}]" in str(s.program())) is apart
     inputs = {"x": np.random.default_rng(0).standard_normal((3, 4, columns)).astype(np.float32)}

@@ -1,12 +1,13 @@
-"""The Zynq boards for which `tilewright build` writes a project: parts, ports of the processors.
+"""The processors of Zynq chips as they appear in Vivado, and the boards that have them.
 
 Sources: names and settings of `processing_system7` (PG082) and `zynq_ultra_ps_e` (PG201), address
-maps of UG585 and UG1085. This file imports no hardware description language.
+maps of UG585 and UG1085.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+
+from ...hardware.soc.board import BoardFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,38 +48,7 @@ class ProcessingSystem:
     registers_base: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZynqBoard:
-    """A board with processors and logic on one chip.
-
-    Parameters
-    ----------
-    name
-        As `--board` takes it.
-    device
-        The chip, as `tilewright synth --device` takes it.
-    part
-        The vendor's name of chip, package and speed grade.
-    board_files
-        Pattern of the names of the board's files in Vivado.
-    system
-        Its processors.
-    configuration
-        The preset that is usual for it.
-    url
-        Where it is described.
-    """
-
-    name: str
-    device: str
-    part: str
-    board_files: str
-    system: ProcessingSystem
-    configuration: str
-    url: str
-
-
-_ZYNQ_7000 = ProcessingSystem(
+ZYNQ_7000 = ProcessingSystem(
     ip="xilinx.com:ip:processing_system7",
     rule="xilinx.com:bd_rule:processing_system7",
     automation={
@@ -107,7 +77,7 @@ _ZYNQ_7000 = ProcessingSystem(
     registers_base=0x43C0_0000,
 )
 
-_ULTRASCALE = ProcessingSystem(
+ZYNQ_ULTRASCALE = ProcessingSystem(
     ip="xilinx.com:ip:zynq_ultra_ps_e",
     rule="xilinx.com:bd_rule:zynq_ultra_ps_e",
     automation={"apply_board_preset": "1"},
@@ -131,32 +101,20 @@ _ULTRASCALE = ProcessingSystem(
     registers_base=0xA000_0000,
 )
 
-_BOARDS = (
-    ZynqBoard(
-        name="PYNQ-Z2",
-        device="xc7z020",
-        part="xc7z020clg400-1",
-        board_files="tul.com.tw:pynq-z2:part0:*",
-        system=_ZYNQ_7000,
-        configuration="zynq7020",
-        url="https://www.tulembedded.com/FPGA/ProductsPYNQ-Z2.html",
-    ),
-    ZynqBoard(
-        name="Ultra96",
-        device="xczu3eg",
-        part="xczu3eg-sbva484-1-i",
-        board_files="*:ultra96v2:part0:*",
-        system=_ULTRASCALE,
-        configuration="ultra96",
-        url="https://www.96boards.org/product/ultra96/",
-    ),
-)
 
-ZYNQ_BOARDS: Mapping[str, ZynqBoard] = MappingProxyType({board.name: board for board in _BOARDS})
-"""Boards by name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZynqBoard(BoardFacts):
+    """A board with processors and logic on one chip.
 
+    Parameters
+    ----------
+    board_files
+        Pattern of the names of the board's files in Vivado.
+    """
 
-def find_zynq_board(name: str) -> ZynqBoard | None:
-    """Find a board by its name, in any case; None if it is not a Zynq board."""
-    known = {each.lower(): board for each, board in ZYNQ_BOARDS.items()}
-    return known.get(name.lower().replace("_", "-"))
+    board_files: str
+
+    @property
+    def system(self) -> ProcessingSystem:
+        """Its processors."""
+        return ZYNQ_7000 if self.part.startswith("xc7z") else ZYNQ_ULTRASCALE

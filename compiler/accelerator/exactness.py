@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from ...isa.configuration import Memory
 from ...isa.expressions import Call, Expression, Literal, Match, Op, Read, Reduction
 from ...isa.instructions import Instruction
-from .bounds import Bounds
-from .stages import ScheduleError, Stage, State
-from .values import LIMITS
+from ..te.bounds import Bounds
+from ..te.stages import Stage, State
+from ..te.target import ScheduleError
+from ..te.values import LIMITS
 
 
 def check_exact(stage: Stage, state: State, found: Match, family: type[Instruction]) -> None:

@@ -1,15 +1,102 @@
-"""Match a nest with a processor's instruction: whole loops around a sum of products."""
+"""A general processor as a target of schedules: registers, and products of vectors and matrices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ...isa.expressions import Call, Op, Read
-from .bounds import Bounds
-from .processor import DotProduct, Processor
-from .reductions import has_reduction, reduction_of
-from .stages import REGISTER, Division, ScheduleError, Stage, State
+from ..te.bounds import Bounds
+from ..te.reductions import has_reduction, reduction_of
+from ..te.stages import Division, Stage, State
+from ..te.target import DRAM, REGISTER, Kind, ScheduleError, Scope, Target
+
+MAX_SUMS = 1 << 10
+"""Most sums of a tile that stay apart from the output. Larger tiles fit no registers."""
 
 
-def dot_product_of(stage: Stage, state: State, processor: Processor, bounds: Bounds) -> DotProduct:
+@dataclass(frozen=True, slots=True)
+class DotProduct:
+    """`sums[lane] += sum over tap of a[tap] * b[lane, tap]` in int32, one instruction.
+
+    An instruction with rows multiplies matrices:
+    `sums[row, lane] += sum over group and tap of a[row, group, tap] * b[group, lane, tap]`.
+
+    Parameters
+    ----------
+    mnemonic
+        Its name in the assembly language.
+    lanes, taps
+        Extents of the two inner loops.
+    pairs
+        Element types of `a` and `b` for which the instruction is exact.
+    rows, groups
+        The largest extent of the loop over rows and the extent of the loop over groups, for an
+        instruction that has them.
+    """
+
+    mnemonic: str
+    lanes: int
+    taps: int
+    pairs: tuple[tuple[str, str], ...]
+    rows: int = 0
+    groups: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Processor(Target):
+    """The properties of a general processor that schedules use.
+
+    Parameters
+    ----------
+    level
+        Its name, for messages.
+    instructions
+        The instructions from which `tensorise` chooses: for two loops, over lanes and taps, or for
+        four, over rows, groups, lanes and taps.
+    """
+
+    level: str
+    instructions: tuple[DotProduct, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The level's name."""
+        return f"`{self.level}`"
+
+    @property
+    def scopes(self) -> Mapping[str, Scope]:
+        """Main memory and the registers."""
+        return _SCOPES
+
+    @property
+    def lane_kinds(self) -> frozenset[Kind]:
+        """A vector also processes the sums of an instruction further."""
+        return frozenset({Kind.VECTORISED})
+
+    @property
+    def max_register_sums(self) -> int:
+        """See `MAX_SUMS`."""
+        return MAX_SUMS
+
+    def instruction(self, stage: Stage, state: State, bounds: Bounds) -> DotProduct:
+        """The instruction that has the loops of a stage."""
+        return dot_product_of(stage, state, self, bounds)
+
+    def check(self, stage: Stage, state: State, bounds: Bounds) -> None:
+        """Refuse a stage without an instruction, or without a reduction loop around it."""
+        self.instruction(stage, state, bounds)
+        if stage.first_reduction >= stage.loops.index(stage.instruction):
+            raise ScheduleError(
+                f"the instruction at `{stage.instruction}` has all loops of the reduction; split "
+                "one, and keep its outer loop outside"
+            )
+
+
+_SCOPES = {DRAM: Scope(), REGISTER: Scope()}
+
+
+def dot_product_of(
+    stage: Stage, state: State, processor: "Processor", bounds: Bounds
+) -> DotProduct:
     """The instruction that matches the nest of a stage from its loop `instruction` inward.
 
     Raises
@@ -34,7 +121,7 @@ def dot_product_of(stage: Stage, state: State, processor: Processor, bounds: Bou
     )
     raise ScheduleError(
         f"the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
-        f"instruction of `{processor.name}` ({known or 'it has none'}); split a data loop by the "
+        f"instruction of {processor.name} ({known or 'it has none'}); split a data loop by the "
         "lanes and a reduction loop by the taps, and for matrices by rows and groups, without a "
         "remainder, and sum a[tap] * b[lane, tap]"
     )

@@ -3,39 +3,33 @@
 from collections.abc import Mapping
 
 from ...errors import CompileError
-from ...isa.configuration import Memory
+from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Match
 from ...isa.patterns import Pattern, patterns_of
-from ..accelerator.matching import find_pattern, lane_axes
-from ..accelerator.sliding import window_of
-from .affine import variable
-from .bounds import Bounds, MatchedInstruction, StagePlan, spans
+from ..te.affine import variable
+from ..te.bounds import Bounds, StagePlan, spans
+from ..te.stages import Fusion, Stage, State, qualified
+from ..te.target import ScheduleError
 from .exactness import check_exact, check_inside, reads_at_edges
-from .match_dot_product import dot_product_of
-from .stages import Fusion, ScheduleError, Stage, State, qualified
+from .matching import MatchedInstruction, find_pattern, lane_axes
+from .sliding import window_of
 
 
-def _pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
-    """The instruction whose law matches, given the memories of the operands."""
-    names = (stage.name, *(read.tensor for read in stage.reads))
-    places = {name: Memory[state.scope(name)] for name in names}
-    return find_pattern(stage.compute, places, patterns_of(state.configuration))
-
-
-def _matched(stage: Stage, state: State) -> MatchedInstruction:
+def matched_instruction(
+    stage: Stage, state: State, configuration: Configuration
+) -> MatchedInstruction:
     """The instruction that computes a tensorised stage, whatever the sizes of its loops.
 
     Raises
     ------
-    CompileError
-        When there is none, an operand is in the wrong memory, or the machine is unknown.
     ScheduleError
-        When the instruction would change the value, or cannot read an operand in this order.
+        When there is none, an operand is in the wrong memory, or the instruction would change the
+        value or cannot read an operand in this order.
     """
-    if state.configuration is None:
-        raise ScheduleError("lanes are unknown; give the Schedule a Configuration")
+    names = (stage.name, *(read.tensor for read in stage.reads))
+    places = {name: Memory[state.scope(name)] for name in names}
     try:
-        pattern, found = _pattern_of(stage, state)
+        pattern, found = find_pattern(stage.compute, places, patterns_of(configuration))
     except CompileError as error:
         raise ScheduleError(f"{error}; see `set_scope` and `cache_read`") from error
     opened = stage.loops.index(stage.instruction)
@@ -60,41 +54,22 @@ def _matched(stage: Stage, state: State) -> MatchedInstruction:
     return MatchedInstruction(pattern, found, window, lanes, reads_at_edges(stage, state))
 
 
-def mnemonic_of(stage: Stage, state: State, bounds: Bounds) -> str:
-    """The mnemonic of a tensorised stage's instruction."""
-    if state.processor is not None:
-        return dot_product_of(stage, state, state.processor, bounds).mnemonic
-    pattern, *_ = bounds.instructions.get(stage.name) or _pattern_of(stage, state)
-    return pattern.family.mnemonic
-
-
-def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
-    """Refuse a nest that is not an instruction.
+def check_sizes(
+    matched: MatchedInstruction,
+    stage: Stage,
+    state: State,
+    bounds: Bounds,
+    configuration: Configuration,
+) -> None:
+    """Refuse loops whose sizes do not fit the instruction of their stage.
 
     Raises
     ------
     ScheduleError
-        When it is not; the message has the mismatch.
+        When they do not; the message has the mismatch.
     """
     opened = stage.loops.index(stage.instruction)
-    for inside in stage.loops[opened:]:
-        for attached in state.attached(stage.name, inside):
-            raise ScheduleError(
-                f"`{attached.name}` is computed at `{inside}`, inside the instruction; compute it "
-                "further out"
-            )
-    if state.processor is not None:
-        dot_product_of(stage, state, state.processor, bounds)
-        if stage.first_reduction >= opened:
-            raise ScheduleError(
-                f"the instruction at `{stage.instruction}` has all loops of the reduction; split "
-                "one, and keep its outer loop outside"
-            )
-        return
-    if stage.name not in bounds.instructions:
-        bounds.instructions[stage.name] = _matched(stage, state)
-    matched = bounds.instructions[stage.name]
-    mnemonic, window = matched.pattern.family.mnemonic, matched.window
+    mnemonic, window = matched.mnemonic, matched.window
     plan = bounds.plans[stage.name]
     tile = spans(plan, opened)
     if tile is None:
@@ -108,7 +83,7 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
     taker = f"{mnemonic} takes" if window is None else "a window takes"
     for axis, parameters in matched.lanes.items():
         for parameter in parameters:
-            lanes = getattr(state.configuration, parameter)
+            lanes = getattr(configuration, parameter)
             _check_lane(plan, bounds, axis, tile, lanes, taker, parameter)
 
 

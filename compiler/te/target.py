@@ -1,0 +1,126 @@
+"""The machine that a schedule is for: its memories, its kinds of loops, and its instructions.
+
+`te` knows no machine. A target implements `Target`, and a schedule asks it. `Target` itself is a
+machine of plain loops in main memory: every schedule without instructions is legal on it.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ...errors import CompileError
+
+if TYPE_CHECKING:
+    from .bounds import Bounds
+    from .stages import Stage, State
+
+DRAM = "DRAM"
+"""Scope of main memory, where the kernel's inputs and its output are."""
+
+REGISTER = "REGISTER"
+"""Scope of the sums of a reduction whose result the same stage processes further.
+
+On a target with this scope, a schedule may also keep buffers here: boxes of constant size with
+constant indices.
+"""
+
+
+class ScheduleError(CompileError):
+    """A step is illegal at its position in the schedule, or its text is not a step."""
+
+
+class Kind(Enum):
+    """The way in which a loop runs its iterations."""
+
+    SERIAL = ""
+    UNROLLED = "unrolled"
+    VECTORISED = "vectorised"
+    PARALLEL = "parallel"
+
+
+class Scope(NamedTuple):
+    """A memory in which a schedule may keep buffers.
+
+    Parameters
+    ----------
+    capacity
+        Its bytes; None where nothing limits the buffers of a kernel.
+    elements
+        Types of the elements that it holds; empty for all types.
+    takes_turns
+        Whether the buffers of an `arena` may share it in turns.
+    has_rings
+        Whether it may hold rings of rows.
+    """
+
+    capacity: int | None = None
+    elements: tuple[str, ...] = ()
+    takes_turns: bool = False
+    has_rings: bool = False
+
+
+class Instruction(Protocol):
+    """An instruction that replaces a nest of loops."""
+
+    @property
+    def mnemonic(self) -> str:
+        """Its name in the assembly language."""
+        ...
+
+
+class Target:
+    """A machine."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "a machine of plain loops"
+
+    @property
+    def scopes(self) -> Mapping[str, Scope]:
+        """The memories by name, main memory first."""
+        return {DRAM: Scope()}
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """The kinds of loops that it runs."""
+        return frozenset(Kind)
+
+    @property
+    def lane_kinds(self) -> frozenset[Kind]:
+        """The kinds that a loop over the lanes of an instruction may have."""
+        return frozenset()
+
+    @property
+    def max_register_sums(self) -> int:
+        """The most sums of a tile that stay in registers until they are complete."""
+        return 0
+
+    def instruction(self, stage: "Stage", state: "State", bounds: "Bounds") -> Instruction:
+        """The instruction whose law a tensorised stage matches from its loop inward.
+
+        What does not depend on the sizes of loops may be kept in `bounds.instructions`.
+
+        Raises
+        ------
+        ScheduleError
+            When there is none; the message has the mismatch.
+        """
+        raise ScheduleError(
+            f"{self.name} has no instructions for `{stage.name}`; give the Schedule a target that "
+            "has"
+        )
+
+    def check(self, stage: "Stage", state: "State", bounds: "Bounds") -> None:
+        """Refuse a tensorised stage whose loops do not have the sizes that the instruction takes.
+
+        Raises
+        ------
+        ScheduleError
+            When there is no instruction, or the sizes do not fit.
+        """
+        self.instruction(stage, state, bounds)
+
+
+PLAIN = Target()
+"""The target of a schedule that is only interpreted or read."""

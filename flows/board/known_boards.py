@@ -1,0 +1,79 @@
+"""The boards that `--board` takes: those of this folder by name, and any board file by its path."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ...errors import UsageError, did_you_mean
+from ...hardware.soc.board import Board
+from .board_file import AnyBoard, board_of, keys_of, load_board_file
+
+FOLDER = Path(__file__).with_name("boards")
+
+SUFFIX = ".toml"
+
+UNFIT: Mapping[str, str] = MappingProxyType(
+    {"iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip"}
+)
+"""Boards that users ask for and that cannot be built for, and why."""
+
+OWN_FILE = "or describe yours in a file: `tilewright boards --template > my-board.toml`"
+
+
+@cache
+def known_boards() -> Mapping[str, AnyBoard]:
+    """Return the boards that come with Tilewright, by name."""
+    found = (_read(path.stem) for path in FOLDER.glob(f"*{SUFFIX}"))
+    return MappingProxyType({each.name: each for each in sorted(found, key=lambda each: each.name)})
+
+
+def pin_boards() -> dict[str, Board]:
+    """Return those boards of `known_boards` whose pins are connected to a system."""
+    return {name: each for name, each in known_boards().items() if isinstance(each, Board)}
+
+
+def find_board(text: str) -> AnyBoard:
+    """Find a board by its name, in any case, or read a board file.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name or file.
+    HardwareError
+        For a file that is wrong.
+    """
+    if text.endswith(SUFFIX) or "/" in text:
+        return load_board_file(Path(text), _keys_by_name)
+    known = {each.lower(): each for each in (*known_boards(), *UNFIT)}
+    found = known.get(text.lower().replace("_", "-"))
+    if found is not None and found in UNFIT:
+        raise UsageError(f"board `{found}`: {UNFIT[found]}")
+    if found is not None:
+        return known_boards()[found]
+    raise UsageError(
+        f"board `{text}`: expected one of {', '.join(known_boards())}"
+        + did_you_mean(text, known_boards())
+        + f"; choose one, {OWN_FILE}"
+    )
+
+
+def _keys(name: str) -> dict[str, Any]:
+    return keys_of((FOLDER / f"{name}{SUFFIX}").read_bytes(), f"board file `{name}{SUFFIX}`")
+
+
+def _keys_by_name(name: str) -> dict[str, Any]:
+    """Return the keys of a board that `like` names, with those of the board that it is like."""
+    names = {path.stem.lower(): path.stem for path in FOLDER.glob(f"*{SUFFIX}")}
+    if name.lower() not in names:
+        raise UsageError(
+            f'`like = "{name}"`: expected one of {", ".join(sorted(names.values()))}'
+            + did_you_mean(name, names.values(), "; choose one")
+        )
+    keys = _keys(names[name.lower()])
+    return {**_keys(keys["like"]), **keys} if "like" in keys else keys
+
+
+def _read(name: str) -> AnyBoard:
+    return board_of(_keys(name), f"board file `{name}{SUFFIX}`", _keys_by_name)
