@@ -66,6 +66,10 @@ QUICK_HOT_FLAGS = ("-O1",)
 QUICK_COLD_FLAGS = ("-O0",)
 """Flags for a model of much code that runs for a short time."""
 
+QUICK_FILE_BYTES = 1_500_000
+"""Size up to which such a model's files are compiled as one: reading Verilator's headers takes a
+second for each file, as long as compiling 600 kB of code. Larger models keep all cores busy."""
+
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 TRACE_RUNTIME = ("verilated_fst_c.cpp",)
 
@@ -159,6 +163,7 @@ class _Build:
         self.include = [f"-I{folder}", f"-I{verilator / 'include'}"]
         self.include.append(f"-I{verilator / 'include' / 'vltstd'}")
         self.traced = "--trace-fst" in flags
+        self.quick = quick
         self.hot_flags = QUICK_HOT_FLAGS if quick else HOT_FLAGS
         self.cold_flags = QUICK_COLD_FLAGS if quick else COLD_FLAGS
 
@@ -176,10 +181,13 @@ class _Build:
         generated = sorted(self.folder.glob("VCore*.cpp"))
         hot = [path for path in generated if _HOT.search(path.name)]
         cold = [path for path in generated if path not in hot]
-        together = self.folder / "cold.cpp"
-        together.write_text("".join(f'#include "{path.name}"\n' for path in cold), "utf-8")
         hot = [*sorted(hot, key=lambda path: -path.stat().st_size), self.folder / harness]
-        jobs = [*((path, self.hot_flags) for path in hot), (together, self.cold_flags)]
+        groups = self._groups(hot) if self.quick else [[path] for path in hot]
+        jobs = [
+            *((self._together(f"hot{number}", each), self.hot_flags)
+              for number, each in enumerate(groups)),
+            (self._together("cold", cold), self.cold_flags),
+        ]  # fmt: skip
         with tool_threads(os.cpu_count() or 2) as pool:
             pending = [pool.submit(self._compile, *job) for job in jobs]
             runtime = pool.submit(runtime_objects, traced=self.traced)
@@ -192,6 +200,26 @@ class _Build:
             f"{self.label} built in {total:.0f} s ({verilated - began:.0f} s of it Verilator's)"
         )
         return library
+
+    def _together(self, name: str, paths: list[Path]) -> Path:
+        """Write a file that includes others."""
+        together = self.folder / f"{name}.cpp"
+        together.write_text("".join(f'#include "{path.name}"\n' for path in paths), "utf-8")
+        return together
+
+    @staticmethod
+    def _groups(paths: list[Path]) -> list[list[Path]]:
+        """Group files, in their order, up to `QUICK_FILE_BYTES` in each group."""
+        groups: list[list[Path]] = []
+        room = 0
+        for path in paths:
+            size = path.stat().st_size
+            if size > room:
+                groups.append([])
+                room = QUICK_FILE_BYTES
+            groups[-1].append(path)
+            room -= size
+        return groups
 
     def _verilate(self, verilog: str, top: str) -> None:
         source = self.folder / "core.v"

@@ -2,9 +2,11 @@
 
 import ast
 import inspect
+from functools import cache
 from types import ModuleType
 
 
+@cache
 def code_of(module: ModuleType) -> str:
     """Return the code of a module without comments and docstrings."""
     tree = ast.parse(inspect.getsource(module))

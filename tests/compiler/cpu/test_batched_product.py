@@ -16,7 +16,7 @@ from tilewright.compiler.cpu import (
 )
 from tilewright.compiler.cpu.kernels.tiles import panel_of
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .arrays import normal, whole
 
 SHAPES = {
@@ -40,7 +40,7 @@ def expected(product: BatchedProduct | ByteProduct, a: np.ndarray, b: np.ndarray
     return found.swapaxes(1, 2) if product.joined[2] else found
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_product_for_each_head(shape: str, transposed: bool, level: str) -> None:

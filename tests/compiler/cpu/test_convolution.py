@@ -18,7 +18,7 @@ from tilewright.compiler.cpu import (
 from tilewright.compiler.cpu.kernels.winograd import WinogradPlanner
 from tilewright.errors import CompileError, InputError
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .arrays import convolved, operands_of, requantised
 
 SHAPES = {
@@ -50,7 +50,7 @@ def with_bytes(layer: Convolution, quantised: Requantisation) -> Convolution:
     return replace(layer, quantised=quantised)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_float32_convolution_is_within_rounding(shape: str, level: str) -> None:
     layer = SHAPES[shape]

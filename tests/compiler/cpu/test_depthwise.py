@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, Convolution, Requantisation, compile_kernel
+from tilewright.compiler.cpu import Convolution, Requantisation, compile_kernel
 from tilewright.errors import CompileError
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .arrays import convolved, operands_of, requantised
 
 SHAPES = {
@@ -27,7 +27,7 @@ def depthwise(
     return Convolution(*extents, kernel=kernel, pads=pads, groups=channels, **more)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_every_channel_has_its_own_window(shape: str, stride: int, level: str) -> None:
@@ -38,10 +38,10 @@ def test_every_channel_has_its_own_window(shape: str, stride: int, level: str) -
     np.testing.assert_allclose(got, np.maximum(convolved(layer, arrays), 0), atol=2e-5)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bytes_are_exact(shape: str, level: str) -> None:
-    dtype = ("int8", "uint8")[(list(SHAPES).index(shape) + list(LEVELS).index(level)) % 2]
+    dtype = ("int8", "uint8")[(list(SHAPES).index(shape) + VECTOR_LEVELS.index(level)) % 2]
     zero = 5 if dtype == "uint8" else -5
     quantised = Requantisation(dtype, dtype, zero, 2)
     layer = depthwise(shape, (5, 3), (2, 1, 2, 1), quantised=quantised)
@@ -51,7 +51,7 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_large_windows_reach_over_the_border(stride: int, level: str) -> None:
     strides, pads = (stride, stride), (2, 2, 2, 2)

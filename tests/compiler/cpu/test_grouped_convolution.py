@@ -14,7 +14,7 @@ from tilewright.compiler.cpu import (
 )
 from tilewright.errors import CompileError
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .arrays import convolved, normal, requantised, whole
 
 
@@ -62,7 +62,7 @@ def by_groups(layer: Convolution, arrays: dict[str, np.ndarray], finish) -> np.n
     return np.concatenate(parts, axis=-1)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_group_has_its_own_channels(shape: str, level: str) -> None:
     layer = replace(SHAPES[shape], activation="relu")

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, CpuTarget, compile_kernel, host
+from tilewright.compiler.cpu import CpuTarget, compile_kernel, host
 from tilewright.compiler.graph.operators import Interpolate
 from tilewright.compiler.host.interpolations import windows_of
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .arrays import GENERATOR, normal
 
 EXTENTS = {
@@ -40,7 +40,7 @@ def assert_agrees(
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("extents", EXTENTS)
 def test_between_neighbours(extents: str, around: str, level: str) -> None:

@@ -1,11 +1,13 @@
 """A small network, and sweeps of it."""
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tilewright.compiler.frontend import import_model
+from tilewright.flows.execution.compile_cache import CompileCache
 from tilewright.flows.sweep import Database, Outcome, Space, sweep
 from tilewright.flows.sweep.expressions import read_condition
 from tilewright.flows.sweep.figures import FIGURES
@@ -14,6 +16,34 @@ from tilewright.flows.sweep.outcome import Network
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
 VARY = {"lanes": "4x4,8x8,16x16", "bus_bits": "32,128"}
+
+
+COMPILER = importlib.import_module("tilewright.flows.execution.compile_graph")
+"""The module, whose name in its package is also that of a function."""
+
+COMPILE = COMPILER.compile_with_exact_times
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once() -> Iterator[None]:
+    """Compile each machine once in this process: sweeps are tested here, not the compiler."""
+    kept = {}
+
+    def compile_once(request, progress, store=None):
+        key = CompileCache.of_request(request).path.name, request.lean
+        if key not in kept:
+            kept[key] = COMPILE(request, progress, store)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(COMPILER, COMPILE.__name__, compile_once)
+        yield
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch) -> None:
+    """Compile each time, as users do."""
+    monkeypatch.setattr(COMPILER, COMPILE.__name__, COMPILE)
 
 
 @pytest.fixture(scope="session")

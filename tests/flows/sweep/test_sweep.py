@@ -26,6 +26,7 @@ FORTY = {"lanes": "2x2,2x4,4x4,4x8,8x8,8x16,16x8,16x16", "bus_bits": "32,64", "w
 """A space of 48 combinations, of which 8 break a rule or are alike."""
 
 
+@pytest.mark.usefixtures("compiled_anew")
 def test_a_machine_leaves_no_cycles_of_objects(digits):
     """Cycles cost time in the garbage collector, and memory until it runs."""
     sim(digits.graph, PRESETS["4x4"], [MemoryModel()])  # imports modules and fills caches
