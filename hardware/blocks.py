@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from ..isa.configuration import Configuration, Memory
 
-LEAST_LANE_BLOCKS, USUAL_LANE_BLOCKS, MOST_LANE_BLOCKS = 2, 3, 4
+MIN_LANE_BLOCKS, USUAL_LANE_BLOCKS, MAX_LANE_BLOCKS = 2, 3, 4
 """Multiplier blocks that a lane of VECTOR takes at least, without a limit, and at most."""
 
 WORD_BITS = 64
@@ -128,4 +128,4 @@ def lane_blocks(lanes: int, spare: int | None) -> int:
     """
     if spare is None:
         return USUAL_LANE_BLOCKS
-    return min(max(spare // lanes, LEAST_LANE_BLOCKS), MOST_LANE_BLOCKS)
+    return min(max(spare // lanes, MIN_LANE_BLOCKS), MAX_LANE_BLOCKS)

@@ -32,8 +32,8 @@ class VectorLane(wiring.Component):
     operations : Sequence[Operation]
         Operations that a step can compute, by code.
     blocks : int
-        Multiplier blocks of the FPGA that the lane may take, from `LEAST_LANE_BLOCKS` to
-        `MOST_LANE_BLOCKS`.
+        Multiplier blocks of the FPGA that the lane may take, from `MIN_LANE_BLOCKS` to
+        `MAX_LANE_BLOCKS`.
         The other products are built from logic, with the same latency.
 
     Members

@@ -15,7 +15,7 @@ FORMS = (
 )
 """Syntax of a law, for messages and the manual."""
 
-LONGEST_LAW, MOST_PARTS = 300, 100
+MAX_LAW, MAX_PARTS = 300, 100
 """Limits of a law: it becomes an adder, not a second accelerator."""
 
 
@@ -36,16 +36,16 @@ def read_law(text: str, names: Mapping[str, Expression]) -> Expression:
         For anything outside the syntax; the message names it.
     """
     too_long = IsaError(
-        f"law `{text}`: too long; at most {LONGEST_LAW} characters, and {MOST_PARTS} names, "
+        f"law `{text}`: too long; at most {MAX_LAW} characters, and {MAX_PARTS} names, "
         "numbers and operations; those inside `abs` count twice"
     )
-    if len(text) > LONGEST_LAW:
+    if len(text) > MAX_LAW:
         raise too_long
     try:
         body = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError):
         raise IsaError(f"law `{text}`: not an expression; write it with {FORMS}") from None
-    if _size(body) > MOST_PARTS:
+    if _size(body) > MAX_PARTS:
         raise too_long
     return _Reader(text, names).tree(body)
 

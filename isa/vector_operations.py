@@ -34,7 +34,7 @@ FIRST_BITS, SECOND_BITS, FACTOR_BITS = 18, 8, 16
 PASSED_BITS = 32
 """Width of the value that passes beside the first multiplier, in place of its product."""
 
-MOST_OPERATIONS = 16
+MAX_OPERATIONS = 16
 """Codes of four bits."""
 
 Product = tuple[Expression, Expression]
@@ -234,9 +234,9 @@ def operations_with(extra: tuple[str, ...]) -> tuple[Operation, ...]:
         if any(operation.name == other.name for other in operations):
             raise IsaError(f"operation `{operation.name}`: name already taken; choose another")
         operations.append(operation)
-    if len(operations) > MOST_OPERATIONS:
+    if len(operations) > MAX_OPERATIONS:
         raise IsaError(
-            f"{len(extra)} extra operations; expected at most {MOST_OPERATIONS - len(OPERATIONS)}"
+            f"{len(extra)} extra operations; expected at most {MAX_OPERATIONS - len(OPERATIONS)}"
         )
     return tuple(operations)
 

@@ -14,9 +14,9 @@ from ..errors import ArtifactError
 ZIP_MAGIC = b"PK\x03\x04"
 """First bytes of every zip file."""
 
-LEAST_ROOM = 1 << 30
-MOST_EXPANSION = 32
-"""A file may unpack to `LEAST_ROOM` bytes, or to `MOST_EXPANSION` times its size."""
+MIN_ROOM = 1 << 30
+MAX_EXPANSION = 32
+"""A file may unpack to `MIN_ROOM` bytes, or to `MAX_EXPANSION` times its size."""
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Timestamp of every entry: the earliest one that a zip file can hold."""
@@ -53,7 +53,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
     ArtifactError
         If the file is damaged, or unpacks to much more than its size.
     """
-    room = max(LEAST_ROOM, MOST_EXPANSION * len(data))
+    room = max(MIN_ROOM, MAX_EXPANSION * len(data))
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()

@@ -6,8 +6,8 @@ from tokenize import TokenError
 
 import numpy as np
 
-MOST_HEADER_BYTES = 10_000
-"""Longest header of an array, as in NumPy."""
+MAX_HEADER_BYTES = 10_000
+"""Maximum header of an array, as in NumPy."""
 
 MALFORMED = (
     ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError, MemoryError,
@@ -40,7 +40,7 @@ def from_npy(data: bytes) -> np.ndarray:
         }.get(version)
         if read is None:
             raise ValueError(f"format version {version}")
-        shape, is_column_major, dtype = read(buffer, max_header_size=MOST_HEADER_BYTES)
+        shape, is_column_major, dtype = read(buffer, max_header_size=MAX_HEADER_BYTES)
     except MALFORMED as problem:
         raise ValueError(" ".join(str(problem).split())[:100] or "a malformed header") from None
     if dtype.hasobject or dtype.fields or dtype.subdtype or not dtype.itemsize:

@@ -41,7 +41,7 @@ MANIFEST = "manifest.json"
 GRAPH = "graph.txt"
 UNFIT = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 """Exceptions of operators whose attributes no importer would write."""
-MOST_MESSAGE = 1000
+MAX_MESSAGE = 1000
 """Characters of a message about the content of a file."""
 CODE = "code/"
 """Folder with the machine code of the host's kernels, by key."""
@@ -187,8 +187,8 @@ def _memory(manifest: Mapping) -> MemoryModel:
 
 def _readable(text: str) -> str:
     """Put a message on one line, without the middle if it repeats a long part of the file."""
-    text, half = " ".join(text.split()), MOST_MESSAGE // 2
-    return text if len(text) <= MOST_MESSAGE else f"{text[:half]} [...] {text[-half:]}"
+    text, half = " ".join(text.split()), MAX_MESSAGE // 2
+    return text if len(text) <= MAX_MESSAGE else f"{text[:half]} [...] {text[-half:]}"
 
 
 def _load(

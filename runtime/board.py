@@ -73,7 +73,7 @@ STANDSTILL_S = 60.0
 STOPPING_POLLS = 100
 """Reads of `STATUS` until a stopped core has to be idle."""
 
-SHORTEST_POLL_S, LONGEST_POLL_S = 0.0005, 0.05
+MIN_POLL_S, MAX_POLL_S = 0.0005, 0.05
 
 
 class BoardResetError(DeviceError):
@@ -373,7 +373,7 @@ class BoardDevice(Device):
         """
         limit_cycles = HANG_CYCLES + self.longest_run * timing.cycles
         deadline = time.monotonic() + HANG_S + limit_cycles / SLOWEST_HZ
-        pause = SHORTEST_POLL_S
+        pause = MIN_POLL_S
         cycles, moved = -1, time.monotonic()
         counts = bool(counter_registers(self.configuration.counters))
         while True:
@@ -404,7 +404,7 @@ class BoardDevice(Device):
                     f"expected {timing.cycles:,}; {self._explain(registers, program)}"
                 )
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_POLL_S)
+            pause = min(2 * pause, MAX_POLL_S)
 
     def _explain(self, registers: dict[int, int], program: LoadedProgram) -> str:
         def read(name: str) -> int:

@@ -20,7 +20,7 @@ from ..aligned import aligned_empty
 from ..compiler.graph import Graph, Node, evaluate_node
 from ..compiler.graph.types import DTYPES
 from ..compiler.host import (
-    LEAST_WORK,
+    MIN_WORK,
     Alias,
     Event,
     Finish,
@@ -110,7 +110,7 @@ class HostSide:
         *,
         threads: int | None = None,
         keep_all: bool = False,
-        least_work: int | None = LEAST_WORK,
+        least_work: int | None = MIN_WORK,
     ) -> None:
         self._name, self._graph = module.name, module.graph
         nodes = host_nodes(module.graph, module.steps)

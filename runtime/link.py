@@ -35,13 +35,13 @@ OPEN_REQUESTS = 4
 SILENT_ROUNDS = 4
 """Rounds without an answer after which the board counts as silent; each lasts twice the last."""
 
-SHORTEST_BYTES = 64
+MIN_BYTES = 64
 """Payload of the shortest requests of a long transfer."""
 
 TAGS = 1 << 16
 
-LONGEST_FRAME = 2 * (ANSWER_HEAD.size + PAYLOAD_BYTES + 1 + CHECK_BYTES)
-"""Most bytes between two flags of a legal frame; longer ones are noise."""
+MAX_FRAME = 2 * (ANSWER_HEAD.size + PAYLOAD_BYTES + 1 + CHECK_BYTES)
+"""Maximum number of bytes between two flags of a legal frame; longer ones are noise."""
 
 ROUND_TRIP_BYTES = 2 * (REQUEST.size + PAYLOAD_BYTES + CHECK_BYTES)
 """Bytes of a request and its answer, with some escapes."""
@@ -175,7 +175,7 @@ class Link(Connection):
                     continue
                 if not transfer.payload:
                     result[piece[0] : sum(piece)] = answer.payload
-                self._piece_bytes = min(PAYLOAD_BYTES, self._piece_bytes + SHORTEST_BYTES)
+                self._piece_bytes = min(PAYLOAD_BYTES, self._piece_bytes + MIN_BYTES)
                 silent, deadline = 0, time.monotonic() + patience
                 tags = list(sent)
                 lost.extend(self._give_up(sent, tags[: tags.index(answer.tag)]))
@@ -197,8 +197,8 @@ class Link(Connection):
             offset, length = sent.pop(tag)
             self.resent += 1
             # A multiple of the shortest, since registers are moved whole.
-            shorter = self._piece_bytes // (2 * SHORTEST_BYTES)
-            self._piece_bytes = step = SHORTEST_BYTES * max(1, shorter)
+            shorter = self._piece_bytes // (2 * MIN_BYTES)
+            self._piece_bytes = step = MIN_BYTES * max(1, shorter)
             yield from (
                 (offset + start, min(step, length - start)) for start in range(0, length, step)
             )
@@ -217,7 +217,7 @@ class Link(Connection):
         *frames, self._waiting = (self._waiting + self.transport.receive(seconds)).split(
             bytes([FLAG])
         )
-        self._waiting = self._waiting[-LONGEST_FRAME:]
+        self._waiting = self._waiting[-MAX_FRAME:]
         for stuffed in frames:
             body = body_of(stuffed)
             answer = None if body is None else parse_answer(body)

@@ -15,8 +15,8 @@ from ..errors import ArtifactError
 from ..isa.instructions import Instruction
 from ..quoting import is_name
 
-MOST_WINDOW_BYTES = 1 << 32
-"""Largest data window in bytes, because addresses inside it have 32 bits."""
+MAX_WINDOW_BYTES = 1 << 32
+"""Maximum data window in bytes, because addresses inside it have 32 bits."""
 
 
 def describe_segment(segment: Segment) -> dict[str, Any]:
@@ -59,11 +59,11 @@ def read_segment(
         )
         if binding.strides and (
             len(binding.strides) != len(binding.stored_shape)
-            or not 0 <= min(binding.strides) <= max(binding.strides) <= MOST_WINDOW_BYTES
+            or not 0 <= min(binding.strides) <= max(binding.strides) <= MAX_WINDOW_BYTES
         ):
             raise ArtifactError(
                 f"activation `{binding.name}`: expected a stride for each of "
-                f"{len(binding.stored_shape)} dimensions, 0 to {MOST_WINDOW_BYTES:,}, got "
+                f"{len(binding.stored_shape)} dimensions, 0 to {MAX_WINDOW_BYTES:,}, got "
                 f"{list(binding.strides)}"
             )
         places[binding.name] = binding
@@ -140,9 +140,9 @@ def _named(described: Mapping, key: str, places: Mapping[str, Binding]) -> tuple
 
 def _check_segment(segment: Segment) -> None:
     window = segment.data_bytes
-    if window > MOST_WINDOW_BYTES:
+    if window > MAX_WINDOW_BYTES:
         raise ArtifactError(
-            f"manifest: `data_bytes`: expected at most {MOST_WINDOW_BYTES:,}, got {window:,}"
+            f"manifest: `data_bytes`: expected at most {MAX_WINDOW_BYTES:,}, got {window:,}"
         )
     for binding in segment.activations:
         if min(binding.stored_shape, default=0) < 0:

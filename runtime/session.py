@@ -21,7 +21,7 @@ import numpy as np
 
 from ..compiler.graph import Graph, Value
 from ..compiler.graph.types import DTYPES
-from ..compiler.host import LEAST_WORK, Finish, Start, overlaps
+from ..compiler.host import MIN_WORK, Finish, Start, overlaps
 from ..compiler.module import Binding, Module, Segment
 from ..errors import DeviceError, InputError
 from ..html_tables import html_table
@@ -145,7 +145,7 @@ class Session:
         *,
         threads: int | None = None,
         keep_all: bool = False,
-        least_work: int | None = LEAST_WORK,
+        least_work: int | None = MIN_WORK,
         states: Mapping[str, str] = NO_STATES,
     ) -> None:
         ours, theirs = module.configuration, device.configuration

@@ -19,7 +19,7 @@ from ..errors import DeviceError
 
 USUAL_BAUD = 115_200
 USUAL_TIMEOUT_S = 0.5
-LONGEST_TIMEOUT_S = 60.0
+MAX_TIMEOUT_S = 60.0
 
 CONNECTING_S = 5.0
 """Longest wait for a TCP connection."""
@@ -82,7 +82,7 @@ class Address:
                 placed = host and port and parts.path in ("", "/")
         except ValueError:
             raise _malformed(text) from None
-        if options or not placed or not 0 < timeout_s <= LONGEST_TIMEOUT_S:
+        if options or not placed or not 0 < timeout_s <= MAX_TIMEOUT_S:
             raise _malformed(text)
         return found
 
@@ -100,7 +100,7 @@ class Address:
 def _malformed(text: str) -> DeviceError:
     return DeviceError(
         f"device `{text}`: expected `serial:///dev/ttyUSB0?baud=3000000` or `tcp://HOST:PORT`, "
-        f"each with `timeout=SECONDS` up to {LONGEST_TIMEOUT_S:.0f} if wanted; correct the address"
+        f"each with `timeout=SECONDS` up to {MAX_TIMEOUT_S:.0f} if wanted; correct the address"
     )
 
 

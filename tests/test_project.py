@@ -18,8 +18,8 @@ from tilewright import errors
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PARTS = ("isa", "hardware", "compiler", "sim", "runtime", "flows")
-LARGEST_FILE = 1 << 20
-"""Most bytes of a file in the repository."""
+MAX_FILE = 1 << 20
+"""Maximum number of bytes of a file in the repository."""
 
 
 def test_every_package_folder_is_listed_and_nothing_else():
@@ -54,7 +54,7 @@ def test_no_large_file_is_in_the_repository():
     )
     for name in filter(None, listed.stdout.split("\0")):
         path = ROOT / name
-        assert not path.is_file() or path.stat().st_size <= LARGEST_FILE, name
+        assert not path.is_file() or path.stat().st_size <= MAX_FILE, name
 
 
 def test_every_dependency_states_its_reason():

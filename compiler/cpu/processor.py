@@ -12,7 +12,7 @@ from ..te.target import DRAM, REGISTER, Kind, ScheduleError, Scope, Target
 from .instructions import MachineInstruction
 
 MAX_SUMS = 1 << 10
-"""Most sums of a tile that stay apart from the output. Larger tiles fit no registers."""
+"""Maximum sums of a tile that stay apart from the output. Larger tiles fit no registers."""
 
 _SCOPES = {DRAM: Scope(), REGISTER: Scope()}
 

@@ -13,8 +13,8 @@ import numpy as np
 from ...isa.numbers import quantise_output
 from .types import Quantisation
 
-LARGEST_MULTIPLIER = 32767
-"""Largest multiplier: multipliers are signed 16-bit immediates."""
+MAX_MULTIPLIER = 32767
+"""Maximum multiplier: multipliers are signed 16-bit immediates."""
 
 CANDIDATES = 400
 """Number of multiplier pairs to try, best approximation first."""
@@ -191,10 +191,10 @@ def _nearest_ties(values: np.ndarray, count: int) -> np.ndarray:
 
 def _ratios(a: float, b: float, y: float) -> list[tuple[int, int]]:
     """Return multiplier pairs in the ratio a : b, best first; ties go to the smaller pair."""
-    grid = np.arange(1, LARGEST_MULTIPLIER + 1, dtype=np.float64)
+    grid = np.arange(1, MAX_MULTIPLIER + 1, dtype=np.float64)
     firsts = np.concatenate([grid, np.rint(grid * (a / b))])
     seconds = np.concatenate([np.rint(grid * (b / a)), grid])
-    fits = (firsts <= LARGEST_MULTIPLIER) & (seconds <= LARGEST_MULTIPLIER)
+    fits = (firsts <= MAX_MULTIPLIER) & (seconds <= MAX_MULTIPLIER)
     firsts, seconds = firsts[fits], seconds[fits]
     with np.errstate(divide="ignore", invalid="ignore"):
         by_first = np.abs(seconds * a / firsts - b)

@@ -23,7 +23,7 @@ GAP, RANK_GAP = 24, 36
 
 SORTED_TIMES = 4
 MAX_CHARACTERS = 28
-"""Longest text of a line; the whole name is shown when the mouse is over the node."""
+"""Maximum text of a line; the whole name is shown when the mouse is over the node."""
 
 FILLS = {"input": "#e8e8e8", "accelerator": "#d6e6fb", "host": "#fdf0d5", "output": "#e8e8e8"}
 """Colours of boxes; black text has a contrast of more than 16 on each."""

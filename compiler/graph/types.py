@@ -47,13 +47,13 @@ NARROW_FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "flo
                  "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")  # fmt: skip
 """Float types that are computed in float32 and rounded once."""
 
-LARGEST_BYTES = 1 << 31
+MAX_BYTES = 1 << 31
 """Size limit of a tensor, in bytes: the most that a protobuf file can hold in one tensor."""
 
 MAX_RANK = 32
 """Axes of a tensor; NumPy knows 64, and samples and layouts have axes of their own."""
 
-LARGEST_MADE_BYTES = 1 << 28
+MAX_MADE_BYTES = 1 << 28
 """Size limit, in bytes, of a constant that the importer computes."""
 
 
@@ -107,7 +107,7 @@ class TensorType:
 Types = Sequence[TensorType]
 
 
-def check_size(kind: TensorType, most: int = LARGEST_BYTES) -> TensorType:
+def check_size(kind: TensorType, most: int = MAX_BYTES) -> TensorType:
     """Return a type unchanged if its tensor takes at most `most` bytes and few enough axes.
 
     Raises

@@ -10,10 +10,10 @@ imported when there is a kernel to find or to run.
 from .kernel import HostKernel, HostScope, HostStep, Matcher
 from .order import Alias, Evaluate, Event, Finish, RunKernel, Start, overlaps
 from .plan import HostPlan, host_nodes, host_target, plan_host, report_of_host
-from .work import LEAST_WORK, may_have_kernels
+from .work import MIN_WORK, may_have_kernels
 
 __all__ = [
-    "LEAST_WORK", "Alias", "Evaluate", "Event", "Finish", "HostKernel", "HostPlan", "HostScope",
+    "MIN_WORK", "Alias", "Evaluate", "Event", "Finish", "HostKernel", "HostPlan", "HostScope",
     "HostStep", "Matcher", "RunKernel", "Start", "host_nodes", "host_target",
     "may_have_kernels", "overlaps", "plan_host", "report_of_host",
 ]  # fmt: skip

@@ -34,14 +34,14 @@ from .formulas import (
 from .graph_queries import in_order
 from .kernel import HostKernel, HostScope, matcher
 
-MOST_NODES = 48
-"""Most nodes in one chain."""
+MAX_NODES = 48
+"""Maximum number of nodes in one chain."""
 
-MOST_CALLS = 600
-"""Most operations in one formula; an operand that is read twice counts twice."""
+MAX_CALLS = 600
+"""Maximum number of operations in one formula; an operand that is read twice counts twice."""
 
-MOST_OPERANDS = 12
-"""Most arrays that one loop reads."""
+MAX_OPERANDS = 12
+"""Maximum number of arrays that one loop reads."""
 
 
 @matcher(op(ELEMENTWISE))
@@ -73,7 +73,7 @@ def _grown(scope: HostScope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     if scope.graph.is_output(last):
         return ()
     waiting = list(scope.graph.users(last))
-    while waiting and len(found) <= MOST_NODES:
+    while waiting and len(found) <= MAX_NODES:
         node = waiting.pop()
         if node.outputs[0].name in found:
             continue
@@ -94,7 +94,7 @@ def _lead(scope: HostScope, node: Node, found: dict[str, Node]) -> None:
         leader = scope.producer(name) if name not in found and scope.is_private(name) else None
         if leader is None or not _fits(scope, leader):
             continue
-        if leader.output.type.shape == node.output.type.shape and len(found) < MOST_NODES:
+        if leader.output.type.shape == node.output.type.shape and len(found) < MAX_NODES:
             found[name] = leader
             _lead(scope, leader, found)
 
@@ -180,7 +180,7 @@ def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
             formula, bits = _formula(scope, node, formulas, operands, node.output == last)
             formulas[node.output.name] = formula
             exact = exact and bits
-            if _calls(formula, operands) > MOST_CALLS or len(operands.types) > MOST_OPERANDS:
+            if _calls(formula, operands) > MAX_CALLS or len(operands.types) > MAX_OPERANDS:
                 return None
         operands.keep({*names_in(formulas[last.name])})
         broadcast = operands.broadcast()

@@ -5,14 +5,14 @@ import math
 import numpy as np
 
 from ..cpu import AffineCopy, ByteJoin
-from ..cpu.kernels.movement import MOST_PIECES
+from ..cpu.kernels.movement import MAX_PIECES
 from ..graph import Node
 from ..graph.operators import Dequantize, QConcat, QResize, QSlice, Quantize, Transpose
 from ..rewriting import each, op, value
 from .formulas import dequantize, quantize
 from .kernel import HERE, HostKernel, HostScope, matcher
 
-FEWEST_ROWS = 16
+MIN_ROWS = 16
 """With fewer rows, a join copies long pieces, and NumPy is fastest."""
 
 X = value("x", constant=False)
@@ -27,7 +27,7 @@ def match_join(
     rows = math.prod(shapes[0][: layer.axis])
     described = ByteJoin(rows, tuple(math.prod(shape[layer.axis :]) for shape in shapes))
     pieces = described.pieces(described.widths, scope.target)
-    if rows < FEWEST_ROWS or pieces > MOST_PIECES:
+    if rows < MIN_ROWS or pieces > MAX_PIECES:
         return None
     inputs = dict(zip(described.operands, parts, strict=True))
     return HostKernel(described, inputs, {}, (node,), exact=True)

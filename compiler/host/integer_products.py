@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..cpu import IntegerProduct, has_small_pairs
-from ..cpu.kernels.integer_product import MOST_INNER, parts_of
+from ..cpu.kernels.integer_product import MAX_INNER, parts_of
 from ..graph import Node
 from ..graph.operators import Binary, Cast, IntegerMatMul
 from ..rewriting import op, value
@@ -21,7 +21,7 @@ def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> 
     """Match IntegerMatMul, [Cast to float32, Mul by a factor, [Add of a constant]]."""
     inner, columns = scope.shape(w)
     elements = node.output.type.elements
-    if not 0 < inner <= MOST_INNER or not elements:
+    if not 0 < inner <= MAX_INNER or not elements:
         return None
     nodes: tuple[Node, ...] = (node,)
     inputs, constants = {"x": x}, {"w": scope.data(w)}

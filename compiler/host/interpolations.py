@@ -11,14 +11,14 @@ from ..rewriting import op, value
 from .kernel import HostKernel, HostScope, matcher
 from .pools import has_floats
 
-MOST_TAPS = 4
-"""Longest window, as a multiple of the elements that an output reads; NumPy is faster beyond."""
+MAX_TAPS = 4
+"""Maximum window, as a multiple of the elements that an output reads; NumPy is faster beyond."""
 
-MOST_ALONG = 16
+MAX_ALONG = 16
 """The same limit where vectors run along the axis."""
 
-MOST_BLOCK = 64
-"""Most elements of the output that share a window."""
+MAX_BLOCK = 64
+"""Maximum number of elements of the output that share a window."""
 
 
 @matcher(
@@ -37,7 +37,7 @@ def interpolation(
     extents = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
     chosen, shares = scope.data(places), scope.data(weights)
     description, table = windows_of(chosen, shares, *extents, scope.target.lanes)
-    if description.taps > chosen.shape[1] * (MOST_ALONG if extents[2] == 1 else MOST_TAPS):
+    if description.taps > chosen.shape[1] * (MAX_ALONG if extents[2] == 1 else MAX_TAPS):
         return None
     return HostKernel(description, {"x": x}, {"weights": table}, (node,))
 
@@ -63,7 +63,7 @@ def windows_of(
     high = np.where(used, places, -1).max(axis=1)
     found = []
     least = min(lanes, extent) if inner == 1 else 1
-    for block in range(least, min(extent, MOST_BLOCK) + 1, least):
+    for block in range(least, min(extent, MAX_BLOCK) + 1, least):
         starts = np.arange(0, extent, block)
         lows, highs = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
         rate = block * size / extent

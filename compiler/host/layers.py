@@ -13,8 +13,8 @@ from .activations import activation_behind
 from .kernel import HERE, HostKernel, HostScope, matcher
 from .pools import has_floats
 
-MOST_PLANES = 4
-"""Most channels of an image that is read in planes."""
+MAX_PLANES = 4
+"""Maximum number of channels of an image that is read in planes."""
 
 RESIDUAL = op(ops.Binary("Add"), HERE, value("residual", constant=False), commutative=True)
 
@@ -96,7 +96,7 @@ def match_planes(scope: HostScope, node: Node, x: str) -> HostKernel | None:
     conv = kernel.description
     if not isinstance(conv, Convolution) or conv.residual or conv.groups > 1:
         return None
-    if scope.shape(x)[1] > MOST_PLANES:
+    if scope.shape(x)[1] > MAX_PLANES:
         return None
     description = PlanarConvolution(
         *(conv.batch, conv.height, conv.width, conv.channels_in, conv.channels_out),

@@ -19,14 +19,14 @@ from ..graph.evaluate import evaluate_operator
 from ..graph.types import DTYPES
 from .boxes import PADDING, boxes_of, element_numbers
 
-MOST_BOXES = 64
-"""Most boxes of one movement; a recurrent layer that is written out joins its steps, a box each."""
+MAX_BOXES = 64
+"""Maximum boxes of one movement; an unrolled recurrent layer joins its steps, a box each."""
 
-MOST_NODES = 24
-"""Most nodes of one movement."""
+MAX_NODES = 24
+"""Maximum number of nodes of one movement."""
 
-MOST_ELEMENTS = 1 << 19
-"""Most elements of a value inside a movement: the map takes eight bytes for each of them."""
+MAX_ELEMENTS = 1 << 19
+"""Maximum elements of a value inside a movement: the map takes eight bytes for each."""
 
 FILL_BYTES = 1 << 12
 """Most bytes of the array from which padding is copied."""
@@ -124,14 +124,14 @@ def _moves(graph: Graph, node: Node) -> bool:
     moved = node.inputs if places is None else [node.inputs[place] for place in places]
     sizes = [graph.types[name].elements for name in (*moved, node.output.name)]
     others = set(node.inputs) - set(moved)
-    return 0 < min(sizes) <= max(sizes) <= MOST_ELEMENTS and all(map(graph.is_constant, others))
+    return 0 < min(sizes) <= max(sizes) <= MAX_ELEMENTS and all(map(graph.is_constant, others))
 
 
 def _chain(graph: Graph, last: Node, free: Mapping[str, Node]) -> tuple[Node, ...]:
     """Return a node and the free nodes that only it reads, directly or through one another."""
     found = {last.output.name: last}
     waiting = [last]
-    while waiting and len(found) < MOST_NODES:
+    while waiting and len(found) < MAX_NODES:
         for name in dict.fromkeys(waiting.pop().inputs):
             node = free.get(name)
             if node is None or name in found or graph.is_output(name):
@@ -170,7 +170,7 @@ def _movement(graph: Graph, nodes: tuple[Node, ...]) -> Movement | None:
     kind = nodes[-1].output.type
     result = numbers[nodes[-1].output.name].reshape(kind.shape or (1,))
     padded = bool((result == PADDING).any())
-    boxes = None if padded and len(fills) > 1 else boxes_of(result, MOST_BOXES)
+    boxes = None if padded and len(fills) > 1 else boxes_of(result, MAX_BOXES)
     if boxes is None:
         return None
     fill = None

@@ -15,7 +15,7 @@ from ..module import Segment
 from .kernel import HostStep
 from .memory import HostMemory, plan_host_memory
 from .order import Evaluate, Event, order_events
-from .work import LEAST_WORK
+from .work import MIN_WORK
 
 if TYPE_CHECKING:
     from ..cpu import CpuTarget, Description
@@ -49,7 +49,7 @@ def plan_host(
     target: "CpuTarget | None",
     *,
     keep_all: bool = False,
-    least_work: int = LEAST_WORK,
+    least_work: int = MIN_WORK,
 ) -> HostPlan:
     """Choose the host's kernels, their order and their memory.
 

@@ -25,14 +25,14 @@ from .graph_queries import in_order, per_column
 from .kernel import HostKernel, HostScope, matcher
 from .pools import has_floats
 
-MOST_COLUMNS = 1 << 15
-"""Most elements of a row that a kernel keeps together with its source row."""
+MAX_COLUMNS = 1 << 15
+"""Maximum number of elements of a row that a kernel keeps together with its source row."""
 
-MOST_ACROSS = 1 << 11
+MAX_ACROSS = 1 << 11
 """The same limit for interleaved rows, of which a kernel keeps one vector of rows."""
 
-MOST_NODES = 24
-"""Largest number of nodes that one normalisation may have."""
+MAX_NODES = 24
+"""Maximum number of nodes that one normalisation may have."""
 
 
 def is_float32(kind: TensorType) -> bool:
@@ -57,7 +57,7 @@ def softmax(scope: HostScope, node: Node, softmax: ops.Softmax, x: str) -> HostK
     shape = scope.shape(x)
     inner = math.prod(shape[softmax.stop :])
     columns = math.prod(shape[softmax.axis : softmax.stop])
-    if columns > (MOST_COLUMNS if inner == 1 else MOST_ACROSS):
+    if columns > (MAX_COLUMNS if inner == 1 else MAX_ACROSS):
         return None
     rows = math.prod(shape) // (columns * inner)
     return HostKernel(RowSoftmax(rows, columns, softmax.log, inner), {"x": x}, nodes=(node,))
@@ -143,7 +143,7 @@ def normalisation(scope: HostScope, node: Node, x: str) -> HostKernel | None:
     users = scope.graph.users(x)
     ahead = () if node.inputs[0] == x else (node,)
     reached: dict[str, Node] = {}
-    while users and len(reached) < MOST_NODES:
+    while users and len(reached) < MAX_NODES:
         fresh = [one for one in users if scope.is_free(one) and one.outputs[0].name not in reached]
         reached.update((one.outputs[0].name, one) for one in fresh)
         users = [user for one in fresh for user in scope.graph.users(one.outputs[0].name)]
@@ -165,7 +165,7 @@ def _normalised(
     x, kind = first.inputs[0], nodes[-1].output.type
     extents = {_extents(scope, node)[1:] for node in nodes if isinstance(node.attributes, Reduce)}
     columns, inner = extents.pop()
-    if extents or not columns or inner != 1 or columns > MOST_COLUMNS or match["epsilon"] < 0:
+    if extents or not columns or inner != 1 or columns > MAX_COLUMNS or match["epsilon"] < 0:
         return None
     if scope.graph.is_constant(x) or scope.types[x].elements != kind.elements:
         return None

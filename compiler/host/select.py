@@ -13,11 +13,11 @@ from .kernel import HostKernel, HostScope, HostStep
 from .matchers import matchers_of
 from .movements import find_movements
 from .recurrence import find_recurrences
-from .work import LEAST_WORK, replaced_work
+from .work import MIN_WORK, replaced_work
 
 
 def select_steps(
-    graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = LEAST_WORK
+    graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = MIN_WORK
 ) -> tuple[HostStep, ...]:
     """Select the host's steps in machine code: kernels, recurrent layers and movements.
 
@@ -34,7 +34,7 @@ def select_steps(
 
 
 def select_kernels(
-    graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = LEAST_WORK
+    graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = MIN_WORK
 ) -> tuple[HostKernel, ...]:
     """Select kernels for nodes of the host.
 

@@ -13,8 +13,8 @@ from ..graph import operators as ops
 if TYPE_CHECKING:
     from .kernel import HostKernel
 
-LEAST_WORK = 1 << 10
-"""Fewest operations of the largest kernel of a network that is worth loading LLVM.
+MIN_WORK = 1 << 10
+"""Minimum number of operations of the largest kernel of a network that is worth loading LLVM.
 
 Then small nodes are compiled too: NumPy takes 5 to 50 us for each of them, however small.
 """
@@ -43,7 +43,7 @@ def replaced_work(kernel: "HostKernel") -> int:
     return work * len(kernel.nodes)
 
 
-def may_have_kernels(graph: Graph, nodes: Iterable[Node], least_work: int = LEAST_WORK) -> bool:
+def may_have_kernels(graph: Graph, nodes: Iterable[Node], least_work: int = MIN_WORK) -> bool:
     """Whether a kernel of the host's nodes may do `least_work` operations; False is certain.
 
     The nodes of a kernel are connected. `replaced_work` is at most the work of the largest of these

@@ -11,7 +11,7 @@ from .onnx_node import OnnxNode
 from .onnx_scope import Named
 
 MAX_ITERATIONS = 10_000
-"""Largest number of iterations that a loop is unrolled to."""
+"""Maximum number of iterations that a loop is unrolled to."""
 
 
 def _graph(node: OnnxNode, name: str) -> onnx.GraphProto:

@@ -19,7 +19,7 @@ from .onnx_scope import ImportScope, Key, Named, key_of, schema_of
 from .refusals import CAUSES
 
 MAX_NODES = 100_000
-"""Largest number of nodes in a graph, after loops are unrolled and functions expanded."""
+"""Maximum number of nodes in a graph, after loops are unrolled and functions expanded."""
 
 
 def import_nodes(scope: ImportScope, nodes: Iterable[onnx.NodeProto]) -> None:

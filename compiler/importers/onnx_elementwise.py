@@ -12,7 +12,7 @@ from ..graph.types import INTEGERS
 from .onnx_node import OnnxNode
 from .onnx_tensors import ELEMENT_TYPES
 
-LARGEST = float(np.finfo(np.float32).max)
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 STRING = 8
 """ONNX's number of the string element type."""
@@ -67,11 +67,14 @@ def import_binary(node: OnnxNode) -> str:
 def import_clip(node: OnnxNode) -> str:
     """Import Clip as Unary, or as Max and Min; limits are attributes up to operator set 10."""
     if node.opset < 11:
-        low, high = node.attribute("min", -LARGEST), node.attribute("max", LARGEST)
+        low, high = node.attribute("min", -MAX_FLOAT32), node.attribute("max", MAX_FLOAT32)
         return node.emit(ops.Unary("Clip", (low, high)), [node.input(0)])
     limits = [node.known(node.input(index)) for index in (1, 2) if node.has(index)]
     if node.type(0).dtype == "float32" and all(limit is not None for limit in limits):
-        low, high = max(node.scalar(1, -LARGEST), -LARGEST), min(node.scalar(2, LARGEST), LARGEST)
+        low, high = (
+            max(node.scalar(1, -MAX_FLOAT32), -MAX_FLOAT32),
+            min(node.scalar(2, MAX_FLOAT32), MAX_FLOAT32),
+        )
         return node.emit(ops.Unary("Clip", (low, high)), [node.input(0)])
     result = node.input(0)
     for index, kind in ((1, "Max"), (2, "Min")):

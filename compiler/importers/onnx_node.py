@@ -14,7 +14,7 @@ import onnx
 from ...errors import CompileError, ImportModelError
 from ..graph import TensorType, evaluate_outputs
 from ..graph import operators as ops
-from ..graph.types import DTYPES, FLOATS, LARGEST_MADE_BYTES, check_size
+from ..graph.types import DTYPES, FLOATS, MAX_MADE_BYTES, check_size
 from .onnx_reader import NodeReader
 from .onnx_scope import Named
 from .onnx_tensors import ELEMENT_TYPES, ONNX_TYPES
@@ -66,7 +66,7 @@ class OnnxNode(NodeReader):
         if not constant or isinstance(operator, ops.Dequantize):
             return None
         for kind in operator.infer([self.builder.types[name] for name in inputs]):
-            check_size(kind, LARGEST_MADE_BYTES)
+            check_size(kind, MAX_MADE_BYTES)
         return evaluate_outputs(operator, [self.builder.data(name) for name in inputs])
 
     def unary(self, kind: str, x: str, name: str | None = None) -> str:
@@ -124,7 +124,7 @@ class OnnxNode(NodeReader):
         """Add a scalar constant of type `dtype`."""
         return self.builder.constant(np.array(value).astype(DTYPES[dtype]), f"{self.label}.number")
 
-    def check(self, kind: TensorType, most: int = LARGEST_MADE_BYTES) -> None:
+    def check(self, kind: TensorType, most: int = MAX_MADE_BYTES) -> None:
         """Reject a tensor of more than `most` bytes before it is computed.
 
         Raises

@@ -11,8 +11,8 @@ from ..graph.types import DTYPES
 from .onnx_images import import_conv
 from .onnx_node import OnnxNode
 
-LARGEST_BYTE = 255
-"""Largest magnitude of a byte less its zero point."""
+MAX_BYTE = 255
+"""Maximum magnitude of a byte less its zero point."""
 
 
 def import_matmul(node: OnnxNode) -> str:
@@ -160,16 +160,16 @@ def import_matmul_integer(node: OnnxNode) -> str:
         zero = node.input(2) if node.has(2) else node.number(0, node.type(0).dtype)
         return node.emit(ops.IntegerMatMul(), [node.input(0), weights, zero])
     a = _centred(node, 0, 2, axis=-2)
-    return _exact(node, import_matmul, "MatMul", (a, b), node.type(0).shape[-1] * LARGEST_BYTE**2)
+    return _exact(node, import_matmul, "MatMul", (a, b), node.type(0).shape[-1] * MAX_BYTE**2)
 
 
 def import_conv_integer(node: OnnxNode) -> str:
     """Import ConvInteger as Conv."""
     x, w = _centred(node, 0, 2, axis=1), _centred(node, 1, 3, axis=0)
-    largest = math.prod(node.type(1).shape[1:]) * LARGEST_BYTE**2
+    largest = math.prod(node.type(1).shape[1:]) * MAX_BYTE**2
     if node.builder.is_constant(w):
         size = np.abs(node.builder.data(w).astype(np.int64))
-        largest = LARGEST_BYTE * int(size.sum(axis=tuple(range(1, size.ndim))).max(initial=0))
+        largest = MAX_BYTE * int(size.sum(axis=tuple(range(1, size.ndim))).max(initial=0))
     return _exact(node, import_conv, "Conv", (x, w), largest)
 
 

@@ -23,10 +23,10 @@ import numpy as np
 
 from ..graph import TensorType
 from ..graph.operators import Interpolate, Where
-from ..graph.types import FLOATS, INTEGERS, LARGEST_BYTES, NARROW_FLOATS, NUMBERS
+from ..graph.types import FLOATS, INTEGERS, MAX_BYTES, NARROW_FLOATS, NUMBERS
 from .onnx_node import OnnxNode
 
-MOST = 1 << 31
+MAX_EXTENT = 1 << 31
 """Limit on scales and sizes: larger ones are mistakes."""
 
 
@@ -222,7 +222,7 @@ def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
         requested = node.constant(1 if node.opset < 11 else 2).ravel()
     else:
         requested = np.array(node.integers(3), dtype=np.int64)
-    sound = requested.size == len(axes) and bool(((requested > 0) & (requested < MOST)).all())
+    sound = requested.size == len(axes) and bool(((requested > 0) & (requested < MAX_EXTENT)).all())
     if not sound:
         expected = f"{len(axes)} positive {'scales' if by_scales else 'sizes'}"
         node.fail(expected, f"{requested.tolist()}", "give one for each axis")
@@ -235,7 +235,7 @@ def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
     else:
         scales, extents = _sized(node, old, requested, real)
     result = dict(enumerate(shape)) | dict(zip(axes, extents, strict=True))
-    node.check(TensorType(node.type(0).dtype, tuple(result.values())), LARGEST_BYTES)
+    node.check(TensorType(node.type(0).dtype, tuple(result.values())), MAX_BYTES)
     regions = [(np.float32(0), np.float32(1))] * len(axes)
     if not upsample and node.opset >= 11 and node.has(1):
         roi = node.constant(1).ravel().astype(np.float32)

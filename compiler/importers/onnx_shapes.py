@@ -7,7 +7,7 @@ import numpy as np
 
 from ..graph import TensorType
 from ..graph.operators import Expand, Where
-from ..graph.types import DTYPES, LARGEST_BYTES
+from ..graph.types import DTYPES, MAX_BYTES
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
 from .onnx_tensors import ELEMENT_TYPES, read_sparse
@@ -93,7 +93,7 @@ def import_one_hot(node: OnnxNode) -> str:
         got = f"{depth}, {list(node.type(2).shape)}"
         node.fail("a `depth` of 0 or more and two values", got, "correct the model")
     axis, base = node.axis(-1, len(shape) + 1), node.result
-    node.check(TensorType(node.type(2).dtype, (*shape, depth)), LARGEST_BYTES)
+    node.check(TensorType(node.type(2).dtype, (*shape, depth)), MAX_BYTES)
     indices = node.cast(node.input(0), "int64", f"{base}.indices")
     below = node.binary("Less", indices, node.number(0, "int64"), f"{base}.below")
     raised = node.binary("Add", indices, node.number(depth, "int64"), f"{base}.raised")

@@ -8,7 +8,7 @@ import onnx
 
 from ...errors import ImportModelError
 from ...file_access import reason
-from ..graph.types import DTYPES, LARGEST_BYTES
+from ..graph.types import DTYPES, MAX_BYTES
 from ..model_file import read_external
 from .refusals import RefusedError
 
@@ -93,9 +93,9 @@ def read_sparse(tensor: onnx.SparseTensorProto, where: str, folder: Path | None)
     values = read_tensor(tensor.values, where, folder)
     indices = read_tensor(tensor.indices, where, folder).astype(np.int64)
     shape = tuple(tensor.dims)
-    if min(shape, default=0) < 0 or math.prod(shape) * values.itemsize > LARGEST_BYTES:
+    if min(shape, default=0) < 0 or math.prod(shape) * values.itemsize > MAX_BYTES:
         raise ImportModelError(
-            f"{where}: expected a shape of at most {LARGEST_BYTES:,} bytes, got {list(shape)}; "
+            f"{where}: expected a shape of at most {MAX_BYTES:,} bytes, got {list(shape)}; "
             "correct it"
         )
     dense = np.zeros(shape, dtype=values.dtype)

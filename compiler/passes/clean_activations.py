@@ -9,8 +9,8 @@ from ..graph import operators as ops
 from ..rewriting import Site, number, op, rewrite, rule, value
 from .patterns import Clamp, clamp_limits, clamp_of, clamped, is_clamp, is_float32
 
-LARGEST = 3.4028234663852886e38
-"""Largest finite binary32 number; as a Clip's limit it has no effect."""
+MAX_FLOAT32 = 3.4028234663852886e38
+"""Maximum finite binary32 number; as a Clip's limit it has no effect."""
 
 MOVES = (ops.MaxPool, ops.Reshape, ops.Transpose, ops.Slice)
 """Operators that select elements by order or position, so that clamps commute with them."""
@@ -18,9 +18,9 @@ MOVES = (ops.MaxPool, ops.Reshape, ops.Transpose, ops.Slice)
 
 def _clamp(low: float, high: float) -> ops.Unary:
     """Return the operator for two limits; infinite limits become the largest numbers."""
-    if low == 0 and high >= LARGEST:
+    if low == 0 and high >= MAX_FLOAT32:
         return ops.Unary("Relu")
-    return ops.Unary("Clip", (max(low, -LARGEST), min(high, LARGEST)))
+    return ops.Unary("Clip", (max(low, -MAX_FLOAT32), min(high, MAX_FLOAT32)))
 
 
 @rule(
@@ -36,7 +36,7 @@ def name_limits(site: Site, bound: ops.Binary, x: str, limit: float) -> str | No
     """Max(x, scalar) or Min(x, scalar) -> Clip or Relu."""
     if site.shape_of(x) != site.shape:
         return None
-    limits = (limit, LARGEST) if bound.kind == "Max" else (-LARGEST, limit)
+    limits = (limit, MAX_FLOAT32) if bound.kind == "Max" else (-MAX_FLOAT32, limit)
     return site.emit(_clamp(*limits), x)
 
 
@@ -45,7 +45,7 @@ def merge_clamps(site: Site, outer: ops.Unary, clamps: tuple[ops.Unary, ...], x:
     """Consecutive clamps -> one clamp; clamps without effect -> none."""
     inner = clamp_of(clamps)
     both = Clamp(*clamp_limits(outer)).after((inner.low, inner.high))
-    if both.low <= -LARGEST and both.high >= LARGEST:
+    if both.low <= -MAX_FLOAT32 and both.high >= MAX_FLOAT32:
         return x
     merged = _clamp(both.low, both.high)
     return None if merged == outer and not clamps else site.emit(merged, x)

@@ -12,12 +12,12 @@ from ..graph.functions import UNARY
 from ..graph.operators import Recurrent
 from ..graph.operators.recurrent import as_unary, real_weights
 
-MOST_CELLS = 16
-"""Most steps, times directions, of a layer; the host runs longer ones in one loop."""
+MAX_CELLS = 16
+"""Maximum number of steps, times directions, of a layer; the host runs longer ones in one loop."""
 
 
 def expand_recurrent_layers(graph: Graph) -> Graph:
-    """Replace recurrent layers with constant weights and at most `MOST_CELLS` steps by their cells.
+    """Replace recurrent layers with constant weights and at most `MAX_CELLS` steps by their cells.
 
     Layers with peepholes, clipping, coupled gates or sequences of different lengths stay.
     """
@@ -42,7 +42,7 @@ def _is_expanded(graph: Graph, node: Node) -> bool:
         return False
     steps, directions = node.outputs[0].type.shape[:2]
     fixed = (*node.inputs[1:5], *node.inputs[operator.states.stop :])
-    if not all(graph.is_constant(name) for name in fixed) or steps * directions > MOST_CELLS:
+    if not all(graph.is_constant(name) for name in fixed) or steps * directions > MAX_CELLS:
         return False
     usual = not operator.clip and not operator.input_forget
     usual = usual and all(name in UNARY for name, _, _ in operator.activations)

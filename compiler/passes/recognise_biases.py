@@ -23,9 +23,9 @@ from .patterns import (
     to_image,
 )
 
-LARGEST_WEIGHT = 127
+MAX_WEIGHT = 127
 
-MOST_MISSES = 2
+MAX_MISSES = 2
 """Number of the 256 inputs for which a channel may differ from the definition, by one."""
 
 
@@ -78,22 +78,22 @@ def fit_biases(
     Returns
     -------
     int8[C] weights, int32[C] biases and float32[C] scales, or None where a channel differs from the
-    definition for more than `MOST_MISSES` inputs, or by more than one.
+    definition for more than `MAX_MISSES` inputs, or by more than one.
     """
     inputs = np.arange(-128, 128)
     real = (inputs - x.zero_point).astype(np.float32) * np.float32(x.scale)
     wanted = np.rint((real[:, None] + terms) / np.float32(y.scale)) + np.float32(y.zero_point)
     wanted = np.clip(wanted, low, high).astype(np.int8)
     ratios = terms.astype(np.float64) / x.scale
-    if not (np.abs(ratios) * LARGEST_WEIGHT < 2**30).all():
+    if not (np.abs(ratios) * MAX_WEIGHT < 2**30).all():
         return None
-    candidates = np.arange(1, LARGEST_WEIGHT + 1)
+    candidates = np.arange(1, MAX_WEIGHT + 1)
     offsets = ratios[:, None] * candidates
     order = np.argsort(np.abs(offsets - np.rint(offsets)) / candidates, axis=1, kind="stable")
     fewest = np.full(len(terms), len(inputs))
     weights, biases = np.zeros(len(terms), np.int8), np.zeros(len(terms), np.int32)
     scales = np.ones(len(terms), np.float32)
-    for rank in range(LARGEST_WEIGHT):
+    for rank in range(MAX_WEIGHT):
         left = np.flatnonzero(fewest)
         if not left.size:
             break
@@ -109,7 +109,7 @@ def fit_biases(
         weights[chosen], biases[chosen], scales[chosen] = (
             part[better] for part in (weight, bias, scale)
         )
-    return (weights, biases, scales) if fewest.max(initial=0) <= MOST_MISSES else None
+    return (weights, biases, scales) if fewest.max(initial=0) <= MAX_MISSES else None
 
 
 def recognise_biases(graph: Graph) -> Graph:

@@ -17,8 +17,8 @@ from .expand_transposed_convolutions import CHANNEL_MAJOR, PHASE_MAJOR
 from .patterns import TO_FIRST
 from .wide_weights import lane_blocks
 
-MOST_PHASES = 16
-"""Most convolutions into which one is split."""
+MAX_PHASES = 16
+"""Maximum number of convolutions into which one is split."""
 
 HOST_STEPS, ELEMENT_STEPS = 10_000, 0.6
 """About how many cycles of GEMM take as long as the host, and for each element that it moves."""
@@ -63,7 +63,7 @@ def recognise_interleaving(graph: Graph) -> Graph:
         channels = whole // max(count, 1)
         fits = site.shape == (n, channels, height * rows, width * columns)
         fits = fits and split.shape[0] == n and split.shape[4:] == (height, width)
-        if not fits or not 1 < count <= MOST_PHASES or (phase_major and conv.groups > 1):
+        if not fits or not 1 < count <= MAX_PHASES or (phase_major and conv.groups > 1):
             return None
         if site.root.output.name not in read:
             return None

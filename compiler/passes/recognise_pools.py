@@ -11,7 +11,7 @@ from ..graph.fit import fit_average
 from ..rewriting import Site, op, rewrite, rule, value
 from .patterns import channels_first, dequantised, is_int8, quantised, result_of, scale_of
 
-LARGEST_WINDOW = 1 << 16
+MAX_WINDOW = 1 << 16
 """From this number of elements, a window's sum may leave the exactly requantised range."""
 
 
@@ -25,7 +25,7 @@ def is_even(pool: ops.AveragePool) -> bool:
 def recognise_average(site: Site, pool: ops.AveragePool, x: str) -> str | None:
     """Quantize(clamps(AveragePool(Dequantize(x)))) -> QAvgPool(x)."""
     count = math.prod(pool.kernel)
-    if count >= LARGEST_WINDOW:
+    if count >= MAX_WINDOW:
         return None
     given, (y, (low, high)) = scale_of(site, "x"), result_of(site)
     fit = fit_average(count, given, y, low, high)

@@ -10,8 +10,8 @@ from itertools import cycle
 from ..graph import Graph
 from .timeline import Evaluator
 
-MOST_VISITS = 2_000_000
-"""Most node visits of the search, which take a few seconds; all starts share them."""
+MAX_VISITS = 2_000_000
+"""Maximum node visits of the search, which take a few seconds; all starts share them."""
 
 BEGINNINGS = 32
 """Most prefixes of one chain that are tried, evenly spread over a longer chain."""
@@ -32,7 +32,7 @@ def improve(evaluator: Evaluator) -> frozenset[str]:
     parts = list(_parts(evaluator.graph, able))
     cut = problem.solve()
     starts = (cut, cut | frozenset(able), cut - frozenset(able))
-    share = MOST_VISITS // len(starts)
+    share = MAX_VISITS // len(starts)
     found = [_descend(evaluator, start, parts, share) for start in dict.fromkeys(starts)]
     return min((cut, *found), key=lambda chosen: evaluator.exact(chosen).total_ns)
 

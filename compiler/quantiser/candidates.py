@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 """Called with a description of each step."""
 
 MIN_GAIN_DB = 0.05
-"""Least gain in dB for which an extra step is kept."""
+"""Minimum gain in dB for which an extra step is kept."""
 
 NODE_MACS = 200_000
 """Multiplications that take about as long as the overhead of one node."""

@@ -22,8 +22,8 @@ from ..rewriting import first_match, op, repeated, value
 from .float_layer import maker
 from .points import Points
 
-LARGEST_FACTOR = 64.0
-"""Largest factor, and the inverse of the smallest; a larger one would only raise dead channels."""
+MAX_FACTOR = 64.0
+"""Maximum factor, and the inverse of the smallest; a larger one would only raise dead channels."""
 
 BEFORE_POOLS = repeated(op(ops.MaxPool, value(), private=True), value("between", private=True))
 """A layer's activation, before pools through which a positive factor passes."""
@@ -109,7 +109,7 @@ def equalise(
 
 
 def _factors(weights: np.ndarray, groups: int, peaks: np.ndarray) -> np.ndarray:
-    """Return the divisor of each channel, between `LARGEST_FACTOR` and its inverse."""
+    """Return the divisor of each channel, between `MAX_FACTOR` and its inverse."""
     alive = peaks > 0
     if not alive.any():
         return np.ones(len(peaks))
@@ -120,7 +120,7 @@ def _factors(weights: np.ndarray, groups: int, peaks: np.ndarray) -> np.ndarray:
         offers = np.where(columns > 0, columns / max(columns.max(), 1e-30), 1.0)
         needs = np.sqrt(needs / offers)
     middle = np.exp(np.log(needs[alive]).mean())
-    return np.where(alive, np.clip(needs / middle, 1 / LARGEST_FACTOR, LARGEST_FACTOR), 1.0)
+    return np.where(alive, np.clip(needs / middle, 1 / MAX_FACTOR, MAX_FACTOR), 1.0)
 
 
 def _per_input(weights: np.ndarray, groups: int, factors: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, evaluate_node, verify
 from ..graph import operators as ops
-from ..passes.clean_activations import LARGEST
+from ..passes.clean_activations import MAX_FLOAT32
 from ..passes.patterns import clamp_of, clamped
 from ..rewriting import first_match, op
 from .calibrate import ActivationStatistics
@@ -47,7 +47,7 @@ def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Gr
                 continue
             seen = statistics.histograms[name]
             if low > seen.low or high < seen.high:
-                limits[name] = max(low, -LARGEST), min(high, LARGEST)
+                limits[name] = max(low, -MAX_FLOAT32), min(high, MAX_FLOAT32)
     return _clamped(graph, limits) if limits else graph
 
 

@@ -11,8 +11,8 @@ from .float_layer import FloatLayer, origin
 from .measure import measure_layers
 from .points import Points
 
-MOST_ROUNDS = 4
-"""Greatest number of rounds that add layers to those in float."""
+MAX_ROUNDS = 4
+"""Maximum number of rounds that add layers to those in float."""
 
 NOISY_LAYERS = 4
 """Noisiest layers that a round tries."""
@@ -20,8 +20,8 @@ NOISY_LAYERS = 4
 DEPTHS = (0, 1, 2, 4, 8, 16)
 """Layers before a noisy one that stay in float with it, counted along the longest path."""
 
-LEAST_GAIN_DB = 1.0
-"""Least gain in dB, at the network's end, for which a layer stays in float."""
+MIN_GAIN_DB = 1.0
+"""Minimum gain in dB, at the network's end, for which a layer stays in float."""
 
 
 def rescue(
@@ -47,7 +47,7 @@ def rescue(
     """
     best, kept = plain, dict[str, str]()
     spent = 0.0
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if not search.loses_too_much(best) or search.budget.rescue_left(spent) < search.cost:
             break
         sets = _sets(search, best)[: int(search.budget.rescue_left(spent) // search.cost)]
@@ -66,7 +66,7 @@ def rescue(
             place = min(enough, key=lambda at: _float_macs(graph, best.points, sets[at]))
         else:
             place = max(range(len(tried)), key=lambda at: tried[at].end_db)
-        if not enough and tried[place].end_db < best.end_db + LEAST_GAIN_DB:
+        if not enough and tried[place].end_db < best.end_db + MIN_GAIN_DB:
             break
         kept |= sets[place]
         best = tried[place]

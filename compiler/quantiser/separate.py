@@ -13,8 +13,8 @@ from .float_layer import origin
 from .points import Points
 from .ranges import LEVELS
 
-LEAST_STEPS = 8
-"""Least steps of the common scale that the range of each part must span."""
+MIN_STEPS = 8
+"""Minimum number of steps of the common scale that the range of each part must span."""
 
 TOLERANT = ("add", "table")
 """Kinds of layers that may read a float Concat; all others need int8 in one scale."""
@@ -58,4 +58,4 @@ def _loses_a_part(group: Iterable[str], statistics: ActivationStatistics) -> boo
     known = [statistics.histograms[name] for name in group]
     widths = [max(each.high, 0.0) - min(each.low, 0.0) for each in known if each.total]
     wide = [width for width in widths if width > 0]
-    return bool(wide) and min(wide) * LEVELS < max(wide) * LEAST_STEPS
+    return bool(wide) and min(wide) * LEVELS < max(wide) * MIN_STEPS

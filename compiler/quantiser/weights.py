@@ -12,8 +12,8 @@ from ...isa.numbers import EXACT_LIMIT
 from ..graph import Quantisation
 from ..graph.accumulators import SMALL_SCALE
 
-LARGEST = 127
-"""Largest magnitude of a weight; -128 is left out so that two products share a multiplier."""
+MAX_MAGNITUDE = 127
+"""Maximum magnitude of a weight; -128 is left out so that two products share a multiplier."""
 
 SHARES = np.linspace(1.0, 0.6, 41)
 """Shares of a channel's largest weight that the search tries as its range."""
@@ -118,26 +118,26 @@ def least_error_scales(rows: np.ndarray) -> np.ndarray:
     """
     largest = np.abs(rows).max(axis=1, initial=0).astype(np.float64)
     largest = np.where(largest > 0, largest, 1.0)
-    best, least = largest / LARGEST, np.full(len(rows), np.inf)
+    best, least = largest / MAX_MAGNITUDE, np.full(len(rows), np.inf)
     step = max(1, CACHED_WEIGHTS // max(1, rows.shape[1]))
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
         # Rows are scaled to their largest weight, so that squares stay in the range of binary32.
         shares_of_row = (rows[part] / largest[part, None]).astype(np.float32)
         for share in SHARES:
-            scale = np.float32(share / LARGEST)
+            scale = np.float32(share / MAX_MAGNITUDE)
             error = shares_of_row / scale
             np.rint(error, out=error)
-            np.clip(error, -LARGEST, LARGEST, out=error)
+            np.clip(error, -MAX_MAGNITUDE, MAX_MAGNITUDE, out=error)
             error *= scale
             error -= shares_of_row
             total = np.einsum("ij,ij->i", error, error)
             better = total < least[part]
-            scales = (largest[part] * share / LARGEST).astype(np.float32)
+            scales = (largest[part] * share / MAX_MAGNITUDE).astype(np.float32)
             best[part] = np.where(better, scales, best[part])
             least[part] = np.where(better, total, least[part])
     return best
 
 
 def _rounded(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    return np.clip(np.rint(rows / scales[:, None]), -LARGEST, LARGEST)
+    return np.clip(np.rint(rows / scales[:, None]), -MAX_MAGNITUDE, MAX_MAGNITUDE)

@@ -15,7 +15,7 @@ from ..graph import Builder, Constant, Graph, Node, Output, drop_unused
 from ..graph.operator import Operator
 from .rules import Rule
 
-MOST_REWRITES = 100
+MAX_REWRITES = 100
 """Limit on replacements, times the number of nodes plus one; beyond it, rules undo each other."""
 
 DEEPEST = 16
@@ -78,7 +78,7 @@ class Rewriter(Builder):
             self._read(node)
         self.nodes.clear()
         self._waiting = set(self._live)
-        self._left = MOST_REWRITES * (1 + len(self._live))
+        self._left = MAX_REWRITES * (1 + len(self._live))
         self._root = ""
         self._lookers: dict[str, set[str]] = {}
         self._before: dict[str, tuple[str, ...]] = {}
@@ -178,7 +178,7 @@ class Rewriter(Builder):
         if self._left < 0:
             raise CompileError(
                 f"graph `{self.name}`: expected the rewrite rules to end, got more than "
-                f"{MOST_REWRITES:,} replacements for each node; two rules undo each other"
+                f"{MAX_REWRITES:,} replacements for each node; two rules undo each other"
             )
         self._before.setdefault(key, self._live.pop(key).inputs)
         woken: list[str] = []

@@ -28,7 +28,7 @@ SLOWEST = 1.1
 """A schedule is compared only if, alone, it takes at most this many times as long as the chosen
 one."""
 
-MOST_WORK = 2.0
+MAX_WORK = 2.0
 """Refinement times at most this many times as many instructions as the search did."""
 
 
@@ -48,7 +48,7 @@ def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Grou
         Groups that compute the same values, in the same order.
     """
     now = list(groups)
-    most = (1 + MOST_WORK) * timer.instructions
+    most = (1 + MAX_WORK) * timer.instructions
     place = 0
     while place < len(now) and timer.instructions <= most:
         group = now[place]

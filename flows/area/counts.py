@@ -14,7 +14,7 @@ from types import MappingProxyType
 from ...hardware.blocks import (
     BLOCK_18K,
     BLOCK_20K,
-    LEAST_LANE_BLOCKS,
+    MIN_LANE_BLOCKS,
     SHALLOW,
     WORD_BITS,
     BlockShape,
@@ -163,7 +163,7 @@ def blocks_of_lane(
     if technology not in BLOCKS or not BLOCKS[technology].counted:
         return lane_blocks(lanes, None)
     if multipliers is None:
-        return LEAST_LANE_BLOCKS
+        return MIN_LANE_BLOCKS
     return lane_blocks(lanes, multipliers - array_blocks(configuration))
 
 

@@ -35,8 +35,8 @@ ADDER_BITS = 2
 DEEPEST_QUEUE = 32
 """Greatest number of instructions in a queue made of logic cells; others are block RAMs."""
 
-MOST_REGISTERS = 6
-"""Greatest number of bits for which Yosys prefers registers."""
+MAX_REGISTERS = 6
+"""Maximum number of bits for which Yosys prefers registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class LogicRam:
     @property
     def cells(self) -> int:
         """Cells of an ECP5 that the memory takes; a few bits are in registers."""
-        if self.depth < 2 or self.depth * self.bits <= MOST_REGISTERS:
+        if self.depth < 2 or self.depth * self.bits <= MAX_REGISTERS:
             return 0
         return self.columns * -(-self.depth // CELL_WORDS)
 

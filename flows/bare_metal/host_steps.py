@@ -18,7 +18,7 @@ C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int64": "int64_t", "float32": 
 
 ELEMENT_BYTES = {"int8": 1, "uint8": 1, "int64": 8, "float32": 4}
 
-MOST_AXES = 8
+MAX_AXES = 8
 """As in `assets/host_steps.c`."""
 
 EXPRESSIBLE = "quantize, dequantize, reshape, transpose, shift, softmax or argmax"
@@ -85,7 +85,7 @@ def _arguments(node: Node, x: TensorType) -> tuple[object, ...] | None:
             return "dequantize", x.elements, _literal(by.scales[0]), by.zero_points[0]
         case ops.Shift():
             return "shift", x.elements
-        case ops.Transpose(permutation=order) if len(order) <= MOST_AXES:
+        case ops.Transpose(permutation=order) if len(order) <= MAX_AXES:
             return _transpose(x, order)
         case ops.Softmax(log=False) as by if x.dtype == "float32" and _ends(x, by.stop):
             return "softmax", *_rows(x, by.axis)

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 LINK_RAMS = 2
 """Block RAMs of the bridge, at most."""
 
-LEAST_WORDS = 2048
+MIN_WORDS = 2048
 """Words of a bank of main memory, at least: no block RAM holds more than one byte of a word.
 
 A program may read a word while other bytes of it are written. A block loses such reads.
 """
 
-LEAST_DIVISOR = 4
+MIN_DIVISOR = 4
 """Cycles of a bit of the serial port, at least."""
 
-MOST_SDRAM_HZ = 120_000_000
+MAX_SDRAM_HZ = 120_000_000
 """The fastest clock for which the pads of an SDRAM leave enough time; see `CLOCK_LEAD_NS`."""
 
 BAUD_ERROR = 0.02
@@ -69,10 +69,10 @@ class Design:
                 f"serial port of {self.board.baud:,} baud: a clock of {self.clock_hz / 1e6:g} MHz "
                 f"gives {reached:,.0f} baud; choose a lower `--baud` or a faster `--clock`"
             )
-        if self.sdram and self.clock_hz > MOST_SDRAM_HZ:
+        if self.sdram and self.clock_hz > MAX_SDRAM_HZ:
             raise UsageError(
                 f"`{self.board.name}` at {self.clock_hz / 1e6:g} MHz: its SDRAM takes at most "
-                f"{MOST_SDRAM_HZ / 1e6:g} MHz; choose a lower `--clock`"
+                f"{MAX_SDRAM_HZ / 1e6:g} MHz; choose a lower `--clock`"
             )
         _ = self.memory_bytes
 
@@ -93,7 +93,7 @@ class Design:
     @property
     def divisor(self) -> int:
         """Cycles of a bit of the serial port."""
-        return max(LEAST_DIVISOR, round(self.clock_hz / self.board.baud))
+        return max(MIN_DIVISOR, round(self.clock_hz / self.board.baud))
 
     @property
     def sdram(self) -> Sdram | None:
@@ -146,7 +146,7 @@ class Design:
         most = self.board.block_memory_kib
         limit = reach if most is None else min(reach, most << 10)
         words, bank = 0, blocks.shape.deepest
-        while bank >= LEAST_WORDS:
+        while bank >= MIN_WORDS:
             each = blocks_of_ram(bank, self.configuration.bus_bits, 8, blocks)
             words += left // each * bank
             left %= each

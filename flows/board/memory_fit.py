@@ -38,12 +38,12 @@ TURNS = 12
 WINDOW_BYTES = 8192
 """The data window of the programs: reads come from its first half, writes go to the second."""
 
-MOST_BEAT_CYCLES = 8
-"""Largest denominator of a bandwidth of more than a beat in two cycles."""
+MAX_BEAT_CYCLES = 8
+"""Maximum denominator of a bandwidth of more than a beat in two cycles."""
 
 RATES = frozenset(
     Fraction(beats, cycles)
-    for cycles in range(1, MOST_BEAT_CYCLES + 1)
+    for cycles in range(1, MAX_BEAT_CYCLES + 1)
     for beats in range(1, cycles + 1)
 )
 """First guesses of a bandwidth, in beats per cycle."""
@@ -54,13 +54,13 @@ REFRESHES = (4, 6, 8, 12, 16, 24, 32)
 OUTSTANDING = (64, 6, 3, 1)
 """First guesses of the bursts that a memory accepts before the first one ends."""
 
-MOST_GUESSES = 5
+MAX_GUESSES = 5
 """Guesses of each kind of bus that are improved, at most."""
 
 STEPS = tuple(sign * step for step in (1, 2, 3, 5, 8, 16, 32, 64) for sign in (1, -1))
 """Changes of a parameter."""
 
-MOST_ROUNDS = 200
+MAX_ROUNDS = 200
 """Improvements of a guess, at most."""
 
 
@@ -215,8 +215,8 @@ def fit(
     guesses = [_improve(guess, error, _latencies) for guess in _guesses(programs, measured)]
     guesses.sort(key=error)
     best = min(([described] if described else []) + guesses, key=error)
-    apart = [guess for guess in guesses if guess.bus is None][:MOST_GUESSES]
-    shared = [guess for guess in guesses if guess.bus][:MOST_GUESSES]
+    apart = [guess for guess in guesses if guess.bus is None][:MAX_GUESSES]
+    shared = [guess for guess in guesses if guess.bus][:MAX_GUESSES]
     for guess in (each for pair in zip_longest(apart, shared) for each in pair if each):
         if not error(best):
             break
@@ -242,9 +242,7 @@ def _guesses(programs: Sequence[Probe], measured: Sequence[int]) -> Iterator[Mem
     latency = max(1, (cycles[f"turns of {longest}", TURNS] - longest) // (4 * TURNS))
     per_beat = max(1.0, slope("reads", longest) / longest)
     # The machine may take less than a beat per cycle, which hides the memory's bandwidth.
-    seen = Fraction(1 / per_beat).limit_denominator(MOST_BEAT_CYCLES) or Fraction(
-        1, round(per_beat)
-    )
+    seen = Fraction(1 / per_beat).limit_denominator(MAX_BEAT_CYCLES) or Fraction(1, round(per_beat))
     for rate in sorted({rate for rate in RATES if rate >= seen} | {min(seen, Fraction(1))}):
         for most in OUTSTANDING:
             yield MemoryModel(
@@ -274,7 +272,7 @@ def _improve(
     neighbours: Callable[[MemoryModel], Iterator[MemoryModel]],
 ) -> MemoryModel:
     """Return the memory after steps that each lower the error most."""
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         now = error(memory)
         if not now:
             break

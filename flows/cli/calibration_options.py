@@ -24,7 +24,7 @@ EFFORTS = ("quick", "normal", "thorough")
 
 DEFAULT_EFFORT = "normal"
 
-MOST_SAMPLES = 100
+MAX_SAMPLES = 100
 """Default number of samples for calibration; more samples hardly change the ranges."""
 
 FEW_SAMPLES = 40
@@ -44,7 +44,7 @@ class CalibrationOptions:
     keep_float : tuple of str
         Layers that stay in float.
     samples : int or None
-        Number of rows of the file that calibrate. None for `MOST_SAMPLES` but at most half of the
+        Number of rows of the file that calibrate. None for `MAX_SAMPLES` but at most half of the
         file, or for all rows of a file with fewer than `FEW_SAMPLES`.
     effort : str or float
         One of `EFFORTS`, or seconds.
@@ -71,7 +71,7 @@ class CalibrationOptions:
                 f"input file `{self.path}`: expected a readable file, got `{reason(problem)}`; "
                 "check the path"
             ) from None
-        rows = self.samples or (MOST_SAMPLES, FEW_SAMPLES)
+        rows = self.samples or (MAX_SAMPLES, FEW_SAMPLES)
         return (digest, self.method, self.keep_float, rows, self.effort)
 
 
@@ -103,7 +103,7 @@ def add_calibration(
     )  # fmt: skip
     group.add_argument(
         "--calibration-samples", *aliases, type=int, metavar="N", dest="calibration_samples",
-        help=f"calibrate with N samples (default: up to {MOST_SAMPLES} and half of the file, or "
+        help=f"calibrate with N samples (default: up to {MAX_SAMPLES} and half of the file, or "
         f"all of fewer than {FEW_SAMPLES})",
     )  # fmt: skip
     group.add_argument(
@@ -187,6 +187,6 @@ def calibration_rows(count: int, asked: int | None) -> np.ndarray:
     int64[rows]
     """
     if asked is None:
-        asked = count if count < FEW_SAMPLES else min(MOST_SAMPLES, count // 2)
+        asked = count if count < FEW_SAMPLES else min(MAX_SAMPLES, count // 2)
     asked = min(asked, count)
     return np.arange(asked) * count // max(asked, 1)

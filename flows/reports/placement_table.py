@@ -32,8 +32,8 @@ RESHAPE = "reshape"
 NEIGHBOUR = ", as "
 """Stands before the neighbour that keeps a layer in float."""
 
-MOST_REASONS = 12
-"""Most neighbours that are told in full."""
+MAX_REASONS = 12
+"""Maximum number of neighbours that are told in full."""
 
 UNABLE = "cannot run there: ", "unable: "
 """The beginning of a reason, and its short form in a table."""
@@ -125,8 +125,8 @@ def unfit_lines(placement: Mapping[str, Any]) -> list[str]:
     """Say in full why layers do not fit the accelerator."""
     rows = unfit_rows(placement)
     lines = [f"{row['short']}: {row['reason'].partition(': ')[2]}" for row in rows]
-    if len(lines) > MOST_REASONS:
-        lines[MOST_REASONS:] = [f"{len(lines) - MOST_REASONS} more layers; `--json` has all"]
+    if len(lines) > MAX_REASONS:
+        lines[MAX_REASONS:] = [f"{len(lines) - MAX_REASONS} more layers; `--json` has all"]
     return ["", "on the host because they do not fit the accelerator:", *lines] if lines else []
 
 
@@ -170,9 +170,9 @@ def reason_lines(placement: Mapping[str, Any]) -> list[str]:
     for first, *others in alike.values():
         more = f" and {len(others)} more like it" if others else ""
         lines.append(f"{first['short']}{more}: {first['reason'].replace(*UNABLE)}")
-    if len(lines) > MOST_REASONS:
-        rest = len(lines) - MOST_REASONS
-        lines[MOST_REASONS:] = [f"{rest} more reasons; `--json` has all"]
+    if len(lines) > MAX_REASONS:
+        rest = len(lines) - MAX_REASONS
+        lines[MAX_REASONS:] = [f"{rest} more reasons; `--json` has all"]
     return ["", "in float because of a neighbour:", *lines] if lines else []
 
 

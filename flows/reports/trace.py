@@ -24,7 +24,7 @@ from .trace_slices import TraceSlice, Track, track_slices
 BINS = 512
 """Points of each counter's curve."""
 
-LEAST_BIN_CYCLES = 64
+MIN_BIN_CYCLES = 64
 
 Event = dict[str, Any]
 
@@ -132,7 +132,7 @@ def _counters(number: int, begin: int, segment: TimedSegment) -> Iterator[Event]
     """Yield bytes per cycle on the bus, and the number of instructions in each queue."""
     timing = segment.timing
     cycles, bus = timing.cycles, timing.configuration.bus_bytes
-    width = max(LEAST_BIN_CYCLES, -(-cycles // BINS))
+    width = max(MIN_BIN_CYCLES, -(-cycles // BINS))
     edges = np.arange(0, cycles + width, width)
     for name, channel in zip(("read", "written"), segment.beats, strict=True):
         moved, _ = np.histogram(channel.cycle, edges)

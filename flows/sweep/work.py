@@ -20,8 +20,8 @@ from .records import PROGRAM_FOR, Database, Key, Record, configuration_digest
 
 BATCH_S = 1.0
 """Approximate seconds of work in a batch of jobs."""
-MOST_JOBS = 256
-"""Greatest number of jobs in a batch."""
+MAX_JOBS = 256
+"""Maximum number of jobs in a batch."""
 LEASE_S = 300.0
 """Seconds after which another process may do the work that this one has claimed."""
 POLL_S = 0.2
@@ -211,7 +211,7 @@ class Work:
         workers = self.executor.workers
         if not self._mean_s or not workers:
             return 1
-        most = MOST_JOBS if self.window is None else max(1, self.window // (2 * workers))
+        most = MAX_JOBS if self.window is None else max(1, self.window // (2 * workers))
         return max(1, min(most, round(BATCH_S / self._mean_s)))
 
     def _memory_text(self, memory: MemoryModel) -> str:

@@ -33,7 +33,7 @@ STALLED_EVERY = 4
 DEFINITION_EVERY = 5
 """One program in this many is also timed by the Python definition."""
 
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 """Number of failures that are described; further ones are only counted."""
 
 SHRINK_TRIES = 400
@@ -77,7 +77,7 @@ class VerifyTally:
             if name == "largest_error":
                 self.largest_error = max(self.largest_error, value)
             elif name == "failures":
-                self.failures = (self.failures + value)[:MOST_FAILURES]
+                self.failures = (self.failures + value)[:MAX_FAILURES]
             elif name != "configuration":
                 setattr(self, name, getattr(self, name) + value)
 
@@ -109,7 +109,7 @@ def verify_programs(
             tally.failed += 1
             kept = f"; kept as `{_keep(core, program, image, seed, found, keep)}`" if keep else ""
             tally.failures.append(f"{configuration.name}, seed {seed}: {found}{kept}")
-    del tally.failures[MOST_FAILURES:]
+    del tally.failures[MAX_FAILURES:]
     return tally
 
 

@@ -88,7 +88,7 @@ LIMITS: Mapping[Technology, PllLimits] = MappingProxyType(
     }
 )
 
-LEAST_SHARE = Fraction(9, 10)
+MIN_SHARE = Fraction(9, 10)
 """A clock may be this much slower than the wanted one if the PLL cannot make that one."""
 
 
@@ -159,7 +159,7 @@ def find_settings(technology: Technology, oscillator_hz: int, wanted_hz: int) ->
         key=lambda each: (each.clock_hz, each.detector_hz, -abs(each.internal_hz - middle_hz)),
         default=None,
     )
-    if found is None or found.clock_hz < LEAST_SHARE * wanted_hz:
+    if found is None or found.clock_hz < MIN_SHARE * wanted_hz:
         low, high = (limit / 1e6 for limit in limits.clock_hz)
         raise HardwareError(
             f"clock of {wanted_hz / 1e6:g} MHz: the PLL cannot make it from the oscillator's "

@@ -176,7 +176,7 @@ def test_the_search_is_near_the_best_of_all_assignments_and_never_behind_the_cut
 
 
 def test_a_search_that_gives_up_keeps_the_cut(monkeypatch):
-    monkeypatch.setattr(search, "MOST_VISITS", 0)
+    monkeypatch.setattr(search, "MAX_VISITS", 0)
     for seed in range(50):
         found = random_case(seed)
         least = found.exact(found.problem.solve()).total_ns

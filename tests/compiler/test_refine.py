@@ -46,7 +46,7 @@ def test_fused_layers_are_separated_if_that_is_faster(compile_alone):
     assert len(layer_names(after)) == len(layer_names(before)) + 1
 
 
-@pytest.mark.parametrize("limits", [("MOST_WORK",), ("WINDOW_INSTRUCTIONS", "SPLIT_INSTRUCTIONS")])
+@pytest.mark.parametrize("limits", [("MAX_WORK",), ("WINDOW_INSTRUCTIONS", "SPLIT_INSTRUCTIONS")])
 def test_its_work_is_limited(compile_alone, monkeypatch, limits):
     for name in limits:
         monkeypatch.setattr(refinement, name, -1)

@@ -186,7 +186,7 @@ def test_work_is_linear_in_a_long_chain(rules, operators, monkeypatch):
 
 
 def test_rules_that_undo_each_other_are_an_error(monkeypatch):
-    monkeypatch.setattr("tilewright.compiler.rewriting.rewriter.MOST_REWRITES", 10)
+    monkeypatch.setattr("tilewright.compiler.rewriting.rewriter.MAX_REWRITES", 10)
     with pytest.raises(CompileError, match="two rules undo each other"):
         rewrite(chain(RELU, NEG), hoist, sink)
 

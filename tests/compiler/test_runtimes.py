@@ -4,6 +4,7 @@ The cases are those that `docs/conformance.md` lists.
 """
 
 import itertools
+from typing import Any
 
 import numpy as np
 import onnx
@@ -92,7 +93,8 @@ def test_the_edge_of_a_cropped_region_is_that_of_binary32(mode, size, scale):
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_a_single_element_of_pytorch_half_pixel_is_the_first(mode, antialias):
     differs = mode == "cubic" or bool(antialias)
-    for asked in ({"sizes": 1}, {"scales": 0.2}):
+    cases: tuple[dict[str, Any], ...] = ({"sizes": 1}, {"scales": 0.2})
+    for asked in cases:
         proto = resize(mode, "pytorch_half_pixel", antialias=antialias, **asked)
         agree(proto, reference_differs=differs and "sizes" in asked, x=image())
 
@@ -101,8 +103,14 @@ def test_other_coordinates_agree_for_all_scales():
     modes = itertools.product(
         ("linear", "cubic", "nearest"), ("asymmetric", "half_pixel", "half_pixel_symmetric")
     )
+    cases: tuple[dict[str, Any], ...] = (
+        {"scales": 1.5},
+        {"scales": 0.3},
+        {"sizes": 3},
+        {"sizes": 10},
+    )
     for mode, coordinates in modes:
-        for asked in ({"scales": 1.5}, {"scales": 0.3}, {"sizes": 3}, {"sizes": 10}):
+        for asked in cases:
             agree(resize(mode, coordinates, **asked), x=image())
 
 

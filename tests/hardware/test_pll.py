@@ -8,7 +8,7 @@ from amaranth.back import rtlil
 from tilewright.errors import HardwareError
 from tilewright.flows.board.known_boards import pin_boards
 from tilewright.flows.synthesis.devices import DEVICES
-from tilewright.hardware.soc.pll import LEAST_SHARE, LIMITS, Pll, PllSettings, find_settings
+from tilewright.hardware.soc.pll import LIMITS, MIN_SHARE, Pll, PllSettings, find_settings
 from tilewright.hardware.technology import Technology
 
 ECP5, GOWIN, GATEMATE = Technology.ECP5, Technology.GOWIN, Technology.GATEMATE
@@ -29,7 +29,7 @@ def test_clocks_are_legal_and_close_to_the_wanted_ones(technology, oscillator_mh
     limits = LIMITS[technology]
     for wanted_mhz in range(30, 121, 7):
         found = find_settings(technology, oscillator_mhz * 10**6, wanted_mhz * 10**6)
-        assert LEAST_SHARE <= found.clock_hz / (wanted_mhz * 10**6) <= 1
+        assert MIN_SHARE <= found.clock_hz / (wanted_mhz * 10**6) <= 1
         assert limits.detector_hz[0] <= found.detector_hz <= limits.detector_hz[1]
         assert limits.internal_hz[0] <= found.internal_hz <= limits.internal_hz[1]
         assert found.reference in limits.references

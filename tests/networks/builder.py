@@ -8,7 +8,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.compiler.graph import Graph
-from tilewright.compiler.host import LEAST_WORK
+from tilewright.compiler.host import MIN_WORK
 from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import Session, open_device
@@ -92,7 +92,7 @@ class Builder:
 
 
 def run_on_sim(
-    graph: Graph, inputs: Mapping[str, np.ndarray], least_work: int | None = LEAST_WORK
+    graph: Graph, inputs: Mapping[str, np.ndarray], least_work: int | None = MIN_WORK
 ) -> list[np.ndarray]:
     """The outputs of a compiled network; its accelerator layers run on `sim`.
 

@@ -30,7 +30,7 @@ from tilewright.compiler.graph.operators import (
     Transpose,
     Unary,
 )
-from tilewright.compiler.host import LEAST_WORK
+from tilewright.compiler.host import MIN_WORK
 from tilewright.compiler.module import Module
 from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import CompileError, DeviceError
@@ -109,7 +109,7 @@ def test_products_in_numpy_count_their_multiplications():
     made = compile_module(builder.graph(outputs), SMALL)
     given = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
     macs = {"by.x": 4 * 32 * 48 * 40, "by.z": 2 * 8 * 4}
-    for least_work, target in ((LEAST_WORK, "cpu"), (1 << 30, "host"), (None, "host")):
+    for least_work, target in ((MIN_WORK, "cpu"), (1 << 30, "host"), (None, "host")):
         with open_device("sim", SMALL) as sim:
             profile = Session(made, sim, least_work=least_work).run(given).profile
         assert [layer.target for layer in profile.layers] == [target] * 2

@@ -11,10 +11,10 @@ from ...te.program import Program
 from ...te.target import Kind
 from .dot_products import instruction_of
 
-LEAST_OPERATIONS = 3 << 12
+MIN_OPERATIONS = 3 << 12
 """Vector operations from which threads share a loop: about two microseconds of one thread."""
 
-LEAST_BYTES = 1 << 17
+MIN_BYTES = 1 << 17
 """Bytes of arrays from which they do too: the first cache does not hold them."""
 
 MATRIX_PRODUCT = 8
@@ -35,11 +35,11 @@ COSTS = {
 
 def is_long(loop: For, program: Program, lanes: int) -> bool:
     """Whether a loop takes longer than threads take to start."""
-    if operations_of((loop,), lanes) >= LEAST_OPERATIONS:
+    if operations_of((loop,), lanes) >= MIN_OPERATIONS:
         return True
     arrays = (program.tensors.get(name) for name in {read.tensor for read in _elements(loop)})
     sizes = (math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in arrays if a is not None)
-    return sum(sizes) >= LEAST_BYTES
+    return sum(sizes) >= MIN_BYTES
 
 
 def operations_of(block: Block, lanes: int) -> int:

@@ -37,7 +37,7 @@ EXECUTABLE = 4
 """The section flag of machine code."""
 RESERVED = 0xFF00
 """Section indices from here on have other meanings."""
-MOST_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 """Memory that sections may ask for."""
 
 
@@ -105,7 +105,7 @@ def _faults(code: bytes, entry: str) -> Iterator[str]:
         return
     for _, what, _, _, offset, length, _, _, alignment, _ in sections:
         memory += length + alignment
-        if alignment & (alignment - 1) or memory > MOST_BYTES:
+        if alignment & (alignment - 1) or memory > MAX_BYTES:
             yield "a section of an impossible size"
             return
         if what != EMPTY and offset + length > len(code):

@@ -9,13 +9,13 @@ import numpy as np
 
 from ....aligned import ALIGNMENT_BYTES
 
-LEAST_BYTES = 1 << 22
+MIN_BYTES = 1 << 22
 """From this size on NumPy asks for large pages; untouched pages take no memory."""
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Larger memory is not kept: kernels that need it run so long that allocating it costs nothing."""
 
-MOST_SPACES = 16
+MAX_SPACES = 16
 """Number of spaces kept at once."""
 
 
@@ -29,7 +29,7 @@ class Space:
     """
 
     def __init__(self, size: int) -> None:
-        self.size = max(size, LEAST_BYTES)
+        self.size = max(size, MIN_BYTES)
         self._room = np.empty(self.size + ALIGNMENT_BYTES, np.uint8)
         start = self._room.ctypes.data
         self.address = start + -start % ALIGNMENT_BYTES
@@ -52,5 +52,5 @@ def take(size: int) -> Space:
 
 def give_back(space: Space) -> None:
     """Keep memory for the next call."""
-    if space.size <= MOST_BYTES and len(_free) < MOST_SPACES:
+    if space.size <= MAX_BYTES and len(_free) < MAX_SPACES:
         _free.append(space)

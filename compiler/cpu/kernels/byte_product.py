@@ -27,8 +27,8 @@ SUMS = 8
 """Sums of rows or columns that are computed side by side."""
 
 
-LEAST_COPIED_ROWS = 64
-"""Least number of rows for which matrix instructions pay, since operands are copied for them."""
+MIN_COPIED_ROWS = 64
+"""Minimum number of rows for which matrix instructions pay, since operands are copied for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class ByteProductPlanner:
 
     def __init__(self, product: ByteProduct, target: CpuTarget) -> None:
         self.product, self.target = product, target
-        rows = product.rows if product.rows >= LEAST_COPIED_ROWS else 0
+        rows = product.rows if product.rows >= MIN_COPIED_ROWS else 0
         self.way = Multiplication.of(product.quantised, target, rows=rows, run=product.inner)
         self.taps, self.lanes = self.way.taps, target.lanes
         self.inner = round_up(product.inner, self.way.depth)

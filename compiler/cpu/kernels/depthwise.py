@@ -18,7 +18,7 @@ from .description import KernelSchedule, even_blocks
 if TYPE_CHECKING:
     from .convolution import Convolution
 
-LARGEST = 49
+MAX_TAPS = 49
 """Taps of the largest window that is unrolled; larger ones would compile for minutes."""
 
 SMALL = 9
@@ -60,7 +60,7 @@ class DepthwisePlanner:
         schedule.reorder("out", "n", "y.o", "x.o", "c.o", "ky", "kx", "y.i", "x.i", "c.i")
         if self._shares_code():
             schedule.fuse("out", "x.o", "c.o")
-        if self.conv.taps <= LARGEST:
+        if self.conv.taps <= MAX_TAPS:
             for loop in ("kx",) if self._loops_rows() else ("ky", "kx"):
                 schedule.unroll("out", loop)
         for loop in ("y.i", "x.i"):

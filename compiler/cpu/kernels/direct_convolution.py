@@ -41,12 +41,12 @@ GAP = 64
 SAFE_ROWS = 4
 """Number of rows that may share a set: a cache has eight ways or more."""
 
-LEAST_PARTS, MOST_PARTS = 3, 64
+MIN_PARTS, MAX_PARTS = 3, 64
 """Smallest and largest number of parts into which an image is cut for threads."""
 
-MOST_WEIGHTS = 3 << 18
-"""Most bytes of weights for which an image is cut into parts. Every part reads all weights again,
-so the second cache must hold them."""
+MAX_WEIGHTS = 3 << 18
+"""Maximum bytes of weights for which an image is cut into parts. Every part reads all weights
+again, so they must fit L2."""
 
 TILE_ROWS = 2.5
 """Fixed time of a tile, in units of the time of one row."""
@@ -114,7 +114,7 @@ class DirectPlanner:
             return 1
         if self.matrix:
             extent = math.ceil(extent / (self.matrix.height if self.is_matrix else self.lines))
-        for parts in range(1, min(extent, MOST_PARTS) + 1):
+        for parts in range(1, min(extent, MAX_PARTS) + 1):
             part = math.ceil(extent / parts)
             if self.is_matrix and not self.matrix:
                 tiles = math.ceil(part / self.most)
@@ -122,9 +122,9 @@ class DirectPlanner:
                     costs[parts] = parts * tiles * (math.ceil(part / tiles) + TILE_ROWS)
             elif extent % parts == 0:
                 costs[parts] = 1
-        few = math.prod(self.conv.weights) * self.itemsize <= MOST_WEIGHTS
+        few = math.prod(self.conv.weights) * self.itemsize <= MAX_WEIGHTS
         best = max(parts for parts, cost in costs.items() if cost <= SLACK * min(costs.values()))
-        return best if few and best >= LEAST_PARTS else 1
+        return best if few and best >= MIN_PARTS else 1
 
     @property
     def itemsize(self) -> int:

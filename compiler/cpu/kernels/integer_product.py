@@ -31,7 +31,7 @@ class IntegerProduct(MatrixProduct):
     Parameters
     ----------
     rows, inner, columns
-        Extents of m, k and n; at most `MOST_INNER` of k.
+        Extents of m, k and n; at most `MAX_INNER` of k.
     dtype
         Type of `x`, `int8` or `uint8`.
     factors
@@ -98,8 +98,8 @@ class IntegerProduct(MatrixProduct):
         return IntegerPlanner(self, target).prepare(constants)
 
 
-MOST_INNER = 1 << 15
-"""Largest number of products whose sum always fits int32."""
+MAX_INNER = 1 << 15
+"""Maximum number of products whose sum always fits int32."""
 
 
 def parts_of(w: np.ndarray) -> list[np.ndarray]:

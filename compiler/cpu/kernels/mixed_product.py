@@ -19,7 +19,7 @@ from .direct_convolution import DirectPlanner, narrowed
 from .quantised import Requantisation
 from .rows import columns_at_once, compute_in_row, reduced
 
-SMALLEST = 2.0**-100
+MIN_MAGNITUDE = 2.0**-100
 """A row whose magnitudes are all smaller counts as zeros."""
 
 
@@ -157,5 +157,5 @@ class MixedPlanner(DirectPlanner):
             lambda value: te.single(value * 0.0),
         )
         r, one = te.axes(r=self.owner.rows, l=1)
-        value = te.maximum(largest[r, one], SMALLEST) * (1.0 / self.owner.limit)
+        value = te.maximum(largest[r, one], MIN_MAGNITUDE) * (1.0 / self.owner.limit)
         return te.compute("step", "float32", (r, one), value + marks[r, one])

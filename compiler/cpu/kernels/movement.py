@@ -10,8 +10,8 @@ from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 from .formulas import value_of
 
-MOST_PIECES = 16
-"""Most vectors of a joined row, each with its own code."""
+MAX_PIECES = 16
+"""Maximum number of vectors of a joined row, each with its own code."""
 
 
 SQUARE = 16

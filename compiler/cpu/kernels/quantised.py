@@ -7,8 +7,8 @@ import numpy as np
 from ....errors import InputError
 from ... import te
 
-LARGEST_PAIR = 32767 // 255
-"""Largest sum of two weights whose products with uint8 fit int16."""
+MAX_PAIR = 32767 // 255
+"""Maximum sum of two weights whose products with uint8 fit int16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def has_small_pairs(w: np.ndarray) -> bool:
     """
     rows = w.reshape(w.shape[0], -1, w.shape[3]).astype(np.int16)
     pairs = (np.maximum(side[:, :-1], 0) + np.maximum(side[:, 1:], 0) for side in (rows, -rows))
-    return all(np.all(pair <= LARGEST_PAIR) for pair in pairs)
+    return all(np.all(pair <= MAX_PAIR) for pair in pairs)
 
 
 def check_small_pairs(w: np.ndarray, kernel: str) -> None:

@@ -17,12 +17,12 @@ from ..target import CpuTarget
 from .description import round_up
 from .quantised import Requantisation
 
-LEAST_ROWS, LEAST_DEPTH, LEAST_RUN = 4, 32, 20
+MIN_ROWS, MIN_DEPTH, MIN_RUN = 4, 32, 20
 """Rows, elements of a reduction, and elements of a run, from which matrix instructions are
 faster than dot products."""
 
-LEAST_ROWS_TIME, STEP_TIME = 8, 3
-"""Time of a matrix instruction, where one row takes 1: at least `LEAST_ROWS_TIME` for its rows, and
+MIN_ROWS_TIME, STEP_TIME = 8, 3
+"""Time of a matrix instruction, where one row takes 1: at least `MIN_ROWS_TIME` for its rows, and
 `STEP_TIME` on top."""
 
 ALONE = 1.1
@@ -81,7 +81,7 @@ class Multiplication:
             return Multiplication(None, 1, 0, False)
         instructions = target.processor.instructions
         operands = quantised.dtype_in, "int8"
-        if rows >= LEAST_ROWS and runs * run >= LEAST_DEPTH and run >= LEAST_RUN:
+        if rows >= MIN_ROWS and runs * run >= MIN_DEPTH and run >= MIN_RUN:
             for one in instructions:
                 if one.unit and operands in one.pairs:
                     return Multiplication(one, one.taps, 0, False)
@@ -174,7 +174,7 @@ class MatrixTile:
         """
         costs = {}
         for rows in range(1, min(extent, most_rows) + 1):
-            time = max(rows, LEAST_ROWS_TIME) + STEP_TIME
+            time = max(rows, MIN_ROWS_TIME) + STEP_TIME
             for tile in (MatrixTile(rows, 2), MatrixTile(rows, 1)):
                 if tile.height * columns <= MAX_SUMS:
                     times = math.ceil(extent / tile.height) * tile.down

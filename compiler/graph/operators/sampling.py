@@ -18,8 +18,8 @@ from .windows import to_first, to_last
 CUBIC = -0.75
 """Coefficient a of cubic convolution in ONNX's GridSample. Source: R. G. Keys, 1981."""
 
-MOST_SAMPLES = 1 << 12
-"""Most samples of a bin along an axis, also in boxes far larger than any image."""
+MAX_SAMPLES = 1 << 12
+"""Maximum number of samples of a bin along an axis, also in boxes far larger than any image."""
 
 Taps = list[tuple[np.ndarray, np.ndarray]]
 """Indices of neighbouring elements and their weights, an entry for each position."""
@@ -157,7 +157,7 @@ class RoiAlign(Operator):
     size : (int, int)
         Bins of a box, along H and W.
     samples : int
-        Samples of a bin along each axis; 0 for one per element, at most `MOST_SAMPLES`.
+        Samples of a bin along each axis; 0 for one per element, at most `MAX_SAMPLES`.
     half_pixel : bool
         Whether elements have their centres at halves; otherwise, boxes extend at least 1.
     """
@@ -173,7 +173,7 @@ class RoiAlign(Operator):
         fits = (
             self.mode in ("avg", "max")
             and min(self.size) >= 1
-            and 0 <= self.samples <= MOST_SAMPLES
+            and 0 <= self.samples <= MAX_SAMPLES
             and {x.dtype, boxes.dtype} <= {*FLOATS}
             and images.dtype in INDICES
             and len(x.shape) == 4
@@ -202,7 +202,7 @@ class RoiAlign(Operator):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return elements [bins, taps] around samples on an axis of a box, and their weights."""
         extent = stop - start if self.half_pixel else np.maximum(stop - start, 1)
-        count = self.samples or int(np.nan_to_num(np.clip(np.ceil(extent / bins), 0, MOST_SAMPLES)))
+        count = self.samples or int(np.nan_to_num(np.clip(np.ceil(extent / bins), 0, MAX_SAMPLES)))
         step = extent / bins
         inside = (np.arange(count, dtype=step.dtype) + 0.5) * step / max(count, 1)
         x = start + np.arange(bins, dtype=step.dtype)[:, None] * step + inside

@@ -15,8 +15,8 @@ from ....errors import CompileError
 Extents = tuple[Any, ...]
 """One integer for each axis; for pads, two. For type checkers, an image's fit where pairs do."""
 
-LARGEST_PADDING = 1 << 20
-"""Largest padding of a window on one axis, both sides together."""
+MAX_PADDING = 1 << 20
+"""Maximum padding of a window on one axis, both sides together."""
 
 
 def fits_window(operator: Any, axes: int) -> bool:
@@ -51,9 +51,9 @@ def window_extents(
         padding = operator.pads[i] + operator.pads[i + count]
         free = size + padding + more[i] - span
         least = min(operator.pads[i], operator.pads[i + count], more[i])
-        if least < 0 or padding > LARGEST_PADDING:
+        if least < 0 or padding > MAX_PADDING:
             raise CompileError(
-                f"window: expected padding of 0 to {LARGEST_PADDING:,} elements on an axis, got "
+                f"window: expected padding of 0 to {MAX_PADDING:,} elements on an axis, got "
                 f"{least if least < 0 else padding:,}; correct the model's padding"
             )
         if free < 0 or min(size, taps, stride, dilation) < 1:

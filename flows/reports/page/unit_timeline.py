@@ -11,8 +11,8 @@ from ...execution.timed import TimedSegment
 from ..trace_slices import track_slices
 from .causes import CausedStep
 
-MOST_SLICES = 40_000
-"""Most slices of a page, so that it opens fast; the trace has all slices."""
+MAX_SLICES = 40_000
+"""Maximum number of slices of a page, so that it opens fast; the trace has all slices."""
 
 
 def timeline(
@@ -36,7 +36,7 @@ def timeline(
     instructions: list[list[str]] = []
     steps: list[list[int]] = []
     tokens: list[list[int]] = []
-    offset, left = 0, MOST_SLICES
+    offset, left = 0, MAX_SLICES
     for segment, path in zip(segments, paths, strict=True):
         first = len(instructions)
         for index, instruction in enumerate(segment.program):

@@ -25,7 +25,7 @@ POOL = 1024
 FITS = 5
 """Fits of the model, which predict different ratios where records are few."""
 
-FEWEST = 8
+MIN_RECORDS = 8
 """Records that the model needs; before, the search trusts the bounds."""
 
 OPTIMISM = 0.1
@@ -134,7 +134,7 @@ class ModelGuided:
     def _predicted(self, features: list[list[float]]) -> np.ndarray:
         """Return ratios of cycles to bound, float64[1 + fits, points]; first those of the bound."""
         bounds = np.ones((1, len(features)))
-        if len(self._ratios) < FEWEST:
+        if len(self._ratios) < MIN_RECORDS:
             return bounds
         ratios = np.array(self._ratios)
         slowest = ratios[np.isfinite(ratios)].max(initial=0.0)

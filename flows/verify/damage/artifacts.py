@@ -25,7 +25,7 @@ import numpy as np
 
 from ....compiler.frontend import import_model
 from ....compiler.graph import Graph, evaluate_node
-from ....compiler.host import LEAST_WORK, host_target, plan_host
+from ....compiler.host import MIN_WORK, host_target, plan_host
 from ....compiler.host.kernel_store import compile_host
 from ....compiler.module import Module
 from ....compiler.pipeline import compile_module
@@ -45,7 +45,7 @@ from .workers import Trial
 
 MACHINE = PRESETS["4x4"]
 LIMIT_BYTES = 2 << 30
-MOST_MESSAGE = 2000
+MAX_MESSAGE = 2000
 """Characters of a refusal that a person would read."""
 SKETCHES = (1, 2, 3)
 """Seeds of random networks, beside the example."""
@@ -108,7 +108,7 @@ def try_artifact(path: Path, data: bytes, seed: int) -> tuple[str, str]:
             step = "running"
             inputs = random_inputs(module.graph, seed)
             with open_device("sim" if module.segments else "cpu", module.configuration) as device:
-                least_work = 0 if seed % 8 else LEAST_WORK
+                least_work = 0 if seed % 8 else MIN_WORK
                 session = Session(module, device, keep_all=seed % 3 == 0, least_work=least_work)
                 run = session.run(inputs)
                 got, _ = run.outputs, run.profile
@@ -116,7 +116,7 @@ def try_artifact(path: Path, data: bytes, seed: int) -> tuple[str, str]:
             expected = defined_outputs(module, inputs)
     except TilewrightError as refusal:
         text = str(refusal)
-        if step.startswith("comp") or "\n" in text or not 0 < len(text) <= MOST_MESSAGE:
+        if step.startswith("comp") or "\n" in text or not 0 < len(text) <= MAX_MESSAGE:
             return "failed", f"{step} refuses: {text}"
         return "refused", text
     except Exception as problem:

@@ -4,7 +4,7 @@ import warnings
 
 from onnx.backend.test.loader import load_model_tests
 
-MOST_BYTES = 100_000
+MAX_BYTES = 100_000
 """Larger models are left out."""
 
 
@@ -13,4 +13,4 @@ def operator_models() -> list[tuple[str, bytes]]:
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         cases = load_model_tests(kind="node")
     models = [(case.name, case.model.SerializeToString()) for case in cases if case.model]
-    return [(name, model) for name, model in models if len(model) < MOST_BYTES]
+    return [(name, model) for name, model in models if len(model) < MAX_BYTES]

@@ -21,7 +21,7 @@ from ...cli.main import guarded
 from .fuzz_runs import Failure, FuzzOutcome, FuzzRunner, FuzzTally, Run, configuration_of
 from .graph_specs import Sketch, realise
 from .random_graphs import random_sketch
-from .random_models import MOST_STEPS, random_model
+from .random_models import MAX_STEPS, random_model
 from .shrink_graphs import shrink_sketch
 
 RTL = ("4x4", "8x8")
@@ -92,9 +92,9 @@ def fuzz_models(
             break
         tally.models += 1
         configuration = configuration_of(seed)
-        outcome = _try_model(seed, MOST_STEPS, run)
+        outcome = _try_model(seed, MAX_STEPS, run)
         if not tally.passes(outcome, configuration):
-            tries = ((steps, _try_model(seed, steps, run)) for steps in range(1, MOST_STEPS + 1))
+            tries = ((steps, _try_model(seed, steps, run)) for steps in range(1, MAX_STEPS + 1))
             steps, fewest = next((k, found) for k, found in tries if found.kind == "failed")
             text = ""
             if not fewest.text.startswith(IMPORT_FAILS):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....compiler.graph import Graph
 from ....compiler.graph.types import DTYPES
-from ....compiler.host import LEAST_WORK
+from ....compiler.host import MIN_WORK
 from ....compiler.module import Module
 from ....compiler.pipeline import compile_module
 from ....errors import CompileError, InputError
@@ -155,7 +155,7 @@ class FuzzRunner:
         """
         inputs = random_inputs(module.graph, seed)
         opened = self.device(device, module.configuration)
-        least_work = 0 if seed % 4 < 2 else LEAST_WORK
+        least_work = 0 if seed % 4 < 2 else MIN_WORK
         session = Session(module, opened, keep_all=seed % 2 == 0, least_work=least_work)
         comparison = Comparison(module)
         comparison.add(inputs, session.run(inputs))

@@ -43,8 +43,8 @@ from ....errors import CompileError
 Number = int | tuple[int, ...]
 Shape = tuple[int, int, int, int]
 
-LARGEST_WEIGHTS = 20000
-"""Largest number of weights of a layer."""
+MAX_WEIGHTS = 20000
+"""Maximum number of weights of a layer."""
 
 NAMES = ("acc", "bias", "scale", "table", "w", "a b", "again x", "x", "out", "%x", "é/1:0")
 """Activation names that other values may have too."""
@@ -133,7 +133,7 @@ def _conv(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> st
     if channels_in % groups:
         raise CompileError(f"`{name}`: {channels_in} channels in {groups} groups")
     shape = (*step.pair("kernel"), channels_in // groups, step.one("channels") * groups)
-    if np.prod(shape) > LARGEST_WEIGHTS:
+    if np.prod(shape) > MAX_WEIGHTS:
         raise CompileError(f"`{name}`: {np.prod(shape)} weights are too many to draw")
     weights = chance.integers(-128, 128, shape).astype(np.int8)
     if step.one("sparse"):

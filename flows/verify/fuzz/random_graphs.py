@@ -10,8 +10,8 @@ from dataclasses import replace
 from ....errors import CompileError
 from .graph_specs import NodeSpec, Number, Shape, Sketch, realise
 
-LARGEST_TENSOR = 6000
-"""Largest number of elements of an activation."""
+MAX_TENSOR = 6000
+"""Maximum number of elements of an activation."""
 
 HOST_WAYS = 6
 WEIGHTS = {
@@ -110,7 +110,7 @@ class _Drawing:
         except CompileError:
             return False
         kind = graph.types[graph.outputs[0].value]
-        if kind.elements > LARGEST_TENSOR:
+        if kind.elements > MAX_TENSOR:
             return False
         n, h, w, c = kind.shape
         self.shapes.append((n, h, w, c))

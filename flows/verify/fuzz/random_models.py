@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .constant_producers import PRODUCERS
 
-MOST_STEPS = 6
-LARGEST_ACTIVATION = 4000
+MAX_STEPS = 6
+MAX_ACTIVATION = 4000
 
 RESIZE_MODES = (
     ("asymmetric", "floor"),
@@ -25,7 +25,7 @@ RESIZE_MODES = (
 """Coordinate and rounding modes of Resize: mostly copies, the last one rarely."""
 
 
-def random_model(seed: int, steps: int = MOST_STEPS) -> bytes:
+def random_model(seed: int, steps: int = MAX_STEPS) -> bytes:
     """A serialised model of at most `steps` quantised operators, input `x`, float32 outputs.
 
     Parameters
@@ -59,7 +59,7 @@ class _Growing:
         )  # fmt: skip
         self.shapes["x"] = shape
         current = self.quantised("x", 0.05)
-        wanted = chance.randint(1, MOST_STEPS)
+        wanted = chance.randint(1, MAX_STEPS)
         for _ in range(min(wanted, steps)):
             kinds = IMAGE_STEPS if len(self.shapes[current]) == 4 else FLAT_STEPS
             current = chance.choice(kinds)(self, current)
@@ -228,7 +228,7 @@ class _Growing:
         chance, (n, channels, height, width) = self.chance, self.shapes[source]
         factors = chance.choice(((2, 2), (2, 2), (1, 2), (3, 1), (1.5, 2)))
         rows, columns = int(height * factors[0]), int(width * factors[1])
-        if n * channels * rows * columns > LARGEST_ACTIVATION:
+        if n * channels * rows * columns > MAX_ACTIVATION:
             return source
         coordinates, rounding = chance.choice(RESIZE_MODES)
         scales = self.hold(np.array([1, 1, *factors], np.float32), "scales")

@@ -31,7 +31,7 @@ PLAINEST: dict[str, int] = {
 }
 """Value at which a parameter has no effect; 0 if not listed."""
 
-MOST_TRIES = 3000
+MAX_TRIES = 3000
 
 
 def shrink_sketch(sketch: Sketch, fails: Callable[[Sketch], bool]) -> Sketch:
@@ -50,7 +50,7 @@ def shrink_sketch(sketch: Sketch, fails: Callable[[Sketch], bool]) -> Sketch:
         changed = False
         for smaller in _smaller(sketch):
             tries += 1
-            if tries > MOST_TRIES:
+            if tries > MAX_TRIES:
                 return sketch
             if _is_graph(smaller) and fails(smaller):
                 sketch, changed = smaller, True

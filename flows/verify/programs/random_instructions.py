@@ -26,7 +26,7 @@ STEP_BUDGETS = (8, 40, 160)
 SHARES = {"depthwise": 0.4, "accumulate": 0.4, "scale": 0.7, "lookup": 0.3}
 """Probability of flags that are not set in half of the instructions."""
 
-LONGEST_SHARE = 0.004
+MAX_SHARE = 0.004
 """Share of GEMMs and VECTORs that may take as many steps as one loop can count."""
 
 HOT_ROWS = 24
@@ -142,7 +142,7 @@ class ProgramDrawing:
 
     def long_budget(self) -> int:
         """Steps for the next GEMM or VECTOR; rarely a loop of the greatest extent."""
-        if self.chance.random() < LONGEST_SHARE:
+        if self.chance.random() < MAX_SHARE:
             return min(4096, 1 << self.configuration.extent_bits)
         return self.budget()
 

@@ -25,7 +25,7 @@ from .mutants import token_ends
 
 Program = tuple[Instruction, ...]
 
-MOST_TRIES = 4000
+MAX_TRIES = 4000
 """Programs offered to the caller before the smallest so far is taken."""
 
 
@@ -34,7 +34,7 @@ def shrink(
     configuration: Configuration,
     data_bytes: int,
     fails: Callable[[Program], bool],
-    most_tries: int = MOST_TRIES,
+    most_tries: int = MAX_TRIES,
 ) -> Program:
     """The smallest program found that still fails.
 

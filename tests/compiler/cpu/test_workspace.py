@@ -3,7 +3,7 @@
 import pytest
 
 from tilewright.compiler.cpu.execution import workspace
-from tilewright.compiler.cpu.execution.workspace import LEAST_BYTES, Space, give_back, take
+from tilewright.compiler.cpu.execution.workspace import MIN_BYTES, Space, give_back, take
 
 
 @pytest.fixture(autouse=True)
@@ -14,31 +14,31 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memory_that_is_given_back_is_taken_again() -> None:
     first = take(1000)
     give_back(first)
-    assert take(LEAST_BYTES) is first
+    assert take(MIN_BYTES) is first
 
 
 def test_memory_in_use_is_nobody_elses() -> None:
     first, second = take(1000), take(1000)
-    assert abs(first.address - second.address) >= LEAST_BYTES
+    assert abs(first.address - second.address) >= MIN_BYTES
     assert first.address % 64 == second.address % 64 == 0
 
 
 def test_the_smallest_that_fits_is_taken() -> None:
-    large, small = take(3 * LEAST_BYTES), take(1000)
+    large, small = take(3 * MIN_BYTES), take(1000)
     give_back(large)
     give_back(small)
     assert take(1000) is small
-    assert take(2 * LEAST_BYTES) is large
+    assert take(2 * MIN_BYTES) is large
     assert take(1000) not in (small, large)
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "MOST_BYTES", 2 * LEAST_BYTES)
-    give_back(take(3 * LEAST_BYTES))
+    monkeypatch.setattr(workspace, "MAX_BYTES", 2 * MIN_BYTES)
+    give_back(take(3 * MIN_BYTES))
     assert not workspace._free
-    for space in [take(1000) for _ in range(workspace.MOST_SPACES + 3)]:
+    for space in [take(1000) for _ in range(workspace.MAX_SPACES + 3)]:
         give_back(space)
-    assert len(workspace._free) == workspace.MOST_SPACES
+    assert len(workspace._free) == workspace.MAX_SPACES
 
 
 def test_memory_that_another_thread_takes_first_is_left_to_it(

@@ -20,7 +20,7 @@ from tilewright.compiler.graph.operators import (
 )
 from tilewright.compiler.graph.types import DTYPES
 from tilewright.compiler.host.boxes import PADDING, boxes_of, element_numbers
-from tilewright.compiler.host.movements import MOST_BOXES, Movement, find_movements
+from tilewright.compiler.host.movements import MAX_BOXES, Movement, find_movements
 from tilewright.compiler.host.select import select_steps
 
 from .integer_graphs import seeds
@@ -199,7 +199,7 @@ def test_machine_code_copies_boxes(numbers, dtype):
     np.testing.assert_array_equal(out, flat[which])
 
 
-@pytest.mark.parametrize("count", [2 * MOST_BOXES, 2 * MOST_BOXES + 1])
+@pytest.mark.parametrize("count", [2 * MAX_BOXES, 2 * MAX_BOXES + 1])
 def test_a_movement_has_few_boxes(count):
     """Two rows from far places are a box, as any two are a progression."""
     rows = np.cumsum(np.arange(count) + 1)
@@ -208,4 +208,4 @@ def test_a_movement_has_few_boxes(count):
         return b.emit(Gather(0), ["x", b.constant(rows, "rows")], "found")
 
     graph = graph_of({"x": (int(rows[-1]) + 1, 3)}, build)
-    assert len(find_movements(graph, graph.nodes)) == (count == 2 * MOST_BOXES)
+    assert len(find_movements(graph, graph.nodes)) == (count == 2 * MAX_BOXES)

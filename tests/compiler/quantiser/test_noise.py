@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.graph import operators as ops
-from tilewright.compiler.passes.clean_activations import LARGEST
+from tilewright.compiler.passes.clean_activations import MAX_FLOAT32
 from tilewright.compiler.quantiser import QuantiserOptions, make_batches, quantise
 from tilewright.compiler.quantiser.calibrate import calibrate
 from tilewright.compiler.quantiser.equalise import equalise, find_links
@@ -81,7 +81,7 @@ def test_a_sum_before_relu_narrows_its_operands() -> None:
     narrowed = narrow(graph, points, calibration)
     np.testing.assert_array_equal(output_of(narrowed, inputs), output_of(graph, inputs))
     highest = calibration.histograms[points.layers[0].output].high
-    clip = ops.Unary("Clip", (-highest, LARGEST))
+    clip = ops.Unary("Clip", (-highest, MAX_FLOAT32))
     (added,) = (node for node in narrowed.nodes if node.attributes == clip)
     assert added.inputs == (points.layers[1].output,)
     assert len(find_layers(narrowed)) == len(points.layers)

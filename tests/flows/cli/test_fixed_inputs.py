@@ -161,6 +161,6 @@ def test_a_prompt_may_have_an_empty_past(tmp_path, tilewright, past):
         "past": chance.normal(size=(2, 1, past, 4)).astype(np.float32),
         "now": chance.normal(size=(2, 1, 3, 4)).astype(np.float32),
     }
-    np.savez(samples, **arrays)
+    np.savez(samples, past=arrays["past"], now=arrays["now"])
     said = tilewright("run", path, "--dim", f"P={past}", "--input", samples, "--compare")
     assert "2 samples of" in said
