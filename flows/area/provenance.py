@@ -44,9 +44,7 @@ def note_sources(kind: str) -> None:
     """
     known = {name: source_hash() if name == kind else _known(name) for name in (LEDGER, MODEL)}
     write_output(SOURCES, json.dumps(known, indent=1) + "\n", f"`{SOURCES}`")
-    _known.cache_clear()
 
 
-@cache
 def _known(kind: str) -> str:
     return json.loads(SOURCES.read_text("utf-8"))[kind]

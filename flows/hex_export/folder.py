@@ -88,7 +88,7 @@ def network_in_hex(module: Module, inputs: Mapping[str, np.ndarray]) -> HexExpor
         "MAX_CYCLES": SLOWNESS * cycles + SPARE_CYCLES * len(runs) // 4,
         **{name: OFFSETS[name] for name in REGISTERS},
     }
-    files = {name: (ASSETS / name).read_text() for name in BENCHES}
+    files = {name: (ASSETS / name).read_text("utf-8") for name in BENCHES}
     files |= {
         "core.v": readable_verilog(machine),
         "memory.hex": _hex(memory, machine.bus_bytes),

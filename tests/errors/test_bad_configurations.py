@@ -26,7 +26,8 @@ def test_a_name_that_is_not_text(fail, tmp_path):
     path.write_text(json.dumps({"name": ["mine"]}))
     assert fail("config", "check", path) == (
         1,
-        "error: configuration `['mine']`: `name` must be text, not ['mine']",
+        "error: configuration: expected a `name` of 1 to 1,000 printable characters on one line, "
+        "got ['mine']; rename it",
     )
 
 

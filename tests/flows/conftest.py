@@ -1,5 +1,6 @@
 """The command line as a function, and the files that it is given."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,9 @@ def artifact(tilewright, model, tmp_path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def measured_sources(monkeypatch):
+def measured_sources(monkeypatch, tmp_path_factory):
     """Kept figures are of these sources, as after `synth --ledger`; else commands add a note."""
-    monkeypatch.setattr(provenance, "_known", lambda kind: provenance.source_hash())
+    own = tmp_path_factory.mktemp("sources") / provenance.SOURCES.name
+    kinds = (provenance.LEDGER, provenance.MODEL)
+    own.write_text(json.dumps(dict.fromkeys(kinds, provenance.source_hash())))
+    monkeypatch.setattr(provenance, "SOURCES", own)

@@ -106,7 +106,6 @@ def test_a_cache_that_cannot_be_made_costs_time_alone(source, monkeypatch, tmp_p
     for _ in range(2):
         assert answer(build(source)) == 42
     assert capsys.readouterr().err == (
-        f"cache: `{tmp_path}/file` cannot be written (Not a directory): builds and compiled "
-        "programs are not kept; make room, or set `TILEWRIGHT_CACHE` to a folder that you may "
-        "write\n"
+        f"cache: `{tmp_path}/file` cannot be used (Not a directory): builds and compiled "
+        "programs are not kept; make room, or set `TILEWRIGHT_CACHE` to a folder of your own\n"
     )

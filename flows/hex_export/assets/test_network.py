@@ -11,14 +11,14 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
 HERE = Path(__file__).parent
-NETWORK = json.loads((HERE / "network.json").read_text())
+NETWORK = json.loads((HERE / "network.json").read_text("utf-8"))
 BUS_BYTES = NETWORK["BUS_BITS"] // 8
 DONE, ERROR = 2, 4
 
 
 def words(name: str) -> list[int]:
     """The words of a hex file."""
-    return [int(word, 16) for word in (HERE / name).read_text().split()]
+    return [int(word, 16) for word in (HERE / name).read_text("utf-8").split()]
 
 
 class Memory:

@@ -11,8 +11,6 @@ from tilewright.flows.synthesis.ledger import read_rows
 
 ROW = next(row for row in read_rows() if row.configuration == "tiny" and row.clocks_mhz)
 DEVICE = DEVICES[ROW.device]
-KNOWN = provenance._known
-"""As it is before a test replaces it."""
 NOTE = "measured before the hardware's sources changed; run `tilewright synth`"
 
 
@@ -29,13 +27,10 @@ def test_every_command_says_what_is_of_other_sources(monkeypatch, tilewright, is
 
 
 def test_what_was_measured_is_noted(monkeypatch, tmp_path):
-    monkeypatch.setattr(provenance, "_known", KNOWN)
     monkeypatch.setattr(provenance, "SOURCES", tmp_path / "it.json")
     provenance.SOURCES.write_text('{"ledger": "", "model": "m"}')
-    provenance._known.cache_clear()
     assert not provenance.is_of_these_sources(provenance.LEDGER)
     provenance.note_sources(provenance.LEDGER)
     found = json.loads(provenance.SOURCES.read_text())
     assert found == {"ledger": provenance.source_hash(), "model": "m"}
     assert provenance.is_of_these_sources(provenance.LEDGER)
-    provenance._known.cache_clear()

@@ -1,7 +1,7 @@
 """A small network, and sweeps of it."""
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,24 +24,24 @@ COMPILER = importlib.import_module("tilewright.flows.execution.compile_graph")
 COMPILE = COMPILER.compile_with_exact_times
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compiled_once() -> Iterator[None]:
+_KEPT: dict[object, object] = {}
+
+
+@pytest.fixture(autouse=True)
+def compiled_once(monkeypatch) -> None:
     """Compile each machine once in this process: sweeps are tested here, not the compiler."""
-    kept = {}
 
     def compile_once(request, progress, store=None):
         key = CompileCache.of_request(request).path.name, request.lean
-        if key not in kept:
-            kept[key] = COMPILE(request, progress, store)
-        return kept[key]
+        if key not in _KEPT:
+            _KEPT[key] = COMPILE(request, progress, store)
+        return _KEPT[key]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(COMPILER, COMPILE.__name__, compile_once)
-        yield
+    monkeypatch.setattr(COMPILER, COMPILE.__name__, compile_once)
 
 
 @pytest.fixture
-def compiled_anew(monkeypatch) -> None:
+def compiled_anew(monkeypatch, compiled_once) -> None:
     """Compile each time, as users do."""
     monkeypatch.setattr(COMPILER, COMPILE.__name__, COMPILE)
 

@@ -267,8 +267,18 @@ def test_closing_stops_workers_and_what_they_started(digits, monkeypatch):
     assert worker.connection.poll(60)
     helper = Path(f"/proc/{int.from_bytes(os.read(worker.connection.fileno(), 4), 'big')}/stat")
     executor.close()
-    # Gone, or dead and waiting for a parent that asks.
-    assert not helper.exists() or helper.read_text().rpartition(")")[2].split()[0] == "Z"
+    deadline = time.monotonic() + 30
+    while _lives(helper) and time.monotonic() < deadline:  # the kernel ends it after the signal
+        time.sleep(0.01)
+    assert not _lives(helper)
+
+
+def _lives(status: Path) -> bool:
+    """Whether a process is neither gone, nor dead and waiting for a parent that asks."""
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_workers_of_this_computer_listen_nowhere(digits):
