@@ -51,13 +51,20 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
         [_described(output.name, graph.types[output.value]) for output in graph.outputs],
         [numpy_helper.from_array(data, name) for name, data in writer.constants.items()],
     )
-    opsets = [helper.make_opsetid(*one) for one in _opsets(graph).items()]
+    versions = _opsets(graph)
+    opsets = [helper.make_opsetid(*one) for one in versions.items()]
+    known = [one for one in opsets if _is_known(one)]
     return helper.make_model(
         made,
         opset_imports=opsets,
-        ir_version=helper.find_min_ir_version_for(opsets),
+        ir_version=helper.find_min_ir_version_for(known),
         producer_name="tilewright",
     )
+
+
+def _is_known(opset: onnx.OperatorSetIdProto) -> bool:
+    """Tell whether an operator set is one of ONNX's; others say nothing of its file format."""
+    return (opset.domain or "ai.onnx", opset.version) in helper.OP_SET_ID_VERSION_MAP
 
 
 def _opsets(graph: Graph) -> dict[str, int]:

@@ -277,11 +277,11 @@ def _import_graph(
     settings = with_extents(inputs, name, settings)
     for value in inputs:
         names[value.name] = import_input(builder, value, name, settings)
+    waiting = iter(proto.node)
     try:
-        scope.import_nodes(scope, proto.node)
+        scope.import_nodes(scope, waiting)
     except RefusedError as reason:
-        unmade = (any(one and one not in names for one in node.output) for node in proto.node)
-        position = next(index for index, missing in enumerate(unmade) if missing)
+        position = len(proto.node) - 1 - sum(1 for _ in waiting)
         raise RefusedNodeError(
             reason,
             position,

@@ -1,6 +1,7 @@
 """Recognise residual adds: two Dequantize, Add or Sub, Quantize -> QAdd with fitted constants.
 
-An operand may be constant, such as position embeddings; it is repeated to the result's shape.
+An operand may be constant, such as position embeddings; it is repeated to the result's shape. A
+single number is left to the tables, which also hold what is computed before and after, as in GELU.
 """
 
 import numpy as np
@@ -24,9 +25,10 @@ SUM = op(
 def recognise(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
     """Quantize(clamps(Add | Sub(Dequantize(a), Dequantize(b)))) -> QAdd(a, b)."""
     shape, label = site.shape, site.node("add").name
-    if (site.is_constant(a) and site.is_constant(b)) or not all(
-        site.shape_of(name) == shape or site.is_constant(name) for name in (a, b)
-    ):
+    constants = [name for name in (a, b) if site.is_constant(name)]
+    if len(constants) == 2 or any(site.data(name).size == 1 for name in constants):
+        return None
+    if any(site.shape_of(name) != shape for name in {a, b}.difference(constants)):
         return None
     y, (low, high) = result_of(site)
     fit = fit_add(scale_of(site, "a"), scale_of(site, "b"), y, low, high, SIGNS[add.kind])

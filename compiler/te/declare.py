@@ -46,9 +46,9 @@ def tensor(
             f"tensor `{name}`: dtype must be {', '.join(LIMITS)} or float32, not {dtype!r}"
         )
     sizes = tuple(shape)
-    if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes):
+    if not sizes or any(not isinstance(size, int) or size < 0 for size in sizes):
         raise CompileError(
-            f"tensor `{name}`: shape must be positive whole numbers, at least one, not {sizes}"
+            f"tensor `{name}`: shape must be whole numbers, at least one, not {sizes}"
         )
     low, high = LIMITS.get(dtype, (-FLOAT32_MAX, FLOAT32_MAX))
     if not low <= pad <= high:

@@ -113,6 +113,6 @@ def reduce_axes(**extents: int) -> tuple[Index, ...]:
 
 
 def _axis(name: str, extent: int, reduced: bool) -> Index:
-    if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
-        raise CompileError(f"axis `{name}` must have a positive whole extent, not {extent!r}")
+    if isinstance(extent, bool) or not isinstance(extent, int) or extent < 0:
+        raise CompileError(f"axis `{name}` must have a whole extent, 0 or more, not {extent!r}")
     return Index(variable(name), {name: AxisUse(extent, reduced)})

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tilewright.compiler import te
 from tilewright.compiler.graph import TensorType, evaluate_outputs
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.functions import BINARY, UNARY
@@ -30,8 +31,18 @@ from tilewright.compiler.graph.operators import (
 from tilewright.compiler.graph.operators.indexing import COMBINE
 from tilewright.compiler.graph.operators.reductions import POSITIONS, REDUCTIONS
 from tilewright.compiler.graph.types import DTYPES
+from tilewright.compiler.kernel_text import write_kernel
 from tilewright.errors import CompileError
 
+
+def _half() -> str:
+    """The text of a kernel that halves a tensor of 2 by 3 numbers."""
+    i, j = te.axes(i=2, j=3)
+    x = te.tensor("x", "float32", (2, 3))
+    return write_kernel(te.kernel("half", te.compute("y", "float32", (i, j), x[i, j] * 0.5)))
+
+
+HALF = _half()
 ANY = "any"
 """Stands for the element type at hand."""
 
@@ -69,6 +80,8 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
     "slice": (ops.Slice((0, 1), (2, 3), (1, 2)), [(ANY, (2, 3))]),
     "concat": (ops.Concat(1), [(ANY, (2, 3)), (ANY, (2, 1))]),
     "gather": (ops.Gather(1), [(ANY, (2, 3)), ("int64", (2, 2))]),
+    "own function": (ops.OwnFunction("my.Twice", "2 * x", ("x",)), [(ANY, (2, 3))]),
+    "own kernel": (ops.OwnKernel("my.Half", HALF), [("float32", (2, 3))]),
     "where": (Where(), [("bool", (2, 1)), (ANY, (3,)), (ANY, ())]),
     "einsum": (Einsum("ij,jk->ki"), [(ANY, (2, 3)), (ANY, (3, 4))]),
     "expand": (Expand((4, 2, 3)), [(ANY, (2, 1))]),

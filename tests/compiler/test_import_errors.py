@@ -76,7 +76,7 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         unsupported,
         "model `model`: expected supported operators, got `ImageDecoder` (node `picture`); "
         "`Bernoulli` (nodes `coin`, `d`); `com.example.Magic` (node `spell`); replace "
-        "them before export",
+        "them before export, or register them with `tilewright.register_operator`",
     ),
     "dynamic shape": (
         lambda: model(

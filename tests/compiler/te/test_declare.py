@@ -101,8 +101,8 @@ MISTAKES = {
         "`+` takes tensor elements; `y` is an index",
     ),
     "an axis without extent": (
-        lambda: te.axes(y=0),
-        "axis `y` must have a positive whole extent, not 0",
+        lambda: te.axes(y=-1),
+        "axis `y` must have a whole extent, 0 or more, not -1",
     ),
     "an unknown axis": (
         lambda: declared(IMAGE[N, Y, X, C], axes=(N, Y, X)),
@@ -162,7 +162,7 @@ MISTAKES = {
     ),
     "a shape without dimensions": (
         lambda: te.tensor("x", "int8", ()),
-        "tensor `x`: shape must be positive whole numbers, at least one, not ()",
+        "tensor `x`: shape must be whole numbers, at least one, not ()",
     ),
     "a pad that does not fit": (
         lambda: te.tensor("x", "int8", (4,), pad=200),
