@@ -25,7 +25,19 @@ _CALLS = {op.value: op for op in Op if op.value.isidentifier()}
 
 
 def write_kernel(kernel: Kernel) -> str:
-    """Return the text of a kernel; constants are tensors that are given."""
+    """Return the text of a kernel; constants are tensors that are given.
+
+    Raises
+    ------
+    CompileError
+        When a tensor has no elements.
+    """
+    for name, tensor in kernel.tensors.items():
+        if 0 in tensor.shape:
+            raise CompileError(
+                f"kernel `{kernel.name}`: tensor `{name}`: expected extents of 1 or more, got "
+                f"{list(tensor.shape)}; a kernel in a network computes something"
+            )
     made = {stage.output.name: stage for stage in kernel.stages}
     statements = [
         f"{name}: {tensor.dtype}{list(tensor.shape)}{_pad(tensor)}"

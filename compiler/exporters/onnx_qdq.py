@@ -64,7 +64,7 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
 
 def _is_known(opset: onnx.OperatorSetIdProto) -> bool:
     """Tell whether an operator set is one of ONNX's; others say nothing of its file format."""
-    return (opset.domain or "ai.onnx", opset.version) in helper.OP_SET_ID_VERSION_MAP
+    return (opset.domain or "ai.onnx") in {domain for domain, _ in helper.OP_SET_ID_VERSION_MAP}
 
 
 def _opsets(graph: Graph) -> dict[str, int]:

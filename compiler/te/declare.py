@@ -48,7 +48,7 @@ def tensor(
     sizes = tuple(shape)
     if not sizes or any(not isinstance(size, int) or size < 0 for size in sizes):
         raise CompileError(
-            f"tensor `{name}`: shape must be whole numbers, at least one, not {sizes}"
+            f"tensor `{name}`: shape must be whole numbers, 0 or more, and not empty, not {sizes}"
         )
     low, high = LIMITS.get(dtype, (-FLOAT32_MAX, FLOAT32_MAX))
     if not low <= pad <= high:

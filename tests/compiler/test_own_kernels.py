@@ -303,3 +303,11 @@ def test_code_of_the_users_own_has_no_key_before_it_has_run() -> None:
     assert registered_key() == ()
     register()
     assert registered_key() is None
+
+
+def test_a_kernel_without_elements_has_no_text():
+    (i,) = te.axes(i=0)
+    x = te.tensor("x", "float32", (0,))
+    kernel = te.kernel("none", te.compute("y", "float32", (i,), x[i] * 2.0))
+    with pytest.raises(CompileError, match=r"tensor `x`: expected extents of 1 or more, got \[0\]"):
+        write_kernel(kernel)

@@ -162,7 +162,7 @@ MISTAKES = {
     ),
     "a shape without dimensions": (
         lambda: te.tensor("x", "int8", ()),
-        "tensor `x`: shape must be whole numbers, at least one, not ()",
+        "tensor `x`: shape must be whole numbers, 0 or more, and not empty, not ()",
     ),
     "a pad that does not fit": (
         lambda: te.tensor("x", "int8", (4,), pad=200),
