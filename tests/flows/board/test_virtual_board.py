@@ -123,7 +123,7 @@ def test_digits_run_on_a_board_as_on_sim(digits, scans, chip):
             assert layers == [layer.cycles for layer in model.profile.layers]
 
 
-@pytest.mark.skipif(not RESNET8.is_file(), reason=f"no shared model `{RESNET8}`")
+@pytest.mark.skipif(not RESNET8.is_file(), reason=f"no shared models: `{RESNET8}`")
 def test_a_network_keeps_an_sdram_busy_in_the_cycles_of_sim():
     machine = PRESETS["8x8"]
     module = compile_graph(import_model(RESNET8), machine)

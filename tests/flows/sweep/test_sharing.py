@@ -145,7 +145,7 @@ def test_a_worker_that_is_killed_is_replaced(swept, model, database):
     workers = [
         int(folder.name)
         for folder in Path("/proc").glob("[0-9]*")
-        if parent_of(folder) == process.pid and "spawn_main" in (folder / "cmdline").read_text()
+        if parent_of(folder) == process.pid and "local_workers" in (folder / "cmdline").read_text()
     ]
     assert len(workers) == 2
     os.kill(workers[-1], signal.SIGKILL)
