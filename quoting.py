@@ -88,7 +88,7 @@ def comment(text: str) -> str:
 
 
 def c_name(text: str) -> str:
-    """Return an identifier in C that begins with the letters of a text that begins with one."""
+    """Return a C identifier derived from a text that begins with a letter."""
     return re.sub(r"[^A-Za-z0-9_]", "_", text)
 
 

@@ -281,11 +281,11 @@ def compute(formula: Formula, values: Mapping[str, np.ndarray]) -> np.ndarray:
     """
     kind = np.result_type(*values.values())
 
-    def value(part: Formula) -> np.ndarray:
+    def value(part: Formula) -> np.ndarray | np.generic | float:
         if isinstance(part, str):
             return values[part]
         if isinstance(part, tuple):
             return OPERATIONS[part[0]](*map(value, part[1:]))
-        return kind.type(part) if kind.kind == "f" else part  # type: ignore[return-value]
+        return kind.type(part) if kind.kind == "f" else part
 
     return np.asarray(value(formula))

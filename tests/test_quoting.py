@@ -8,13 +8,13 @@ import re
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import quoting
+from tilewright.compiler.graph import Graph
 from tilewright.errors import ArtifactError, ConfigurationError
 from tilewright.flows.cli.console import say
 from tilewright.flows.cli.main import main
@@ -147,7 +147,7 @@ def test_names_are_checked_at_the_door(name):
     with pytest.raises(ConfigurationError):
         Configuration.from_dict({"name": name})
     with pytest.raises(ArtifactError):
-        module_of(SimpleNamespace(), PRESETS["tiny"], {"name": name}, [])  # type: ignore[arg-type]
+        module_of(Graph("g", (), (), (), ()), PRESETS["tiny"], {"steps": [], "name": name}, [])
 
 
 def test_printable_names_cannot_break_out_of_what_is_written(tmp_path, capsys):

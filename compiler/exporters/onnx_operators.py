@@ -259,7 +259,7 @@ def _conv_transpose(writer: Writer, node: Node, operator: ops.ConvTranspose) -> 
 
 
 def _interpolate(writer: Writer, node: Node, operator: ops.Interpolate) -> None:
-    """Write the sum over taps of the definition; Resize has no form for given places."""
+    """Write a Gather, Mul and Sum per tap: Resize cannot take explicit source positions."""
     x, places, weights = node.inputs
     base, whole = node.output.name, writer.names[x]
     held = writer.graph.data(places), writer.graph.data(weights)

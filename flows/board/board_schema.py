@@ -60,7 +60,7 @@ class Key:
 
 
 Table = Mapping[str, "Key | Table"]
-"""Keys, and tables of keys."""
+"""Schema of a board file: keys, some of which hold tables."""
 
 
 def _matching(pattern: str) -> Callable[[Any], str]:

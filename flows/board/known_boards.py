@@ -26,7 +26,7 @@ UNFIT: Mapping[str, str] = MappingProxyType(
         "`tilewright verilog`, or choose Arty-A7-100T",
     }
 )
-"""Boards that users ask for and that cannot be built for, and why."""
+"""Boards that are not supported, and the reasons."""
 
 OWN_FILE = "or describe yours in a file: `tilewright boards --template > my-board.toml`"
 

@@ -197,7 +197,7 @@ class TerminalPort(Port):
 
 
 class Server:
-    """Serve a virtual board on a port until told to stop; each host finds a board without data.
+    """Serve a virtual board on a port until stopped; its memory is cleared for each host.
 
     A host may connect as soon as there is a server.
 

@@ -36,7 +36,7 @@ def _no_machine(outcome: Outcome) -> Iterator[str]:
     failed = sum(result.state == FAILED for result in outcome.results)
     also = f", {failed:,} failed" if failed else ""
     compiled = "" if any(result.cycles for result in outcome.results) else "; nothing was compiled"
-    yield f"verdict: none of the {count:,} points meets every condition{also}{compiled}"
+    yield f"verdict: no machine meets every condition, of {count:,} tried{also}{compiled}"
     excluded = [result for result in outcome.results if result.state == EXCLUDED]
     if excluded:
         # Machines that are small enough come first: of the others, times are not even bounded.

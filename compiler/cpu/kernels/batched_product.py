@@ -6,6 +6,8 @@ panel then stay in registers over the whole sum.
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from ... import te
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
@@ -51,8 +53,8 @@ class BatchedProduct(HeadProduct):
     bound: tuple[str, ...] = ()
 
     @property
+    @override
     def constants(self) -> tuple[str, ...]:
-        """Operands that are the same in all calls."""
         return self.bound
 
     def plan(self, target: CpuTarget) -> KernelSchedule:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
@@ -64,8 +65,8 @@ class ByteProduct(HeadProduct):
     joined: tuple[bool, bool, bool] = (False, False, False)
     dtype = "int8"
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         return ByteProductPlanner(self, target).plan()
 
 

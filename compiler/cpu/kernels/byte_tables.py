@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from ... import te
 from ...tensor import Kernel
 from ..target import CpuTarget
@@ -29,17 +31,17 @@ class ByteSum(Description):
     added: Residual
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         return dict.fromkeys(("a", "b"), self.output)
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array("int8", (self.size,))
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         (i,) = te.axes(i=self.size)
         a, b = (te.tensor(name, "int8", (self.size,)) for name in ("a", "b"))
         out = te.compute("out", "int8", (i,), self.added.added(a[i], b[i]))
@@ -59,8 +61,8 @@ class ByteTable(Description):
     size: int
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         return {"x": self.output, "table": Array("int8", (256,))}
 
     @property
@@ -69,8 +71,8 @@ class ByteTable(Description):
         return ("table",)
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array("int8", (self.size,))
 
     def plan(self, target: CpuTarget) -> KernelSchedule:

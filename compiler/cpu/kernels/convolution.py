@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from ....errors import CompileError
 from ... import te
@@ -135,8 +136,8 @@ class Convolution(Windowed):
         return 0 if self.quantised is None else self.quantised.zero_point_in
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         q = self.quantised
         number, weight, total = ("float32",) * 3 if q is None else (q.dtype_in, "int8", "int32")
         channels = (self.channels_out,)
@@ -155,8 +156,8 @@ class Convolution(Windowed):
         return ("w", "bias") if self.quantised is None else ("w", "bias", "scale")
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         last = self.added.quantised if self.added else self.quantised
         number = "float32" if last is None else last.dtype_out
         return Array(number, (self.batch, *self.size_out, self.channels_out))
@@ -202,8 +203,8 @@ class Convolution(Windowed):
                     return planner
         return direct
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         return self.planner(target).plan()
 
     def prepare(

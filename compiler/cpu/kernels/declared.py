@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from ... import te
 from ...tensor import Kernel
 from ..codegen.layout import Layout
@@ -33,8 +35,8 @@ class Declared(Description):
     layouts: tuple[tuple[str, Layout], ...] = ()
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes."""
         known = self.kernel.constants.items()
         names = (*self.kernel.inputs, *(name for name, held in known if held.size > IN_CODE))
         tensors = self.kernel.tensors
@@ -47,8 +49,8 @@ class Declared(Description):
         return tuple(n for n in self.operands if n in self.kernel.constants or n in packed)
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array(self.kernel.output.dtype, self.kernel.output.shape)
 
     def plan(self, target: CpuTarget) -> KernelSchedule:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from ....errors import CompileError
 from ... import te
@@ -58,19 +59,19 @@ class Elementwise(Description):
                 )
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         others = dict(self.broadcast)
         return {name: Array(dtype, others.get(name, self.shape)) for name, dtype in self.inputs}
 
     @property
+    @override
     def constants(self) -> tuple[str, ...]:
-        """Operands that are the same in all calls."""
         return self.bound
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array(self.dtype, self.shape)
 
     @property

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping
 
+from typing_extensions import override
+
 from .description import Array, Description
 
 
@@ -25,8 +27,8 @@ class HeadProduct(Description):
     joined: tuple[bool, bool, bool]
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         return {
             name: Array(self.dtype, self.placed(index, self.images, self.heads, *matrix))
             for index, (name, matrix) in enumerate(
@@ -35,8 +37,8 @@ class HeadProduct(Description):
         }
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array(self.dtype, self.placed(2, self.images, self.heads, self.rows, self.columns))
 
     @property

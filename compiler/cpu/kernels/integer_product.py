@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from ....errors import InputError
 from ... import te
@@ -57,8 +58,8 @@ class IntegerProduct(MatrixProduct):
     known_zero: bool = False
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         found = {
             "x": Array(self.dtype, (self.rows, self.inner)),
             "w": Array("int8" if self.parts == 1 else "int16", (self.inner, self.columns)),
@@ -77,12 +78,12 @@ class IntegerProduct(MatrixProduct):
         return tuple(name for name, holds in known.items() if holds)
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array("float32" if self.factors else "int32", (self.rows, self.columns))
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         return IntegerPlanner(self, target).plan()
 
     def prepare(

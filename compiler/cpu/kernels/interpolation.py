@@ -8,6 +8,8 @@ element of the window that an output does not use has the weight 0.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from ... import te
 from ..codegen.layout import Tiles
 from ..target import CpuTarget
@@ -54,19 +56,19 @@ class Interpolation(Description):
         return -(-self.extent // self.block)
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         weights = Array("float32", (self.taps, self.blocks * self.block))
         return {"x": Array("float32", (self.outer, self.size, self.inner)), "weights": weights}
 
     @property
+    @override
     def constants(self) -> tuple[str, ...]:
-        """Operands that are the same in all calls."""
         return ("weights",)
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array("float32", (self.outer, self.extent, self.inner))
 
     def plan(self, target: CpuTarget) -> KernelSchedule:

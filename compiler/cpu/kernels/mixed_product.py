@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from ....errors import InputError
 from ... import te
@@ -51,8 +52,8 @@ class MixedProduct(MatrixProduct):
     residual: bool = False
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         found = {
             "x": Array("float32", (self.rows, self.inner)),
             "w": Array(self.dtype, (self.inner, self.columns)),
@@ -67,12 +68,12 @@ class MixedProduct(MatrixProduct):
         return ("w", "factor", "bias")
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array("float32", (self.rows, self.columns))
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         return MixedPlanner(self, target).plan()
 
     def prepare(

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from ... import te
 from ...formulas import Formula
 from ..target import CpuTarget
@@ -44,13 +46,13 @@ class AffineCopy(Description):
     formula: Formula = "x"
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes."""
         return {"x": Array(self.dtype_in, self.shape)}
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array(self.dtype_out, self.extents)
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
@@ -109,14 +111,14 @@ class ByteJoin(Description):
     widths: tuple[int, ...]
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         sizes = enumerate(self.widths)
         return {f"x{part}": Array("int8", (self.rows, width)) for part, width in sizes}
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array("int8", (self.rows, sum(self.widths)))
 
     @staticmethod

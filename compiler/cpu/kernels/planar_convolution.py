@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ..codegen.layout import Layout
@@ -39,8 +40,8 @@ class PlanarConvolution(Convolution):
         """Put the weights in the order of the reduction, [I, KH, KW, O]."""
         return {**constants, "w": np.ascontiguousarray(constants["w"].transpose(2, 0, 1, 3))}
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         s = te.Schedule(te.kernel("convolution", self._declared()), target.processor)
         lanes, panel = target.lanes, panel_of(self.channels_out, target)
         pixels = even_blocks(self.size_out[1], target.tile.rows)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ...te.declare import FLOAT32_MAX
@@ -51,14 +52,14 @@ class PoolingWindow(Windowed):
     dtype = "float32"
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes."""
         image = (self.batch, self.height, self.width, self.channels)
         return {"x": Array(self.dtype, image)}
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array(self.dtype, (self.batch, *self.size_out, self.channels))
 
     def read(

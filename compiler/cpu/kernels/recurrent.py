@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from ... import te
 from ...formulas import Formula
 from ..target import CpuTarget
@@ -37,8 +39,8 @@ class RecurrentUpdate(Description):
     bound: tuple[str, ...] = ()
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         return {
             name: Array(
                 "float32",
@@ -48,17 +50,17 @@ class RecurrentUpdate(Description):
         }
 
     @property
+    @override
     def constants(self) -> tuple[str, ...]:
-        """Operands that are the same in all calls."""
         return self.bound
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array("float32", (self.rows, self.hidden))
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         n, h = te.axes(n=self.rows, h=self.hidden)
         read = {}
         for name, gates in self.gates:

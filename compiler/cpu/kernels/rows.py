@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from ....errors import CompileError
 from ... import te
 from ...te.declare import FLOAT32_MAX
@@ -32,13 +34,13 @@ class RowKernel(Description):
         return (self.rows, self.columns, self.inner)[: 2 if self.inner == 1 else 3]
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         return {"x": Array("float32", self.shape)}
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array("float32", self.shape)
 
     def x(self, pad: int = 0) -> te.DeclaredTensor:
@@ -65,8 +67,8 @@ class RowSoftmax(RowKernel):
     log: bool = False
     inner: int = 1
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         width, alone = columns_at_once(self.columns, target), self.inner == 1
         r, c, i = te.axes(r=self.rows, c=self.columns, i=self.inner)
         one = te.axes(l=1)[0] if alone else i
@@ -115,18 +117,18 @@ class LayerNormalisation(RowKernel):
     centred: bool = True
 
     @property
+    @override
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
         row = Array("float32", (self.columns,))
         return {"x": self.output, "scale": row, "bias": row}
 
     @property
+    @override
     def constants(self) -> tuple[str, ...]:
-        """Operands that are the same in all calls."""
         return ("scale", "bias")
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         width = columns_at_once(self.columns, target)
         r, c = te.axes(r=self.rows, c=self.columns)
         x = self.x()
@@ -179,8 +181,8 @@ class RowReduction(RowKernel):
             )
 
     @property
+    @override
     def output(self) -> Array:
-        """The array that the kernel computes."""
         return Array("float32", (self.rows, self.inner))
 
     @property
@@ -188,8 +190,8 @@ class RowReduction(RowKernel):
         """Elements that are read."""
         return math.prod(self.shape)
 
+    @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
         extreme, width = self.kind in ("max", "min"), columns_at_once(self.columns, target)
         r, i = te.axes(**{"r": self.rows, "l" if self.inner == 1 else "i": self.inner})
         if self.inner == 1:

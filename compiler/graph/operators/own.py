@@ -16,8 +16,31 @@ from .integer import Accelerated
 MAX_OPERANDS = 16
 
 
+class _Registered:
+    """What all operators of users have: `name` is domain and name in ONNX, joined by a dot."""
+
+    __slots__ = ()
+    name: str
+
+    @property
+    def title(self) -> str:
+        return self.name.rpartition(".")[2]
+
+
+class _Declared(_Registered):
+    """An operator that a kernel's text defines."""
+
+    __slots__ = ()
+    declaration: str
+
+    @property
+    def declared(self) -> Kernel:
+        """The declaration, without the values of its constants."""
+        return read_kernel(self.declaration)
+
+
 @operator("function", 1, MAX_OPERANDS)
-class OwnFunction(Pointwise):
+class OwnFunction(_Registered, Pointwise):
     """An elementwise function of floats, with broadcasting.
 
     Attributes
@@ -36,10 +59,6 @@ class OwnFunction(Pointwise):
     law: str
     operands: tuple[str, ...]
     parameters: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def title(self) -> str:
-        return self.name.rpartition(".")[2]
 
     @property
     def function(self) -> Function:
@@ -84,7 +103,7 @@ def _kernel_result(kernel: Kernel, arrays: tuple[np.ndarray, ...]) -> np.ndarray
 
 
 @operator("kernel", 1, MAX_OPERANDS)
-class OwnKernel(Operator):
+class OwnKernel(_Declared, Operator):
     """A kernel that a user declared with `te`; `declaration` as `read_kernel` reads it.
 
     Attributes
@@ -104,15 +123,6 @@ class OwnKernel(Operator):
     settings: tuple[tuple[str, int | float | str], ...] = ()
     constants: int = 0
 
-    @property
-    def title(self) -> str:
-        return self.name.rpartition(".")[2]
-
-    @property
-    def declared(self) -> Kernel:
-        """The declaration, without the values of its constants."""
-        return read_kernel(self.declaration)
-
     def result_type(self, types: Types) -> TensorType:
         return _kernel_type(self, self.declared, types)
 
@@ -121,7 +131,7 @@ class OwnKernel(Operator):
 
 
 @operator("qkernel", 1, MAX_OPERANDS)
-class QKernel(Accelerated):
+class QKernel(_Declared, Accelerated):
     """The form in integers of a user's kernel: int8[N, H, W, C], then constants of any type.
 
     Attributes
@@ -139,15 +149,6 @@ class QKernel(Accelerated):
     @property
     def operand_count(self) -> int:
         return self.count
-
-    @property
-    def title(self) -> str:
-        return self.name.rpartition(".")[2]
-
-    @property
-    def declared(self) -> Kernel:
-        """The declaration, without the values of its constants."""
-        return read_kernel(self.declaration)
 
     def result_type(self, types: Types) -> TensorType:
         result = _kernel_type(self, self.declared, types)

@@ -55,7 +55,6 @@ NETWORK = "ResNet-18's convolutions"
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "source", type=Path, nargs="?", metavar="MODEL",
         help="ONNX file or artifact (default: ResNet-18's convolutions by pipeline depth)",

@@ -23,7 +23,6 @@ USUAL_CLOCK_MHZ = 25.0
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "--virtual", nargs="?", const="", metavar="BOARD",
         help="simulate a board, one of those that `tilewright boards` lists, one of your own "

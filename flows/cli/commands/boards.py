@@ -31,7 +31,6 @@ Speed = Expected | CompileError
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "source", type=Path, nargs="?", metavar="MODEL",
         help="ONNX file, to tell how fast each board runs it",

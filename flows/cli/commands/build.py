@@ -22,7 +22,6 @@ USUAL_SEEDS = 5
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("--board", metavar="NAME|FILE.toml", help=BOARD_HELP)
     add_configuration(parser, "the board's, see `tilewright boards`")
     parser.add_argument(

@@ -31,7 +31,6 @@ from ..schedule_options import add_schedules, change_sentences, chosen_schedules
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
     add_operators(parser)

@@ -10,7 +10,6 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
     parser.set_defaults(function=completion)
 

@@ -29,7 +29,6 @@ PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "--match", default="", metavar="TEXT",
         help="cases whose names contain it, such as `conv` or `LayerNormalization`",

@@ -40,7 +40,6 @@ class Finding:
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.set_defaults(function=doctor)
 
 

@@ -18,7 +18,6 @@ from ..operator_options import add_operators
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_operators(parser)
     target = parser.add_mutually_exclusive_group(required=True)

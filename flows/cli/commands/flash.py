@@ -19,7 +19,6 @@ PROGRAM, VARIABLE = "openFPGALoader", "OPENFPGALOADER"
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "folder", type=Path, nargs="?", metavar="FOLDER", help="folder that `build` wrote"
     )

@@ -16,7 +16,6 @@ from ..json_output import write_json
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="ARTIFACT")
     parser.add_argument("--layer", metavar="NAME", help="this layer, or the one with this node")
     parser.add_argument("--graph", action="store_true", help="the integer graph instead")

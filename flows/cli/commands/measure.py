@@ -21,7 +21,6 @@ from ..tables import stdout, table
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("address", metavar="ADDRESS", help="a board: serial://... or tcp://...")
     parser.add_argument(
         "source", type=Path, nargs="?", metavar="MODEL",

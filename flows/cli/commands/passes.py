@@ -65,7 +65,6 @@ class PassResult:
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
     add_operators(parser)
@@ -94,7 +93,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def passes(arguments: argparse.Namespace) -> None:
-    """Print a row for each pass, or the network after a stage.
+    """Print one row per pass, or the network after one stage.
 
     Raises
     ------

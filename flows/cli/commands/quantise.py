@@ -21,7 +21,6 @@ NAME_COLUMNS = 40
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="float ONNX file")
     add_calibration(parser, required=True, aliases=("--samples",))
     add_operators(parser)

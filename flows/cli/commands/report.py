@@ -59,7 +59,6 @@ DEVICES = "sim", "rtl", "gate"
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "source", type=Path, nargs="?", metavar="MODEL", help="ONNX file or artifact"
     )

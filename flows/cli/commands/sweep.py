@@ -49,7 +49,6 @@ MAX_S = 1_000_000
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "sources", type=Path, nargs="*", metavar="MODEL", help="quantised ONNX file, or artifact"
     )

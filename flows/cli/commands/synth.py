@@ -33,7 +33,6 @@ LEDGER_SEEDS = 5
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add_configuration(parser)
     parser.add_argument("--device", metavar="NAME", help=f"one of {', '.join(DEVICES)}")
     parser.add_argument(

@@ -22,7 +22,6 @@ TECHNOLOGIES = {
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add_configuration(parser)
     parser.add_argument(
         "--technology", type=str.lower, default=PORTABLE, metavar="NAME",

@@ -27,7 +27,6 @@ BANDWIDTHS = (1, 4), (1, 2), (1, 1)
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_operators(parser)

@@ -228,7 +228,7 @@ def try_input(path: Path, data: bytes, seed: int) -> tuple[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try hostile inputs; return 1 if one neither gives its result nor one sentence."""
+    """Try hostile inputs; return 1 if any gives neither the right result nor a one-line error."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.verify.damage.edges", description=__doc__
     )
