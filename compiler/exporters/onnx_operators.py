@@ -86,30 +86,24 @@ def _conv(writer: Writer, node: Node, operator: ops.Conv) -> None:
     writer.nodes[-1].attribute.append(helper.make_attribute("kernel_shape", kernel))
 
 
+def _window(operator: ops.AveragePool | ops.LpPool) -> dict[str, Any]:
+    """Return the attributes of a pool's window."""
+    return {
+        "kernel_shape": operator.kernel,
+        "strides": operator.strides,
+        "pads": operator.pads,
+        "dilations": operator.dilations,
+        "ceil_mode": int(any(operator.overhang)),
+    }
+
+
 def _average_pool(writer: Writer, node: Node, operator: ops.AveragePool) -> None:
-    writer.add(
-        node,
-        "AveragePool",
-        kernel_shape=operator.kernel,
-        strides=operator.strides,
-        pads=operator.pads,
-        dilations=operator.dilations,
-        count_include_pad=int(operator.count_include_pad),
-        ceil_mode=int(any(operator.overhang)),
-    )
+    borders = int(operator.count_include_pad)
+    writer.add(node, "AveragePool", **_window(operator), count_include_pad=borders)
 
 
 def _lp_pool(writer: Writer, node: Node, operator: ops.LpPool) -> None:
-    writer.add(
-        node,
-        "LpPool",
-        kernel_shape=operator.kernel,
-        strides=operator.strides,
-        pads=operator.pads,
-        dilations=operator.dilations,
-        p=operator.p,
-        ceil_mode=int(any(operator.overhang)),
-    )
+    writer.add(node, "LpPool", **_window(operator), p=operator.p)
 
 
 def _topk(writer: Writer, node: Node, operator: ops.TopK) -> None:

@@ -13,7 +13,7 @@ def code_of(module: ModuleType) -> str:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            node.body = [line for line in body if not _is_text(line)]  # pyright: ignore
+            node.__dict__["body"] = [line for line in body if not _is_text(line)]
     return ast.dump(tree)
 
 

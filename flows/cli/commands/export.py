@@ -1,6 +1,7 @@
 """`tilewright export`: a network as C for a board without an operating system, or as hex files."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -69,20 +70,27 @@ def export_c(arguments: argparse.Namespace, module: Module, folder: Path) -> Non
     files = write_folder(folder, network)
     code = object_code(folder)
     if arguments.json:
-        machine = module.configuration
         write_json(
             arguments.json,
             {
-                "network": module.name,
-                "configuration": {"name": machine.name, "hash": f"{machine.hash:#010x}"},
-                "folder": str(folder),
-                "files": files,
+                **_written(module, folder, files),
                 "bytes": asdict(network.sizes),
                 "code": code and asdict(code),
             },
         )
     if arguments.json != "-":
         show(folder, module, network.sizes, code)
+
+
+def _written(module: Module, folder: Path, files: Sequence[str]) -> dict[str, object]:
+    """Return what both exports tell machines."""
+    machine = module.configuration
+    return {
+        "network": module.name,
+        "configuration": {"name": machine.name, "hash": f"{machine.hash:#010x}"},
+        "folder": str(folder),
+        "files": files,
+    }
 
 
 def export_hex(arguments: argparse.Namespace, module: Module) -> None:
@@ -97,14 +105,10 @@ def export_hex(arguments: argparse.Namespace, module: Module) -> None:
     export = network_in_hex(module, next(iter(samples)))
     files = write_hex(folder, export)
     if arguments.json:
-        machine = module.configuration
         write_json(
             arguments.json,
             {
-                "network": module.name,
-                "configuration": {"name": machine.name, "hash": f"{machine.hash:#010x}"},
-                "folder": str(folder),
-                "files": files,
+                **_written(module, folder, files),
                 "bytes": {"memory": export.memory_bytes},
                 "runs": export.runs,
                 "cycles": export.cycles,
