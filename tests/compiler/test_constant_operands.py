@@ -98,6 +98,16 @@ def test_a_constant_of_any_producer_is_an_operand_on_the_accelerator(operator):
     assert operators(graph) <= {found, "qlut", "quantize", "dequantize", "reshape"}
 
 
+def test_a_single_number_is_left_to_the_table_around_it():
+    """As the 1 in GELU: one table holds all of it, where a sum of its own would cut it in two."""
+    built = Model()
+    one = built.quantised(built.hold(np.float32([1.0]), "one"), 1 / 127, 0)
+    bent = built.quantised(built.node("Erf", [built.quantised("x")]), 1 / 127, 0)
+    y = built.quantised(built.node("Add", [bent, one]), 2 / 127, 0)
+    graph = agree(built.made([y], x=SHAPE), most_apart=1)
+    assert [made.op for made in graph.nodes if made.op.startswith("q")].count("qadd") == 0
+
+
 def test_a_constant_row_is_added_to_every_row():
     built = Model()
     row = built.quantised(built.weights(4, 8), 0.02, 0)

@@ -168,3 +168,10 @@ def test_the_network_is_not_fixed_to_a_constant_by_accident(tmp_path, capsys):
     artifact = tmp_path / "detector.tw"
     assert main(["compile", str(path), "--outputs", "boxes,scores", "-o", str(artifact)]) == 0
     assert main(["run", str(artifact)]) == 0
+
+
+def test_a_refused_node_whose_result_has_a_name_in_use_is_one_sentence():
+    """As in a damaged file: no node is without its result, so results do not tell the position."""
+    proto = ending_in(node("NonZero", ["boxes"], ["rectified"], name="late"), outputs=("mean",))
+    with pytest.raises(ImportModelError):
+        import_onnx(proto.SerializeToString())
