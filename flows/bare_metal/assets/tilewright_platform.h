@@ -1,4 +1,4 @@
-/* Where a CPU finds the core's registers, and the memory that it shares with the core.
+/* Access to the registers of the core, and to the memory that it shares with the CPU.
 
    A board defines these macros in a header of its own, such as `board.h`; `make BOARD=../board.h`
    includes it before everything else. All accesses are volatile, unless the board replaces them. */
