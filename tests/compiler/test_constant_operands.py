@@ -101,7 +101,7 @@ def test_a_constant_of_any_producer_is_an_operand_on_the_accelerator(operator):
 def test_a_single_number_is_left_to_the_table_around_it():
     """As the 1 in GELU: one table holds all of it, where a sum of its own would cut it in two."""
     built = Model()
-    one = built.quantised(built.hold(np.float32([1.0]), "one"), 1 / 127, 0)
+    one = built.quantised(built.hold(np.array([1.0], np.float32), "one"), 1 / 127, 0)
     bent = built.quantised(built.node("Erf", [built.quantised("x")]), 1 / 127, 0)
     y = built.quantised(built.node("Add", [bent, one]), 2 / 127, 0)
     graph = agree(built.made([y], x=SHAPE), most_apart=1)
