@@ -1,7 +1,7 @@
 """Kernels for the host's processor: the loop programs of `te`, compiled by LLVM.
 
     description = Convolution(batch=1, height=56, width=56, channels_in=64, channels_out=64,
-                              kernel=(3, 3), pads=(1, 1, 1, 1), activation="relu")
+                              kernel=(3, 3), pads=(1, 1, 1, 1), epilogue=real_epilogue("relu"))
     kernel = compile_kernel(description, threads=2)
     layer = kernel.bind(w=w, bias=bias)      # constants are packed once
     layer(x, out=y)                          # NumPy arrays; Python's lock is released
@@ -9,10 +9,10 @@
     kernel = load_kernel(data, description)  # recompiled for another processor
 
 A description is a frozen dataclass that knows its operands, its declaration in index notation and a
-schedule for each level: `Convolution` in any number of groups (`matrix_product` makes one of 1x1),
-`BatchedProduct` of two activations, `RowSoftmax`, `LayerNormalisation`, `RowReduction`,
-`Elementwise`, and `Declared` for your own kernel and schedule. Activations lie as NHWC. Bytes are
-described by a `Requantisation`; the kernels named `Byte...` take nothing else. Arrays from
+schedule for each level: the products `Convolution`, `MatrixProduct` and, of two activations,
+`HeadProduct`, each with an `Epilogue`; `RowSoftmax`, `LayerNormalisation`, `RowReduction`,
+`Elementwise`, and `Declared` for your own kernel and schedule. Activations lie as NHWC. Sums become
+bytes by a `Requantisation`; the kernels named `Byte...` take nothing but bytes. Arrays from
 `aligned_empty` are read and written fastest. Results do not depend on the number of threads;
 float32 results of different levels differ in rounding.
 
@@ -30,15 +30,21 @@ from .execution.kernel import (
     load_kernel,
 )
 from .execution.schedule import Box, Call, Schedule, copy_call
-from .kernels.batched_product import BatchedProduct
-from .kernels.byte_product import ByteProduct
 from .kernels.byte_tables import ByteSum, ByteTable
-from .kernels.convolution import Convolution, matrix_product
+from .kernels.convolution import Convolution
 from .kernels.declared import Declared
 from .kernels.description import Array, Description, KernelSchedule
 from .kernels.elementwise import Elementwise
-from .kernels.integer_product import IntegerProduct
-from .kernels.mixed_product import MixedProduct
+from .kernels.epilogue import (
+    Epilogue,
+    EpilogueOperand,
+    Extent,
+    dequantised,
+    per_row_epilogue,
+    real_epilogue,
+)
+from .kernels.head_product import HeadProduct
+from .kernels.matrix_product import MatrixProduct
 from .kernels.movement import AffineCopy, ByteJoin
 from .kernels.pooling import BytePooling, Pooling
 from .kernels.quantised import Requantisation, Residual, has_small_pairs
@@ -46,10 +52,45 @@ from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
-    "LEVELS", "AffineCopy", "Array", "BatchedProduct", "BoundKernel", "Box", "ByteJoin",
-    "BytePooling", "ByteProduct", "ByteSum", "ByteTable", "Call", "CompiledKernel", "Convolution",
-    "CpuTarget", "Declared", "Description", "Elementwise", "IntegerProduct", "KernelSchedule",
-    "LayerNormalisation", "Layout", "MixedProduct", "Pooling", "Requantisation", "Residual",
-    "RowReduction", "RowSoftmax", "Schedule", "aligned_empty", "compile_kernel", "copy_call",
-    "generic", "has_small_pairs", "host", "host_levels", "load_kernel", "matrix_product",
+    "LEVELS",
+    "AffineCopy",
+    "Array",
+    "BoundKernel",
+    "Box",
+    "ByteJoin",
+    "BytePooling",
+    "ByteSum",
+    "ByteTable",
+    "Call",
+    "CompiledKernel",
+    "Convolution",
+    "CpuTarget",
+    "Declared",
+    "Description",
+    "Elementwise",
+    "Epilogue",
+    "EpilogueOperand",
+    "Extent",
+    "HeadProduct",
+    "KernelSchedule",
+    "LayerNormalisation",
+    "Layout",
+    "MatrixProduct",
+    "Pooling",
+    "Requantisation",
+    "Residual",
+    "RowReduction",
+    "RowSoftmax",
+    "Schedule",
+    "aligned_empty",
+    "compile_kernel",
+    "copy_call",
+    "dequantised",
+    "generic",
+    "has_small_pairs",
+    "host",
+    "host_levels",
+    "load_kernel",
+    "per_row_epilogue",
+    "real_epilogue",
 ]  # fmt: skip

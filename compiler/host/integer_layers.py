@@ -1,7 +1,6 @@
 """Quantised layers that compute, bit-exact to the accelerator."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +9,18 @@ import numpy as np
 from ...isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN
 from ..cpu import (
     BytePooling,
-    ByteProduct,
     ByteSum,
     ByteTable,
     Convolution,
+    Epilogue,
+    HeadProduct,
+    MatrixProduct,
     Requantisation,
     Residual,
     has_small_pairs,
 )
 from ..cpu.kernels.byte_winograd import LIMIT
 from ..graph import Node
-from ..graph.operator import Quad
 from ..graph.operators import QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
 from ..rewriting import op, value
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
@@ -35,9 +35,8 @@ ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutativ
 """The residual sum that a convolution's kernel may include."""
 
 
-def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Requantisation:
-    points = (zero_point_in, layer.zero_point_y, layer.low, layer.high)
-    return Requantisation("int8", "int8", *points, folded=True)
+def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul) -> Requantisation:
+    return Requantisation("int8", layer.zero_point_y, layer.low, layer.high)
 
 
 # Convolutions and dense layers -------------------------------------------------------------------
@@ -59,47 +58,32 @@ def match_layer(
     if not fits(sizes):
         return None
     plain = is_plain(sizes, factors)
-    quantised = replace(_quantised(layer, layer.zero_point_x), guarded=not plain)
-    shape = scope.image(x)
-    constants = {"w": kernel, "bias": addends, "scale": factors}
-    window: dict[str, Any] = {
-        "kernel": kernel.shape[:2],
-        "strides": layer.strides,
-        "pads": layer.pads,
-        "dilations": layer.dilations,
-        "quantised": quantised,
-    }
-    if layer.groups == 1:
-        described, constants["w"] = _dense(layer, shape, kernel, window)
-        narrow, pairs = bool(np.all(sizes < LIMIT)), has_small_pairs(constants["w"])
-        described = replace(described, narrow=narrow, small_pairs=pairs)
-        inputs, nodes = {"x": x}, (node,)
-        own, found = node.output.name, scope.behind(node, ADDED)
-        if found is not None and found["other"] != own:
-            added = _residual(found["add"], found.nodes[-1].inputs, own)
-            if added is not None:
-                described = replace(described, added=added)
-                inputs["residual"], nodes = found["other"], (node, *found.nodes)
-        return HostKernel(described, inputs, constants, nodes, exact=True)
-    described = Convolution(*shape, kernel.shape[3], groups=layer.groups, **window)
-    if described.is_depthwise:
-        described = replace(described, narrow=plain and are_narrow(kernel, addends))
+    inputs, nodes, added = {"x": x}, (node,), None
+    found = scope.behind(node, ADDED)
+    if found is not None and found["other"] != node.output.name:
+        added = _residual(found["add"], found.nodes[-1].inputs, node.output.name)
+        if added is not None:
+            inputs["residual"], nodes = found["other"], (node, *found.nodes)
+    epilogue = replace(_quantised(layer), guarded=not plain).epilogue(added)
+    samples, rows, columns, depth = scope.image(x)
+    (height, width, _, channels), small = kernel.shape, has_small_pairs(kernel)
+    if layer.groups == 1 and (height, width) == (rows, columns) and not any(layer.pads):
+        kernel = kernel.reshape(-1, channels)  # a window of the whole image is a row
+        extents, small = (samples, *kernel.shape), has_small_pairs(kernel)
+        described = MatrixProduct(*extents, "int8", epilogue, small_pairs=small)
     else:
-        described = replace(described, small_pairs=has_small_pairs(kernel))
-    return HostKernel(described, {"x": x}, constants, (node,), exact=True)
-
-
-def _dense(
-    layer: QConv, shape: Quad, w: np.ndarray, window: Mapping[str, Any]
-) -> tuple[Convolution, np.ndarray]:
-    """Return the description and its weights; a window of the whole image is a single tap."""
-    samples, rows, columns, depth = shape
-    height, width, _, channels = w.shape
-    if (height, width) == (rows, columns) and not any(layer.pads):
-        taps = rows * columns * depth
-        described = Convolution(1, 1, samples, taps, channels, quantised=window["quantised"])
-        return described, w.reshape(1, 1, taps, channels)
-    return Convolution(*shape, channels, **window), w
+        described = Convolution(
+            *(samples, rows, columns, depth, channels, (height, width)),
+            *(layer.strides, layer.pads, layer.dilations, "int8", layer.zero_point_x, epilogue),
+            small_pairs=small,
+            groups=layer.groups,
+        )
+        narrow = np.all(sizes < LIMIT)
+        if described.is_depthwise:
+            narrow = plain and are_narrow(kernel, addends)
+        described = replace(described, narrow=bool(narrow))
+    constants = {"w": kernel, "bias": addends, "scale": factors}
+    return HostKernel(described, inputs, constants, nodes, exact=True)
 
 
 # Element by element ------------------------------------------------------------------------------
@@ -147,15 +131,15 @@ def match_pool(
     """Match a QAvgPool or QMaxPool."""
     window: dict[str, Any] = {"kernel": layer.kernel, "strides": layer.strides, "pads": layer.pads}
     if isinstance(layer, QMaxPool):
-        limits = Requantisation("int8", "int8", low=layer.low, high=layer.high, folded=True)
+        limits = Requantisation("int8", low=layer.low, high=layer.high)
         window |= {"quantised": limits, "dilations": layer.dilations}
     else:
         size = -INT8_MIN * layer.kernel[0] * layer.kernel[1] + abs(layer.constant)
         scale = float(np.float32(layer.scale))
         if not fits(size) or not is_plain(size, scale):
             return None
-        quantised = _quantised(layer, layer.zero_point_x)
-        window |= {"quantised": quantised, "constant": layer.constant, "scale": scale}
+        window |= {"quantised": _quantised(layer), "zero_point": layer.zero_point_x}
+        window |= {"constant": layer.constant, "scale": scale}
     described = BytePooling(*scope.image(x), **window)
     return HostKernel(described, {"x": x}, {}, (node,), exact=True)
 
@@ -180,13 +164,11 @@ def match_product(
     scale = float(np.float32(layer.scale))
     if not fits(size) or not is_plain(size, scale):
         return None
-    described = ByteProduct(
-        *(left[0], heads, rows, inner, columns),
+    described = HeadProduct(
+        *(left[0], heads, rows, inner, columns, layer.transposed, (first, second, result)),
+        dtype="int8",
         zero_points=points,
-        scale=scale,
-        quantised=_quantised(layer),
-        transposed=layer.transposed,
-        joined=(first, second, result),
+        epilogue=Epilogue(_quantised(layer).requantised("sum", scale), "int8"),
     )
     inputs = dict(zip(described.operands, node.inputs, strict=True))
     return HostKernel(described, inputs, {}, (node,), exact=True)

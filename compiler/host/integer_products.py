@@ -2,13 +2,21 @@
 
 import numpy as np
 
-from ..cpu import IntegerProduct, has_small_pairs
-from ..cpu.kernels.integer_product import MAX_INNER, parts_of
+from ..cpu import Extent, MatrixProduct, dequantised, has_small_pairs
+from ..cpu.kernels.matrix_product import MAX_INNER, parts_of
 from ..graph import Node
 from ..graph.operators import Binary, Cast, IntegerMatMul
-from ..rewriting import op, value
+from ..rewriting import GraphMatch, op, value
 from .graph_queries import per_column
-from .kernel import HostKernel, HostScope, matcher
+from .kernel import HERE, HostKernel, HostScope, matcher
+
+SCALED = op(
+    Binary("Mul"),
+    op(Cast("float32"), HERE),
+    value("factor", constant=False),
+    commutative=True,
+)
+ADDED = op(Binary("Add"), HERE, value("addend", constant=True), commutative=True)
 
 
 @matcher(
@@ -23,61 +31,43 @@ def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> 
     elements = node.output.type.elements
     if not 0 < inner <= MAX_INNER or not elements:
         return None
+    weights, kind, known = scope.data(w), scope.types[x].dtype, scope.constant(zero)
+    sums = weights.sum(axis=0, dtype=np.int32)
     nodes: tuple[Node, ...] = (node,)
-    inputs, constants = {"x": x}, {"w": scope.data(w)}
-    if scope.is_constant(zero):
-        constants["zero"] = scope.data(zero).reshape(1)
-    else:
+    inputs, constants = {"x": x}, {"w": weights}
+    if known is None:
+        constants |= {"bias": np.zeros_like(sums), "sums": sums}
         inputs["zero"] = zero
-    parts = len(parts_of(constants["w"]))
-    factors, scaled = 0, _scaled(scope, node, columns)
-    if scaled is not None:
-        cast, product, factor = scaled
-        nodes, factors = (node, cast, product), scope.types[factor].elements
-        inputs["factor"] = factor
-        added = _added(scope, product, columns)
-        if added is not None:
-            nodes, constants["addend"] = (*nodes, added[0]), added[1]
-    description = IntegerProduct(
-        *(elements // columns, inner, columns, scope.types[x].dtype, factors),
-        has_addend="addend" in constants,
+    else:
+        constants["bias"] = sums * -known.reshape(1).astype(np.int32)
+    extent, scaled = None, scope.behind(node, SCALED)
+    if scaled is not None and _scales_columns(scope, scaled, elements, columns):
+        inputs["factor"], nodes = scaled["factor"], (node, *scaled.nodes)
+        extent = Extent.ONE if scope.types[scaled["factor"]].elements == 1 else Extent.COLUMNS
+        added = scope.behind(nodes[-1], ADDED)
+        if added is not None and added.nodes[-1].output.type.elements == elements:
+            shape = added.nodes[-1].output.type.shape
+            row = per_column(scope.data(added["addend"]), shape, columns)
+            if row is not None:
+                nodes, constants["addend"] = (*nodes, *added.nodes), row
+    parts = len(parts_of(weights))
+    description = MatrixProduct(
+        *(elements // columns, inner, columns, kind),
+        epilogue=dequantised(kind if known is None else None, extent, "addend" in constants),
+        weights=str(weights.dtype),
+        small_pairs=parts == 1 and has_small_pairs(weights),
         parts=parts,
-        small_pairs=parts == 1 and has_small_pairs(constants["w"][None, None]),
-        known_zero="zero" in constants,
     )
     return HostKernel(description, inputs, constants, nodes, exact=True)
 
 
-def _scaled(scope: HostScope, node: Node, columns: int) -> tuple[Node, Node, str] | None:
-    """Return the Cast to float32, the Mul and its factor behind a node; None if they do not fit.
-
-    The factor is one number, or one for each column.
-    """
-    cast = scope.follower(node)
-    if cast is None or cast.attributes != Cast("float32"):
-        return None
-    product = scope.follower(cast)
-    if product is None or product.attributes != Binary("Mul"):
-        return None
-    factor = product.inputs[product.inputs[0] == cast.output.name]
-    kind = scope.types[factor]
+def _scales_columns(scope: HostScope, found: GraphMatch, elements: int, columns: int) -> bool:
+    """Whether a factor is one number, or one for each column, and is not the sum itself."""
+    cast, product = found.nodes
+    kind = scope.types[found["factor"]]
     fits = kind.elements == 1 or kind.elements == columns == kind.shape[-1]
-    known = scope.is_constant(factor) or factor == cast.output.name
-    same = product.output.type.elements == node.output.type.elements
-    return (cast, product, factor) if fits and same and not known else None
-
-
-def _added(scope: HostScope, node: Node, columns: int) -> tuple[Node, np.ndarray] | None:
-    """Return the Add behind a node, and the constant row that it adds; None if there is none."""
-    added = scope.follower(node)
-    if added is None or added.attributes != Binary("Add"):
-        return None
-    shape, own = added.output.type.shape, node.output.name
-    constant = scope.constant(added.inputs[added.inputs[0] == own])
-    if constant is None or added.output.type.elements != node.output.type.elements:
-        return None
-    row = per_column(constant, shape, columns)
-    return None if row is None else (added, row)
+    other = found["factor"] != cast.output.name
+    return fits and other and product.output.type.elements == elements
 
 
 MATCHERS = (integer_product,)

@@ -1,11 +1,11 @@
 """Float32 convolutions, with the residual and the activation after them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..cpu import Convolution
-from ..cpu.kernels.planar_convolution import PlanarConvolution
+from ..cpu import Convolution, Epilogue, real_epilogue
 from ..graph import Node
 from ..graph import operators as ops
 from ..rewriting import op, value
@@ -20,44 +20,34 @@ RESIDUAL = op(ops.Binary("Add"), HERE, value("residual", constant=False), commut
 
 
 @dataclass(frozen=True, slots=True)
-class Epilogue:
-    """The steps that a kernel performs after its sums.
+class FusedNodes:
+    """A layer and the nodes after it that its kernel can include.
 
     Parameters
     ----------
     nodes : tuple of Node
-        The nodes that these steps compute, in the graph's order.
-    residual : str or None
-        The value that is added; None if there is none.
-    activation : str
-        The activation, applied last; "" if there is none.
+        The layer and these nodes, in the graph's order.
+    inputs : mapping
+        The values that the epilogue reads, by operand.
+    epilogue : Epilogue
+        The function of the layer's sums that these nodes compute.
     """
 
     nodes: tuple[Node, ...]
-    residual: str | None
-    activation: str
+    inputs: Mapping[str, str]
+    epilogue: Epilogue
 
 
-def epilogue(scope: HostScope, node: Node, residual: bool) -> Epilogue:
-    """Find the nodes after a layer that its kernel can include.
-
-    Parameters
-    ----------
-    scope : HostScope
-        The nodes that the kernel may take.
-    node : Node
-        A layer.
-    residual : bool
-        Whether the kernel can add an array: another value of the same type.
-    """
-    nodes, added = (), None
-    found = scope.behind(node, RESIDUAL) if residual else None
+def with_followers(scope: HostScope, node: Node) -> FusedNodes:
+    """Find the addition of another value of the same type, and the activation, after a layer."""
+    nodes, inputs = (node,), {}
+    found = scope.behind(node, RESIDUAL)
     if found is not None and found["residual"] != node.output.name:
         kind, own = scope.types[found["residual"]], node.output.type
         if (kind.dtype, kind.shape) == (own.dtype, own.shape):
-            nodes, added = found.nodes, found["residual"]
-    more, activation = activation_behind(scope, nodes[-1] if nodes else node)
-    return Epilogue((*nodes, *more), added, activation)
+            nodes, inputs = (node, *found.nodes), {"residual": found["residual"]}
+    more, activation = activation_behind(scope, nodes[-1])
+    return FusedNodes((*nodes, *more), inputs, real_epilogue(activation, bool(inputs)))
 
 
 X, W = value("x", where=has_floats), value("w", constant=True)
@@ -71,19 +61,17 @@ def match_convolution(
     """Match a Conv, channels last, constant weights, with any number of groups."""
     shape, kernel = scope.image(x), scope.data(w)
     out = kernel.shape[3]
-    after = epilogue(scope, node, residual=conv.groups == 1)
-    taps = (kernel.shape[0], kernel.shape[1])
-    window = (taps, conv.strides, conv.pads, conv.dilations, after.activation)
+    fused = with_followers(scope, node)
     constants = {"w": kernel, "bias": scope.data(bias) if bias else np.zeros(out, kernel.dtype)}
+    window = (kernel.shape[0], kernel.shape[1]), conv.strides, conv.pads, conv.dilations
     description = Convolution(
         *(*shape, out, *window),
-        residual=after.residual is not None,
+        epilogue=fused.epilogue,
         # Sums of whole numbers, such as bytes less a zero point, stay exact.
         winograd=not np.array_equal(kernel, np.rint(kernel)),
         groups=conv.groups,
     )
-    inputs = {"x": x} if after.residual is None else {"x": x, "residual": after.residual}
-    return HostKernel(description, inputs, constants, (node, *after.nodes))
+    return HostKernel(description, {"x": x, **fused.inputs}, constants, fused.nodes)
 
 
 @matcher(op(ops.Transpose((0, 2, 3, 1)), X))
@@ -94,15 +82,10 @@ def match_planes(scope: HostScope, node: Node, x: str) -> HostKernel | None:
     if kernel is None or kernel.inputs["x"] != node.output.name:
         return None
     conv = kernel.description
-    if not isinstance(conv, Convolution) or conv.residual or conv.groups > 1:
+    if not isinstance(conv, Convolution) or conv.groups > 1 or scope.shape(x)[1] > MAX_PLANES:
         return None
-    if scope.shape(x)[1] > MAX_PLANES:
-        return None
-    description = PlanarConvolution(
-        *(conv.batch, conv.height, conv.width, conv.channels_in, conv.channels_out),
-        *(conv.kernel, conv.strides, conv.pads, conv.dilations, conv.activation),
-    )
-    return HostKernel(description, {"x": x}, kernel.constants, (node, *kernel.nodes))
+    planar, inputs = replace(conv, planes=True), {**kernel.inputs, "x": x}
+    return HostKernel(planar, inputs, kernel.constants, (node, *kernel.nodes))
 
 
 MATCHERS = (match_convolution, match_planes)

@@ -5,25 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cpu import matrix_product
-from ..cpu.kernels.batched_product import BatchedProduct
+from ..cpu import Epilogue, HeadProduct, MatrixProduct
 from ..graph import Node, TensorType
 from ..graph.operators import Binary, MatMul, Transpose
 from ..rewriting import op, value
-from .activations import GELU, activation_behind
 from .arrangement import joined_heads, view_of
 from .graph_queries import in_order, per_column, scalar
-from .kernel import HostKernel, HostScope, matcher
-from .layers import epilogue
+from .kernel import HERE, HostKernel, HostScope, matcher
+from .layers import with_followers
 
-
-@dataclass(frozen=True, slots=True)
-class Dense:
-    """A product with weights, while later constants are folded into it."""
-
-    w: np.ndarray
-    nodes: tuple[Node, ...]
-    bias: np.ndarray | None = None
+BY_CONSTANT = op(Binary, HERE, value("constant", constant=True), capture="step", commutative=True)
 
 
 def is_matrix(kind: TensorType) -> bool:
@@ -43,47 +34,29 @@ def is_matrix(kind: TensorType) -> bool:
 def dense(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
     """Match MatMul by a constant, [Mul, Add of constants], [Add of a value], [activation]."""
     inner, columns = scope.shape(w)[-2:]
-    found = Dense(scope.data(w).reshape(inner, columns), (node,))
-    while (following := scope.follower(found.nodes[-1])) is not None:
-        grown = _grown(scope, found, following)
-        if grown is None:
+    weights, bias, nodes = scope.data(w).reshape(inner, columns), None, (node,)
+    while (found := scope.behind(nodes[-1], BY_CONSTANT)) is not None:
+        (after,), kind = found.nodes, found["step"].kind
+        row = per_column(scope.data(found["constant"]), after.output.type.shape, columns)
+        if row is None or after.output.type.elements != node.output.type.elements:
             break
-        found = grown
-    after = epilogue(scope, found.nodes[-1], residual=True)
-    nodes, activation = (*found.nodes, *after.nodes), after.activation
-    if not activation:
-        written_out, activation = activation_behind(scope, nodes[-1], GELU)
-        nodes = (*nodes, *written_out)
+        if kind == "Div" and after.inputs[1] == found["constant"] and row.all():
+            kind, row = "Mul", 1.0 / row
+        if kind == "Add" and bias is None:
+            bias = row
+        elif kind == "Mul":
+            weights, bias = weights * row, None if bias is None else bias * row
+        else:
+            break
+        nodes = (*nodes, after)
+    fused = with_followers(scope, nodes[-1])
+    bias = np.zeros(columns, np.float32) if bias is None else bias
+    if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
+        return None
     rows = scope.types[x].elements // inner
-    description = matrix_product(rows, inner, columns, activation, after.residual is not None)
-    bias = np.zeros(columns, np.float32) if found.bias is None else found.bias
-    constants = {"w": found.w.reshape(1, 1, inner, columns), "bias": bias}
-    if not all(np.isfinite(array).all() for array in constants.values()):
-        return None
-    inputs = {"x": x} if after.residual is None else {"x": x, "residual": after.residual}
-    return HostKernel(description, inputs, constants, in_order(scope.graph, nodes))
-
-
-def _grown(scope: HostScope, found: Dense, node: Node) -> Dense | None:
-    """Fold the constant after a product into it, if there is one value for each column."""
-    operator, value = node.attributes, found.nodes[-1].output
-    shape = node.output.type.shape
-    if not isinstance(operator, Binary) or node.inputs.count(value.name) != 1:
-        return None
-    constant = scope.constant(node.inputs[1 - node.inputs.index(value.name)])
-    if constant is None or node.output.type.elements != value.type.elements:
-        return None
-    row = per_column(constant, shape, found.w.shape[1])
-    if row is None:
-        return None
-    nodes = (*found.nodes, node)
-    if operator.kind == "Add" and found.bias is None:
-        return Dense(found.w, nodes, row)
-    if operator.kind == "Div" and node.inputs[0] == value.name and row.all():
-        row = 1.0 / row
-    elif operator.kind != "Mul":
-        return None
-    return Dense(found.w * row, nodes, None if found.bias is None else found.bias * row)
+    description = MatrixProduct(rows, inner, columns, epilogue=fused.epilogue)
+    nodes = in_order(scope.graph, (*nodes, *fused.nodes))
+    return HostKernel(description, {"x": x, **fused.inputs}, {"w": weights, "bias": bias}, nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +167,7 @@ def _arranged(
     factor = a.factor * b.factor
     for node in end[1:]:
         factor *= _factor(scope, node) or 1.0
+    epilogue = Epilogue(("mul", "sum", factor), "float32")
     nodes = in_order(scope.graph, (*a.nodes, *b.nodes, *end))
     bound = tuple(n for n, one in (("a", a), ("b", b)) if scope.graph.is_constant(one.name))
     leads = [tuple(shape[:-2]) for shape in shapes]
@@ -205,9 +179,8 @@ def _arranged(
         ]
         if None in flags and False not in flags:
             return None
-        description = BatchedProduct(
-            1, 1, merged, inner, columns, flags[0] is None, factor, bound=bound
-        )
+        extents = 1, 1, merged, inner, columns
+        description = HeadProduct(*extents, flags[0] is None, epilogue=epilogue, bound=bound)
         return _kernel(scope, description, (a.name, b.name), nodes)
     if not leads[0] == leads[1] == tuple(lead):
         return None
@@ -220,15 +193,14 @@ def _arranged(
             )
             if None not in flags:
                 joined = (bool(flags[0]), bool(flags[1]), bool(flags[2]))
-                description = BatchedProduct(
-                    images, heads, rows, inner, columns, turned, factor, joined, bound
-                )
+                extents = images, heads, rows, inner, columns
+                description = HeadProduct(*extents, turned, joined, epilogue=epilogue, bound=bound)
                 return _kernel(scope, description, (a.name, b.name), nodes)
     return None
 
 
 def _kernel(
-    scope: HostScope, description: BatchedProduct, names: tuple[str, str], nodes: tuple[Node, ...]
+    scope: HostScope, description: HeadProduct, names: tuple[str, str], nodes: tuple[Node, ...]
 ) -> HostKernel:
     """Make a kernel of two values, with constants in the kernel's shapes."""
     inputs, constants = {}, {}

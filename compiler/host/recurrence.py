@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..cpu import Description, Elementwise, MixedProduct, matrix_product
-from ..cpu.kernels.mixed_product import limit_of
+from ..cpu import Description, Elementwise, MatrixProduct, per_row_epilogue, real_epilogue
+from ..cpu.kernels.matrix_product import limit_of
 from ..cpu.kernels.recurrent import RecurrentUpdate
 from ..formulas import Formula, substituted
 from ..graph import Graph, Node
@@ -323,8 +323,14 @@ def _product(
     """Return a product with weights [columns, inner] and its constants; bytes have a scale."""
     columns, inner = w.shape
     w = np.ascontiguousarray(w.T)
+    extents = rows, inner, columns
     if scale is None:
-        described = matrix_product(rows, inner, columns, residual=residual)
-        return described, {"w": w[None, None], "bias": bias}
-    mixed = MixedProduct(rows, inner, columns, str(w.dtype), limit_of(w), residual)
+        described = MatrixProduct(*extents, epilogue=real_epilogue(residual=residual))
+        return described, {"w": w, "bias": bias}
+    mixed = MatrixProduct(
+        *extents,
+        epilogue=per_row_epilogue(residual),
+        weights=str(w.dtype),
+        limit=limit_of(w),
+    )
     return mixed, {"w": w, "factor": scale, "bias": bias}

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -32,14 +32,16 @@ from ...compiler.cpu import (
     CpuTarget,
     Description,
     Elementwise,
+    Epilogue,
+    HeadProduct,
     LayerNormalisation,
+    MatrixProduct,
     Requantisation,
     RowSoftmax,
     compile_kernel,
     host,
-    matrix_product,
+    real_epilogue,
 )
-from ...compiler.cpu.kernels.batched_product import BatchedProduct
 from ...errors import UsageError
 from ...runtime.host import MARGIN
 from ..cli.json_output import check_json, write_json
@@ -75,7 +77,7 @@ PAGE_BYTES = 4096
 LARGE_BYTES = 1 << 23
 """Bytes from which NumPy asks for large pages, as for a network's memory."""
 
-BYTES = Requantisation("uint8", "uint8", 3, 4)
+BYTES = {"dtype": "uint8", "epilogue": Requantisation("uint8", 4).epilogue()}
 
 MEASURED_S = 0.25
 """Seconds per kernel and contender."""
@@ -96,7 +98,9 @@ class Case(NamedTuple):
 
 def cases(target: CpuTarget) -> Iterator[Case]:
     """The kernels of the bench on a target."""
-    for kind, quantised in (("float32", None), ("int8", BYTES)):
+    kinds: tuple[tuple[str, dict[str, Any]], ...] = (("float32", {}), ("int8", BYTES))
+    for kind, bytes_ in kinds:
+        window = {**bytes_, "zero_point": 3} if bytes_ else {}
         for shape in (FIRST, *RESNET18):
             pads = (shape.padding, shape.padding, shape.padding, shape.padding)
             layer = Convolution(
@@ -108,15 +112,14 @@ def cases(target: CpuTarget) -> Iterator[Case]:
                 (shape.kernel, shape.kernel),
                 (shape.stride, shape.stride),
                 pads,
-                activation="" if quantised else "relu",
-                quantised=quantised,
-                narrow=quantised is not None,
+                narrow=bool(bytes_),
+                **(window or {"epilogue": real_epilogue("relu")}),
             )
             yield Case(f"convolution {kind}", shape.name, layer, layer.macs)
         for name, extents in PRODUCTS.items():
-            layer = matrix_product(*extents, quantised=quantised)
+            layer = MatrixProduct(*extents, **bytes_)
             case = Case(f"matrix product {kind}", name, layer, layer.macs)
-            if quantised and target.saturating:
+            if bytes_ and target.saturating:
                 small = replace(layer, small_pairs=True)
                 yield case._replace(exact=True)
                 yield case._replace(group=f"{case.group}, onnxruntime's default mode")
@@ -128,12 +131,13 @@ def cases(target: CpuTarget) -> Iterator[Case]:
             layer = Convolution(
                 *(1, size, size, channels, channels, (3, 3), (stride, stride), (1, 1, 1, 1)),
                 groups=channels,
-                quantised=quantised,
+                **window,
             )
             yield Case(f"depthwise {kind}", f"{size}x{channels}/{stride}", layer, layer.macs)
-    scores = BatchedProduct(1, HEADS, 128, 64, 128, transposed=True, scale=0.125)
+    scaled = Epilogue(("mul", "sum", 0.125), "float32")
+    scores = HeadProduct(1, HEADS, 128, 64, 128, transposed=True, epilogue=scaled)
     yield Case("transformer products", "scores", scores, scores.macs)
-    values = BatchedProduct(1, HEADS, 128, 128, 64)
+    values = HeadProduct(1, HEADS, 128, 128, 64)
     yield Case("transformer products", "values", values, values.macs)
     yield Case("rows", "softmax 1536x128", RowSoftmax(1536, 128), 0)
     yield Case("rows", "softmax 1x1000", RowSoftmax(1, 1000), 0)

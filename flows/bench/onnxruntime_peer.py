@@ -16,10 +16,12 @@ from ...compiler.cpu import (
     Convolution,
     Description,
     Elementwise,
+    HeadProduct,
     LayerNormalisation,
+    MatrixProduct,
     RowSoftmax,
+    real_epilogue,
 )
-from ...compiler.cpu.kernels.batched_product import BatchedProduct
 from ...errors import ToolError
 
 BLOCK = 16
@@ -140,14 +142,13 @@ def _bound(session, binding) -> Run:
 
 def _peers(description: Description) -> Iterator[Peer]:
     if isinstance(description, Convolution):
-        if description.quantised is not None:
-            yield from _quantised(description)
-        elif description.height == description.groups == 1:
-            yield _product(description)
-        else:
-            yield from _convolutions(description)
+        integer = description.dtype != "float32"
+        yield from (_quantised if integer else _convolutions)(description)
         return
-    if isinstance(description, BatchedProduct):
+    if isinstance(description, MatrixProduct):
+        yield _product(description)
+        return
+    if isinstance(description, HeadProduct):
         yield from _products(description)
         return
     x = _normal(description.output.shape)
@@ -163,24 +164,31 @@ def _peers(description: Description) -> Iterator[Peer]:
         yield Peer(x, {}, ((operator, {}),), ("x",))
 
 
-def _product(layer: Convolution) -> Peer:
-    w = _normal((layer.channels_in, layer.channels_out))
-    weights = {"w": w, "bias": _normal((layer.channels_out,))}
-    x = _normal((layer.width, layer.channels_in))
+def _product(layer: MatrixProduct) -> Peer:
+    """A product; one of bytes has its own operator, without bias."""
+    if layer.dtype != "float32":
+        weights = _byte_weights(layer, (layer.inner, layer.columns), zero_point=3)
+        x = GENERATOR.integers(0, 100, (layer.rows, layer.inner)).astype(layer.dtype)
+        return Peer(x, weights, (("QLinearMatMul", {}),), ("x", *weights))
+    weights = {"w": _normal((layer.inner, layer.columns)), "bias": _normal((layer.columns,))}
+    x = _normal((layer.rows, layer.inner))
     return Peer(x, weights, (("Gemm", {}), *_following(layer)), ("x", "w", "bias"))
 
 
-def _products(product: BatchedProduct) -> Iterator[Peer]:
+def _products(product: HeadProduct) -> Iterator[Peer]:
     """Products of two operands, as onnxruntime fuses them, and without the factor."""
     a, b = (_normal(array.shape) for array in product.operands.values())
-    attributes = {"transB": int(product.transposed), "alpha": product.scale}
+    formula = product.epilogue.formula
+    factor = float(formula[2]) if isinstance(formula, tuple) else 1.0
+    attributes = {"transB": int(product.transposed), "alpha": factor}
     yield Peer(a, {}, (("FusedMatMul", attributes),), ("x", "b"), CONTRIBUTED, {"b": b})
     b = np.ascontiguousarray(b.swapaxes(-1, -2)) if product.transposed else b
     yield Peer(a, {}, (("MatMul", {}),), ("x", "b"), others={"b": b})
 
 
-def _following(layer: Convolution) -> tuple[tuple[str, dict], ...]:
-    return {"": (), "relu": (("Relu", {}),), "gelu": (("Gelu", {}),)}[layer.activation]
+def _following(layer: Convolution | MatrixProduct) -> tuple[tuple[str, dict], ...]:
+    known = {"": (), "relu": (("Relu", {}),), "gelu": (("Gelu", {}),)}
+    return next(nodes for name, nodes in known.items() if layer.epilogue == real_epilogue(name))
 
 
 def _convolutions(layer: Convolution) -> Iterator[Peer]:
@@ -191,34 +199,34 @@ def _convolutions(layer: Convolution) -> Iterator[Peer]:
     attributes = _window(layer)
     yield Peer(x, weights, (("Conv", attributes), *_following(layer)), ("x", "w", "bias"))
     if channels % BLOCK == out % BLOCK == 0:
-        blocked = attributes | ({"activation": "Relu"} if layer.activation else {})
+        blocked = attributes | ({"activation": "Relu"} if _following(layer) else {})
         yield Peer(x, weights, (("Conv", blocked),), ("x", "w", "bias"), BLOCKED)
 
 
-def _quantised(layer: Convolution) -> Iterator[Peer]:
-    """Layers of bytes in NHWC or NCHW; a matrix product has its own operator, without bias."""
-    assert layer.quantised is not None
-    channels, out, groups = layer.channels_in, layer.channels_out, layer.groups
-    q = layer.quantised
-    scale, zeros = np.float32(0.02), np.zeros(out, np.int8)
-    weights = {
-        "x_scale": scale,
-        "x_zero": np.array(q.zero_point_in, q.dtype_in),
-        "w": GENERATOR.integers(-127, 128, (out, channels // groups, *layer.kernel), np.int8),
-        "w_scale": np.full(out, 0.01, np.float32),
-        "w_zero": zeros,
-        "y_scale": np.float32(0.5),
-        "y_zero": np.array(q.zero_point_out, q.dtype_out),
-        "bias": np.zeros(out, np.int32),
+def _byte_weights(
+    layer: Convolution | MatrixProduct, extents: tuple[int, ...], zero_point: int
+) -> dict[str, np.ndarray]:
+    """The constants of onnxruntime's operators of bytes, in their order."""
+    columns = layer.extents[-1]
+    return {
+        "x_scale": np.array(0.02, np.float32),
+        "x_zero": np.array(zero_point, layer.dtype),
+        "w": GENERATOR.integers(-127, 128, extents, np.int8),
+        "w_scale": np.full(columns, 0.01, np.float32),
+        "w_zero": np.zeros(columns, np.int8),
+        "y_scale": np.array(0.5, np.float32),
+        "y_zero": np.array(4, layer.epilogue.dtype),
     }
-    if layer.height == layer.groups == 1:
-        weights["w"] = np.ascontiguousarray(weights["w"].reshape(out, channels).T)
-        del weights["bias"]
-        x = GENERATOR.integers(0, 100, (layer.width, channels)).astype(q.dtype_in)
-        yield Peer(x, weights, (("QLinearMatMul", {}),), ("x", *weights))
-        return
+
+
+def _quantised(layer: Convolution) -> Iterator[Peer]:
+    """Layers of bytes in NHWC or NCHW."""
+    out = layer.channels_out
+    extents = out, layer.channels_in // layer.groups, *layer.kernel
+    weights = _byte_weights(layer, extents, layer.zero_point)
+    weights["bias"] = np.zeros(out, np.int32)
     attributes = _window(layer)
-    x = GENERATOR.integers(0, 100, layer.operands["x"].shape).astype(q.dtype_in)
+    x = GENERATOR.integers(0, 100, layer.operands["x"].shape).astype(layer.dtype)
     last = attributes | {"channels_last": 1}
     yield Peer(x, weights, (("QLinearConv", last),), ("x", *weights), CONTRIBUTED)
     x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))

@@ -11,10 +11,11 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ SHAPE = ConvolutionShape("C", 28, 64, 64, 3, 1, 1)
 """A convolution of a common size, whose operands fit the second-level cache."""
 SMALL = ConvolutionShape("S", 4, 16, 16, 1, 1, 1)
 """A convolution so small that its time is that of a call."""
-BYTES = Requantisation("int8", "int8")
+BYTES = {"dtype": "int8", "epilogue": Requantisation("int8").epilogue()}
 COPIED_BYTES = 1 << 24
 """Bytes of a copy, more than the caches hold."""
 MIN_CALLS, WARM_UP_S, MEASURED_S = 5, 0.02, 0.04
@@ -114,15 +115,13 @@ def measure_host(target: CpuTarget | None) -> HostSpeed:
     call_us = 1 / _per_ns(NS_PER_US, lambda: evaluate_node(add.nodes[0], [small, small]))
     gops, kernel_us = [numpy_gops, numpy_gops], call_us
     if target is not None:
-        gops = [2 * SHAPE.macs * _kernel_rate(target, SHAPE, kind) for kind in (BYTES, None)]
-        kernel_us = 1 / _kernel_rate(target, SMALL, None) / NS_PER_US
+        gops = [2 * SHAPE.macs * _kernel_rate(target, SHAPE, kind) for kind in (BYTES, {})]
+        kernel_us = 1 / _kernel_rate(target, SMALL, {}) / NS_PER_US
     figures = (*gops, gbps, numpy_gops, numpy_ns, call_us, kernel_us)
     return HostSpeed(*(float(f"{figure:.2g}") for figure in figures))
 
 
-def _kernel_rate(
-    target: CpuTarget, shape: ConvolutionShape, quantised: Requantisation | None
-) -> float:
+def _kernel_rate(target: CpuTarget, shape: ConvolutionShape, numbers: Mapping[str, Any]) -> float:
     """Convolutions per nanosecond, with all threads that a session uses."""
     pad = shape.padding
     description = Convolution(
@@ -133,8 +132,8 @@ def _kernel_rate(
         shape.channels_out,
         (shape.kernel, shape.kernel),
         pads=(pad, pad, pad, pad),
-        quantised=quantised,
         winograd=False,
+        **numbers,
     )
     kernel = compile_kernel(description, target, len(os.sched_getaffinity(0)))
     given = {

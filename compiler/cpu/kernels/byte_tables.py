@@ -9,6 +9,7 @@ from ... import te
 from ...tensor import Kernel
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
+from .formulas import FUSED, value_of
 from .quantised import Residual
 
 _BLOCK = 1 << 15
@@ -44,7 +45,8 @@ class ByteSum(Description):
     def plan(self, target: CpuTarget) -> KernelSchedule:
         (i,) = te.axes(i=self.size)
         a, b = (te.tensor(name, "int8", (self.size,)) for name in ("a", "b"))
-        out = te.compute("out", "int8", (i,), self.added.added(a[i], b[i]))
+        value = value_of(self.added.added("a", "b"), {"a": a[i], "b": b[i]}, FUSED)
+        out = te.compute("out", "int8", (i,), value)
         return _in_blocks(te.kernel("elementwise", out), target, target.lanes)
 
 

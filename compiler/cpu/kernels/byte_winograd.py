@@ -26,9 +26,9 @@ from ... import te
 from ...te.target import REGISTER
 from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
-from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
+from .epilogue import SCALED, occurs_only_in
 from .tiles import panels, unrolled
 from .winograd import TilePlanner
 
@@ -87,9 +87,7 @@ class ByteWinogradPlanner(TilePlanner):
     """The declaration and schedule of one convolution of bytes for one target."""
 
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
-        assert conv.quantised is not None
         super().__init__(conv, target, TILE)
-        self.quantised = conv.quantised
         self.channels = round_up(conv.channels_in, TAPS)
         most, vectors = target.tile.vectors, -(-conv.channels_out // target.lanes)
         self.block = even_blocks(self.across, most)
@@ -112,6 +110,14 @@ class ByteWinogradPlanner(TilePlanner):
             del self.buffers["tiles"]  # not on the stack
         else:
             self.buffers["lines"] *= self.group
+
+    @staticmethod
+    def computes(conv: "Convolution") -> bool:
+        """Whether sums are small, and the epilogue scales them, so that it takes a factor out."""
+        formula = conv.epilogue.formula
+        return conv.narrow and all(
+            occurs_only_in(name, SCALED, formula) for name in ("sum", "bias", "scale")
+        )
 
     def is_faster_than(self, rate: float) -> bool:
         """Whether its buffers fit the stack and the estimated time is shorter.
@@ -158,18 +164,7 @@ class ByteWinogradPlanner(TilePlanner):
         lines = te.sum(back[dy, a] * sums[n, ty, a, j, tx, o], over=a)
         lines = te.compute("lines_out", "int32", (n, ty, j, tx, dy, o), lines)
         total = te.sum(back[dx, a] * lines[n, ty, a, tx, dy, o], over=a)
-        axes = (n, ty, dy, tx, dx, o)
-        return te.compute("out", c.output.dtype, axes, self.finished(total, axes))
-
-    def finished(
-        self, total: te.TensorExpression, axes: tuple[te.Index, ...]
-    ) -> te.TensorExpression:
-        """The result for 576 times a sum."""
-        c, o = self.conv, axes[-1]
-        total = total * _INVERSE_OF_9 + te.tensor("bias", "int32", (c.channels_out,))[o]
-        scale = te.tensor("scale", "float32", (c.channels_out,))
-        value = self.quantised.requantised(total, scale[o])
-        return c.added.added(value, self.residual(axes)) if c.added else value
+        return self.output(total * _INVERSE_OF_9, (n, ty, dy, tx, dx, o))
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Changed windows, and constants for 64 times the sums.
@@ -179,9 +174,8 @@ class ByteWinogradPlanner(TilePlanner):
         InputError
             When sums can be too large for this method.
         """
-        q, w = self.quantised, constants["w"].astype(np.int64)
-        bias = self.conv.moved_bias(constants)
-        low, high = LIMITS[q.dtype_in]
+        w, bias = constants["w"].astype(np.int64), constants["bias"].astype(np.int64)
+        low, high = LIMITS[self.conv.dtype]
         up, down = np.maximum(w, 0).sum(axis=(0, 1, 2)), np.minimum(w, 0).sum(axis=(0, 1, 2))
         largest = np.maximum(bias + high * up + low * down, -(bias + low * up + high * down)).max()
         if largest >= LIMIT:
@@ -190,6 +184,7 @@ class ByteWinogradPlanner(TilePlanner):
                 f"{LIMIT}; compile it with `winograd=False`"
             )
         return {
+            **constants,
             "w": np.einsum("ia,jb,abco->ijco", _WINDOW, _WINDOW, w).astype(np.int16),
             "bias": (bias * POWER).astype(np.int32),
             "scale": constants["scale"] / np.float32(POWER),
@@ -208,8 +203,7 @@ class ByteWinogradPlanner(TilePlanner):
         self.schedule_products(s)
         self.schedule_outputs(s)
         w = panels(kernel.tensors["w"].shape, self.panel, TAPS, order=(3, 1, 0, 2))
-        plain = Layout.plain((self.room,))
-        return self.placed(s, {"w": w, "bias": plain, "scale": plain})
+        return self.placed(s, w, self.room)
 
     def schedule_inputs(self, s: te.Schedule) -> None:
         """Schedule the changes of inputs: vectors of bytes, then of words, by rows of tiles."""

@@ -39,15 +39,15 @@ class DepthwisePlanner:
 
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target
+        self.real = conv.narrow or conv.dtype == "float32"
+        """Whether sums are float32."""
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Take the zero point out through the bias."""
-        c, w = self.conv, constants["w"][:, :, 0]
-        if c.quantised is None:
-            return {**constants, "w": w}
-        bias = c.moved_bias(constants)
-        number, total = (np.float32, np.float32) if c.narrow else (np.int8, np.int32)
-        return {**constants, "w": w.astype(number), "bias": bias.astype(total)}
+        """Drop the weights' dimension of one; small sums are computed in float32."""
+        prepared = {**constants, "w": constants["w"][:, :, 0]}
+        if not self.real:
+            return prepared
+        return {name: array.astype(np.float32) for name, array in prepared.items()}
 
     def plan(self) -> KernelSchedule:
         """Declaration and schedule."""
@@ -82,7 +82,7 @@ class DepthwisePlanner:
         reach = self.conv.reach(1)
         whole = [p for p in range(4, 8) if columns % p == 0 and (p - 1) * stride + reach <= SPAN]
         if whole:
-            if self.conv.quantised is None and (stride > 1 or columns < SEVERAL * max(whole)):
+            if self.conv.dtype == "float32" and (stride > 1 or columns < SEVERAL * max(whole)):
                 return 2, min(whole)
             return 2, max(whole)
         return 2, even_blocks(columns, 7 if stride == 1 else 4)
@@ -103,23 +103,17 @@ class DepthwisePlanner:
         """Whether the rows of a large window stay a loop, for a fifth of the code."""
         if self.conv.taps <= SMALL or self._shares_code():
             return False
-        least = 14 if self.conv.quantised is None else 28
+        least = 14 if self.conv.dtype == "float32" else 28
         return self.target.registers == 32 and self.conv.size_out[1] >= least
 
     def _declared(self) -> te.DeclaredTensor:
-        conv, q = self.conv, self.conv.quantised
-        channels = conv.channels_out
-        x = te.tensor("x", conv.operands["x"].dtype, conv.image, pad=conv.pad)
-        narrow = q is not None and conv.narrow
-        real = q is None or narrow
-        w = te.tensor("w", "float32" if real else "int8", (*conv.kernel, channels))
-        bias = te.tensor("bias", "float32" if real else "int32", (channels,))
-        scale = te.tensor("scale", "float32", (channels,))
-        rows, columns = conv.size_out
+        conv, channels, (rows, columns) = self.conv, self.conv.channels_out, self.conv.size_out
+        x = te.tensor("x", conv.dtype, conv.image, pad=conv.zero_point)
+        w = te.tensor("w", "float32" if self.real else "int8", (*conv.kernel, channels))
         axes = n, y, xo, c = te.axes(n=conv.batch, y=rows, x=columns, c=channels)
         over = ky, kx = te.reduce_axes(ky=conv.kernel[0], kx=conv.kernel[1])
         read = x[n, conv.row(y, ky) - conv.pads[0], conv.column(xo, kx) - conv.pads[1], c]
-        read = te.real(read) if narrow else read
-        total = te.sum(read * w[ky, kx, c], over=over) + bias[c]
-        value = conv.finished(total, None if q is None else scale[c])
-        return te.compute("out", conv.output.dtype, axes, value)
+        read = te.real(read) if self.real and not read.real else read
+        total = te.sum(read * w[ky, kx, c], over=over)
+        value = conv.epilogue.value(total, (channels,), (c,), conv.extents, axes)
+        return te.compute("out", conv.epilogue.dtype, axes, value)

@@ -6,14 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....errors import CompileError
 from ... import te
-from ...formulas import real_numbers
-from ...graph.functions import UNARY
-from ...te import TensorExpression
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
-from .formulas import FUSED, value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,51 +73,6 @@ class Description(ABC):
     ) -> Mapping[str, np.ndarray]:
         """The tensors of the declaration that follow from the constants."""
         return constants
-
-
-class MatrixProduct(Description):
-    """A product of `x` [rows, inner] with constants `w` [inner, columns]; its fields are these."""
-
-    __slots__ = ()
-    rows: int
-    inner: int
-    columns: int
-
-    @property
-    def macs(self) -> int:
-        """Multiplications."""
-        return self.rows * self.inner * self.columns
-
-
-ACTIVATIONS: Mapping[str, tuple[str, tuple[float, ...]]] = {
-    "relu": ("Relu", ()),
-    "relu6": ("Clip", (0.0, 6.0)),
-    "sigmoid": ("Sigmoid", ()),
-    "tanh": ("Tanh", ()),
-    "gelu": ("Gelu", ()),
-    "silu": ("Swish", (1.0,)),
-    "hardswish": ("HardSwish", ()),
-}
-"""Activations that can follow a float32 kernel: a function of `UNARY` and its parameters."""
-
-
-def activated(value: TensorExpression, activation: str, where: str) -> TensorExpression:
-    """A float32 value with its activation; none if the name is empty.
-
-    Raises
-    ------
-    CompileError
-        When the activation is unknown.
-    """
-    if not activation:
-        return value
-    if activation not in ACTIVATIONS:
-        raise CompileError(
-            f"{where}: unknown activation `{activation}`; choose {', '.join(ACTIVATIONS)}"
-        )
-    kind, parameters = ACTIVATIONS[activation]
-    formula = UNARY[kind].with_parameters(parameters)
-    return value_of(real_numbers(formula), {"x": value}, FUSED)
 
 
 def round_up(number: int, step: int) -> int:

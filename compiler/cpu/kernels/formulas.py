@@ -214,8 +214,12 @@ FUSED: Mapping[str, Callable[..., TensorExpression]] = {
     "max": te.maximum,
     "min": te.minimum,
     "clip": lambda x, low, high: te.minimum(te.maximum(x, low), high),
+    "real": lambda x: x if x.real else te.real(x),
+    "single": te.single,
+    "requantise": te.requantise,
 }
-"""Operations of functions behind a product: sums and products fuse, NaNs may become numbers."""
+"""Operations of epilogues: sums and products fuse unless they are `single`, and NaNs may become
+numbers. Sums that are float32 already stay so."""
 
 
 def value_of(

@@ -6,70 +6,58 @@ over the whole reduction.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from typing_extensions import override
 
 from ... import te
-from ..codegen.layout import Layout
 from ..target import CpuTarget
-from .convolution import Convolution
 from .description import KernelSchedule, even_blocks
-from .tiles import panel_of, panels, schedule_tiles
+from .product import PanelPlanner
+from .tiles import Multiplication, panels
+
+if TYPE_CHECKING:
+    from .convolution import Convolution
 
 
-@dataclass(frozen=True, slots=True)
-class PlanarConvolution(Convolution):
-    """`out[n, y, x, o] = sum(x[n, i, y * s + ky * d - top, ...] * w[ky, kx, i, o]) + bias[o]`.
+class PlanarPlanner(PanelPlanner):
+    """The declaration and schedule of one convolution for one target."""
 
-    Operands are `x` as [N, I, H, W], `w` as [KH, KW, I, O] and `bias` [O], all float32. The output
-    is [N, OH, OW, O]. It has one group, and no residual.
-    """
+    depth = 1
 
-    title = "planar convolution"
+    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
+        way = Multiplication.of(conv.dtype, target)
+        super().__init__(conv, target, way, conv.channels_out)
+        self.conv = conv
+        self.tile_rows = even_blocks(conv.size_out[1], target.tile.rows)
+        self.window = (conv.channels_in, *conv.kernel, conv.channels_out)
+        """Extents of the weights in the order of the reduction, [I, KH, KW, O]."""
 
-    @property
-    def image(self) -> tuple[int, ...]:
-        """Extents of `x`."""
-        return (self.batch, self.channels_in, self.height, self.width)
-
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
-        """Put the weights in the order of the reduction, [I, KH, KW, O]."""
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Put the weights in the order of the reduction."""
         return {**constants, "w": np.ascontiguousarray(constants["w"].transpose(2, 0, 1, 3))}
 
-    @override
-    def plan(self, target: CpuTarget) -> KernelSchedule:
-        s = te.Schedule(te.kernel("convolution", self._declared()), target.processor)
-        lanes, panel = target.lanes, panel_of(self.channels_out, target)
-        pixels = even_blocks(self.size_out[1], target.tile.rows)
-        if any(self.pads):
-            s.split("padded", "px", lanes)
+    def plan(self) -> KernelSchedule:
+        """Declaration, schedule and layouts."""
+        s = te.Schedule(te.kernel("convolution", self.declared()), self.target.processor)
+        if any(self.conv.pads):
+            s.split("padded", "px", self.target.lanes)
             s.vectorise("padded", "px.i")
             s.parallelise("padded", s.fuse("padded", s.fuse("padded", "pn", "pi"), "py"))
-        order = ("n", "y", "o.o", "x.o", "i", "ky", "kx")
-        schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes)
+        self.cut(s, "x", ("n", "y", "o.o", "x.o"), ("i", "ky", "kx"))
         s.parallelise("out", s.fuse("out", "n", "y"))
-        w = panels((self.channels_in, *self.kernel, self.channels_out), panel)
-        return KernelSchedule(s, {"w": w, "bias": Layout.plain(w.shape[-1:])})
+        return KernelSchedule(s, self.layouts(panels(self.window, self.panel)))
 
-    def _bordered(self, image: te.DeclaredTensor) -> te.DeclaredTensor:
-        """The image with its border, as far as windows cover it."""
-        high, wide = self.span
-        axes = n, i, y, x = te.axes(pn=self.batch, pi=self.channels_in, py=high, px=wide)
-        element = image[n, i, y - self.pads[0], x - self.pads[1]]
-        return te.compute("padded", "float32", axes, element)
-
-    def _declared(self) -> te.DeclaredTensor:
-        image = te.tensor("x", "float32", self.image)
-        window = (self.channels_in, *self.kernel, self.channels_out)
-        w, bias = te.tensor("w", "float32", window), te.tensor("bias", "float32", window[3:])
-        rows, columns = self.size_out
-        image = self._bordered(image) if any(self.pads) else image
-        axes = n, y, x, o = te.axes(n=self.batch, y=rows, x=columns, o=self.channels_out)
-        over = i, ky, kx = te.reduce_axes(i=self.channels_in, ky=self.kernel[0], kx=self.kernel[1])
-        element = image[n, i, self.row(y, ky), self.column(x, kx)]
-        total = te.sum(element * w[i, ky, kx, o], over=over) + bias[o]
-        return te.compute("out", "float32", axes, self.finished(total, None))
+    def declared(self) -> te.DeclaredTensor:
+        """The convolution of the image with its border, as far as windows cover it."""
+        c, (rows, columns) = self.conv, self.conv.size_out
+        image, w = te.tensor("x", c.dtype, c.image), te.tensor("w", c.dtype, self.window)
+        if any(c.pads):
+            high, wide = c.span
+            axes = n, i, y, x = te.axes(pn=c.batch, pi=c.channels_in, py=high, px=wide)
+            element = image[n, i, y - c.pads[0], x - c.pads[1]]
+            image = te.compute("padded", c.dtype, axes, element)
+        axes = n, y, x, o = te.axes(n=c.batch, y=rows, x=columns, o=c.channels_out)
+        over = i, ky, kx = te.reduce_axes(i=c.channels_in, ky=c.kernel[0], kx=c.kernel[1])
+        element = image[n, i, c.row(y, ky), c.column(x, kx)]
+        return self.output(te.sum(element * w[i, ky, kx, o], over=over), axes)

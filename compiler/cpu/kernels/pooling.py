@@ -13,6 +13,7 @@ from ... import te
 from ...te.declare import FLOAT32_MAX
 from ..target import CpuTarget
 from .description import Array, KernelSchedule, even_blocks
+from .epilogue import Epilogue
 from .quantised import Requantisation
 from .windows import Pair, Windowed
 
@@ -167,7 +168,9 @@ class BytePooling(PoolingWindow):
     Parameters
     ----------
     quantised
-        Limits of the output; for sums also the zero points.
+        Limits of the output; for sums also its zero point.
+    zero_point
+        The number of the padding; only for sums.
     constant
         Number added to sums.
     scale
@@ -175,6 +178,7 @@ class BytePooling(PoolingWindow):
     """
 
     quantised: Requantisation = field(kw_only=True)
+    zero_point: int = 0
     constant: int = 0
     scale: float | None = None
     dtype = "int8"
@@ -193,10 +197,11 @@ class BytePooling(PoolingWindow):
 
     def _declared(self) -> te.DeclaredTensor:
         q = self.quantised
-        read, axes, over = self.read(-128 if self.scale is None else q.zero_point_in)
+        read, axes, over = self.read(-128 if self.scale is None else self.zero_point)
         if self.scale is None:
-            value = q.limited(te.max(read, over=over))
+            total, formula = te.max(read, over=over), q.limited("sum")
         else:
             total = te.sum(read, over=over) + self.constant
-            value = q.requantised(total, te.constant(self.scale))
+            formula = q.requantised("sum", self.scale)
+        value = Epilogue(formula, q.dtype).value(total)
         return te.compute("out", "int8", axes, value)

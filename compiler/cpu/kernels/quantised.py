@@ -1,11 +1,12 @@
-"""Requantisation: the numbers that bytes represent, and the rounding of sums to bytes."""
+"""Requantisation: the rounding of sums to bytes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ....errors import InputError
-from ... import te
+from ...formulas import Formula
+from .epilogue import BIASED, INTEGER_BIAS, SCALE, Epilogue, with_residual
 
 MAX_PAIR = 32767 // 255
 """Maximum sum of two weights whose products with uint8 fit int16."""
@@ -13,59 +14,57 @@ MAX_PAIR = 32767 // 255
 
 @dataclass(frozen=True, slots=True)
 class Requantisation:
-    """The numbers that bytes represent, `number = scale * (byte - zero_point)`, and the rounding.
+    """The rounding of sums to bytes that stand for `number = scale * (byte - zero_point)`.
 
-    A kernel takes one factor per output channel: the scale of the activations times that of the
-    channel's weights, divided by that of the output. Weights are int8 with zero point 0.
-
-    A sum becomes a byte with two roundings in binary32, `round_half_even(float32(sum) * factor)`.
-    For sums and factors of usual size this equals `isa.numbers.requantise`, the rule of the
-    accelerator; `host.integer_bounds.is_plain` tells. `guarded` follows the rule for all others as
-    well, with three times the instructions.
+    The factor of a sum is the scale of the activations times that of the weights, divided by that
+    of the output. A sum becomes a byte with two roundings in binary32,
+    `round_half_even(float32(sum) * factor)`. For sums and factors of usual size this equals
+    `isa.numbers.requantise`, the rule of the accelerator; `host.integer_bounds.is_plain` tells.
+    `guarded` follows the rule for all others as well, with three times the instructions.
 
     Parameters
     ----------
-    dtype_in, dtype_out
+    dtype
         `int8` or `uint8`.
-    zero_point_in, zero_point_out
+    zero_point
         In the range of the type.
     low, high
         Limits of the output, for activations; those of the type always hold.
-    folded
-        Whether the bias already contains `-zero_point_in * sum(w)`; the padding is unchanged.
     guarded
         Whether sums of 2**24 and more, and factors that are not finite, are requantised exactly as
         by `isa.numbers.requantise`.
     """
 
-    dtype_in: str = "uint8"
-    dtype_out: str = "uint8"
-    zero_point_in: int = 0
-    zero_point_out: int = 0
+    dtype: str = "uint8"
+    zero_point: int = 0
     low: int = -(1 << 30)
     high: int = 1 << 30
-    folded: bool = False
     guarded: bool = False
 
-    @property
-    def moved(self) -> int:
-        """The zero point that the sums still contain."""
-        return 0 if self.folded else self.zero_point_in
-
-    def requantised(
-        self, total: te.TensorExpression, scale: te.TensorExpression
-    ) -> te.TensorExpression:
+    def requantised(self, total: Formula, factor: Formula) -> Formula:
         """A sum, in int32 or exactly in float32, as a byte of the output."""
+        scaled = ("rounded", ("mul", ("real", total), factor))
         if self.guarded:
-            scaled = te.requantise(total, scale)
-        else:
-            scaled = te.rounded((total if total.real else te.real(total)) * scale)
-        return self.limited(scaled + self.zero_point_out)
+            scaled = ("requantise", total, factor)
+        return self.limited(("add", scaled, self.zero_point))
 
-    def limited(self, value: te.TensorExpression) -> te.TensorExpression:
+    def limited(self, value: Formula) -> Formula:
         """A value clamped to the limits; if they are in the wrong order, `high` wins."""
-        smallest, largest = (0, 255) if self.dtype_out == "uint8" else (-128, 127)
-        return te.minimum(te.maximum(value, max(self.low, smallest)), min(self.high, largest))
+        smallest, largest = (0, 255) if self.dtype == "uint8" else (-128, 127)
+        return ("min", ("max", value, max(self.low, smallest)), min(self.high, largest))
+
+    def epilogue(self, added: "Residual | None" = None) -> Epilogue:
+        """The epilogue of products of bytes: a bias, a factor for each column, and a residual.
+
+        Weights are int8 with zero point 0. The bias contains `-zero_point * sum(w)` of activations
+        with a zero point.
+        """
+        operands = INTEGER_BIAS, SCALE
+        byte = Epilogue(self.requantised(BIASED, "scale"), self.dtype, operands)
+        if added is None:
+            return byte
+        formula, dtype = added.added(byte.formula, "residual"), added.quantised.dtype
+        return replace(with_residual(byte, formula, dtype), dtype=dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +88,12 @@ class Residual:
     scale: float
     quantised: Requantisation
 
-    def added(self, own: te.TensorExpression, other: te.TensorExpression) -> te.TensorExpression:
+    def added(self, own: Formula, other: Formula) -> Formula:
         """The byte."""
         first, second = map(float, self.multipliers)
-        total = te.real(own) * first + (te.real(other) * second + float(self.constant))
-        return self.quantised.requantised(total, te.constant(self.scale))
+        rest = ("add", ("mul", ("real", other), second), float(self.constant))
+        total = ("add", ("mul", ("real", own), first), rest)
+        return self.quantised.requantised(total, self.scale)
 
 
 def has_small_pairs(w: np.ndarray) -> bool:
@@ -101,11 +101,13 @@ def has_small_pairs(w: np.ndarray) -> bool:
 
     Parameters
     ----------
-    w : int8[KH, KW, I, O]
-        Weights of a convolution. Neighbours are adjacent in a row of the window, along KW and I.
+    w : int8[KH, KW, I, O] or int8[I, O]
+        Weights. Neighbours are adjacent in a row of the window, along KW and I.
     """
-    rows = w.reshape(w.shape[0], -1, w.shape[3]).astype(np.int16)
-    pairs = (np.maximum(side[:, :-1], 0) + np.maximum(side[:, 1:], 0) for side in (rows, -rows))
+    rows = w.reshape(*w.shape[:-3], -1, w.shape[-1]).astype(np.int16)
+    pairs = (
+        np.maximum(side[..., :-1, :], 0) + np.maximum(side[..., 1:, :], 0) for side in (rows, -rows)
+    )
     return all(np.all(pair <= MAX_PAIR) for pair in pairs)
 
 

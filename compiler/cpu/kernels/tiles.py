@@ -15,7 +15,6 @@ from ..instructions import MachineInstruction
 from ..processor import MAX_SUMS, Processor
 from ..target import CpuTarget
 from .description import round_up
-from .quantised import Requantisation
 
 MIN_ROWS, MIN_DEPTH, MIN_RUN = 4, 32, 20
 """Rows, elements of a reduction, and elements of a run, from which matrix instructions are
@@ -59,17 +58,19 @@ class Multiplication:
 
     @staticmethod
     def of(
-        quantised: Requantisation | None,
+        dtype: str,
         target: CpuTarget,
         small_pairs: bool = False,
         rows: int = 0,
         runs: int = 1,
         run: int = 0,
     ) -> "Multiplication":
-        """Return the multiplication of float32 numbers, or of bytes.
+        """Return the multiplication of float32 numbers, or of integers with weights of int8.
 
         Parameters
         ----------
+        dtype
+            Type of the activations.
         small_pairs
             Whether two neighbouring products always fit int16; see `has_small_pairs`.
         rows
@@ -77,20 +78,20 @@ class Multiplication:
         runs, run
             Runs of a reduction, and the elements of each.
         """
-        if quantised is None:
+        if dtype == "float32":
             return Multiplication(None, 1, 0, False)
         instructions = target.processor.instructions
-        operands = quantised.dtype_in, "int8"
+        operands = dtype, "int8"
         if rows >= MIN_ROWS and runs * run >= MIN_DEPTH and run >= MIN_RUN:
             for one in instructions:
                 if one.unit and operands in one.pairs:
                     return Multiplication(one, one.taps, 0, False)
         wide = next(one for one in instructions if one.element == "int16")
         instruction = (small_pairs and target.saturating) or instructions[0]
-        if quantised.dtype_in == "int16":
+        if dtype == "int16":
             instruction = wide
         words = instruction.element == "int16"
-        direct = words or quantised.dtype_in == "uint8"
+        direct = words or dtype == "uint8"
         return Multiplication(instruction, instruction.taps, 0 if direct else 128, words)
 
     def processor(self, target: CpuTarget) -> Processor:

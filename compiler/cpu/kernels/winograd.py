@@ -19,6 +19,7 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
+from .epilogue import Extent
 from .tiles import panels, unrolled
 
 if TYPE_CHECKING:
@@ -63,19 +64,23 @@ class TilePlanner:
     def bordered(self, rows: int, columns: int, channels: int) -> te.DeclaredTensor:
         """The image with its padding, as a stage of the given extents."""
         c = self.conv
-        x = te.tensor("x", c.operands["x"].dtype, c.image, pad=c.pad)
+        x = te.tensor("x", c.dtype, c.image, pad=c.zero_point)
         axes = n, y, px, ci = te.axes(pn=c.batch, py=rows, px=columns, pc=channels)
         element = x[n, y - c.pads[0], px - c.pads[1], ci]
         return te.compute("padded", x.tensor.dtype, axes, element)
 
-    def residual(self, axes: tuple[te.Index, ...]) -> te.TensorExpression:
-        """The element of the residual at a place of the tiles."""
-        return te.tensor("residual", self.conv.output.dtype, self.tiles.shape)[axes]
+    def output(self, total: te.TensorExpression, axes: tuple[te.Index, ...]) -> te.DeclaredTensor:
+        """The output for a sum, as tiles."""
+        epilogue, columns = self.conv.epilogue, (self.conv.channels_out,)
+        value = epilogue.value(total, columns, axes[-1:], self.tiles.shape, axes)
+        return te.compute("out", epilogue.dtype, axes, value)
 
-    def placed(self, s: te.Schedule, layouts: Mapping[str, Layout]) -> KernelSchedule:
-        """The schedule, with the tiles of the output and of the residual."""
-        names = ("out", "residual")
-        return KernelSchedule(s, layouts, {n: self.tiles for n in names if n in s.kernel.tensors})
+    def placed(self, s: te.Schedule, w: Layout, columns: int) -> KernelSchedule:
+        """The schedule, with constants of so many columns and tiles of arrays like the output."""
+        operands = self.conv.epilogue.operands
+        plain = dict.fromkeys(self.conv.epilogue.constants, Layout.plain((columns,)))
+        names = ("out", *(one.name for one in operands if one.extent is Extent.SUMS))
+        return KernelSchedule(s, {"w": w, **plain}, dict.fromkeys(names, self.tiles))
 
 
 class WinogradPlanner(TilePlanner):
@@ -115,10 +120,7 @@ class WinogradPlanner(TilePlanner):
         sums = te.compute("products", "float32", (n, ty, i, j, tx, o), sums)
         p, q = te.reduce_axes(p=4, q=4)
         total = te.sum(back[p, dy] * back[q, dx] * sums[n, ty, p, q, tx, o], over=(p, q))
-        total = total + te.tensor("bias", "float32", (c.channels_out,))[o]
-        axes = (n, ty, dy, tx, dx, o)
-        total = total + self.residual(axes) if c.residual else total
-        return te.compute("out", "float32", axes, c.finished(total, None))
+        return self.output(total, (n, ty, dy, tx, dx, o))
 
     def plan(self) -> KernelSchedule:
         """Declaration, schedule and layouts.
@@ -151,7 +153,7 @@ class WinogradPlanner(TilePlanner):
             s.parallelise("products", s.fuse("products", s.fuse("products", "i", "j"), "o.o"))
         s.parallelise("out", "ty")
         w = panels(kernel.tensors["w"].shape, panel, order=(0, 1, 3, 2))
-        return self.placed(s, {"w": w, "bias": Layout.plain((round_up(c.channels_out, lanes),))})
+        return self.placed(s, w, round_up(c.channels_out, lanes))
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Weights float32[3, 3, I, O] in the basis of the products, float32[4, 4, I, O]."""

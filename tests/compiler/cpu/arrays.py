@@ -1,8 +1,28 @@
-"""Random arrays for kernels, and what convolutions are in binary64."""
+"""Random arrays for kernels, and what products are in binary64."""
+
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tilewright.compiler.cpu import Convolution
+from tilewright.compiler.cpu import Convolution, MatrixProduct, Requantisation, Residual
+
+Layer = TypeVar("Layer", bound=Convolution | MatrixProduct)
+
+
+class Bytes(NamedTuple):
+    """Numbers of a layer of bytes: type and zero point of its input, and its rounding."""
+
+    dtype: str
+    zero_point: int
+    rounding: Requantisation
+
+
+def with_bytes(layer: Layer, numbers: Bytes, added: Residual | None = None) -> Layer:
+    layer = replace(layer, dtype=numbers.dtype, epilogue=numbers.rounding.epilogue(added))
+    if isinstance(layer, Convolution):
+        return replace(layer, zero_point=numbers.zero_point)
+    return layer
 
 
 def new_generator() -> np.random.Generator:
@@ -22,7 +42,7 @@ def whole(dtype: str, *shape: int) -> np.ndarray:
     return GENERATOR.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
-def operands_of(layer: Convolution) -> dict[str, np.ndarray]:
+def operands_of(layer: Convolution | MatrixProduct) -> dict[str, np.ndarray]:
     """Arrays for every operand; scales that spread the output over its range."""
     made = {}
     for name, array in layer.operands.items():
@@ -39,12 +59,14 @@ def operands_of(layer: Convolution) -> dict[str, np.ndarray]:
     return made
 
 
-def convolved(layer: Convolution, arrays: dict) -> np.ndarray:
-    """Sums in binary64 with bias, before what follows; zero points taken out of the input."""
+def convolved(layer: Convolution | MatrixProduct, arrays: dict) -> np.ndarray:
+    """Sums in binary64 with bias, before what follows; the padding is the zero point."""
+    image = arrays["x"].astype(np.float64)
+    if isinstance(layer, MatrixProduct):
+        return image @ arrays["w"].astype(np.float64) + arrays["bias"]
     top, left, bottom, right = layer.pads
-    zero = 0 if layer.quantised is None else layer.quantised.zero_point_in
-    image = arrays["x"].astype(np.float64) - zero
-    image = np.pad(image, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    borders = ((0, 0), (top, bottom), (left, right), (0, 0))
+    image = np.pad(image, borders, constant_values=layer.zero_point)
     rows, columns = layer.size_out
     (down, across), (low, wide) = layer.strides, layer.dilations
     total = np.zeros(layer.output.shape) + arrays["bias"]
@@ -56,11 +78,11 @@ def convolved(layer: Convolution, arrays: dict) -> np.ndarray:
     return total
 
 
-def requantised(layer: Convolution, arrays: dict) -> np.ndarray:
+def requantised(
+    layer: Convolution | MatrixProduct, arrays: dict, rounding: Requantisation
+) -> np.ndarray:
     """The bytes that a quantised layer gives."""
-    q = layer.quantised
-    assert q is not None
-    limits = np.iinfo(q.dtype_out)
+    limits = np.iinfo(rounding.dtype)
     scaled = np.rint(convolved(layer, arrays).astype(np.float32) * arrays["scale"])
-    low, high = max(limits.min, q.low), min(limits.max, q.high)
-    return np.clip(scaled + q.zero_point_out, low, high).astype(q.dtype_out)
+    low, high = max(limits.min, rounding.low), min(limits.max, rounding.high)
+    return np.clip(scaled + rounding.zero_point, low, high).astype(rounding.dtype)

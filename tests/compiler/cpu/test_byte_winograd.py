@@ -19,16 +19,16 @@ from tilewright.compiler.cpu.kernels.direct_convolution import DirectPlanner
 from tilewright.errors import InputError
 
 from ...processor import target_at
-from .arrays import operands_of, requantised
+from .arrays import Bytes, operands_of, requantised, with_bytes
 
 WITHOUT_MATRICES = tuple(level for level in LEVELS if level != "amx")
 """Levels on which direct convolution may be slower."""
 
 PADS = (1, 1, 1, 1)
 BYTES = (
-    Requantisation("uint8", "uint8", 7, 3),
-    Requantisation("int8", "int8", -5, 4, low=-20, high=90),
-    Requantisation("int8", "uint8", 0, 128, folded=True),
+    Bytes("uint8", 7, Requantisation("uint8", 3)),
+    Bytes("int8", -5, Requantisation("int8", 4, low=-20, high=90)),
+    Bytes("int8", 0, Requantisation("uint8", 128)),
 )
 SHAPES = {
     "whole tiles": Convolution(1, 12, 12, 64, 64, (3, 3), pads=PADS),
@@ -40,15 +40,16 @@ SHAPES = {
 }
 
 
-def described(shape: str, quantised: Requantisation) -> Convolution:
-    return replace(SHAPES[shape], quantised=quantised, narrow=True)
+def described(shape: str, numbers: Bytes, added: Residual | None = None) -> Convolution:
+    return replace(with_bytes(SHAPES[shape], numbers, added), narrow=True)
 
 
 @pytest.mark.parametrize("level", WITHOUT_MATRICES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bytes_are_those_of_direct_convolution(shape: str, level: str) -> None:
     order = list(SHAPES).index(shape) + WITHOUT_MATRICES.index(level)
-    layer, target = described(shape, BYTES[order % len(BYTES)]), target_at(level)
+    numbers, target = BYTES[order % len(BYTES)], target_at(level)
+    layer = described(shape, numbers)
     planner = layer.planner(target)
     assert isinstance(planner, ByteWinogradPlanner)
     assert planner.whole == (shape != "a row of tiles at a time")
@@ -57,16 +58,15 @@ def test_bytes_are_those_of_direct_convolution(shape: str, level: str) -> None:
     direct = compile_kernel(replace(layer, winograd=False), target)(*arrays.values())
     np.testing.assert_array_equal(got, direct)
     assert len(np.unique(got)) > 50
-    if not layer.quantised or not layer.quantised.folded:
-        np.testing.assert_array_equal(got, requantised(layer, arrays))
+    np.testing.assert_array_equal(got, requantised(layer, arrays, numbers.rounding))
 
 
 @pytest.mark.parametrize("level", WITHOUT_MATRICES)
 @pytest.mark.parametrize("number", ["uint8", "int8"])
 def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
     """Inputs and weights at their limits, in the signs in which changes add them all up."""
-    quantised = Requantisation(number, "int8", 0, 0)
-    layer, target = described("whole tiles", quantised), target_at(level)
+    numbers = Bytes(number, 0, Requantisation("int8"))
+    layer, target = described("whole tiles", numbers), target_at(level)
     generator = np.random.default_rng(3)
     limits = np.iinfo(number)
     arrays = operands_of(layer)
@@ -82,14 +82,14 @@ def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
     arrays["scale"][...] = 1e-4
     assert isinstance(layer.planner(target), ByteWinogradPlanner)
     got = compile_kernel(layer, target)(*arrays.values())
-    np.testing.assert_array_equal(got, requantised(layer, arrays))
+    np.testing.assert_array_equal(got, requantised(layer, arrays, numbers.rounding))
     assert len(np.unique(got)) > 50
 
 
 @pytest.mark.parametrize("level", WITHOUT_MATRICES)
 def test_bytes_are_added_where_tiles_are_cut_off(level: str) -> None:
-    added = Residual((3, 5), -77, 0.11, Requantisation("int8", "int8", 0, -3))
-    layer = replace(described("tiles cut off", BYTES[1]), added=added)
+    added = Residual((3, 5), -77, 0.11, Requantisation("int8", -3))
+    layer = described("tiles cut off", BYTES[1], added)
     assert isinstance(layer.planner(target_at(level)), ByteWinogradPlanner)
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level), threads=2)(*arrays.values())
@@ -112,7 +112,7 @@ def test_it_needs_a_promise_and_plain_requantisation() -> None:
     for other in (
         replace(layer, narrow=False),
         replace(layer, winograd=False),
-        replace(layer, quantised=replace(BYTES[0], guarded=True)),
+        replace(layer, epilogue=replace(BYTES[0].rounding, guarded=True).epilogue()),
         replace(layer, strides=(2, 2)),
         replace(layer, height=4, width=4),
     ):

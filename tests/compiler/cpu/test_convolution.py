@@ -8,20 +8,21 @@ import pytest
 from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
+    Epilogue,
+    MatrixProduct,
     Requantisation,
-    Residual,
     compile_kernel,
     has_small_pairs,
     host,
-    matrix_product,
+    real_epilogue,
 )
 from tilewright.compiler.cpu.kernels.winograd import WinogradPlanner
 from tilewright.errors import CompileError, InputError
 
 from ...processor import VECTOR_LEVELS, target_at
-from .arrays import convolved, operands_of, requantised
+from .arrays import Bytes, convolved, operands_of, requantised, with_bytes
 
-SHAPES = {
+SHAPES: dict[str, Convolution | MatrixProduct] = {
     "whole tiles": Convolution(1, 14, 14, 32, 64, (3, 3), pads=(1, 1, 1, 1)),
     "few pixels wide": Convolution(1, 7, 7, 16, 64, (3, 3), pads=(1, 1, 1, 1)),
     "tails everywhere": Convolution(2, 9, 17, 5, 21, (3, 2), pads=(1, 0, 2, 1)),
@@ -35,19 +36,15 @@ SHAPES = {
     "pixels in equal parts": Convolution(1, 24, 24, 10, 40),
     "a part of pixels cut off": Convolution(1, 7, 7, 12, 40),
     "rows in parts": Convolution(2, 12, 9, 7, 36, (3, 3), (1, 2), (1, 1, 1, 1)),
-    "a matrix product": matrix_product(20, 66, 100),
-    "rows a page apart": matrix_product(9, 4096, 40),
-    "a vector times a matrix": matrix_product(1, 130, 33),
+    "a matrix product": MatrixProduct(20, 66, 100),
+    "rows a page apart": MatrixProduct(9, 4096, 40),
+    "a vector times a matrix": MatrixProduct(1, 130, 33),
 }
 BYTES = (
-    Requantisation("uint8", "uint8", 7, 3),
-    Requantisation("int8", "int8", -5, 4, low=-20, high=90),
-    Requantisation("int8", "uint8", 0, 128),
+    Bytes("uint8", 7, Requantisation("uint8", 3)),
+    Bytes("int8", -5, Requantisation("int8", 4, low=-20, high=90)),
+    Bytes("int8", 0, Requantisation("uint8", 128)),
 )
-
-
-def with_bytes(layer: Convolution, quantised: Requantisation) -> Convolution:
-    return replace(layer, quantised=quantised)
 
 
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
@@ -57,7 +54,7 @@ def test_float32_convolution_is_within_rounding(shape: str, level: str) -> None:
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
     sizes = {name: np.abs(array) for name, array in arrays.items()}
-    allowed = 4e-7 * np.sqrt(layer.kernel[0] * layer.kernel[1] * layer.channels_in)
+    allowed = 4e-7 * np.sqrt(np.prod(layer.operands["w"].shape[:-1]))
     error = np.abs(got - convolved(layer, arrays))
     assert np.all(error <= allowed * convolved(layer, sizes))
 
@@ -69,7 +66,7 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
     layer = with_bytes(SHAPES[shape], BYTES[kind])
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
-    expected = requantised(layer, arrays)
+    expected = requantised(layer, arrays, BYTES[kind].rounding)
     assert len(np.unique(expected)) > 10
     np.testing.assert_array_equal(got, expected)
 
@@ -86,7 +83,7 @@ def test_pairs_of_small_weights_are_exact_at_their_limits() -> None:
     arrays["x"][...] = 255
     arrays["w"][...] = np.resize(PAIRS, (40, 2)).T[np.arange(24) % 2]
     got = compile_kernel(layer, target_at("avx2"))(*arrays.values())
-    np.testing.assert_array_equal(got, requantised(layer, arrays))
+    np.testing.assert_array_equal(got, requantised(layer, arrays, BYTES[0].rounding))
 
 
 def test_large_pairs_of_weights_are_not_taken_for_small_ones() -> None:
@@ -118,10 +115,11 @@ def test_pairs_of_small_weights(row: tuple[int, ...], small: bool) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_vector_of_one_byte_leaves_its_neighbours_alone(level: str) -> None:
     """The last channel of a pixel is written after the first ones of the next pixel."""
-    layer = matrix_product(2, 8, 33, quantised=Requantisation())
+    numbers = Bytes("uint8", 0, Requantisation())
+    layer = with_bytes(MatrixProduct(2, 8, 33), numbers)
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
-    np.testing.assert_array_equal(got, requantised(layer, arrays))
+    np.testing.assert_array_equal(got, requantised(layer, arrays, numbers.rounding))
 
 
 def test_fewer_products_are_as_near_as_direct_ones() -> None:
@@ -147,7 +145,7 @@ def test_fewer_products_are_not_worth_more_weights_from_memory(
 
 
 def test_what_follows_is_done_in_the_kernel() -> None:
-    layer = Convolution(1, 5, 6, 8, 20, activation="relu6", residual=True)
+    layer = Convolution(1, 5, 6, 8, 20, epilogue=real_epilogue("relu6", residual=True))
     arrays = operands_of(layer)
     bound = compile_kernel(layer).bind(w=arrays["w"], bias=arrays["bias"])
     out = np.empty(layer.output.shape, np.float32)
@@ -161,7 +159,7 @@ def test_what_follows_is_done_in_the_kernel() -> None:
 
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "gelu"])
 def test_activations_are_functions(activation: str) -> None:
-    layer = matrix_product(3, 4, 5, activation)
+    layer = MatrixProduct(3, 4, 5, epilogue=real_epilogue(activation))
     arrays = operands_of(layer)
     plain = convolved(layer, arrays)
     erf = 2 / (1 + np.exp(-2 * 0.7978845608 * (plain + 0.044715 * plain**3)))
@@ -177,15 +175,23 @@ def test_a_window_larger_than_its_image_is_refused() -> None:
 
 def test_an_unknown_activation_is_refused() -> None:
     with pytest.raises(CompileError, match="unknown activation `swish`; choose relu, relu6"):
-        compile_kernel(matrix_product(2, 2, 2, "swish"))
+        real_epilogue("swish")
 
 
-def test_a_quantised_kernel_has_limits_instead_of_activations() -> None:
-    with pytest.raises(CompileError, match="give its limits"):
-        matrix_product(2, 2, 2, "relu", quantised=Requantisation())
+def test_sums_of_integers_need_a_bias() -> None:
+    with pytest.raises(CompileError, match=r"product: .* reads `sum` other than as `sum \+ bias`"):
+        MatrixProduct(2, 2, 2, "int8", Epilogue("sum", "int32"))
 
 
-def test_bytes_are_added_to_bytes_alone() -> None:
-    added = Residual((1, 1), 0, 0.5, Requantisation("int8", "int8"))
-    with pytest.raises(CompileError, match="`added` is for bytes; give `residual` for float32"):
-        replace(matrix_product(2, 2, 2), added=added)
+def test_an_epilogue_is_any_expression() -> None:
+    """A leaky rectifier of the sum, without a bias, and its square, as no network's layer has."""
+    layer = MatrixProduct(9, 20, 37)
+    arrays = {name: operands_of(layer)[name] for name in ("x", "w")}
+    total = convolved(layer, {**arrays, "bias": np.float32(0)})
+    leaky = Epilogue(("max", "sum", ("mul", "sum", 0.25)), "float32")
+    for epilogue, expected in (
+        (leaky, np.maximum(total, total / 4)),
+        (Epilogue(("mul", "sum", "sum"), "float32"), total * total),
+    ):
+        got = compile_kernel(replace(layer, epilogue=epilogue))(*arrays.values())
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)

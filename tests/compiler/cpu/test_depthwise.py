@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import Convolution, Requantisation, compile_kernel
+from tilewright.compiler.cpu import Convolution, Requantisation, compile_kernel, real_epilogue
 from tilewright.errors import CompileError
 
 from ...processor import VECTOR_LEVELS, target_at
-from .arrays import convolved, operands_of, requantised
+from .arrays import Bytes, convolved, operands_of, requantised, with_bytes
 
 SHAPES = {
     "whole vectors": (1, 14, 14, 32),
@@ -32,7 +32,7 @@ def depthwise(
 @pytest.mark.parametrize("stride", [1, 2])
 def test_every_channel_has_its_own_window(shape: str, stride: int, level: str) -> None:
     strides = (stride, stride)
-    layer = depthwise(shape, (3, 3), (1, 1, 1, 1), strides=strides, activation="relu")
+    layer = depthwise(shape, (3, 3), (1, 1, 1, 1), strides=strides, epilogue=real_epilogue("relu"))
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
     np.testing.assert_allclose(got, np.maximum(convolved(layer, arrays), 0), atol=2e-5)
@@ -43,11 +43,11 @@ def test_every_channel_has_its_own_window(shape: str, stride: int, level: str) -
 def test_bytes_are_exact(shape: str, level: str) -> None:
     dtype = ("int8", "uint8")[(list(SHAPES).index(shape) + VECTOR_LEVELS.index(level)) % 2]
     zero = 5 if dtype == "uint8" else -5
-    quantised = Requantisation(dtype, dtype, zero, 2)
-    layer = depthwise(shape, (5, 3), (2, 1, 2, 1), quantised=quantised)
+    numbers = Bytes(dtype, zero, Requantisation(dtype, 2))
+    layer = with_bytes(depthwise(shape, (5, 3), (2, 1, 2, 1)), numbers)
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
-    np.testing.assert_array_equal(got, requantised(layer, arrays))
+    np.testing.assert_array_equal(got, requantised(layer, arrays, numbers.rounding))
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Convolutions in groups on every feature set, against one plain convolution per group."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from tilewright.compiler.cpu import (
     Requantisation,
     compile_kernel,
     has_small_pairs,
+    real_epilogue,
 )
 from tilewright.errors import CompileError
 
 from ...processor import VECTOR_LEVELS, target_at
-from .arrays import convolved, normal, requantised, whole
+from .arrays import Bytes, convolved, normal, requantised, whole, with_bytes
 
 
 def grouped(*extents: int, pads: tuple[int, int, int, int] = (1, 1, 1, 1), **more) -> Convolution:
@@ -54,7 +56,9 @@ def by_groups(layer: Convolution, arrays: dict[str, np.ndarray], finish) -> np.n
             strides=layer.strides,
             pads=layer.pads,
             dilations=layer.dilations,
-            quantised=layer.quantised,
+            dtype=layer.dtype,
+            zero_point=layer.zero_point,
+            epilogue=layer.epilogue,
         )
         inner, outer = (slice(group * size, (group + 1) * size) for size in (depth, part))
         own = {name: array[..., outer] for name, array in arrays.items()}
@@ -65,10 +69,10 @@ def by_groups(layer: Convolution, arrays: dict[str, np.ndarray], finish) -> np.n
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_group_has_its_own_channels(shape: str, level: str) -> None:
-    layer = replace(SHAPES[shape], activation="relu")
+    layer = replace(SHAPES[shape], epilogue=real_epilogue("relu", residual=True))
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
-    expected = np.maximum(by_groups(layer, arrays, convolved), 0)
+    expected = np.maximum(by_groups(layer, arrays, convolved) + arrays["residual"], 0)
     sizes = by_groups(layer, {name: np.abs(array) for name, array in arrays.items()}, convolved)
     taps = layer.kernel[0] * layer.kernel[1] * layer.channels_in // layer.groups
     assert np.all(np.abs(got - expected) <= 4e-7 * np.sqrt(taps) * sizes)
@@ -78,27 +82,30 @@ def test_every_group_has_its_own_channels(shape: str, level: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_bytes_are_exact(dtype: str, shape: str, level: str) -> None:
-    layer = replace(SHAPES[shape], quantised=Requantisation(dtype, "uint8", 5, 100))
+    rounding = Requantisation("uint8", 100)
+    layer = with_bytes(SHAPES[shape], Bytes(dtype, 5, rounding))
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
-    expected = by_groups(layer, arrays, requantised)
+    expected = by_groups(layer, arrays, partial(requantised, rounding=rounding))
     assert len(np.unique(expected)) > 10
     np.testing.assert_array_equal(got, expected)
 
 
 def test_small_weights_are_exact_in_groups() -> None:
     """Bytes of seven bits, of which two products with 255 always fit int16 together."""
-    layer = replace(SHAPES["joined groups"], quantised=Requantisation(), small_pairs=True)
+    numbers = Bytes("uint8", 0, Requantisation())
+    layer = replace(with_bytes(SHAPES["joined groups"], numbers), small_pairs=True)
     arrays = operands_of(layer)
     arrays["w"] //= 2
     arrays["x"] |= 0xC0
     assert has_small_pairs(arrays["w"])
     got = compile_kernel(layer, target_at("avx2"))(*arrays.values())
-    np.testing.assert_array_equal(got, by_groups(layer, arrays, requantised))
+    expected = by_groups(layer, arrays, partial(requantised, rounding=numbers.rounding))
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
-    layer = replace(SHAPES["joined groups"], quantised=Requantisation("int8", "int8"))
+    layer = with_bytes(SHAPES["joined groups"], Bytes("int8", 0, Requantisation("int8")))
     arrays = operands_of(layer)
     one, three = (compile_kernel(layer, threads=count)(*arrays.values()) for count in (1, 3))
     np.testing.assert_array_equal(one, three)
@@ -112,8 +119,3 @@ def test_groups_divide_the_channels() -> None:
 def test_a_window_larger_than_its_image_is_refused() -> None:
     with pytest.raises(CompileError, match=r"the window \(5, 5\) does not fit 3x3"):
         Convolution(1, 3, 3, 4, 4, (5, 5), groups=2)
-
-
-def test_groups_take_no_residual() -> None:
-    with pytest.raises(CompileError, match="groups take no residual; add it in a kernel of its"):
-        grouped(1, 8, 8, 8, 8, groups=4, residual=True)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,13 +16,13 @@ from tilewright.compiler.cpu import (
     Convolution,
     Declared,
     LayerNormalisation,
+    MatrixProduct,
     Requantisation,
     RowSoftmax,
     compile_kernel,
     generic,
     host,
     load_kernel,
-    matrix_product,
 )
 from tilewright.compiler.cpu.codegen.machine_code import assembly_of
 from tilewright.compiler.cpu.execution.kernel import key_of, lower_description
@@ -32,7 +31,7 @@ from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError, InputError
 
 from ...processor import target_at
-from .arrays import normal, operands_of, whole
+from .arrays import Bytes, normal, operands_of, whole, with_bytes
 
 LAYER = Convolution(1, 20, 20, 16, 48, (3, 3), pads=(1, 1, 1, 1))
 
@@ -43,9 +42,9 @@ def bound(kernel: CompiledKernel, arrays: dict[str, np.ndarray]):
 
 @pytest.mark.parametrize(
     "layer",
-    [LAYER, replace(LAYER, quantised=Requantisation("int8", "int8")), matrix_product(60, 30, 90)],
+    [LAYER, with_bytes(LAYER, Bytes("int8", 0, Requantisation("int8"))), MatrixProduct(60, 30, 90)],
 )
-def test_results_do_not_depend_on_the_number_of_threads(layer: Convolution) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(layer: Convolution | MatrixProduct) -> None:
     arrays = operands_of(layer)
     results = [compile_kernel(layer, threads=threads)(*arrays.values()) for threads in (1, 2, 3)]
     for other in results[1:]:
@@ -296,7 +295,7 @@ def test_columns_of_a_matrix_are_read_as_rows(rows: int, columns: int, level: st
 
 def test_equal_constants_of_a_kernel_share_memory() -> None:
     """The weights of a layer that is written out for every step then stay in the cache."""
-    kernel = compile_kernel(matrix_product(1, 40, 50))
+    kernel = compile_kernel(MatrixProduct(1, 40, 50))
     x, w, bias = normal(1, 1, 1, 40), normal(1, 1, 40, 50), np.zeros(50, np.float32)
     other = w.copy()
     other[0, 0, 7, 9] += 1

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, MixedProduct, compile_kernel
-from tilewright.compiler.cpu.kernels.mixed_product import limit_of
+from tilewright.compiler.cpu import LEVELS, MatrixProduct, compile_kernel, per_row_epilogue
+from tilewright.compiler.cpu.kernels.matrix_product import limit_of
 from tilewright.errors import InputError
 
 from ...processor import target_at
@@ -12,6 +12,13 @@ from ...processor import target_at
 EXTENTS = [(1, 128, 512), (3, 19, 76), (50, 129, 40), (1, 1, 3), (7, 300, 5)]
 WEIGHTS = {"int8": (-128, 127), "int16": (-255, 255)}
 GENERATOR = np.random.default_rng(0)
+
+
+def mixed(
+    rows: int, inner: int, columns: int, limit: int, dtype: str = "int8", residual: bool = False
+) -> MatrixProduct:
+    epilogue = per_row_epilogue(residual)
+    return MatrixProduct(rows, inner, columns, "float32", epilogue, dtype, limit=limit)
 
 
 def constants(dtype: str, inner: int, columns: int) -> dict[str, np.ndarray]:
@@ -35,9 +42,7 @@ def test_each_row_has_a_step_of_its_own(
     x = GENERATOR.standard_normal((rows, inner), np.float32)
     x *= np.float32(10.0) ** GENERATOR.integers(-20, 20, (rows, 1))
     more = [GENERATOR.standard_normal((rows, columns), np.float32)] if residual else []
-    kernel = compile_kernel(
-        MixedProduct(*extents, dtype, limit, residual=residual), target_at(level)
-    )
+    kernel = compile_kernel(mixed(*extents, limit, dtype, residual), target_at(level))
     got = kernel(x, *held.values(), *more).astype(np.float64)
     real, w, factor = (one.astype(np.float64) for one in (x, held["w"], held["factor"]))
     expected = real @ w * factor + held["bias"] + sum(more)
@@ -50,7 +55,7 @@ def test_each_row_has_a_step_of_its_own(
 @pytest.mark.parametrize("level", LEVELS)
 def test_rows_that_are_zero_or_not_finite(level: str) -> None:
     held = constants("int8", 40, 9)
-    kernel = compile_kernel(MixedProduct(5, 40, 9, limit=limit_of(held["w"])), target_at(level))
+    kernel = compile_kernel(mixed(5, 40, 9, limit_of(held["w"])), target_at(level))
     x = np.zeros((5, 40), np.float32)
     x[1], x[2, 3], x[3, 39], x[4] = 1e-38, np.nan, -np.inf, 2.0
     got = kernel(x, *held.values())
@@ -67,8 +72,8 @@ def test_the_largest_sums_fit(level: str) -> None:
     assert limit < 1 << 14
     one, none = np.ones(8, np.float32), np.zeros(8, np.float32)
     x = np.ones((1, 2000), np.float32)
-    kernel = compile_kernel(MixedProduct(1, 2000, 8, limit=limit), target_at(level))
+    kernel = compile_kernel(mixed(1, 2000, 8, limit), target_at(level))
     np.testing.assert_allclose(kernel(x, w, one, none), x @ w.astype(np.float32), rtol=1e-6)
-    larger = compile_kernel(MixedProduct(1, 2000, 8, limit=limit + 1), target_at(level))
+    larger = compile_kernel(mixed(1, 2000, 8, limit + 1), target_at(level))
     with pytest.raises(InputError, match=f"the limit is at most {limit}, not {limit + 1}"):
         larger(x, w, one, none)

@@ -15,27 +15,30 @@ from tilewright.compiler.cpu import (
     Convolution,
     Description,
     LayerNormalisation,
+    MatrixProduct,
     Requantisation,
     RowSoftmax,
     compile_kernel,
     generic,
     host,
     host_levels,
-    matrix_product,
     target,
 )
 from tilewright.compiler.cpu.codegen.machine_code import assemble, assembly_of
 from tilewright.compiler.cpu.execution.kernel import lower_description
 from tilewright.compiler.cpu.kernels.direct_convolution import DirectPlanner
+from tilewright.compiler.cpu.kernels.matrix_product import MatrixPlanner
 from tilewright.compiler.cpu.kernels.tiles import UNROLLED
 from tilewright.compiler.cpu_level import LEVEL_VARIABLE
 from tilewright.compiler.host import host_target
 from tilewright.errors import CompileError, ProcessorError, UsageError
 
+from .arrays import Bytes, with_bytes
+
 TILE = Convolution(1, 2400, 6, 16, 16, (1, 1), (2, 2))
 """Rows of three pixels, sixteen channels: a row of pixels is one tile. Threads share the rows."""
 
-BYTES = replace(TILE, quantised=Requantisation())
+BYTES = with_bytes(TILE, Bytes("uint8", 0, Requantisation()))
 WORDS = Convolution(
     1,
     28,
@@ -44,7 +47,8 @@ WORDS = Convolution(
     64,
     (3, 3),
     pads=(1, 1, 1, 1),
-    quantised=Requantisation("int8", "int8"),
+    dtype="int8",
+    epilogue=Requantisation("int8").epilogue(),
     narrow=True,
 )
 
@@ -84,7 +88,7 @@ def test_bytes_are_multiplied_by_dot_products(level: str, product: str, count: i
 @pytest.mark.parametrize(("dtype", "product"), [("uint8", "tdpbusd"), ("int8", "tdpbssd")])
 def test_matrices_of_bytes_are_multiplied_on_tiles(dtype: str, product: str) -> None:
     """A step multiplies two tiles of rows by two of columns, and loads each of the four once."""
-    layer = matrix_product(256, 1024, 256, quantised=Requantisation(dtype))
+    layer = MatrixProduct(256, 1024, 256, dtype, Requantisation(dtype).epilogue())
     found = re.findall(r"^\t(tile\w+|td\w+|ldtilecfg)\b", body_of(layer, "amx"), re.MULTILINE)
     steps = {product: 4, "tileloadd": 4, "tilezero": 4, "tilestored": 4}
     assert Counter(found) == {"ldtilecfg": 1, **steps, "tilerelease": 1}
@@ -92,7 +96,8 @@ def test_matrices_of_bytes_are_multiplied_on_tiles(dtype: str, product: str) -> 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_few_rows_are_multiplied_as_vectors(rows: int) -> None:
-    found = instructions(matrix_product(rows, 1024, 256, quantised=Requantisation()), "amx")
+    product = MatrixProduct(rows, 1024, 256, "uint8", Requantisation().epilogue())
+    found = instructions(product, "amx")
     assert found["vpdpbusd zmm"]
     assert not any(name.startswith("td") for name in found)
 
@@ -162,7 +167,9 @@ def test_threads_share_only_long_loops(level: str) -> None:
 def test_threads_share_pixels_unless_weights_are_large(
     layer: Convolution, shared: bool, level: str
 ) -> None:
-    assert (DirectPlanner(layer, generic(level)).parts > 2) is shared
+    planner = layer.planner(generic(level))
+    assert isinstance(planner, (DirectPlanner, MatrixPlanner))
+    assert (planner.parts > 2) is shared
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -2,22 +2,22 @@
 
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, BatchedProduct, Convolution, Requantisation, generic
+from tilewright.compiler.cpu import LEVELS, Convolution, HeadProduct, Requantisation, generic
 from tilewright.compiler.cpu.execution.kernel import lower_description
 from tilewright.compiler.cpu.kernels.description import Description
 
 from ...processor import VECTOR_LEVELS
+from .arrays import Bytes, with_bytes
 
-BYTES = Requantisation("int8", "int8", -5, 2)
+BYTES = Bytes("int8", -5, Requantisation("int8", 2))
+DEPTHWISE = Convolution(1, 8, 8, 3, 3, (3, 3), pads=(1, 1, 1, 1), groups=3)
 
 KERNELS: dict[str, Description] = {
     "a convolution": Convolution(1, 8, 10, 40, 72, (3, 3), pads=(1, 1, 1, 1)),
     "groups": Convolution(1, 8, 8, 24, 24, (3, 3), pads=(1, 1, 1, 1), groups=4),
-    "a depthwise convolution": Convolution(1, 8, 8, 3, 3, (3, 3), pads=(1, 1, 1, 1), groups=3),
-    "a depthwise convolution of bytes": Convolution(
-        1, 8, 8, 3, 3, (3, 3), pads=(1, 1, 1, 1), groups=3, quantised=BYTES
-    ),
-    "products of heads": BatchedProduct(2, 2, 31, 9, 37, True, 0.5),
+    "a depthwise convolution": DEPTHWISE,
+    "a depthwise convolution of bytes": with_bytes(DEPTHWISE, BYTES),
+    "products of heads": HeadProduct(2, 2, 31, 9, 37, transposed=True),
 }
 
 

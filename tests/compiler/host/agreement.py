@@ -4,7 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.compiler.cpu import CpuTarget, compile_kernel, host
+from tilewright.compiler.cpu import (
+    Convolution,
+    CpuTarget,
+    Description,
+    MatrixProduct,
+    compile_kernel,
+    host,
+)
+from tilewright.compiler.formulas import operations_in
 from tilewright.compiler.graph import Graph, evaluate, evaluate_node
 from tilewright.compiler.host import HostKernel, may_have_kernels
 from tilewright.compiler.host.select import select_kernels
@@ -54,6 +62,12 @@ def call(
     ]
     bound = compile_kernel(kernel.description, target, threads).bind(**kernel.constants)
     return bound(*arrays)
+
+
+def is_guarded(description: Description) -> bool:
+    """Whether a product's sums are requantised in the form that has all bits."""
+    assert isinstance(description, Convolution | MatrixProduct)
+    return "requantise" in operations_in(description.epilogue.formula)
 
 
 def assert_agrees(

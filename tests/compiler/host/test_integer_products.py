@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tilewright.compiler.cpu import LEVELS, Convolution, IntegerProduct
+from tilewright.compiler.cpu import LEVELS, Convolution, Extent, MatrixProduct, dequantised
 from tilewright.compiler.graph import Graph, evaluate
 from tilewright.compiler.graph import operators as ops
 
@@ -39,15 +39,15 @@ def drawn(dtype: str) -> np.ndarray:
     return GENERATOR.integers(limits.min, limits.max, (48, 40), dtype, endpoint=True)
 
 
-def described(graph: Graph) -> IntegerProduct:
+def described(graph: Graph) -> MatrixProduct:
     """The only product's description; its kernel is exact."""
     ((found, exact),) = (
         (kernel.description, kernel.exact)
         for kernel in selected(graph)
-        if isinstance(kernel.description, IntegerProduct)
+        if isinstance(kernel.description, MatrixProduct)
     )
     assert exact
-    assert isinstance(found, IntegerProduct)
+    assert isinstance(found, MatrixProduct)
     return found
 
 
@@ -68,8 +68,8 @@ def test_a_product_takes_its_scale_and_bias(add: bool, by_column: bool, level: s
     graph = network(drawn("int8"), np.int8(0), by_column, add)
     assert_in_machine_code(graph, level)
     description = described(graph)
-    assert description.factors == (40 if by_column else 1)
-    assert description.has_addend == add
+    factor = Extent.COLUMNS if by_column else Extent.ONE
+    assert description.epilogue == dequantised("uint8", factor, has_addend=add)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -90,7 +90,7 @@ def test_a_product_takes_a_zero_point_that_is_known(
     x = drawn(dtype).T.reshape(2, 20, 48)
     constants = {"w": drawn("int8")} | ({} if zero is None else {"z": np.array(zero, dtype)})
     graph = imported(nodes, {"x": x}, constants)
-    assert described(graph).known_zero
+    assert described(graph).epilogue == dequantised(None)
     got = run_kernels(graph, {"x": x}, target_at(level))["y"]
     expected = (x.astype(int) - (zero or 0)) @ constants["w"].astype(int)
     np.testing.assert_array_equal(got, expected)
@@ -125,7 +125,7 @@ def test_the_square_of_a_row_is_not_scaled_in_the_product() -> None:
     ]
     x = normal(1, 48)
     graph = imported(nodes, {"x": x}, {"w": drawn("int8")})
-    assert described(graph).factors == 0
+    assert described(graph).epilogue == dequantised("uint8")
     got = run_kernels(graph, {"x": x})["y"]
     np.testing.assert_array_equal(got, evaluate(graph, {"x": x})["y"])
 

@@ -28,7 +28,7 @@ from tilewright.compiler.graph.operators import (
 from tilewright.flows.execution.samples import read_samples
 
 from ...processor import levels, target_at
-from .agreement import run_kernels, selected
+from .agreement import is_guarded, run_kernels, selected
 from .integer_graphs import assert_same, of_layer, qconv, seeds, small
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"
@@ -107,9 +107,8 @@ def test_windows_done_with_fewer_products_have_the_bits_of_the_definition(data) 
     (kernel,) = selected(graph, target_at(level))
     layer = kernel.description
     assert isinstance(layer, Convolution)
-    assert layer.quantised is not None
     fewer = isinstance(layer.planner(target_at(level)), ByteWinogradPlanner)
-    assert fewer == (layer.narrow and not layer.quantised.guarded and level != "amx")
+    assert fewer == (layer.narrow and not is_guarded(layer) and level != "amx")
     assert_same(graph, level, seed)
 
 
@@ -149,7 +148,7 @@ def test_dense_layers_are_windows_of_the_whole_image(shape: tuple[int, ...], lev
     graph = of_layer(qconv(zero_point_x=9), [(samples, rows, columns, depth)], *constants)
     assert_same(graph, level)
     (kernel,) = selected(graph, target_at(level))
-    assert kernel.description.operands["x"].shape == (1, 1, samples, rows * columns * depth)
+    assert kernel.description.operands["x"].shape == (samples, rows * columns * depth)
 
 
 @st.composite
@@ -187,12 +186,14 @@ def test_sums_that_float32_does_not_hold_are_left_to_the_definition() -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("place", [0, 1])
-@pytest.mark.parametrize("channels", [3, 40])
-def test_a_residual_is_added_in_the_layer_before(channels: int, place: int, level: str) -> None:
-    constants = constants_for((3, 3, 6, channels), 5, 8)
+@pytest.mark.parametrize(("channels", "groups"), [(3, 1), (40, 1), (40, 2), (6, 6)])
+def test_a_residual_is_added_in_the_layer_before(
+    channels: int, groups: int, place: int, level: str
+) -> None:
+    constants = constants_for((3, 3, 6 // groups, channels), 5, 8)
     builder = Builder("block", [Value("a", TensorType("int8", (1, 7, 9, 6)))])
     builder.input(Value("b", TensorType("int8", (1, 7, 9, channels))))
-    layer = qconv(pads=(1, 1, 1, 1), zero_point_x=5, zero_point_y=-9)
+    layer = qconv(groups, pads=(1, 1, 1, 1), zero_point_x=5, zero_point_y=-9)
     own = builder.emit(layer, ["a", *map(builder.constant, constants)])
     operands = [own, "b"] if place == 0 else ["b", own]
     total = builder.emit(QAdd((700, -311), 40, 1 / 900, 4, low=-100), operands)

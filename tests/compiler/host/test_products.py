@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import BatchedProduct, Convolution
+from tilewright.compiler.cpu import Epilogue, HeadProduct, MatrixProduct, real_epilogue
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.build import Builder
@@ -17,6 +17,10 @@ from .networks import built, imported, node, normal
 pytestmark = pytest.mark.processor
 
 TOLERANCES = (1e-4, 1e-5)
+
+
+def scaled_by(factor: float) -> Epilogue:
+    return Epilogue(("mul", "sum", factor), "float32")
 
 
 def one_kernel(graph: Graph, inputs: dict[str, np.ndarray]) -> HostKernel:
@@ -37,8 +41,8 @@ def test_leading_axes_are_rows(shape: tuple[int, ...]) -> None:
         return builder.emit(ops.Unary("Relu"), [total])
 
     kernel = one_kernel(built({"x": x}, make), {"x": x})
-    assert isinstance(kernel.description, Convolution)
-    assert kernel.description.width == x.size // 33
+    assert isinstance(kernel.description, MatrixProduct)
+    assert kernel.description.rows == x.size // 33
 
 
 @pytest.mark.parametrize("kind", ["Relu", "Sigmoid", "Tanh", "Gelu", "HardSwish", "Swish"])
@@ -75,8 +79,8 @@ def test_gemm_is_a_product_with_its_factors() -> None:
     weights |= {"low": np.array(0, np.float32), "high": np.array(6, np.float32)}
     graph = imported([gemm, clip], {"x": x}, weights)
     kernel = one_kernel(graph, {"x": x})
-    assert isinstance(kernel.description, Convolution)
-    assert kernel.description.activation == "relu6"
+    assert isinstance(kernel.description, MatrixProduct)
+    assert kernel.description.epilogue == real_epilogue("relu6")
 
 
 @pytest.mark.parametrize("shape", [(8, 1), (8, 12)])
@@ -109,9 +113,9 @@ def test_gelu_as_exporters_write_it_is_an_activation(form: str) -> None:
     weights = {name: value for name, value in weights.items() if name in GELUS[form].split()}
     graph = imported(nodes, {"a": a}, weights | {"w": normal(10, 30)})
     kernel = assert_agrees(graph, {"a": a}, *TOLERANCES)[0]
-    assert isinstance(kernel.description, Convolution)
+    assert isinstance(kernel.description, MatrixProduct)
     whole = form.startswith("halved")
-    assert kernel.description.activation == ("gelu" if whole else "")
+    assert kernel.description.epilogue == real_epilogue("gelu" if whole else "")
     assert (len(kernel.nodes) == 6) == whole
 
 
@@ -192,8 +196,8 @@ def test_transposes_and_factors_are_part_of_attention(name: str, factor: float) 
     graph = built(inputs, make)
     kernels = assert_agrees(graph, inputs, *TOLERANCES)
     (kernel,) = kernels
-    assert isinstance(kernel.description, BatchedProduct)
-    assert kernel.description.scale == factor
+    assert isinstance(kernel.description, HeadProduct)
+    assert kernel.description.epilogue == scaled_by(factor)
     assert (kernel.nodes == graph.nodes) == (name != "in another way")
 
 
@@ -210,8 +214,8 @@ def test_a_factor_before_the_product_counts() -> None:
         return builder.emit(ops.MatMul(), [query, divided])
 
     kernel = one_kernel(built(inputs, make), inputs)
-    assert isinstance(kernel.description, BatchedProduct)
-    assert kernel.description.scale == 0.125
+    assert isinstance(kernel.description, HeadProduct)
+    assert kernel.description.epilogue == scaled_by(0.125)
     assert kernel.description.joined == (True, True, False)
 
 
@@ -238,8 +242,8 @@ def test_a_transpose_that_another_node_reads_stays() -> None:
 
     kernels = assert_agrees(built(inputs, make), inputs, *TOLERANCES)
     assert sorted(type(kernel.description).__name__ for kernel in kernels) == [
-        "BatchedProduct",
         "Elementwise",
+        "HeadProduct",
     ]
     assert all(len(kernel.nodes) == 1 for kernel in kernels)
 

@@ -6,6 +6,7 @@ import pytest
 from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
+    MatrixProduct,
     Requantisation,
     compile_kernel,
 )
@@ -13,7 +14,7 @@ from tilewright.compiler.host.integer_bounds import are_narrow, fits, is_plain, 
 from tilewright.isa.numbers import EXACT_LIMIT, quantise_output
 
 from ...processor import target_at
-from .agreement import selected
+from .agreement import is_guarded, selected
 from .integer_graphs import assert_same, of_layer, qconv
 
 POWERS = [1 << power for power in range(31)]
@@ -51,9 +52,7 @@ def layer_of(totals: np.ndarray, scales: np.ndarray, zero_point: int):
 
 def guarded(graph) -> bool:
     (kernel,) = selected(graph)
-    assert isinstance(kernel.description, Convolution)
-    assert kernel.description.quantised is not None
-    return kernel.description.quantised.guarded
+    return is_guarded(kernel.description)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -82,11 +81,11 @@ def test_all_accumulators_below_2_to_the_24(scale: float, level: str) -> None:
     """256 bytes times 1, plus a multiple of 256 for each channel."""
     bias = np.arange(-EXACT_LIMIT + 256, EXACT_LIMIT - 128, 256, dtype=np.int32)
     scales = np.full(len(bias), scale, np.float32)
-    q = Requantisation("int8", "int8", 0, -7, folded=True)
+    epilogue = Requantisation("int8", -7).epilogue()
     w = np.ones((1, 1, 1, len(bias)), np.int8)
     assert is_plain(largest_sums(w, bias), scales)
     x = np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 256, 1)
-    layer = Convolution(1, 1, 256, 1, len(bias), quantised=q)
+    layer = Convolution(1, 1, 256, 1, len(bias), dtype="int8", epilogue=epilogue)
     got = compile_kernel(layer, target_at(level)).bind(w=w, bias=bias, scale=scales)(x)
     near = np.flatnonzero(np.abs(bias) * scale < 400)
     totals = x.reshape(-1, 1).astype(np.int32) + bias[near]
@@ -100,14 +99,14 @@ def test_the_plain_form_is_wrong_beyond_its_limits() -> None:
     """So that the guarded form is not there for nothing."""
     for total, scale in [(1 << 24, 2.0**-18), (1 << 23, 300.0)]:
         assert not is_plain(total, scale)
-        q = Requantisation("int8", "int8", folded=True)
-        kernel = compile_kernel(Convolution(1, 1, 1, 1, 1, quantised=q))
+        epilogue = Requantisation("int8").epilogue()
+        kernel = compile_kernel(MatrixProduct(1, 1, 1, "int8", epilogue))
         bound = kernel.bind(
-            w=np.zeros((1, 1, 1, 1), np.int8),
+            w=np.zeros((1, 1), np.int8),
             bias=np.array([total], np.int32),
             scale=np.array([scale], np.float32),
         )
-        got = bound(np.zeros((1, 1, 1, 1), np.int8)).item()
+        got = bound(np.zeros((1, 1), np.int8)).item()
         assert got != quantise_output(np.array([total]), np.float32(scale), 0).item()
 
 

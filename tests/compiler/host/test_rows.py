@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.cpu import (
-    BatchedProduct,
+    HeadProduct,
     LayerNormalisation,
     RowReduction,
     RowSoftmax,
@@ -216,7 +216,7 @@ def test_an_encoder_is_kernels_and_nothing_else(script, sizes: tuple, operators:
     graph = recognise_layers(import_onnx(encoder.model().SerializeToString()))
     kernels = assert_agrees(graph, {"x": encoder.draw_sequences(1, 3)}, *TOLERANCES)
     assert_left(graph, (ops.Reshape,))
-    products = [kernel for kernel in kernels if isinstance(kernel.description, BatchedProduct)]
+    products = [kernel for kernel in kernels if isinstance(kernel.description, HeadProduct)]
     blocks = sizes[4] if len(sizes) > 4 else 1
     assert len(products) == 2 * blocks
 

@@ -42,7 +42,7 @@ def test_a_network_is_compared_with_onnxruntime(network, tmp_path, capsys):
     assert (row["kernels"], row["numpy"]) == (3, 0)
     assert row["ratio"] == pytest.approx(row["peer_s"] / row["ours_s"])
     kinds = {(step["node"], step["kind"]) for step in row["steps"]}
-    assert {("relu", "PlanarConvolution"), ("second", "Convolution")} <= kinds
+    assert {("relu", "Convolution"), ("second", "Convolution")} <= kinds
     seconds = [step["seconds"] for step in row["steps"]]
     assert seconds == sorted(seconds, reverse=True)
 

@@ -1,21 +1,18 @@
-"""Matrix products of two activations of bytes, one for each image and head.
+"""Products of two activations of bytes for each head.
 
 The kernel packs the second operand as the processor's vector or matrix instructions read it.
 The zero points are taken out with the sums of rows and columns, which are products with ones.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
-from .direct_convolution import narrowed
-from .heads import HeadProduct
-from .quantised import Requantisation
+from .product import narrowed
 from .tiles import (
     MatrixTile,
     Multiplication,
@@ -24,59 +21,23 @@ from .tiles import (
     schedule_tiles,
 )
 
+if TYPE_CHECKING:
+    from .head_product import HeadProduct
+
 SUMS = 8
 """Sums of rows or columns that are computed side by side."""
-
 
 MIN_COPIED_ROWS = 64
 """Minimum number of rows for which matrix instructions pay, since operands are copied for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ByteProduct(HeadProduct):
-    """`out[n, h, m, c]` of `sum((a[n, h, m, k] - za) * (b[n, h, k, c] - zb))`, all int8.
-
-    Parameters
-    ----------
-    images, heads, rows, inner, columns
-        Extents of n, h, m, k and c.
-    zero_points
-        `za` and `zb`.
-    scale
-        Factor of the sums.
-    quantised
-        Requantisation of the sums.
-    transposed
-        Whether `b` is [n, h, c, k].
-    joined
-        For `a`, `b` and the output, whether heads lie side by side: [n, m, h, k] instead of
-        [n, h, m, k].
-    """
-
-    images: int
-    heads: int
-    rows: int
-    inner: int
-    columns: int
-    zero_points: tuple[int, int]
-    scale: float
-    quantised: Requantisation
-    transposed: bool = False
-    joined: tuple[bool, bool, bool] = (False, False, False)
-    dtype = "int8"
-
-    @override
-    def plan(self, target: CpuTarget) -> KernelSchedule:
-        return ByteProductPlanner(self, target).plan()
-
-
-class ByteProductPlanner:
+class ByteHeadPlanner:
     """The declaration and schedule of one product for one target."""
 
-    def __init__(self, product: ByteProduct, target: CpuTarget) -> None:
+    def __init__(self, product: "HeadProduct", target: CpuTarget) -> None:
         self.product, self.target = product, target
         rows = product.rows if product.rows >= MIN_COPIED_ROWS else 0
-        self.way = Multiplication.of(product.quantised, target, rows=rows, run=product.inner)
+        self.way = Multiplication.of(product.dtype, target, rows=rows, run=product.inner)
         self.taps, self.lanes = self.way.taps, target.lanes
         self.inner = round_up(product.inner, self.way.depth)
         self.panel = panel_of(product.columns, target)
@@ -171,11 +132,9 @@ class ByteProductPlanner:
             constants["table"] = np.ones((self.lanes, taps), np.int8)
             table = te.tensor("table", "int8", (self.lanes, taps))
             total = total + self._row_sums(left, table)[n, h, m, 0]
-        value = p.quantised.requantised(total + constant, te.constant(p.scale))
-        computed = te.compute(self.name, "int8", p.placed(2, n, h, m, c), value)
-        if self.name == "wide":
-            computed = narrowed(computed, p.placed(2, *"nhmc"), p.columns)
-        return computed, constants
+        value = p.epilogue.value(total + constant)
+        computed = te.compute(self.name, p.epilogue.dtype, p.placed(2, n, h, m, c), value)
+        return narrowed(computed, p.columns) if self.name == "wide" else computed, constants
 
     def _column_sums(self, ones: te.DeclaredTensor, packed: te.DeclaredTensor) -> te.DeclaredTensor:
         """The part of each column's sum that stems from the zero point of `a`."""

@@ -1,0 +1,94 @@
+"""Products of two float32 activations for each head.
+
+Each panel of the second operand is copied once, by the thread that reads it. Tiles of rows by one
+panel then stay in registers over the whole sum.
+"""
+
+from typing import TYPE_CHECKING
+
+from ... import te
+from ..codegen.buffers import STACK_BYTES
+from ..target import CpuTarget
+from .description import KernelSchedule, even_blocks, round_up
+from .matrix_product import GAP, SAFE_ROWS, WAY_BYTES
+from .tiles import panel_of, schedule_tiles
+
+if TYPE_CHECKING:
+    from .head_product import HeadProduct
+
+FEW_ROWS = 4
+"""With so few rows, copying the second operand costs more than reading it in place."""
+
+
+class FloatHeadPlanner:
+    """The declaration and schedule of one product for one target."""
+
+    def __init__(self, product: "HeadProduct", target: CpuTarget) -> None:
+        self.product, self.target = product, target
+
+    def plan(self) -> KernelSchedule:
+        """Declaration and schedule."""
+        p, target = self.product, self.target
+        lanes, panel = target.lanes, panel_of(p.columns, target)
+        pixels = even_blocks(p.rows, target.tile.rows)
+        packed, moved = p.transposed or p.rows > FEW_ROWS, self._crowded(pixels)
+        out = self._declared(packed, moved, panel)
+        s = te.Schedule(te.kernel("batched_product", out), target.processor)
+        order = ("n", "h", "o.o", "x.o", "t")
+        schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes, depth=p.inner)
+        place = parallel = "o.o"
+        if p.images * p.heads > 1:
+            parallel = s.fuse("out", "n", "h")
+            if p.columns % panel == 0:  # else the last panel has a loop of its own
+                place = parallel = s.fuse("out", parallel, "o.o")
+        if packed:
+            if p.inner * panel * 4 <= STACK_BYTES:
+                s.compute_at("packed", "out", place)
+            else:
+                s.parallelise("packed", s.fuse("packed", "n", "h"))
+            if p.transposed and p.inner % lanes == p.columns % lanes == 0:
+                s.split("packed", "t", lanes)
+                s.split("packed", "o", lanes)
+                s.reorder("packed", "t.o", "o.o", "t.i", "o.i")
+                s.unroll("packed", "t.i")
+                s.vectorise("packed", "o.i")
+            elif p.transposed:
+                s.reorder("packed", "o", "t")
+                s.split("packed", "t", lanes)
+                s.unroll("packed", "t.i")
+            else:
+                s.split("packed", "o", panel)
+                s.vectorise("packed", "o.i")
+        if moved:
+            s.split("moved", "t", lanes)
+            s.vectorise("moved", "t.i")
+            s.parallelise("moved", s.fuse("moved", s.fuse("moved", "n", "h"), "x"))
+        s.parallelise("out", parallel)
+        return KernelSchedule(s)
+
+    def _declared(self, packed: bool, moved: bool, panel: int) -> te.DeclaredTensor:
+        """The product, with copies of the operands that need them."""
+        p = self.product
+        images, heads = p.images, p.heads
+        a, b = (te.tensor(name, one.dtype, one.shape) for name, one in p.operands.items())
+        n, h, x, o = te.axes(n=images, h=heads, x=p.rows, o=p.columns)
+        (t,) = te.reduce_axes(t=p.inner)
+
+        def right_of(n, h, t, o) -> te.TensorExpression:
+            return b[p.placed(1, n, h, *p.second(t, o))]
+
+        left, right = a[p.placed(0, n, h, x, t)], right_of(n, h, t, o)
+        if packed:
+            axes = te.axes(n=images, h=heads, t=p.inner, o=round_up(p.columns, panel))
+            right = te.compute("packed", "float32", axes, right_of(*axes))[n, h, t, o]
+        if moved:
+            axes = te.axes(n=images, h=heads, x=p.rows, t=p.inner + GAP)
+            left = te.compute("moved", "float32", axes, a[p.placed(0, *axes)])[n, h, x, t]
+        value = p.epilogue.value(te.sum(left * right, over=t))
+        return te.compute("out", p.epilogue.dtype, p.placed(2, n, h, x, o), value)
+
+    def _crowded(self, pixels: int) -> bool:
+        """Whether the rows of a tile of `a` compete for the same set of the cache."""
+        p = self.product
+        apart = p.inner * (p.heads if p.joined[0] else 1) * 4
+        return apart % WAY_BYTES == 0 and pixels > SAFE_ROWS

@@ -1,0 +1,101 @@
+"""Matrix products of two activations, one for each image and head, as in attention."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from ....errors import CompileError
+from ..target import CpuTarget
+from .byte_heads import ByteHeadPlanner
+from .description import Array, Description, KernelSchedule
+from .epilogue import Epilogue
+from .float_heads import FloatHeadPlanner
+
+SUMS = Epilogue("sum", "float32")
+"""The epilogue that leaves float32 sums as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadProduct(Description):
+    """The epilogue of `sum((a[n, h, m, k] - za) * (b[n, h, k, c] - zb))`.
+
+    Operands are `a` and `b`.
+
+    Parameters
+    ----------
+    images, heads, rows, inner, columns
+        Extents of n, h, m, k and c.
+    transposed
+        Whether `b` lies as [N, H, C, K].
+    joined
+        For `a`, `b` and the output, whether heads lie inside of rows, as [N, M, H, K] and so on.
+    dtype
+        Type of `a` and `b`: float32 or int8.
+    zero_points
+        `za` and `zb`; zeros for float32.
+    epilogue
+        The function of each sum; it has no operands.
+    bound
+        Operands that are the same in all calls; only for float32.
+    """
+
+    images: int
+    heads: int
+    rows: int
+    inner: int
+    columns: int
+    transposed: bool = False
+    joined: tuple[bool, bool, bool] = (False, False, False)
+    dtype: str = "float32"
+    zero_points: tuple[int, int] = (0, 0)
+    epilogue: Epilogue = SUMS
+    bound: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.epilogue.operands:
+            raise CompileError(
+                "product of heads: expected an epilogue of `sum` alone, got one that reads "
+                f"`{self.epilogue.operands[0].name}`; compute it in a kernel of its own"
+            )
+
+    @property
+    @override
+    def operands(self) -> Mapping[str, Array]:
+        matrices = {"a": (self.rows, self.inner), "b": self.second(self.inner, self.columns)}
+        return {
+            name: Array(self.dtype, self.placed(index, self.images, self.heads, *matrix))
+            for index, (name, matrix) in enumerate(matrices.items())
+        }
+
+    @property
+    @override
+    def constants(self) -> tuple[str, ...]:
+        return self.bound
+
+    @property
+    @override
+    def output(self) -> Array:
+        shape = self.placed(2, self.images, self.heads, self.rows, self.columns)
+        return Array(self.epilogue.dtype, shape)
+
+    @property
+    @override
+    def macs(self) -> int:
+        return math.prod((self.images, self.heads, self.rows, self.inner, self.columns))
+
+    def placed(self, operand: int, image, head, row, column) -> tuple:
+        """Extents or indices in the order in which an operand has them."""
+        if self.joined[operand]:
+            return image, row, head, column
+        return image, head, row, column
+
+    def second(self, inner, column) -> tuple:
+        """Row and column of `b`."""
+        return (column, inner) if self.transposed else (inner, column)
+
+    @override
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        planner = FloatHeadPlanner if self.dtype == "float32" else ByteHeadPlanner
+        return planner(self, target).plan()

@@ -1,0 +1,248 @@
+"""Matrix products with constant weights: register tiles over the whole reduction.
+
+`x` may be numbers or bytes; or numbers that become fixed-point numbers of 16 bits, with one step
+for each row, to be multiplied with weights of bytes. A kernel of float32 weights would read four
+times the bytes, which is what limits a product of few rows.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from typing_extensions import override
+
+from ....errors import InputError
+from ... import te
+from ..target import CpuTarget
+from .description import Array, KernelSchedule, even_blocks, round_up
+from .epilogue import WITH_BIAS, Epilogue
+from .product import MAX_PARTS, PanelPlanner, Product, parts_for_threads
+from .rows import columns_at_once, compute_in_row, reduced
+from .tiles import MatrixTile, Multiplication, panels
+
+WAY_BYTES = 4096
+"""Distance at which addresses share a set of L1, on all x86-64 so far."""
+
+GAP = 64
+"""Elements inserted between rows at such distances."""
+
+SAFE_ROWS = 4
+"""Number of rows that may share a set: a cache has eight ways or more."""
+
+TILE_ROWS = 2.5
+"""Fixed time of a tile, in units of the time of one row."""
+
+MIN_MAGNITUDE = 2.0**-100
+"""A row whose magnitudes are all smaller counts as zeros."""
+
+MAX_INNER = 1 << 15
+"""Maximum number of products of bytes whose sum always fits int32."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixProduct(Product):
+    """The epilogue of `sum(x[m, k] * w[k, n])`.
+
+    Operands are `x` [M, K], `w` [K, N], and those of the epilogue. The output is [M, N]. All but
+    `x` and what the epilogue says are constants.
+
+    Parameters
+    ----------
+    rows, inner, columns
+        Extents of m, k and n.
+    dtype
+        Type of `x`.
+    weights
+        Type of `w`; float32 or int8 by default, as `x` is float32 or bytes. Where an instruction
+        takes bytes, weights of int16 are the sum of `parts`.
+    epilogue
+        The function of each sum.
+    small_pairs
+        Whether `quantised.has_small_pairs` holds for the weights; only with one part.
+    parts
+        Number of parts; see `parts_of`.
+    limit
+        If not 0, `x` is float32 and the weights integers. Each `x` is rounded to a whole multiple
+        of `step`, its row's largest magnitude divided by `limit`, of which the epilogue makes use.
+        `step` is a NaN for a row with a NaN or an infinity. See `limit_of`.
+    """
+
+    rows: int
+    inner: int
+    columns: int
+    dtype: str = "float32"
+    epilogue: Epilogue = WITH_BIAS
+    weights: str = ""
+    small_pairs: bool = False
+    parts: int = 1
+    limit: int = 0
+
+    @property
+    @override
+    def factors(self) -> tuple[Array, Array]:
+        weights = self.weights or ("float32" if self.dtype == "float32" else "int8")
+        x = Array(self.dtype, (self.rows, self.inner))
+        return x, Array(weights, (self.inner, self.columns))
+
+    @property
+    @override
+    def extents(self) -> tuple[int, ...]:
+        return (self.rows, self.columns)
+
+    @override
+    def planner(self, target: CpuTarget) -> "MatrixPlanner":
+        return MatrixPlanner(self, target)
+
+
+def parts_of(w: np.ndarray) -> list[np.ndarray]:
+    """Return arrays of int8 whose sum is `w`, as few as possible."""
+    parts = []
+    while not parts or w.any():
+        parts.append(np.clip(w, -128, 127).astype(np.int8))
+        w = w - parts[-1]
+    return parts
+
+
+def limit_of(w: np.ndarray) -> int:
+    """Return the largest `limit` of 16 bits with which no sum exceeds int32."""
+    most = int(np.abs(w.astype(np.int64)).sum(axis=0).max(initial=1))
+    return min((1 << 15) - 1, ((1 << 31) - 1) // most)
+
+
+class MatrixPlanner(PanelPlanner):
+    """The declaration and schedule of one product for one target."""
+
+    def __init__(self, product: MatrixProduct, target: CpuTarget) -> None:
+        dtype = "int16" if product.limit else product.dtype
+        pairs, sizes = product.small_pairs, (product.rows, 1, product.inner)
+        way = Multiplication.of(dtype, target, pairs, *sizes)
+        super().__init__(product, target, way, product.columns)
+        self.product = product
+        self.runs = 1 if way.words else product.parts
+        self.depth = round_up(product.inner, way.depth)
+        """Elements of a row, for whole instructions."""
+        if way.most_rows:
+            self.matrix = MatrixTile.of(product.rows, self.panel, way.most_rows)
+        self.parts = self._parts()
+        """Parts of the rows that threads share; 1 if they share panels instead."""
+        self.part = math.ceil(product.rows / self.parts)
+        self.tile_rows = even_blocks(self.part, target.tile.rows)
+        if self.matrix:
+            self.tile_rows = self.matrix.height
+            self.part = round_up(self.part, self.tile_rows)
+
+    def _parts(self) -> int:
+        """Return the parts of the rows that threads share.
+
+        Parts must be equal, because a tile that is cut off tests every row; or single tiles, of
+        which only the last is cut off. Matrix instructions test nothing; their parts are whole
+        tiles.
+        """
+        p, most, costs = self.product, self.target.tile.rows, {}
+        extent = math.ceil(p.rows / self.matrix.height) if self.matrix else p.rows
+        for parts in range(1, min(extent, MAX_PARTS) + 1):
+            part = math.ceil(extent / parts)
+            tiles = 1 if self.matrix else math.ceil(part / most)
+            last = tiles == 1 and math.ceil(extent / part) == parts
+            if extent % parts == 0 or (last and not self.matrix):
+                fixed = math.ceil(part / tiles) + TILE_ROWS
+                costs[parts] = 1 if self.matrix else parts * tiles * fixed
+        itemsize = 4 if self.way.instruction is None else 1
+        return parts_for_threads(costs, p.inner * p.columns * itemsize)
+
+    def plan(self) -> KernelSchedule:
+        """Declaration, schedule and layouts."""
+        p, way, lanes = self.product, self.way, self.target.lanes
+        kernel = te.kernel("product", self.declared())
+        s = te.Schedule(kernel, way.processor(self.target))
+        stages = [stage.name for stage in s.stages]
+        if "padded" in stages:
+            s.split("padded", "px", lanes * (1 if way.instruction is None else 4))
+            s.vectorise("padded", "px.i")
+            s.parallelise("padded", "py")
+        outer, rows = ["o.o", "x.o"], "x"
+        if self.parts > 1:
+            s.split(self.name, "x", self.part)
+            outer, rows = ["x.o", "o.o", "x.i.o"], "x.i"
+        self.cut(s, rows, outer, ["part", "t"])
+        s.parallelise(self.name, outer[0])
+        if p.limit:
+            for name in reversed(stages[: stages.index("step")]):
+                compute_in_row(s, name, "step")
+        w = panels((self.runs, self.depth, p.columns), self.panel, way.taps)
+        return KernelSchedule(s, self.layouts(w))
+
+    def declared(self) -> te.DeclaredTensor:
+        """The product, behind a copy of `x` where its rows or numbers have to be others."""
+        p, kind = self.product, self.product.factors[1].dtype
+        x, o = te.axes(x=p.rows, o=self.computed_columns)
+        part, t = over = te.reduce_axes(part=self.runs, t=self.depth)
+        shape = (self.runs, self.depth, self.computed_columns)
+        w = te.tensor("w", kind if self.runs == 1 else "int8", shape)[part, t, o]
+        if p.limit:
+            given = te.tensor("x", "float32", (p.rows, p.inner))
+            step = self._step(given)
+            py, px = te.axes(py=p.rows, px=self.depth)
+            multiple = te.rounded(given[py, px] * (1.0 / step[py, 0]))
+            multiples = te.compute("padded", "int16", (py, px), multiple)
+            total = te.sum(multiples[x, t] * w, over=over)
+            return self.output(total, (x, o), step=step[x, 0])
+        return self.output(te.sum(self._source(x, t) * w, over=over), (x, o))
+
+    def _source(self, x: te.Index, t: te.Index) -> te.TensorExpression:
+        """An element of `x` as it is multiplied.
+
+        Instructions may reach into the next row, where weights are zeros, but not beyond the last.
+        """
+        p, way = self.product, self.way
+        source = te.tensor("x", p.dtype, (p.rows * p.inner,))
+        whole = round_up(p.rows, self.tile_rows) if self.matrix else p.rows
+        size = 2 if way.words else np.dtype(p.dtype).itemsize
+        if p.inner * size % WAY_BYTES == 0 and self.tile_rows > SAFE_ROWS:
+            # else the rows of a tile would compete for the same set of L1
+            py, px = axes = te.axes(py=whole, px=p.inner + GAP)
+            return way.moved("padded", axes, source[py * p.inner + px], source)[x, t]
+        place, reach = x * p.inner + t, (whole - 1) * p.inner + self.depth
+        if way.moves or reach > p.rows * p.inner:
+            _, px = axes = te.axes(py=1, px=reach)
+            return way.moved("padded", axes, source[px], source)[0, place]
+        return source[place]
+
+    def _step(self, x: te.DeclaredTensor) -> te.DeclaredTensor:
+        """The step of each row, [M, 1]; NaN if a number of the row is not finite."""
+        p, width = self.product, columns_at_once(self.product.inner, self.target)
+        largest = reduced(
+            *(x, "largest", p.inner, width, te.max, te.maximum),
+            lambda value: te.maximum(value, -value),
+        )
+        marks = reduced(
+            *(x, "marks", p.inner, width, te.sum, te.TensorExpression.__add__),
+            lambda value: te.single(value * 0.0),
+        )
+        r, one = te.axes(r=p.rows, l=1)
+        value = te.maximum(largest[r, one], MIN_MAGNITUDE) * (1.0 / p.limit)
+        return te.compute("step", "float32", (r, one), value + marks[r, one])
+
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Split the weights into parts.
+
+        Raises
+        ------
+        InputError
+            When they have more parts than described, or sums may exceed int32.
+        """
+        p, w = self.product, constants["w"].reshape(self.product.inner, self.product.columns)
+        if p.limit and p.limit > (most := limit_of(w)):
+            raise InputError(
+                f"product: with these weights, the limit is at most {most}, not {p.limit}; "
+                "describe the product with less"
+            )
+        parts = parts_of(w) if p.parts > 1 else [w]
+        if len(parts) > p.parts:
+            raise InputError(
+                f"product: expected weights of {p.parts} parts, got {len(parts)}; "
+                "describe the product with as many"
+            )
+        parts += [np.zeros_like(parts[0])] * (p.parts - len(parts))
+        return {**self.shifted(constants), "w": np.stack(parts if self.runs > 1 else [w])}

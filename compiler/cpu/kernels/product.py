@@ -1,0 +1,243 @@
+"""Products of activations with constant weights: what their descriptions and planners share."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from typing_extensions import override
+
+from ....errors import CompileError
+from ... import te
+from ...te.values import bare_axis
+from ..codegen.layout import Layout
+from ..target import CpuTarget
+from .description import Array, Description, KernelSchedule, round_up
+from .epilogue import BIASED, Epilogue, occurs_only_in
+from .quantised import check_small_pairs
+from .tiles import MatrixTile, Multiplication, panel_of, schedule_matrix_tiles, schedule_tiles
+
+MIN_PARTS, MAX_PARTS = 3, 64
+"""Smallest and largest number of parts into which rows are cut for threads."""
+
+MAX_WEIGHTS = 3 << 18
+"""Maximum bytes of weights for which rows are cut into parts. Every part reads all weights again,
+so they must fit L2."""
+
+SLACK = 1.0625
+"""Factor by which one thread may be slower if there are more parts."""
+
+
+class Product(Description):
+    """A product of `x` with constant weights `w`, then an epilogue, whose operands follow.
+
+    Subclasses are dataclasses with the fields below.
+    """
+
+    __slots__ = ()
+    title = "product"
+    """The kernel's name in errors."""
+
+    dtype: str
+    """Element type of `x`."""
+    epilogue: Epilogue
+    small_pairs: bool
+    """Whether `has_small_pairs` holds for the weights, so that instructions may be used whose sums
+    of two products saturate."""
+
+    def __post_init__(self) -> None:
+        if self.dtype != "float32" and not occurs_only_in("sum", BIASED, self.epilogue.formula):
+            raise CompileError(
+                f"{self.title}: an epilogue of integers reads `sum` other than as `sum + bias`; "
+                "give it a bias"
+            )
+
+    @property
+    @abstractmethod
+    def factors(self) -> tuple[Array, Array]:
+        """The arrays `x` and `w`, with the columns of `w` last."""
+
+    @property
+    @abstractmethod
+    def extents(self) -> tuple[int, ...]:
+        """Extents of the output, columns last."""
+
+    @property
+    @override
+    def operands(self) -> Mapping[str, Array]:
+        x, w = self.factors
+        return {"x": x, "w": w, **self.epilogue.arrays(self.extents)}
+
+    @property
+    @override
+    def constants(self) -> tuple[str, ...]:
+        return ("w", *self.epilogue.constants)
+
+    @property
+    @override
+    def output(self) -> Array:
+        return Array(self.epilogue.dtype, self.extents)
+
+    @property
+    @override
+    def macs(self) -> int:
+        return math.prod((*self.factors[1].shape[:-1], *self.extents))
+
+    @abstractmethod
+    def planner(self, target: CpuTarget) -> "ProductPlanner":
+        """The method that is used on a target."""
+
+    @override
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        return self.planner(target).plan()
+
+    @override
+    def prepare(
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
+    ) -> Mapping[str, np.ndarray]:
+        if self.small_pairs:
+            check_small_pairs(constants["w"], self.title)
+        return self.planner(target).prepare(constants)
+
+
+class ProductPlanner(Protocol):
+    """A method: the declaration and schedule of one product for one target."""
+
+    def plan(self) -> KernelSchedule:
+        """Declaration, schedule and layouts."""
+        ...
+
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Return the declared tensors that are computed from the constants."""
+        ...
+
+
+class PanelPlanner:
+    """A product in register tiles: some rows of the output by a panel of its columns.
+
+    Parameters
+    ----------
+    product
+        The product.
+    target
+        The processor that it is compiled for.
+    way
+        How elements are multiplied.
+    columns
+        Columns of the output, or of one group of them.
+    """
+
+    tile_rows: int
+    """Rows of a tile."""
+    depth: int
+    """Iterations of the innermost loop of the reduction."""
+
+    def __init__(
+        self, product: Product, target: CpuTarget, way: Multiplication, columns: int
+    ) -> None:
+        self.target, self.way, self.epilogue = target, way, product.epilogue
+        self.columns, self.panel = columns, panel_of(columns, target)
+        self.matrix: MatrixTile | None = None
+        """The tile, if the kernel uses matrix instructions."""
+        self.is_wide = way.instruction is not None and columns < target.lanes
+        """Whether a whole vector of columns is computed, and the output cut from it."""
+
+    @property
+    def name(self) -> str:
+        """The stage that has the sums."""
+        return "wide" if self.is_wide else "out"
+
+    @property
+    def computed_columns(self) -> int:
+        """Columns that are computed."""
+        return self.target.lanes if self.is_wide else self.columns
+
+    def output(
+        self,
+        total: te.TensorExpression,
+        axes: tuple[te.Index, ...],
+        groups: int = 0,
+        **more: te.TensorExpression,
+    ) -> te.DeclaredTensor:
+        """The output for a sum, of which the last axes are `groups` of columns and columns."""
+        extents = tuple(bare_axis(axis, "output")[1].extent for axis in axes)
+        first = -1 - groups
+        value = self.epilogue.value(
+            total,
+            *(extents[first:], axes[first:]),
+            *((*extents[:-1], self.columns), axes),
+            **more,
+        )
+        computed = te.compute(self.name, self.epilogue.dtype, axes, value)
+        return narrowed(computed, self.columns) if self.is_wide else computed
+
+    def cut(
+        self,
+        s: te.Schedule,
+        rows: str,
+        outer: Sequence[str],
+        reductions: Sequence[str],
+        lines: Sequence[str] = (),
+    ) -> None:
+        """Cut the sums into tiles.
+
+        Parameters
+        ----------
+        s
+            The schedule.
+        rows
+            The loop over rows.
+        outer, reductions
+            Loops around those of a tile, the outermost first.
+        lines
+            Loops over further rows of a tile; only for matrix instructions.
+        """
+        *order, depth = *outer, *reductions
+        taps, columns, lanes = "", ("o", self.panel), self.target.lanes
+        if self.way.instruction is not None:
+            s.split(self.name, depth, self.way.depth)
+            depth, taps = f"{depth}.o", f"{depth}.i"
+        order.append(depth)
+        if self.matrix:
+            s.split(self.name, taps, self.way.taps)
+            sizes, groups = ((rows, self.matrix), columns), (f"{taps}.o", f"{taps}.i")
+            schedule_matrix_tiles(s, self.name, sizes, order, lanes, groups, lines)
+        else:
+            sizes, run = ((rows, self.tile_rows), columns), 1 if taps else self.depth
+            schedule_tiles(s, self.name, sizes, order, lanes, taps, run)
+
+    def layouts(self, w: Layout, *groups: int) -> dict[str, Layout]:
+        """Layouts of the weights, and of constants with one number for each column."""
+        plain = Layout.plain((*groups, round_up(self.columns, self.panel)))
+        return {"w": w, **dict.fromkeys(self.epilogue.constants, plain)}
+
+    def shifted(self, constants: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Take the part of sums that stems from the shift of signed bytes out through the bias."""
+        if not self.way.shift:
+            return dict(constants)
+        w = constants["w"]
+        sums = w.sum(axis=tuple(range(w.ndim - 1)), dtype=np.int64)
+        return {**constants, "bias": (constants["bias"] - self.way.shift * sums).astype(np.int32)}
+
+
+def parts_for_threads(costs: Mapping[int, float], weight_bytes: int) -> int:
+    """Return the largest number of parts that hardly slows one thread down; 1 if too few fit.
+
+    Parameters
+    ----------
+    costs
+        Times of one thread by the number of parts.
+    weight_bytes
+        Bytes of weights that each part reads.
+    """
+    best = max(parts for parts, cost in costs.items() if cost <= SLACK * min(costs.values()))
+    return best if weight_bytes <= MAX_WEIGHTS and best >= MIN_PARTS else 1
+
+
+def narrowed(computed: te.DeclaredTensor, columns: int) -> te.DeclaredTensor:
+    """The first columns of a stage that has whole vectors of them, last."""
+    assert computed.stage is not None
+    names = [axis.name for axis in computed.stage.axes]
+    axes = te.axes(**dict(zip(names, (*computed.shape[:-1], columns), strict=True)))
+    return te.compute("out", computed.tensor.dtype, axes, computed[axes])
