@@ -11,9 +11,9 @@ from ..accelerator.dma import DramTensor
 from ..accelerator.kernels.common import channel_block, padded
 from ..accelerator.kernels.first_layer import Image
 from ..graph import Graph, Node
+from ..graph.boundary import boundary
 from ..module import Binding
 from ..options import Options
-from ..placement.partition import boundary
 from ..scheduling.fusion import Group, MovementGroup, images_that_fit
 from .tensor_placement import TensorPlacement, TensorPlacements, place_tensors
 

@@ -1,6 +1,6 @@
 """Partition of nodes into parts for the host and for the accelerator, in execution order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..graph import Graph, Node, accelerated_nodes
 
@@ -31,21 +31,3 @@ def partition(graph: Graph, accelerated: Callable[[Node], bool] | None = None) -
             waiting = [node for node in waiting if node.outputs[0].name not in taken]
         there = not there
     return groups
-
-
-def boundary(graph: Graph, nodes: Sequence[Node]) -> tuple[list[str], list[str]]:
-    """Activations that enter and leave a group of nodes."""
-    inside = {value.name for node in nodes for value in node.outputs}
-    entering = dict.fromkeys(
-        name
-        for node in nodes
-        for name in node.inputs
-        if name not in inside and not graph.is_constant(name)
-    )
-    shown = {output.value for output in graph.outputs}
-    leaving = [
-        name
-        for name in (value.name for node in nodes for value in node.outputs)
-        if name in shown or any(user.outputs[0].name not in inside for user in graph.users(name))
-    ]
-    return list(entering), leaving

@@ -51,8 +51,19 @@ class Schedule:
     def parse(cls, kernel: Kernel, text: str, target: Target = PLAIN) -> "Schedule":
         """Replay the steps of a text, one per line; empty lines and `#` comments are ignored."""
         schedule = cls(kernel, target)
-        lines = (line for line in text.splitlines() if line.strip())
-        schedule.apply(*(parse_step(line) for line in lines if not line.lstrip().startswith("#")))
+        steps: dict[int, Step] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                try:
+                    steps[number] = parse_step(line)
+                except ScheduleError as error:
+                    error.line = number
+                    raise
+        try:
+            schedule.apply(*steps.values())
+        except ScheduleError as error:
+            error.line = next((n for n, step in steps.items() if step is error.step), 0)
+            raise
         return schedule
 
     def apply(self, *steps: Step) -> None:
