@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ...atomic_write import write_output
+from ...quoting import comment, tcl_word
 from ..synthesis.netlist import TOP
 from .constraints import CONSTRAINTS
 from .design import Design, make_output_folder
@@ -45,10 +46,10 @@ def script(design: Design) -> str:
         "clock_mhz": f"{design.clock_hz / 1e6:g}",
     }
     head = (
-        f"# {board.name}, written by `tilewright build`. Run it with:\n"
+        f"# {comment(board.name)}, written by `tilewright build`. Run it with:\n"
         f"#   vivado -mode batch -source {SCRIPT}\n"
     )
-    lines = "".join(f"set {name} {{{value}}}\n" for name, value in values.items())
+    lines = "".join(f"set {name} {tcl_word(value)}\n" for name, value in values.items())
     return head + lines + Path(__file__).with_name(SCRIPT).read_text("utf-8")
 
 
