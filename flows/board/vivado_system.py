@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ...atomic_write import write_output
+from ...atomic_write import write_files
 from ...quoting import comment, tcl_word
 from ..synthesis.netlist import TOP
 from .constraints import CONSTRAINTS
@@ -32,9 +32,7 @@ def write_system_project(design: Design, folder: Path) -> list[Path]:
         name: write(design.board),
         SCRIPT: script(design),
     }
-    for name, text in texts.items():
-        write_output(folder / name, text, f"`{folder / name}`")
-    return [folder / name for name in texts]
+    return write_files(folder, texts)
 
 
 def script(design: Design) -> str:
