@@ -10,7 +10,7 @@ from ..numbers import EXACT_LIMIT, quantise_output
 from .steps import FRACTION_BITS, WIDE_LIMIT, inverse_root_scale, row_squares, row_sum, spread, wide
 
 MAX_CHANNELS = 4096
-"""Length of a row: keeps `spread` within 48 bits and `C * x - S` within 22."""
+"""Length of a row: keeps `spread` within 40 bits and `C * x - S` within 21."""
 
 MAX_EPSILON = (1 << 31) - 1
 """The constant is the bias of PARAM."""

@@ -41,7 +41,7 @@ CELL_BITS, INTERPOLATION_BITS = 6, 10
 """Bits below the leading one that select an entry of the reciprocals, and those that interpolate:
 192 entries for one octave of 1/x and two of 1/sqrt(x)."""
 
-SUM_BITS, SPREAD_BITS = 32, 48
+SUM_BITS, SPREAD_BITS = 32, 40
 """Unsigned widths of a sum for `reciprocal_scale`, and of `spread`."""
 
 

@@ -80,7 +80,7 @@ def test_reciprocals_are_right_to_13_bits(factor):
 
 @pytest.mark.parametrize("factor", [1.0, 4729.0])
 def test_inverse_roots_are_right_to_14_bits(factor):
-    spreads = spread_integers(48)
+    spreads = spread_integers(40)
     found = steps.inverse_root_scale(spreads, factor).astype(np.float64)
     assert np.abs(found * np.sqrt(spreads.astype(np.float64)) / factor - 1).max() < 4e-5
 

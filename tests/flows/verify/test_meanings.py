@@ -9,7 +9,8 @@ from tilewright.flows.verify.meanings import cases
 from tilewright.flows.verify.meanings.__main__ import main
 from tilewright.isa import meanings
 
-MODELS = Path(__file__).parents[4] / "shared" / "models"
+ROOT = Path(__file__).parents[3]
+MODELS = ROOT.parent / "shared" / "models"
 DRAWN = ["--rows", "60", "--steps", "40", "--seed", "3"]
 
 
@@ -30,6 +31,12 @@ def test_a_meaning_that_agrees_less_is_reported(monkeypatch, capsys):
     monkeypatch.setattr(cases.meanings, "layer_norm", off_by_one)
     assert main(DRAWN) == 1
     assert "too far from ONNX Runtime: layer norm, 64 channels" in capsys.readouterr().err
+
+
+def test_the_page_has_the_comparisons_that_the_command_makes():
+    page = (ROOT / "docs" / "meanings.md").read_text("utf-8")
+    for one in cases.draw_all(seed=0, rows=4):
+        assert f"| {one.name} |" in page
 
 
 def test_a_difference_of_two_is_too_much():
