@@ -106,8 +106,10 @@ def test_a_decoder_of_onnxruntime_genai_computes_what_onnxruntime_computes(posit
     extents = {"batch": 1, "seq": positions, "past": past, "total": past + positions}
     graph = import_model(path, dims=extents)
     generator = np.random.default_rng(0)
-    inputs = {value.name: np.ones(value.type.shape, np.int64) for value in graph.inputs[:2]}
-    inputs["input_ids"] = tokens[None, :positions].astype(np.int64)
+    inputs: dict[str, np.ndarray] = {
+        "input_ids": tokens[None, :positions].astype(np.int64),
+        "attention_mask": np.ones((1, past + positions), np.int64),
+    }
     for value in graph.inputs[2:]:
         inputs[value.name] = generator.normal(0, 0.3, value.type.shape).astype(np.float32)
     expected = run_onnxruntime(onnx.load(path), inputs)
