@@ -90,6 +90,7 @@ test-levels: $(VENV)/.installed-test
 verify: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.agreement $(AGREEMENT_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.meanings $(MEANINGS_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.damage.artifacts --operators $(ARTIFACT_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.stress $(STRESS_ARGS)
 
