@@ -72,6 +72,8 @@ class GrowingModel:
         wanted = chance.randint(1, MAX_STEPS)
         for _ in range(min(wanted, steps)):
             current = chance.choice(self.kinds(current))(current)
+        if not self.nodes:
+            current = self.function(current)
         outputs = [current]
         if chance.random() < 0.3:
             outputs.append(chance.choice([n for n in self.scales if n != current] or [current]))
