@@ -1,9 +1,11 @@
-"""Activations as weights: LOADs that cut a box of main memory into weight tiles.
+"""Copies between main memory and the blocks of WGT and ACC.
+
+Activations as weights: LOADs that cut a box of main memory into weight tiles.
 
 The compiler packs a constant so that one LOAD fetches it. An activation stays as it was stored, and
 LOAD's loops pack it. The speed depends on the runs: bytes that are contiguous both in memory and in
 a tile. If the tensor's last dimension is contiguous, each row of a tile is a run. A transposed
-tensor is fetched byte by byte.
+tensor is fetched byte by byte. Sums in ACC lie block by block, and STORE's loops join the blocks.
 """
 
 import itertools
@@ -13,6 +15,7 @@ from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, transfer
 from ..te.box import Box
 from .dma import DramTensor, copy_runs, fill_bytes
+from .scratchpads import Placed
 from .tile_layout import TileLayout
 
 Dimension = tuple[int, int, int]
@@ -71,6 +74,53 @@ def load_blocks(
             for length, bases, loops in copy_runs(dims, (base + start[0], local + start[1]), limits)
         ]
     return loads
+
+
+def store_blocks(
+    target: DramTensor,
+    box: Box,
+    local: Placed,
+    size: int,
+    limits: Configuration,
+) -> list[Instruction]:
+    """STOREs that bring a box of sums from ACC to main memory.
+
+    Parameters
+    ----------
+    target
+        The last dimension is that of the bytes of an element.
+    box
+        Whole blocks, except for the end of the last one.
+    local
+        The place of the sums.
+    size
+        Bytes of an element.
+    """
+    *strides, byte = target.strides
+    memory = target.base + sum(low * s for (low, _), s in zip(box, strides, strict=True))
+    first = local.base
+    for (low, _), start, place in zip(box, local.lows, local.places, strict=True):
+        blocks, rest = divmod(low - start, place.block) if place.block else (0, low - start)
+        first += blocks * place.outer + rest * place.inner
+    choices = [
+        _cut(high - low, stride, place)
+        for (low, high), stride, place in zip(box, strides, local.places, strict=True)
+    ]
+    stores = []
+    for parts in itertools.product(*choices):
+        there, here = (sum(offsets) for offsets in zip(*(part[0] for part in parts), strict=True))
+        dims = [
+            (extent, inner * size, stride)
+            for _, dimensions in parts
+            for extent, stride, inner in dimensions
+        ]
+        dims.sort(key=lambda dimension: dimension[2], reverse=True)
+        base = (first + here) * size, memory + there
+        stores += [
+            transfer(Memory.ACC, Memory.DRAM, length, bases, loops)
+            for length, bases, loops in copy_runs([*dims, (size, 1, byte)], base, limits)
+        ]
+    return stores
 
 
 def _cut(

@@ -57,6 +57,8 @@ class _Writer:
         self.kernel, self.phases, self.tiles = kernel, phases, tiles
         self.channels_outer, self.depth = channels_outer, depth
         self.output = kernel.output.name
+        self.scope = ACC if phases[-1].is_bare else ACT
+        """The scratchpad from which the results are stored."""
         self.made = {phase.name for phase in phases}
         self.rolling = {
             phase.name for index, phase in enumerate(phases[:-1]) if not passes_tiles(phases, index)
@@ -67,7 +69,7 @@ class _Writer:
     def steps(self) -> Iterator[Step]:
         """All steps: scopes, loops, `compute_at`, and instructions."""
         yield Arena()
-        yield CacheWrite(self.output, ACT)
+        yield CacheWrite(self.output, self.scope)
         for phase in self.phases:
             yield from self.places(phase)
         yield from self.output_loops()
@@ -83,14 +85,20 @@ class _Writer:
 
     def stage(self, phase: Phase) -> str:
         """The stage that computes the result of a phase."""
-        return f"{self.output}.{ACT}" if phase.name == self.output else phase.name
+        return f"{self.output}.{self.scope}" if phase.name == self.output else phase.name
+
+    def product(self, phase: Phase) -> str:
+        """The stage that computes the sums of a phase."""
+        assert phase.product is not None
+        return self.stage(phase) if phase.is_bare else phase.product.output.name
 
     def places(self, phase: Phase) -> Iterator[Step]:
         """The scratchpads of a phase's operands and of its result."""
         stage = self.stage(phase)
         if phase.product is not None:
-            product = phase.product.output.name
-            yield SetScope(product, ACC)
+            product = self.product(phase)
+            if not phase.is_bare:
+                yield SetScope(product, ACC)
             assert phase.weights is not None
             yield CacheRead(phase.weights.tensor, WGT, product)
             for read in phase.streams:
@@ -148,6 +156,9 @@ class _Writer:
         cut = self.cut_channels(phase)
         channels = tuple(f"{axis}.i" if axis == cut else axis for axis in phase.channels)
         reductions = tuple(axis.name for axis in phase.finish.reductions)
+        if phase.is_bare:
+            yield from self.bare_loops(phase, tile)
+            return
         outer, pixels = n, (y, x)
         if tile[n] > 1:
             yield Split(stage, n, tile[n])
@@ -175,6 +186,22 @@ class _Writer:
             yield Reorder(product.output.name, (f"{phase.reduced}.o", *inner))
             self.loops[product.output.name] = f"{phase.reduced}.o"
 
+    def bare_loops(self, phase: Phase, tile: Tile) -> Iterator[Step]:
+        """The loops of a product without a finish; its tiles of channels are stored one by one."""
+        assert phase.product is not None
+        stage, (n, _, _) = self.stage(phase), phase.pixels
+        outer, inner = [n], [axis.name for axis in phase.product.axes[1:]]
+        if tile[n] > 1:
+            yield Split(stage, n, tile[n])
+            outer, inner = [f"{n}.o"], [f"{n}.i", *inner]
+        names = [axis.name for axis in phase.product.reductions]
+        if phase.reduced and self.may_cut(phase):
+            yield Split(stage, phase.reduced, tile[phase.reduced])
+            outer.append(f"{phase.reduced}.o")
+            names = [f"{axis}.i" if axis == phase.reduced else axis for axis in names]
+        yield Reorder(stage, (*outer, *inner, *names))
+        self.loops[stage] = outer[-1]
+
     def may_cut(self, phase: Phase) -> bool:
         """Whether a product's reduction may be split into chunks; windows are gathered whole."""
         patches = (self.kernel.tensors[read.tensor].patches for read in phase.streams)
@@ -195,8 +222,9 @@ class _Writer:
             around = self.stage(reader)
             yield ComputeAt(stage, around, self.loops[around])
         if phase.product is not None:
-            product = phase.product.output.name
-            yield ComputeAt(product, stage, loop)
+            product = self.product(phase)
+            if not phase.is_bare:
+                yield ComputeAt(product, stage, loop)
             assert phase.weights is not None
             around = (product, self.loops[product]) if product in self.loops else (stage, loop)
             yield ComputeAt(self.copy(phase.weights, WGT, product), *around)
@@ -223,7 +251,7 @@ class _Writer:
     def instructions(self, phase: Phase, tile: Tile) -> Iterator[Step]:
         """The outermost loop of the instruction."""
         n, y, _ = phase.pixels
-        if phase.product is not None:
-            yield Tensorise(phase.product.output.name, n)
+        if phase.product is not None and not phase.is_bare:
+            yield Tensorise(self.product(phase), n)
         outermost = n if phase.name in self.rolling else f"{n}.i" if tile[n] > 1 else y
         yield Tensorise(self.stage(phase), outermost)

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+import numpy as np
+
 from ...isa.configuration import Configuration, Memory
 from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
@@ -125,16 +127,17 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
         (_tile_load_cycles(kernel, step, configuration) for step in products), default=0
     )
     product = tile + 1 + gemm_tail_cycles(configuration) if first else 0
-    finish = 1 + VECTOR_RESULT_CYCLES
+    bare = every[-1].is_bare
+    finish = 0 if bare else 1 + VECTOR_RESULT_CYCLES
     loaded = _loaded_bytes(kernel, steps, made, asked)
-    stored = math.prod(kernel.output.shape)
+    stored = math.prod(kernel.output.shape) * np.dtype(kernel.output.dtype).itemsize
     return Demand(
         before=(tile, product, 0, product + finish),
         busy=(
             sum(_gemm_cycles(step, asked[step.name], configuration) for step in products),
             sum(_vector_cycles(step, asked[step.name], configuration) for step in steps),
             sum(_pieces(size, memory, configuration) for (_, memory), size in loaded.items()),
-            _pieces(stored, Memory.ACT, configuration),
+            _pieces(stored, Memory.ACC if bare else Memory.ACT, configuration),
         ),
         after=(gemm_tail_cycles(configuration) + finish + 1, VECTOR_RESULT_CYCLES + 1, finish, 0),
         traffic=(sum(loaded.values()), stored),
@@ -217,6 +220,8 @@ def _tile_load_cycles(kernel: Kernel, step: Phase, configuration: Configuration)
 
 
 def _vector_cycles(step: Phase, asked: Indices, configuration: Configuration) -> int:
+    if step.is_bare:
+        return 0
     window = 1 if step.product else math.prod(step.reductions.values())
     return -(-_count(asked) // configuration.vector_lanes) * window
 

@@ -17,7 +17,7 @@ from ..te.instances import Instance
 from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
-from .blocks import load_blocks
+from .blocks import load_blocks, store_blocks
 from .constants import ConstantPool, pack_parameters
 from .dma import DramTensor, load_box, load_bytes, load_patches, load_tiles, store_box
 from .scratchpads import BufferPlacer, Placed
@@ -109,13 +109,10 @@ class Transfers:
 
     def _store(self, instance: Instance, place: Placed) -> list[Instruction]:
         assert isinstance(instance.node, TransferNest)
-        if place.memory is Memory.ACC and self.buffers.fixed is None:
-            raise CompileError(
-                f"`{instance.node.source}` is stored from ACC, where the arena keeps sums in "
-                "blocks of channels; leave `arena()` out"
-            )
         size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
+        if place.memory is Memory.ACC and self.buffers.fixed is None:
+            return store_blocks(target, instance.box, place, size, self.limits)
         box, room = instance.box, self._room(instance, instance.node.source)
         stores: list[Instruction] = []
         for piece, offset in dense_pieces(box, room):
@@ -244,7 +241,10 @@ class Transfers:
             return in_dram(tensor, self.pool.add(data.tobytes()))
         if name not in self.held:
             found = self.dram[tensor.value or name]
-            alone = tensor.dtype != "int8" or tensor.patches is not None
+            size = np.dtype(tensor.dtype).itemsize
+            if size > 1:
+                found = found.shaped((*tensor.shape, size))
+            alone = size > 1 or tensor.patches is not None
             self.held[name] = found if alone else found.holding(tensor)
         return self.held[name]
 

@@ -26,6 +26,8 @@ Tile = Mapping[str, int]
 class Phase:
     """One or two stages that work on the same tile.
 
+    A product whose sums leave as they are is its own `finish`.
+
     Parameters
     ----------
     product
@@ -54,6 +56,11 @@ class Phase:
     bias: Read | None = None
     scale: Read | None = None
     table: Read | None = None
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the sums of a product are the result."""
+        return self.product is self.finish
 
     @cached_property
     def name(self) -> str:
@@ -132,12 +139,12 @@ def _phases(kernel: Kernel) -> tuple[Phase, ...]:
             phases.append(_phase(product, stage))
             product = None
     if product is not None:
-        raise CompileError(f"kernel `{kernel.name}`: a product needs a stage that finishes it")
+        phases.append(_phase(product, product))
     return tuple(phases)
 
 
 def _phase(product: Compute | None, finish: Compute) -> Phase:
-    computes = (product, finish) if product else (finish,)
+    computes = (product, finish) if product and product is not finish else (finish,)
     streams: dict[str, Read] = {}
     operands: dict[str, Read] = {}
     reads: dict[str, Read] = {}

@@ -102,12 +102,14 @@ def make_plan(
             pieces[read.tensor] = size
             requests[read.tensor] = region_request(size, between=read.tensor in made)
     last = phases[-1]
-    size = output_bytes(last, tiles[-1], channels_outer)
-    pieces[last.name] = size
-    requests[last.name] = region_request(size, between=False)
+    if not last.is_bare:
+        size = output_bytes(last, tiles[-1], channels_outer)
+        pieces[last.name] = size
+        requests[last.name] = region_request(size, between=False)
     # Results of VECTOR come last: they may share banks without delaying a LOAD.
     order = sorted(requests, key=lambda name: (name in made) + (name == last.name))
-    regions = act_regions(tuple(requests[name] for name in order), len(phases), configuration)
+    made_in_act = len(phases) - last.is_bare
+    regions = act_regions(tuple(requests[name] for name in order), made_in_act, configuration)
     if not regions:
         return None
     regions_of = {

@@ -20,8 +20,8 @@ from ..accelerator.kernels.movement import TensorCopy, copy
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.phases import phases_of
 from ..accelerator.search import Candidate, choose_candidate, legal_candidates
-from ..graph import Graph, Node, QConv, Rearranging
-from ..graph.operators import Accelerated
+from ..graph import Graph, Node, Rearranging
+from ..graph.operators import Accelerated, Convolving
 from ..options import DEFAULT_OPTIONS, Options
 from ..tensor import Kernel
 from .candidate_timer import CandidateTimer
@@ -56,7 +56,7 @@ class Group:
     def op(self) -> str:
         """Operators of its nodes."""
         return "+".join(
-            node.attributes.kind if isinstance(node.attributes, QConv) else node.op
+            node.attributes.kind if isinstance(node.attributes, Convolving) else node.op
             for node in self.nodes
         )
 
