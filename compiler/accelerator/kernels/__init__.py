@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 from ....errors import CompileError
 from ....isa.configuration import Configuration
-from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
+from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, QMul
 from ...graph.operators import QKernel
 from ...tensor import Kernel
 from .convolution import convolution
-from .elementwise import add, look_up
+from .elementwise import add, look_up, multiply
 from .first_layer import Image
 from .matmul import matmul
 from .own import own_kernel
@@ -22,6 +22,7 @@ from .pooling import average_pool, maximum_pool
 BUILDERS = {
     QConv: convolution,
     QAdd: add,
+    QMul: multiply,
     QAvgPool: average_pool,
     QMaxPool: maximum_pool,
     QLut: look_up,

@@ -19,6 +19,7 @@ from .integer import (
     QLut,
     QMatMul,
     QMaxPool,
+    QMul,
     QResize,
     QSlice,
     Rearranging,
@@ -39,7 +40,7 @@ __all__ = [
     "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample", "IntegerMatMul",
     "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices", "OnnxReference", "Operator",
     "OwnFunction", "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv",
-    "QInterleave", "QKernel", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice", "Quantize",
-    "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign", "ScatterElements", "ScatterND",
-    "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
+    "QInterleave", "QKernel", "QLut", "QMatMul", "QMaxPool", "QMul", "QResize", "QSlice",
+    "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign", "ScatterElements",
+    "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
 ]  # fmt: skip
