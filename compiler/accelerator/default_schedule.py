@@ -9,7 +9,6 @@ output. Data between two phases stay in ACT, as tiles or as a ring of rows.
 from collections.abc import Iterator, Sequence
 
 from ...isa.configuration import Memory
-from ...isa.expressions import Read
 from ..te.loop_steps import Pipeline, Reorder, Split
 from ..te.stage_steps import CacheRead, CacheWrite, ComputeAt, SetScope, Tensorise
 from ..te.steps import Step
@@ -100,26 +99,31 @@ class _Writer:
             if not phase.is_bare:
                 yield SetScope(product, ACC)
             assert phase.weights is not None
-            yield CacheRead(phase.weights.tensor, WGT, product)
+            yield CacheRead(phase.weights.tensor, WGT, (product,))
             for read in phase.streams:
                 if read.tensor not in self.made:
-                    yield CacheRead(read.tensor, ACT, product)
+                    yield CacheRead(read.tensor, ACT, (product,))
+        for one in phase.partials:
+            yield SetScope(one.name, ACC)
+            if one.bias is not None:
+                yield CacheRead(one.bias.tensor, PARAM, (one.name,))
         if phase.name != self.output:
             yield SetScope(stage, ACT)
-        loaded = [read for read in phase.operands if read.tensor not in self.made]
-        for read in loaded:
-            yield CacheRead(read.tensor, ACT, stage)
+        loaded: dict[str, tuple[str, ...]] = {}
+        readers = *((one.name, one.operands) for one in phase.partials), (stage, phase.operands)
+        for name, operands in readers:
+            for read in operands:
+                if read.tensor not in self.made:
+                    loaded[read.tensor] = (*loaded.get(read.tensor, ()), name)
+        for tensor, names in loaded.items():
+            yield CacheRead(tensor, ACT, names)
         for read, scope in ((phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)):
             if read is not None:
-                yield CacheRead(read.tensor, scope, stage)
+                yield CacheRead(read.tensor, scope, (stage,))
         # Data from main memory come first, so that their LOAD does not queue behind others.
         for other in (read for read in phase.operands if read.tensor in self.made):
-            for read in loaded:
-                yield Precede(self.copy(read, ACT, stage), other.tensor)
-
-    def copy(self, read: Read, scope: str, reader: str) -> str:
-        """The copy that a stage reads."""
-        return f"{read.tensor}.{scope}"
+            for tensor in loaded:
+                yield Precede(f"{tensor}.{ACT}", other.tensor)
 
     def output_loops(self) -> Iterator[Step]:
         """The outer loops over output tiles, and the copy that stores a tile."""
@@ -227,15 +231,18 @@ class _Writer:
                 yield ComputeAt(product, stage, loop)
             assert phase.weights is not None
             around = (product, self.loops[product]) if product in self.loops else (stage, loop)
-            yield ComputeAt(self.copy(phase.weights, WGT, product), *around)
+            yield ComputeAt(f"{phase.weights.tensor}.{WGT}", *around)
             for read in phase.streams:
                 if read.tensor not in self.made:
-                    yield ComputeAt(self.copy(read, ACT, product), *around)
-        copies = [(read, ACT) for read in phase.operands if read.tensor not in self.made]
-        copies += [(phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)]
+                    yield ComputeAt(f"{read.tensor}.{ACT}", *around)
+        for one in phase.partials:
+            yield ComputeAt(one.name, stage, loop)
+        copies = [(read, ACT) for read in phase.vector_reads if read.tensor not in self.made]
+        copies += [(phase.table, LUT), (phase.scale, PARAM)]
+        copies += [(bias, PARAM) for bias in (*(one.bias for one in phase.partials), phase.bias)]
         for read, scope in copies:
             if read is not None:
-                yield ComputeAt(self.copy(read, scope, stage), stage, loop)
+                yield ComputeAt(f"{read.tensor}.{scope}", stage, loop)
 
     def roll(self, phase: Phase) -> Step:
         """The ring of rows that passes a phase's result to the next phase."""
@@ -253,5 +260,7 @@ class _Writer:
         n, y, _ = phase.pixels
         if phase.product is not None and not phase.is_bare:
             yield Tensorise(self.product(phase), n)
+        for one in phase.partials:
+            yield Tensorise(one.name, one.compute.axes[0].name)
         outermost = n if phase.name in self.rolling else f"{n}.i" if tile[n] > 1 else y
         yield Tensorise(self.stage(phase), outermost)

@@ -121,7 +121,9 @@ class _Compute:
             self.gemm = count * (cycles + INSTRUCTION_OVERHEAD_CYCLES)
         else:
             window = math.prod(step.reductions.values())
-        steps = size // configuration.vector_lanes * window
+        # A partial value that is broadcast takes few steps.
+        whole = sum(one.compute.extents == step.finish.extents for one in step.partials)
+        steps = size // configuration.vector_lanes * (window + whole)
         self.vector_piece = 0 if step.is_bare else steps + INSTRUCTION_OVERHEAD_CYCLES
         self.vector = self.spatial * self.groups * self.vector_piece
 

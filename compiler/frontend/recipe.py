@@ -34,7 +34,8 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.recognise_adds,  # constants fitted on all operand pairs
     passes.recognise_pools,  # constants fitted on all sums
     passes.recognise_own_kernels,  # declared by the user
-    passes.recognise_tables,  # last: a table would also absorb a lone Relu after a layer
+    passes.recognise_tables,  # late: a table would also absorb a lone Relu after a layer
+    passes.recognise_muls,  # after tables, which also hold products of one value's functions
     passes.recognise_products,  # those that are read in float leave as int32
     passes.fold_dequantize,  # constants, so that only activations are joined as integers
     passes.recognise_concats,  # integer movements, which compute nothing

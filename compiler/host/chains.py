@@ -26,6 +26,7 @@ from .formulas import (
     NoFormulaError,
     cast,
     dequantize,
+    multiply,
     number,
     pointwise,
     quantize,
@@ -231,6 +232,8 @@ def _formula(
         return cast(parts[0], dtype, operator.dtype, last), True
     if isinstance(operator, Where):
         return ("select", *parts), True
+    if isinstance(operator, ops.QMul):
+        return multiply(operator, *parts), True
     if isinstance(operator, ops.Shift):
         return shift(parts[0], dtype), True
     raise NoFormulaError

@@ -22,6 +22,7 @@ from .recognise_concats import recognise_concats
 from .recognise_convolutions import recognise_convolutions, recognise_products
 from .recognise_interleaving import recognise_interleaving
 from .recognise_matmuls import recognise_matmuls
+from .recognise_muls import recognise_muls
 from .recognise_own_kernels import recognise_own_kernels
 from .recognise_pools import recognise_pools
 from .recognise_resizes import recognise_resizes
@@ -39,7 +40,8 @@ __all__ = [
     "fold_constants", "fold_dequantize", "fold_into_convolutions", "fold_scales", "fold_tables",
     "merge_duplicates", "recognise_adds", "recognise_biases", "recognise_concats",
     "recognise_convolutions", "recognise_interleaving", "recognise_matmuls",
-    "recognise_own_kernels", "recognise_pools", "recognise_products", "recognise_resizes",
+    "recognise_muls", "recognise_own_kernels", "recognise_pools", "recognise_products",
+    "recognise_resizes",
     "recognise_slices", "recognise_tables", "shift_unsigned", "sink_dequantize",
     "split_batched_weights", "widen_floats",
 ]  # fmt: skip

@@ -149,7 +149,7 @@ DEFAULT_COSTS = Costs()
 
 PASSES: Mapping[type[ops.Operator], int] = MappingProxyType(
     {
-        **dict.fromkeys((ops.QConv, ops.QSums, ops.QMatMul, ops.QAdd, ops.Quantize), 10),
+        **dict.fromkeys((ops.QConv, ops.QMatMul, ops.QAdd, ops.QMul, ops.Quantize), 10),
         **dict.fromkeys((ops.QLut, ops.Dequantize), 3),
         **dict.fromkeys(
             (ops.Conv, ops.MatMul, ops.QSums, ops.Unary, ops.Binary, ops.OwnFunction), 2

@@ -20,7 +20,7 @@ from ..accelerator.kernels.movement import TensorCopy, copy
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.phases import phases_of
 from ..accelerator.search import Candidate, choose_candidate, legal_candidates
-from ..graph import Graph, Node, Rearranging
+from ..graph import Graph, Node, QMul, Rearranging
 from ..graph.operators import Accelerated, Convolving
 from ..options import DEFAULT_OPTIONS, Options
 from ..tensor import Kernel
@@ -201,10 +201,12 @@ def _kind_of(node: Node) -> Accelerated:
 
 
 def _slides(group: Group, makers: Mapping[str, Group]) -> bool:
-    """Whether the group, or the last kernel of one of its makers, is a depthwise convolution."""
+    """Whether the group or a maker's last kernel is depthwise, or a maker ends in a product."""
     (phase,) = phases_of(group.kernel)
     return phase.window is not None or any(
-        phases_of(maker.parts[-1])[-1].window is not None for maker in makers.values()
+        phases_of(maker.parts[-1])[-1].window is not None
+        or isinstance(maker.nodes[-1].attributes, QMul)
+        for maker in makers.values()
     )
 
 
@@ -294,9 +296,21 @@ def _cycles(groups: Sequence[Group], timer: CandidateTimer | None) -> int:
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:
-    """Whether a kernel reads another's result directly: not gathered, not in blocks."""
+    """Whether a kernel reads another's result directly, once: not gathered, not in blocks."""
     given = first.output
-    return given.name in second.inputs and second.tensors[given.name].shape == given.shape
+    value = given.value or given.name
+    same = [one for one in second.tensors.values() if given.name == one.name or value == one.value]
+    reads = [
+        read
+        for phase in phases_of(second)
+        for read in phase.activations
+        if read.tensor == given.name
+    ]
+    return (
+        [(one.name, one.shape) for one in same] == [(given.name, given.shape)]
+        and bool(reads)
+        and all(place.terms for read in reads for place in read.index)  # not broadcast
+    )
 
 
 def fuse(kernels: Sequence[Kernel]) -> Kernel:

@@ -137,11 +137,11 @@ class Schedule:
         """Pipeline a loop: give every buffer inside it `depth` slots."""
         self.apply(Pipeline(stage, loop, depth))
 
-    def cache_read(self, tensor: str, scope: str, reader: str) -> str:
-        """Copy the elements that a stage reads into a scope; return the name of the copy."""
-        self.apply(CacheRead(tensor, scope, reader))
-        stages = self.stages
-        return stages[[stage.name for stage in stages].index(reader) - 1].name
+    def cache_read(self, tensor: str, scope: str, *readers: str) -> str:
+        """Copy the elements that stages read into a scope; return the name of the copy."""
+        before = {stage.name for stage in self.stages}
+        self.apply(CacheRead(tensor, scope, readers))
+        return next(stage.name for stage in self.stages if stage.name not in before)
 
     def cache_write(self, stage: str, scope: str) -> str:
         """Compute a stage in a scope, then copy it; return the name of the computing stage."""

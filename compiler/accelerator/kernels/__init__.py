@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 from ....errors import CompileError
 from ....isa.configuration import Configuration
-from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
+from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, QMul
 from ...graph.operators import Convolving, QKernel, QSums
 from ...tensor import Kernel
 from .convolution import convolution
-from .elementwise import add, look_up
+from .elementwise import add, look_up, multiply
 from .first_layer import Image
 from .matmul import matmul
 from .own import own_kernel
@@ -23,6 +23,7 @@ BUILDERS = {
     QConv: convolution,
     QSums: convolution,
     QAdd: add,
+    QMul: multiply,
     QAvgPool: average_pool,
     QMaxPool: maximum_pool,
     QLut: look_up,

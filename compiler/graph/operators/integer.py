@@ -1,7 +1,7 @@
 """The accelerator's operators on int8[N, H, W, C], each with an exact definition in integers.
 
-Windows are (y, x) pairs; pads are (top, left, bottom, right). QConv, QAdd, QAvgPool and QMatMul end
-in the same way, with `requantise` as the contract defines it:
+Windows are (y, x) pairs; pads are (top, left, bottom, right). QConv, QAdd, QMul, QAvgPool and
+QMatMul end in the same way, with `requantise` as the contract defines it:
 
     y = clamp(saturate8(requantise(accumulator, scale) + zero_point_y), low, high)
 """
@@ -118,6 +118,38 @@ class QAdd(Requantising):
         if other or all(-32768 <= factor <= 32767 for factor in self.multipliers):
             return other
         return f"expected multipliers of 16 bits, got {list(self.multipliers)}; fit them again"
+
+
+@operator("qmul", 2)
+class QMul(Requantising):
+    """Product: the accumulator is `(a - zero_point_a) * (b - zero_point_b)`.
+
+    Inputs: a int8[N, H, W, C], and b of the same shape, or broadcast along some axes. `mismatches`
+    counts the operand pairs, out of 65,536, whose result differs from the float32 definition to
+    which the scale was fitted.
+    """
+
+    leads: ClassVar[bool] = True
+    follows: ClassVar[bool] = True
+    scale: float
+    zero_point_a: int
+    zero_point_b: int
+    zero_point_y: int
+    low: int = -128
+    high: int = 127
+    mismatches: int = 0
+
+    def result_type(self, types: Types) -> TensorType:
+        a, b = types
+        fits = a.dtype == b.dtype == "int8" and len(a.shape) == len(b.shape) == 4
+        fits = fits and all(size in (1, own) for size, own in zip(b.shape, a.shape, strict=False))
+        self.expect(fits, "two int8 tensors of rank 4, the second broadcast to the first", types)
+        return TensorType("int8", a.shape)
+
+    def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        left, right = a.astype(np.int32), b.astype(np.int32)
+        totals = (left - self.zero_point_a) * (right - self.zero_point_b)
+        return self.requantised(totals, self.scale)
 
 
 def _pooled(op: "QAvgPool | QMaxPool", dilations: Pair, types: Types) -> tuple[int, ...]:
