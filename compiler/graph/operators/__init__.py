@@ -16,13 +16,13 @@ from .integer import (
     QConcat,
     QInterleave,
     QLut,
-    QMatMul,
     QMaxPool,
     QResize,
     QSlice,
     Rearranging,
 )
 from .integer_layers import Convolving, FromBytes, QConv, QSums
+from .integer_products import Multiplying, QMatMul, QMatMulSums
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
 from .own import OwnFunction, OwnKernel, QKernel
@@ -37,10 +37,10 @@ __all__ = [
     "OPERATORS", "Accelerated", "AveragePool", "Binary", "Cast", "Clamping", "Concat", "Conv",
     "ConvTranspose", "Convolving", "CumSum", "Dequantize", "Einsum", "Expand", "FromBytes",
     "Gather", "GatherElements", "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample",
-    "IntegerMatMul", "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices",
+    "IntegerMatMul", "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices", "Multiplying",
     "OnnxReference", "Operator", "OwnFunction", "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool",
-    "QConcat", "QConv", "QInterleave", "QKernel", "QLut", "QMatMul", "QMaxPool", "QResize",
-    "QSlice", "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign",
-    "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary",
-    "Where",
+    "QConcat", "QConv", "QInterleave", "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool",
+    "QResize", "QSlice", "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape",
+    "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose",
+    "Unary", "Where",
 ]  # fmt: skip
