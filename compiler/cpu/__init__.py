@@ -45,52 +45,17 @@ from .kernels.epilogue import (
 )
 from .kernels.head_product import HeadProduct
 from .kernels.matrix_product import MatrixProduct
-from .kernels.movement import AffineCopy, ByteJoin
 from .kernels.pooling import BytePooling, Pooling
 from .kernels.quantised import Requantisation, Residual, has_small_pairs
 from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
-    "LEVELS",
-    "AffineCopy",
-    "Array",
-    "BoundKernel",
-    "Box",
-    "ByteJoin",
-    "BytePooling",
-    "ByteSum",
-    "ByteTable",
-    "Call",
-    "CompiledKernel",
-    "Convolution",
-    "CpuTarget",
-    "Declared",
-    "Description",
-    "Elementwise",
-    "Epilogue",
-    "EpilogueOperand",
-    "Extent",
-    "HeadProduct",
-    "KernelSchedule",
-    "LayerNormalisation",
-    "Layout",
-    "MatrixProduct",
-    "Pooling",
-    "Requantisation",
-    "Residual",
-    "RowReduction",
-    "RowSoftmax",
-    "Schedule",
-    "aligned_empty",
-    "compile_kernel",
-    "copy_call",
-    "dequantised",
-    "generic",
-    "has_small_pairs",
-    "host",
-    "host_levels",
-    "load_kernel",
-    "per_row_epilogue",
+    "LEVELS", "Array", "BoundKernel", "Box", "BytePooling", "ByteSum", "ByteTable", "Call",
+    "CompiledKernel", "Convolution", "CpuTarget", "Declared", "Description", "Elementwise",
+    "Epilogue", "EpilogueOperand", "Extent", "HeadProduct", "KernelSchedule", "LayerNormalisation",
+    "Layout", "MatrixProduct", "Pooling", "Requantisation", "Residual", "RowReduction",
+    "RowSoftmax", "Schedule", "aligned_empty", "compile_kernel", "copy_call", "dequantised",
+    "generic", "has_small_pairs", "host", "host_levels", "load_kernel", "per_row_epilogue",
     "real_epilogue",
 ]  # fmt: skip

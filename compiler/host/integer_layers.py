@@ -17,11 +17,23 @@ from ..cpu import (
     MatrixProduct,
     Requantisation,
     Residual,
+    dequantised,
     has_small_pairs,
 )
 from ..cpu.kernels.byte_winograd import LIMIT
 from ..graph import Node
-from ..graph.operators import QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
+from ..graph.operator import Quad
+from ..graph.operators import (
+    FromBytes,
+    QAdd,
+    QAvgPool,
+    QConv,
+    QLut,
+    QMatMul,
+    QMatMulSums,
+    QMaxPool,
+    QSums,
+)
 from ..rewriting import op, value
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
 from .kernel import HERE, HostKernel, HostScope, matcher
@@ -33,6 +45,8 @@ X = value("x", constant=False)
 
 ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutative=True)
 """The residual sum that a convolution's kernel may include."""
+
+AS_SUMS = op(FromBytes, HERE)
 
 
 def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul) -> Requantisation:
@@ -65,25 +79,42 @@ def match_layer(
         if added is not None:
             inputs["residual"], nodes = found["other"], (node, *found.nodes)
     epilogue = replace(_quantised(layer), guarded=not plain).epilogue(added)
-    samples, rows, columns, depth = scope.image(x)
-    (height, width, _, channels), small = kernel.shape, has_small_pairs(kernel)
-    if layer.groups == 1 and (height, width) == (rows, columns) and not any(layer.pads):
+    (height, width, _, channels), image = kernel.shape, scope.image(x)
+    if layer.groups == 1 and (height, width) == image[1:3] and not any(layer.pads):
         kernel = kernel.reshape(-1, channels)  # a window of the whole image is a row
-        extents, small = (samples, *kernel.shape), has_small_pairs(kernel)
+        extents, small = (image[0], *kernel.shape), has_small_pairs(kernel)
         described = MatrixProduct(*extents, "int8", epilogue, small_pairs=small)
     else:
-        described = Convolution(
-            *(samples, rows, columns, depth, channels, (height, width)),
-            *(layer.strides, layer.pads, layer.dilations, "int8", layer.zero_point_x, epilogue),
-            small_pairs=small,
-            groups=layer.groups,
-        )
+        described = _convolution(layer, image, kernel, epilogue)
         narrow = np.all(sizes < LIMIT)
         if described.is_depthwise:
             narrow = plain and are_narrow(kernel, addends)
         described = replace(described, narrow=bool(narrow))
     constants = {"w": kernel, "bias": addends, "scale": factors}
     return HostKernel(described, inputs, constants, nodes, exact=True)
+
+
+@matcher(op(QSums, X, value("w", constant=True), capture="layer"))
+def match_sums(scope: HostScope, node: Node, layer: QSums, x: str, w: str) -> HostKernel | None:
+    """Match a QSums whose result is read as int32."""
+    found, kernel = scope.behind(node, AS_SUMS), scope.data(w)
+    bias = np.zeros(kernel.shape[3], np.int32)
+    if found is None or not fits(largest_sums(kernel, bias)):
+        return None
+    described = _convolution(layer, scope.image(x), kernel, dequantised(None))
+    constants = {"w": kernel, "bias": bias}
+    return HostKernel(described, {"x": x}, constants, (node, *found.nodes), exact=True)
+
+
+def _convolution(
+    layer: QConv | QSums, image: Quad, w: np.ndarray, epilogue: Epilogue
+) -> Convolution:
+    window = (w.shape[0], w.shape[1]), layer.strides, layer.pads, layer.dilations
+    return Convolution(
+        *(*image, w.shape[3], *window, "int8", layer.zero_point_x, epilogue),
+        small_pairs=has_small_pairs(w),
+        groups=layer.groups,
+    )
 
 
 # Element by element ------------------------------------------------------------------------------
@@ -147,11 +178,11 @@ def match_pool(
 # Products of two activations ---------------------------------------------------------------------
 
 
-@matcher(op(QMatMul, value("a", constant=False), value("b", constant=False), capture="layer"))
+@matcher(op((QMatMul, QMatMulSums), *(value(n, constant=False) for n in "ab"), capture="layer"))
 def match_product(
-    scope: HostScope, node: Node, layer: QMatMul, a: str, b: str
+    scope: HostScope, node: Node, layer: QMatMul | QMatMulSums, a: str, b: str
 ) -> HostKernel | None:
-    """Match a QMatMul."""
+    """Match a QMatMul, or a QMatMulSums whose result is read as int32."""
     left, right, heads = scope.shape(a), scope.shape(b), layer.heads
     first, second, result = (together and heads > 1 for together in layer.joined)
     rows, inner = left[2], left[3] // heads if first else left[3]
@@ -161,17 +192,26 @@ def match_product(
         return None
     points = (layer.zero_point_a, layer.zero_point_b)
     size = inner * math.prod(max(INT8_MAX - z, z - INT8_MIN) for z in points)
-    scale = float(np.float32(layer.scale))
-    if not fits(size) or not is_plain(size, scale):
+    if not fits(size):
+        return None
+    nodes, epilogue = (node,), Epilogue("sum", "int32")
+    if isinstance(layer, QMatMul):
+        scale = float(np.float32(layer.scale))
+        if not is_plain(size, scale):
+            return None
+        epilogue = Epilogue(_quantised(layer).requantised("sum", scale), "int8")
+    elif found := scope.behind(node, AS_SUMS):
+        nodes = (node, *found.nodes)
+    else:
         return None
     described = HeadProduct(
         *(left[0], heads, rows, inner, columns, layer.transposed, (first, second, result)),
         dtype="int8",
         zero_points=points,
-        epilogue=Epilogue(_quantised(layer).requantised("sum", scale), "int8"),
+        epilogue=epilogue,
     )
     inputs = dict(zip(described.operands, node.inputs, strict=True))
-    return HostKernel(described, inputs, {}, (node,), exact=True)
+    return HostKernel(described, inputs, {}, nodes, exact=True)
 
 
-MATCHERS = (match_layer, match_sum, match_table, match_pool, match_product)
+MATCHERS = (match_layer, match_sums, match_sum, match_table, match_pool, match_product)
