@@ -165,7 +165,7 @@ class MatrixPlanner(PanelPlanner):
         if self.parts > 1:
             s.split(self.name, "x", self.part)
             outer, rows = ["x.o", "o.o", "x.i.o"], "x.i"
-        self.cut(s, rows, outer, ["part", "t"])
+        self.cut(s, rows, outer, ["limb", "t"])
         s.parallelise(self.name, outer[0])
         if p.limit:
             for name in reversed(stages[: stages.index("step")]):
@@ -177,9 +177,9 @@ class MatrixPlanner(PanelPlanner):
         """The product, behind a copy of `x` where its rows or numbers have to be others."""
         p, kind = self.product, self.product.factors[1].dtype
         x, o = te.axes(x=p.rows, o=self.computed_columns)
-        part, t = over = te.reduce_axes(part=self.runs, t=self.depth)
+        limb, t = over = te.reduce_axes(limb=self.runs, t=self.depth)
         shape = (self.runs, self.depth, self.computed_columns)
-        w = te.tensor("w", kind if self.runs == 1 else "int8", shape)[part, t, o]
+        w = te.tensor("w", kind if self.runs == 1 else "int8", shape)[limb, t, o]
         if p.limit:
             given = te.tensor("x", "float32", (p.rows, p.inner))
             step = self._step(given)
