@@ -1,10 +1,16 @@
 """Moving boxes of a tensor between main memory and a scratchpad with LOAD and STORE.
 
-The scratchpad holds a dense, row-major box. The part of a box outside the tensor is filled with the
-tensor's pad value, slab by slab, so padding costs no memory traffic. In main memory, a tensor may
-be a part of another one, and there may be several copies of it.
+Every move is one strided copy: dimensions with an extent and a stride on each side, cut into runs
+and loops. The strides follow from the tensor's place in main memory, where it may be a part of
+another one and have several copies, and from the layout of the box in the scratchpad. The part of
+a box outside the tensor is filled with the tensor's pad value, which costs no memory traffic.
+
+The compiler packs a constant so that one LOAD fetches it. An activation that becomes a weight stays
+as it was stored, and LOAD's loops pack it. If the tensor's last dimension is contiguous, each row
+of a weight tile is a run; a transposed tensor is fetched byte by byte.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,9 +18,12 @@ from functools import lru_cache
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, Loop, fill_memory, move_transfer, transfer
 from ...isa.instructions.common import local_bits
-from ..te.box import Box
+from ..te.box import Box, box_size
 from ..tensor import Patches, Tensor
-from .tile_layout import row_major
+from .tile_layout import TileLayout, row_major
+
+Dimension = tuple[int, int, int]
+"""Extent, and bytes per step on each side of a copy."""
 
 LATENCY_CYCLES = 64
 """Latency of main memory in estimates; it limits short runs, since few are in flight at once."""
@@ -85,12 +94,42 @@ PIXEL_AXES = 3
 """Batch, row and column come first; all further dimensions of an activation are channels."""
 
 
-def load_box(
-    source: DramTensor, box: Box, destination: Memory, local: int, pad: int, limits: Configuration
+def strided_copy(
+    ways: tuple[Memory, Memory],
+    dims: Sequence[Dimension],
+    base: tuple[int, int],
+    limits: Configuration,
 ) -> list[Instruction]:
-    """LOADs that bring `box` to byte `local`, padding first."""
+    """LOADs or STOREs that copy bytes from one memory to another, the innermost dimension last."""
+    return [
+        transfer(*ways, length, bases, loops)
+        for length, bases, loops in copy_runs(dims, base, limits)
+    ]
+
+
+def load_box(
+    source: DramTensor,
+    box: Box,
+    destination: Memory,
+    local: int,
+    places: tuple[TileLayout, ...],
+    pad: int,
+    limits: Configuration,
+) -> list[Instruction]:
+    """LOADs that bring a box to a scratchpad, padding first.
+
+    Parameters
+    ----------
+    box
+        The part outside the tensor is filled with `pad`. Along dimensions that are cut into blocks,
+        only the part after the last element may lie outside.
+    local
+        First byte in the scratchpad; an element takes one byte.
+    places
+        Layout of each dimension of the box there.
+    """
     box, memory = _from_zero(source, box)
-    firsts = _loads(source.shape, source.strides, box, destination, pad, limits)
+    firsts = _loads(source.shape, source.strides, box, destination, places, pad, limits)
     return [move_transfer(first, memory, local) for first in firsts]
 
 
@@ -117,28 +156,70 @@ def _loads(
     strides: tuple[int, ...],
     box: Box,
     destination: Memory,
+    places: tuple[TileLayout, ...],
     pad: int,
     limits: Configuration,
 ) -> tuple[Instruction, ...]:
     """Return the LOADs of a box, for a tensor and a destination that both start at byte 0."""
-    pitch = row_major(box)
     valid = tuple(
         (max(low, 0), min(high, size)) for (low, high), size in zip(box, shape, strict=True)
     )
+    loads = _padding(box, valid, destination, places, pad, limits)
+    if any(low >= high for low, high in valid):
+        return tuple(loads)
+    memory = sum(low * stride for (low, _), stride in zip(valid, strides, strict=True))
+    local = _offset(valid, box, [place.inner for place in places])
+    choices = [
+        _blocks(high - low, stride, place)
+        for (low, high), stride, place in zip(valid, strides, places, strict=True)
+    ]
+    for parts in itertools.product(*choices):
+        base = memory + sum(part[0][0] for part in parts), local + sum(part[0][1] for part in parts)
+        dims = [dimension for _, dimensions in parts for dimension in dimensions]
+        dims.sort(key=lambda dimension: dimension[2], reverse=True)
+        loads += strided_copy((Memory.DRAM, destination), dims, base, limits)
+    return tuple(loads)
+
+
+def _padding(
+    box: Box,
+    valid: Box,
+    destination: Memory,
+    places: tuple[TileLayout, ...],
+    pad: int,
+    limits: Configuration,
+) -> list[Instruction]:
+    """LOADs that fill at least the part of a box that is not valid."""
+    if box == valid:
+        return []
+    if any(place.block for place in places):
+        # The padding is scattered over the rows of a tile; filling the whole tile is faster.
+        return fill_bytes([(box_size(box), 1)], destination, 0, pad, limits)
     loads: list[Instruction] = []
+    pitch = [place.inner for place in places]
     for slab in _outside(box, valid):
         dims = [(high - low, p) for (low, high), p in zip(slab, pitch, strict=True)]
         loads += fill_bytes(dims, destination, _offset(slab, box, pitch), pad, limits)
-    if all(low < high for low, high in valid):
-        memory = sum(low * stride for (low, _), stride in zip(valid, strides, strict=True))
-        dims = [
-            (high - low, stride, p)
-            for (low, high), stride, p in zip(valid, strides, pitch, strict=True)
-        ]
-        base = memory, _offset(valid, box, pitch)
-        for length, bases, loops in copy_runs(dims, base, limits):
-            loads.append(transfer(Memory.DRAM, destination, length, bases, loops))
-    return tuple(loads)
+    return loads
+
+
+def _blocks(
+    extent: int, stride: int, place: TileLayout
+) -> list[tuple[tuple[int, int], list[Dimension]]]:
+    """The loops over one dimension: over its whole blocks, and over the rest of the last one.
+
+    Returns the offsets in memory and in the scratchpad, and the loops, for each of the two.
+    """
+    block = place.block or extent
+    blocks, rest = divmod(extent, block)
+    parts: list[tuple[tuple[int, int], list[Dimension]]] = []
+    if blocks:
+        loops = [(blocks, block * stride, place.outer), (block, stride, place.inner)]
+        parts.append(((0, 0), loops))
+    if rest:
+        start = (blocks * block * stride, blocks * place.outer)
+        parts.append((start, [(rest, stride, place.inner)]))
+    return parts
 
 
 def fill_bytes(
@@ -156,29 +237,12 @@ def fill_bytes(
     ]
 
 
-def load_bytes(
-    memory: int, size: int, destination: Memory, local: int, limits: Configuration
-) -> list[Instruction]:
-    """LOADs that bring `size` contiguous bytes."""
-    if 0 < size <= 1 << local_bits(limits):
-        return [transfer(Memory.DRAM, destination, size, (memory, local))]
-    return [
-        transfer(Memory.DRAM, destination, length, base, loops)
-        for length, base, loops in copy_runs([(size, 1, 1)], (memory, local), limits)
-    ]
-
-
 def load_tiles(
     memory: int, size: int, stored: int, local: int, limits: Configuration
 ) -> list[Instruction]:
     """LOADs that bring `size` contiguous bytes to WGT, the first `stored` bytes of each tile."""
-    if stored == limits.tile_bytes:
-        return load_bytes(memory, size, Memory.WGT, local, limits)
     dims = [(size // stored, stored, limits.tile_bytes), (stored, 1, 1)]
-    return [
-        transfer(Memory.DRAM, Memory.WGT, length, base, loops)
-        for length, base, loops in copy_runs(dims, (memory, local), limits)
-    ]
+    return strided_copy((Memory.DRAM, Memory.WGT), dims, (memory, local), limits)
 
 
 def load_patches(
@@ -205,10 +269,7 @@ def load_patches(
         (patches.rows, patches.dilation * line, patches.run),
         (run, 1, 1),
     ]
-    return [
-        transfer(Memory.DRAM, Memory.ACT, length, base, loops)
-        for length, base, loops in copy_runs(dims, (memory, local), limits)
-    ]
+    return strided_copy((Memory.DRAM, Memory.ACT), dims, (memory, local), limits)
 
 
 def store_box(
@@ -243,10 +304,52 @@ def _stores(
     dims += [
         (high - low, p, stride) for (low, high), stride, p in zip(box, strides, pitch, strict=True)
     ]
-    return tuple(
-        transfer(source, Memory.DRAM, length, bases, loops)
-        for length, bases, loops in copy_runs(dims, (0, memory), limits)
-    )
+    return tuple(strided_copy((source, Memory.DRAM), dims, (0, memory), limits))
+
+
+def store_blocks(
+    target: DramTensor,
+    box: Box,
+    base: int,
+    lows: Sequence[int],
+    places: tuple[TileLayout, ...],
+    limits: Configuration,
+) -> list[Instruction]:
+    """STOREs that bring a box of sums from ACC to main memory, where blocks are joined.
+
+    Parameters
+    ----------
+    target
+        Its last dimension is that of the bytes of a sum.
+    box
+        Whole blocks, except for the end of the last one.
+    base, lows
+        Place in ACC of the first sum, and the element that lies there.
+    places
+        Layout of each dimension in ACC, in sums.
+    """
+    *strides, byte = target.strides
+    size = target.shape[-1]
+    memory = target.base + sum(low * s for (low, _), s in zip(box, strides, strict=True))
+    for (low, _), start, place in zip(box, lows, places, strict=True):
+        blocks, rest = divmod(low - start, place.block) if place.block else (0, low - start)
+        base += blocks * place.outer + rest * place.inner
+    choices = [
+        _blocks(high - low, stride, place)
+        for (low, high), stride, place in zip(box, strides, places, strict=True)
+    ]
+    stores = []
+    for parts in itertools.product(*choices):
+        there, here = (sum(offsets) for offsets in zip(*(part[0] for part in parts), strict=True))
+        dims = [
+            (extent, inner * size, stride)
+            for _, dimensions in parts
+            for extent, stride, inner in dimensions
+        ]
+        dims.sort(key=lambda dimension: dimension[2], reverse=True)
+        first = (base + here) * size, memory + there
+        stores += strided_copy((Memory.ACC, Memory.DRAM), [*dims, (size, 1, byte)], first, limits)
+    return stores
 
 
 def _own_channels(target: DramTensor, box: Box) -> Iterator[Box]:
@@ -286,7 +389,7 @@ def run_cycles(size: int, run: int, configuration: Configuration) -> int:
 
 
 def copy_runs(
-    dims: Sequence[tuple[int, int, int]],
+    dims: Sequence[Dimension],
     base: tuple[int, int],
     limits: Configuration,
     contiguous: tuple[bool, bool] = (True, True),

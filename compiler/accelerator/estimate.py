@@ -8,6 +8,8 @@ serves to reject absurd programs before generation.
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
@@ -32,6 +34,7 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     sizes = {**tile, **({} if plan.channels_outer else _whole(last, last.channels))}
     box = whole_box(tuple(sizes[axis.name] for axis in last.finish.axes))
     moving = transfer(box, last.finish.output.shape, configuration)
+    moving *= np.dtype(last.finish.output.dtype).itemsize
     store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES)
     filling = next((unit.filling for unit in units if unit.filling), 0)
     busy = [
@@ -118,8 +121,10 @@ class _Compute:
             self.gemm = count * (cycles + INSTRUCTION_OVERHEAD_CYCLES)
         else:
             window = math.prod(step.reductions.values())
-        steps = size // configuration.vector_lanes * window
-        self.vector_piece = steps + INSTRUCTION_OVERHEAD_CYCLES
+        # A partial value that is broadcast takes few steps.
+        whole = sum(one.compute.extents == step.finish.extents for one in step.partials)
+        steps = size // configuration.vector_lanes * (window + whole)
+        self.vector_piece = 0 if step.is_bare else steps + INSTRUCTION_OVERHEAD_CYCLES
         self.vector = self.spatial * self.groups * self.vector_piece
 
 

@@ -17,11 +17,18 @@ from ..te.instances import Instance
 from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
-from .blocks import load_blocks
 from .constants import ConstantPool, pack_parameters
-from .dma import DramTensor, load_box, load_bytes, load_patches, load_tiles, store_box
+from .dma import (
+    DramTensor,
+    load_box,
+    load_patches,
+    load_tiles,
+    store_blocks,
+    store_box,
+    strided_copy,
+)
 from .scratchpads import BufferPlacer, Placed
-from .tile_layout import row_major
+from .tile_layout import TileLayout, dense_places, row_major
 from .weights import pack_weights, stored_bytes
 
 PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
@@ -109,13 +116,12 @@ class Transfers:
 
     def _store(self, instance: Instance, place: Placed) -> list[Instruction]:
         assert isinstance(instance.node, TransferNest)
-        if place.memory is Memory.ACC and self.buffers.fixed is None:
-            raise CompileError(
-                f"`{instance.node.source}` is stored from ACC, where the arena keeps sums in "
-                "blocks of channels; leave `arena()` out"
-            )
         size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
+        if place.memory is Memory.ACC and self.buffers.fixed is None:
+            return store_blocks(
+                target, instance.box, place.base, place.lows, place.places, self.limits
+            )
         box, room = instance.box, self._room(instance, instance.node.source)
         stores: list[Instruction] = []
         for piece, offset in dense_pieces(box, room):
@@ -138,7 +144,10 @@ class Transfers:
                     )
                 yield from load_patches(source, tensor.patches, piece, local, self.limits)
             else:
-                yield from load_box(source, piece, place.memory, local, tensor.pad, self.limits)
+                places = _dense(piece)
+                yield from load_box(
+                    source, piece, place.memory, local, places, tensor.pad, self.limits
+                )
 
     def _load_weights(
         self, instance: Instance, name: str, target: str, place: Placed
@@ -157,7 +166,7 @@ class Transfers:
         source = self._in_dram(name)
         if box == room:
             places = place.places
-            return [*load_blocks(source, box, place.base, places, tensor.pad, self.limits)]
+            return load_box(source, box, Memory.WGT, place.base, places, tensor.pad, self.limits)
         return self._load_lanes(box, room, source, tensor, place)
 
     def _load_lanes(
@@ -180,9 +189,8 @@ class Transfers:
                 for low, (first, _), one in zip(corner, room[-2:], place.places[-2:], strict=True)
             )
             for piece, offset in dense_pieces(part, block):
-                found += load_box(
-                    source, piece, Memory.WGT, local + offset, tensor.pad, self.limits
-                )
+                first, places = local + offset, _dense(piece)
+                found += load_box(source, piece, Memory.WGT, first, places, tensor.pad, self.limits)
         return found
 
     def _load_parameters(
@@ -233,8 +241,8 @@ class Transfers:
             if self.pairs.get(place.base) == data:
                 return []
             self.pairs[place.base] = data
-        address = self.pool.add(data)
-        return [*load_bytes(address, len(data), Memory.PARAM, place.base * PAIR_BYTES, self.limits)]
+        base = self.pool.add(data), place.base * PAIR_BYTES
+        return strided_copy((Memory.DRAM, Memory.PARAM), [(len(data), 1, 1)], base, self.limits)
 
     def _in_dram(self, name: str) -> DramTensor:
         """A tensor in main memory; a constant is added at its first use."""
@@ -244,7 +252,10 @@ class Transfers:
             return in_dram(tensor, self.pool.add(data.tobytes()))
         if name not in self.held:
             found = self.dram[tensor.value or name]
-            alone = tensor.dtype != "int8" or tensor.patches is not None
+            size = np.dtype(tensor.dtype).itemsize
+            if size > 1:
+                found = found.shaped((*tensor.shape, size))
+            alone = size > 1 or tensor.patches is not None
             self.held[name] = found if alone else found.holding(tensor)
         return self.held[name]
 
@@ -269,6 +280,11 @@ def _clipped(box: Box, domain: Box) -> Box:
         (max(low, least), min(high, most))
         for (low, high), (least, most) in zip(box, domain, strict=True)
     )
+
+
+def _dense(box: Box) -> tuple[TileLayout, ...]:
+    """The layout of a dense buffer of a box."""
+    return dense_places(tuple([high - low for low, high in box]))
 
 
 def dense_pieces(box: Box, room: Box) -> Iterator[tuple[Box, int]]:

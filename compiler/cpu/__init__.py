@@ -39,14 +39,13 @@ from .kernels.description import Array, Description, KernelSchedule
 from .kernels.elementwise import Elementwise
 from .kernels.integer_product import IntegerProduct
 from .kernels.mixed_product import MixedProduct
-from .kernels.movement import AffineCopy, ByteJoin
 from .kernels.pooling import BytePooling, Pooling
 from .kernels.quantised import Requantisation, Residual, has_small_pairs
 from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
-    "LEVELS", "AffineCopy", "Array", "BatchedProduct", "BoundKernel", "Box", "ByteJoin",
+    "LEVELS", "Array", "BatchedProduct", "BoundKernel", "Box",
     "BytePooling", "ByteProduct", "ByteSum", "ByteTable", "Call", "CompiledKernel", "Convolution",
     "CpuTarget", "Declared", "Description", "Elementwise", "IntegerProduct", "KernelSchedule",
     "LayerNormalisation", "Layout", "MixedProduct", "Pooling", "Requantisation", "Residual",

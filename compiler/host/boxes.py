@@ -17,6 +17,12 @@ SOURCE_BITS = 40
 PADDING = -1
 """The entry of an element that comes from no array."""
 
+MAX_SAMPLE = 1 << 17
+"""Maximum number of elements in which progressions are sought along each axis.
+
+A progression that they miss costs boxes, not correctness.
+"""
+
 Index = tuple[slice | int, ...]
 
 
@@ -78,29 +84,46 @@ def _grown(
         rows, open_rows = numbers[whole], free[whole]
         if len(rows) == 1:
             continue
-        distances = rows - rows[:1]
-        stride = int(distances[1].flat[0])
+        line = rows.reshape(len(rows), -1)[:, 0]
+        stride = int(line[1] - line[0])
+        if abs(stride) >> (SOURCE_BITS - 1):
+            continue  # the second element comes from another array
         expected = np.arange(len(rows), dtype=np.int64) * stride
+        count = _leading(line - line[0] == expected)
+        rows, open_rows = rows[:count], open_rows[:count]
         inner_axes = tuple(range(1, rows.ndim))
-        fits = (distances == expected.reshape(-1, *[1] * len(inner_axes))).all(axis=inner_axes)
-        fits &= open_rows.all(axis=inner_axes)
-        fits &= (rows >> SOURCE_BITS == rows[:1] >> SOURCE_BITS).all(axis=inner_axes)
-        count = len(rows) if fits.all() else int(fits.argmin())
+        expected = expected[:count].reshape(-1, *[1] * len(inner_axes))
+        fits = (rows == rows[:1] + expected).all(axis=inner_axes)
+        count = _leading(fits & open_rows.all(axis=inner_axes))
         if count > 1:
             extents[axis], strides[axis] = count, stride
     return tuple(extents), tuple(strides)
 
 
+def _leading(fits: np.ndarray) -> int:
+    """Count the rows ahead of the first one that does not fit."""
+    return len(fits) if fits.all() else int(fits.argmin())
+
+
 def _finer(numbers: np.ndarray) -> np.ndarray:
     """Split axes that join several progressions, as after a reshape."""
     shape: list[int] = []
-    for axis, size in enumerate(numbers.shape):
-        rows = np.moveaxis(numbers, axis, 0).reshape(size, -1)
+    for axis in range(numbers.ndim):
+        rows = _sampled_lines(numbers, axis)
         while (period := _period(rows)) < len(rows):
             shape.append(len(rows) // period)
             rows = rows[:period]
         shape.append(len(rows))
     return numbers.reshape(shape)
+
+
+def _sampled_lines(numbers: np.ndarray, axis: int) -> np.ndarray:
+    """Return lines along an axis, as columns; of a large map only some, spread over the others."""
+    size, after = numbers.shape[axis], math.prod(numbers.shape[axis + 1 :])
+    lines = numbers.reshape(-1, size, after)
+    step = -(-numbers.size // MAX_SAMPLE)
+    near = min(step, after)
+    return lines[:: -(-step // near), :, ::near].swapaxes(0, 1).reshape(size, -1)
 
 
 def _period(rows: np.ndarray) -> int:

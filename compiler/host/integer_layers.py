@@ -21,7 +21,17 @@ from ..cpu import (
 from ..cpu.kernels.byte_winograd import LIMIT
 from ..graph import Node
 from ..graph.operator import Quad
-from ..graph.operators import QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
+from ..graph.operators import (
+    FromBytes,
+    QAdd,
+    QAvgPool,
+    QConv,
+    QLut,
+    QMatMul,
+    QMatMulSums,
+    QMaxPool,
+    QSums,
+)
 from ..rewriting import op, value
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
 from .kernel import HERE, HostKernel, HostScope, matcher
@@ -33,6 +43,11 @@ X = value("x", constant=False)
 
 ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutative=True)
 """The residual sum that a convolution's kernel may include."""
+
+AS_SUMS = op(FromBytes, HERE)
+
+AS_INT32 = Requantisation("int8", "int32", folded=True)
+"""The end of a kernel whose sums are the result."""
 
 
 def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Requantisation:
@@ -87,6 +102,27 @@ def match_layer(
     else:
         described = replace(described, small_pairs=has_small_pairs(kernel))
     return HostKernel(described, {"x": x}, constants, (node,), exact=True)
+
+
+@matcher(op(QSums, X, value("w", constant=True), capture="layer"))
+def match_sums(scope: HostScope, node: Node, layer: QSums, x: str, w: str) -> HostKernel | None:
+    """Match a QSums whose result is read as int32."""
+    found, kernel = scope.behind(node, AS_SUMS), scope.data(w)
+    channels = kernel.shape[3]
+    if found is None or not fits(largest_sums(kernel, np.zeros(channels, np.int32))):
+        return None
+    quantised = replace(AS_INT32, zero_point_in=layer.zero_point_x)
+    constants = {"w": kernel, "bias": np.zeros(channels, np.int32)}
+    window: dict[str, Any] = {
+        "kernel": kernel.shape[:2],
+        "strides": layer.strides,
+        "pads": layer.pads,
+        "dilations": layer.dilations,
+        "quantised": quantised,
+    }
+    described = Convolution(*scope.image(x), channels, groups=layer.groups, **window)
+    described = replace(described, small_pairs=has_small_pairs(kernel))
+    return HostKernel(described, {"x": x}, constants, (node, *found.nodes), exact=True)
 
 
 def _dense(
@@ -163,11 +199,11 @@ def match_pool(
 # Products of two activations ---------------------------------------------------------------------
 
 
-@matcher(op(QMatMul, value("a", constant=False), value("b", constant=False), capture="layer"))
+@matcher(op((QMatMul, QMatMulSums), *(value(n, constant=False) for n in "ab"), capture="layer"))
 def match_product(
-    scope: HostScope, node: Node, layer: QMatMul, a: str, b: str
+    scope: HostScope, node: Node, layer: QMatMul | QMatMulSums, a: str, b: str
 ) -> HostKernel | None:
-    """Match a QMatMul."""
+    """Match a QMatMul, or a QMatMulSums whose result is read as int32."""
     left, right, heads = scope.shape(a), scope.shape(b), layer.heads
     first, second, result = (together and heads > 1 for together in layer.joined)
     rows, inner = left[2], left[3] // heads if first else left[3]
@@ -177,19 +213,25 @@ def match_product(
         return None
     points = (layer.zero_point_a, layer.zero_point_b)
     size = inner * math.prod(max(INT8_MAX - z, z - INT8_MIN) for z in points)
-    scale = float(np.float32(layer.scale))
+    nodes, scale, quantised = (node,), 1.0, AS_INT32
+    if isinstance(layer, QMatMul):
+        scale, quantised = float(np.float32(layer.scale)), _quantised(layer)
+    elif found := scope.behind(node, AS_SUMS):
+        nodes = (node, *found.nodes)
+    else:
+        return None
     if not fits(size) or not is_plain(size, scale):
         return None
     described = ByteProduct(
         *(left[0], heads, rows, inner, columns),
         zero_points=points,
         scale=scale,
-        quantised=_quantised(layer),
+        quantised=quantised,
         transposed=layer.transposed,
         joined=(first, second, result),
     )
     inputs = dict(zip(described.operands, node.inputs, strict=True))
-    return HostKernel(described, inputs, {}, (node,), exact=True)
+    return HostKernel(described, inputs, {}, nodes, exact=True)
 
 
-MATCHERS = (match_layer, match_sum, match_table, match_pool, match_product)
+MATCHERS = (match_layer, match_sums, match_sum, match_table, match_pool, match_product)

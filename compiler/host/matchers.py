@@ -6,7 +6,6 @@ from ..graph.operator import Operator
 from . import (
     chains,
     integer_layers,
-    integer_movements,
     integer_products,
     interpolations,
     layers,
@@ -18,7 +17,7 @@ from . import (
 from .kernel import Matcher
 
 ORDERED: tuple[Matcher, ...] = (
-    *(*integer_layers.MATCHERS, *integer_movements.MATCHERS, *integer_products.MATCHERS),
+    *(*integer_layers.MATCHERS, *integer_products.MATCHERS),
     *(*layers.MATCHERS, *pools.MATCHERS, *interpolations.MATCHERS, *products.MATCHERS),
     *(*rows.MATCHERS, *chains.MATCHERS, *own_kernels.MATCHERS),
 )

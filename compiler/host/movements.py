@@ -1,8 +1,8 @@
 """Movements: nodes that only move, repeat, join or pad elements, as strided copies.
 
 To find where elements go, the definitions run on element numbers instead of values. So any chain of
-movements becomes one copy from its inputs to its output. One routine copies boxes for all of them;
-nothing is compiled.
+movements, of any element type, becomes one copy from its inputs to its output. One routine copies
+boxes for all of them; nothing is compiled.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +25,11 @@ MAX_BOXES = 64
 MAX_NODES = 24
 """Maximum number of nodes of one movement."""
 
-MAX_ELEMENTS = 1 << 19
+MAX_ELEMENTS = 1 << 21
 """Maximum elements of a value inside a movement: the map takes eight bytes for each."""
 
 FILL_BYTES = 1 << 12
-"""Most bytes of the array from which padding is copied."""
+"""Maximum bytes of the array from which padding is copied."""
 
 MOVED: Mapping[type[ops.Operator], tuple[int, ...] | None] = MappingProxyType(
     {

@@ -13,7 +13,7 @@ from .kernel import HostKernel, HostScope, HostStep
 from .matchers import matchers_of
 from .movements import find_movements
 from .recurrence import find_recurrences
-from .work import MIN_WORK, replaced_work
+from .work import MIN_WORK, moved_work, replaced_work
 
 
 def select_steps(
@@ -21,7 +21,8 @@ def select_steps(
 ) -> tuple[HostStep, ...]:
     """Select the host's steps in machine code: kernels, recurrent layers and movements.
 
-    Without a kernel or a recurrent layer there are none. Parameters are those of `select_kernels`.
+    There are none if none of them is worth loading LLVM. Parameters are those of
+    `select_kernels`.
     """
     nodes = tuple(nodes)
     found = (
@@ -30,7 +31,9 @@ def select_steps(
     )
     taken = {node.outputs[0].name for step in found for node in step.nodes}
     rest = [node for node in nodes if node.outputs[0].name not in taken]
-    return (*found, *find_movements(graph, rest)) if found else ()
+    movements = find_movements(graph, rest)
+    worth = found or any(moved_work(movement) >= least_work for movement in movements)
+    return (*found, *movements) if worth else ()
 
 
 def select_kernels(

@@ -12,6 +12,7 @@ from ..graph import operators as ops
 
 if TYPE_CHECKING:
     from .kernel import HostKernel
+    from .movements import Movement
 
 MIN_WORK = 1 << 10
 """Minimum number of operations of the largest kernel of a network that is worth loading LLVM.
@@ -43,11 +44,16 @@ def replaced_work(kernel: "HostKernel") -> int:
     return work * len(kernel.nodes)
 
 
-def may_have_kernels(graph: Graph, nodes: Iterable[Node], least_work: int = MIN_WORK) -> bool:
-    """Whether a kernel of the host's nodes may do `least_work` operations; False is certain.
+def moved_work(movement: "Movement") -> int:
+    """Estimate NumPy's operations for the nodes of a movement: a pass over memory for each."""
+    return movement.nodes[-1].output.type.elements * len(movement.nodes)
 
-    The nodes of a kernel are connected. `replaced_work` is at most the work of the largest of these
-    nodes times their number, or times `PASSES`.
+
+def may_have_kernels(graph: Graph, nodes: Iterable[Node], least_work: int = MIN_WORK) -> bool:
+    """Whether a step of the host's nodes may do `least_work` operations; False is certain.
+
+    The nodes of a step are connected. `replaced_work` and `moved_work` are at most the work of the
+    largest of these nodes times their number, or times `PASSES`.
     """
     groups: list[tuple[list[Node], set[str]]] = []
     for node in nodes:

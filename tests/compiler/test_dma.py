@@ -5,6 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.accelerator.dma import DramTensor, load_box, store_box
+from tilewright.compiler.accelerator.tile_layout import dense_places
+from tilewright.compiler.accelerator.weights import pack_weights, weight_layout
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import encode
 from tilewright.isa.semantics import Machine
@@ -30,7 +32,9 @@ def test_loaded_boxes_are_padded_slices(case, pad, configuration, local):
     base = 3
     dram = generator.integers(0, 256, base + int(np.prod(shape))).astype(np.uint8)
     machine = Machine(configuration, dram)
-    for load in load_box(DramTensor(base, shape), box, Memory.ACT, local, pad, configuration):
+    places = dense_places(tuple(high - low for low, high in box))
+    source = DramTensor(base, shape)
+    for load in load_box(source, box, Memory.ACT, local, places, pad, configuration):
         encode(load, configuration)
         machine.execute(load)
     tensor = dram[base:].view(np.int8).reshape(shape)
@@ -43,6 +47,27 @@ def test_loaded_boxes_are_padded_slices(case, pad, configuration, local):
     expected = np.where(inside, tensor[tuple(clipped)], pad).astype(np.int8)
     got = machine.memories[Memory.ACT][local : local + expected.size].view(np.int8)
     np.testing.assert_array_equal(got.reshape(expected.shape), expected)
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from(CONFIGURATIONS), st.booleans())
+def test_loaded_tiles_are_packed_weights(data, configuration, turned):
+    """LOAD packs an activation, as it was stored or transposed, as the compiler packs constants."""
+    shape = tuple(data.draw(st.integers(1, size)) for size in (3, 9, 9))
+    ends = [(0, extent + data.draw(st.integers(0, 3))) for extent in shape]
+    values = np.random.default_rng(2).integers(-128, 128, shape).astype(np.int8)
+    strides = (shape[1] * shape[2], *((1, shape[1]) if turned else (shape[2], 1)))
+    dram = np.ascontiguousarray(values.swapaxes(1, 2) if turned else values)
+    machine = Machine(configuration, dram.view(np.uint8).ravel())
+    padded = np.pad(values, [(0, high - size) for (_, high), size in zip(ends, shape, strict=True)])
+    layout = weight_layout(padded.shape, None, configuration)
+    source = DramTensor(0, shape, strides)
+    for load in load_box(source, tuple(ends), Memory.WGT, 16, layout.places, 0, configuration):
+        encode(load, configuration)
+        machine.execute(load)
+    expected = np.frombuffer(pack_weights(padded, None, configuration), np.int8)
+    got = machine.memories[Memory.WGT][16 : 16 + expected.size].view(np.int8)
+    np.testing.assert_array_equal(got, expected)
 
 
 @settings(deadline=None)
@@ -103,7 +128,8 @@ def test_parts_are_stored_without_what_is_not_theirs(data, configuration):
     np.testing.assert_array_equal(found, whole)
     machine.memories[Memory.ACT][:] = 0
     box = ((0, n), (0, height), (0, width), (0, channels))
-    for load in load_box(part, box, Memory.ACT, 0, 0, configuration):
+    places = dense_places((n, height, width, channels))
+    for load in load_box(part, box, Memory.ACT, 0, places, 0, configuration):
         machine.execute(load)
     loaded = machine.memories[Memory.ACT][: own.size].view(np.int8)
     np.testing.assert_array_equal(loaded.reshape(own.shape), own)

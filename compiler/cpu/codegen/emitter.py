@@ -188,23 +188,6 @@ class Emitter:
         kind = ir.VectorType(I32, lanes)
         return self.builder.shuffle_vector(value, undefined, ir.Constant(kind, order))
 
-    def transposed(self, rows: Sequence[LlvmValue]) -> list[LlvmValue]:
-        """The columns of a square of rows, whose number is a power of two.
-
-        Each step interleaves the rows of the first half with those of the second.
-        """
-        found, lanes = list(rows), len(rows)
-        numbers = [lane + half for lane in range(lanes) for half in (0, lanes)]
-        kind = ir.VectorType(I32, lanes)
-        low, high = (
-            ir.Constant(kind, [I32(number) for number in part])
-            for part in (numbers[:lanes], numbers[lanes:])
-        )
-        for _ in range(lanes.bit_length() - 1):
-            pairs = zip(found[: lanes // 2], found[lanes // 2 :], strict=True)
-            found = [self.builder.shuffle_vector(a, b, o) for a, b in pairs for o in (low, high)]
-        return found
-
     def looked_up(self, table: LlvmValue, places: LlvmValue) -> LlvmValue:
         """Bytes at 64 places of a table of 256, each half by one instruction.
 
@@ -271,3 +254,21 @@ def suffix(kind: LlvmType) -> str:
     if isinstance(kind, ir.PointerType):
         return "p0"
     return "f32" if kind == FLOAT else f"i{kind.width}"
+
+
+def transposed(builder: LlvmBuilder, rows: Sequence[LlvmValue]) -> list[LlvmValue]:
+    """The columns of a square of rows, whose number is a power of two.
+
+    Each step interleaves the rows of the first half with those of the second.
+    """
+    found, lanes = list(rows), len(rows)
+    numbers = [lane + half for lane in range(lanes) for half in (0, lanes)]
+    kind = ir.VectorType(I32, lanes)
+    low, high = (
+        ir.Constant(kind, [I32(number) for number in part])
+        for part in (numbers[:lanes], numbers[lanes:])
+    )
+    for _ in range(lanes.bit_length() - 1):
+        pairs = zip(found[: lanes // 2], found[lanes // 2 :], strict=True)
+        found = [builder.shuffle_vector(a, b, o) for a, b in pairs for o in (low, high)]
+    return found

@@ -8,7 +8,18 @@ from ....errors import CompileError
 from ....isa.expressions import Affine
 from ...te.affine import scaled, total
 from .areas import CodeBuffer, bytes_of
-from .emitter import BIT, I32, I64, POINTER, TYPES, Emitter, LlvmValue, number_of, suffix
+from .emitter import (
+    BIT,
+    I32,
+    I64,
+    POINTER,
+    TYPES,
+    Emitter,
+    LlvmValue,
+    number_of,
+    suffix,
+    transposed,
+)
 from .environment import Environment, without
 from .masks import all_of, constant_bits, known_bits
 
@@ -239,7 +250,7 @@ class MemoryAccess:
         def columns() -> list[LlvmValue]:
             places = (total(first, step * lane) for lane in range(rows))
             found = [self._load(area, place, lanes) for place in places]
-            return self.emitter.transposed([*found, *found[:1] * (lanes - rows)])
+            return transposed(self.emitter.builder, [*found, *found[:1] * (lanes - rows)])
 
         return self.once(("columns", area.tensor.name, first, step, rows), columns)[column]
 

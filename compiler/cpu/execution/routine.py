@@ -92,6 +92,19 @@ class Routine(ir.IRBuilder):
             self.store(following, done)
             leave(self.icmp_unsigned(">=", following, count))
 
+    @contextmanager
+    def blocks(self, extent: LlvmValue, size: int) -> Iterator[LlvmValue]:
+        """Repeat the code for the starts of blocks that cover an extent, which is no smaller."""
+        place = self.variable(I64(0))
+        last = self.sub(extent, I64(size))
+        with self.loop() as leave:
+            start = self.load(place, typ=I64)
+            # The last block overlaps the one before it instead of being cut off.
+            yield self.select(self.icmp_unsigned(">", start, last), last, start)
+            following = self.add(start, I64(size))
+            self.store(following, place)
+            leave(self.icmp_unsigned(">=", following, extent))
+
     def call_at(
         self, code: LlvmValue, arguments: Sequence[LlvmValue], kind: ir.FunctionType
     ) -> None:

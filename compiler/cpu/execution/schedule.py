@@ -17,7 +17,21 @@ from ..target import host
 from . import workspace
 from .kernel import BoundKernel
 from .pool import Pool
-from .schedule_code import BOX_WORDS, DIMENSIONS, HEADER_WORDS, STEP_WORDS, schedule_code
+from .schedule_code import (
+    BOX_WORDS,
+    DIMENSIONS,
+    HEADER_WORDS,
+    MAX_VECTORS,
+    MEMCPY,
+    SQUARE_BYTES,
+    SQUARE_SIZES,
+    SQUARES,
+    STEP_WORDS,
+    VECTOR,
+    VECTOR_BYTES,
+    VECTORS,
+    schedule_code,
+)
 
 
 class Call:
@@ -175,11 +189,15 @@ def copy_call(boxes: Sequence[Box], itemsize: int, sources: int) -> Call:
 def _words_of(box: Box, itemsize: int) -> list[int]:
     """Return the words of a box; of several where it has too many axes."""
     axes = _merged(box)
-    run = 1
-    if axes and axes[-1][1:] == (1, 1):
-        run = axes.pop()[0]
-    if len(axes) > 1 and axes[-1][0] < min(4, axes[0][0]):
-        axes.append(axes.pop(max(range(len(axes)), key=lambda index: axes[index][0])))
+    innermost, run = _squares(axes, itemsize)
+    if not innermost:
+        elements = axes.pop()[0] if axes and axes[-1][1:] == (1, 1) else 1
+        run = elements * itemsize
+        size = next(size for size in VECTOR_BYTES if size <= run)
+        vectors = VECTOR if run == size else VECTORS
+        innermost = vectors.format(size) if run <= MAX_VECTORS * size else MEMCPY
+        if len(axes) > 1 and axes[-1][0] < min(4, axes[0][0]):
+            axes.append(axes.pop(max(range(len(axes)), key=lambda index: axes[index][0])))
     split, kept = axes[:-DIMENSIONS], axes[-DIMENSIONS:]
     kept = [(1, 0, 0)] * (DIMENSIONS - len(kept)) + kept
     extents, *distances = zip(*kept, strict=True)
@@ -189,9 +207,28 @@ def _words_of(box: Box, itemsize: int) -> list[int]:
         first, place = box.first, box.place
         for position, (_, stride, step) in zip(index, split, strict=True):
             first, place = first + position * stride, place + position * step
-        head = [2 + box.source, first * itemsize, place * itemsize, run * itemsize]
-        words += [*head, *extents, *strides, *steps]
+        head = [2 + box.source, first * itemsize, place * itemsize, run]
+        words += [_library().address(f"copy.{innermost}"), *head, *extents, *strides, *steps]
     return words
+
+
+def _squares(axes: list[tuple[int, int, int]], itemsize: int) -> tuple[str, int]:
+    """Join the axes of neighbours in the source and in the output, if both fill squares.
+
+    Returns
+    -------
+    The function for the joined axis, and the extent of the source's; "" and 0 without squares.
+    """
+    least = SQUARE_BYTES // itemsize
+    near = [axis for axis in axes if axis[1] == 1 and axis[0] >= least]
+    last = [axis for axis in axes if axis[2] == 1 and axis[0] >= least]
+    if itemsize not in SQUARE_SIZES or not near or not last or near[0] is last[0]:
+        return "", 0
+    (run, _, step), (extent, stride, _) = near[0], last[0]
+    axes.remove(near[0])
+    axes.remove(last[0])
+    axes.append((extent, stride, step))
+    return SQUARES.format(itemsize), run
 
 
 def _merged(box: Box) -> list[tuple[int, int, int]]:

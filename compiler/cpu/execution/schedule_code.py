@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from llvmlite import ir
 
-from ..codegen.emitter import I64, POINTER, LlvmValue
+from ..codegen.emitter import I64, POINTER, LlvmValue, transposed
 from .routine import VOID, Routine
 
 STEP_WORDS = 5
@@ -20,12 +20,28 @@ HEADER_WORDS = 2
 DIMENSIONS = 4
 """Extents of a box, outside its runs of consecutive bytes."""
 
-BOX_WORDS = 4 + 3 * DIMENSIONS
-"""Words of a box: its array, its first byte there and in the output, bytes of a run, then extents,
-and the distances of elements in bytes, in the source and in the output."""
+BOX_WORDS = 5 + 3 * DIMENSIONS
+"""Words of a box: the function that copies its innermost extent, its array, its first byte there
+and in the output, the length of a run, then extents, and the distances of elements in bytes, in
+the source and in the output."""
 
-RUNS = (1, 2, 4, 8, 16, 32)
-"""Bytes of runs that are one load and one store; others are left to `memcpy`."""
+MEMCPY, VECTOR, VECTORS, SQUARES = "memcpy", "vector.{}", "vectors.{}", "squares.{}"
+"""Names of functions that copy the innermost extent of a box, for elements or vectors of a size.
+
+The length of a run is in bytes, but in elements for squares.
+"""
+
+VECTOR_BYTES = (32, 16, 8, 4, 2, 1)
+"""Sizes of vectors of which runs are copied."""
+
+MAX_VECTORS = 16
+"""Maximum number of vectors of a run; longer runs are left to `memcpy`."""
+
+SQUARE_BYTES = 16
+"""Bytes of a row of a square, whose rows become columns in registers."""
+
+SQUARE_SIZES = (1, 2, 4)
+"""Bytes of elements that are moved in squares where neighbours come from different axes."""
 
 
 def schedule_code() -> str:
@@ -63,43 +79,75 @@ def _walk(module: ir.Module) -> None:
     r.ret_void()
 
 
-def _row(module: ir.Module, size: int, memcpy: LlvmValue) -> LlvmValue:
-    """Return a function that copies `count` runs of `size` bytes, or of any number for 0."""
-    r = Routine(module, f"row.{size}", [POINTER, POINTER, *[I64] * 4], internal=True)
+_INNERMOST = [POINTER, POINTER, *[I64] * 4]
+"""Source, output, extent, distances in the source and in the output, and the length of a run."""
+
+
+def _memcpy(module: ir.Module) -> None:
+    """Copy long runs."""
+    memcpy: LlvmValue = ir.Function(
+        module, ir.FunctionType(POINTER, [POINTER, POINTER, I64]), "memcpy"
+    )
+    r = Routine(module, f"copy.{MEMCPY}", _INNERMOST)
     source, target, count, stride, step, run = r.arguments
     with r.moving(count, (source, stride), (target, step)) as (given, taken):
-        if size:
-            kind = ir.IntType(8 * size) if size <= 16 else ir.VectorType(I64, size // 8)
-            r.store(r.load(given, typ=kind, align=1), taken, align=1)
-        else:
-            r.call(memcpy, [taken, given, run])
+        r.call(memcpy, [taken, given, run])
     r.ret_void()
-    return r.function
+
+
+def _vectors(module: ir.Module, size: int, many: bool) -> None:
+    """Copy runs of one vector of `size` bytes, or runs of many, of which the last two overlap."""
+    r = Routine(module, f"copy.{(VECTORS if many else VECTOR).format(size)}", _INNERMOST)
+    source, target, count, stride, step, run = r.arguments
+    kind = ir.IntType(8 * size) if size <= 16 else ir.VectorType(I64, size // 8)
+    with ExitStack() as stack:
+        given, taken = stack.enter_context(r.moving(count, (source, stride), (target, step)))
+        if many:
+            start = stack.enter_context(r.blocks(run, size))
+            given, taken = r.at(given, start), r.at(taken, start)
+        r.store(r.load(given, typ=kind, align=1), taken, align=1)
+    r.ret_void()
+
+
+def _squares(module: ir.Module, size: int) -> None:
+    """Copy runs of elements to as many columns: `step` apart, with the extent's elements each."""
+    lanes = SQUARE_BYTES // size
+    kind = ir.VectorType(ir.IntType(8 * size), lanes)
+    r = Routine(module, f"copy.{SQUARES.format(size)}", _INNERMOST)
+    source, target, count, stride, step, run = r.arguments
+    with r.blocks(run, lanes) as column, r.blocks(count, lanes) as row:
+        given = r.at(r.at(source, r.mul(row, stride)), r.mul(column, I64(size)))
+        taken = r.at(r.at(target, r.mul(column, step)), r.mul(row, I64(size)))
+        places = (r.at(given, r.mul(stride, I64(lane))) for lane in range(lanes))
+        rows = [r.load(place, typ=kind, align=1) for place in places]
+        for lane, vector in enumerate(transposed(r, rows)):
+            r.store(vector, r.at(taken, r.mul(step, I64(lane))), align=1)
+    r.ret_void()
 
 
 def _copy(module: ir.Module) -> None:
     """Copy boxes."""
-    memcpy: LlvmValue = ir.Function(
-        module, ir.FunctionType(POINTER, [POINTER, POINTER, I64]), "memcpy"
-    )
-    rows = {size: _row(module, size, memcpy) for size in (0, *RUNS)}
+    _memcpy(module)
+    for size in VECTOR_BYTES:
+        _vectors(module, size, many=False)
+        _vectors(module, size, many=True)
+    for size in SQUARE_SIZES:
+        _squares(module, size)
     r = Routine(module, "copy", [POINTER] * 4)
     arrays, *_ = r.arguments
     boxes, out = (r.word(arrays, number, POINTER) for number in range(2))
     with r.moving(r.word(boxes, 0), (r.at(boxes, 8), I64(8 * BOX_WORDS))) as (box,):
-        array, source_at, target_at, run, *rest = (r.word(box, i) for i in range(BOX_WORDS))
+        innermost = r.word(box, 0, POINTER)
+        array, source_at, target_at, run, *rest = (r.word(box, i) for i in range(1, BOX_WORDS))
         extents, strides, steps = (
             rest[part * DIMENSIONS : (part + 1) * DIMENSIONS] for part in range(3)
         )
-        row: LlvmValue = rows[0]
-        for size in RUNS:
-            row = r.select(r.icmp_unsigned("==", run, I64(size)), rows[size], row)
         source = r.at(r.load(r.at(arrays, r.mul(array, I64(8))), typ=POINTER), source_at)
         target = r.at(out, target_at)
         with ExitStack() as stack:
             for extent, stride, step in zip(extents[:-1], strides, steps, strict=False):
                 loop = r.moving(extent, (source, stride), (target, step))
                 source, target = stack.enter_context(loop)
-            kind = rows[0].function_type
-            r.call_at(row, [source, target, extents[-1], strides[-1], steps[-1], run], kind)
+            last = [extents[-1], strides[-1], steps[-1], run]
+            r.call_at(innermost, [source, target, *last], ir.FunctionType(VOID, _INNERMOST))
     r.ret_void()

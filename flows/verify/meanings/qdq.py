@@ -51,7 +51,7 @@ def run_float(
     shown = [onnx.ValueInfoProto(name=name) for name in outputs]
     graph = helper.make_graph(list(nodes), "meaning", given, shown, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
-    session = peer_session(model.SerializeToString(), 1, optimise=False)
+    session = peer_session(model.SerializeToString(), 1, optimised=False)
     return [np.asarray(array) for array in session.run(list(outputs), dict(inputs))]
 
 

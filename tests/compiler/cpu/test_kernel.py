@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import threading
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.cpu import (
     LEVELS,
-    AffineCopy,
     CompiledKernel,
     Convolution,
     Declared,
@@ -20,7 +18,6 @@ from tilewright.compiler.cpu import (
     Requantisation,
     RowSoftmax,
     compile_kernel,
-    generic,
     host,
     load_kernel,
     matrix_product,
@@ -246,34 +243,6 @@ def test_a_table_is_never_read_beyond_its_ends(steps: str) -> None:
     held = whole("int8", 256)
     got = compile_kernel(Declared(te.kernel("k", out), steps))(held, numbers)
     np.testing.assert_array_equal(got, held[np.clip(numbers, -128, 127) + 128])
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    ("shape", "order"),
-    [
-        ((32, 48), (1, 0)),
-        ((49, 70), (1, 0)),
-        ((2, 17, 3, 31), (0, 3, 2, 1)),
-        ((20, 5, 16), (2, 1, 0)),
-    ],
-)
-def test_bytes_are_turned_in_squares(shape: tuple, order: tuple, level: str) -> None:
-    """Whole squares, and squares that are cut off at the right and below."""
-    index = tuple((tuple(int(axis == at) for at in order), 0) for axis in range(len(shape)))
-    turn = AffineCopy(shape, tuple(shape[axis] for axis in order), index)
-    x = whole("int8", *shape)
-    got = compile_kernel(turn, target_at(level), threads=2)(x)
-    np.testing.assert_array_equal(got, x.transpose(order))
-
-
-def test_no_byte_of_a_matrix_is_stored_alone() -> None:
-    """On AVX-512, where the last columns are stored under a mask."""
-    turn = AffineCopy((100, 48), (48, 100), (((0, 1), 0), ((1, 0), 0)))
-    target = generic("avx512vnni")
-    text = assembly_of(lower_description(turn, target)[1].text, target)
-    assert "vpunpcklbw" in text
-    assert not re.search(r"pinsrb|pextrb|gather", text)
 
 
 @pytest.mark.parametrize("level", ["avx512vnni", "avx2"])

@@ -11,19 +11,27 @@ from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value,
 from tilewright.compiler.graph.operators import (
     Binary,
     Concat,
+    Dequantize,
     Gather,
     Pad,
+    QConcat,
+    QMaxPool,
+    QResize,
+    QSlice,
+    Quantize,
     Reshape,
     ScatterND,
     Slice,
     Transpose,
 )
 from tilewright.compiler.graph.types import DTYPES
-from tilewright.compiler.host.boxes import PADDING, boxes_of, element_numbers
+from tilewright.compiler.host import MIN_WORK, HostKernel
+from tilewright.compiler.host.boxes import MAX_SAMPLE, PADDING, boxes_of, element_numbers
 from tilewright.compiler.host.movements import MAX_BOXES, Movement, find_movements
 from tilewright.compiler.host.select import select_steps
 
-from .integer_graphs import seeds
+from .agreement import call
+from .integer_graphs import of_layer, seeds, small
 
 
 def moved(movement: Movement, arrays: dict[str, np.ndarray], like: np.ndarray) -> np.ndarray:
@@ -90,6 +98,100 @@ def test_fixed_indices_are_boxes():
     assert_one_movement(graph_of({"x": (4, 5), "new": (2, 5)}, put))
 
 
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=4), st.integers(1, 3), seeds)
+@settings(max_examples=20)
+def test_quantised_parts_are_joined(extents: list[int], axis: int, seed: int) -> None:
+    shapes = [(1, *(extent if at == axis else 4 for at in range(1, 4))) for extent in extents]
+    assert_one_movement(of_layer(QConcat(axis), shapes), seed)
+
+
+@given(st.tuples(small, small), st.integers(1, 90), seeds)
+@settings(max_examples=10)
+def test_pixels_are_repeated(factors: tuple[int, int], channels: int, seed: int) -> None:
+    movement = assert_one_movement(of_layer(QResize(factors), [(2, 3, 4, channels)]), seed)
+    assert len(movement.boxes) == 1
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_quantised_slices_are_cut(data) -> None:
+    shape = (2, 6, 7, data.draw(st.integers(1, 90)))
+    starts = tuple(data.draw(st.integers(0, size - 1)) for size in shape)
+    stops = tuple(
+        data.draw(st.integers(start + 1, size)) for start, size in zip(starts, shape, strict=True)
+    )
+    layer = QSlice(starts, stops, (1, data.draw(small), data.draw(small), 1))
+    assert_one_movement(of_layer(layer, [shape]), data.draw(seeds))
+
+
+@given(st.permutations(range(4)), st.integers(1, 70), seeds)
+@settings(max_examples=15)
+def test_bytes_are_transposed(order: list[int], channels: int, seed: int) -> None:
+    assert_one_movement(of_layer(Transpose(tuple(order)), [(2, 5, 3, channels)]), seed)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((32, 48), (1, 0)),
+        ((49, 70), (1, 0)),
+        ((2, 17, 3, 31), (0, 3, 2, 1)),
+        ((20, 5, 16), (2, 1, 0)),
+    ],
+)
+def test_elements_are_transposed_in_squares(shape: tuple, order: tuple, dtype: str) -> None:
+    """Whole squares, and squares that overlap at the right and below."""
+    graph = graph_of({"x": shape}, lambda b: b.emit(Transpose(order), ["x"], "turned"), dtype)
+    assert_one_movement(graph)
+
+
+@pytest.mark.parametrize("size", [*range(1, 40), 63, 511, 512, 513, 1200])
+def test_runs_of_any_length_are_copied(size: int) -> None:
+    """One vector, several of which the last two overlap, and `memcpy`."""
+
+    def build(b: Builder) -> str:
+        return b.emit(Slice((0, 1), (3, size + 1), (1, 1)), ["x"], "cut")
+
+    assert_one_movement(graph_of({"x": (3, size + 2)}, build, "int8"))
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 9, 35), (2, 40, 3, 3)])
+def test_images_are_transposed_as_bytes(shape: tuple[int, ...]) -> None:
+    """Quantised before they are moved, and moved before they are floats again."""
+    builder = Builder("border", [Value("a", TensorType("float32", shape))])
+    made = builder.emit(Quantize((0.02,), (-7,), "int8"), ["a"])
+    made = builder.emit(Transpose((0, 2, 3, 1)), [made])
+    made = builder.emit(QMaxPool((1, 1), (1, 1), (0, 0, 0, 0)), [made])
+    made = builder.emit(Transpose((0, 3, 1, 2)), [made])
+    made = builder.emit(Dequantize((0.02,), (-7,)), [made])
+    graph = builder.graph([Output("out", made)])
+    image = np.random.default_rng(1).normal(0, 1.5, shape).astype(np.float32)
+    image.reshape(-1)[:7] = [np.nan, np.inf, -np.inf, 1e30, -1e30, 0.05, -0.05]
+    steps = {step.output: step for step in select_steps(graph, graph.nodes, host(), least_work=0)}
+    assert [len(step.nodes) for step in steps.values()] == [1] * 5
+    expected = evaluate(graph, {"a": image}, [node.output.name for node in graph.nodes])
+    values = {"a": image}
+    for node in graph.nodes:
+        name, step = node.output.name, steps[node.output.name]
+        if isinstance(step, Movement):
+            values[name] = moved(step, values, np.zeros(node.output.type.shape, np.int8))
+        else:
+            assert isinstance(step, HostKernel)
+            values[name] = call(step, values, host()).reshape(node.output.type.shape)
+    np.testing.assert_array_equal(values[made], expected["out"])
+
+
+def test_large_values_are_few_boxes() -> None:
+    """Progressions are sought in a part of a large map."""
+    x, y = (element_numbers(source, (1, 40, 60, 200)) for source in range(2))
+    joined = np.concatenate([x, y], 3).repeat(2, 1).transpose(0, 3, 1, 2)
+    assert joined.size > MAX_SAMPLE
+    boxes = boxes_of(joined, 2)
+    assert boxes is not None
+    assert len(boxes) == 2
+
+
 def test_what_has_no_pattern_is_left_to_the_definition():
     def build(b: Builder) -> str:
         order = np.random.default_rng(0).permutation(400)
@@ -133,9 +235,12 @@ def test_values_that_others_read_stay_values():
     ]
 
 
-def test_a_network_of_movements_alone_needs_no_machine_code():
-    graph = graph_of({"x": (4, 6)}, lambda b: b.emit(Transpose((1, 0)), ["x"], "turned"))
-    assert select_steps(graph, graph.nodes, host()) == ()
+def test_small_movements_alone_need_no_machine_code():
+    """Unless one of them is large."""
+    for rows, steps in ((4, 0), (4 * MIN_WORK, 1)):
+        shape = {"x": (rows, 6)}
+        graph = graph_of(shape, lambda b: b.emit(Transpose((1, 0)), ["x"], "turned"))
+        assert len(select_steps(graph, graph.nodes, host())) == steps
 
 
 @st.composite
