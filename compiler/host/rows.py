@@ -10,7 +10,7 @@ import numpy as np
 from ..cpu import LayerNormalisation, RowReduction, RowSoftmax
 from ..graph import Node, TensorType
 from ..graph import operators as ops
-from ..graph.operators import Binary, Cast, Reduce, Reshape, Unary
+from ..graph.operators import AveragePool, Binary, Cast, Reduce, Reshape, Transpose, Unary
 from ..rewriting import (
     GraphMatch,
     GraphPattern,
@@ -33,6 +33,9 @@ MAX_ACROSS = 1 << 11
 
 MAX_NODES = 24
 """Maximum number of nodes that one normalisation may have."""
+
+MAX_POOL_AHEAD = 8
+"""Among so many nodes after a row is the pool that computes its mean."""
 
 
 def is_float32(kind: TensorType) -> bool:
@@ -74,8 +77,14 @@ def reduction(scope: HostScope, node: Node, reduce: Reduce, x: str) -> HostKerne
 
 
 def _extents(scope: HostScope, node: Node) -> tuple[int, int, int]:
-    """Count the elements before, along and after the axes of a Reduce; 0 if not adjacent."""
+    """Count the elements before, along and after the axes of a Reduce; 0 if not adjacent.
+
+    A pool of whole images, channels last, counts along the rows of the image before its transpose.
+    """
     operator, kind = node.attributes, scope.graph.types[node.inputs[0]]
+    if isinstance(operator, AveragePool) and operator.kernel == kind.shape[1:3]:
+        columns = math.prod(operator.kernel)
+        return kind.elements // columns, columns, 1
     if not isinstance(operator, Reduce) or kind.dtype != "float32" or not operator.axes:
         return 0, 0, 0
     first, last = min(operator.axes), max(operator.axes)
@@ -94,20 +103,29 @@ def _same(inner: GraphPattern, *kinds: type[ops.Operator]) -> GraphPattern:
     return repeated(op((Cast, *kinds), value(where=is_float32)), inner)
 
 
-def _mean(inner: GraphPattern) -> NodePattern:
-    return op(Reduce, inner, where=lambda reduce: reduce.kind == "ReduceMean" and reduce.keep)
+def _mean(inner: GraphPattern) -> GraphPattern:
+    """Match a mean of rows: a Reduce, or a pool of whole images as TensorFlow's exporter has it."""
+    reduced = op(Reduce, inner, where=lambda reduce: reduce.kind == "ReduceMean" and reduce.keep)
+    turned = op(Transpose((0, 2, 3, 1)), op(Reshape, inner))
+    pooled = op(AveragePool, turned, where=lambda pool: pool.channels_last and not any(pool.pads))
+    return either(reduced, op(Reshape, pooled))
 
 
 def _square(inner: GraphPattern) -> tuple[NodePattern, NodePattern]:
     return op(Binary("Pow"), inner, number(equal=2.0)), op(Binary("Mul"), inner, inner)
 
 
-def _normal(x: GraphPattern, variance: GraphPattern) -> tuple[NodePattern, NodePattern]:
-    """Match a row divided by the root of its variance plus epsilon, or times the inverse of it."""
+def _deviation(variance: GraphPattern) -> tuple[GraphPattern, GraphPattern]:
+    """Match the root of a variance plus epsilon, and the inverse of it."""
     spread = _same(op(Binary("Add"), variance, number("epsilon"), commutative=True))
     deviation = _same(op(Unary("Sqrt"), spread))
     one_over = op(Binary("Div"), number(equal=1.0), deviation)
-    inverse = _same(either(op(Unary("Reciprocal"), deviation), one_over))
+    return deviation, _same(either(op(Unary("Reciprocal"), deviation), one_over))
+
+
+def _normal(x: GraphPattern, variance: GraphPattern) -> tuple[NodePattern, NodePattern]:
+    """Match a row divided by the root of its variance plus epsilon, or times the inverse of it."""
+    deviation, inverse = _deviation(variance)
     return op(Binary("Div"), x, deviation), op(Binary("Mul"), x, inverse, commutative=True)
 
 
@@ -130,10 +148,23 @@ BIASED = op(
     value="biased",
     commutative=True,
 )
-RESULT = either(_same(BIASED, Reshape), SCALED, NORMAL)
+
+
+def _affine(factor: GraphPattern) -> NodePattern:
+    """Match TensorFlow's form: `x * factor + (bias - mean * factor)`."""
+    moved = op(Binary("Mul"), MEAN, factor, capture="moved", commutative=True)
+    shift = op(Binary("Sub"), value("bias", constant=True), moved, value="biased")
+    return op(
+        Binary("Add"), op(Binary("Mul"), X, factor, commutative=True), shift, commutative=True
+    )
+
+
+INVERSE = _deviation(VARIANCE)[1]
+FACTOR = op(Binary("Mul"), INVERSE, value("scale", constant=True), value="scaled", commutative=True)
+RESULT = either(_same(BIASED, Reshape), SCALED, NORMAL, _affine(FACTOR), _affine(INVERSE))
 """A normalisation of `x`, with scale and bias if these are constant."""
 
-READERS = (_mean(value("x")), *_square(value("x")))
+READERS = (op(Reduce, value("x")), *_square(value("x")), op(Reshape, value("x", where=is_float32)))
 """Nodes at which a normalisation of `x` may begin, other than conversions."""
 
 
@@ -147,23 +178,24 @@ def normalisation(scope: HostScope, node: Node, x: str) -> HostKernel | None:
         fresh = [one for one in users if scope.is_free(one) and one.outputs[0].name not in reached]
         reached.update((one.outputs[0].name, one) for one in fresh)
         users = [user for one in fresh for user in scope.graph.users(one.outputs[0].name)]
-    if not any(isinstance(one.attributes, Reduce) for one in reached.values()):
+    pooled = isinstance(node.attributes, Reshape) and not ahead
+    ways = [*reached.values()][: MAX_POOL_AHEAD if pooled else None]
+    if not any(isinstance(one.attributes, AveragePool if pooled else Reduce) for one in ways):
         return None
     for last in reversed(in_order(scope.graph, reached.values())):
         for match in RESULT.matches(scope, last.outputs[0].name, GraphMatch({"x": x})):
             nodes = in_order(scope.graph, (*ahead, *match.nodes))
-            kernel = _normalised(scope, node, nodes, match) if node in nodes else None
+            kernel = _normalised(scope, nodes, match) if node in nodes else None
             if kernel is not None:
                 return kernel
     return None
 
 
-def _normalised(
-    scope: HostScope, first: Node, nodes: tuple[Node, ...], match: GraphMatch
-) -> HostKernel | None:
+def _normalised(scope: HostScope, nodes: tuple[Node, ...], match: GraphMatch) -> HostKernel | None:
     """Make the kernel of a normalisation's nodes, if they work on the same rows."""
-    x, kind = first.inputs[0], nodes[-1].output.type
-    extents = {_extents(scope, node)[1:] for node in nodes if isinstance(node.attributes, Reduce)}
+    x, kind = nodes[0].inputs[0], nodes[-1].output.type
+    means = [node for node in nodes if isinstance(node.attributes, Reduce | AveragePool)]
+    extents = {_extents(scope, node)[1:] for node in means}
     columns, inner = extents.pop()
     if extents or not columns or inner != 1 or columns > MAX_COLUMNS or match["epsilon"] < 0:
         return None
@@ -178,7 +210,7 @@ def _normalised(
             if row is None:
                 return None
             rows[name] = row
-    centred = match["centred"] is not None
+    centred = match["centred"] is not None or match["moved"] is not None
     description = LayerNormalisation(kind.elements // columns, columns, match["epsilon"], centred)
     return HostKernel(description, {"x": x}, rows, nodes)
 

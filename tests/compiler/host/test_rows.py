@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from tilewright.compiler.cpu import (
@@ -170,6 +171,60 @@ def test_what_was_centred_before_is_normalised_without_a_mean(tail: str) -> None
     kernels = assert_agrees(graph, {"x": x}, *TOLERANCES)
     found = [kernel.description for kernel in kernels]
     assert [one.centred for one in found if isinstance(one, LayerNormalisation)] == [False]
+
+
+def of_tensorflow(scaled: bool, variant: str) -> list[onnx.NodeProto]:
+    """A layer norm as tf2onnx writes it: means are pools, the factor is applied to x and mean."""
+    pool = "GlobalMaxPool" if variant == "maximum" else "GlobalAveragePool"
+    factor = "factor" if scaled else "inverse"
+    variance = [
+        node("Sub", "x mean", "centred"),
+        node("Mul", "centred centred", "square"),
+        node(pool, "square", "variance"),
+    ]
+    if variant == "difference":
+        variance = [
+            node("Mul", "x x", "square"),
+            node(pool, "square", "mean_square"),
+            node("Mul", "mean mean", "squared_mean"),
+            node("Sub", "mean_square squared_mean", "variance"),
+        ]
+    return [
+        node(pool, "x", "mean"),
+        *variance,
+        node("Add", "variance e", "spread"),
+        node("Sqrt", "spread", "deviation"),
+        node("Reciprocal", "deviation", "inverse"),
+        node("Mul", "inverse s", "factor"),
+        node("Mul", f"mean {'inverse' if variant == 'factor' else factor}", "moved"),
+        node("Sub", "moved b" if variant == "sign" else "b moved", "shift"),
+        node("Mul", f"x {factor}", "product"),
+        node("Add", "product shift", "y"),
+    ]
+
+
+def tensorflow_graph(scaled: bool, variant: str = "") -> tuple[Graph, dict[str, np.ndarray]]:
+    x = normal(2, 9, 48) + 1
+    weights = {"s": normal(48), "b": normal(48), "e": np.array(1e-3, np.float32)}
+    nodes = [one for one in of_tensorflow(scaled, variant) if scaled or "factor" not in one.output]
+    return imported(nodes, {"x": x}, weights), {"x": x}
+
+
+@pytest.mark.parametrize("variant", ["", "difference"])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_a_layer_norm_of_tensorflow_is_one_kernel(scaled: bool, variant: str) -> None:
+    graph, inputs = tensorflow_graph(scaled, variant)
+    (kernel,) = assert_agrees(graph, inputs, *TOLERANCES)
+    assert isinstance(kernel.description, LayerNormalisation)
+    assert kernel.description.centred
+    assert kernel.nodes == graph.nodes
+
+
+@pytest.mark.parametrize("variant", ["maximum", "factor", "sign"])
+def test_what_only_resembles_a_norm_of_tensorflow_is_none(variant: str) -> None:
+    graph, inputs = tensorflow_graph(True, variant)
+    kernels = assert_agrees(graph, inputs, *TOLERANCES)
+    assert not any(isinstance(kernel.description, LayerNormalisation) for kernel in kernels)
 
 
 def test_centring_twice_is_found_as_well() -> None:
