@@ -22,8 +22,6 @@ UNFIT: Mapping[str, str] = MappingProxyType(
         "those of the smallest core; choose Tang-Nano-20K or Tang-Primer-20K",
         "Tang-Primer-25K": "the multipliers and the PLL of its GW5A differ from those of the GW2A, "
         "and are not supported; choose Tang-Nano-20K or Tang-Primer-20K",
-        "DE10-Nano": "there is no project for Intel's Quartus; write a core for it with "
-        "`tilewright verilog`, or choose Arty-A7-100T",
     }
 )
 """Boards that are not supported, and the reasons."""

@@ -112,7 +112,7 @@ def test_pins_have_levels_and_resistors(board_file):
         ('kind = "block-ram"', 'kind = "sdr-x16"', "`memory.pins.clk`: expected 1 pin for "
          "`sdr-x16`, got 0; correct the list"),
         ('kind = "block-ram"', 'kind = "ddr3"', "`memory.kind`: expected one of block-ram, "
-         "sdr-x16, sdr-x32, got `'ddr3'`; correct it"),
+         "sdr-x16, sdr-x32, ddr, got `'ddr3'`; correct it"),
         ('kind = "block-ram"', 'kind = "block-ram"\n[memory.pins]\nclk = "F19"', "`memory.pins`: "
          "expected none for `block-ram`, got a table of 1; name another `kind`, or leave the pins "
          "out"),
