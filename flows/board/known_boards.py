@@ -19,7 +19,8 @@ UNFIT: Mapping[str, str] = MappingProxyType(
     {
         "iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip",
         "Tang-Nano-9K": "no configuration fits its GW1NR-9, whose 6,480 flip-flops hold the "
-        "smallest core (6,435) and no memory or link beside it; choose Tang-Nano-20K or Tang-Primer-20K",
+        "smallest core (6,435) and no memory or link beside it; choose Tang-Nano-20K or "
+        "Tang-Primer-20K",
         "Tang-Primer-25K": "the multipliers and the PLL of its GW5A differ from those of the GW2A, "
         "and are not supported; choose Tang-Nano-20K or Tang-Primer-20K",
     }
