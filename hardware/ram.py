@@ -23,6 +23,9 @@ BLOCKS: dict[Technology, type[BlockRam]] = {
     Technology.GATEMATE: gatemate.BlockRam,
 }
 
+SPLIT = {Technology.CYCLONE5}
+"""Technologies whose tools infer no block RAM with an enable for each byte."""
+
 LOGIC_RAMS = {Technology.ECP5, Technology.XILINX7, Technology.ULTRASCALE}
 """Technologies that use RAMs made of logic cells."""
 
@@ -87,6 +90,8 @@ class Ram(wiring.Component):
             self._describe_shallow(m)
         elif platform in BLOCKS and self.depth <= BLOCKS[platform].SHAPE.deepest:
             self._instantiate(m, BLOCKS[platform])
+        elif platform in SPLIT and self.granularity < self.width:
+            self._split(m)
         else:
             self._describe(m, platform)
         return m
@@ -118,6 +123,20 @@ class Ram(wiring.Component):
             write = ram.write_port(granularity=self.granularity)
             m.d.comb += [write.en.eq(self._enables()), write.data.eq(self.write_data)]
         m.d.comb += write.addr.eq(self.write_address)
+
+    def _split(self, m: Module) -> None:
+        """Build it from a RAM for each granule."""
+        for place, enable in enumerate(self._enables()):
+            m.submodules[f"granule_{place}"] = part = Ram(self.depth, self.granularity)
+            bits = slice(place * self.granularity, (place + 1) * self.granularity)
+            m.d.comb += [
+                part.read_enable.eq(self.read_enable),
+                part.read_address.eq(self.read_address),
+                self.read_data[bits].eq(part.read_data),
+                part.write_enable.eq(enable),
+                part.write_address.eq(self.write_address),
+                part.write_data.eq(self.write_data[bits]),
+            ]
 
     def _enables(self) -> Value:
         return self.write_enable & self.write.replicate(len(self.write_enable))

@@ -24,5 +24,7 @@ class Technology(Enum):
     """Lattice iCE40 UltraPlus: SB_MAC16, SB_RAM40_4K."""
     GATEMATE = "gatemate"
     """Cologne Chip GateMate: CC_BRAM_20K; multipliers are logic."""
+    CYCLONE5 = "cyclone5"
+    """Intel Cyclone V; built from the portable description, with a memory for each granule."""
     ASIC = "asic"
     """Gates and memory macros; built from the portable description."""

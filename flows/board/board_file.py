@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import HardwareError, UsageError, did_you_mean
-from ...hardware.soc.board import Board, BoardSdram
+from ...hardware.soc.board import Board, BoardDdr, BoardSdram
 from ...hardware.technology import Technology
 from ...isa.sdram import SDRAMS
 from ..synthesis.parts import Part, find_part
 from .board_schema import (
     BLOCK_RAM,
+    DDR,
     OPTIONAL_SIGNALS,
     SCHEMA,
     SDRAM_SIGNALS,
@@ -127,7 +128,8 @@ def _pin_board(
         **serial,
         **values.get("pins", {}),
         programmer=values.get("programmer", ""),
-        sdram=_sdram(memory, part, where),
+        sdram=None if memory["kind"] == DDR else _sdram(memory, part, where),
+        ddr=_ddr(memory, part, facts["part"], where) if memory["kind"] == DDR else None,
         block_memory_kib=memory.get("max_kib"),
     )
     _check_sites(board, part, where)
@@ -162,6 +164,21 @@ def _sdram(memory: Mapping[str, Any], part: Part, where: str) -> BoardSdram | No
                 "correct the list"
             )
     return BoardSdram(kind=kind, sites={name: sites[name] for name in widths if name in sites})
+
+
+def _ddr(memory: Mapping[str, Any], part: Part, given_part: str, where: str) -> BoardDdr:
+    """Return the DDR memory, which Vivado's files of the board describe."""
+    if part.device.family.technology is not Technology.XILINX7:
+        raise HardwareError(
+            f"{where}: `memory.kind`: expected another one than `{DDR}` with the chip "
+            f"`{given_part}`; only Vivado's projects for an Artix-7 have a controller for it"
+        )
+    for name in ("mib", "board_files", "interface"):
+        if name not in memory:
+            raise HardwareError(
+                f"{where}: `memory.{name}`: expected it for `{DDR}`, got none; add it"
+            )
+    return BoardDdr(**{name: memory[name] for name in ("mib", "board_files", "interface")})
 
 
 def _check_sites(board: Board, part: Part, where: str) -> None:

@@ -6,7 +6,7 @@ line of limited length, and each name has a pattern without quotes, braces, spac
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...hardware.soc.board import Pin
@@ -21,7 +21,7 @@ SDRAM_SIGNALS = ("clk", "cke", "cs_n", "ras_n", "cas_n", "we_n", "ba", "a", "dqm
 
 OPTIONAL_SIGNALS = ("cke", "cs_n", "dqm")
 
-BLOCK_RAM = "block-ram"
+BLOCK_RAM, DDR = "block-ram", "ddr"
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
 """Pattern of the names of boards, of their programmers, and of bitstreams."""
@@ -139,6 +139,11 @@ _PIN = 'a pin such as "G2" or { site = "G2", low = true, pull = "UP" }'
 _SITES = 'a pin such as "G2", or a list of them, lowest bit first'
 _LINE = f"one printable line of at most {MAX_TEXT} characters"
 
+_BOARD_FILES = Key(
+    _matching(r"[A-Za-z0-9._*:-]{1,80}"),
+    "the pattern of the board's files in Vivado, such as `tul.com.tw:pynq-z2:part0:*`",
+)
+
 SCHEMA: Table = {
     "like": Key(_matching(NAME), "the name of a board that `tilewright boards` lists"),
     "name": Key(
@@ -177,17 +182,18 @@ SCHEMA: Table = {
     },
     "memory": {
         "kind": Key(
-            _one_of(BLOCK_RAM, *SDRAMS), f"one of {', '.join((BLOCK_RAM, *SDRAMS))}", required=True
+            _one_of(BLOCK_RAM, *SDRAMS, DDR),
+            f"one of {', '.join((BLOCK_RAM, *SDRAMS, DDR))}",
+            required=True,
         ),
         "max_kib": Key(_number(4, 1 << 20, (int,)), "an integer from 4 to 1,048,576"),
+        "mib": Key(_number(1, 1 << 12, (int,)), "an integer from 1 to 4,096"),
+        "board_files": _BOARD_FILES,
+        "interface": Key(_matching(r"\w{1,40}"), "a name in the board's files, `ddr3_sdram`"),
         "pins": {name: Key(_sites, _SITES) for name in SDRAM_SIGNALS},
     },
     "zynq": {
-        "board_files": Key(
-            _matching(r"[A-Za-z0-9._*:-]{1,80}"),
-            "the pattern of the board's files in Vivado, such as `tul.com.tw:pynq-z2:part0:*`",
-            required=True,
-        ),
+        "board_files": replace(_BOARD_FILES, required=True),
     },
 }
 """Keys and tables of a board file. A board has either `zynq`, or `oscillator` and `serial`."""

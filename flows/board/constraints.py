@@ -46,13 +46,43 @@ def xdc(board: Board) -> str:
     """Return the constraints for a Xilinx chip, as Vivado reads them."""
     lines = []
     for port, pin in board.pins.items():
+        if port == "oscillator" and board.ddr:
+            continue  # the memory's controller takes it, and constrains it
         properties = {"PACKAGE_PIN": pin.site, "IOSTANDARD": board.standard}
         if pin.pull:
             properties["PULLTYPE"] = "PULL" + pin.pull
         for name, value in properties.items():
             lines.append(f"set_property {name} {tcl_word(value)} [get_ports {port}]")
-    period_ns = 1e9 / board.oscillator_hz
-    lines.append(f"create_clock -name oscillator -period {period_ns:.3f} [get_ports oscillator]")
+    if not board.ddr:
+        period_ns = 1e9 / board.oscillator_hz
+        clock = f"create_clock -name oscillator -period {period_ns:.3f}"
+        lines.append(f"{clock} [get_ports oscillator]")
+    return "\n".join(lines) + "\n"
+
+
+STANDARDS = {
+    "LVCMOS33": "3.3-V LVTTL",
+    "LVCMOS25": "2.5 V",
+    "LVCMOS18": "1.8 V",
+    "LVCMOS15": "1.5 V",
+    "LVCMOS12": "1.2 V",
+}
+"""Electrical standards as Quartus names them."""
+
+
+def qsf(board: Board) -> str:
+    """Return the assignments of a Cyclone V, as Quartus' script reads them.
+
+    Its clock stands in another file, see `quartus.py`. Only pull-ups exist.
+    """
+    lines = []
+    for port, pin in board.pins.items():
+        instance = {"IO_STANDARD": STANDARDS[board.standard]}
+        if pin.pull == "UP":
+            instance["WEAK_PULL_UP_RESISTOR"] = "ON"
+        lines.append(f"set_location_assignment {tcl_word(f'PIN_{pin.site}')} -to {port}")
+        for name, value in instance.items():
+            lines.append(f"set_instance_assignment -name {name} {tcl_word(value)} -to {port}")
     return "\n".join(lines) + "\n"
 
 
@@ -62,6 +92,7 @@ CONSTRAINTS: Mapping[Technology, tuple[str, Callable[[Board], str]]] = MappingPr
         Technology.GOWIN: ("pins.cst", cst),
         Technology.GATEMATE: ("pins.ccf", ccf),
         Technology.XILINX7: ("pins.xdc", xdc),
+        Technology.CYCLONE5: ("pins.tcl", qsf),
     }
 )
 """The file that the placer's arguments name, and the function that writes it, by technology."""

@@ -39,6 +39,15 @@ MIN_DIVISOR = 4
 MAX_SDRAM_HZ = 120_000_000
 """The fastest clock for which the pads of an SDRAM leave enough time; see `CLOCK_LEAD_NS`."""
 
+DDR_CLOCK_HZ = 81_250_000
+"""A quarter of the memory's 325 MHz, as Digilent's files for AMD's controller (MIG) choose it."""
+
+DDR_LATENCY_CYCLES = 40
+"""An estimate: the controller reorders, refreshes and crosses widths; it was not measured."""
+
+UNCOUNTED_KIB = 16
+"""Main memory of a chip whose block RAMs are not counted, if the board does not say how much."""
+
 BAUD_ERROR = 0.02
 """Greatest error of the serial port's rate; the two sides together may differ by 4 %."""
 
@@ -74,6 +83,11 @@ class Design:
                 f"`{self.board.name}` at {self.clock_hz / 1e6:g} MHz: its SDRAM takes at most "
                 f"{MAX_SDRAM_HZ / 1e6:g} MHz; choose a lower `--clock`"
             )
+        if self.board.ddr and self.clock_hz % DDR_CLOCK_HZ:
+            raise UsageError(
+                f"`{self.board.name}` at {self.clock_hz / 1e6:g} MHz: the controller of its memory "
+                f"makes a clock of {DDR_CLOCK_HZ / 1e6:g} MHz for the system; leave `--clock` out"
+            )
         _ = self.memory_bytes
 
     @cached_property
@@ -87,7 +101,9 @@ class Design:
 
     @property
     def clock_hz(self) -> int:
-        """The clock that the PLL makes."""
+        """The clock that the PLL makes, or the controller of a DDR memory."""
+        if self.board.ddr:
+            return round(self.board.clock_mhz * 1e6)
         return round(self.settings.clock_hz)
 
     @property
@@ -102,7 +118,9 @@ class Design:
 
     @property
     def memory(self) -> MemoryModel:
-        """Timing of main memory."""
+        """Timing of main memory; an estimate for a DDR memory."""
+        if self.board.ddr:
+            return MemoryModel(latency_cycles=DDR_LATENCY_CYCLES)
         if self.sdram:
             return MemoryModel.of_sdram(self.sdram, self.configuration, self.clock_hz)
         # Imported here: it brings the hardware description language, which takes time.
@@ -113,6 +131,8 @@ class Design:
     @property
     def memory_sentence(self) -> str:
         """Size and kind of main memory."""
+        if self.board.ddr:
+            return f"{self.memory_bytes >> 20} MiB of DDR"
         if self.sdram is None:
             return f"{self.memory_bytes // 1024} KiB of block RAM"
         return f"{self.memory_bytes >> 20} MiB of SDRAM"
@@ -120,7 +140,9 @@ class Design:
     @property
     def result(self) -> str:
         """The result of `tilewright build`."""
-        return "bitstream" if self.device.family.packer else "Vivado project"
+        if self.device.family.packer:
+            return "bitstream"
+        return "Quartus project" if self.technology is Technology.CYCLONE5 else "Vivado project"
 
     @property
     def technology(self) -> Technology:
@@ -131,9 +153,13 @@ class Design:
     def memory_bytes(self) -> int:
         """Size of main memory: the SDRAM, or all block RAM that the core and the bridge leave."""
         reach = 1 << self.configuration.address_bits
+        if self.board.ddr:
+            return min(self.board.ddr.mib << 20, reach)
         if self.sdram:
             return min(self.sdram.size_bytes, reach)
-        blocks = BLOCKS[self.technology]
+        blocks = BLOCKS.get(self.technology)
+        if blocks is None:
+            return min((self.board.block_memory_kib or UNCOUNTED_KIB) << 10, reach)
         device = DEVICES[self.board.device]
         multipliers = device.capacity.get("multipliers")
         counts = count_blocks(self.configuration, self.technology, multipliers)
@@ -175,14 +201,22 @@ class Design:
 
         def describe() -> "Elaboratable":
             from ...hardware.soc.board_top import BoardTop
+            from ...hardware.soc.external_top import ExternalTop
             from ...hardware.soc.system import System
 
+            if self.board.ddr:
+                system = System(
+                    self.configuration, self.memory_bytes, self.clock_hz, multipliers,
+                    external=self.memory,
+                )  # fmt: skip
+                return ExternalTop(self.board, system, self.divisor)
             system = System(
                 self.configuration, self.memory_bytes, self.clock_hz, multipliers, self.sdram
             )
             return BoardTop(self.board, system, self.settings, self.divisor)
 
-        parts = [str(self.configuration.parameters()), str(self.board.pins), str(self.settings)]
+        clock = str(self.board.ddr or self.settings)
+        parts = [str(self.configuration.parameters()), str(self.board.pins), clock]
         parts += [str(self.divisor), str(self.memory_bytes), str(self.sdram), str(multipliers)]
         return keep_rtlil(parts, self.technology, describe, TOP)
 

@@ -18,12 +18,11 @@ SUFFIX = ".toml"
 UNFIT: Mapping[str, str] = MappingProxyType(
     {
         "iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip",
-        "Tang-Nano-9K": "no configuration fits its GW1NR-9, whose 6,480 flip-flops are fewer than "
-        "those of the smallest core; choose Tang-Nano-20K or Tang-Primer-20K",
+        "Tang-Nano-9K": "no configuration fits its GW1NR-9, whose 6,480 flip-flops hold the "
+        "smallest core (6,435) and no memory or link beside it; choose Tang-Nano-20K or "
+        "Tang-Primer-20K",
         "Tang-Primer-25K": "the multipliers and the PLL of its GW5A differ from those of the GW2A, "
         "and are not supported; choose Tang-Nano-20K or Tang-Primer-20K",
-        "DE10-Nano": "there is no project for Intel's Quartus; write a core for it with "
-        "`tilewright verilog`, or choose Arty-A7-100T",
     }
 )
 """Boards that are not supported, and the reasons."""
@@ -64,9 +63,14 @@ def find_board(text: str) -> AnyBoard:
         raise UsageError(f"board `{found}`: {UNFIT[found]}")
     if found is not None:
         return known_boards()[found]
+    file = f"{text}{SUFFIX}"
     raise UsageError(
         f"board `{text}`: expected one of {', '.join(known_boards())}"
-        + did_you_mean(text, known_boards())
+        + (
+            f"; did you mean the file `{file}`?"
+            if Path(file).is_file()
+            else did_you_mean(text, known_boards())
+        )
         + f"; choose one, {OWN_FILE}"
     )
 

@@ -5,7 +5,7 @@ ports (UG994). So the wrapper replaces a packaged core: there is no IP-XACT desc
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,44 +120,49 @@ def write_project(design: ZynqDesign, folder: Path) -> list[Path]:
         When the folder or a file cannot be written.
     """
     # Imported here: it brings the hardware description language, which takes time.
+    from ...hardware.verilog import TOP
     from ..verilog.readable import readable_verilog
 
     make_output_folder(folder)
     core = readable_verilog(design.configuration, design.device.family.technology)
     texts = {
         "core.v": core,
-        f"{WRAPPER}.v": wrapper(design.configuration, core),
+        f"{WRAPPER}.v": wrapper(design.configuration, core, TOP),
         SCRIPT: script(design),
     }
     return write_files(folder, texts)
 
 
-def wrapper(configuration: Configuration, core: str) -> str:
-    """Return a Verilog module with the ports of the core, and attributes that tell interfaces.
+def wrapper(configuration: Configuration, verilog: str, top: str) -> str:
+    """Return a Verilog module with the ports of another one, and attributes that tell interfaces.
 
     Parameters
     ----------
-    core
-        The core's Verilog.
+    verilog, top
+        The other module's text and name: the core, or a system with memory outside.
     """
-    found = PORT.findall(core.partition("\nmodule core(")[2].partition("endmodule")[0])
+    found = PORT.findall(verilog.partition(f"\nmodule {top}(")[2].partition("endmodule")[0])
+    names = {name for _, _, name in found}
+    buses = [bus for bus in ("m_axi", "s_axi") if f"{bus}_awaddr" in names]
     ports = []
     for way, size, name in found:
-        attributes = "".join(f"  (* {each} *)\n" for each in _attributes(name, configuration))
+        attributes = "".join(
+            f"  (* {each} *)\n" for each in _attributes(name, configuration, buses)
+        )
         ports.append(f"{attributes}  {way} wire {size}{name}")
     joined = ",\n".join(f"    .{name}({name})" for _, _, name in found)
     return (
-        "// The core as Vivado's block design takes it: `create_bd_cell -type module`.\n"
-        f"module {WRAPPER} (\n" + ",\n".join(ports) + f"\n);\n  core core (\n{joined}\n  );\n"
+        f"// `{top}` as Vivado's block design takes it: `create_bd_cell -type module`.\n"
+        f"module {WRAPPER} (\n" + ",\n".join(ports) + f"\n);\n  {top} core (\n{joined}\n  );\n"
         "endmodule\n"
     )
 
 
-def _attributes(port: str, configuration: Configuration) -> Iterator[str]:
+def _attributes(port: str, configuration: Configuration, buses: Sequence[str]) -> Iterator[str]:
     """Yield the attributes of a port; an address has the parameters of its interface."""
     bus, _, signal = port.rpartition("_")
     kinds = {
-        "clk": (f"{CLOCK} clk CLK", "ASSOCIATED_BUSIF m_axi:s_axi, ASSOCIATED_RESET rst"),
+        "clk": (f"{CLOCK} clk CLK", f"ASSOCIATED_BUSIF {':'.join(buses)}, ASSOCIATED_RESET rst"),
         "rst": (f"{RESET} rst RST", "POLARITY ACTIVE_HIGH"),
         "interrupt": (f"{INTERRUPT} interrupt INTERRUPT", "SENSITIVITY LEVEL_HIGH"),
     }

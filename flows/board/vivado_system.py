@@ -1,15 +1,20 @@
-"""A project for AMD's Vivado of a board without processors: the whole system, pins, a script."""
+"""A project for AMD's Vivado of a board without processors: the whole system, pins, a script.
+
+A DDR memory gets AMD's controller (MIG, UG586) in a block design. Its pins and timing are those of
+the maker's files for Vivado, so that none of them is written here.
+"""
 
 from pathlib import Path
 from typing import Any
 
 from ...atomic_write import write_files
-from ...quoting import comment, tcl_word
+from ...quoting import comment, tcl_list, tcl_word
 from ..synthesis.netlist import TOP
 from .constraints import CONSTRAINTS
 from .design import Design, make_output_folder
+from .vivado import WRAPPER, wrapper
 
-SCRIPT = "board.tcl"
+SCRIPT, DDR_SCRIPT = "board.tcl", "ddr.tcl"
 
 TOP_FILE = "top.v"
 
@@ -27,11 +32,11 @@ def write_system_project(design: Design, folder: Path) -> list[Path]:
 
     make_output_folder(folder)
     name, write = CONSTRAINTS[design.technology]
-    texts = {
-        TOP_FILE: readable_rtlil(design.rtlil(), TOP),
-        name: write(design.board),
-        SCRIPT: script(design),
-    }
+    top = readable_rtlil(design.rtlil(), TOP)
+    texts = {TOP_FILE: top, name: write(design.board)}
+    if design.board.ddr:
+        texts[f"{WRAPPER}.v"] = wrapper(design.configuration, top, TOP)
+    texts[SCRIPT] = script(design)
     return write_files(folder, texts)
 
 
@@ -43,12 +48,20 @@ def script(design: Design) -> str:
         "part": board.part,
         "clock_mhz": f"{design.clock_hz / 1e6:g}",
     }
+    if ddr := board.ddr:
+        values |= {
+            "board_files": ddr.board_files,
+            "interface": ddr.interface,
+            "memory_range": f"{design.memory_bytes >> 20}M",
+            "pins_of_board": tcl_list(name for name in board.pins if name != "oscillator"),
+        }
     head = (
         f"# {comment(board.name)}, written by `tilewright build`. Run it with:\n"
         f"#   vivado -mode batch -source {SCRIPT}\n"
     )
     lines = "".join(f"set {name} {tcl_word(value)}\n" for name, value in values.items())
-    return head + lines + Path(__file__).with_name(SCRIPT).read_text("utf-8")
+    rest = DDR_SCRIPT if board.ddr else SCRIPT
+    return head + lines + Path(__file__).with_name(rest).read_text("utf-8")
 
 
 def to_json(design: Design, files: list[Path]) -> dict[str, Any]:

@@ -315,6 +315,25 @@ def _xilinx(technology: Technology, name: str, family: str, dsp: str, ram: str) 
 _XILINX7 = _xilinx(Technology.XILINX7, "Xilinx 7", "xc7", "DSP48E1", "E1")
 _ULTRASCALE = _xilinx(Technology.ULTRASCALE, "Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
 
+_CYCLONE5 = Family(
+    name="Intel Cyclone V",
+    mapping=CellMapping(
+        technology=Technology.CYCLONE5, synthesis="synth_intel_alm -family cyclonev -noiopad"
+    ),
+    lut="ALUT",
+    cells={
+        **_each({"lut": 1}, *(f"MISTRAL_ALUT{inputs}" for inputs in range(2, 7))),
+        **_each({"lut": 1}, "MISTRAL_NOT", "MISTRAL_ALUT_ARITH"),
+        **_each({"ff": 1}, "MISTRAL_FF"),
+        **_each({"lut": 1}, "MISTRAL_MLAB"),  # twenty of them take a block of ten ALMs
+        **_each({"ram": 1}, "MISTRAL_M10K"),
+        **_each({"multipliers": 1}, "MISTRAL_MUL9X9", "MISTRAL_MUL18X18"),
+        **_each({"multipliers": 2}, "MISTRAL_MUL27X27"),
+    },
+    bels={},
+    placer=None,
+)
+
 SITES: Mapping[str, int] = MappingProxyType(
     {
         **{"$_NOT_": 2, "$_NAND_": 3, "$_NOR_": 3, "$_AND_": 4, "$_OR_": 4},
@@ -484,6 +503,15 @@ _DEVICES = (
     _xilinx_chip("xc7a100t", "XC7A100T (Artix-7)", _XILINX7, 63_400, 270, 240, 100),
     _xilinx_chip("xczu3eg", "XCZU3EG (Zynq UltraScale+)", _ULTRASCALE, 70_560, 432, 360, 200),
     _xilinx_chip("xck26", "XCK26 (Zynq UltraScale+)", _ULTRASCALE, 117_120, 288, 1_248, 200),
+    # CV-51001: an ALM has two tables and four registers, a DSP block multiplies 18x18 bits twice.
+    Device(
+        name="5csea6",
+        family=_CYCLONE5,
+        part="5CSEBA6 (Cyclone V SE)",
+        package="any package",
+        capacity={"lut": 83_820, "ff": 167_640, "ram": 553, "multipliers": 224},
+        clock_mhz=100,
+    ),
     Device(
         name="asic",
         family=_ASIC,

@@ -71,6 +71,7 @@ _KINDS = (
     _Kind(r"CCGM1A1", "CCGM1A1", r"IO_[NESW][ABC]_[AB]\d", _named("ccgm1a1")),
     _Kind(r"(xc7z020)clg\d{3}-[123]", "xc7z020clg400-1", _BALLS, _named()),
     _Kind(r"(xc7a35t|xc7a100t)i?[a-z]{3}\d{3}-[123]L?", "xc7a100tcsg324-1", _BALLS, _named()),
+    _Kind(r"5CSEBA6U\d{2}[ICA][78]N?", "5CSEBA6U23I7", _BALLS, _named("5csea6")),
     _Kind(r"(xczu3eg)-[a-z]{4}\d{3}-[123]-[ei]", "xczu3eg-sbva484-1-i", _BALLS, _named()),
     _Kind(r"(xck26)-sfvc784-2LV-[ci]", "xck26-sfvc784-2LV-c", _BALLS, _named()),
 )

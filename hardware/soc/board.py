@@ -59,6 +59,25 @@ class BoardSdram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BoardDdr:
+    """A DDR memory on a board, with a controller that the vendor's tool makes.
+
+    Parameters
+    ----------
+    board_files
+        Pattern of the names of the board's files in the vendor's tool.
+    interface
+        Name of the memory in these files.
+    mib
+        Its size.
+    """
+
+    board_files: str
+    interface: str
+    mib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BoardFacts:
     """Facts of any board.
 
@@ -120,6 +139,8 @@ class Board(BoardFacts):
         Its SDRAM, if it has one with a single data rate.
     block_memory_kib
         Size of main memory of block RAM at most; None for all that core and bridge leave.
+    ddr
+        Its DDR memory, if that is main memory; the controller's clock is that of the system.
     """
 
     oscillator_hz: int
@@ -135,6 +156,7 @@ class Board(BoardFacts):
     programmer: str = ""
     sdram: BoardSdram | None = None
     block_memory_kib: int | None = None
+    ddr: BoardDdr | None = None
 
     @property
     def memory(self) -> BoardSdram | None:

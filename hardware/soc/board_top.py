@@ -35,23 +35,14 @@ class BoardTop(wiring.Component):
     def __init__(self, board: Board, system: System, settings: PllSettings, divisor: int):
         self.board, self.system = board, system
         self.settings, self.divisor = settings, divisor
-        ports = [name for name in board.pins if not name.startswith("sdram_dq_")]
-        super().__init__({name: In(1) if name in INPUTS else Out(1) for name in ports})
+        super().__init__(port_names(board))
 
     def elaborate(self, platform) -> Module:
         m = Module()
         m.domains.sync = ClockDomain("sync")
         m.submodules.pll = pll = Pll(self.settings, CLOCK_LEAD_NS)
         m.submodules.system = system = self.system
-        m.submodules.uart = uart = Uart(self.divisor)
-        m.d.comb += [
-            pll.oscillator.eq(self.oscillator),
-            ClockSignal().eq(pll.clock),
-            uart.rx.eq(self.rx),
-            self.tx.eq(uart.tx),
-        ]
-        wiring.connect(m, uart.received, system.received)
-        wiring.connect(m, system.sent, uart.sent)
+        m.d.comb += [pll.oscillator.eq(self.oscillator), ClockSignal().eq(pll.clock)]
         pressed = self.button ^ self.board.button.low if self.board.button else 0
         m.submodules.reset = ResetSynchronizer(~pll.locked | pressed)
         if self.board.memory:
@@ -62,13 +53,29 @@ class BoardTop(wiring.Component):
                 for bit in range(width):
                     port = getattr(self, f"sdram_{name}_{bit}")
                     m.d.comb += port.eq(getattr(pads, name)[bit])
-
-        # The last bit flashes about once a second.
-        beats = Signal((system.clock_hz - 1).bit_length())
-        m.d.sync += beats.eq(beats + 1)
-        shown = Cat(beats[-1], system.busy, system.linked, system.ended)
-        for index, pin in enumerate(self.board.leds):
-            m.d.comb += getattr(self, f"led_{index}").eq(shown[index] ^ pin.low)
-        for index, pin in enumerate(self.board.high):
-            m.d.comb += getattr(self, f"high_{index}").eq(not pin.low)
+        add_link_and_lights(m, self, self.board, system, self.divisor)
         return m
+
+
+def port_names(board: Board) -> dict[str, wiring.Member]:
+    """Return the ports of a top level; data pins of an SDRAM are those of its pads."""
+    names = [name for name in board.pins if not name.startswith("sdram_dq_")]
+    return {name: In(1) if name in INPUTS else Out(1) for name in names}
+
+
+def add_link_and_lights(
+    m: Module, top: wiring.Component, board: Board, system: System, divisor: int
+) -> None:
+    """Connect a system to the serial port, the LEDs and the constant pins of a top level."""
+    m.submodules.uart = uart = Uart(divisor)
+    m.d.comb += [uart.rx.eq(top.rx), top.tx.eq(uart.tx)]
+    wiring.connect(m, uart.received, system.received)
+    wiring.connect(m, system.sent, uart.sent)
+    # The last bit flashes about once a second.
+    beats = Signal((system.clock_hz - 1).bit_length())
+    m.d.sync += beats.eq(beats + 1)
+    shown = Cat(beats[-1], system.busy, system.linked, system.ended)
+    for index, pin in enumerate(board.leds):
+        m.d.comb += getattr(top, f"led_{index}").eq(shown[index] ^ pin.low)
+    for index, pin in enumerate(board.high):
+        m.d.comb += getattr(top, f"high_{index}").eq(not pin.low)

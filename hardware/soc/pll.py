@@ -1,4 +1,4 @@
-"""PLLs: the clock of a system from a board's oscillator, on ECP5, Gowin, GateMate and Xilinx 7."""
+"""PLLs: the clock of a system from a board's oscillator, on five families of FPGAs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -84,6 +84,16 @@ LIMITS: Mapping[Technology, PllLimits] = MappingProxyType(
             internal_hz=(600_000_000, 1_200_000_000),
             clock_hz=(4_690_000, 400_000_000),
             compares_internal=True,
+        ),
+        # Fractional PLL of a Cyclone V of speed grade 7 in integer mode: CV-51002, "PLL
+        # Specifications". The tool chooses the divisors.
+        Technology.CYCLONE5: PllLimits(
+            references=range(1, 33),
+            feedbacks=range(1, 65),
+            outputs=tuple(range(1, 513)),
+            detector_hz=(5_000_000, 325_000_000),
+            internal_hz=(600_000_000, 1_400_000_000),
+            clock_hz=(4_000_000, 400_000_000),
         ),
     }
 )
@@ -217,6 +227,7 @@ class Pll(wiring.Component):
             Technology.GOWIN: self._rpll,
             Technology.GATEMATE: self._cc_pll,
             Technology.XILINX7: self._mmcm,
+            Technology.CYCLONE5: self._altera_pll,
         }
         m.submodules.cell = cells[platform]()
         return m
@@ -339,6 +350,24 @@ class Pll(wiring.Component):
             i_USR_LOCKED_STDY_RST=Const(0),
             o_CLK0=self.clock,
             o_USR_PLL_LOCKED=self.locked,
+        )
+
+    def _altera_pll(self) -> Instance:
+        """Return Intel's megafunction, which takes frequencies."""
+        return Instance(
+            "altera_pll",
+            p_reference_clock_frequency=f"{_megahertz(self.settings.oscillator_hz)} MHz",
+            p_fractional_vco_multiplier="false",
+            p_operation_mode="direct",
+            p_number_of_clocks=1,
+            p_output_clock_frequency0=f"{_megahertz(self.settings.clock_hz)} MHz",
+            p_phase_shift0="0 ps",
+            p_duty_cycle0=50,
+            i_refclk=self.oscillator,
+            i_rst=Const(0),
+            i_fbclk=Const(0),
+            o_outclk=self.clock,
+            o_locked=self.locked,
         )
 
 

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ...errors import HardwareError
 from ...isa.configuration import Configuration
 from ...isa.configuration_rules import PAGE_BYTES
+from ...isa.memory_model import MemoryModel
 from ...isa.registers import OFFSETS
 from ...isa.sdram import Sdram
 from ..axi import read_port, write_port
@@ -44,6 +45,8 @@ class System(wiring.Component):
         As in `Core`.
     sdram : Sdram, optional
         Main memory; block RAM without it.
+    external : MemoryModel, optional
+        Main memory is outside, and this is its timing for the host's information.
     cpu : SoftCpu, optional
         Drives the core in place of the host; the link then carries the bytes of its program.
 
@@ -61,6 +64,8 @@ class System(wiring.Component):
         Changes with each request.
     sdram : Out(sdram_pins)
         With an SDRAM alone.
+    read : Out(read_port), write : Out(write_port)
+        With external memory alone.
 
     Raises
     ------
@@ -76,9 +81,10 @@ class System(wiring.Component):
         multipliers: int | None = None,
         sdram: Sdram | None = None,
         cpu: SoftCpu | None = None,
+        external: MemoryModel | None = None,
     ):
         self.configuration, self.memory_bytes = configuration, memory_bytes
-        self.chip, self.cpu = sdram, cpu
+        self.chip, self.cpu, self.external = sdram, cpu, external
         self.clock_hz, self.multipliers = clock_hz, multipliers
         reach = 1 << configuration.address_bits
         if not PAGE_BYTES <= memory_bytes <= reach or memory_bytes % PAGE_BYTES:
@@ -92,6 +98,10 @@ class System(wiring.Component):
                 f"of SDRAM `{sdram.name}`"
             )
         pins = {} if sdram is None else {"sdram": Out(sdram_pins(sdram))}
+        if external is not None:
+            pins |= {
+                "read": Out(read_port(configuration)), "write": Out(write_port(configuration))
+            }  # fmt: skip
         super().__init__(
             {
                 "received": In(stream.Signature(8)),
@@ -109,16 +119,18 @@ class System(wiring.Component):
         core, arbiter = Core(configuration, self.multipliers), PortArbiter(configuration)
         starts = Signal()
         memory, board = self._memory(m, starts)
+        outside = wiring.flipped(self) if memory is None else memory
         board |= {"MEMORY_BYTES": self.memory_bytes, "CLOCK_HZ": self.clock_hz}
         bridge = self.cpu or Bridge(configuration, board)
-        parts = {"core": core, "arbiter": arbiter, "bridge": bridge, "memory": memory}
+        parts = {"core": core, "arbiter": arbiter, "bridge": bridge}
+        parts |= {} if memory is None else {"memory": memory}
         add_with_resets(m, platform, parts)
         wiring.connect(m, wiring.flipped(self.received), bridge.received)
         wiring.connect(m, bridge.sent, wiring.flipped(self.sent))
         wiring.connect(m, bridge.read, arbiter.bridge_read)
         wiring.connect(m, bridge.write, arbiter.bridge_write)
-        wiring.connect(m, arbiter.read, memory.read)
-        wiring.connect(m, arbiter.write, memory.write)
+        wiring.connect(m, arbiter.read, outside.read)
+        wiring.connect(m, arbiter.write, outside.write)
         for port, prefix, signature in (
             (arbiter.core_read, "m_axi", read_port(configuration)),
             (arbiter.core_write, "m_axi", write_port(configuration)),
@@ -143,7 +155,9 @@ class System(wiring.Component):
         return m
 
     def _memory(self, m: Module, starts: Value):
-        """Connect main memory; return it, and the registers that tell its timing."""
+        """Connect main memory; return it if it is inside, and the registers with its timing."""
+        if self.external is not None:
+            return None, {"MEMORY_LATENCY": self.external.latency_cycles}
         if self.chip is None:
             memory = BlockMemory(self.configuration, self.memory_bytes)
             return memory, {"MEMORY_LATENCY": LATENCY_CYCLES}

@@ -4,7 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from tilewright.hardware.axi import read_port, write_port
 from tilewright.hardware.soc.sdram import sdram_pins
+from tilewright.isa.configuration import Configuration
 from tilewright.isa.sdram import Sdram
 
 
@@ -12,15 +14,19 @@ class Echo(wiring.Component):
     """It sends each byte back, adds one to it for every byte since the reset, and is busy.
 
     With an SDRAM, it puts the byte on all outputs in turn, and adds what it reads to the count.
+    With memory outside, its port is silent.
     """
 
     clock_hz = 10
 
-    def __init__(self, sdram: Sdram | None = None):
+    def __init__(self, sdram: Sdram | None = None, outside: Configuration | None = None):
         members = {name: Out(1) for name in ("busy", "ended", "linked")}
         members |= {"received": In(stream.Signature(8)), "sent": Out(stream.Signature(8))}
         if sdram:
             members["sdram"] = Out(sdram_pins(sdram))
+        if outside:
+            self.configuration = outside
+            members |= {"read": Out(read_port(outside)), "write": Out(write_port(outside))}
         super().__init__(members)
 
     def elaborate(self, platform) -> Module:

@@ -22,7 +22,7 @@ from .echo import Echo
 BOARDS = pin_boards()
 DIVISOR = 4
 PLLS = {Technology.ECP5: "EHXPLLL", Technology.GOWIN: "rPLL", Technology.GATEMATE: "CC_PLL"}
-PLLS |= {Technology.XILINX7: "MMCME2_BASE"}
+PLLS |= {Technology.XILINX7: "MMCME2_BASE", Technology.CYCLONE5: "altera_pll"}
 HALF_S = 1e-8
 
 

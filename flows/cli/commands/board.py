@@ -123,6 +123,8 @@ def machine_of(arguments: argparse.Namespace) -> Machine:
         design = design_of(wired_board(arguments.virtual), arguments)
         configuration, usual_kib = design.configuration, design.memory_bytes // 1024
         usual_hz, sdram = design.clock_hz, sdram or design.sdram
+        if design.board.ddr:
+            usual_kib = min(usual_kib, USUAL_MEMORY_KIB)
     else:
         configuration, usual_kib = chosen_configuration(arguments) or DEFAULT, USUAL_MEMORY_KIB
         usual_hz = round(USUAL_CLOCK_MHZ * 1e6)

@@ -133,7 +133,7 @@ def to_json(design: AnyDesign, speed: Speed | None) -> dict[str, Any]:
     if isinstance(design, Design):
         values |= {
             "memory_bytes": design.memory_bytes,
-            "memory": "SDRAM" if design.sdram else "block RAM",
+            "memory": "DDR" if design.board.ddr else "SDRAM" if design.sdram else "block RAM",
             "baud": design.board.baud,
             "programmer": design.board.programmer,
         }

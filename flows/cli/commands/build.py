@@ -1,14 +1,16 @@
-"""`tilewright build`: a bitstream of a configuration for a board, or a project for Vivado."""
+"""`tilewright build`: a bitstream of a configuration for a board, or its vendor's project."""
 
 import argparse
 from pathlib import Path
 
 from ....errors import HardwareError, UsageError
+from ....hardware.technology import Technology
 from ....quoting import shell_word
 from ...board.bitstream import Built, build, resource_sentence, timing_problem, write_bitstream
 from ...board.design import Design, usual_folder
 from ...board.known_boards import find_board
 from ...board.processors import ZynqBoard
+from ...board.quartus import write_quartus_project
 from ...board.vivado import ZynqDesign, write_project
 from ...board.vivado_system import to_json, write_system_project
 from ...synthesis.report import path_table
@@ -131,7 +133,7 @@ def build_project(board: ZynqBoard, arguments: argparse.Namespace) -> None:
 
 
 def build_system_project(design: Design, arguments: argparse.Namespace, folder: Path) -> None:
-    """Write a project for Vivado of a board without processors.
+    """Write a project for the vendor's tool of a board without processors.
 
     Raises
     ------
@@ -141,13 +143,15 @@ def build_system_project(design: Design, arguments: argparse.Namespace, folder: 
     board = design.board
     if arguments.seeds is not None:
         raise UsageError(f"`--seeds`: board `{board.name}` has no use for it; leave it out")
-    files = write_system_project(design, folder)
+    quartus = design.technology is Technology.CYCLONE5
+    files = (write_quartus_project if quartus else write_system_project)(design, folder)
     if arguments.json:
         write_json(arguments.json, to_json(design, files))
     if arguments.json == "-":
         return
     say(f"project        {', '.join(str(file) for file in files)}")
-    say(f"next           vivado -mode batch -source {shell_word(str(files[-1]))}")
+    tool = "quartus_sh -t" if quartus else "vivado -mode batch -source"
+    say(f"next           {tool} {shell_word(str(files[-1]))}")
     if board.programmer:
         bitstream = folder / f"{board.name}.bit"
         say(f"then           openFPGALoader -b {board.programmer} {shell_word(str(bitstream))}")

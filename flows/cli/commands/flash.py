@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from ....errors import HardwareError, ToolError, UsageError
+from ....quoting import shell_word
 from ...board.bitstream import REPORT
 from ...board.board_schema import NAME
 from ...board.design import usual_folder
@@ -44,7 +45,9 @@ def flash(arguments: argparse.Namespace) -> None:
     HardwareError
         If it fails.
     """
-    board, programmer, bitstream = find_bitstream(chosen_folder(arguments))
+    board, programmer, bitstream = find_bitstream(
+        chosen_folder(arguments), arguments.board or "NAME"
+    )
     if not programmer:
         raise UsageError(
             f"board `{board}`: expected `programmer` in its file, the name by which openFPGALoader "
@@ -76,8 +79,13 @@ def chosen_folder(arguments: argparse.Namespace) -> Path:
     return arguments.folder or usual_folder(find_board(arguments.board).name)
 
 
-def find_bitstream(folder: Path) -> tuple[str, str, Path]:
+def find_bitstream(folder: Path, asked: str = "NAME") -> tuple[str, str, Path]:
     """Return the name of the board, that of its programmer, and the bitstream of a build.
+
+    Parameters
+    ----------
+    asked
+        The board as the user named it, for messages.
 
     Raises
     ------
@@ -93,7 +101,7 @@ def find_bitstream(folder: Path) -> tuple[str, str, Path]:
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(
             f"folder `{folder}`: expected the bitstream of a build, got none; run `tilewright "
-            "build --board NAME` first"
+            f"build --board {shell_word(asked)}` first"
         ) from None
     bitstream = folder / file
     if not bitstream.is_file():

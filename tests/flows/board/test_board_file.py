@@ -112,7 +112,7 @@ def test_pins_have_levels_and_resistors(board_file):
         ('kind = "block-ram"', 'kind = "sdr-x16"', "`memory.pins.clk`: expected 1 pin for "
          "`sdr-x16`, got 0; correct the list"),
         ('kind = "block-ram"', 'kind = "ddr3"', "`memory.kind`: expected one of block-ram, "
-         "sdr-x16, sdr-x32, got `'ddr3'`; correct it"),
+         "sdr-x16, sdr-x32, ddr, got `'ddr3'`; correct it"),
         ('kind = "block-ram"', 'kind = "block-ram"\n[memory.pins]\nclk = "F19"', "`memory.pins`: "
          "expected none for `block-ram`, got a table of 1; name another `kind`, or leave the pins "
          "out"),
@@ -258,6 +258,15 @@ def test_commands_take_files_and_refuse_wrong_ones(command, board_file, capsys):
         f"error: board file `{path}`: `oscillator.mhz`: expected a number from 1 to 500, got `0`; "
         "correct it\n"
     )
+
+
+def test_messages_name_the_file_of_the_board(board_file, capsys, monkeypatch):
+    path = board_file()
+    monkeypatch.chdir(path.parent)
+    assert main(["flash", "--board", path.name]) == 2
+    assert "run `tilewright build --board mine.toml` first" in capsys.readouterr().err
+    assert main(["boards", "--board", "mine"]) == 2
+    assert "; did you mean the file `mine.toml`?; choose one" in capsys.readouterr().err
 
 
 def test_technologies_with_an_sdram_are_those_that_have_pads():

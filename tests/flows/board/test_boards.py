@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amaranth_boards import arty_a7, ecpix5, nexys4ddr, orangecrab_r0_2, tang_primer_20k, ulx3s
+from amaranth_boards import (
+    arty_a7,
+    de10_nano,
+    ecpix5,
+    nexys4ddr,
+    orangecrab_r0_2,
+    tang_primer_20k,
+    ulx3s,
+)
 from apycula import chipdb
 
 from tilewright.compiler.module import Module
@@ -41,6 +49,7 @@ PLATFORMS = {
     "Arty-A7-100T": arty_a7.ArtyA7_100Platform,
     "Nexys-A7-100T": nexys4ddr.Nexys4DDRPlatform,
     "Tang-Primer-20K": tang_primer_20k.TangPrimer20kDockPlatform,
+    "DE10-Nano": de10_nano.DE10NanoPlatform,
 }
 """Boards that `amaranth-boards` has."""
 
@@ -70,11 +79,13 @@ def test_pins_are_sites_of_their_own(board):
 def test_another_table_has_the_same_pins(name):
     board, platform = BOARDS[name], PLATFORMS[name]
     vendor = name.startswith("Tang") and platform.part
+    if name == "DE10-Nano":
+        vendor = f"{platform.device}{platform.package}{platform.speed}"
     if board.part.startswith("xc7a"):
         vendor = board.device  # speed grades and temperatures differ between deliveries
     vendor = vendor or f"{platform.device}-{platform.speed}{platform.package}"
     assert board.part.startswith(vendor)
-    (clock,) = (each for each in platform.resources if each.name == platform.default_clk)
+    clock = next(each for each in platform.resources if each.name == platform.default_clk)
     assert clock.clock.frequency == board.oscillator_hz
     assert clock.ios[0].names == [board.oscillator.site]
     if name.startswith("OrangeCrab"):
@@ -99,6 +110,11 @@ def test_another_table_has_the_same_pins(name):
         assert board.button
         assert board.button.low
         assert sites(platform, "rst") == [board.button.site]
+    elif name == "DE10-Nano":
+        leds = [sites(platform, "led", index)[0] for index in range(4)]
+        assert board.button
+        assert board.button.low
+        assert sites(platform, "button") == [board.button.site]
     elif name == "Tang-Primer-20K":
         leds = [sites(platform, "led", index)[0] for index in range(2, 6)]
     assert [led.site for led in board.leds] == leds
@@ -111,11 +127,16 @@ def test_boards_claim_no_check_that_is_not_made_here():
         }
 
     bitstreams = {name for name in BOARDS if usual(name).result == "bitstream"}
-    yosys = claim("Yosys elaborates the project for Vivado with a small system")
-    assert yosys == BOARDS.keys() - bitstreams, "test_vivado_system.py"
+    ddr = {name for name, board in BOARDS.items() if board.ddr}
+    assert claim("the system drives a model of the controller") == ddr, "test_external_memory.py"
+    quartus = {name for name in BOARDS if usual(name).result == "Quartus project"}
+    assert claim("a stand-in for Quartus") == quartus, "test_quartus.py"
+    assert claim("Yosys elaborates the project for Quartus with a small system") == quartus
+    assert BOARDS.keys() == bitstreams | ddr | quartus
     assert claim("pins are those of amaranth-boards") == set(PLATFORMS)
     assert claim("the tools take chip, package and pins") == bitstreams, "test_bitstreams.py"
-    assert claim("a stand-in for Vivado") == known_boards().keys() - BOARDS.keys(), "test_zynq.py"
+    zynq = known_boards().keys() - BOARDS.keys()
+    assert claim("a stand-in for Vivado") == zynq | ddr, "test_zynq.py, test_vivado_system.py"
     page = (Path(__file__).parents[3] / "docs" / "boards.md").read_text()
     measured = page.partition("| asked | reached |")[2].partition("\n\n")[0]
     assert claim("placed and routed at its clock") == {
@@ -194,7 +215,9 @@ def test_main_memory_is_pages_and_fits_beside_the_core(name):
     assert design.memory_bytes % PAGE_BYTES == 0
     assert 40 * 1024 <= design.memory_bytes <= 1 << design.configuration.address_bits
     bits = 8 * design.memory_bytes
-    if design.sdram is None:
+    if design.board.ddr:
+        assert design.memory_bytes <= design.board.ddr.mib << 20
+    elif design.sdram is None:
         assert bits <= DEVICES[design.board.device].capacity["ram"] * 20 * 1024
 
 

