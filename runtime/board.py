@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..isa.clearing import clearing_program
-from ..isa.configuration import CONTRACT_VERSION, Configuration, Memory
+from ..isa.configuration import CONTRACT_VERSION, PRESETS, Configuration, Memory
 from ..isa.configuration_rules import PAGE_BYTES
 from ..isa.footprints import footprint, intervals
 from ..isa.instructions import Instruction, Unit
@@ -213,9 +213,11 @@ class BoardDevice(Device):
                 )
         configuration = core[OFFSETS["CONFIGURATION"]]
         if configuration != expected.hash:
+            known = (each for each in PRESETS.values() if each.hash == configuration)
+            other = f"`{named.name}`" if (named := next(known, None)) else "none of the presets"
             raise DeviceError(
                 f"device `{self.name}`: expected configuration `{expected.name}` "
-                f"({expected.hash:#010x}), got a board with {configuration:#010x}; "
+                f"({expected.hash:#010x}), got a board with {other} ({configuration:#010x}); "
                 "load the bitstream of that configuration, or choose the board's with `--config`"
             )
         self.memory_bytes, self.clock_hz = found["MEMORY_BYTES"], found["CLOCK_HZ"]

@@ -1,11 +1,7 @@
-"""A picture of a graph as SVG: nodes in ranks from top to bottom, as Netron draws them.
-
-Edges over several ranks pass through an empty place in each rank between, so that they go round the
-nodes. Places are sorted by the mean position of their neighbours, a few times down and up.
-"""
+"""A picture of a graph as SVG."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -13,15 +9,9 @@ from pathlib import Path
 from ...atomic_write import write_output
 from .evaluate import is_accelerated
 from .ir import Graph, Node
+from .layout import Box, Layout, arrange
 
 NODE_WIDTH, LINE_HEIGHT, PADDING = 190, 16, 8
-EMPTY_WIDTH = 16
-"""Width of a place that only an edge passes through."""
-
-GAP, RANK_GAP = 24, 36
-"""Pixels between neighbours, and between ranks."""
-
-SORTED_TIMES = 4
 MAX_CHARACTERS = 28
 """Maximum text of a line; the whole name is shown when the mouse is over the node."""
 
@@ -51,54 +41,45 @@ class Picture:
         return f"<Picture of {len(self.svg):,} bytes; `save(PATH)` writes it as SVG>"
 
 
-@dataclass(slots=True)
-class _Box:
-    """A node, an input or an output; or an empty place, which has no lines."""
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """A node, an input or an output as text."""
 
-    key: str
-    rank: int
-    lines: tuple[str, ...] = ()
-    title: str = ""
-    fill: str = ""
-    x: float = 0.0
-
-    @property
-    def width(self) -> int:
-        return NODE_WIDTH if self.lines else EMPTY_WIDTH
-
-    @property
-    def height(self) -> int:
-        return 2 * PADDING + LINE_HEIGHT * len(self.lines) if self.lines else 0
+    lines: tuple[str, ...]
+    title: str
+    fill: str
 
 
 def plot(graph: Graph) -> Picture:
     """Draw a graph; constants are lines of the nodes that read them."""
-    boxes = {box.key: box for box in _boxes(graph)}
+    boxes, labels = {}, {}
+    for key, rank, label in _boxes(graph):
+        boxes[key] = Box(key, rank, NODE_WIDTH, 2 * PADDING + LINE_HEIGHT * len(label.lines))
+        labels[key] = label
     edges = [(start, end) for start, end in _edges(graph) if start in boxes]
-    steps = list(_split(boxes, edges))
-    ranks: list[list[_Box]] = [[] for _ in range(1 + max(box.rank for box in boxes.values()))]
-    for box in boxes.values():
-        ranks[box.rank].append(box)
-    _arrange(ranks, steps)
-    return Picture(_svg(graph.name, boxes, ranks, steps))
+    layout = arrange(boxes.values(), edges)
+    return Picture(_svg(graph.name, [(boxes[key], labels[key]) for key in boxes], layout))
 
 
-def _boxes(graph: Graph) -> Iterator[_Box]:
-    """Yield inputs, nodes and outputs, each one rank below the lowest that it reads."""
+def _boxes(graph: Graph) -> Iterator[tuple[str, int, _Label]]:
+    """Yield key, rank and label of inputs, nodes and outputs; ranks are below what they read."""
     rank_of: dict[str, int] = {}
     for value in graph.inputs:
         rank_of[value.name] = 0
-        yield _Box(value.name, 0, (_cut(value.name), str(value.type)), value.name, FILLS["input"])
+        label = _Label((_cut(value.name), str(value.type)), value.name, FILLS["input"])
+        yield value.name, 0, label
     for node in graph.nodes:
         rank = 1 + max((rank_of.get(name, -1) for name in node.inputs), default=-1)
         rank_of |= {value.name: rank for value in node.outputs}
         side = "accelerator" if is_accelerated(node) else "host"
         title = f"{node.name} ({side})"
-        yield _Box(node.outputs[0].name, rank, tuple(_lines(graph, node)), title, FILLS[side])
+        label = _Label(tuple(_lines(graph, node)), title, FILLS[side])
+        yield node.outputs[0].name, rank, label
     for output in graph.outputs:
         rank = 1 + rank_of.get(output.value, -1)
         lines = (_cut(output.name), str(graph.types[output.value]))
-        yield _Box(f"output {output.name}", rank, lines, output.name, FILLS["output"])
+        label = _Label(lines, output.name, FILLS["output"])
+        yield f"output {output.name}", rank, label
 
 
 def _lines(graph: Graph, node: Node) -> Iterator[str]:
@@ -123,77 +104,14 @@ def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
         yield box_of.get(output.value, ""), f"output {output.name}"
 
 
-def _split(
-    boxes: dict[str, _Box], edges: Sequence[tuple[str, str]]
-) -> Iterator[tuple[str, str, bool]]:
-    """Yield edges between neighbouring ranks, adding empty places; True at the end of an arrow."""
-    for number, (start, end) in enumerate(edges):
-        before = start
-        for rank in range(boxes[start].rank + 1, boxes[end].rank):
-            place = f"edge {number} at {rank}"
-            boxes[place] = _Box(place, rank)
-            yield before, place, False
-            before = place
-        yield before, end, True
-
-
-def _arrange(ranks: list[list[_Box]], steps: Sequence[tuple[str, str, bool]]) -> None:
-    """Set the centre of every box."""
-    above: dict[str, list[str]] = {}
-    below: dict[str, list[str]] = {}
-    for start, end, _ in steps:
-        above.setdefault(end, []).append(start)
-        below.setdefault(start, []).append(end)
-    boxes = {box.key: box for rank in ranks for box in rank}
-    for rank in ranks:
-        _place(rank, {box.key: 0.0 for box in rank})
-    for turn in range(SORTED_TIMES):
-        near, order = (above, ranks) if turn % 2 == 0 else (below, ranks[::-1])
-        for rank in order:
-            wanted = {}
-            for box in rank:
-                others = [boxes[key].x for key in near.get(box.key, ())]
-                wanted[box.key] = sum(others) / len(others) if others else box.x
-            rank.sort(key=lambda box: wanted[box.key])
-            _place(rank, wanted)
-
-
-def _place(rank: list[_Box], wanted: Mapping[str, float]) -> None:
-    """Set boxes side by side, around the mean of where they want to be."""
-    total = sum(box.width for box in rank) + GAP * (len(rank) - 1)
-    x = sum(wanted[box.key] for box in rank) / len(rank) - total / 2
-    for box in rank:
-        box.x = x + box.width / 2
-        x += box.width + GAP
-
-
-def _svg(
-    name: str,
-    boxes: Mapping[str, _Box],
-    ranks: Sequence[Sequence[_Box]],
-    steps: Sequence[tuple[str, str, bool]],
-) -> str:
-    left = min(box.x - box.width / 2 for box in boxes.values()) - GAP
-    right = max(box.x + box.width / 2 for box in boxes.values()) + GAP
-    tops: list[float] = []
-    bottom: float = GAP
-    for rank in ranks:
-        tops.append(bottom)
-        bottom += max(box.height for box in rank) + RANK_GAP
+def _svg(name: str, boxes: list[tuple[Box, _Label]], layout: Layout) -> str:
     parts = []
-    for start, end, last in steps:
-        one, other = boxes[start], boxes[end]
-        x1, y1 = one.x, tops[one.rank] + one.height
-        x2, y2 = other.x, tops[other.rank]
-        middle = (y1 + y2) / 2
+    for path, last in layout.paths:
         arrow = ' marker-end="url(#arrow)"' if last else ""
-        parts.append(
-            f'<path d="M{x1:.0f} {y1:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} '
-            f'{x2:.0f} {y2:.0f}"{arrow}/>'
-        )
-    for box in boxes.values():
-        parts += _drawn(box, tops[box.rank])
-    width, height = right - left, bottom - RANK_GAP + GAP
+        parts.append(f'<path d="{path}"{arrow}/>')
+    for box, label in boxes:
+        parts += _drawn(box, label)
+    left, width, height = layout.left, layout.width, layout.height
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
         f'height="{height:.0f}" viewBox="{left:.0f} 0 {width:.0f} {height:.0f}">'
@@ -204,16 +122,14 @@ def _svg(
     )
 
 
-def _drawn(box: _Box, top: float) -> Iterator[str]:
-    if not box.lines:
-        return
+def _drawn(box: Box, label: _Label) -> Iterator[str]:
     left = box.x - box.width / 2
     yield (
-        f'<g><title>{escape(box.title)}</title><rect x="{left:.0f}" y="{top:.0f}" rx="4" '
-        f'width="{box.width}" height="{box.height}" fill="{box.fill}"/>'
+        f'<g><title>{escape(label.title)}</title><rect x="{left:.0f}" y="{box.top:.0f}" rx="4" '
+        f'width="{box.width:.0f}" height="{box.height:.0f}" fill="{label.fill}"/>'
     )
-    for number, line in enumerate(box.lines):
-        y = top + PADDING + LINE_HEIGHT * (number + 0.75)
+    for number, line in enumerate(label.lines):
+        y = box.top + PADDING + LINE_HEIGHT * (number + 0.75)
         kind = ' class="op"' if number == 0 else ""
         yield f'<text{kind} x="{left + PADDING:.0f}" y="{y:.0f}">{escape(line)}</text>'
     yield "</g>"

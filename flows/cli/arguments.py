@@ -7,6 +7,7 @@ network in the cache does not wait for them.
 import argparse
 import contextlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -385,6 +386,38 @@ def line_progress(clock: Callable[[], float] = time.monotonic) -> Advance:
     return advance
 
 
+SILENCE_S = 20.0
+"""Time after which the last line is said again, as placing alone may take many minutes."""
+
+
+@contextlib.contextmanager
+def steady_lines() -> Iterator[Advance]:
+    """Give `line_progress`, which goes on while a step tells nothing."""
+    advance = line_progress()
+    lock, ended = threading.Lock(), threading.Event()
+    latest: tuple[str, int, int | None] | None = None
+
+    def tell(text: str, done: int, total: int | None) -> None:
+        nonlocal latest
+        with lock:
+            latest = text, done, total
+            advance(*latest)
+
+    def repeat() -> None:
+        while not ended.wait(SILENCE_S):
+            with lock:
+                if latest is not None:
+                    advance(*latest)
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield tell
+    finally:
+        ended.set()
+        thread.join()
+
+
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Advance]:
     """Show a progress bar on stderr; a line every few seconds if stderr is not a terminal."""
@@ -405,7 +438,8 @@ def progress_bar() -> Iterator[Advance]:
         TimeElapsedColumn(),
     )
     if not console.is_terminal:
-        yield line_progress()
+        with steady_lines() as tell:
+            yield tell
         return
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)

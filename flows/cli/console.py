@@ -1,5 +1,6 @@
-"""Result lines on stdout, for commands that avoid slow imports."""
+"""Result lines on stdout and notes on stderr, for commands that avoid slow imports."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,11 @@ def idle_line(report: Mapping[str, Any]) -> str:
 def say(text: str) -> None:
     """Print result on stdout, without wrapping; names in it cannot control the terminal."""
     print(printable(text, keep="\n"), flush=True)
+
+
+def note(text: str) -> None:
+    """Print on stderr what belongs to no result, as `say` does."""
+    print(printable(text, keep="\n"), file=sys.stderr, flush=True)
 
 
 def configuration_sentence(configuration: Configuration) -> str:

@@ -26,6 +26,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "passes": "show what each pass of the front end does to a model",
         "inspect": "disassemble an artifact",
         "evaluate": "judge schedules of a layer: legal or not, exact cycles, what binds",
+        "asm": "assemble, check and run a program of one's own",
     },
     "compile": {
         "compile": "compile a model into one file",
@@ -65,6 +66,7 @@ EXAMPLES: Mapping[str, str] = {
     "passes": "tilewright passes model.onnx --until scheduled --layer conv1",
     "inspect": "tilewright inspect model.tw",
     "evaluate": "tilewright evaluate model.onnx --layer conv1 --schedule steps.txt --json",
+    "asm": "tilewright asm program.asm --config 4x4 --device rtl",
     "compile": "tilewright compile model.onnx --config ecp5-45 -o model.tw",
     "quantise": "tilewright quantise float.onnx --calibrate samples.npz -o int8.onnx",
     "export": "tilewright export --c firmware model.onnx --config 4x4",

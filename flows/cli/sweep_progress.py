@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from .arguments import line_progress
+from .arguments import steady_lines
 
 if TYPE_CHECKING:
     from ..sweep.outcome import Progress
@@ -41,8 +41,8 @@ def sweep_progress() -> Iterator[Callable[["Progress"], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        advance = line_progress()
-        yield lambda progress: advance(text_of(progress), progress.done, progress.total)
+        with steady_lines() as advance:
+            yield lambda progress: advance(text_of(progress), progress.done, progress.total)
         return
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -64,6 +64,9 @@ from .work import Work
 WINDOW = 8
 """Number of preceding machines that a decision does not wait for."""
 
+WATCH_S = 2.0
+"""Minimum time between two views of a running sweep."""
+
 IDLE_ROUNDS = 100
 """Successive rounds of a search that may find every machine ruled out before it ends."""
 
@@ -84,6 +87,7 @@ def sweep(
     rtl: bool = False,
     build: Build | None = None,
     own_clock: bool = False,
+    watch: Callable[[Outcome], None] | None = None,
 ) -> Outcome:
     """Find the machines of a space that no other one beats with the same main memory.
 
@@ -115,6 +119,9 @@ def sweep(
     own_clock
         Time each machine at its own clock on the device, from the ledger or estimated from it;
         `clock_mhz` is that of machines whose size is not between those of the ledger.
+    watch
+        Called every few seconds with the outcome so far, in which machines that are not decided
+        are open.
 
     Raises
     ------
@@ -129,7 +136,7 @@ def sweep(
     database = Database() if database is None else database
     return _Run(
         networks, space, database, executor, progress, objectives, where, clock_mhz, device,
-        exhaustive, search, build, own_clock,
+        exhaustive, search, build, own_clock, watch,
     ).outcome(rtl)  # fmt: skip
 
 
@@ -156,7 +163,9 @@ class _Run:
         search: Search | None,
         build: Build | None,
         own_clock: bool,
+        watch: Callable[[Outcome], None] | None,
     ) -> None:
+        self.watch, self.started, self.watched = watch, time.perf_counter(), 0.0
         self.networks, self.space, self.database = tuple(networks), space, database
         self.objectives, self.where, self.clock_mhz = tuple(objectives), tuple(where), clock_mhz
         self.progress, self.exhaustive, self.search = progress, exhaustive, search
@@ -180,7 +189,6 @@ class _Run:
         self.evaluated = 0
 
     def outcome(self, rtl: bool) -> Outcome:
-        started = time.perf_counter()
         interrupted = False
         self.database.forget(LOST)
         try:
@@ -200,12 +208,23 @@ class _Run:
             self._rate()
         finally:
             self.programs.release()
+        return self._so_far(interrupted)
+
+    def _so_far(self, interrupted: bool = False) -> Outcome:
         return Outcome(
             self.networks, self.space, self.objectives, self.where, self.clock_mhz,
             tuple(self.results), self.rejected, self.programs.computed, self.reused,
-            time.perf_counter() - started, interrupted, self.search, self.evaluated,
+            time.perf_counter() - self.started, interrupted, self.search, self.evaluated,
             self.build, self.device, self.own_clock,
         )  # fmt: skip
+
+    def _tell(self, progress: Progress) -> None:
+        self.progress(progress)
+        now = time.perf_counter()
+        if self.watch is not None and now - self.watched >= WATCH_S:
+            self._rate()
+            self.watch(self._so_far())
+            self.watched = time.perf_counter()
 
     # Points ------------------------------------------------------------------------------------
 
@@ -346,7 +365,7 @@ class _Run:
     def _tell_progress(self, settled: int, total: int) -> None:
         if self.search is not None:
             settled, total = self.evaluated, self.search.evaluations
-        self.progress(Progress(SIM, settled, total, sum(map(len, self.fronts.values()))))
+        self._tell(Progress(SIM, settled, total, sum(map(len, self.fronts.values()))))
 
     def _measure_front(self, builder: Builder) -> None:
         """Synthesise and place the machines on the front, one by one, until all are measured.
@@ -369,7 +388,7 @@ class _Run:
                 step: str, rung: str = rung, done: int = done, total: int = len(best),
                 points: int = points,
             ) -> None:  # fmt: skip
-                self.progress(Progress(rung, done, total, points, step))
+                self._tell(Progress(rung, done, total, points, step))
 
             show("")
             self._measure(rung, left[0], builder, show)

@@ -243,6 +243,7 @@ def _run_nextpnr(
         (folder / name).write_text(text, "utf-8")
     arguments = _arguments(device, options)
     watch = _Watch(device, show)
+    show("starting nextpnr, which compiles itself on its first run")
     if device.family.refines and not packs:
         run_tool(device.family.placer, [*arguments, "--no-route", WRITE, MAPPED], folder, watch)
         show("refining")

@@ -1,46 +1,60 @@
 """A browser without a window, and the text of the pages that it shows."""
 
-import json
 import shutil
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any, Literal
 
 BROWSERS = "chromium", "chromium-browser", "google-chrome"
 
-BROWSER_OPTIONS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=2000",
-)  # fmt: skip
+WAIT_MS = 60_000
+"""How long a page may take on a busy computer."""
 
-MAKER = ("google.com", "googleapis.com", "gstatic.com", "gvt1.com")
-"""A Chromium asks its maker for the time and more, whatever page it shows."""
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
-def open_page(page: Path, folder: Path, width: int = 1280) -> tuple[str, list[str]]:
-    """Open a page; its document once scripts ran, and what it requested.
+@contextmanager
+def opened(
+    page: Path, width: int = 1280, scheme: Literal["light", "dark"] = "light"
+) -> Iterator[tuple[Any, list[str]]]:
+    """Open a page; Playwright's page once its scripts ran, and the addresses that it asked for."""
+    from playwright.sync_api import sync_playwright  # tests without a browser need not have it
 
-    `folder` is for the browser's own files.
-    """
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     assert browser, f"no browser: expected one of {BROWSERS}; `apt install chromium`"
-    log = folder / "net.json"
-    done = subprocess.run(
-        [
-            browser, *BROWSER_OPTIONS, f"--user-data-dir={folder / 'profile'}",
-            f"--window-size={width},900", f"--log-net-log={log}", "--dump-dom", page.as_uri(),
-        ],
-        capture_output=True, text=True, check=True, timeout=240,
-    )  # fmt: skip
-    found = json.loads(log.read_text())
-    start = found["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
-    urls = [e.get("params", {}).get("url", "") for e in found["events"] if e["type"] == start]
-    hosts = [(urlsplit(url).hostname or "", url) for url in urls if url.startswith("http")]
-    makers = tuple(f".{host}" for host in MAKER)
-    asked = [url for host, url in hosts if not f".{host}".endswith(makers)]
-    return done.stdout, asked
+    asked: list[str] = []
+    with sync_playwright() as player:
+        chromium = player.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        try:
+            view = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            view.set_default_timeout(WAIT_MS)
+            view.on("request", lambda request: asked.append(request.url))
+            view.goto(page.as_uri())
+            view.wait_for_load_state("networkidle")
+            asked.remove(page.as_uri())
+            yield view, asked
+        finally:
+            chromium.close()
+
+
+def open_page(page: Path, width: int = 1280) -> tuple[str, list[str]]:
+    """Open a page; its document once scripts ran, and what it requested."""
+    with opened(page, width) as (view, asked):
+        return view.content(), asked
+
+
+def violations(view: Any) -> list[str]:
+    """Return what axe-core finds against WCAG 2.2 AA, with the first elements concerned."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(view, options={"runOnly": STANDARDS}).response["violations"]
+    return [
+        f"{each['id']}: {[node['target'] for node in each['nodes'][:3]]} "
+        f"{each['nodes'][0]['failureSummary']}"
+        for each in found
+    ]
 
 
 class Text(HTMLParser):
@@ -52,11 +66,12 @@ class Text(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
-        if tag not in ("meta", "link", "br", "input"):
+        if tag not in ("meta", "link", "br", "wbr", "input"):
             self.ids.append(dict(attrs).get("id") or self.ids[-1])
 
     def handle_endtag(self, tag):
         self.ids.pop()
 
     def handle_data(self, data):
-        self.text[self.ids[-1]] = self.text.get(self.ids[-1], "") + data
+        text = self.text.get(self.ids[-1], "") + data.replace("\u00a0", " ")
+        self.text[self.ids[-1]] = text

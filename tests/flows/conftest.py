@@ -42,9 +42,9 @@ def tilewright(capsys) -> Callable[..., str]:
 
 
 @pytest.fixture
-def browse(tmp_path) -> Callable[..., tuple[str, list[str]]]:
+def browse() -> Callable[..., tuple[str, list[str]]]:
     """Open a page in a headless browser; return its final document and its requests."""
-    return lambda page, width=1280: open_page(page, tmp_path, width)
+    return open_page
 
 
 @pytest.fixture

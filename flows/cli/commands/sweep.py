@@ -1,6 +1,8 @@
 """`tilewright sweep`: evaluate the machines of a space, and find those that no other one beats."""
 
 import argparse
+import contextlib
+import threading
 from pathlib import Path
 
 from ....atomic_write import write_output
@@ -23,8 +25,9 @@ from ...sweep.verdict import exclusion_sentence, verdict
 from ...synthesis.flow import tool_versions
 from ..arguments import add_configuration, add_json, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
-from ..console import configuration_sentence, say
+from ..console import configuration_sentence, note, say
 from ..json_output import check_json, write_json
+from ..live_page import LivePage
 from ..memory_options import add_program_for
 from ..operator_options import add_operators
 from ..sweep_options import (
@@ -157,6 +160,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "-o", "--output", type=Path, metavar="FILE.html",
         help="write a page that works offline: scatter, parallel coordinates, table",
     )  # fmt: skip
+    parser.add_argument(
+        "--serve", action="store_true",
+        help="show the page while it grows, at an address of this computer that has a secret "
+        "token, until Ctrl-C",
+    )  # fmt: skip
     add_json(parser, "the front and all points")
     parser.set_defaults(function=sweep_)
 
@@ -172,7 +180,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     for path in arguments.export:
         check_export(path)
-    if arguments.output:
+    if arguments.output or arguments.serve:
         plotly_source()
     if arguments.rtl:
         require_tools("rtl")
@@ -207,6 +215,9 @@ def sweep_(arguments: argparse.Namespace) -> None:
                 build_in_background()  # the first workers need it
             networks = read_networks(arguments.sources, weights)
             executor = chosen_executor(arguments, [network.graph for network in networks])
+            live = LivePage(render) if arguments.serve else None
+            if live:
+                note(f"{live.address}: watch the sweep in a browser")
             try:
                 with sweep_progress() as progress:
                     outcome = sweep(
@@ -224,9 +235,12 @@ def sweep_(arguments: argparse.Namespace) -> None:
                         rtl=arguments.rtl,
                         build=build,
                         own_clock=own_clock,
+                        watch=live and (lambda found: live.show(page_data(found))),
                     )
             finally:
                 executor.close()
+            if live:
+                live.show(page_data(outcome), done=True)
             if arguments.output:
                 text = render(page_data(outcome))
                 write_output(arguments.output, text, f"`--output {arguments.output}`")
@@ -237,12 +251,22 @@ def sweep_(arguments: argparse.Namespace) -> None:
                 say(f"\n{database.path}: {len(database):,} results")
                 if arguments.output:
                     say(f"{arguments.output}: open the page in a browser")
+            if live and not outcome.interrupted:
+                keep_serving(live)
         for path in arguments.export:
             say(f"{path}: {export(database, path):,} results")
     if outcome is not None and outcome.interrupted:
         raise KeyboardInterrupt
     if outcome is not None and arguments.rtl:
         compare_with_rtl(outcome, quiet=arguments.json == "-")
+
+
+def keep_serving(page: LivePage) -> None:
+    """Let the user read the final page."""
+    with contextlib.suppress(KeyboardInterrupt):
+        note(f"{page.address}: the sweep is done; Ctrl-C closes the page")
+        threading.Event().wait()
+    page.close()
 
 
 def show(outcome: Outcome) -> None:

@@ -25,6 +25,7 @@ from ..efficiency import efficiency_of
 from .bins import activity_bins
 from .causes import CAUSE_TEXT, CausedStep, by_cause, path_steps
 from .layer_rows import LayerFacts, layer_facts, layer_row
+from .network_graph import network_graph
 from .sentences import sentence
 from .unit_timeline import timeline
 
@@ -55,6 +56,7 @@ def report_data(
         for segment, path in zip(segments, paths, strict=True)
         for fact in layer_facts(module, segment, path)
     ]
+    completions = _completions(segments, facts)
     return {
         "network": module.name,
         "version": __version__,
@@ -70,13 +72,14 @@ def report_data(
         "causes": {str(cause): text for cause, text in CAUSE_TEXT.items()},
         "waits": {wait.name.lower(): text for wait, text in WAIT_TEXT.items()},
         "layers": [layer_row(module, fact, sentence(module, fact)) for fact in facts],
+        "graph": network_graph(module),
         "roofline": _roofline(module.configuration, memory),
         "activity": activity_bins(segments),
-        "completions": _completions(segments, facts),
+        "completions": completions,
         "path": _path(paths),
         "counters": _counters(segments),
         "what_if": _what_if(module, memory),
-        "timeline": timeline(segments, paths),
+        "timeline": timeline(segments, paths, completions),
     }
 
 

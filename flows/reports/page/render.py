@@ -19,6 +19,7 @@ SCRIPTS = (
     "causes",
     "summary",
     "layers",
+    "network",
     "activity",
     "timeline",
     "roofline",

@@ -8,13 +8,14 @@ import pytest
 
 from tilewright import compile_graph, import_model
 from tilewright.flows.bare_metal.folder import write_folder
+from tilewright.flows.bare_metal.host_board import VerilatedCore
 from tilewright.flows.bare_metal.network import network_in_c
 from tilewright.isa.configuration import CONTRACT_VERSION, PRESETS
 from tilewright.isa.registers import Error
 from tilewright.runtime import Session, open_device
 
 from ...networks.builder import Builder
-from .c_board import CORE_BASE, CBoard, SimCore, VerilatedCore
+from .c_board import CORE_BASE, CBoard, SimCore
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 KEYWORDS = Path(__file__).parents[4] / "shared" / "models" / "kws_dscnn" / "kws_int8_qdq.onnx"
@@ -57,6 +58,17 @@ def test_digits_in_c_leave_the_bytes_of_sim(digits, scans, tmp_path, cached):
     assert len(set(clears)) == len(set(runs)) == 1
     assert len(runs) == 5
     assert clears != runs
+
+
+def test_make_without_a_board_says_what_it_needs(digits, tmp_path):
+    write_folder(tmp_path / "c", network_in_c(digits))
+    done = subprocess.run(["make", "-C", tmp_path / "c"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "Makefile:11: *** expected a header that says where the core and its memory are, such as "
+        "`make BOARD=../board.h`; docs/bare-metal.md has one of two lines.  Stop.\n"
+    )
+    subprocess.run(["make", "-C", tmp_path / "c", "clean"], check=True)
 
 
 @pytest.mark.slow
@@ -122,8 +134,11 @@ def test_a_board_of_two_addresses_needs_no_library(digits, tmp_path):
 
 
 def test_a_board_without_addresses_is_told_what_is_missing(digits, tmp_path):
-    write_folder(tmp_path, network_in_c(digits))
-    made = subprocess.run(["make", "-C", tmp_path], capture_output=True, text=True, check=False)
+    write_folder(tmp_path / "c", network_in_c(digits))
+    board = tmp_path / "board.h"
+    board.touch()
+    command = ["make", "-C", tmp_path / "c", f"BOARD={board}"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode
     assert "define TILEWRIGHT_MEMORY, the CPU's address of the memory" in made.stderr
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.quantiser import AUTO, EFFORTS, METHODS, QuantiserOptions
-from tilewright.flows.cli import calibration_options
-from tilewright.flows.cli.arguments import line_progress
+from tilewright.flows.cli import arguments, calibration_options
+from tilewright.flows.cli.arguments import line_progress, steady_lines
 from tilewright.flows.cli.calibration_options import calibration_rows
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution import quantise_model
@@ -276,3 +277,19 @@ def test_progress_without_a_terminal_is_a_line_every_few_seconds(capsys):
     for step in range(4):
         advance("calibrating", step, 4)
     assert capsys.readouterr().err == "6 s: calibrating, 1 of 4\n12 s: calibrating, 3 of 4\n"
+
+
+def test_progress_goes_on_while_a_step_says_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(arguments, "SILENCE_S", 0.01)
+    monkeypatch.setattr(arguments, "LINE_SECONDS", 0.0)
+    said = ""
+    with steady_lines() as tell:
+        tell("placing", 0, 1)
+        end = time.monotonic() + 30
+        while said.count("s: placing, 0 of 1\n") < 3 and time.monotonic() < end:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    assert said.count("s: placing, 0 of 1\n") >= 3
+    capsys.readouterr()
+    time.sleep(0.05)
+    assert capsys.readouterr().err == "", "it ends with the work"

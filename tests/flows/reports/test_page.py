@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tilewright.compiler.module import Module
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.placement_options import Placing
 from tilewright.flows.execution.timed import time_segments
-from tilewright.flows.reports.page import render, report_data
+from tilewright.flows.reports.page import render, report_data, unit_timeline
 from tilewright.flows.reports.page.causes import Cause, path_steps
 from tilewright.flows.reports.page.layer_rows import layer_facts, layer_row
 from tilewright.flows.reports.placement_table import placement_of
@@ -133,6 +134,42 @@ def test_a_worse_memory_binds_layers_and_the_sentence_says_so(module, memory, ca
     assert words in layer["sentence"]
 
 
+def test_a_long_timeline_is_joined_and_never_empty(module, monkeypatch):
+    """Sums by track and kind stay exact, and the slowest layers keep every instruction."""
+    whole = data_of(module)
+    slices = sum(map(len, [*whole["timeline"]["tracks"].values(), whole["timeline"]["path"]]))
+    limit = slices - 1
+    monkeypatch.setattr(unit_timeline, "MAX_SLICES", limit)
+    timeline = data_of(module)["timeline"]
+    rows = [*timeline["tracks"].values(), timeline["path"]]
+    assert sum(map(len, rows)) <= limit
+    assert 0 < timeline["exact_layers"] < len(whole["layers"])
+    assert timeline["joined_cycles"] > 0
+    for title, own in whole["timeline"]["tracks"].items():
+        fewer = timeline["tracks"][title]
+        assert sum(row[1] for row in fewer) == sum(row[1] for row in own)
+        assert all(a[0] + a[1] <= b[0] for a, b in pairwise(fewer)), "slices never overlap"
+    assert sum(row[1] for row in timeline["path"]) == whole["summary"]["cycles"]
+    for begin, end in ((each["begin"], each["end"]) for each in whole["completions"]):
+        assert any(row[0] < end and row[0] + row[1] > begin for row in timeline["tracks"]["GEMM"])
+    for row in (row for track in rows for row in track if row[4] >= 0):
+        assert timeline["instructions"][row[4]][0]
+
+
+def test_the_graph_has_every_step_once_and_its_edges_lead_down(data, module):
+    boxes = data["graph"]["boxes"]
+    layers = [box["layer"] for box in boxes if box["kind"] == "layer"]
+    assert sorted(layers) == list(range(len(data["layers"])))
+    for box in boxes:
+        if box["kind"] == "layer":
+            assert box["name"] == data["layers"][box["layer"]]["name"]
+    hosted = [box for box in boxes if box["kind"] == "host"]
+    assert len(hosted) == sum(isinstance(step, str) for step in module.steps)
+    tops = [box["top"] for box in boxes]
+    assert tops == sorted(tops), "a chain with a shortcut"
+    assert len(data["graph"]["paths"]) >= len(boxes) - 1
+
+
 def test_a_gathered_first_layer_is_told_by_its_windows(data):
     """One channel on eight lanes, but the nine pixels of a window lie side by side."""
     conv1 = data["layers"][0]
@@ -242,19 +279,23 @@ def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, module, tm
         layer["macs_per_cycle"] is not None for layer in data["layers"]
     )
     assert len(re.findall("<canvas [^>]*height", document)) == 1
+    assert document.count('class="box" role="button"') == len(data["layers"])
     text = Text(document).text
     assert f"{data['summary']['cycles']:,}" in text["cards"]
     for layer in data["layers"]:
-        assert layer["sentence"] in text["layers"]
+        assert layer["sentence"].replace("`", "") in text["layers"]
     for unit in ("FETCH", *Unit.__members__):
         assert unit in text["activity"]
     assert "this run" in text["what-if"]
     for row in data["placement"]["rows"]:
         assert row["short"] in text["placement"]
-        assert row["reason"] in text["placement"]
+        assert row["reason"].replace("`", "") in text["placement"]
     assert "on the accelerator at 50 MHz" in text["placement"]
-    assert f"Estimated {total['sum']:,.0f} µs a sample: " in text["placement"]
-    assert f"{total['makespan']:,.0f} µs where both sides work at once." in text["placement"]
+    for before, us, after in (
+        ("Estimated ", total["sum"], " a sample: "),
+        ("; ", total["makespan"], " where both sides work at once."),
+    ):
+        assert f"{before}{us:.3g} µs{after}" in text["placement"]
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@
 const ROW = 46, GAP = 12, LAYER_ROW = 20, AXIS = 24, LABEL = 62;
 
 const CHANNELS = [
-  { name: "read", parts: [["LOAD", "work"], ["FETCH", "fetch"]] },
-  { name: "write", parts: [["STORE", "work"]] },
+  { name: "read", parts: [["LOAD", "wait-work"], ["FETCH", "wait-fetch"]] },
+  { name: "write", parts: [["STORE", "wait-work"]] },
 ];
 
 function showActivity() {
@@ -12,7 +12,7 @@ function showActivity() {
   const used = WAITS.filter((wait) =>
     Object.values(DATA.activity.units).some((unit) => unit[wait]));
   byId("activity-legend").append(...used.map((wait) =>
-    legendEntry(wait, wait === "work" ? "works" : `waits: ${WAIT_NAMES[wait]}`)));
+    legendEntry(waitColour(wait), wait === "work" ? "works" : `waits: ${WAIT_NAMES[wait]}`)));
   whenSized(byId("activity"), (width) => byId("activity").replaceChildren(activityChart(width)));
 }
 
@@ -34,7 +34,8 @@ function activityChart(width) {
       // FETCH before full queues is ahead of the units: nothing that a column should shout.
       const ahead = name === "FETCH" && wait === "queue";
       if (units[name][wait] && !ahead) {
-        svg.append(columns(units[name][wait], base, top, x, slot, wait));
+        svg.append(columns(units[name][wait], base, top, x, slot,
+          waitColour(wait)));
       }
     }
     top += ROW + GAP;
@@ -74,7 +75,7 @@ function activityTip(names, at, row) {
     const unit = units[names[row]];
     const rows = [...WAITS, "done"].filter((wait) => unit[wait] && unit[wait][at]);
     return [make("b", {}, `${names[row]}, ${span}`), ...rows.map((wait) =>
-      tipLine(wait, WAIT_NAMES[wait], grouped(unit[wait][at])))];
+      tipLine(waitColour(wait), WAIT_NAMES[wait], grouped(unit[wait][at])))];
   }
   const channel = CHANNELS[row - names.length];
   const width = DATA.what_if.bus_bytes;
@@ -111,7 +112,7 @@ function drawLayers(svg, x) {
     if (room <= 0) return;
     const group = draw("g", {}, draw("rect", { x: x(begin), y: 0, width: Math.max(0.5, room - 1),
       height: LAYER_ROW, rx: 3, fill: "var(--grid)" }));
-    const text = fitted(name, room - 8, 6.4, index + 1);
+    const text = fitted(name, room - 10, 7.1, index + 1);
     if (text) {
       group.append(draw("text", { x: x(begin) + room / 2, y: 14, "text-anchor": "middle" }, text));
     }
@@ -129,7 +130,7 @@ function fitted(name, room, each, number) {
   const most = Math.floor(room / each) - 1;
   const head = Math.ceil(most / 2);
   if (most >= 8) return `${text.slice(0, head)}…${text.slice(head - most)}`;
-  return String(number).length * each <= room + 6 ? String(number) : "";
+  return String(number).length * each <= room ? String(number) : "";
 }
 
 function drawAxis(svg, x, cycles, top, width) {

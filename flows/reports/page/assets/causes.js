@@ -1,5 +1,4 @@
 // Causes of the cycles on the critical path, and what units wait for.
-const LIGHT = new Set(["memory", "latency", "dispatch", "token", "fill", "fetch"]);
 const CAUSES = Object.keys(DATA.causes);
 const WAITS = ["work", "memory", "token", "queue", "fetch", "unit", "fill"];
 const WAIT_NAMES = {
@@ -7,14 +6,17 @@ const WAIT_NAMES = {
   unit: "own pipeline", fill: "pipeline fills", done: "done",
 };
 
+const waitColour = (wait) => `wait-${wait}`;
+
 // A bar of cycles by cause.
 function stack(cycles, total, className, labelled) {
-  const bar = make("div", { class: className });
+  const bar = make("div", { class: className, role: "img", "aria-label": CAUSES
+    .filter((cause) => cycles[cause])
+    .map((cause) => `${cause} ${percent(cycles[cause] / total)}`).join(", ") || "no cycles" });
   for (const cause of CAUSES) {
     if (!cycles[cause]) continue;
     const share = cycles[cause] / total;
     const part = make("div", {
-      class: LIGHT.has(cause) ? "on-light" : "",
       style: `width:${100 * share}%;background:${colour(cause)}`,
     });
     if (labelled && share > 0.09) part.textContent = percent(share);

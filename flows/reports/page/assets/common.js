@@ -25,25 +25,57 @@ const significant = (number) => number >= 100
   ? grouped(number)
   : Number(number.toPrecision(3)).toString();
 
-function bytes(count) {
-  if (count < 1000) return `${count} B`;
-  if (count < 1e6) return `${(count / 1e3).toFixed(1)} kB`;
-  return `${(count / 1e6).toFixed(2)} MB`;
+// A number with three digits and the prefix that keeps it below a thousand: “8.50 mJ”, “116 kB”.
+const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"],
+  [1e-6, "µ"], [1e-9, "n"]];
+
+function scaled(number, factor) {
+  const digits = (number / factor).toPrecision(3);
+  return Number.isInteger(number) && factor === 1 ? String(number) : digits;
 }
 
-function millions(count) {
-  if (count >= 1e9) return `${(count / 1e9).toFixed(2)} G`;
-  if (count >= 1e6) return `${(count / 1e6).toFixed(2)} M`;
-  return count >= 1e4 ? `${(count / 1e3).toFixed(1)} k` : grouped(count);
+const prefixOf = (number) => {
+  const rounded = Math.abs(Number(number.toPrecision(3)));
+  return PREFIXES.find(([factor]) => rounded >= factor) || (number ? PREFIXES.at(-1) : [1, ""]);
+};
+
+function quantity(number, unit = "") {
+  const [factor, prefix] = prefixOf(number);
+  return `${scaled(number, factor)}\u00a0${prefix}${unit}`.trim();
+}
+
+// A range in one unit, that of its larger end: “5.00 to 8.50 mJ”.
+function range(low, high, unit) {
+  const [factor, prefix] = prefixOf(high);
+  return `${scaled(low, factor)} to ${scaled(high, factor)}\u00a0${prefix}${unit}`;
+}
+
+const ratioText = (ratio) => `${ratio >= 100 ? grouped(ratio) : ratio.toPrecision(3)}×`;
+const bytes = (count) => quantity(count, "B");
+
+// Text with what stands between backticks as code.
+const prose = (text) => text.split("`").map((part, at) => (at % 2 ? make("code", {}, part) : part));
+
+// A name that may break after the marks that join its parts, and nowhere else.
+const breakable = (text) => text.split(/(?<=[/_.+=,:;-])/).flatMap((part, at) =>
+  (at ? [make("wbr"), part] : [part]));
+
+// Black or white, whichever can be read better on a colour as #rrggbb.
+function readableOn(hex) {
+  const [red, green, blue] = [1, 3, 5].map((at) => {
+    const part = parseInt(hex.slice(at, at + 2), 16) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#10151b" : "#ffffff";
 }
 
 const swatch = (name) => make("i", { class: "swatch", style: `background:${colour(name)}` });
 const legendEntry = (name, text) => make("span", {}, swatch(name), text);
 
-// The background of a ratio: orange above 1, blue below.
+// The background of a ratio: stronger the further it is from 1.
 function ratioStyle(ratio) {
-  const strength = Math.min(45, Math.abs(Math.log2(ratio)) * 55);
-  const tint = ratio > 1.0005 ? "memory" : ratio < 0.9995 ? "compute" : "card";
+  const strength = Math.min(100, 20 + Math.abs(Math.log2(ratio)) * 80);
+  const tint = ratio > 1.0005 ? "worse" : ratio < 0.9995 ? "better" : "card";
   return `background:color-mix(in srgb, ${colour(tint)} ${strength.toFixed(0)}%, var(--stripe))`;
 }
 
@@ -71,10 +103,19 @@ const hideTip = () => { tip.hidden = true; };
 const tipLine = (name, text, value) =>
   make("div", { class: "line" }, legendEntry(name, text), make("span", {}, value));
 
-function hovers(element, children) {
+// A tip for the mouse. What it tells stands elsewhere too, or `focusable` lets the keyboard reach it.
+function hovers(element, children, focusable = false) {
   element.addEventListener("pointermove", (event) => showTip(event, ...children()));
   element.addEventListener("pointerleave", hideTip);
+  if (!focusable) return;
+  element.tabIndex = 0;
+  element.addEventListener("focus", () => {
+    const { left, bottom } = element.getBoundingClientRect();
+    showTip({ clientX: left, clientY: bottom - 14 }, ...children());
+  });
+  element.addEventListener("blur", hideTip);
 }
+addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
 
 // Calls again whenever the element's width changes.
 function whenSized(element, redraw) {
@@ -87,13 +128,102 @@ function whenSized(element, redraw) {
   check();
 }
 
-function table(headings, bodies, left = 1) {
+// A table; headings are texts or {text, wide, left, key}, of which those with a key sort the table.
+function table(headings, bodies, left = 1, order = null) {
   const cells = headings.map((heading, index) => {
-    const { text, wide } = typeof heading === "string" ? { text: heading } : heading;
-    const classes = [index < left ? "left" : "", wide ? "wide" : ""].join(" ").trim();
-    return make("th", classes ? { class: classes, scope: "col" } : { scope: "col" }, text);
+    const { text, wide, left: aligned, key } = typeof heading === "string"
+      ? { text: heading } : heading;
+    const classes = [index < left || aligned ? "left" : "", wide ? "wide" : ""].join(" ").trim();
+    const cell = make(text ? "th" : "td", text ? { scope: "col" } : {}, ...(order && key ? [] : [text]));
+    if (classes) cell.className = classes;
+    if (order && key) order.heading(cell, text, key);
+    return cell;
   });
   return make("table", {}, make("thead", {}, make("tr", {}, ...cells)), ...bodies);
+}
+
+// The order of a table's rows. A click on a heading sorts by it, another one turns the order round;
+// keys of `falling` begin with the largest.
+class Order {
+  constructor(key, rising, redraw, falling = []) {
+    Object.assign(this, { key, rising, redraw, falling });
+  }
+
+  heading(cell, text, key) {
+    const button = make("button", { type: "button" }, text);
+    button.addEventListener("click", () => {
+      this.rising = this.key === key ? !this.rising : !this.falling.includes(key);
+      this.key = key;
+      this.redraw();
+    });
+    if (key === this.key) cell.setAttribute("aria-sort", this.rising ? "ascending" : "descending");
+    cell.append(button);
+  }
+
+  // Rows sorted by value(row, key); those without a value come last.
+  sorted(rows, value) {
+    const keyed = rows.map((row, at) => ({ row, at, value: value(row, this.key) ?? null }));
+    keyed.sort((a, b) => {
+      if (a.value === null || b.value === null) {
+        return (a.value === null) - (b.value === null) || a.at - b.at;
+      }
+      const way = this.rising ? 1 : -1;
+      return way * ((a.value > b.value) - (a.value < b.value)) || a.at - b.at;
+    });
+    return keyed.map(({ row }) => row);
+  }
+}
+
+// The rows with which a long table begins, and a button that shows the others as well.
+const FIRST_ROWS = 30;
+
+function firstRows(button, total, redraw) {
+  let all = false;
+  const tell = () => {
+    button.textContent = all ? `Show the first ${FIRST_ROWS} rows` : `Show all ${total} rows`;
+  };
+  button.hidden = total <= FIRST_ROWS;
+  button.addEventListener("click", () => { all = !all; tell(); redraw(); });
+  tell();
+  return (rows) => (all ? rows : rows.slice(0, FIRST_ROWS));
+}
+
+// Redraws that keep the focus on the heading that was pressed.
+function replaceTable(place, made) {
+  const headings = [...place.querySelectorAll("th button")];
+  const at = headings.indexOf(document.activeElement);
+  place.replaceChildren(made);
+  if (at >= 0) place.querySelectorAll("th button")[at]?.focus();
+}
+
+// The contents bar; and scrolling regions, which the keyboard reaches as well.
+function showContents() {
+  const sections = [...document.querySelectorAll("main > section[id], main .columns > section[id]")]
+    .filter((section) => section.querySelector("h2") && !section.hidden);
+  const links = new Map(sections.map((section) => {
+    const heading = section.querySelector("h2");
+    heading.id = `${section.id}-heading`;
+    section.setAttribute("aria-labelledby", heading.id);
+    return [section, make("a", { href: `#${section.id}` }, heading.textContent)];
+  }));
+  byId("contents").append(make("ul", {}, ...[...links.values()].map((link) => make("li", {}, link))));
+  const mark = () => {
+    const passed = sections.filter((section) => section.getBoundingClientRect().top < 90);
+    const atEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
+    const now = atEnd && scrollY ? sections.at(-1) : passed.at(-1);
+    for (const [section, link] of links) {
+      if (section === now) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+  };
+  addEventListener("scroll", mark, { passive: true });
+  mark();
+  for (const region of document.querySelectorAll(".scroll")) {
+    const title = region.closest("section")?.querySelector("h2")?.textContent || "Table";
+    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", `${title}: table`]]) {
+      region.setAttribute(name, value);
+    }
+  }
 }
 
 // A sentence; where an earlier layer has the same reason, the share and that layer's number.

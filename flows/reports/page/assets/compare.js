@@ -1,16 +1,15 @@
 // Two reports side by side: headline, causes, layers, figures, and what differs.
 const [A, B] = DATA.sides;
 const NAMES = ["A", "B"];
-const ratioText = (ratio) => `${significant(ratio)}×`;
 
 // Name, text of a value, and whether more is worse (1), better (-1) or neither (0).
 const FIGURES = {
-  cycles: ["Cycles", grouped, 1], ms: ["Milliseconds", significant, 1],
-  of_peak: ["Of peak", percent, -1], gops: ["GOPS", significant, -1],
-  energy_uj: ["Energy, estimated, µJ", significant, 1],
+  cycles: ["Cycles", grouped, 1], ms: ["Time", (ms) => quantity(ms / 1e3, "s"), 1],
+  of_peak: ["Of peak", percent, -1], gops: ["Speed", (gops) => quantity(1e9 * gops, "op/s"), -1],
+  energy_uj: ["Energy, estimated", (uj) => quantity(uj / 1e6, "J"), 1],
   multipliers: ["Multipliers", grouped, 1], ram: ["Block RAMs", grouped, 1],
   lut: ["Look-up tables, estimated", grouped, 1], ff: ["Flip-flops, estimated", grouped, 1],
-  macs: ["MACs", millions, 0], read_bytes: ["Bytes read", bytes, 1],
+  macs: ["MACs", quantity, 0], read_bytes: ["Bytes read", bytes, 1],
   written_bytes: ["Bytes written", bytes, 1], program_bytes: ["Bytes of program", bytes, 1],
   instructions: ["Instructions", grouped, 1],
 };
@@ -31,7 +30,7 @@ function showSides() {
       `with latency ${memory.latency_cycles} and ${memory.beats}/${memory.cycles} beats a cycle, ` +
       `timed on ${side.device} by Tilewright ${side.version} on ${side.date}.`;
   });
-  const card = (side, at) => figure(NAMES[at], `${significant(side.figures.ms)} ms`,
+  const card = (side, at) => figure(NAMES[at], `${quantity(side.figures.ms / 1e3, "s")}`,
     `${grouped(side.figures.cycles)} cycles at ${side.clock_mhz} MHz, ` +
     `${percent(side.figures.of_peak)} of peak`);
   const time = B.figures.ms / A.figures.ms;
@@ -74,28 +73,46 @@ function showLayersOfBoth() {
       ? " The two sides have no layer in common."
       : ` ${alone} of ${DATA.rows.length} rows have layers of one side only.`;
   }
+  DATA.rows.forEach((row, index) => { row.number = index + 1; });
+  const shown = firstRows(byId("layers-more"), DATA.rows.length, () => drawRowsOfBoth(shown));
+  rowOrder.redraw = () => drawRowsOfBoth(shown);
+  drawRowsOfBoth(shown);
+}
+
+// A long network begins with the layers that differ most.
+const rowOrder = new Order(...(DATA.rows.length > FIRST_ROWS ? ["change", false] : ["#", true]),
+  null, ["a", "b", "ratio", "change"]);
+const ROW_KEYS = {
+  "#": (row) => row.number, name: (row) => row.name, a: (row) => row.a?.cycles,
+  b: (row) => row.b?.cycles, aBound: (row) => row.a?.bound, bBound: (row) => row.b?.bound,
+  ratio: (row) => (row.a?.cycles && row.b ? row.b.cycles / row.a.cycles : null),
+  change: (row) => Math.abs((row.b?.cycles || 0) - (row.a?.cycles || 0)),
+};
+
+function drawRowsOfBoth(shown) {
   const most = Math.max(1, ...DATA.rows.flatMap((row) =>
     [row.a, row.b].map((side) => (side ? pathCycles(side) : 0))));
   const told = [new Map(), new Map()];
-  const bodies = DATA.rows.map((row, index) => rowOfBoth(row, index, most,
+  const sorted = rowOrder.sorted(DATA.rows, (row, key) => ROW_KEYS[key](row));
+  const bodies = shown(sorted).map((row) => rowOfBoth(row, most,
     [row.a, row.b].map((side, at) => (side ? side.sentences : [])
-      .map((sentence) => reasonOnce(sentence, index + 1, told[at])).join(" "))));
+      .map((sentence) => reasonOnce(sentence, row.number, told[at])).join(" "))));
   const totals = [A, B].map(({ figures }) => make("td", {}, grouped(figures.cycles)));
   const wide = () => make("td", { class: "wide" });
   bodies.push(make("tbody", {}, make("tr", { class: "total" }, make("td"),
     make("td", { class: "left" }, "total"), totals[0], wide(), totals[1], wide(),
     ratioCell(A.figures.cycles, B.figures.cycles),
     make("td", { class: "wide" }, signed(B.figures.cycles - A.figures.cycles)), wide())));
-  const only = (text) => ({ text, wide: true });
-  const made = table(["#", "Layer", "A cycles", only("A bound"), "B cycles", only("B bound"),
-    "B / A", only("B − A"), only("On path, A above B")], bodies, 2);
-  for (const place of [3, 5, 8]) made.querySelectorAll("th")[place].classList.add("left");
-  byId("layers").append(made);
+  const only = (text, key, left) => ({ text, wide: true, key, left });
+  replaceTable(byId("layers"), table([{ text: "#", key: "#" }, { text: "Layer", key: "name" },
+    { text: "A cycles", key: "a" }, only("A bound", "aBound", true), { text: "B cycles", key: "b" },
+    only("B bound", "bBound", true), { text: "B / A", key: "ratio" }, only("B − A", "change"),
+    only("On path, A above B", null, true)], bodies, 2, rowOrder));
 }
 
 const pathCycles = (side) => Object.values(side.causes).reduce((sum, count) => sum + count, 0);
 
-function rowOfBoth({ name, a, b }, index, most, why) {
+function rowOfBoth({ name, number, a, b }, most, why) {
   const cycles = (side) => make("td", {}, side ? grouped(side.cycles) : "–");
   const bound = (side) => make("td", { class: "left wide" }, !side ? ""
     : side.bound ? make("span", { class: "chip" }, swatch(side.bound), side.bound) : "hidden");
@@ -112,12 +129,12 @@ function rowOfBoth({ name, a, b }, index, most, why) {
   const told = why[0] === why[1] ? [`A and B: ${why[0]}`]
     : why.map((text, at) => (text ? `${NAMES[at]}: ${text}` : "")).filter(Boolean);
   return make("tbody", { class: "row pair" },
-    make("tr", {}, make("td", { class: "left" }, String(index + 1)),
-      make("td", { class: "left name-cell" }, name), cycles(a), bound(a), cycles(b), bound(b),
+    make("tr", {}, make("td", { class: "left" }, String(number)),
+      make("td", { class: "left name-cell" }, ...breakable(name)), cycles(a), bound(a), cycles(b), bound(b),
       a && b ? ratioCell(a.cycles, b.cycles) : make("td", {}, "–"),
       make("td", { class: "wide" }, a && b ? signed(b.cycles - a.cycles) : "–"), bars),
     make("tr", { class: "why" }, make("td", { class: "left" }),
-      make("td", { class: "left", colspan: "8" }, ...told.map((text) => make("div", {}, text)))));
+      make("td", { class: "left", colspan: "8" }, ...told.map((text) => make("div", {}, ...prose(text))))));
 }
 
 function showFigures() {
@@ -135,7 +152,8 @@ function showFigures() {
 }
 
 function showDifferences() {
-  const shown = (value) => make("td", {}, value === null ? "–" : String(value));
+  const shown = (value) => make("td", { class: "name-cell", style: "font-weight:400" },
+    ...(value === null ? ["–"] : breakable(String(value))));
   const rows = DATA.differences.map(({ name, a, b }) => make("tr", {},
     make("td", { class: "left name-cell" }, name.replaceAll("_", " ")), shown(a), shown(b)));
   byId("differences").append(rows.length
@@ -143,7 +161,8 @@ function showDifferences() {
     : make("p", { class: "muted" }, "Nothing: network, machine, memory and version are equal."));
 }
 
-for (const show of [showSides, showCausesOfBoth, showLayersOfBoth, showFigures, showDifferences]) {
+for (const show of [showSides, showCausesOfBoth, showLayersOfBoth, showFigures, showDifferences,
+  showContents]) {
   show();
 }
 document.documentElement.dataset.ready = "true";

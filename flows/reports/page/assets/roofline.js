@@ -1,3 +1,5 @@
+const MOST_LABELS = 12, MOST_NUMBERS = 6;
+
 // The roofline (Williams, Waterman and Patterson, CACM 2009) on logarithmic axes.
 function showRoofline() {
   const shown = DATA.layers
@@ -5,8 +7,9 @@ function showRoofline() {
     .filter((layer) => layer.macs_per_cycle);
   const others = DATA.layers.filter((layer) => !layer.macs_per_cycle);
   if (others.length) {
-    byId("roofline-note").textContent =
-      `Not shown, because they have no MACs: ${others.map((layer) => layer.name).join(", ")}.`;
+    const names = others.slice(0, 5).map((layer) => layer.name).join(", ");
+    const rest = others.length > 5 ? ` and ${others.length - 5} more` : "";
+    byId("roofline-note").textContent = `Not shown, because they have no MACs: ${names}${rest}.`;
   }
   whenSized(byId("roofline"), (width) =>
     byId("roofline").replaceChildren(rooflineChart(shown, width, 440)));
@@ -57,7 +60,8 @@ function rooflineChart(layers, width, height) {
     draw("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" },
       "MACs per byte moved"),
     draw("text", { x: 0, y: 11 }, "MACs per cycle"));
-  const roof = [{ x: width - right - 62, y: y(peak) - 12, across: 62, down: 9 }];
+  const roof = [{ x: width - right - 62, y: y(peak) - 12, across: 62, down: 9 },
+    { x: x(middle), y: y(middle * slope) - 12, across: 44, down: 34 }];
   for (let at = start; at < highX; at *= 1.06) {
     roof.push({ x: x(at), y: y(Math.min(peak, at * slope)), across: 3, down: 3 });
   }
@@ -76,25 +80,27 @@ function drawDots(svg, dots, roof, area) {
     else groups.push([dot]);
   }
   const taken = [...roof, ...dots.map(({ x, y }) => ({ x, y, across: 8, down: 8 }))];
+  const cycles = (group) => group.reduce((sum, { layer }) => sum + layer.added_cycles, 0);
+  groups.sort((a, b) => cycles(b) - cycles(a));
   for (const group of groups) {
     for (const { layer, x, y } of group) {
       svg.append(draw("circle", { cx: x, cy: y, r: 6.5, fill: colour(layer.bound || "token"),
         stroke: "var(--card)", "stroke-width": 1.5, class: "dot" }));
     }
   }
-  for (const group of groups) {
+  for (const [at, group] of groups.entries()) {
     const [{ x, y }] = group;
-    const text = ranges(group.map((dot) => dot.layer.number));
-    const place = freePlace(x, y, 3.6 * text.length, taken, area);
-    taken.push(place);
-    if (place.away > 27) {
-      svg.append(draw("line", { x1: x, y1: y, x2: place.x, y2: place.y, stroke: "var(--muted)",
-        "stroke-width": 0.75, opacity: 0.6 }));
+    const numbers = group.map((dot) => dot.layer.number);
+    const text = numbers.length > MOST_NUMBERS
+      ? `${Math.min(...numbers)} and ${numbers.length - 1} more` : ranges(numbers);
+    const place = at < MOST_LABELS && freePlace(x, y, 3.8 * text.length, taken, area);
+    if (place) {
+      taken.push(place);
+      svg.append(draw("text", { x: place.x, y: place.y + 4, class: "strong",
+        "text-anchor": "middle" }, text));
     }
-    svg.append(draw("text", { x: place.x, y: place.y + 4, class: "strong",
-      "text-anchor": "middle" }, text));
     const target = draw("circle", { cx: x, cy: y, r: 14, fill: "transparent" });
-    hovers(target, () => group.flatMap(({ layer }) => [
+    hovers(target, () => group.slice(0, 8).flatMap(({ layer }) => [
       make("b", {}, `${layer.number}  ${layer.name}`),
       make("div", {}, `${layer.macs_per_cycle.toFixed(1)} MACs a cycle, ` +
         `${layer.macs_per_byte.toFixed(1)} MACs a byte; ${layer.bound || "hidden"}`)]));
@@ -114,24 +120,22 @@ function ranges(numbers) {
     : `${first}${last === first + 1 ? ", " : "–"}${last}`).join(", ");
 }
 
-// Centre and half extents of a label near a dot: inside the area, and free of what is taken.
+// Centre and half extents of a label beside a dot: inside the area, and free of what is taken; null
+// where there is no such place, so that labels never cross.
 function freePlace(x, y, across, taken, area) {
   let best = null;
-  for (const away of [15, 20, 27, 38, 52, 70, 92, 120, 150]) {
-    if (best && best.over <= best.away) break;
+  for (const away of [15, 18, 22, 27]) {
+    if (best) break;
     for (let turn = 0; turn < 24; turn += 1) {
       const angle = (turn * Math.PI) / 12 + Math.PI / 4;
       const place = { x: x + (away + across - 4) * Math.cos(angle), y: y + away * Math.sin(angle),
         across, down: 7, away };
       if (place.x - across < area.left || place.x + across > area.right ||
           place.y - 7 < area.top || place.y + 7 > area.bottom) continue;
-      const over = taken.reduce((sum, other) => {
-        const wide = across + other.across - Math.abs(place.x - other.x);
-        const high = 7 + other.down - Math.abs(place.y - other.y);
-        return sum + (wide > 0 && high > 0 ? wide * high : 0);
-      }, away);
-      if (!best || over < best.over) best = { ...place, over };
+      const free = taken.every((other) => across + other.across <= Math.abs(place.x - other.x) ||
+        7 + other.down <= Math.abs(place.y - other.y));
+      if (free) { best = place; break; }
     }
   }
-  return best || { x, y: y - 15, across, down: 7, away: 15, over: 0 };
+  return best;
 }

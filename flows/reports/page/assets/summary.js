@@ -3,7 +3,7 @@ function showSummary() {
   const { summary, configuration, memory, measured } = DATA;
   byId("network").textContent = DATA.network;
   byId("date").textContent = DATA.date;
-  const rate = Number(DATA.roofline.bytes_per_cycle.toFixed(2));
+  const rate = significant(DATA.roofline.bytes_per_cycle);
   byId("machine").textContent =
     `${configuration.sentence}. Main memory: latency ${memory.latency_cycles} cycles, ` +
     `${rate} bytes per cycle in each direction, ${memory.outstanding_bursts} open bursts.` +
@@ -21,11 +21,11 @@ function showSummary() {
   const ms = summary.accelerator_ms;
   byId("cards").append(
     figure("Cycles", grouped(summary.cycles), `${DATA.layers.length} layers${host}`),
-    figure("Time", `${significant(ms)} ms`,
+    figure("Time", quantity(ms / 1e3, "s"),
       `at ${DATA.clock_mhz} MHz; ${significant(1000 / ms)} inferences per second` +
       (host ? ", without the host's time" : "")),
     figure("Of peak", percent(summary.of_peak),
-      `${millions(summary.macs)} MACs; the array does ${summary.peak} per cycle`),
+      `${quantity(summary.macs)} MACs; the array does ${summary.peak} per cycle`),
     ...efficiencyFigures(summary.efficiency),
     figure("Bound by", largest, `${percent(share)} of the critical path`),
     figure("Bytes moved", bytes(moved),
@@ -42,15 +42,39 @@ function showSummary() {
 function efficiencyFigures(efficiency) {
   if (!efficiency) return [];
   const { resources, energy_j, gops_per_watt, device } = efficiency;
-  const span = (low, high) => `${significant(low)} to ${significant(high)}`;
+  const ops = (gops, unit) => quantity(1e9 * gops, unit);
   return [
-    figure("Speed", `${significant(efficiency.gops)} GOPS`,
-      `${significant(1000 * efficiency.gops_per_lut)} per 1,000 LUT of about ` +
-      `${grouped(resources.lut)}, ${significant(efficiency.gops_per_multiplier)} per multiplier ` +
+    figure("Speed", ops(efficiency.gops, "op/s"),
+      `${ops(1000 * efficiency.gops_per_lut, "op/s")} per 1,000 LUT of about ` +
+      `${quantity(resources.lut)}, ${ops(efficiency.gops_per_multiplier, "op/s")} per multiplier ` +
       `of ${resources.multipliers} (${device})`),
-    figure("Energy, estimated", `${span(1e6 * energy_j.least, 1e6 * energy_j.greatest)} µJ`,
-      `per sample at 45 nm; ${span(...gops_per_watt)} GOPS per watt`),
+    figure("Energy, estimated", range(energy_j.least, energy_j.greatest, "J"),
+      `per sample at 45 nm; ${range(...gops_per_watt.map((gops) => 1e9 * gops), "op/s")} per watt`),
   ];
+}
+
+// Where to look first: the fewest layers that take most of the cycles, and how many each cause binds.
+const MOST_NAMED = 3;
+
+function slowestText() {
+  const slowest = [...DATA.layers.keys()].sort((a, b) =>
+    DATA.layers[b].added_cycles - DATA.layers[a].added_cycles);
+  const link = (at) => {
+    const made = make("a", { href: "#network-card" }, ...breakable(DATA.layers[at].name));
+    made.addEventListener("click", () => chooseLayer(at));
+    return made;
+  };
+  const named = slowest.slice(0, MOST_NAMED);
+  const share = named.reduce((sum, at) => sum + DATA.layers[at].added_cycles, 0) /
+    Math.max(1, DATA.summary.cycles);
+  const counts = [...CAUSES, null].map((cause) =>
+    [cause, DATA.layers.filter((layer) => layer.bound === cause).length]).filter(([, n]) => n);
+  const bound = counts.map(([cause, count], at) =>
+    `${count}${at ? "" : ` of ${DATA.layers.length} layers`} ${count > 1 || !at ? "are" : "is"} ` +
+    (cause ? `bound by ${cause}` : "hidden behind others")).join(", ");
+  return ["Look first at ", ...named.flatMap((at, place) =>
+    [...(place ? [place === named.length - 1 ? " and " : ", "] : []), link(at)]),
+  `: ${percent(share)} of the cycles. ${bound}.`];
 }
 
 function showCauses() {
@@ -61,6 +85,7 @@ function showCauses() {
     legend.append(legendEntry(cause, `${cause}: ${grouped(causes[cause])} cycles`));
   }
   byId("causes").append(stack(causes, total, "stack", true), legend);
+  byId("slowest").append(...slowestText());
   const body = make("tbody", { class: "plain" });
   for (const row of rows) {
     const share = row.cycles / total;

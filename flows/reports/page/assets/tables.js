@@ -4,7 +4,7 @@ function ratioCell(cycles, isBase) {
   return make("td", {
     class: isBase ? "base" : "",
     style: ratioStyle(ratio),
-  }, grouped(cycles), make("small", {}, isBase ? "this run" : `${ratio.toFixed(2)}×`));
+  }, grouped(cycles), make("small", {}, isBase ? "this run" : ratioText(ratio)));
 }
 
 function showWhatIf() {
@@ -17,7 +17,7 @@ function showWhatIf() {
   });
   const perCycle = (text) => {
     const [beats, cycles] = text.split("/").map(Number);
-    return `${Number(((what.bus_bytes * beats) / cycles).toFixed(2))} B a cycle`;
+    return `${significant((what.bus_bytes * beats) / cycles)} B a cycle`;
   };
   byId("what-if").classList.add("heat");
   byId("what-if").append(table(["Latency", ...what.bandwidths.map(perCycle)], [body]));
@@ -30,7 +30,7 @@ function showWhatIf() {
     const cell = (machine) => machine
       ? ratioCell(machine.cycles, false)
       : make("td", {}, "–");
-    machines.append(make("tr", {}, make("th", { class: "left", scope: "row" }, name),
+    machines.append(make("tr", {}, make("th", { class: "left", scope: "row" }, name.replaceAll("_", " ")),
       cell(find((value) => value < now)), make("td", {}, String(now)),
       cell(find((value) => value > now))));
   }
@@ -50,12 +50,12 @@ function showCounters() {
     const cells = unit.values.map((value, index) => {
       const cell = make("td", {}, grouped(value));
       hovers(cell, () => [make("b", {}, `${unit.unit}_${names[index].toUpperCase()}`),
-        make("div", {}, unit.texts[index])]);
+        make("div", {}, unit.texts[index])], true);
       return cell;
     });
     body.append(make("tr", {}, make("td", { class: "left name-cell" }, unit.unit), ...cells));
   }
-  const text = (name) => name.replace("_", " ");
+  const text = (name) => name.replaceAll("_", " ");
   byId("counters").append(table(["Unit", ...names.map(text)], [body]),
     make("p", { class: "muted", style: "margin:10px 0 0" },
       `FETCH dispatched ${grouped(fetched)} instructions. ` + (kept === "all"
@@ -67,12 +67,14 @@ function showCounters() {
 function showWords() {
   const list = make("dl");
   const add = (name, look, text) => list.append(
-    make("dt", {}, look ? legendEntry(look, name) : name), make("dd", {}, text));
+    make("dt", {}, look ? legendEntry(look, name) : name), make("dd", {}, ...prose(text)));
   const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
   for (const [cause, text] of Object.entries(DATA.causes)) {
     add(`Bound by ${cause}`, cause, sentence(text));
   }
-  for (const wait of WAITS) add(`Unit: ${WAIT_NAMES[wait]}`, wait, sentence(DATA.waits[wait]));
+  for (const wait of WAITS) {
+    add(`Unit: ${WAIT_NAMES[wait]}`, waitColour(wait), sentence(DATA.waits[wait]));
+  }
   add("Critical path", null, "The chain of causes from the end of the run back to its start. Its " +
     "steps leave no gap, so their cycles sum to those of the run.");
   add("Of peak", null, "The model's MACs divided by what the array could have done in these cycles.");

@@ -11,28 +11,27 @@ function showTimeline() {
   const canvas = byId("timeline").querySelector("canvas");
   timeline.canvas = canvas;
   timeline.paper = canvas.getContext("2d");
-  timeline.rows = [{ title: PATH, slices: data.path.map(([begin, cycles, name, at]) =>
-    ({ begin, end: begin + cycles, kind: "path", name: data.names[name], at })) }];
-  for (const title of TRACK_ORDER.filter((title) => data.tracks[title])) {
-    timeline.rows.push({ title, slices: data.tracks[title].map(([begin, cycles, kind, name, at]) =>
-      ({ begin, end: begin + cycles, kind: data.kinds[kind], name: data.names[name], at })) });
-  }
+  const unpacked = (rows) => rows.map(([begin, cycles, kind, name, at, count]) =>
+    ({ begin, end: begin + cycles, kind: data.kinds[kind], name: data.names[name], at, count }));
+  timeline.rows = [{ title: PATH, slices: unpacked(data.path) },
+    ...TRACK_ORDER.filter((title) => data.tracks[title]).map((title) =>
+      ({ title, slices: unpacked(data.tracks[title]) }))];
   DATA.layers.forEach((layer, index) => timeline.layers.set(layer.name, index));
-  if (!data.complete) {
-    byId("timeline-note").textContent = " The run is long, so the page keeps only its " +
-      "beginning. `tilewright run --trace` writes all of it.";
+  if (data.joined_cycles) {
+    byId("timeline-note").textContent = ` The run is long: ${data.exact_layers} of ` +
+      `${DATA.layers.length} layers, the slowest, are shown by instruction; in the others, what a ` +
+      `unit does within ${grouped(data.joined_cycles)} cycles is one block. The command ` +
+      "“tilewright run --trace” writes every instruction.";
   }
-  byId("timeline-legend").append(legendEntry("work", "works, bursts"),
-    legendEntry("work2", "the same, next layer"),
-    ...WAITS.slice(1).map((wait) => legendEntry(wait, `waits: ${WAIT_NAMES[wait]}`)));
+  byId("timeline-legend").append(legendEntry(waitColour("work"), "works, bursts"),
+    legendEntry(waitColour("next"), "the same, next layer"),
+    ...WAITS.slice(1).map((wait) => legendEntry(waitColour(wait), `waits: ${WAIT_NAMES[wait]}`)));
   const select = byId("timeline-layer");
   select.append(make("option", { value: "" }, "all"), ...DATA.completions.map(({ name }, index) =>
     make("option", { value: String(index) }, `${index + 1}  ${name}`)));
   select.addEventListener("change", () => {
-    const layer = DATA.completions[select.value];
-    if (!layer) return setView(0, DATA.summary.cycles);
-    const margin = Math.max(40, (layer.end - layer.begin) / 30);
-    setView(layer.begin - margin, layer.end + margin);
+    if (select.value === "") setView(0, DATA.summary.cycles);
+    else chooseLayer(Number(select.value));
   });
   byId("timeline-in").addEventListener("click", () => zoom(0.5, 0.5));
   byId("timeline-out").addEventListener("click", () => zoom(2, 0.5));
@@ -45,6 +44,14 @@ function showTimeline() {
   whenSized(byId("timeline"), (width) => { timeline.width = width; paintTimeline(); });
 }
 
+// A layer's cycles with a margin.
+function showInTimeline(index) {
+  byId("timeline-layer").value = String(index);
+  const layer = DATA.completions[index];
+  const margin = Math.max(40, (layer.end - layer.begin) / 30);
+  setView(layer.begin - margin, layer.end + margin);
+}
+
 const labelWidth = () => (timeline.width > 700 ? 104 : 62);
 const perCycle = () => (timeline.width - labelWidth()) / (timeline.end - timeline.begin);
 const cycleAt = (x) => timeline.begin + (x - labelWidth()) / perCycle();
@@ -54,6 +61,9 @@ function setView(begin, end) {
   const room = Math.min(Math.max(end - begin, LEAST_CYCLES), whole);
   timeline.begin = Math.max(0, Math.min(begin, whole - room));
   timeline.end = timeline.begin + room;
+  const all = timeline.begin === 0 && timeline.end === whole;
+  timeline.canvas.setAttribute("aria-label", "Timeline of every unit, " + (all ? "the whole run"
+    : `cycles ${grouped(timeline.begin)} to ${grouped(timeline.end)}`));
   requestAnimationFrame(paintTimeline);
 }
 
@@ -65,22 +75,23 @@ function zoom(factor, place) {
 function lookOf(slice, title) {
   if (slice.kind === "path") return slice.name.split(": ")[1];
   if (slice.kind === "wait") {
-    if (title === "FETCH" && slice.name.includes("full queue")) return "token";
+    if (title === "FETCH" && slice.name.includes("full queue")) return "wait-token";
     const found = [["token", "token"], ["full queue", "queue"], ["main memory", "memory"],
       ["FETCH", "fetch"], ["own pipeline", "unit"]].find(([text]) => slice.name.includes(text));
-    return found ? found[1] : "fill";
+    return waitColour(found ? found[1] : "fill");
   }
-  if (slice.at < 0) return "fetch";
+  if (slice.at < 0) return "wait-fetch";
   const label = slice.at >= 0 ? DATA.timeline.instructions[slice.at][0] : "";
   const layer = label.slice(0, label.lastIndexOf(": "));
-  return (timeline.layers.get(layer) ?? 0) % 2 ? "work2" : "work";
+  return waitColour((timeline.layers.get(layer) ?? 0) % 2 ? "next" : "work");
 }
 
 function paintTimeline() {
   const { canvas, paper, rows, width } = timeline;
   if (!width) return;
   const style = getComputedStyle(document.documentElement);
-  for (const name of [...WAITS, ...CAUSES, "work2", "ink", "muted", "stripe", "grid", "card"]) {
+  for (const name of [...WAITS.map(waitColour), waitColour("next"), ...CAUSES, "ink", "muted",
+    "stripe", "grid"]) {
     timeline.colours[name] = style.getPropertyValue(`--${name}`).trim();
   }
   const height = rows.length * (TRACK_ROW + TRACK_GAP) + TRACK_AXIS;
@@ -154,7 +165,7 @@ function paintText(slice, left, room, top, look, title) {
   paper.font = "11.5px system-ui, sans-serif";
   paper.textAlign = "left";
   let text = slice.name.replace("starved: ", "");
-  if (slice.at >= 0 && slice.kind !== "wait" && slice.kind !== "path") {
+  if (slice.at >= 0 && !slice.count && slice.kind !== "wait" && slice.kind !== "path") {
     const [label, note] = DATA.timeline.instructions[slice.at];
     text = title.includes("memory") || title === "FETCH" || !note ? label : note;
   }
@@ -164,8 +175,7 @@ function paintText(slice, left, room, top, look, title) {
     if (most < 6) return;
     text = `${text.slice(0, most)}…`;
   }
-  paper.fillStyle = LIGHT.has(look) ? (look === "token" ? colours.ink : "#10151b") : "#ffffff";
-  if (look === "work2") paper.fillStyle = "#10151b";
+  paper.fillStyle = readableOn(colours[look]);
   paper.fillText(text, left + 5, top + TRACK_ROW / 2 + 4);
 }
 
@@ -211,7 +221,8 @@ function tellSlice(event) {
   const span = `cycles ${grouped(slice.begin)} to ${grouped(slice.end)}`;
   const lines = [make("b", {}, slice.name),
     make("div", {}, `${span}: ${grouped(slice.end - slice.begin)}`)];
-  if (slice.at >= 0) {
+  if (slice.count) lines.push(make("div", {}, `${grouped(slice.count)} slices near these, joined`));
+  else if (slice.at >= 0) {
     const [label, note, assembly] = DATA.timeline.instructions[slice.at];
     if (label !== slice.name) lines.push(make("div", {}, label));
     lines.push(make("div", {}, note), make("code", {}, assembly));
@@ -237,6 +248,15 @@ function listen(canvas) {
   for (const name of ["pointerup", "pointercancel"]) {
     canvas.addEventListener(name, (event) => pointers.delete(event.pointerId));
   }
+  canvas.addEventListener("keydown", (event) => {
+    const by = (timeline.end - timeline.begin) / 5;
+    const act = { ArrowLeft: () => setView(timeline.begin - by, timeline.end - by),
+      ArrowRight: () => setView(timeline.begin + by, timeline.end + by), "+": () => zoom(0.5, 0.5),
+      "-": () => zoom(2, 0.5), 0: () => setView(0, DATA.summary.cycles) }[event.key];
+    if (!act || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    act();
+  });
   canvas.addEventListener("pointerleave", hideTip);
   canvas.addEventListener("pointermove", (event) => {
     if (!pointers.has(event.pointerId)) return tellSlice(event);

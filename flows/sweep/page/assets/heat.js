@@ -10,9 +10,7 @@ function showHeat() {
   for (const id of ["heat-network", "heat-machines", "heat-colour"]) {
     byId(id).addEventListener("change", drawHeat);
   }
-  byId("heat-legend").append(...Object.keys(LIMIT_COLOURS).map((name) =>
-    make("span", {}, make("i", { class: "swatch", style: `background:var(${LIMIT_COLOURS[name]})` }),
-      name)));
+  byId("heat-legend").append(...LIMITS.map((name) => legendEntry(name, name)));
   VIEW.redraw.push(drawHeat);
   whenSized(byId("heat"), drawHeat);
   byId("heat").on?.("plotly_click", ({ points: [{ x }] }) => {
@@ -39,40 +37,43 @@ function drawHeat() {
   const most = target.clientWidth < 720 ? 14 : 30;
   const short = (text) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
   const wide = (target.clientWidth - 8 * most) / Math.max(1, shown.length);
+  // Each column has its values by name; those that all columns share are left out.
+  const names = VARIED.filter((name) => (VIEW.memory === ALL || MACHINE.includes(name)) &&
+    (shown.length < 2 || new Set(shown.map((point) => point.chosen[name])).size > 1));
   const machine = (point) => {
-    const text = VARIED.filter((name) => VIEW.memory === ALL || MACHINE.includes(name))
-      .map((name) => point.chosen[name]).join(", ") || DATA.base.name;
+    const text = names.map((name) => `${nameText(name)} ${point.chosen[name]}`).join("<br>") ||
+      DATA.base.name;
     return isChosen(point) ? `<b>${text}</b>` : text;
   };
   const rows = layers.map((name, row) => {
     const cells = shown.map((point) => point.layers[network][row]);
     return { name, cells, fewest: Math.min(...cells.map((cell) => cell?.[0] || Infinity)) };
   });
-  const limits = Object.keys(LIMIT_COLOURS);
   const each = (pick) => rows.map((row) => row.cells.map((cell, at) => pick(row, cell, at)));
   const ratio = ({ fewest }, cell) => (cell ? Math.max(1, cell[0] / fewest) : null);
   const trace = {
     type: "heatmap", xgap: 1, ygap: 1, hoverongaps: false, hoverinfo: "text",
     z: each((row, cell) => (!cell ? null : byLimit
-      ? limits.indexOf(cell[1]) : Math.log2(ratio(row, cell)))),
-    text: each((row, cell) => (!cell ? "" : byLimit ? cell[1] : `${significant(ratio(row, cell))}×`)),
+      ? LIMITS.indexOf(cell[1]) : Math.log2(ratio(row, cell)))),
+    text: each((row, cell) => (!cell ? "" : byLimit ? cell[1] : ratioText(ratio(row, cell)))),
     texttemplate: wide > 48 ? "%{text}" : "",
+    textfont: { color: cssColour(byLimit ? "--on-colour" : "--ink") },
     hovertext: each((row, cell, at) => (!cell ? "" :
       `<b>${row.name}</b><br>${shown[at].label}<br>${grouped(cell[0])} cycles, ` +
-      `${significant(ratio(row, cell))}× the fewest<br>limit: ${cell[1]}`)),
+      `${ratioText(ratio(row, cell))} the fewest<br>limit: ${cell[1]}`)),
   };
   const top = Math.max(1, ...each((row, cell) => Math.log2(ratio(row, cell) || 1)).flat());
   const steps = Array.from({ length: Math.floor(top) + 1 }, (_, step) => step);
   Object.assign(trace, byLimit
-    ? { zmin: -0.5, zmax: limits.length - 0.5, showscale: false,
-      colorscale: limits.flatMap((name, at) => [at, at + 1].map((end) =>
-        [end / limits.length, cssColour(LIMIT_COLOURS[name])])) }
+    ? { zmin: -0.5, zmax: LIMITS.length - 0.5, showscale: false,
+      colorscale: LIMITS.flatMap((name, at) => [at, at + 1].map((end) =>
+        [end / LIMITS.length, cssColour(`--${name}`)])) }
     : { zmin: 0, zmax: top,
-      colorscale: [[0, cssColour("--stripe")], [1, cssColour("--memory")]],
+      colorscale: [[0, cssColour("--stripe")], [1, cssColour("--heat")]],
       colorbar: { thickness: 10, outlinewidth: 0, tickvals: steps,
         ticktext: steps.map((step) => `${2 ** step}×`) } });
   const layout = look((of) => ({
-    height: 110 + 24 * rows.length, margin: { l: 40, r: 8, t: 8, b: 40 },
+    height: 110 + 14 * names.length + 24 * rows.length, margin: { l: 40, r: 8, t: 8, b: 40 },
     xaxis: { tickvals: shown.map((_, at) => at), ticktext: shown.map(machine),
       showticklabels: wide > 13, showgrid: false, zeroline: false, automargin: true,
       fixedrange: true },

@@ -8,9 +8,11 @@ function showHeading() {
     (weight === 1 ? name : `${weight} × ${name}`)).join(" + ");
   const limits = DATA.where.length ? ` where ${DATA.where.join(" and ")}` : "";
   byId("question").textContent =
-    `Which machine needs the fewest ${listed(DATA.objectives.map(nameText))}${limits}? ` +
+    `Which machine has the smallest ${listed(DATA.objectives.map(nameText))}${limits}? ` +
     `Varied: ${listed(DATA.vary.map(nameText)) || "nothing"}. ` +
     `Everything else is as in ${DATA.base.name}, or follows.`;
+  byId("verdict").append(...prose(DATA.verdict.replace("verdict: ", "").replace(" nearest: ",
+    ". Nearest: ").replace(" it needs ", "; it needs ")));
   const memories = new Set(POINTS.map((point) => point.memory)).size;
   const notices = [];
   if (DATA.interrupted) {
@@ -40,7 +42,7 @@ function showHeading() {
     figure("Excluded", grouped(count("excluded")), "by a condition"),
     figure("Failed", grouped(count("failed")), "the compiler or a tool rejects them"),
     figure("Programs", grouped(DATA.compiled + DATA.reused),
-      DATA.compiled ? `${grouped(DATA.compiled)} compiled now, in ${significant(DATA.seconds)} s`
+      DATA.compiled ? `${grouped(DATA.compiled)} compiled now, in ${quantity(DATA.seconds, "s")}`
         : "all known from earlier"),
   );
   byId("made").textContent = `Made by Tilewright ${DATA.version} on ${DATA.date}. ` +
@@ -52,11 +54,11 @@ function showWords() {
   const list = make("dl");
   const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
   for (const [name, text] of Object.entries(DATA.figures)) {
-    list.append(make("dt", {}, nameText(name)), make("dd", {}, sentence(text)));
+    list.append(make("dt", {}, nameText(name)), make("dd", {}, ...prose(sentence(text))));
   }
   for (const [state, text] of Object.entries(DATA.states)) {
     if (DATA.counts[state]) {
-      list.append(make("dt", {}, state), make("dd", {}, sentence(text)));
+      list.append(make("dt", {}, state), make("dd", {}, ...prose(sentence(text))));
     }
   }
   list.append(make("dt", {}, nameText("unit")), make("dd", {}, "The unit that determines the " +
@@ -64,12 +66,19 @@ function showWords() {
   list.append(make("dt", {}, nameText("limit")), make("dd", {}, "What takes most cycles of the " +
     "exact critical path of the compiled program. A layer is hidden if no part of it is there."));
   for (const [limit, text] of Object.entries(DATA.limits)) {
-    list.append(make("dt", {}, `Limit: ${limit}`), make("dd", {}, sentence(text)));
+    list.append(make("dt", {}, legendEntry(limit, `Limit: ${limit}`)), make("dd", {}, ...prose(sentence(text))));
   }
   byId("words").append(list);
 }
 
-for (const show of [showHeading, showScatter, showParallel, showHeat, showPair, showRows, showWords]) show();
+// Without a compiled machine there is nothing to show but bounds.
+function hideEmpty() {
+  if (POINTS.some((point) => point.compiled)) return;
+  for (const id of ["parallel-card", "heat-card", "pair-card"]) byId(id).hidden = true;
+}
+
+for (const show of [hideEmpty, showHeading, showScatter, showParallel, showHeat, showPair, showRows, showWords,
+  showContents]) show();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   drawParallel();
   changed();

@@ -53,7 +53,7 @@ const textRow = (name, texts) => make("tr", {}, make("td", { class: "left" }, na
 function numberRow(name, values, text) {
   const [first, second] = values;
   const told = values.every((value) => typeof value === "number") && first > 0;
-  const ratio = make("td", {}, told ? `${significant(second / first)}×` : "");
+  const ratio = make("td", {}, told ? ratioText(second / first) : "");
   if (told && second > 0) ratio.setAttribute("style", ratioStyle(second / first));
   return make("tr", {}, make("td", { class: "left" }, name),
     ...values.map((value, at) => make("td", {}, text(value, at))), ratio);

@@ -24,8 +24,9 @@ function drawParallel() {
     type: "parcoords", dimensions,
     line: {
       color: lines.map((point) => Number(point.state === "front")), cmin: 0, cmax: 1,
-      colorscale: [[0, cssColour("--token")], [1, cssColour("--accent")]],
+      colorscale: [[0, cssColour("--hidden")], [1, cssColour("--accent")]],
     },
+    rangefont: { color: "rgba(0,0,0,0)" },  // the ends are ticks
     labelside: "top",
   };
   Plotly.react(target, [trace],
@@ -51,7 +52,12 @@ function dimensionOf(name, lines) {
   });
   const texts = [...new Set(ordered.map(text))];
   if (!varied && texts.length > FEW_VALUES) {
-    return { label: nameText(name), values: lines.map((point) => valueOf(point, name)) };
+    const values = lines.map((point) => valueOf(point, name));
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const ticks = [0, 1, 2, 3, 4].map((step) => low + (step * (high - low)) / 4);
+    const tick = (value) => (name === "of_peak" ? percent(value)
+      : figureText(name, Number(value.toPrecision(3))));
+    return { label: nameText(name), values, tickvals: ticks, ticktext: ticks.map(tick) };
   }
   return {
     label: nameText(name),

@@ -2,15 +2,14 @@
 const VARIED = DATA.vary;
 const MACHINE = VARIED.filter((name) => !DATA.memory.includes(name));
 const FIGURES = Object.keys(DATA.figures);
-const COLOURS = {
-  front: "--accent", beaten: "--token", "ruled out": "--memory", excluded: "--fetch",
-  failed: "--queue", open: "--unit",
+// States differ in form, so that colours are left for what limits a machine.
+const MARKS = {
+  front: ["diamond", "--accent"], beaten: ["circle", "--muted"], "ruled out": ["triangle-up-open",
+    "--muted"], excluded: ["square-open", "--muted"], failed: ["x-thin-open", "--muted"],
+  open: ["circle-open", "--muted"],
 };
 
-const LIMIT_COLOURS = {
-  GEMM: "--work", VECTOR: "--unit", LOAD: "--memory", STORE: "--queue", latency: "--latency",
-  dispatch: "--dispatch", hidden: "--token",
-};
+const LIMITS = ["GEMM", "VECTOR", "LOAD", "STORE", "latency", "dispatch", "hidden"];
 
 const POINTS = DATA.points.map((point, index) => ({
   ...point,
@@ -76,10 +75,14 @@ function limitsOf(point) {
 const limitText = (point) =>
   limitsOf(point).slice(0, 1).map(([name, share]) => `${name} ${percent(share)}`).join("") || "–";
 
+// Figures with a unit, and the factor to that unit.
+const UNITS = { ms: [1e-3, "s"], energy_uj: [1e-6, "J"], clock_mhz: [1e6, "Hz"], ram_bits: [1, "bit"] };
+
 function figureText(name, value) {
   if (value === null || value === undefined) return "–";
   if (name === "of_peak") return percent(value);
   if (typeof value !== "number") return value;
+  if (name in UNITS) return quantity(value * UNITS[name][0], UNITS[name][1]);
   return Number.isInteger(value) ? grouped(value) : significant(value);
 }
 
@@ -104,8 +107,10 @@ function measuredTexts(point) {
   return [...texts, ...Object.entries(failures).map(([seed, text]) => `seed ${seed}: ${text}`)];
 }
 
-const nameText = (name) => ({ ram: "block RAMs", unit: "busiest unit", limit: "limited by" })[name]
-  || name.replaceAll("_", " ");
+const NAMES = { ram: "block RAMs", unit: "busiest unit", limit: "limited by", ms: "time",
+  energy_uj: "energy", lut: "LUT", ff: "flip-flops", ram_bits: "RAM", clock_mhz: "clock",
+  macs_per_cycle: "MACs per cycle" };
+const nameText = (name) => NAMES[name] || name.replaceAll("_", " ");
 
 // Fonts and colours of the page for Plotly.
 function look(more) {

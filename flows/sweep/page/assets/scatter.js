@@ -4,6 +4,8 @@ const SCATTER_CONFIG = {
   modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
 };
 
+const AXIS_UNITS = { ms: " (ms)", energy_uj: " (µJ)", clock_mhz: " (MHz)", ram_bits: " (bit)" };
+
 function options(select, names, chosen, text = nameText) {
   select.replaceChildren(...names.map((name) => {
     const option = make("option", { value: name }, text(name));
@@ -44,8 +46,8 @@ function drawScatter() {
     .map((point) => ({ point, x: valueOf(point, across), y: valueOf(point, up) }))
     .filter(({ point, x, y }) => hasPlace(point) && x !== null && y !== null);
   const axis = (name) => (of) => ({
-    title: { text: nameText(name) }, type: places.every((p) => typeof p.x === "number") ? type : "-",
-    gridcolor: of("--grid"), zeroline: false, linecolor: of("--line"), automargin: true,
+    title: { text: nameText(name) + (AXIS_UNITS[name] || "") }, type: places.every((p) => typeof p.x === "number") ? type : "-",
+    gridcolor: of("--grid"), zeroline: false, exponentformat: "SI", linecolor: of("--line"), automargin: true,
   });
   const layout = look((of) => ({
     modebar: { bgcolor: "rgba(0,0,0,0)", color: of("--muted"), activecolor: of("--accent") },
@@ -72,7 +74,8 @@ function bestLine(places) {
   };
 }
 
-const WHEEL = ["--work", "--memory", "--unit", "--queue", "--fetch", "--fill", "--token"];
+const WHEEL = ["--GEMM", "--LOAD", "--VECTOR", "--dispatch", "--latency", "--STORE", "--other-1",
+  "--other-2", "--other-3", "--hidden"];
 
 function groups(places, across, up) {
   const by = byId("colour").value;
@@ -82,19 +85,20 @@ function groups(places, across, up) {
   if (by === "state") keys.sort((a, b) => (a === "front") - (b === "front"));
   return keys.map((name, number) => {
     const mine = places.filter((place) => key(place) === name);
-    const paint = cssColour(by === "state" ? COLOURS[name]
-      : by === "limit" ? LIMIT_COLOURS[name] || "--token" : WHEEL[number % WHEEL.length]);
+    const paint = cssColour(by === "state" ? MARKS[name][1]
+      : by === "limit" ? `--${LIMITS.includes(name) ? name : "muted"}` : WHEEL[number % WHEEL.length]);
     return {
-      type: "scatter", mode: "markers", name: by === "state" || by === "limit" ? name : `${nameText(by)} ${name}`,
+      type: "scatter", mode: "markers", showlegend: true, name: by === "state" || by === "limit" ? name : `${nameText(by)} ${name}`,
       x: mine.map((p) => p.x), y: mine.map((p) => p.y),
       customdata: mine.map(({ point }) => point.index),
       marker: {
         color: paint,
-        symbol: mine.map(({ point }) => (point.compiled ? "circle" : "circle-open")),
+        symbol: mine.map(({ point }) => MARKS[point.state][0]),
         size: mine.map(({ point }) => (isChosen(point) ? 18
           : point.state === "front" ? 11 : 8)),
         opacity: mine.map(({ point }) => (isSelected(point) ? 0.95 : 0.12)),
-        line: { width: 1, color: cssColour("--card") },
+        line: { width: mine.map(({ point }) => (point.compiled ? 1 : 2)),
+          color: mine.map(({ point }) => (point.compiled ? cssColour("--card") : paint)) },
       },
       hovertemplate: mine.map(({ point, x, y }) =>
         `<b>${point.label}</b><br>${nameText(up)} ${point.compiled ? "" : "at least "}` +

@@ -1,0 +1,100 @@
+"""`tilewright asm`: assemble a program, check it, run it, and show its times and what it wrote."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ....atomic_write import write_output
+from ....errors import UsageError
+from ....file_access import read_part, reason
+from ....isa.assembly import format_instruction, parse_program
+from ....isa.checker import check
+from ....isa.configuration import DEFAULT
+from ....isa.encoding import encode_program
+from ....runtime import open_device
+from ....runtime.device import Result
+from ..arguments import add_configuration, chosen_configuration, device_name, require_tools
+from ..console import configuration_sentence, say
+from ..memory_options import add_memory, memory_model
+
+DATA_BYTES, MAX_DATA_BYTES = 4096, 1 << 28
+LINE_BYTES, MAX_LINES = 16, 32
+"""Of the dump, which `--output` has in full."""
+
+
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", type=Path, metavar="FILE.asm", help="see docs/isa.md")
+    add_configuration(parser)
+    parser.add_argument(
+        "--device", type=device_name, default="sim",
+        help="sim, rtl, gate or a board's address (default: sim)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--data", type=Path, metavar="FILE",
+        help=f"bytes of the data window before the run (default: {DATA_BYTES:,} zeros)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the data window after the run"
+    )
+    add_memory(parser)
+    parser.set_defaults(function=assemble)
+
+
+def assemble(arguments: argparse.Namespace) -> None:
+    """Assemble, check, run and dump.
+
+    Raises
+    ------
+    TilewrightError
+        If a line is wrong, the checker refuses the program, or the device fails.
+    """
+    configuration = chosen_configuration(arguments) or DEFAULT
+    text = _read(arguments.source, "FILE.asm", MAX_DATA_BYTES).decode("utf-8", "replace")
+    program = parse_program(text, str(arguments.source), configuration)
+    before = np.zeros(DATA_BYTES, np.uint8)
+    if arguments.data is not None:
+        before = np.frombuffer(_read(arguments.data, "`--data`", MAX_DATA_BYTES), np.uint8)
+    report = check(program, configuration, before.size)
+    say(configuration_sentence(configuration))
+    say(f"checked: {report.instructions:,} instructions, {report.tokens:,} tokens, no conflict")
+    require_tools(arguments.device)
+    memory = memory_model(arguments)
+    with open_device(arguments.device, configuration, memory) as device:
+        result = device.run(encode_program(program, configuration), before.copy())
+    cycles = "cycles not measured" if result.cycles is None else f"{result.cycles:,} cycles"
+    say(f"{arguments.device}: {cycles}")
+    if result.spans is not None:
+        say("\n   start  retired  instruction")
+        for (start, retired), each in zip(result.spans.tolist(), program, strict=True):
+            times = f"{start:8,} {retired:8,}" if start >= 0 else " " * 17
+            say(f"{times}  {format_instruction(each)}")
+    say("")
+    for line in _written(before, result):
+        say(line)
+    if arguments.output is not None:
+        write_output(arguments.output, result.dram.tobytes(), f"`--output {arguments.output}`")
+
+
+def _read(path: Path, option: str, limit: int) -> bytes:
+    try:
+        return read_part(path, limit=limit)
+    except OSError as problem:
+        raise UsageError(
+            f"{option} `{path}`: cannot be read, got `{reason(problem)}`; check the path"
+        ) from None
+
+
+def _written(before: np.ndarray, result: Result) -> Iterator[str]:
+    """Yield the lines of the data window that the run changed."""
+    lines = sorted({int(at) // LINE_BYTES for at in np.flatnonzero(before != result.dram)})
+    if not lines:
+        yield "main memory: unchanged"
+        return
+    yield "main memory, lines that the run changed:"
+    for line in lines[:MAX_LINES]:
+        begin = line * LINE_BYTES
+        yield f"{begin:#08x}  {result.dram[begin : begin + LINE_BYTES].tobytes().hex(' ')}"
+    if len(lines) > MAX_LINES:
+        yield f"{len(lines) - MAX_LINES:,} more; `--output FILE` writes all bytes"

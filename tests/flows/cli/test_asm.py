@@ -1,0 +1,65 @@
+"""`tilewright asm`: the times and the bytes of a program that a user wrote."""
+
+import pytest
+
+from tilewright.flows.cli.main import main
+
+COPY = """
+# 64 bytes from 0 to 1,024, by way of the scratchpad of activations
+load destination=act length=64 memory=0 local=0 signal=store
+store source=act length=64 local=0 memory=1024 wait=load
+halt
+"""
+
+
+@pytest.fixture
+def copied(tmp_path):
+    path = tmp_path / "copy.asm"
+    path.write_text(COPY, "utf-8")
+    return path
+
+
+def run(tilewright, copied, tmp_path, device):
+    data, after = tmp_path / "data.bin", tmp_path / "after.bin"
+    data.write_bytes(bytes(range(1, 65)) + bytes(1024))
+    words = ["--config", "8x8", "--device", device, "--data", data, "-o", after]
+    return tilewright("asm", copied, *words), data.read_bytes(), after.read_bytes()
+
+
+def test_a_program_is_checked_timed_and_dumped(tilewright, copied, tmp_path):
+    said, before, after = run(tilewright, copied, tmp_path, "sim")
+    assert "checked: 3 instructions, 1 tokens, no conflict" in said
+    assert "  store source=act length=64 local=0 memory=1024 wait=load" in said
+    assert after == before[:1024] + before[:64]
+    assert said.endswith(f"0x000430  {before[48:64].hex(' ')}\n")
+
+
+@pytest.mark.slow
+def test_the_hardware_takes_the_same_cycles(tilewright, copied, tmp_path):
+    on_sim, on_rtl = (run(tilewright, copied, tmp_path, device) for device in ("sim", "rtl"))
+    assert on_rtl[0].replace("rtl: ", "sim: ") == on_sim[0]
+    assert on_rtl[2] == on_sim[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("halt\nlode x=1", "line 2: "),
+        ("load destination=act length=8 memory=0x10000 local=0\nhalt", "memory"),
+        (COPY.replace(" wait=load", ""), "token"),
+    ],
+)
+def test_faults_are_told_before_anything_runs(capsys, tmp_path, text, message):
+    path = tmp_path / "wrong.asm"
+    path.write_text(text, "utf-8")
+    assert main(["asm", str(path), "--config", "8x8"]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_file(capsys, tmp_path):
+    path = tmp_path / "none.asm"
+    assert main(["asm", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: FILE.asm `{path}`: cannot be read, got `No such file or directory`; check the "
+        "path\n"
+    )

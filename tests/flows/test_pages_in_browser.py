@@ -1,0 +1,239 @@
+"""Demands on all pages in a browser: WCAG 2.2 AA, nothing cut off, keyboard, colours, order."""
+
+import json
+from collections.abc import Callable
+from itertools import combinations
+from math import dist
+from pathlib import Path
+
+import pytest
+
+from tilewright.compiler.frontend import import_model
+from tilewright.flows.reports.page import comparison, render, render_comparison
+from tilewright.flows.sweep import Database, Space, sweep
+from tilewright.flows.sweep.expressions import read_condition
+from tilewright.flows.sweep.figures import FIGURES
+from tilewright.flows.sweep.outcome import Network
+from tilewright.flows.sweep.page import page_data
+from tilewright.flows.sweep.page import render as render_sweep
+
+from .browser import opened, violations
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
+
+LEAST_CONTRAST = 3
+"""Of graphics, by WCAG 2.2, success criterion 1.4.11; axe-core checks that of text."""
+
+LEAST_DISTANCE = 0.06
+"""Between two colours of a page, in OKLab, where black and white have a distance of 1."""
+
+COLOURS = {
+    "report": ["compute", "memory", "latency", "dispatch", *(
+        f"wait-{name}"
+        for name in ("work", "next", "memory", "token", "queue", "fetch", "unit", "fill")
+    )],
+    "comparison": ["compute", "memory", "latency", "dispatch"],
+    "sweep": ["GEMM", "VECTOR", "LOAD", "STORE", "latency", "dispatch", "hidden"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory) -> list[dict]:
+    from tilewright.flows.cli.main import main
+
+    folder = tmp_path_factory.mktemp("reports")
+    found = []
+    for machine in ("8x8", "16x16"):
+        values = folder / f"{machine}.json"
+        words = ["--config", machine, "-o", folder / f"{machine}.html", "--json", values]
+        assert main(["report", *map(str, [DIGITS, *words])]) == 0
+        found.append(json.loads(values.read_text("utf-8")))
+    return found
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory) -> Callable[..., dict]:
+    database = tmp_path_factory.mktemp("sweep") / "kept.db"
+    network = Network("digits", import_model(DIGITS))
+
+    def data(where=()) -> dict:
+        conditions = [read_condition(text, FIGURES, "where") for text in where]
+        space = Space.of({"lanes": "4x4,8x8", "bus_bits": "32,128"})
+        with Database(database) as results:
+            return page_data(sweep([network], space, results, where=conditions))
+
+    return data
+
+
+@pytest.fixture(scope="module")
+def pages(reports, swept, tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    made = {
+        "report": render(reports[0]),
+        "comparison": render_comparison(comparison(*reports)),
+        "sweep": render_sweep(swept()),
+    }
+    for name, text in made.items():
+        (folder / f"{name}.html").write_text(text, "utf-8")
+    return {name: folder / f"{name}.html" for name in made}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1600, 390])
+@pytest.mark.parametrize("name", COLOURS)
+def test_pages_conform_to_wcag_and_fit_their_width(pages, name, width, scheme):
+    with opened(pages[name], width, scheme) as (view, asked):
+        assert asked == []
+        assert view.get_attribute("html", "data-ready") == "true", "no script failed"
+        assert violations(view) == []
+        assert view.evaluate("document.documentElement.scrollWidth") == width
+        links = view.eval_on_selector_all("#contents a", "all => all.map((a) => a.hash)")
+        assert len(links) > 3
+        for link in links:
+            assert view.eval_on_selector(link, "part => !part.hidden && part.offsetHeight > 0")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", COLOURS)
+def test_colours_of_a_page_differ_and_stand_out_from_cards(pages, name, scheme):
+    with opened(pages[name], scheme=scheme) as (view, _):
+        values = view.evaluate(
+            "names => names.map((name) => getComputedStyle(document.documentElement)"
+            ".getPropertyValue(`--${name}`).trim())",
+            [*COLOURS[name], "card"],
+        )
+    *colours, card = map(linear, values)
+    for shown, colour in zip(COLOURS[name], colours, strict=True):
+        assert contrast(colour, card) >= LEAST_CONTRAST, shown
+    for (one, first), (other, second) in combinations(
+        zip(COLOURS[name], map(oklab, colours), strict=True), 2
+    ):
+        assert dist(first, second) >= LEAST_DISTANCE, (one, other)
+
+
+def linear(text: str) -> tuple[float, ...]:
+    """Red, green and blue of `#rrggbb` in linear light."""
+    parts = (int(text[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return tuple(p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+
+
+def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """WCAG's ratio."""
+    weights = 0.2126, 0.7152, 0.0722
+    low, high = sorted(sum(w * p for w, p in zip(weights, c, strict=True)) for c in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def oklab(rgb: tuple[float, ...]) -> tuple[float, ...]:
+    """Björn Ottosson's OKLab, https://bottosson.github.io/posts/oklab/."""
+
+    def times(rows, values):
+        return [sum(a * b for a, b in zip(row, values, strict=True)) for row in rows]
+
+    cones = times(
+        [(0.4122214708, 0.5363325363, 0.0514459929), (0.2119034982, 0.6806995451, 0.1073969566),
+         (0.0883024619, 0.2817188376, 0.6299787005)],
+        rgb,
+    )  # fmt: skip
+    return tuple(times(
+        [(0.2104542553, 0.7936177850, -0.0040720468), (1.9779984951, -2.4285922050, 0.4505937099),
+         (0.0259040371, 0.7827717662, -0.8086757660)],
+        [value ** (1 / 3) for value in cones],
+    ))  # fmt: skip
+
+
+def test_a_layer_is_chosen_by_mouse_and_keyboard(pages, reports):
+    layers = reports[0]["layers"]
+    with opened(pages["report"]) as (view, _):
+
+        def shown() -> str:
+            return view.inner_text("#layer-detail")
+
+        slowest = max(layers, key=lambda layer: layer["added_cycles"])
+        assert slowest["name"] in shown()
+        view.locator("#graph [data-layer='1']").click()
+        assert layers[1]["name"] in shown()
+        assert layers[1]["sentence"].replace("`", "") in shown()
+        assert layers[1]["schedule"].splitlines()[0] in shown()
+        assert view.input_value("#timeline-layer") == "1"
+        label = view.get_attribute("canvas", "aria-label")
+        assert "cycles" in label
+        view.keyboard.press("ArrowDown")
+        assert layers[2]["name"] in shown()
+        view.focus("canvas")
+        view.keyboard.press("0")
+        assert view.get_attribute("canvas", "aria-label").endswith("the whole run")
+        view.keyboard.press("+")
+        assert view.get_attribute("canvas", "aria-label") != label
+
+
+def test_layers_are_sorted_by_keyboard(pages, reports):
+    cycles = [f"{layer['added_cycles']:,}" for layer in reports[0]["layers"]]
+    with opened(pages["report"]) as (view, _):
+
+        def column() -> list[str]:
+            rows = "#layers tbody.layer tr:first-child td:nth-child(4)"
+            return view.locator(rows).all_inner_texts()
+
+        assert column() == cycles
+        view.get_by_role("button", name="Cycles", exact=True).focus()
+        view.keyboard.press("Enter")
+        falling = sorted(cycles, key=lambda text: -int(text.replace(",", "")))
+        assert column() == falling
+        view.keyboard.press("Enter")
+        assert column() == falling[::-1], "the focus stays on the heading"
+
+
+def test_a_network_of_many_layers_begins_with_the_slowest(reports, tmp_path):
+    data = json.loads(json.dumps(reports[0]))
+    first = data["layers"][0]
+    data["layers"] = [
+        {**first, "name": f"layer{number}", "added_cycles": number} for number in range(200)
+    ]
+    data["completions"] = [
+        {"name": f"layer{number}", "begin": number, "end": number + 1} for number in range(200)
+    ]
+    page = tmp_path / "long.html"
+    page.write_text(render(data), "utf-8")
+    with opened(page) as (view, _):
+        names = view.locator("#layers td.name-cell")
+        assert names.count() == 30
+        assert names.first.inner_text() == "layer199"
+        view.get_by_role("button", name="Show all 200 rows").click()
+        assert names.count() == 200
+
+
+def test_numbers_have_three_digits_and_the_right_prefix(pages):
+    cases = {0.0085: "8.50 mJ", 999.7: "1.00 kJ", 70856: "70.9 kJ", 12: "12 J", 3.1e-7: "310 nJ"}
+    with opened(pages["report"]) as (view, _):
+        for number, text in cases.items():
+            said = view.evaluate("number => quantity(number, 'J')", number)
+            assert said.replace("\u00a0", " ") == text
+        assert view.evaluate("range(0.005002, 0.0085, 'J')") == "5.00 to 8.50\u00a0mJ"
+
+
+def test_a_sweep_without_result_says_so_and_has_a_legend(swept, tmp_path):
+    page = tmp_path / "none.html"
+    page.write_text(render_sweep(swept(["ms < 0.0001"])), "utf-8")
+    with opened(page) as (view, _):
+        assert view.inner_text("#verdict").startswith(
+            "no machine meets every condition, of 4 tried"
+        )
+        assert "Nearest: lanes=" in view.inner_text("#verdict")
+        assert view.locator("#scatter .legend").text_content() == "excluded"
+        assert view.is_hidden("#parallel-card")
+
+
+def test_both_machines_stay_in_sight_on_a_phone(pages):
+    with opened(pages["sweep"], 390) as (view, _):
+        for row in (0, 1):
+            button = view.locator("tr.point button").nth(row)
+            button.focus()
+            view.keyboard.press("Enter")
+        cells = view.locator("#pair thead tr > *")
+        assert cells.count() == 4
+        for at in range(4):
+            box = cells.nth(at).bounding_box()
+            assert box["x"] + box["width"] <= 390
