@@ -29,7 +29,7 @@ from .execution.kernel import (
     compile_kernel,
     load_kernel,
 )
-from .execution.schedule import Box, Call, Schedule, copy_call
+from .execution.schedule import Box, CallSequence, KernelCall, copy_call
 from .kernels.batched_product import BatchedProduct
 from .kernels.byte_product import ByteProduct
 from .kernels.byte_tables import ByteSum, ByteTable
@@ -45,10 +45,10 @@ from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
-    "LEVELS", "Array", "BatchedProduct", "BoundKernel", "Box",
-    "BytePooling", "ByteProduct", "ByteSum", "ByteTable", "Call", "CompiledKernel", "Convolution",
-    "CpuTarget", "Declared", "Description", "Elementwise", "IntegerProduct", "KernelSchedule",
+    "LEVELS", "Array", "BatchedProduct", "BoundKernel", "Box", "BytePooling", "ByteProduct",
+    "ByteSum", "ByteTable", "CallSequence", "CompiledKernel", "Convolution", "CpuTarget",
+    "Declared", "Description", "Elementwise", "IntegerProduct", "KernelCall", "KernelSchedule",
     "LayerNormalisation", "Layout", "MixedProduct", "Pooling", "Requantisation", "Residual",
-    "RowReduction", "RowSoftmax", "Schedule", "aligned_empty", "compile_kernel", "copy_call",
-    "generic", "has_small_pairs", "host", "host_levels", "load_kernel", "matrix_product",
+    "RowReduction", "RowSoftmax", "aligned_empty", "compile_kernel", "copy_call", "generic",
+    "has_small_pairs", "host", "host_levels", "load_kernel", "matrix_product",
 ]  # fmt: skip
