@@ -6,7 +6,7 @@ JOBS ?= auto
 PYTEST_ARGS ?=
 VERIFY_ARGS ?=
 AGREEMENT_ARGS ?=
-FUZZ_ARGS ?=
+FUZZ_ARGS ?= --models 100 --styled 3000 --peer
 DAMAGE_ARGS ?=
 EDGE_ARGS ?=
 ARTIFACT_ARGS ?=
@@ -48,7 +48,8 @@ help:
 	@echo "make area    area and clock of the machines in docs/area.md, measured again where they changed"
 	@echo "             (CHECK=1: fail if a figure is more than 3 % worse, write nothing)"
 	@echo "make bitstreams  a bitstream for each of BOARDS, for a scheduled job: 10 to 60 minutes a board"
-	@echo "make fuzz    random graphs and ONNX models through the compiler, outputs compared"
+	@echo "make fuzz    random graphs and ONNX models, 3,000 of them in the styles of six quantisers,"
+	@echo "             through the compiler: outputs compared, products on the host explained"
 	@echo "make damage  damaged model files, hostile databases, settings, names: a clear error or a right"
 	@echo "             result, nothing else (EDGE_ARGS=\"--inputs 20000\" for more of the hostile ones)"
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
@@ -90,6 +91,7 @@ test-levels: $(VENV)/.installed-test
 verify: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.agreement $(AGREEMENT_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.meanings $(MEANINGS_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.damage.artifacts --operators $(ARTIFACT_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.stress $(STRESS_ARGS)
 

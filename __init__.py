@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .compiler.register_operator import register_operator
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
+    from .flows.tuning.layer_bench import LayerBench
     from .isa.configuration import DEFAULT, PRESETS, Configuration
     from .isa.memory_model import MemoryModel
     from .isa.settings import load_configuration
@@ -33,6 +34,7 @@ _HOMES = {
     "Comparison": ".runtime",
     "Configuration": ".isa.configuration",
     "DEFAULT": ".isa.configuration",
+    "LayerBench": ".flows.tuning.layer_bench",
     "MemoryModel": ".isa.memory_model",
     "Options": ".compiler.options",
     "PRESETS": ".isa.configuration",
@@ -61,6 +63,7 @@ __all__ = [
     "Benchmark",
     "Comparison",
     "Configuration",
+    "LayerBench",
     "MemoryModel",
     "Options",
     "Placement",

@@ -4,6 +4,7 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from .errors import TilewrightError, UsageError
@@ -54,6 +55,29 @@ def write_output(
         raise error(
             f"{what}: cannot be written, got `{problem.strerror}`; {remedy} another path"
         ) from None
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> list[Path]:
+    """Write files into a folder that the user asked for, and return their paths.
+
+    The user did not choose their names. So neither a link is followed, nor a pipe written to, that
+    has one of them: in a folder that others can write to, it may be theirs.
+
+    Raises
+    ------
+    UsageError
+        When a file cannot be written, or something else has its name.
+    """
+    paths = [folder / name for name in files]
+    for path in paths:
+        if path.is_symlink() or not _is_regular_or_new(path):
+            raise UsageError(
+                f"`{path}`: expected a file or nothing there, got a link, a folder or a device; "
+                "remove it, or choose another folder"
+            )
+    for path, text in zip(paths, files.values(), strict=True):
+        write_output(path, text, f"`{path}`")
+    return paths
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:

@@ -82,6 +82,19 @@ def _is_balanced(text: str) -> bool:
     return depth == 0
 
 
+def plain_word(text: str) -> str:
+    """Return a word of a language without escapes, such as that of pin constraints.
+
+    Raises
+    ------
+    ValueError
+        For a text with other characters than letters, digits and `_ . / + -`.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_./+-]+", text):
+        raise ValueError(f"expected letters, digits and `_ . / + -`, got {text!a}")
+    return text
+
+
 def comment(text: str) -> str:
     """Return the text of a comment on one line, in C, Verilog, Tcl, Make, Python or TOML."""
     return printable(text).replace("*/", "* /").replace("/*", "/ *").rstrip("\\")

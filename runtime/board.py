@@ -3,7 +3,7 @@
 The board keeps what it was sent. A program and the constants of its data window are sent once;
 later runs send the bytes that differ from those on the board, and read back those that the program
 stores. Scratchpads are cleared by a program before each run. When the board was reset or unplugged,
-everything is sent again and the run repeated.
+everything is sent again and the run repeated. Now and then, the results are compared with `sim`.
 """
 
 import secrets
@@ -39,6 +39,7 @@ from ..sim.explain_hang import explain_hang
 from ..sim.timing import Timer, Timing
 from .device import Device, LoadedProgram, Result
 from .link import Connection, Link
+from .spot_checks import SpotChecks
 from .transports import Address, LinkBrokenError, reopen
 
 BUSY, DONE, ERROR = 1, 2, 4
@@ -127,6 +128,7 @@ class BoardDevice(Device):
         self.name = address
         self._clearing = LoadedProgram(clearing_program(configuration), configuration)
         self._timings: WeakKeyDictionary[LoadedProgram, Timing] = WeakKeyDictionary()
+        self._checks = SpotChecks(configuration, address)
         self._link = self._connect()
         self._forget()
         try:
@@ -141,6 +143,11 @@ class BoardDevice(Device):
     def close(self) -> None:
         """Close the connection."""
         self._link.close()
+
+    @property
+    def checked_runs(self) -> int:
+        """Runs whose results were compared with those of `sim`."""
+        return self._checks.count
 
     @property
     def resent(self) -> int:
@@ -323,6 +330,7 @@ class BoardDevice(Device):
 
     def _run_once(self, program: LoadedProgram, dram: np.ndarray) -> Result:
         """Run a program; `dram` changes at the end alone, so that a failed run can be repeated."""
+        started = time.monotonic()
         self._check_session()
         self._place(self._clearing, 0)
         resident = self._place(program, dram.size)
@@ -333,6 +341,9 @@ class BoardDevice(Device):
         registers = self._registers(0, REGISTER_SPACE_BYTES)
         self._read_back(resident)
         self._check_session()
+        self._checks.add_run(time.monotonic() - started)
+        if self._checks.is_due(program):
+            self._checks.check(program, dram.copy(), resident.window, resident.stored)
         dram[:] = resident.window
         return self._result(registers, timing, dram)
 

@@ -22,8 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
-API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE = (
-    ROOT / "docs" / name for name in ("api.md", "own-operators.md", "schedules.md")
+API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE = (
+    ROOT / "docs" / name
+    for name in ("api.md", "own-operators.md", "schedules.md", "write-schedules.md")
 )
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 
@@ -82,7 +83,7 @@ def at(result: Any, place: str) -> float:
 
 
 if __name__ == "__main__":
-    for path in (README, API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE):
+    for path in (README, API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE):
         path.write_text(refreshed(path))
     for path in PAGES:
         path.write_text(with_figures(path))

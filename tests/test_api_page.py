@@ -7,10 +7,12 @@ import pytest
 import tilewright
 from tilewright.compiler.registered import REGISTERED
 
-from .listings import API_PAGE, OPERATORS_PAGE, refreshed
+from .listings import API_PAGE, OPERATORS_PAGE, WRITERS_PAGE, refreshed
+
+PAGES = [API_PAGE, OPERATORS_PAGE, WRITERS_PAGE]
 
 
-@pytest.mark.parametrize("page", [API_PAGE, OPERATORS_PAGE], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_listings_are_what_the_code_prints(page):
     before = dict(REGISTERED)
     assert refreshed(page) == page.read_text()

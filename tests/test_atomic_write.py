@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.atomic_write import write_atomically
+from tilewright.atomic_write import write_atomically, write_files
+from tilewright.errors import UsageError
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -95,3 +96,29 @@ def test_a_folder_is_no_file(tmp_path, monkeypatch, name):
     with pytest.raises(IsADirectoryError):
         write_atomically(Path(name), b"data")
     assert not list(tmp_path.iterdir())
+
+
+def put_link(place: Path):
+    (place.parent / "theirs").write_text("theirs")
+    place.symlink_to(place.parent / "theirs")
+
+
+@pytest.mark.parametrize(
+    "put", [put_link, os.mkfifo, Path.mkdir, lambda place: place.symlink_to(place)]
+)
+def test_files_of_a_folder_follow_no_link_and_fill_no_pipe(tmp_path, put):
+    put(tmp_path / "b")
+    with pytest.raises(UsageError) as refusal:
+        write_files(tmp_path, {"a": "1", "b": "2"})
+    assert str(refusal.value) == (
+        f"`{tmp_path / 'b'}`: expected a file or nothing there, got a link, a folder or a device; "
+        "remove it, or choose another folder"
+    )
+    assert not (tmp_path / "a").exists()
+    assert not (tmp_path / "theirs").exists() or (tmp_path / "theirs").read_text() == "theirs"
+
+
+def test_files_of_a_folder_replace_older_ones(tmp_path):
+    for text in ("old", "new"):
+        paths = write_files(tmp_path, {"a": text, "b": text})
+        assert [path.read_text() for path in paths] == [text, text]

@@ -26,6 +26,7 @@ from tilewright.quoting import (
     csv_cell,
     html_text,
     is_name,
+    plain_word,
     printable,
     script_json,
     shell_word,
@@ -80,6 +81,15 @@ def test_a_word_of_tcl_is_itself(text):
 @given(st.lists(texts, min_size=1))
 def test_a_list_of_tcl_has_its_words(words):
     assert tcl_words(tcl_list(words)) == [printable(word) for word in words]
+
+
+@given(texts)
+def test_a_plain_word_is_itself_or_refused(text):
+    if re.fullmatch(r"[A-Za-z0-9_./+-]+", text):
+        assert plain_word(text) == text
+    else:
+        with pytest.raises(ValueError, match="expected letters, digits and"):
+            plain_word(text)
 
 
 @given(texts)
@@ -184,10 +194,11 @@ DOORS = {
 PRINTERS = ("flows/cli", "flows/reports", "flows/sweep", "flows/board", "flows/execution",
             "runtime", "sim", "compiler", "isa", "hardware")  # fmt: skip
 
-NAMED = re.compile(r"(configuration|module|graph|board)\.name$")
+NAMED = re.compile(r"(configuration|module|graph|board)\.name$|pin\.(site|pull)$|board\.standard$")
 """Names that users and strangers choose."""
 
-WRITERS = ("flows/verilog/readable.py", "flows/board/vivado.py", "flows/bare_metal/network.py")
+WRITERS = ("flows/verilog/readable.py", "flows/board/vivado.py", "flows/board/vivado_system.py",
+           "flows/board/constraints.py", "flows/bare_metal/network.py")  # fmt: skip
 """Modules that write other languages."""
 
 

@@ -9,7 +9,6 @@ output. Data between two phases stay in ACT, as tiles or as a ring of rows.
 from collections.abc import Iterator, Sequence
 
 from ...isa.configuration import Memory
-from ...isa.expressions import Read
 from ..te.loop_steps import Pipeline, Reorder, Split
 from ..te.stage_steps import CacheRead, CacheWrite, ComputeAt, SetScope, Tensorise
 from ..te.steps import Step
@@ -57,6 +56,8 @@ class _Writer:
         self.kernel, self.phases, self.tiles = kernel, phases, tiles
         self.channels_outer, self.depth = channels_outer, depth
         self.output = kernel.output.name
+        self.scope = ACC if phases[-1].is_bare else ACT
+        """The scratchpad from which the results are stored."""
         self.made = {phase.name for phase in phases}
         self.rolling = {
             phase.name for index, phase in enumerate(phases[:-1]) if not passes_tiles(phases, index)
@@ -67,7 +68,7 @@ class _Writer:
     def steps(self) -> Iterator[Step]:
         """All steps: scopes, loops, `compute_at`, and instructions."""
         yield Arena()
-        yield CacheWrite(self.output, ACT)
+        yield CacheWrite(self.output, self.scope)
         for phase in self.phases:
             yield from self.places(phase)
         yield from self.output_loops()
@@ -83,35 +84,46 @@ class _Writer:
 
     def stage(self, phase: Phase) -> str:
         """The stage that computes the result of a phase."""
-        return f"{self.output}.{ACT}" if phase.name == self.output else phase.name
+        return f"{self.output}.{self.scope}" if phase.name == self.output else phase.name
+
+    def product(self, phase: Phase) -> str:
+        """The stage that computes the sums of a phase."""
+        assert phase.product is not None
+        return self.stage(phase) if phase.is_bare else phase.product.output.name
 
     def places(self, phase: Phase) -> Iterator[Step]:
         """The scratchpads of a phase's operands and of its result."""
         stage = self.stage(phase)
         if phase.product is not None:
-            product = phase.product.output.name
-            yield SetScope(product, ACC)
+            product = self.product(phase)
+            if not phase.is_bare:
+                yield SetScope(product, ACC)
             assert phase.weights is not None
-            yield CacheRead(phase.weights.tensor, WGT, product)
+            yield CacheRead(phase.weights.tensor, WGT, (product,))
             for read in phase.streams:
                 if read.tensor not in self.made:
-                    yield CacheRead(read.tensor, ACT, product)
+                    yield CacheRead(read.tensor, ACT, (product,))
+        for one in phase.partials:
+            yield SetScope(one.name, ACC)
+            if one.bias is not None:
+                yield CacheRead(one.bias.tensor, PARAM, (one.name,))
         if phase.name != self.output:
             yield SetScope(stage, ACT)
-        loaded = [read for read in phase.operands if read.tensor not in self.made]
-        for read in loaded:
-            yield CacheRead(read.tensor, ACT, stage)
+        loaded: dict[str, tuple[str, ...]] = {}
+        readers = *((one.name, one.operands) for one in phase.partials), (stage, phase.operands)
+        for name, operands in readers:
+            for read in operands:
+                if read.tensor not in self.made:
+                    loaded[read.tensor] = (*loaded.get(read.tensor, ()), name)
+        for tensor, names in loaded.items():
+            yield CacheRead(tensor, ACT, names)
         for read, scope in ((phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)):
             if read is not None:
-                yield CacheRead(read.tensor, scope, stage)
+                yield CacheRead(read.tensor, scope, (stage,))
         # Data from main memory come first, so that their LOAD does not queue behind others.
         for other in (read for read in phase.operands if read.tensor in self.made):
-            for read in loaded:
-                yield Precede(self.copy(read, ACT, stage), other.tensor)
-
-    def copy(self, read: Read, scope: str, reader: str) -> str:
-        """The copy that a stage reads."""
-        return f"{read.tensor}.{scope}"
+            for tensor in loaded:
+                yield Precede(f"{tensor}.{ACT}", other.tensor)
 
     def output_loops(self) -> Iterator[Step]:
         """The outer loops over output tiles, and the copy that stores a tile."""
@@ -148,6 +160,9 @@ class _Writer:
         cut = self.cut_channels(phase)
         channels = tuple(f"{axis}.i" if axis == cut else axis for axis in phase.channels)
         reductions = tuple(axis.name for axis in phase.finish.reductions)
+        if phase.is_bare:
+            yield from self.bare_loops(phase, tile)
+            return
         outer, pixels = n, (y, x)
         if tile[n] > 1:
             yield Split(stage, n, tile[n])
@@ -175,6 +190,22 @@ class _Writer:
             yield Reorder(product.output.name, (f"{phase.reduced}.o", *inner))
             self.loops[product.output.name] = f"{phase.reduced}.o"
 
+    def bare_loops(self, phase: Phase, tile: Tile) -> Iterator[Step]:
+        """The loops of a product without a finish; its tiles of channels are stored one by one."""
+        assert phase.product is not None
+        stage, (n, _, _) = self.stage(phase), phase.pixels
+        outer, inner = [n], [axis.name for axis in phase.product.axes[1:]]
+        if tile[n] > 1:
+            yield Split(stage, n, tile[n])
+            outer, inner = [f"{n}.o"], [f"{n}.i", *inner]
+        names = [axis.name for axis in phase.product.reductions]
+        if phase.reduced and self.may_cut(phase):
+            yield Split(stage, phase.reduced, tile[phase.reduced])
+            outer.append(f"{phase.reduced}.o")
+            names = [f"{axis}.i" if axis == phase.reduced else axis for axis in names]
+        yield Reorder(stage, (*outer, *inner, *names))
+        self.loops[stage] = outer[-1]
+
     def may_cut(self, phase: Phase) -> bool:
         """Whether a product's reduction may be split into chunks; windows are gathered whole."""
         patches = (self.kernel.tensors[read.tensor].patches for read in phase.streams)
@@ -195,19 +226,23 @@ class _Writer:
             around = self.stage(reader)
             yield ComputeAt(stage, around, self.loops[around])
         if phase.product is not None:
-            product = phase.product.output.name
-            yield ComputeAt(product, stage, loop)
+            product = self.product(phase)
+            if not phase.is_bare:
+                yield ComputeAt(product, stage, loop)
             assert phase.weights is not None
             around = (product, self.loops[product]) if product in self.loops else (stage, loop)
-            yield ComputeAt(self.copy(phase.weights, WGT, product), *around)
+            yield ComputeAt(f"{phase.weights.tensor}.{WGT}", *around)
             for read in phase.streams:
                 if read.tensor not in self.made:
-                    yield ComputeAt(self.copy(read, ACT, product), *around)
-        copies = [(read, ACT) for read in phase.operands if read.tensor not in self.made]
-        copies += [(phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)]
+                    yield ComputeAt(f"{read.tensor}.{ACT}", *around)
+        for one in phase.partials:
+            yield ComputeAt(one.name, stage, loop)
+        copies = [(read, ACT) for read in phase.vector_reads if read.tensor not in self.made]
+        copies += [(phase.table, LUT), (phase.scale, PARAM)]
+        copies += [(bias, PARAM) for bias in (*(one.bias for one in phase.partials), phase.bias)]
         for read, scope in copies:
             if read is not None:
-                yield ComputeAt(self.copy(read, scope, stage), stage, loop)
+                yield ComputeAt(f"{read.tensor}.{scope}", stage, loop)
 
     def roll(self, phase: Phase) -> Step:
         """The ring of rows that passes a phase's result to the next phase."""
@@ -223,7 +258,9 @@ class _Writer:
     def instructions(self, phase: Phase, tile: Tile) -> Iterator[Step]:
         """The outermost loop of the instruction."""
         n, y, _ = phase.pixels
-        if phase.product is not None:
-            yield Tensorise(phase.product.output.name, n)
+        if phase.product is not None and not phase.is_bare:
+            yield Tensorise(self.product(phase), n)
+        for one in phase.partials:
+            yield Tensorise(one.name, one.compute.axes[0].name)
         outermost = n if phase.name in self.rolling else f"{n}.i" if tile[n] > 1 else y
         yield Tensorise(self.stage(phase), outermost)

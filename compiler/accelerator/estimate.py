@@ -8,12 +8,14 @@ serves to reject absurd programs before generation.
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from ..te.box import Box, box_size, whole_box
-from .dma import run_cycles
 from .phases import Phase, Tile, box_of
+from .strided_copy import run_cycles
 from .tile_plan import TilePlan, streamed_rows, weight_tiles
 from .weights import stored_bytes
 
@@ -32,6 +34,7 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     sizes = {**tile, **({} if plan.channels_outer else _whole(last, last.channels))}
     box = whole_box(tuple(sizes[axis.name] for axis in last.finish.axes))
     moving = transfer(box, last.finish.output.shape, configuration)
+    moving *= np.dtype(last.finish.output.dtype).itemsize
     store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES)
     filling = next((unit.filling for unit in units if unit.filling), 0)
     busy = [
@@ -118,8 +121,10 @@ class _Compute:
             self.gemm = count * (cycles + INSTRUCTION_OVERHEAD_CYCLES)
         else:
             window = math.prod(step.reductions.values())
-        steps = size // configuration.vector_lanes * window
-        self.vector_piece = steps + INSTRUCTION_OVERHEAD_CYCLES
+        # A partial value that is broadcast takes few steps.
+        whole = sum(one.compute.extents == step.finish.extents for one in step.partials)
+        steps = size // configuration.vector_lanes * (window + whole)
+        self.vector_piece = 0 if step.is_bare else steps + INSTRUCTION_OVERHEAD_CYCLES
         self.vector = self.spatial * self.groups * self.vector_piece
 
 

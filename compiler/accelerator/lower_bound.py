@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+import numpy as np
+
 from ...isa.configuration import Configuration, Memory
 from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
@@ -125,16 +127,17 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
         (_tile_load_cycles(kernel, step, configuration) for step in products), default=0
     )
     product = tile + 1 + gemm_tail_cycles(configuration) if first else 0
-    finish = 1 + VECTOR_RESULT_CYCLES
+    bare = every[-1].is_bare
+    finish = 0 if bare else 1 + VECTOR_RESULT_CYCLES
     loaded = _loaded_bytes(kernel, steps, made, asked)
-    stored = math.prod(kernel.output.shape)
+    stored = math.prod(kernel.output.shape) * np.dtype(kernel.output.dtype).itemsize
     return Demand(
         before=(tile, product, 0, product + finish),
         busy=(
             sum(_gemm_cycles(step, asked[step.name], configuration) for step in products),
-            sum(_vector_cycles(step, asked[step.name], configuration) for step in steps),
+            sum(_vector_cycles(step, asked, configuration) for step in steps),
             sum(_pieces(size, memory, configuration) for (_, memory), size in loaded.items()),
-            _pieces(stored, Memory.ACT, configuration),
+            _pieces(stored, Memory.ACC if bare else Memory.ACT, configuration),
         ),
         after=(gemm_tail_cycles(configuration) + finish + 1, VECTOR_RESULT_CYCLES + 1, finish, 0),
         traffic=(sum(loaded.values()), stored),
@@ -148,7 +151,11 @@ def _asked(kernel: Kernel, steps: tuple[Phase, ...]) -> dict[str, Indices]:
     for step in reversed(steps):
         wanted = (list(part) for part in asked[step.name])
         indices = {axis: list(range(extent)) for axis, extent in step.extents.items()}
+        for one in step.partials:
+            indices |= {axis.name: list(range(axis.extent)) for axis in one.compute.axes}
         indices |= dict(zip((axis.name for axis in step.finish.axes), wanted, strict=True))
+        for one in step.partials:
+            asked[one.name] = tuple(frozenset(indices[axis.name]) for axis in one.compute.axes)
         for read in _reads(step):
             found = _touched(read, kernel.tensors[read.tensor], indices)
             asked[read.tensor] = max(asked.get(read.tensor, found), found, key=_count)
@@ -156,7 +163,7 @@ def _asked(kernel: Kernel, steps: tuple[Phase, ...]) -> dict[str, Indices]:
 
 
 def _reads(step: Phase) -> list[Read]:
-    others = (step.weights, step.bias, step.scale, step.table)
+    others = (step.weights, *step.parameters, step.scale, step.table)
     return [*step.activations, *(read for read in others if read is not None)]
 
 
@@ -216,9 +223,15 @@ def _tile_load_cycles(kernel: Kernel, step: Phase, configuration: Configuration)
     return 0 if partial else _pieces(configuration.tile_bytes, Memory.WGT, configuration)
 
 
-def _vector_cycles(step: Phase, asked: Indices, configuration: Configuration) -> int:
+def _vector_cycles(step: Phase, asked: Mapping[str, Indices], configuration: Configuration) -> int:
+    if step.is_bare:
+        return 0
     window = 1 if step.product else math.prod(step.reductions.values())
-    return -(-_count(asked) // configuration.vector_lanes) * window
+    partial = (one.name for one in step.partials)
+    return sum(
+        -(-_count(asked[name]) // configuration.vector_lanes) * steps
+        for name, steps in ((step.name, window), *((name, 1) for name in partial))
+    )
 
 
 def _loaded_bytes(
@@ -237,7 +250,7 @@ def _loaded_bytes(
                 sizes[key] = max(sizes.get(key, 0), _count(asked[read.tensor]))
         for read, memory in (
             (step.weights, Memory.WGT),
-            (step.parameters, Memory.PARAM),
+            *((read, Memory.PARAM) for read in step.parameters),
             (step.table, Memory.LUT),
         ):
             # An activation used as weights may be padded by filling, without a load.

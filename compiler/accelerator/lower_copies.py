@@ -12,14 +12,15 @@ import numpy as np
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, Loop, transfer, transfer_problem
-from ..te.box import Box, whole_box
+from ..te.box import Box, Range, whole_box
 from ..te.instances import Instance
 from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
 from .constants import ConstantPool, pack_parameters
-from .dma import DramTensor, load_box, load_patches, load_tiles, store_box, strided_copy
+from .dma import DramTensor, load_box, load_patches, load_tiles, store_blocks, store_box
 from .scratchpads import BufferPlacer, Placed
+from .strided_copy import strided_copy
 from .tile_layout import TileLayout, dense_places, row_major
 from .weights import pack_weights, stored_bytes
 
@@ -108,13 +109,11 @@ class Transfers:
 
     def _store(self, instance: Instance, place: Placed) -> list[Instruction]:
         assert isinstance(instance.node, TransferNest)
-        if place.memory is Memory.ACC and self.buffers.fixed is None:
-            raise CompileError(
-                f"`{instance.node.source}` is stored from ACC, where the arena keeps sums in "
-                "blocks of channels; leave `arena()` out"
-            )
         size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
+        if place.memory is Memory.ACC and self.buffers.fixed is None:
+            first = sum(map(_offset_in, instance.box, place.lows, place.places), place.base)
+            return store_blocks(target, instance.box, first, place.places, size, self.limits)
         box, room = instance.box, self._room(instance, instance.node.source)
         stores: list[Instruction] = []
         for piece, offset in dense_pieces(box, room):
@@ -245,7 +244,10 @@ class Transfers:
             return in_dram(tensor, self.pool.add(data.tobytes()))
         if name not in self.held:
             found = self.dram[tensor.value or name]
-            alone = tensor.dtype != "int8" or tensor.patches is not None
+            size = np.dtype(tensor.dtype).itemsize
+            if size > 1:
+                found = found.shaped((*tensor.shape, size))
+            alone = size > 1 or tensor.patches is not None
             self.held[name] = found if alone else found.holding(tensor)
         return self.held[name]
 
@@ -254,6 +256,13 @@ def in_dram(tensor: Tensor, base: int) -> DramTensor:
     """A separate tensor in main memory; bytes of wider elements are one more dimension."""
     size = np.dtype(tensor.dtype).itemsize
     return DramTensor(base, (*tensor.shape, size) if size > 1 else tensor.shape)
+
+
+def _offset_in(dimension: Range, first: int, place: TileLayout) -> int:
+    """Where a range begins in a layout that begins at `first`."""
+    start = dimension[0] - first
+    blocks, rest = divmod(start, place.block) if place.block else (0, start)
+    return blocks * place.outer + rest * place.inner
 
 
 def _copies(block) -> Iterator[TransferNest]:

@@ -1,4 +1,4 @@
-"""Phases of a kernel: a product with the compute that finishes it, or a single compute.
+"""Phases of a kernel: a compute that defines an activation, and the sums in ACC that it reads.
 
 A phase computes a tile of activations from tiles of activations. In a fused kernel, the data
 between phases stay on chip.
@@ -7,10 +7,11 @@ between phases stay on chip.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...errors import CompileError
-from ...isa.expressions import Read, reads_of
+from ...isa.expressions import Affine, Read, reads_of
 from ...isa.instructions import Role
 from ..te.box import Box
 from ..tensor import Compute, Kernel
@@ -22,9 +23,44 @@ Tile = Mapping[str, int]
 """Extent of every axis in a tile."""
 
 
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A compute of VECTOR whose result stays in ACC, for the next compute of its phase.
+
+    Parameters
+    ----------
+    compute
+        The stage.
+    operands
+        Its reads of activations.
+    bias
+        Its read of PARAM.
+    source
+        The sums in ACC that it reads; empty if there are none.
+    """
+
+    compute: Compute
+    operands: tuple[Read, ...]
+    bias: Read | None
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The result tensor."""
+        return self.compute.output.name
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it takes the place of the sums that it reads, element by element."""
+        read = next((r for r in reads_of(self.compute.body) if r.tensor == self.source), None)
+        return read is not None and read.index == own_index(self.compute)
+
+
 @dataclass(frozen=True)
 class Phase:
-    """One or two stages that work on the same tile.
+    """Stages that work on the same tile.
+
+    A product whose sums leave as they are is its own `finish`.
 
     Parameters
     ----------
@@ -32,11 +68,13 @@ class Phase:
         The compute that accumulates, if any.
     finish
         The compute that defines the phase's activation.
+    partials
+        Computes of VECTOR before it, in order.
     reduced
         The reduction axis in the lanes; None without a matrix product.
     streams, operands
         Reads of activations by the product and by the finishing compute. The activations come from
-        main memory or from earlier phases.
+        main memory or from earlier phases, as those that `partials` read.
     window
         The sliding window of a depthwise product.
     weights, bias, scale, table
@@ -54,6 +92,12 @@ class Phase:
     bias: Read | None = None
     scale: Read | None = None
     table: Read | None = None
+    partials: tuple[Partial, ...] = ()
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the sums of a product are the result."""
+        return self.product is self.finish
 
     @cached_property
     def name(self) -> str:
@@ -82,9 +126,15 @@ class Phase:
         return {axis.name: axis.extent for axis in compute.reductions}
 
     @cached_property
+    def vector_reads(self) -> tuple[Read, ...]:
+        """The reads of activations by VECTOR, one for each tensor."""
+        reads = (*(read for one in self.partials for read in one.operands), *self.operands)
+        return tuple({read.tensor: read for read in reads}.values())
+
+    @cached_property
     def activations(self) -> tuple[Read, ...]:
         """All reads of activations, the product's first."""
-        return (*self.streams, *self.operands)
+        return (*self.streams, *self.vector_reads)
 
     @cached_property
     def weight_axes(self) -> tuple[str, ...]:
@@ -97,10 +147,11 @@ class Phase:
         """Cache of `plan.weight_tiles`: weight tiles by machine and tile."""
         return {}
 
-    @property
-    def parameters(self) -> Read | None:
-        """The read whose index selects the rows of PARAM."""
-        return self.bias or self.scale
+    @cached_property
+    def parameters(self) -> tuple[Read, ...]:
+        """For each stage with parameters, the read whose index selects the rows of PARAM."""
+        found = (*(one.bias for one in self.partials), self.bias or self.scale)
+        return tuple(read for read in found if read is not None)
 
 
 _KNOWN: WeakKeyDictionary[Kernel, tuple[Phase, ...]] = WeakKeyDictionary()
@@ -121,50 +172,58 @@ def phases_of(kernel: Kernel) -> tuple[Phase, ...]:
 
 
 def _phases(kernel: Kernel) -> tuple[Phase, ...]:
-    phases, product = [], None
+    phases, before = [], []
     for stage in kernel.stages:
         pattern, _ = find_pattern(stage)
-        if pattern.role(pattern.output) is Role.ACCUMULATOR:
-            if product is not None:
-                raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
-            product = stage
-        else:
-            phases.append(_phase(product, stage))
-            product = None
-    if product is not None:
+        product = pattern.role(pattern.output) is Role.ACCUMULATOR
+        if product and before:
+            raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
+        before.append(stage)
+        if stage.output.dtype == "int8" or (product and stage is kernel.stages[-1]):
+            phases.append(_phase(tuple(before)))
+            before = []
+    if before:
         raise CompileError(f"kernel `{kernel.name}`: a product needs a stage that finishes it")
     return tuple(phases)
 
 
-def _phase(product: Compute | None, finish: Compute) -> Phase:
-    computes = (product, finish) if product else (finish,)
-    streams: dict[str, Read] = {}
-    operands: dict[str, Read] = {}
-    reads: dict[str, Read] = {}
-    reduced = window = None
+def _phase(computes: tuple[Compute, ...]) -> Phase:
+    inside = {compute.output.name for compute in computes}
+    given: dict[str, Any] = {}
+    partials = []
     for compute in computes:
         pattern, found = find_pattern(compute)
         roles = {read: pattern.role(slot) for slot, read in found.reads}
-        for read in reads_of(compute.body):
-            role = roles[read]
-            if role is not Role.STREAM:
-                reads[role.value] = read
-            elif product is None or read.tensor != product.output.name:
-                (streams if compute is product else operands)[read.tensor] = read
-        if product is not None and compute is product:
-            lanes = lane_axes(pattern, product, found)
+        streams = tuple(
+            {
+                read.tensor: read
+                for read in reads_of(compute.body)
+                if roles[read] is Role.STREAM and read.tensor not in inside
+            }.values()
+        )
+        reads = {role.value: read for read, role in roles.items() if role is not Role.STREAM}
+        if pattern.role(pattern.output) is Role.ACCUMULATOR:
+            lanes = lane_axes(pattern, compute, found)
             inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
-            reduced = inner[0] if inner else None
-            window = window_of(product, found) if pattern.window else None
-    return Phase(
-        product=product,
-        finish=finish,
-        reduced=reduced,
-        streams=tuple(streams.values()),
-        operands=tuple(operands.values()),
-        window=window,
-        **reads,
-    )
+            given |= {
+                "product": compute,
+                "streams": streams,
+                "reduced": inner[0] if inner else None,
+                "window": window_of(compute, found) if pattern.window else None,
+                **reads,
+            }
+        elif compute is computes[-1]:
+            given |= {"finish": compute, "operands": streams, **reads}
+        else:
+            source = next((read.tensor for read in roles if read.tensor in inside), "")
+            partials.append(Partial(compute, streams, reads.get(Role.BIAS.value), source))
+    none = {"product": None, "reduced": None, "streams": (), "operands": (), "finish": computes[-1]}
+    return Phase(**{**none, **given, "partials": tuple(partials)})
+
+
+def own_index(compute: Compute) -> tuple[Affine, ...]:
+    """The index of the element that a compute defines."""
+    return tuple(Affine(((axis.name, 1),)) for axis in compute.axes)
 
 
 def box_of(read: Read, start: Mapping[str, int], tile: Mapping[str, int]) -> Box:
@@ -183,8 +242,4 @@ def box_of(read: Read, start: Mapping[str, int], tile: Mapping[str, int]) -> Box
 
 def is_pointwise(read: Read, step: Phase) -> bool:
     """Whether a read of an activation takes the element at the same index as the output."""
-    axes = step.finish.axes
-    return len(read.index) == len(axes) and all(
-        affine.constant == 0 and affine.terms == ((axis.name, 1),)
-        for affine, axis in zip(read.index, axes, strict=True)
-    )
+    return read.index == own_index(step.finish)

@@ -22,6 +22,7 @@ from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
 from .fixed_places import FixedPlaces, partners_of
 from .matching import MatchedInstruction
+from .phases import own_index
 from .regions import RegionRequest, divide_act
 from .sliding import Window, lane_channels
 from .tile_layout import TileLayout, dense_places, row_major
@@ -141,6 +142,9 @@ class BufferPlacer:
             if matched.window is not None:
                 self.windows[name] = self.windows[matched.weights] = matched.window
         self.partners = partners_of(program)
+        self.sources = _sources(program)
+        self.ends: dict[str, tuple[Placed, int, int]] = {}
+        """For sums in ACC: their place, and the first row of their bank and the last one in use."""
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
         self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[TileLayout, ...], int, int]] = {}
@@ -238,22 +242,32 @@ class BufferPlacer:
         """Rows in the next bank, ordered by channel block, then pixel; lanes innermost.
 
         With a sliding window, a row of pixels has incomplete sums at its start and unused sums
-        between its outputs. Neither is part of the buffer.
+        between its outputs. Neither is part of the buffer. What VECTOR computes from sums stays in
+        their bank, and in their place if nothing else differs, so that GEMM has the other banks.
         """
         lows, sizes = _split(buffered.held)
         limits, depth = self.configuration, buffered.allocate.slots
-        banks = min(limits.acc_banks, depth) if depth else limits.acc_banks
-        base = self.scratchpads.take_bank() % banks * limits.acc_depth * limits.lanes_out
+        source, in_place = self.sources.get(name, ("", False))
+        if source:
+            placed, bank, used = self.ends[source]
+            if in_place and placed.lows == lows:
+                self.ends[name] = self.ends[source]
+                return Placed(Memory.ACC, placed.base, lows, placed.places)
+        else:
+            banks = min(limits.acc_banks, depth) if depth else limits.acc_banks
+            bank, used = self.scratchpads.take_bank() % banks * limits.acc_depth, 0
         key = name, sizes
         if key not in self.sums:
             self.sums[key] = accumulator_places(sizes, self.windows.get(name), limits)
         places, rows, first = self.sums[key]
-        if rows > limits.acc_depth:
+        if used + rows > limits.acc_depth:
             raise CompileError(
                 f"kernel `{self.program.kernel.name}`: `{name}` {list(sizes)} takes {rows} rows of "
-                f"ACC and a bank has {limits.acc_depth}; split more or raise `acc_depth`"
+                f"ACC and a bank has {limits.acc_depth - used}; split more or raise `acc_depth`"
             )
-        return Placed(Memory.ACC, base + first, lows, places)
+        found = Placed(Memory.ACC, (bank + used) * limits.lanes_out + first, lows, places)
+        self.ends[name] = found, bank, used + rows
+        return found
 
     def _take(
         self, memory: Memory, name: str, box: Box, size: int, room: Range
@@ -331,6 +345,18 @@ _PLACE_IN = {
     Memory.LUT.name: BufferPlacer._lut,
     Memory.ACC.name: BufferPlacer._acc,
 }
+
+
+def _sources(program: Program) -> dict[str, tuple[str, bool]]:
+    """For sums in ACC, the sums that they are computed from, and whether element by element."""
+    sums = {name for name, one in program.buffers.items() if one.scope == Memory.ACC.name}
+    found: dict[str, tuple[str, bool]] = {}
+    for name, nest in program.nests.items():
+        if name in sums and nest.compute is not None:
+            for read in reads_of(nest.compute.body):
+                if read.tensor in sums:
+                    found[name] = read.tensor, read.index == own_index(nest.compute)
+    return found
 
 
 def region_request(size: int, between: bool) -> RegionRequest:

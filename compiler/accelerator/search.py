@@ -164,7 +164,8 @@ def _candidates(
     last = phases[-1]
     # If one tile has all channels, both orders are the same.
     cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
-    for channels_outer in (False, True) if cut else (False,):
+    orders = (False, True) if cut else (False,)
+    for channels_outer in (True,) if last.is_bare else orders:
         plan = make_plan(kernel, phases, tiles, channels_outer, depth, configuration)
         if plan is not None:
             yield Candidate(

@@ -102,12 +102,14 @@ def make_plan(
             pieces[read.tensor] = size
             requests[read.tensor] = region_request(size, between=read.tensor in made)
     last = phases[-1]
-    size = output_bytes(last, tiles[-1], channels_outer)
-    pieces[last.name] = size
-    requests[last.name] = region_request(size, between=False)
+    if not last.is_bare:
+        size = output_bytes(last, tiles[-1], channels_outer)
+        pieces[last.name] = size
+        requests[last.name] = region_request(size, between=False)
     # Results of VECTOR come last: they may share banks without delaying a LOAD.
     order = sorted(requests, key=lambda name: (name in made) + (name == last.name))
-    regions = act_regions(tuple(requests[name] for name in order), len(phases), configuration)
+    made_in_act = len(phases) - last.is_bare
+    regions = act_regions(tuple(requests[name] for name in order), made_in_act, configuration)
     if not regions:
         return None
     regions_of = {
@@ -187,8 +189,6 @@ def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
     """Whether accumulators, weights and parameters of a tile fit."""
     if parameter_rows(phase, tile, configuration) > configuration.param_depth:
         return False
-    if phase.product is None:
-        return True
     if accumulator_rows(phase, tile, configuration) > configuration.acc_depth:
         return False
     return weight_tiles(phase, tile, configuration) <= configuration.weight_tiles
@@ -196,10 +196,8 @@ def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
 
 def parameter_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     """Rows of PARAM that a tile's biases and scales take."""
-    if phase.parameters is None:
-        return 0
     channels = math.prod(tile[axis] for axis in phase.channels)
-    return -(-channels // configuration.vector_lanes)
+    return len(phase.parameters) * -(-channels // configuration.vector_lanes)
 
 
 def streamed_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
@@ -211,10 +209,17 @@ def streamed_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int
 
 
 def accumulator_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
-    """Rows of ACC that a tile of a product takes."""
-    channels = math.prod(tile[axis] for axis in phase.channels)
-    block = lane_channels(configuration) if phase.window else configuration.lanes_out
-    return streamed_rows(phase, tile, configuration) * -(-channels // block)
+    """Rows of ACC that a tile of a product, and what VECTOR adds to it, take."""
+    rows = 0
+    if phase.product is not None:
+        channels = math.prod(tile[axis] for axis in phase.channels)
+        block = lane_channels(configuration) if phase.window else configuration.lanes_out
+        rows = streamed_rows(phase, tile, configuration) * -(-channels // block)
+    for one in phase.partials:
+        if not one.in_place:
+            sizes = [tile.get(axis.name, axis.extent) for axis in one.compute.axes]
+            rows += math.prod(sizes[:-1]) * -(-sizes[-1] // configuration.lanes_out)
+    return rows
 
 
 def weight_tiles(phase: Phase, tile: Tile, configuration: Configuration) -> int:

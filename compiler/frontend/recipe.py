@@ -27,13 +27,16 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.sink_dequantize,  # so that these elements move as integers
     passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
     passes.split_batched_weights,  # one dense layer for each matrix
+    passes.fold_scales,  # batch normalisation behind layers whose operands alone are quantised
     passes.recognise_convolutions,  # with bias, Relu and Clip
     passes.recognise_matmuls,  # of two activations: attention
     passes.recognise_biases,  # biases that are added after a layer
     passes.recognise_adds,  # constants fitted on all operand pairs
     passes.recognise_pools,  # constants fitted on all sums
     passes.recognise_own_kernels,  # declared by the user
-    passes.recognise_tables,  # last: a table would also absorb a lone Relu after a layer
+    passes.recognise_tables,  # late: a table would also absorb a lone Relu after a layer
+    passes.recognise_muls,  # after tables, which also hold products of one value's functions
+    passes.recognise_products,  # those that are read in float leave as int32
     passes.fold_dequantize,  # constants, so that only activations are joined as integers
     passes.recognise_concats,  # integer movements, which compute nothing
     passes.recognise_resizes,  # from the source elements of each result

@@ -1,6 +1,6 @@
-"""Search for integer constants with which residual adds and average pools equal float32.
+"""Search for integer constants with which adds, products and average pools equal float32.
 
-ONNX defines both operators in float32: dequantise, add or average, quantise. The accelerator
+ONNX defines these operators in float32: dequantise, compute, quantise. The accelerator
 multiplies, adds and requantises integers. The search looks for constants with which both
 definitions agree on every operand. If it finds none, it returns the number of mismatches, and the
 compiler reports it.
@@ -32,6 +32,14 @@ class AddFit:
 
     multipliers: tuple[int, int]
     constant: int
+    scale: float
+    mismatches: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProductFit:
+    """Scale of a QMul, and the number of operand pairs, of 65,536, that differ from ONNX."""
+
     scale: float
     mismatches: int
 
@@ -122,6 +130,46 @@ def fit_add(
     count, first, second, scale = best
     constant = -(a.zero_point * first + b.zero_point * second)
     return AddFit((first, second), constant, scale, count)
+
+
+def fit_product(
+    a: Quantisation, b: Quantisation, y: Quantisation, low: int = -128, high: int = 127
+) -> ProductFit:
+    """Find the scale with which an integer product is nearest to its float32 definition.
+
+    Parameters
+    ----------
+    a, b, y : Quantisation
+        Quantisation of the operands and of the result.
+    low, high : int
+        Limits to which the result is clamped.
+
+    Returns
+    -------
+    ProductFit
+        The nearest scale to the ideal one without mismatches, or else the one with the fewest.
+    """
+    values = np.arange(-128, 128, dtype=np.int32)
+    left, right = values[:, None] - a.zero_point, values - b.zero_point
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        real = (left.astype(np.float32) * np.float32(a.scale)) * (
+            right.astype(np.float32) * np.float32(b.scale)
+        )
+        near = np.rint(real / np.float32(y.scale)) + np.float32(y.zero_point)
+    expected = np.clip(near, low, high).astype(np.int8)
+    fits = (
+        ProductFit(
+            scale,
+            int(
+                np.count_nonzero(
+                    quantise_output(left * right, np.float32(scale), y.zero_point, low, high)
+                    != expected
+                )
+            ),
+        )
+        for scale in _neighbours(a.scale * b.scale / y.scale)
+    )
+    return min(fits, key=lambda fit: fit.mismatches)
 
 
 def average_definition(

@@ -27,6 +27,8 @@ def macs_of(graph: Graph, node: Node) -> int:
             taps = (x[-1] // (operator.heads if operator.joined[0] else 1),)
         case ops.QConv():
             taps = (math.prod(weights[:3]) - operator.spare,)
+        case ops.QSums():
+            return math.prod(node.output.type.shape[:-1]) * math.prod(weights)
         case ops.Conv():
             taps = weights[:-1] if operator.channels_last else weights[1:]
         case ops.MatMul() | ops.IntegerMatMul():

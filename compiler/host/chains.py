@@ -26,6 +26,7 @@ from .formulas import (
     NoFormulaError,
     cast,
     dequantize,
+    multiply,
     number,
     pointwise,
     quantize,
@@ -49,12 +50,12 @@ def chain(scope: HostScope, node: Node) -> HostKernel | None:
     """Find the longest chain that begins at a node."""
     if not _fits(scope, node):
         return None
-    nodes, kernel, found = (node,), _kernel(scope, (node,)), None
-    while kernel is not None or (nodes and nodes[-1].output.type.dtype in PASSING):
-        found = kernel or found
-        nodes = _grown(scope, nodes)
-        kernel = _kernel(scope, nodes) if nodes else None
-    return found
+    chains, longer = [], (node,)
+    while longer:
+        chains.append(longer)
+        longer = _grown(scope, longer)
+    # Most often the longest one has a kernel, and a kernel takes longer to make than a chain.
+    return next(filter(None, (_kernel(scope, nodes) for nodes in reversed(chains))), None)
 
 
 def _fits(scope: HostScope, node: Node) -> bool:
@@ -175,12 +176,18 @@ def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
     operands = FormulaOperands(scope, shape)
     formulas: dict[str, Formula] = {}
     exact = True
+    read: dict[str, te.TensorExpression] = {}
+    values: dict[int, te.TensorExpression] = {}
+    sizes: dict[int, int] = {}
     try:
         for node in nodes:
             formula, bits = _formula(scope, node, formulas, operands, node.output == last)
             formulas[node.output.name] = formula
             exact = exact and bits
-            if _calls(formula, operands) > MAX_CALLS or len(operands.types) > MAX_OPERANDS:
+            for name, kind in list(operands.types.items())[len(read) :]:
+                read[name] = te.tensor(name, kind, (1,))[0]
+            calls = size_of(value_of(formula, read, known=values).tree, sizes)
+            if calls > MAX_CALLS or len(operands.types) > MAX_OPERANDS:
                 return None
         operands.keep({*names_in(formulas[last.name])})
         broadcast = operands.broadcast()
@@ -198,12 +205,6 @@ def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
         tuple(operands.constants),
     )
     return HostKernel(description, operands.inputs, operands.constants, nodes, exact)
-
-
-def _calls(formula: Formula, operands: FormulaOperands) -> int:
-    """Count the operations that are emitted for a formula."""
-    read = {name: te.tensor(name, kind, (1,))[0] for name, kind in operands.types.items()}
-    return size_of(value_of(formula, read).tree)
 
 
 def _formula(
@@ -231,6 +232,8 @@ def _formula(
         return cast(parts[0], dtype, operator.dtype, last), True
     if isinstance(operator, Where):
         return ("select", *parts), True
+    if isinstance(operator, ops.QMul):
+        return multiply(operator, *parts), True
     if isinstance(operator, ops.Shift):
         return shift(parts[0], dtype), True
     raise NoFormulaError

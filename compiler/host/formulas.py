@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...isa.numbers import INT8_MAX, INT8_MIN
 from ..formulas import Formula, is_number, operations_in, real_numbers, substituted
 from ..graph import operators as ops
 from ..graph.operators import Operator, Where
+from .integer_bounds import is_plain
 
 TYPES = ("float32", "int8", "uint8", "int32", "int64", "bool")
 """Element types of kernels."""
@@ -146,6 +148,17 @@ def dequantize(x: Formula, scale: Formula, zero: Formula, dtype: str) -> Formula
     return ("mul", ("real", ("sub", x, zero)), scale)
 
 
+def multiply(operator: ops.QMul, a: Formula, b: Formula) -> Formula:
+    """Return `QMul`."""
+    points = operator.zero_point_a, operator.zero_point_b
+    largest = math.prod(max(INT8_MAX - zero, zero - INT8_MIN) for zero in points)
+    if not is_plain(largest, scale := number(operator.scale)):
+        raise NoFormulaError
+    first, second = (("sub", x, zero) for x, zero in zip((a, b), points, strict=True))
+    near = ("rounded", ("mul", ("real", ("mul", first, second)), scale))
+    return ("min", ("max", ("add", near, operator.zero_point_y), operator.low), operator.high)
+
+
 def shift(x: Formula, dtype: str) -> Formula:
     """Return `Shift` of a value of a type."""
     return ("sub", x, 128) if dtype == "uint8" else ("add", x, 128)
@@ -154,5 +167,6 @@ def shift(x: Formula, dtype: str) -> Formula:
 ELEMENTWISE: tuple[type[Operator], ...] = (
     *(ops.Pointwise, ops.Cast, Where),
     *(ops.Quantize, ops.GeneralQuantize, ops.Dequantize, ops.GeneralDequantize, ops.Shift),
+    ops.QMul,
 )
 """Operators that may be part of a chain."""

@@ -21,7 +21,16 @@ from ..cpu import (
 from ..cpu.kernels.byte_winograd import LIMIT
 from ..graph import Node
 from ..graph.operator import Quad
-from ..graph.operators import QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
+from ..graph.operators import (
+    FromBytes,
+    QAdd,
+    QAvgPool,
+    QConv,
+    QLut,
+    QMatMul,
+    QMaxPool,
+    QSums,
+)
 from ..rewriting import op, value
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
 from .kernel import HERE, HostKernel, HostScope, matcher
@@ -33,6 +42,8 @@ X = value("x", constant=False)
 
 ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutative=True)
 """The residual sum that a convolution's kernel may include."""
+
+AS_SUMS = op(FromBytes, HERE)
 
 
 def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Requantisation:
@@ -87,6 +98,27 @@ def match_layer(
     else:
         described = replace(described, small_pairs=has_small_pairs(kernel))
     return HostKernel(described, {"x": x}, constants, (node,), exact=True)
+
+
+@matcher(op(QSums, X, value("w", constant=True), capture="layer"))
+def match_sums(scope: HostScope, node: Node, layer: QSums, x: str, w: str) -> HostKernel | None:
+    """Match a QSums whose result is read as int32."""
+    found, kernel = scope.behind(node, AS_SUMS), scope.data(w)
+    channels = kernel.shape[3]
+    if found is None or not fits(largest_sums(kernel, np.zeros(channels, np.int32))):
+        return None
+    quantised = Requantisation("int8", "int32", layer.zero_point_x, folded=True)
+    constants = {"w": kernel, "bias": np.zeros(channels, np.int32)}
+    window: dict[str, Any] = {
+        "kernel": kernel.shape[:2],
+        "strides": layer.strides,
+        "pads": layer.pads,
+        "dilations": layer.dilations,
+        "quantised": quantised,
+    }
+    described = Convolution(*scope.image(x), channels, groups=layer.groups, **window)
+    described = replace(described, small_pairs=has_small_pairs(kernel))
+    return HostKernel(described, {"x": x}, constants, (node, *found.nodes), exact=True)
 
 
 def _dense(
@@ -192,4 +224,4 @@ def match_product(
     return HostKernel(described, inputs, {}, (node,), exact=True)
 
 
-MATCHERS = (match_layer, match_sum, match_table, match_pool, match_product)
+MATCHERS = (match_layer, match_sums, match_sum, match_table, match_pool, match_product)

@@ -10,6 +10,14 @@ import numpy as np
 
 from ..graph import operators as ops
 from ..graph.functions import UNARY
+from .onnx_attention import (
+    import_embeddings,
+    import_group_query_attention,
+    import_multi_head_attention,
+    import_packed_attention,
+    import_quantised_attention,
+    import_rotary_embedding,
+)
 from .onnx_elementwise import import_unary
 from .onnx_images import import_conv
 from .onnx_node import OnnxNode
@@ -20,6 +28,7 @@ from .onnx_products import (
     import_matmul_integer_to_float,
 )
 from .onnx_recurrent import import_dynamic_lstm
+from .onnx_scope import Named
 
 ACTIVATIONS = ("HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
 """Activations of FusedConv; their parameters are in the same order as in Unary."""
@@ -62,16 +71,22 @@ def import_quick_gelu(node: OnnxNode) -> str:
     return node.emit(ops.Unary("Swish", (alpha,)), [node.input(0)])
 
 
-CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[str]]] = {
+CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[Named]]] = {
+    ("com.microsoft", "Attention"): import_packed_attention,
     ("com.microsoft", "BiasGelu"): import_biased_gelu,
     ("com.microsoft", "DynamicQuantizeLSTM"): import_dynamic_lstm,
+    ("com.microsoft", "EmbedLayerNormalization"): import_embeddings,
     ("com.microsoft", "FastGelu"): import_biased_gelu,
     ("com.microsoft", "FusedConv"): import_fused_conv,
     ("com.microsoft", "FusedMatMul"): import_fused_matmul,
     ("com.microsoft", "Gelu"): import_unary,
+    ("com.microsoft", "GroupQueryAttention"): import_group_query_attention,
     ("com.microsoft", "MatMulIntegerToFloat"): import_matmul_integer_to_float,
     ("com.microsoft", "MatMulNBits"): import_matmul_bits,
+    ("com.microsoft", "MultiHeadAttention"): import_multi_head_attention,
+    ("com.microsoft", "QAttention"): import_quantised_attention,
     ("com.microsoft", "QuickGelu"): import_quick_gelu,
+    ("com.microsoft", "RotaryEmbedding"): import_rotary_embedding,
     ("com.microsoft", "SkipLayerNormalization"): import_layer_normalisation,
     ("com.microsoft", "SkipSimplifiedLayerNormalization"): import_layer_normalisation,
     ("", "SimplifiedLayerNormalization"): import_layer_normalisation,

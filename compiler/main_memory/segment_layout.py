@@ -11,9 +11,11 @@ from ..accelerator.dma import DramTensor
 from ..accelerator.kernels.common import channel_block, padded
 from ..accelerator.kernels.first_layer import Image
 from ..graph import Graph, Node
+from ..graph.boundary import boundary
+from ..graph.operators import QSums
+from ..graph.operators.integer_layers import SUM_BYTES
 from ..module import Binding
 from ..options import Options
-from ..placement.partition import boundary
 from ..scheduling.fusion import Group, MovementGroup, images_that_fit
 from .tensor_placement import TensorPlacement, TensorPlacements, place_tensors
 
@@ -122,4 +124,8 @@ def _place(
     if name in images:
         image = images[name]
         return Binding(name, 0, image.stored_shape, shape, image.border[:2], image.fill)
-    return Binding(name, 0, (*shape[:3], padded(shape[3], channel_block(configuration))), shape)
+    block = channel_block(configuration)
+    maker = graph.producer(name)
+    if maker is not None and isinstance(maker.attributes, QSums):
+        block *= SUM_BYTES
+    return Binding(name, 0, (*shape[:3], padded(shape[3], block)), shape)

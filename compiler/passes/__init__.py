@@ -13,14 +13,16 @@ from .expand_transposed_convolutions import expand_transposed_convolutions
 from .expand_volumes import expand_volumes
 from .fold_batch_normalisation import fold_batch_normalisation, fold_into_convolutions
 from .fold_constants import fold_constants, fold_dequantize
+from .fold_scales import fold_scales
 from .fold_tables import fold_tables
 from .merge_duplicates import merge_duplicates
 from .recognise_adds import recognise_adds
 from .recognise_biases import recognise_biases
 from .recognise_concats import recognise_concats
-from .recognise_convolutions import recognise_convolutions
+from .recognise_convolutions import recognise_convolutions, recognise_products
 from .recognise_interleaving import recognise_interleaving
 from .recognise_matmuls import recognise_matmuls
+from .recognise_muls import recognise_muls
 from .recognise_own_kernels import recognise_own_kernels
 from .recognise_pools import recognise_pools
 from .recognise_resizes import recognise_resizes
@@ -35,10 +37,11 @@ __all__ = [
     "absorb_flatten", "absorb_heads", "absorb_padding", "annotate_quantisation", "arrange_layout",
     "channels_last", "clean_activations", "eliminate_dead_code", "expand_recurrent_layers",
     "expand_transposed_convolutions", "expand_volumes", "fold_batch_normalisation",
-    "fold_constants", "fold_dequantize", "fold_into_convolutions", "fold_tables",
+    "fold_constants", "fold_dequantize", "fold_into_convolutions", "fold_scales", "fold_tables",
     "merge_duplicates", "recognise_adds", "recognise_biases", "recognise_concats",
     "recognise_convolutions", "recognise_interleaving", "recognise_matmuls",
-    "recognise_own_kernels", "recognise_pools", "recognise_resizes", "recognise_slices",
-    "recognise_tables", "shift_unsigned", "sink_dequantize", "split_batched_weights",
-    "widen_floats",
+    "recognise_muls", "recognise_own_kernels", "recognise_pools", "recognise_products",
+    "recognise_resizes",
+    "recognise_slices", "recognise_tables", "shift_unsigned", "sink_dequantize",
+    "split_batched_weights", "widen_floats",
 ]  # fmt: skip

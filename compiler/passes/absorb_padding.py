@@ -10,10 +10,10 @@ from ..rewriting import Site, op, rewrite, rule, value
 LOWEST = -128
 """The padding value of a QMaxPool."""
 
-INTEGER = (ops.QConv, ops.QAvgPool, ops.QMaxPool)
+INTEGER = (ops.QConv, ops.QSums, ops.QAvgPool, ops.QMaxPool)
 """Windows of [N, H, W, C]; float windows may have either layout."""
 
-Window = ops.QConv | ops.QAvgPool | ops.QMaxPool | ops.Conv | ops.AveragePool
+Window = ops.QConv | ops.QSums | ops.QAvgPool | ops.QMaxPool | ops.Conv | ops.AveragePool
 
 
 @rule(
@@ -41,7 +41,7 @@ def absorb(site: Site, window: Window, pad: ops.Pad, x: str) -> str | None:
 
 def padding_of(window: Window) -> float:
     """Return the value of a window's own padding."""
-    if isinstance(window, (ops.QConv, ops.QAvgPool)):
+    if isinstance(window, (ops.QConv, ops.QSums, ops.QAvgPool)):
         return window.zero_point_x
     return LOWEST if isinstance(window, ops.QMaxPool) else 0
 

@@ -80,11 +80,11 @@ def sink_below_quantisation(
     return site.emit(turn, site.emit(replace(scaling, axis=axis), x))
 
 
-@rule(op(ops.QAdd, each(either(TRANSPOSED, value("x"))), capture="add"))
+@rule(op((ops.QAdd, ops.QMul), each(either(TRANSPOSED, value("x"))), capture="add"))
 def sink_below_add(
-    site: Site, add: ops.QAdd, turn: tuple[ops.Transpose | None, ...], x: tuple[str, ...]
+    site: Site, add: ops.QAdd | ops.QMul, turn: tuple[ops.Transpose | None, ...], x: tuple[str, ...]
 ) -> str | None:
-    """QAdd(Transpose(a, p), b) -> Transpose(QAdd(a, Transpose(b, inverse p)), p).
+    """QAdd | QMul(Transpose(a, p), b) -> Transpose(QAdd | QMul(a, Transpose(b, inverse p)), p).
 
     If b is not such a Transpose, only a Transpose to channels first sinks. A rule for the other
     direction would undo this one.

@@ -105,7 +105,7 @@ def fold_behind(
     convolution = not isinstance(layer, ops.MatMul)
     shape, axis = site.node("layer").output.type.shape, 1 if convolution else -1
     channels, rank = shape[axis], len(shape)
-    found = scale_and_offset(site, site.root, constant, axis, channels, rank)
+    found = scale_and_offset(site.root, constant, site.data(constant), axis, channels, rank)
     old = _per_channel(site.data(addend), axis, channels, rank) if addend else np.zeros(channels)
     plain = addend is None and not convolution and site.root.attributes == ops.Binary("Add")
     if found is None or old is None or plain:
@@ -141,7 +141,8 @@ def fold_ahead(
     weights = site.data(w).astype(np.float64)
     conv = layer if isinstance(layer, ops.Conv) else None
     axis = 1 if conv else -1
-    found = scale_and_offset(site, ahead, constant, axis, shape[axis], len(shape))
+    data = site.data(constant)
+    found = scale_and_offset(ahead, constant, data, axis, shape[axis], len(shape))
     if found is None or (conv and any(conv.pads) and found.offset.any()):
         return None
     if conv is None:
@@ -157,17 +158,15 @@ def fold_ahead(
 
 
 def scale_and_offset(
-    site: Site, function: Node, constant: str, axis: int, channels: int, rank: int
+    function: Node, constant: str, data: np.ndarray, axis: int, channels: int, rank: int
 ) -> ScaleAndOffset | None:
     """Return a Binary as a product and a sum per channel of its variable operand.
 
     Parameters
     ----------
-    site : Site
-        Holds the constant operand.
     function : Node
         A Binary of a variable and a constant.
-    constant : str
+    constant, data : str and ndarray
         The constant.
     axis, channels, rank : int
         Channel axis of the variable, number of channels, and rank.
@@ -177,7 +176,7 @@ def scale_and_offset(
     ScaleAndOffset or None
         None if the constant varies along another axis, or the function has another form.
     """
-    values = _per_channel(site.data(constant), axis, channels, rank)
+    values = _per_channel(data, axis, channels, rank)
     if values is None or not isinstance(function.attributes, ops.Binary):
         return None
     ones, zeros = np.ones(channels), np.zeros(channels)

@@ -29,7 +29,7 @@ def compose(site: Site, x: str, inner: str, outer: str) -> str | None:
         value("table", constant=True),
     )
 )
-def clamp(site: Site, layer: ops.QConv | ops.QAdd, x: str, table: str) -> str | None:
+def clamp(site: Site, layer: ops.QConv | ops.QAdd | ops.QMul, x: str, table: str) -> str | None:
     """QLut(op(x), a clamp) -> op(x) with narrower bounds."""
     values = np.arange(layer.low, layer.high + 1)
     results = site.data(table)[values + 128]

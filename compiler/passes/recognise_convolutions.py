@@ -16,18 +16,20 @@ from ..graph.accumulators import (
     exact_layer,
     result_bounds,
 )
+from ..graph.operator import Pair, Quad
 from ..rewriting import Site, either, first_match, op, rewrite, rule, value
 from .patterns import (
     TO_FIRST,
     TO_LAST,
     dequantised,
-    image_shape,
     is_int8,
     known,
+    known_data,
     quantised,
     reshaped,
     result_of,
     scale_of,
+    to_image,
 )
 from .wide_weights import can_narrow, narrow_weights
 
@@ -36,10 +38,11 @@ SAME_SCALE = 2.0**-18
 
 WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="w_scale")
 
-LAYER = either(
+LAYERS = (
     op(ops.Conv, dequantised("x"), WEIGHTS, ..., capture="layer", where=lambda c: c.is_image),
     op(ops.MatMul, dequantised("x"), WEIGHTS, capture="layer"),
 )
+LAYER = either(*LAYERS)
 
 Term = tuple[str, tuple[int, ...]]
 """A part of a bias: a value, and the shape to which it may broadcast."""
@@ -59,14 +62,11 @@ def recognise(
     w_scale: ops.Dequantize,
 ) -> str | None:
     """Quantize(clamps(Add?(Conv | MatMul))) -> QConv between layout changes."""
-    conv = layer if isinstance(layer, ops.Conv) else None
-    axis, data, shape = 0 if conv else 1, site.data(w), site.shape_of(x)
-    if w_scale.axis not in (None, axis) or not (conv or data.ndim == 2):
+    weighted = _weights(site, layer, w, w_scale)
+    if weighted is None:
         return None
-    points = [-1 if i == w_scale.axis else 1 for i in range(data.ndim)]
-    centred = data.astype(np.int16) - np.array(w_scale.zero_points, np.int16).reshape(points)
-    channels = data.shape[axis]
-    scales = np.broadcast_to(np.array(w_scale.scales, np.float32), (channels,))
+    whole, scales = weighted
+    conv, channels = layer if isinstance(layer, ops.Conv) else None, len(scales)
     given, (y, limits) = scale_of(site, "x"), result_of(site)
     made = site.node("layer")
     terms: list[Term] = [(name, (channels,)) for name in made.inputs[2:]]
@@ -76,24 +76,15 @@ def recognise(
     scale = output_scale(given.scale, scales, y.scale)
     if bias is None or scale is None:
         return None
-    groups = conv.groups if conv else 1
-    whole = centred.transpose(2, 3, 1, 0) if conv else centred[None, None]
     total = bias - given.zero_point * whole.astype(np.int64).sum(axis=(0, 1, 2))
     inputs = _input_bounds(site, x, conv, given.zero_point, channels)
     exact = exact_layer(whole, total, scale, y.zero_point, limits, inputs)
     if exact is None:
         return None
     whole, total, scale = exact
-    if conv and not can_narrow(whole, groups, conv.dilations):
+    if conv and not can_narrow(whole, conv.groups, conv.dilations):
         return None
-    window = ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1)
-    image = x
-    if conv:
-        kind = "depthwise" if groups > 1 and groups == shape[1] else "conv"
-        window = (kind, conv.strides, conv.pads, conv.dilations, groups)
-        image = site.emit(ops.Transpose(TO_LAST), x, label=made.name)
-    elif len(shape) != 4:
-        image = site.emit(ops.Reshape(image_shape(shape)), x, label=made.name)
+    window, image = _image(site, layer, x, made.name)
     operator = ops.QConv(*window, given.zero_point, y.zero_point, *limits)
     operator, image, kernel = narrow_weights(site, operator, image, whole, given, made.name)
     result = site.emit(
@@ -105,9 +96,80 @@ def recognise(
         label=made.name,
         quantisation=y,
     )
-    if conv:
-        return site.emit(ops.Transpose(TO_FIRST), result, label=made.name)
-    return reshaped(site, result, (*shape[:-1], channels), made.name)
+    return _as_given(site, layer, result, (*site.shape_of(x)[:-1], channels), made.name)
+
+
+@rule(*LAYERS)
+def recognise_sums(
+    site: Site, layer: ops.Conv | ops.MatMul, x: str, w: str, w_scale: ops.Dequantize
+) -> str | None:
+    """Conv | MatMul of dequantised values, read in float -> QSums, Dequantize and the bias.
+
+    The zero points of Dequantize subtract the products of the input's zero point.
+    """
+    weighted = _weights(site, layer, w, w_scale)
+    if weighted is None or site.view.is_constant(x):
+        return None
+    whole, scales = weighted
+    given, made, channels = scale_of(site, "x"), site.root, len(scales)
+    low, high = accumulator_bounds(whole, np.zeros(channels, np.int64))
+    points = given.zero_point * whole.astype(np.int64).sum(axis=(0, 1, 2))
+    unit = output_scale(given.scale, scales, 1.0)
+    bias = known_data(site.view, made.inputs[2]) if len(made.inputs) > 2 else None
+    inside = low.min(initial=0) >= -(2**31) and high.max(initial=0) < 2**31
+    narrow = whole.min(initial=0) >= -128 and whole.max(initial=0) <= 127
+    if unit is None or not (inside and narrow) or (bias is None and len(made.inputs) > 2):
+        return None
+    window, image = _image(site, layer, x, made.name)
+    kernel = site.constant(whole.astype(np.int8), f"{made.name}.weights")
+    result = site.emit(ops.QSums(*window, given.zero_point), image, kernel, label=made.name)
+    result = site.emit(ops.FromBytes(), result, label=made.name)
+    scaling = ops.Dequantize(tuple(map(float, unit)), tuple(map(int, points)), 3)
+    result = site.emit(scaling, result, label=made.name)
+    if bias is not None:
+        addend = site.constant(bias, f"{made.name}.bias")
+        result = site.emit(ops.Binary("Add"), result, addend, label=made.name)
+    return _as_given(site, layer, result, site.shape, made.name)
+
+
+def _weights(
+    site: Site, layer: ops.Conv | ops.MatMul, w: str, scaling: ops.Dequantize
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return weights int16[KH, KW, Ci / groups, Co] without their zero points, and float32[Co].
+
+    None if the scales are not those of output channels.
+    """
+    conv, data = isinstance(layer, ops.Conv), site.data(w)
+    axis = 0 if conv else 1
+    if scaling.axis not in (None, axis) or not (conv or data.ndim == 2):
+        return None
+    points = [-1 if i == scaling.axis else 1 for i in range(data.ndim)]
+    centred = data.astype(np.int16) - np.array(scaling.zero_points, np.int16).reshape(points)
+    scales = np.broadcast_to(np.array(scaling.scales, np.float32), (data.shape[axis],))
+    return (centred.transpose(2, 3, 1, 0) if conv else centred[None, None]), scales
+
+
+Window = tuple[str, Pair, Quad, Pair, int]
+"""Kind, strides, pads, dilations and groups of a layer."""
+
+
+def _image(site: Site, layer: ops.Conv | ops.MatMul, x: str, label: str) -> tuple[Window, str]:
+    """Return a layer's window, and emit its input as int8[N, H, W, C]."""
+    shape = site.shape_of(x)
+    if isinstance(layer, ops.Conv):
+        kind = "depthwise" if layer.groups > 1 and layer.groups == shape[1] else "conv"
+        window = (kind, layer.strides, layer.pads, layer.dilations, layer.groups)
+        return window, site.emit(ops.Transpose(TO_LAST), x, label=label)
+    return ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1), to_image(site, x, label)
+
+
+def _as_given(
+    site: Site, layer: ops.Conv | ops.MatMul, result: str, shape: tuple[int, ...], label: str
+) -> str:
+    """Emit a layer's result [N, H, W, C] in the layout of the model."""
+    if isinstance(layer, ops.Conv):
+        return site.emit(ops.Transpose(TO_FIRST), result, label=label)
+    return reshaped(site, result, shape, label)
 
 
 LAYER_BEFORE = op(
@@ -193,3 +255,8 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 def recognise_convolutions(graph: Graph) -> Graph:
     """Replace quantised Conv and MatMul, their bias, Relu and Clip included, by QConv."""
     return rewrite(graph, recognise)
+
+
+def recognise_products(graph: Graph) -> Graph:
+    """Replace the other Conv and MatMul of quantised operands, with float results, by QSums."""
+    return rewrite(graph, recognise_sums)

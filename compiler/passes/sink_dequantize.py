@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, each, op, repeated, rewrite, rule, value
+from ..rewriting import Site, each, either, op, repeated, rewrite, rule, value
 from .patterns import is_per_tensor
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -20,12 +20,14 @@ MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.MaxPool)
 
 DEQUANTIZED = op(ops.Dequantize, value("x"), capture="scaling")
 
+INTEGERS = op(ops.Dequantize)
+PRODUCT = op((ops.Conv, ops.MatMul), INTEGERS, INTEGERS, ...)
 PARTS = op(
     ops.Concat,
-    each(repeated(op(ops.Unary, value()), op(ops.Dequantize))),
+    each(repeated(op(ops.Unary, value()), either(INTEGERS, PRODUCT))),
     capture="concat",
 )
-"""Parts that are elementwise functions of integers."""
+"""Parts that are elementwise functions of integers, or of their products."""
 
 
 @rule(op(MOVES, DEQUANTIZED, ..., capture="move"))

@@ -56,8 +56,9 @@ def compile_request(
         The report of its module has `compile_s` in seconds, `instructions`, the values of
         `bound_report.report_of`, `host` (`host.report_of_host`), `placement`
         (`placement.placement_report`), `host_products` (`placement.host_products`), `idle`: why
-        nothing runs on the accelerator, and `windows`: the bytes of each data window, and the least
-        bytes that its activations need in this order.
+        nothing runs on the accelerator, `windows`: the bytes of each data window, and the least
+        bytes that its activations need in this order, and `ports`: the width in bits of the memory
+        port for which each segment was searched, see `group.narrower_ports`.
 
     Raises
     ------
@@ -174,18 +175,18 @@ def _search(
 def _report(segments: Sequence[Linked], *, timed: bool) -> dict[str, Any]:
     cycles = sum(linked.cycles for linked in segments)
     gaps = [[layer.gap for layer in linked.layers] for linked in segments]
-    plans = [linked.lowered.scheduled.plan for linked in segments]
     return {
         "instructions": sum(len(linked.segment.program) for linked in segments),
         **report_of(gaps, cycles if timed else None),
+        "ports": [linked.lowered.scheduled.grouped.searched.bus_bits for linked in segments],
         "windows": [
             {
                 "bytes": linked.segment.data_bytes,
-                "activation_bytes": plan.size,
-                "least_bytes": plan.lower_bound,
+                "activation_bytes": linked.lowered.scheduled.plan.size,
+                "least_bytes": linked.lowered.scheduled.plan.lower_bound,
                 "constant_bytes": len(linked.segment.constants),
             }
-            for linked, plan in zip(segments, plans, strict=True)
+            for linked in segments
         ],
     }
 

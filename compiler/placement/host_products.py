@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..graph import Graph, Node, QConv, QMatMul
+from ..graph import Graph, Node, QMatMul
 from ..graph import operators as ops
 from ..graph.macs import macs_of
 from ..graph.operators.integer import Accelerated
@@ -115,7 +115,7 @@ def _kind(graph: Graph, node: Node) -> str:
         return RECURRENT
     if isinstance(operator, ops.Conv | ops.ConvTranspose):
         return CONVOLUTION
-    if isinstance(operator, QConv):
+    if isinstance(operator, ops.Convolving):
         return DENSE if operator.kind == "dense" else CONVOLUTION
     if isinstance(operator, QMatMul) or not any(map(graph.is_constant, node.inputs[:2])):
         return PRODUCT

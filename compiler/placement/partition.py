@@ -1,6 +1,7 @@
 """Partition of nodes into parts for the host and for the accelerator, in execution order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from heapq import heappop, heappush
 
 from ..graph import Graph, Node, accelerated_nodes
 
@@ -16,36 +17,30 @@ def partition(graph: Graph, accelerated: Callable[[Node], bool] | None = None) -
     if accelerated is None:
         able = {node.output.name for node in accelerated_nodes(graph)}
         return partition(graph, lambda node: node.outputs[0].name in able)
-    ready = {value.name for value in graph.inputs} | {c.name for c in graph.constants}
-    waiting, groups = list(graph.nodes), []
-    there = False
-    while waiting:
+    waits = {
+        place: {name for name in node.inputs if graph.producer(name) is not None}
+        for place, node in enumerate(graph.nodes)
+    }
+    places = {node.outputs[0].name: place for place, node in enumerate(graph.nodes)}
+    sides = [accelerated(node) for node in graph.nodes]
+    ready: dict[bool, list[int]] = {False: [], True: []}
+    for place, waiting in waits.items():
+        if not waiting:
+            ready[sides[place]].append(place)
+    groups, there = [], False
+    while any(ready.values()):
         group: list[Node] = []
-        for node in waiting:
-            if accelerated(node) == there and all(name in ready for name in node.inputs):
-                group.append(node)
-                ready |= {value.name for value in node.outputs}
+        while ready[there]:
+            node = graph.nodes[heappop(ready[there])]
+            group.append(node)
+            for name in (value.name for value in node.outputs):
+                for user in graph.users(name):
+                    place = places[user.outputs[0].name]
+                    if name in waits[place]:
+                        waits[place].remove(name)
+                        if not waits[place]:
+                            heappush(ready[sides[place]], place)
         if group:
             groups.append(group)
-            taken = {node.outputs[0].name for node in group}
-            waiting = [node for node in waiting if node.outputs[0].name not in taken]
         there = not there
     return groups
-
-
-def boundary(graph: Graph, nodes: Sequence[Node]) -> tuple[list[str], list[str]]:
-    """Activations that enter and leave a group of nodes."""
-    inside = {value.name for node in nodes for value in node.outputs}
-    entering = dict.fromkeys(
-        name
-        for node in nodes
-        for name in node.inputs
-        if name not in inside and not graph.is_constant(name)
-    )
-    shown = {output.value for output in graph.outputs}
-    leaving = [
-        name
-        for name in (value.name for node in nodes for value in node.outputs)
-        if name in shown or any(user.outputs[0].name not in inside for user in graph.users(name))
-    ]
-    return list(entering), leaving

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..graph import Graph, Node, Value
+from ..graph.boundary import boundary
 from ..host import Event, Finish, HostStep, Start
 from ..host.order import HostEvent, SegmentEnds, kernel_of, nodes_of, order_events
 from .costs import Costs
-from .partition import boundary, partition
+from .partition import partition
 from .problem import Problem, ns_of
 
 FindKernels = Callable[[Sequence[Node]], Sequence[HostStep]]

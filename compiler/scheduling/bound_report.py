@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import Demand, chained, demand_of
-from ..accelerator.search import Candidate
 from .candidate_timer import CandidateTimer
-from .given_schedules import GivenSchedule, Part
+from .given_schedules import Part, estimated_cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +67,9 @@ def layer_gap(
     elif timer is not None:
         cycles = timer.cycles(*parts)
     else:
-        cycles = sum(_estimated(choice) for _, choice in parts)
+        cycles = sum(estimated_cycles(choice) for _, choice in parts)
     demand = chained([demand_of(kernel, configuration) for kernel, _ in parts])
     return LayerGap(name, cycles, timer is not None, demand)
-
-
-def _estimated(choice: Candidate | GivenSchedule) -> int:
-    if isinstance(choice, GivenSchedule):
-        raise CompileError(
-            f"schedule of layer `{choice.layer}`: no estimate knows its cycles; give "
-            "`compile_graph` a `measure`"
-        )
-    return choice.estimated_cycles
 
 
 def report_of(segments: Sequence[Sequence[LayerGap]], cycles: int | None) -> dict[str, Any]:

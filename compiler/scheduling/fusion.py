@@ -20,11 +20,12 @@ from ..accelerator.kernels.movement import TensorCopy, copy
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.phases import phases_of
 from ..accelerator.search import Candidate, choose_candidate, legal_candidates
-from ..graph import Graph, Node, QConv, Rearranging
-from ..graph.operators import Accelerated
+from ..graph import Graph, Node, QMul, Rearranging
+from ..graph.operators import Accelerated, Convolving
 from ..options import DEFAULT_OPTIONS, Options
 from ..tensor import Kernel
 from .candidate_timer import CandidateTimer
+from .given_schedules import GivenSchedule, Part, estimated_cycles
 
 NO_COPIES: Mapping[str, Sequence[TensorCopy]] = MappingProxyType({})
 """The copies of a graph without movements."""
@@ -43,7 +44,7 @@ class Group:
     nodes: tuple[Node, ...]
     parts: tuple[Kernel, ...]
     kernel: Kernel
-    candidate: Candidate
+    candidate: Candidate | GivenSchedule
     halves: "tuple[Group, Group] | None" = None
 
     @property
@@ -55,7 +56,7 @@ class Group:
     def op(self) -> str:
         """Operators of its nodes."""
         return "+".join(
-            node.attributes.kind if isinstance(node.attributes, QConv) else node.op
+            node.attributes.kind if isinstance(node.attributes, Convolving) else node.op
             for node in self.nodes
         )
 
@@ -72,11 +73,11 @@ class Group:
         return self.nodes[-1].output.name
 
     @property
-    def work(self) -> tuple[tuple[Kernel, Candidate], ...]:
+    def work(self) -> tuple[Part, ...]:
         """The kernels to lower, with their schedules."""
         return ((self.kernel, self.candidate),)
 
-    def with_work(self, work: Sequence[tuple[Kernel, Candidate]]) -> "Group":
+    def with_work(self, work: Sequence[Part]) -> "Group":
         """The group with other schedules."""
         ((_, candidate),) = work
         return replace(self, candidate=candidate)
@@ -87,9 +88,9 @@ class MovementGroup:
     """A node that computes nothing, and the copies that it still needs."""
 
     nodes: tuple[Node, ...]
-    work: tuple[tuple[Kernel, Candidate], ...]
+    work: tuple[Part, ...]
 
-    def with_work(self, work: Sequence[tuple[Kernel, Candidate]]) -> "MovementGroup":
+    def with_work(self, work: Sequence[Part]) -> "MovementGroup":
         """The movement with other schedules."""
         return replace(self, work=tuple(work))
 
@@ -200,10 +201,12 @@ def _kind_of(node: Node) -> Accelerated:
 
 
 def _slides(group: Group, makers: Mapping[str, Group]) -> bool:
-    """Whether the group, or the last kernel of one of its makers, is a depthwise convolution."""
+    """Whether the group or a maker's last kernel is depthwise, or a maker ends in a product."""
     (phase,) = phases_of(group.kernel)
     return phase.window is not None or any(
-        phases_of(maker.parts[-1])[-1].window is not None for maker in makers.values()
+        phases_of(maker.parts[-1])[-1].window is not None
+        or isinstance(maker.nodes[-1].attributes, QMul)
+        for maker in makers.values()
     )
 
 
@@ -267,7 +270,7 @@ def _join(
     if not _hands_over(first.kernel, second.kernel):
         return None
     parts = [(group.kernel, group.candidate) for group in (first, second)]
-    alone = [timer.cycles(part) if timer else part[1].estimated_cycles for part in parts]
+    alone = [timer.cycles(part) if timer else estimated_cycles(part[1]) for part in parts]
     nodes = (*first.nodes, *second.nodes)
     try:
         fused = _group(kernels, nodes, configuration, options, timer, sum(alone))
@@ -275,7 +278,7 @@ def _join(
         return None
     joined = replace(fused, halves=(first, second))
     if timer is None:
-        return joined if joined.candidate.estimated_cycles <= sum(alone) else None
+        return joined if estimated_cycles(joined.candidate) <= sum(alone) else None
     together = timer.cycles((joined.kernel, joined.candidate))
     # One after the other, they overlap a little, but they take no less than the longer one, and no
     # less than their bound. Both are quicker to tell than the exact time.
@@ -288,14 +291,26 @@ def _cycles(groups: Sequence[Group], timer: CandidateTimer | None) -> int:
     """Cycles of groups that run one after the other."""
     parts = [(group.kernel, group.candidate) for group in groups]
     if timer is None:
-        return sum(candidate.estimated_cycles for _, candidate in parts)
+        return sum(estimated_cycles(choice) for _, choice in parts)
     return timer.cycles(*parts)
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:
-    """Whether a kernel reads another's result directly: not gathered, not in blocks."""
+    """Whether a kernel reads another's result directly, once: not gathered, not in blocks."""
     given = first.output
-    return given.name in second.inputs and second.tensors[given.name].shape == given.shape
+    value = given.value or given.name
+    same = [one for one in second.tensors.values() if given.name == one.name or value == one.value]
+    reads = [
+        read
+        for phase in phases_of(second)
+        for read in phase.activations
+        if read.tensor == given.name
+    ]
+    return (
+        [(one.name, one.shape) for one in same] == [(given.name, given.shape)]
+        and bool(reads)
+        and all(place.terms for read in reads for place in read.index)  # not broadcast
+    )
 
 
 def fuse(kernels: Sequence[Kernel]) -> Kernel:

@@ -50,8 +50,24 @@ Part = tuple[Kernel, Candidate | GivenSchedule]
 """A kernel and its schedule."""
 
 
+def estimated_cycles(choice: Candidate | GivenSchedule) -> int:
+    """The estimate of a schedule that the compiler found.
+
+    Raises
+    ------
+    CompileError
+        For a user's schedule, which no estimate knows.
+    """
+    if isinstance(choice, GivenSchedule):
+        raise CompileError(
+            f"schedule of layer `{choice.layer}`: no estimate knows its cycles; give "
+            "`compile_graph` a `measure`"
+        )
+    return choice.estimated_cycles
+
+
 def with_given(
-    layer: str, output: str, work: Sequence[tuple[Kernel, Candidate]], given: Mapping[str, str]
+    layer: str, output: str, work: Sequence[Part], given: Mapping[str, str]
 ) -> tuple[Part, ...]:
     """The kernels of a layer, with the user's schedules.
 

@@ -51,8 +51,19 @@ class Schedule:
     def parse(cls, kernel: Kernel, text: str, target: Target = PLAIN) -> "Schedule":
         """Replay the steps of a text, one per line; empty lines and `#` comments are ignored."""
         schedule = cls(kernel, target)
-        lines = (line for line in text.splitlines() if line.strip())
-        schedule.apply(*(parse_step(line) for line in lines if not line.lstrip().startswith("#")))
+        steps: dict[int, Step] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                try:
+                    steps[number] = parse_step(line)
+                except ScheduleError as error:
+                    error.line = number
+                    raise
+        try:
+            schedule.apply(*steps.values())
+        except ScheduleError as error:
+            error.line = next((n for n, step in steps.items() if step is error.step), 0)
+            raise
         return schedule
 
     def apply(self, *steps: Step) -> None:
@@ -126,11 +137,11 @@ class Schedule:
         """Pipeline a loop: give every buffer inside it `depth` slots."""
         self.apply(Pipeline(stage, loop, depth))
 
-    def cache_read(self, tensor: str, scope: str, reader: str) -> str:
-        """Copy the elements that a stage reads into a scope; return the name of the copy."""
-        self.apply(CacheRead(tensor, scope, reader))
-        stages = self.stages
-        return stages[[stage.name for stage in stages].index(reader) - 1].name
+    def cache_read(self, tensor: str, scope: str, *readers: str) -> str:
+        """Copy the elements that stages read into a scope; return the name of the copy."""
+        before = {stage.name for stage in self.stages}
+        self.apply(CacheRead(tensor, scope, readers))
+        return next(stage.name for stage in self.stages if stage.name not in before)
 
     def cache_write(self, stage: str, scope: str) -> str:
         """Compute a stage in a scope, then copy it; return the name of the computing stage."""

@@ -32,22 +32,16 @@ def check_scope(scope: str, tensor: Tensor, target: Target) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CacheRead(Step):
-    """Copy the elements that a stage reads into `tensor.scope`, with the padding it needs."""
+    """Copy the elements that stages read into `tensor.scope`, with the padding they need."""
 
     name: ClassVar[str] = "cache_read"
     tensor: str
     scope: str
-    reader: str
+    readers: tuple[str, ...]
 
     def apply(self, state: State) -> State:
-        """Insert the copy stage before the reader."""
-        reader = state.stage(self.reader)
-        reads = [read for read in reader.reads if read.tensor == self.tensor]
-        if not reads:
-            names = dict.fromkeys(f"`{read.tensor}`" for read in reader.reads)
-            raise ScheduleError(
-                f"stage `{self.reader}` does not read `{self.tensor}`; it reads {', '.join(names)}"
-            )
+        """Insert the copy stage before its first reader."""
+        readers = [self._reader(state, name) for name in self.readers]
         made = {stage.name: stage for stage in state.stages}.get(self.tensor)
         old = made.output if made else state.kernel.tensors[self.tensor]
         check_scope(self.scope, old, state.target)
@@ -55,13 +49,15 @@ class CacheRead(Step):
             raise ScheduleError(
                 f"`{self.tensor}` is computed inside another stage; `compute_root` it first"
             )
-        if reader.instruction:
-            raise ScheduleError(
-                f"`{self.reader}` is tensorised already; do this before `tensorise`"
-            )
         name = _unused(f"{self.tensor}.{self.scope}", state)
-        domain = reader.reach(reads, made.domain if made else whole_box(old.shape))
+        whole = made.domain if made else whole_box(old.shape)
+        reached = (reader.reach(reads, whole) for reader, reads in readers)
+        domain = tuple(
+            (min(low for low, _ in ends), max(high for _, high in ends))
+            for ends in zip(*reached, strict=True)
+        )
         shape = tuple(high - low for low, high in domain)
+        reader, reads = readers[0]
         axes = _axis_names(reader, reads[0], len(shape))
         copy = Stage(
             output=Tensor(name, old.dtype, shape, old.pad),
@@ -74,15 +70,28 @@ class CacheRead(Step):
             scope=self.scope,
             loops=axes,
         )
-        body = _redirected(reader.body, self.tensor, name)
-        source = name if reader.source else ""
         stages = []
         for stage in state.stages:
-            if stage.name == self.reader:
-                stages += [copy, replace(stage, body=body, source=source)]
+            if stage.name in self.readers:
+                stages += [] if copy in stages else [copy]
+                body = _redirected(stage.body, self.tensor, name)
+                stages.append(replace(stage, body=body, source=name if stage.source else ""))
             else:
                 stages.append(stage)
         return replace(state, stages=tuple(stages))
+
+    def _reader(self, state: State, name: str) -> tuple[Stage, list[Read]]:
+        """A stage that is to read the copy, and its reads of the tensor."""
+        reader = state.stage(name)
+        reads = [read for read in reader.reads if read.tensor == self.tensor]
+        if not reads:
+            names = dict.fromkeys(f"`{read.tensor}`" for read in reader.reads)
+            raise ScheduleError(
+                f"stage `{name}` does not read `{self.tensor}`; it reads {', '.join(names)}"
+            )
+        if reader.instruction:
+            raise ScheduleError(f"`{name}` is tensorised already; do this before `tensorise`")
+        return reader, reads
 
 
 def _unused(name: str, state: State) -> str:

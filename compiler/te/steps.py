@@ -62,7 +62,7 @@ def blame(step: Step) -> Iterator[None]:
     try:
         yield
     except ScheduleError as error:
-        raise ScheduleError(f"{step}: {error}") from error
+        raise ScheduleError(f"{step}: {error}", step) from error
 
 
 def _argument_text(value: str | int) -> str:

@@ -26,7 +26,19 @@ constant indices.
 
 
 class ScheduleError(CompileError):
-    """A step is illegal at its position in the schedule, or its text is not a step."""
+    """A step is illegal at its position in the schedule, or its text is not a step.
+
+    Parameters
+    ----------
+    step
+        The step that is refused; None if the fault is not a step's.
+    line
+        Its line in the text that was parsed, from 1; 0 without a text.
+    """
+
+    def __init__(self, message: str, step: object = None, line: int = 0) -> None:
+        super().__init__(message)
+        self.step, self.line = step, line
 
 
 class Kind(Enum):

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...atomic_write import write_output
+from ...atomic_write import write_files
 from ...errors import UsageError
 from ...sim.toolchain import call
 from .network import FILES, Network
@@ -74,8 +74,7 @@ def write_folder(folder: Path, network: Network) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise _refusal(folder, problem) from None
-    for name, text in files.items():
-        write_output(folder / name, text, f"`{folder / name}`")
+    write_files(folder, files)
     return sorted(files)
 
 

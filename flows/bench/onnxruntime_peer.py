@@ -76,7 +76,7 @@ class Peer:
         return {"x": self.x, **self.others}
 
 
-def peer_session(model: str | bytes, threads: int, exact: bool = False):
+def peer_session(model: str | bytes, threads: int, exact: bool = False, *, optimised: bool = True):
     """onnxruntime's session for a model, a path or its bytes.
 
     Parameters
@@ -84,6 +84,8 @@ def peer_session(model: str | bytes, threads: int, exact: bool = False):
     exact
         Whether products of int8 must be exact on processors without VNNI. By default,
         onnxruntime uses an instruction there whose sums saturate.
+    optimised
+        Whether it may fuse operators, which changes some last bits.
 
     Raises
     ------
@@ -99,6 +101,9 @@ def peer_session(model: str | bytes, threads: int, exact: bool = False):
         ) from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     # Spinning threads would take a processor from the other contender.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.x64quantprecision", str(int(exact)))

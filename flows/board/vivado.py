@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...atomic_write import write_output
+from ...atomic_write import write_files
 from ...errors import HardwareError, UsageError
 from ...isa.configuration import Configuration
 from ...isa.pipeline import FETCH_BURSTS
@@ -129,9 +129,7 @@ def write_project(design: ZynqDesign, folder: Path) -> list[Path]:
         f"{WRAPPER}.v": wrapper(design.configuration, core),
         SCRIPT: script(design),
     }
-    for name, text in texts.items():
-        write_output(folder / name, text, f"`{folder / name}`")
-    return [folder / name for name in texts]
+    return write_files(folder, texts)
 
 
 def wrapper(configuration: Configuration, core: str) -> str:

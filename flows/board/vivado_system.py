@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from ...atomic_write import write_output
+from ...atomic_write import write_files
+from ...quoting import comment, tcl_word
 from ..synthesis.netlist import TOP
 from .constraints import CONSTRAINTS
 from .design import Design, make_output_folder
@@ -31,9 +32,7 @@ def write_system_project(design: Design, folder: Path) -> list[Path]:
         name: write(design.board),
         SCRIPT: script(design),
     }
-    for name, text in texts.items():
-        write_output(folder / name, text, f"`{folder / name}`")
-    return [folder / name for name in texts]
+    return write_files(folder, texts)
 
 
 def script(design: Design) -> str:
@@ -45,10 +44,10 @@ def script(design: Design) -> str:
         "clock_mhz": f"{design.clock_hz / 1e6:g}",
     }
     head = (
-        f"# {board.name}, written by `tilewright build`. Run it with:\n"
+        f"# {comment(board.name)}, written by `tilewright build`. Run it with:\n"
         f"#   vivado -mode batch -source {SCRIPT}\n"
     )
-    lines = "".join(f"set {name} {{{value}}}\n" for name, value in values.items())
+    lines = "".join(f"set {name} {tcl_word(value)}\n" for name, value in values.items())
     return head + lines + Path(__file__).with_name(SCRIPT).read_text("utf-8")
 
 

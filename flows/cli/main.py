@@ -25,6 +25,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "what-if": "time the same program with other memories and hardware",
         "passes": "show what each pass of the front end does to a model",
         "inspect": "disassemble an artifact",
+        "evaluate": "judge schedules of a layer: legal or not, exact cycles, what binds",
     },
     "compile": {
         "compile": "compile a model into one file",
@@ -63,6 +64,7 @@ EXAMPLES: Mapping[str, str] = {
     "what-if": "tilewright what-if model.onnx --latency 16,64,200",
     "passes": "tilewright passes model.onnx --until scheduled --layer conv1",
     "inspect": "tilewright inspect model.tw",
+    "evaluate": "tilewright evaluate model.onnx --layer conv1 --schedule steps.txt --json",
     "compile": "tilewright compile model.onnx --config ecp5-45 -o model.tw",
     "quantise": "tilewright quantise float.onnx --calibrate samples.npz -o int8.onnx",
     "export": "tilewright export --c firmware model.onnx --config 4x4",

@@ -50,7 +50,7 @@ def _load(file: Path) -> None:
         exec(compile(file.read_bytes(), file, "exec"), module.__dict__)
     except TilewrightError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if _is(f, file)]
         where = f", line {lines[-1]}" if lines else ""
         raise CompileError(

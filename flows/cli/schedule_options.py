@@ -1,7 +1,7 @@
 """`--schedules` and `--schedule`: write the schedule steps of every layer, and read edited ones."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import UsageError
@@ -81,13 +81,7 @@ def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--schedule {text}: cannot read `{path}`: {error}") from error
         if separator:
-            steps = found.get(layer, found.get(""))
-            if steps is None:
-                raise UsageError(
-                    f"--schedule {text}: `{path}` has no schedule of layer `{layer}`; it has "
-                    f"{', '.join(f'`{name}`' for name in found) or 'none'}"
-                )
-            given[layer] = steps
+            given[layer] = _steps_of(found, (layer,), path)
         elif not found or "" in found:
             raise UsageError(
                 f"--schedule {text}: steps in `{path}` stand under no line `# layer NAME`; name "
@@ -96,3 +90,31 @@ def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:
         else:
             given |= found
     return given
+
+
+def steps_of_layer(text: str, names: Sequence[str], path: str) -> str:
+    """Return a layer's steps from the text of a file, which may have those of other layers too.
+
+    Parameters
+    ----------
+    names
+        Names of the layer.
+
+    Raises
+    ------
+    UsageError
+        If the text has no steps of the layer.
+    """
+    from ...compiler.scheduling.given_schedules import read_schedules
+
+    return _steps_of(read_schedules(text), names, path)
+
+
+def _steps_of(found: Mapping[str, str], names: Sequence[str], path: str) -> str:
+    for name in (*names, ""):
+        if name in found:
+            return found[name]
+    raise UsageError(
+        f"`--schedule`: `{path}` has no schedule of layer `{names[0]}`; it has "
+        f"{', '.join(f'`{name}`' for name in found) or 'none'}"
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ...aligned import align
-from ...atomic_write import write_output
+from ...atomic_write import write_files
 from ...compiler.module import Module
 from ...isa.memory_model import MemoryModel
 from ...isa.registers import OFFSETS
@@ -115,6 +115,5 @@ def write_hex(folder: Path, export: HexExport) -> list[str]:
         When the folder or a file cannot be written.
     """
     make_output_folder(folder, "--hex")
-    for name, text in export.files.items():
-        write_output(folder / name, text, f"`{folder / name}`")
+    write_files(folder, export.files)
     return sorted(export.files)

@@ -90,10 +90,11 @@ def path_limits(module: Module, memory: MemoryModel) -> PathLimits:
         output: JOINT.join(names[node.outputs[0].name] for node in mine)
         for output, mine in nodes.items()
     }
-    return _path_limits(time_segments(module, memory), joined)
+    return limits_of(time_segments(module, memory), joined)
 
 
-def _path_limits(segments: Sequence[TimedSegment], names: Mapping[str, str]) -> PathLimits:
+def limits_of(segments: Sequence[TimedSegment], names: Mapping[str, str]) -> PathLimits:
+    """Return the limits of timed segments; `names` has each layer's name, by its output."""
     total = Counter[str]()
     layers: list[LimitedLayer] = []
     for segment in segments:

@@ -160,8 +160,8 @@ def ipxact(ports: Iterable[VerilogPort]) -> str:
             p.name[6:].upper(): p.name for p in ports if p.name.startswith(name)
         })  # fmt: skip
         side = _add(bus, mode)
-        reference = _add(side, "addressSpaceRef" if mode == "master" else "memoryMapRef")
-        reference.set(f"{{{IPXACT}}}" + reference.tag.partition("}")[2], f"{name}_space")
+        reference = "addressSpaceRef" if mode == "master" else "memoryMapRef"
+        _add(side, reference).set(reference, f"{name}_space")
     for name, kind, port in (("clock", "CLK", "clk"), ("reset", "RST", "rst")):
         bus = _bus(buses, name, "tilewright", "signal", name, "1.0", {kind: port})
         _add(bus, "slave")
@@ -187,10 +187,21 @@ def ipxact(ports: Iterable[VerilogPort]) -> str:
         _add(block, name, text)
     for register in REGISTERS:
         one = _add(block, "register")
-        _add(one, "name", register.name)
-        _add(one, "addressOffset", str(register.offset))
-        _add(one, "size", "32")
-        _add(one, "access", "read-write" if register.writable else "read-only")
+        access = "read-write" if register.writable else "read-only"
+        for name, text in (
+            ("name", register.name),
+            ("description", register.text),
+            ("addressOffset", str(register.offset)),
+            ("size", "32"),
+            ("access", access),
+        ):
+            _add(one, name, text)
+        # The schema asks for a field of every register, also of one that is a single number.
+        field = _add(one, "field")
+        for name, text in (
+            ("name", "value"), ("bitOffset", "0"), ("bitWidth", "32"), ("access", access)
+        ):  # fmt: skip
+            _add(field, name, text)
     _add_model(root, ports)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

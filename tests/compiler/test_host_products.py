@@ -19,8 +19,13 @@ QUANTISE = ADVICE[INPUT]
 IMAGE = (1, 4, 6, 6)
 
 
-def conv(built: Model, x: str, *, quantised: bool = True) -> str:
+def conv(built: Model, x: str, *, quantised: bool = True, wide: bool = False) -> str:
+    """With `wide`, uint8 weights whose zero point takes them beyond int8."""
     weights = built.weights(4, 4, 3, 3, axis=0)
+    if wide:
+        integers = built.numbers.integers(0, 256, (4, 4, 3, 3)).astype(np.uint8)
+        held = built.hold(integers, "w"), built.hold(np.float32(0.01), "s")
+        weights = built.node("DequantizeLinear", [*held, built.hold(np.uint8(9), "z")])
     if not quantised:
         weights = built.hold(built.numbers.normal(size=(4, 4, 3, 3)).astype(np.float32), "w")
     return built.node("Conv", [x, weights], pads=[1] * 4)
@@ -49,7 +54,7 @@ def test_products_without_a_quantised_result_are_counted_with_the_reason():
     built = Model()
     x = built.quantised("x")
     inner = built.quantised(conv(built, x))
-    ends = [built.node("Sigmoid", [conv(built, inner)]) for _ in range(2)]
+    ends = [built.node("Sigmoid", [conv(built, inner, wide=True)]) for _ in range(2)]
     late = built.quantised(conv(built, built.node("Sin", [inner])))
     found = report(built, *ends, late)
     (row,) = found["host_products"]
@@ -71,8 +76,8 @@ CASES = {
         "1 of 1 convolution runs on the host: quantised to int16; the accelerator multiplies "
         "int8: quantise the float model to 8 bits, as `tilewright quantise` does",
     ),
-    "Q/DQ at the inputs alone": (
-        lambda built: built.node("Sigmoid", [conv(built, built.quantised("x"))]),
+    "wide weights and Q/DQ at the inputs alone": (
+        lambda built: built.node("Sigmoid", [conv(built, built.quantised("x"), wide=True)]),
         f"1 of 1 convolution runs on the host: output not quantised; {QUANTISE}",
     ),
     "weights alone": (

@@ -4,9 +4,15 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
+from tilewright.compiler.frontend import import_model
+from tilewright.compiler.graph import evaluate
 from tilewright.flows.cli.main import main
+
+from ..compiler.onnx_models import run_onnxruntime
 
 MODELS = Path(__file__).parents[3] / "shared" / "models"
 SAMPLES = 100
@@ -90,3 +96,23 @@ def test_a_stream_is_quantised_and_keeps_its_state(path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["comparison"]["equal"]
     assert found["totals"]["macs"] == multiplications
+
+
+@pytest.mark.parametrize(("positions", "past"), [(12, 0), (1, 12), (3, 4)])
+def test_a_decoder_of_onnxruntime_genai_computes_what_onnxruntime_computes(positions, past):
+    """As it comes: 4-bit weights, GroupQueryAttention with a cache, fused norms."""
+    path = MODELS / "stories260k" / "stories_genai_int4.onnx"
+    tokens = np.load(MODELS / "stories260k" / "stories_greedy.npz")["genai_int4_tokens"]
+    extents = {"batch": 1, "seq": positions, "past": past, "total": past + positions}
+    graph = import_model(path, dims=extents)
+    generator = np.random.default_rng(0)
+    inputs: dict[str, np.ndarray] = {
+        "input_ids": tokens[None, :positions].astype(np.int64),
+        "attention_mask": np.ones((1, past + positions), np.int64),
+    }
+    for value in graph.inputs[2:]:
+        inputs[value.name] = generator.normal(0, 0.3, value.type.shape).astype(np.float32)
+    expected = run_onnxruntime(onnx.load(path), inputs)
+    found = evaluate(graph, inputs)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=1e-4)

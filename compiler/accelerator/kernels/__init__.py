@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 from ....errors import CompileError
 from ....isa.configuration import Configuration
-from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
-from ...graph.operators import QKernel
+from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, QMul
+from ...graph.operators import Convolving, QKernel, QSums
 from ...tensor import Kernel
 from .convolution import convolution
-from .elementwise import add, look_up
+from .elementwise import add, look_up, multiply
 from .first_layer import Image
 from .matmul import matmul
 from .own import own_kernel
@@ -21,7 +21,9 @@ from .pooling import average_pool, maximum_pool
 
 BUILDERS = {
     QConv: convolution,
+    QSums: convolution,
     QAdd: add,
+    QMul: multiply,
     QAvgPool: average_pool,
     QMaxPool: maximum_pool,
     QLut: look_up,
@@ -58,7 +60,7 @@ def build_kernel(
             f"node `{node.name}`: no kernel for `{node.op}`; known are "
             f"{', '.join(sorted(cls.__name__ for cls in BUILDERS))}"
         )
-    if isinstance(node.attributes, QConv):
+    if isinstance(node.attributes, Convolving):
         image = (images or {}).get(node.inputs[0])
         return convolution(node, graph, configuration, image, gather=gather)
     return builder(node, graph, configuration)

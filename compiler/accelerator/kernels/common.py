@@ -6,9 +6,9 @@ import numpy as np
 
 from ....isa.configuration import Configuration
 from ... import te
-from ...graph import Graph, QAdd, QAvgPool, QConv, QMatMul
+from ...graph import Graph, QAdd, QAvgPool, QConv, QMatMul, QMul
 
-OWN_NAMES = frozenset({"acc", "bias", "scale", "table", "w"})
+OWN_NAMES = frozenset({"acc", "bias", "centred", "offset", "product", "scale", "table", "w"})
 """Names that kernels give to tensors; an activation may have the same name."""
 
 
@@ -60,7 +60,7 @@ def stored(
     return te.compute(tensor_name(value), "int8", axes, element, of=value, by=by)
 
 
-Requantised = QAdd | QAvgPool | QConv | QMatMul
+Requantised = QAdd | QAvgPool | QConv | QMatMul | QMul
 """Operators whose result is requantised."""
 
 

@@ -13,8 +13,17 @@ from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QConv
 from ...graph.macs import macs_of
+from ...graph.operators import Convolving
 from ...tensor import Kernel
-from .common import activation, channel_block, padded, requantised, stored, widen
+from .common import (
+    activation,
+    channel_block,
+    padded,
+    requantised,
+    stored,
+    tensor_name,
+    widen,
+)
 from .first_layer import EACH, Image, gathered_pixels, gathered_window
 
 
@@ -34,9 +43,9 @@ def convolution(
     `gather`, a strided 1x1 convolution reads a tensor of only the pixels that it uses.
     """
     operator = node.attributes
-    assert isinstance(operator, QConv)
+    assert isinstance(operator, Convolving)
     out_shape, weights = node.output.type.shape, graph.data(node.inputs[1])
-    channels_in, channels_out = graph.types[node.inputs[0]].shape[3], out_shape[3]
+    channels_in, channels_out = graph.types[node.inputs[0]].shape[3], weights.shape[3]
     rows, columns = zip(operator.strides, operator.dilations, operator.pads[:2], strict=True)
     depthwise = bool(
         1 < operator.groups == channels_in == channels_out
@@ -82,7 +91,12 @@ def convolution(
             channel = first, o = te.axes(s=blocks, o=w.shape[-1])
         product = x[n, row, across, first * ci + i] * weight[first, ky, kx, i, o]
         over = i, ky, kx
-    acc = te.compute("acc", "int32", (*pixel, *channel), te.sum(product, over))
+    total, axes = te.sum(product, over), (*pixel, *channel)
+    if not isinstance(operator, QConv):
+        name = node.output.name
+        sums = te.compute(tensor_name(name), "int32", axes, total, of=name)
+        return te.kernel(node.name, sums, {"w": w}, macs_of(graph, node))
+    acc = te.compute("acc", "int32", axes, total)
     value = requantised(acc[(*pixel, *channel)], channel, operator)
     shape = acc.tensor.shape[3:]
     bias, scale = (

@@ -1,8 +1,12 @@
-"""Residual addition and look-ups."""
+"""Residual addition, products and look-ups."""
 
+import numpy as np
+
+from ....errors import UnfitError
 from ....isa.configuration import Configuration
+from ....isa.vector_operations import Combine
 from ... import te
-from ...graph import Graph, Node, QAdd
+from ...graph import Graph, Node, QAdd, QMul
 from ...tensor import Kernel
 from .common import activation, pixel_axes, requantised, scalars, stored
 
@@ -22,6 +26,48 @@ def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     )
     channels = out.tensor.shape[3]
     return te.kernel(node.name, out, scalars(operator.constant, operator.scale, channels))
+
+
+def multiply(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+    """`out = requantise((a - za) * (b - zb), scale)` with zero point and clamp.
+
+    VECTOR multiplies bytes, or a value of 18 bits in ACC by a byte. So `b - zb` is computed first,
+    if zb is not 0, and `-za * (b - zb)` is added after the product, if za is not 0.
+
+    Raises
+    ------
+    UnfitError
+        When `b` is broadcast along channels, which are the lanes of a step.
+    """
+    operator = node.attributes
+    assert isinstance(operator, QMul)
+    (first, second), (za, zb) = node.inputs, (operator.zero_point_a, operator.zero_point_b)
+    shape, small = (graph.types[name].shape for name in (first, second))
+    if small[3] != shape[3]:
+        raise UnfitError(
+            f"node `{node.name}`: `{second}` has one value for several channels; the cpu runs it"
+        )
+    if small == shape and za and not zb:
+        first, second, za, zb = second, first, zb, za
+    a = activation(first, graph, configuration)
+    b = activation(second, graph, configuration, again=first == second)
+    pixel = *outer, c = pixel_axes(node.output.name, graph, configuration)
+    place = (*(i if size > 1 else 0 for i, size in zip(outer, small[:3], strict=True)), c)
+    constants = scalars(za * zb, operator.scale, channels := a.tensor.shape[3])
+    factor = b[place]
+    if zb:
+        ones = te.axes(**{f"one_{i}": 1 for i in "nyx"})
+        own = (i if size > 1 else one for i, one, size in zip(outer, ones, small[:3], strict=True))
+        constants["offset"] = np.full(channels, -zb, np.int32)
+        offset = te.tensor("offset", "int32", (channels,))
+        centred = te.compute("centred", "int32", (*own, c), b[place] + offset[c])
+        factor = centred[place]
+    total = te.apply(Combine.MUL, factor, a[pixel]) if zb else a[pixel] * factor
+    if za:
+        product = te.compute("product", "int32", pixel, total)
+        total = product[pixel] + b[place] * -za
+    out = stored(node.output.name, pixel, requantised(total, (c,), operator))
+    return te.kernel(node.name, out, constants)
 
 
 def look_up(node: Node, graph: Graph, configuration: Configuration) -> Kernel:

@@ -146,14 +146,15 @@ class Convolution(Windowed):
             "w": Array(weight, self.weights),
             "bias": Array(total, channels),
         }
-        if q is not None:
+        if q is not None and q.is_scaled:
             found["scale"] = Array("float32", channels)
         return {**found, "residual": self.output} if self.residual or self.added else found
 
     @property
     def constants(self) -> tuple[str, ...]:
         """Operands that are the same in all calls; they are packed once."""
-        return ("w", "bias") if self.quantised is None else ("w", "bias", "scale")
+        scaled = self.quantised is not None and self.quantised.is_scaled
+        return ("w", "bias", "scale") if scaled else ("w", "bias")
 
     @property
     @override

@@ -222,8 +222,14 @@ def value_of(
     formula: Formula,
     read: Mapping[str, TensorExpression],
     operations: Mapping[str, Callable[..., TensorExpression]] = OPERATIONS,
+    known: dict[int, TensorExpression] | None = None,
 ) -> TensorExpression:
     """Build the value of a formula from those of its operands.
+
+    Parameters
+    ----------
+    known
+        Values of formulas by their `id`, for formulas that share parts; new ones are added.
 
     Raises
     ------
@@ -238,16 +244,26 @@ def value_of(
         return read[formula]
     if not isinstance(formula, tuple):
         return te.constant(formula)
+    if known is not None and id(formula) in known:
+        return known[id(formula)]
     name, *arguments = formula
     if name not in operations:
         raise CompileError(
             f"elementwise: unknown operation `{name}`; choose {', '.join(operations)}"
         )
-    return operations[name](*(value_of(argument, read, operations) for argument in arguments))
+    value = operations[name](*(value_of(one, read, operations, known) for one in arguments))
+    if known is not None:
+        known[id(formula)] = value
+    return value
 
 
-def size_of(tree: Expression) -> int:
-    """Number of calls in an expression, repeated ones included."""
+def size_of(tree: Expression, known: dict[int, int]) -> int:
+    """Number of calls in an expression, repeated ones included; `known` keeps those of its parts.
+
+    The keys are `id`s, so the parts must outlive `known`.
+    """
     if not isinstance(tree, Call):
         return 0
-    return 1 + sum(map(size_of, tree.arguments))
+    if id(tree) not in known:
+        known[id(tree)] = 1 + sum(size_of(one, known) for one in tree.arguments)
+    return known[id(tree)]

@@ -26,7 +26,7 @@ class Requantisation:
     Parameters
     ----------
     dtype_in, dtype_out
-        `int8` or `uint8`.
+        `int8` or `uint8`; the result `int32` stands for sums that are not requantised.
     zero_point_in, zero_point_out
         In the range of the type.
     low, high
@@ -48,6 +48,11 @@ class Requantisation:
     guarded: bool = False
 
     @property
+    def is_scaled(self) -> bool:
+        """Whether sums are requantised, with one factor for each channel."""
+        return self.dtype_out != "int32"
+
+    @property
     def moved(self) -> int:
         """The zero point that the sums still contain."""
         return 0 if self.folded else self.zero_point_in
@@ -56,6 +61,8 @@ class Requantisation:
         self, total: te.TensorExpression, scale: te.TensorExpression
     ) -> te.TensorExpression:
         """A sum, in int32 or exactly in float32, as a byte of the output."""
+        if not self.is_scaled:
+            return te.rounded(total) if total.real else total
         if self.guarded:
             scaled = te.requantise(total, scale)
         else:

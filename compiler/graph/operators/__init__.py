@@ -14,15 +14,16 @@ from .integer import (
     QAdd,
     QAvgPool,
     QConcat,
-    QConv,
     QInterleave,
     QLut,
     QMatMul,
     QMaxPool,
+    QMul,
     QResize,
     QSlice,
     Rearranging,
 )
+from .integer_layers import Convolving, FromBytes, QConv, QSums
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
 from .own import OwnFunction, OwnKernel, QKernel
@@ -35,11 +36,12 @@ from .sampling import GridSample, RoiAlign
 
 __all__ = [
     "OPERATORS", "Accelerated", "AveragePool", "Binary", "Cast", "Clamping", "Concat", "Conv",
-    "ConvTranspose", "CumSum", "Dequantize", "Einsum", "Expand", "Gather", "GatherElements",
-    "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample", "IntegerMatMul",
-    "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices", "OnnxReference", "Operator",
-    "OwnFunction", "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv",
-    "QInterleave", "QKernel", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice", "Quantize",
-    "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign", "ScatterElements", "ScatterND",
-    "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
+    "ConvTranspose", "Convolving", "CumSum", "Dequantize", "Einsum", "Expand", "FromBytes",
+    "Gather", "GatherElements", "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample",
+    "IntegerMatMul", "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices",
+    "OnnxReference", "Operator", "OwnFunction", "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool",
+    "QConcat", "QConv", "QInterleave", "QKernel", "QLut", "QMatMul", "QMaxPool", "QMul", "QResize",
+    "QSlice", "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign",
+    "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary",
+    "Where",
 ]  # fmt: skip

@@ -1,24 +1,21 @@
 """The accelerator's operators on int8[N, H, W, C], each with an exact definition in integers.
 
-Windows are (y, x) pairs; pads are (top, left, bottom, right). QConv, QAdd, QAvgPool and QMatMul end
-in the same way, with `requantise` as the contract defines it:
+Windows are (y, x) pairs; pads are (top, left, bottom, right). QConv, QAdd, QMul, QAvgPool and
+QMatMul end in the same way, with `requantise` as the contract defines it:
 
     y = clamp(saturate8(requantise(accumulator, scale) + zero_point_y), low, high)
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ....errors import CompileError
-from ....isa.numbers import EXACT_LIMIT, quantise_output
+from ....isa.numbers import quantise_output
 from ..operator import Operator, Pair, Quad, operator
 from ..types import TensorType, Types
 from .movement import concat_type, slice_type
 from .windows import surround, window_extents, windows
-
-MAX_PATCH_ELEMENTS = 1 << 24
-"""Limit on the elements of the unfolded input held at once; larger batches are split."""
 
 
 class Accelerated(Operator):
@@ -82,110 +79,10 @@ class Requantising(Clamping):
         return quantise_output(totals, factor, self.zero_point_y, self.low, self.high)
 
 
-def _patches(
-    x: np.ndarray, op: "QConv | QAvgPool | QMaxPool", kernel: Pair, dilations: Pair, padding: int
-) -> np.ndarray:
+def patches_of(x: np.ndarray, op: Any, kernel: Pair, dilations: Pair, padding: int) -> np.ndarray:
     """Return the windows [N, OH, OW, KH, KW, C] of [N, H, W, C], padded with `padding`."""
     padded = surround(x, op.pads, padding, first=1)
     return windows(padded, kernel, op.strides, dilations, first=1).transpose(0, 1, 2, 4, 5, 3)
-
-
-@operator("qconv", 4)
-class QConv(Requantising):
-    """Convolution, depthwise convolution or dense layer.
-
-    Inputs: x int8[N, H, W, Ci], w int8[KH, KW, Ci / groups, Co], bias int32[Co],
-    scale float32[Co]. The accumulator is `sum(x_padded * w) + bias`. Padding has the value
-    `zero_point_x`, and the bias already includes `-zero_point_x * sum(w)`. A dense layer is a
-    window over the whole input. It is 1x1, or larger if it absorbed a flatten. `spare` of the
-    products of each result are not the model's: a pass added them, for example to split weights.
-    """
-
-    leads: ClassVar[bool] = True
-    reads_constants: ClassVar[bool] = True
-    kind: str
-    strides: Pair
-    pads: Quad
-    dilations: Pair
-    groups: int
-    zero_point_x: int
-    zero_point_y: int
-    low: int = -128
-    high: int = 127
-    spare: int = 0
-
-    def result_type(self, types: Types) -> TensorType:
-        x, w, bias, scale = types
-        channels = w.shape[-1] if len(w.shape) == 4 else -1
-        fits = (
-            [t.dtype for t in types] == ["int8", "int8", "int32", "float32"]
-            and len(x.shape) == len(w.shape) == 4
-            and x.shape[3] == w.shape[2] * self.groups
-            and channels % self.groups == 0
-            and bias.shape == scale.shape == (channels,)
-            and 0 <= self.spare <= np.prod(w.shape[:3])
-        )
-        expected = "int8 [N,H,W,Ci], int8 [KH,KW,Ci/groups,Co], int32 and float32 [Co]"
-        self.expect(fits, expected, types)
-        extents = window_extents(self, x.shape[1:3], w.shape[:2], self.dilations)
-        return TensorType("int8", (x.shape[0], *extents, channels))
-
-    def compute(
-        self, x: np.ndarray, w: np.ndarray, bias: np.ndarray, scale: np.ndarray
-    ) -> np.ndarray:
-        return self.requantised(self.accumulators(x, w, bias), scale)
-
-    def accumulators(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Return the accumulators, int32[N, OH, OW, Co], as exact sums.
-
-        BLAS sums the products in float32 if no partial sum can reach 2**24, else in float64. A
-        whole network therefore takes milliseconds.
-
-        Raises
-        ------
-        CompileError
-            If an accumulator overflows int32.
-        """
-        height, width, depth, channels = w.shape
-        patches = _patches(x, self, (height, width), self.dilations, self.zero_point_x)
-        samples, rows, columns = patches.shape[:3]
-        bound = int(np.abs(w.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 128
-        sums = np.empty((samples, rows, columns, channels), dtype=np.int64)
-        part = channels // self.groups
-        elements = rows * columns * height * width * depth * self.groups
-        step = max(1, MAX_PATCH_ELEMENTS // max(1, elements))
-        for first in range(0, samples, step):
-            chosen = slice(first, first + step)
-            if depth == 1 and bound < 2**31:
-                sums[chosen] = _depthwise(patches[chosen], w)
-                continue
-            for group in range(self.groups):
-                inputs = slice(group * depth, (group + 1) * depth)
-                outputs = slice(group * part, (group + 1) * part)
-                exact = np.float32 if bound < EXACT_LIMIT else np.float64
-                matrix = w[..., outputs].reshape(-1, part).astype(exact)
-                rows_of_taps = np.ascontiguousarray(patches[chosen][..., inputs], dtype=exact)
-                product = rows_of_taps.reshape(-1, matrix.shape[0]) @ matrix
-                sums[chosen, ..., outputs] = product.reshape(-1, rows, columns, part)
-        sums += bias
-        if sums.size and (sums.max() >= 2**31 or sums.min() < -(2**31)):
-            raise CompileError(
-                "`qconv`: expected accumulators within int32, got "
-                f"`{sums.min()}` to `{sums.max()}`; use smaller weights or fewer input channels"
-            )
-        return sums.astype(np.int32)
-
-
-def _depthwise(patches: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Sum the taps of each channel: int8[N, OH, OW, KH, KW, C] -> int32[N, OH, OW, Co]."""
-    height, width, _, channels = w.shape
-    depth = patches.shape[-1]
-    factors = w.reshape(height, width, depth, channels // depth).astype(np.int32)
-    sums = np.zeros((*patches.shape[:3], depth, channels // depth), dtype=np.int32)
-    for y in range(height):
-        for x in range(width):
-            sums += patches[:, :, :, y, x, :, None] * factors[y, x]
-    return sums.reshape(*patches.shape[:3], channels)
 
 
 @operator("qadd", 2)
@@ -223,6 +120,38 @@ class QAdd(Requantising):
         return f"expected multipliers of 16 bits, got {list(self.multipliers)}; fit them again"
 
 
+@operator("qmul", 2)
+class QMul(Requantising):
+    """Product: the accumulator is `(a - zero_point_a) * (b - zero_point_b)`.
+
+    Inputs: a int8[N, H, W, C], and b of the same shape, or broadcast along some axes. `mismatches`
+    counts the operand pairs, out of 65,536, whose result differs from the float32 definition to
+    which the scale was fitted.
+    """
+
+    leads: ClassVar[bool] = True
+    follows: ClassVar[bool] = True
+    scale: float
+    zero_point_a: int
+    zero_point_b: int
+    zero_point_y: int
+    low: int = -128
+    high: int = 127
+    mismatches: int = 0
+
+    def result_type(self, types: Types) -> TensorType:
+        a, b = types
+        fits = a.dtype == b.dtype == "int8" and len(a.shape) == len(b.shape) == 4
+        fits = fits and all(size in (1, own) for size, own in zip(b.shape, a.shape, strict=False))
+        self.expect(fits, "two int8 tensors of rank 4, the second broadcast to the first", types)
+        return TensorType("int8", a.shape)
+
+    def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        left, right = a.astype(np.int32), b.astype(np.int32)
+        totals = (left - self.zero_point_a) * (right - self.zero_point_b)
+        return self.requantised(totals, self.scale)
+
+
 def _pooled(op: "QAvgPool | QMaxPool", dilations: Pair, types: Types) -> tuple[int, ...]:
     (x,) = types
     op.expect(x.dtype == "int8" and len(x.shape) == 4, "int8 [N,H,W,C]", types)
@@ -254,7 +183,7 @@ class QAvgPool(Requantising):
         return TensorType("int8", _pooled(self, (1, 1), types))
 
     def compute(self, x: np.ndarray) -> np.ndarray:
-        patches = _patches(x, self, self.kernel, (1, 1), self.zero_point_x)
+        patches = patches_of(x, self, self.kernel, (1, 1), self.zero_point_x)
         totals = patches.sum(axis=(3, 4), dtype=np.int32) + np.int32(self.constant)
         return self.requantised(totals, self.scale)
 
@@ -278,7 +207,7 @@ class QMaxPool(Clamping):
         return types[0].reshaped(_pooled(self, self.dilations, types))
 
     def compute(self, x: np.ndarray) -> np.ndarray:
-        patches = _patches(x, self, self.kernel, self.dilations, -128)
+        patches = patches_of(x, self, self.kernel, self.dilations, -128)
         return np.clip(patches.max(axis=(3, 4)), self.low, self.high).astype(np.int8)
 
 

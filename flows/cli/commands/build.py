@@ -126,7 +126,7 @@ def build_project(board: ZynqBoard, arguments: argparse.Namespace) -> None:
     say(f"configuration  {configuration_sentence(configuration)}")
     say(f"clock          {clock_mhz:g} MHz")
     say(f"project        {', '.join(str(file) for file in files)}")
-    say(f"next           vivado -mode batch -source {files[-1]}")
+    say(f"next           vivado -mode batch -source {shell_word(str(files[-1]))}")
     say(f"then           on the board: open_device({address!r}, configuration)")
 
 
@@ -147,10 +147,10 @@ def build_system_project(design: Design, arguments: argparse.Namespace, folder: 
     if arguments.json == "-":
         return
     say(f"project        {', '.join(str(file) for file in files)}")
-    say(f"next           vivado -mode batch -source {files[-1]}")
+    say(f"next           vivado -mode batch -source {shell_word(str(files[-1]))}")
     if board.programmer:
         bitstream = folder / f"{board.name}.bit"
-        say(f"then           openFPGALoader -b {board.programmer} {bitstream}")
+        say(f"then           openFPGALoader -b {board.programmer} {shell_word(str(bitstream))}")
 
 
 def introduce(design: Design) -> None:

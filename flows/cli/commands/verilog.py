@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from ....atomic_write import write_output
+from ....atomic_write import write_files, write_output
 from ....errors import UsageError, did_you_mean
 from ....hardware.technology import Technology
 from ....isa.configuration import DEFAULT
@@ -83,9 +83,8 @@ def verilog(arguments: argparse.Namespace) -> None:
 
     if folder is not None:
         make_output_folder(folder, "--package")
-        for file, text in write_package(configuration, TECHNOLOGIES[name]).files.items():
-            write_output(folder / file, text, f"`{folder / file}`")
-            say(f"{folder / file}")
+        for path in write_files(folder, write_package(configuration, TECHNOLOGIES[name]).files):
+            say(str(path))
         return
     text, memories = write_core(configuration, TECHNOLOGIES[name], arguments.multipliers)
     if listed is not None:

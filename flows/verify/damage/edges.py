@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 import onnx
@@ -36,6 +37,7 @@ from ...sweep.spaces import read_description
 from .artifacts import LIMIT_BYTES
 from .byte_damage import BYTES
 from .campaign import run_command
+from .own_files import OWN_FILES
 from .workers import Trial
 
 COUNT = 5000
@@ -185,6 +187,7 @@ KINDS: Mapping[str, tuple[Callable[[random.Random], bytes], Callable[[Path, byte
     "model": (_hostile_model, _try_model),
     "settings": (_hostile_settings, _try_settings),
     "words": (_hostile_words, _try_words),
+    **OWN_FILES,
 }
 """By kind: what makes an input from a seed, and what tries it."""
 
@@ -215,7 +218,10 @@ def edge_trial() -> Iterator[Trial]:
 def try_input(path: Path, data: bytes, seed: int) -> tuple[str, str]:
     """Try an input; return the kind of result and its message."""
     for old in path.parent.glob("input*"):
-        old.unlink()
+        if old.is_dir() and not old.is_symlink():
+            rmtree(old)
+        else:
+            old.unlink()
     try:
         with warnings.catch_warnings(action="ignore"):
             list(KINDS.values())[seed % len(KINDS)][1](path, data)

@@ -1,9 +1,11 @@
 """Compile random graphs, run them, and compare every layer with the integer definition.
 
-`python -m tilewright.flows.verify.fuzz --graphs 500 --models 100 --seed 1` tries integer graphs 1
-to 500 and ONNX models 1 to 100 on configurations taken in turn, on `sim`, and some of the graphs on
-`rtl` too. Refusals with a clear error are counted. Any other difference, or an illegal program, is
-a failure: it is shrunk and printed with the numbers that reproduce it.
+`python -m tilewright.flows.verify.fuzz --graphs 500 --styled 3000 --seed 1` tries integer graphs 1
+to 500, and ONNX models 1 to 3,000 in the styles of several quantisers, on configurations taken in
+turn, on `sim`, and some of the graphs on `rtl` too. `--models` adds models with Q/DQ behind every
+operator. Refusals with a clear error are counted. Any other difference, an illegal program, or a
+product that the host runs without a reason in the report, is a failure: it is shrunk and printed
+with the numbers that reproduce it. With `--peer`, onnxruntime runs the models too.
 """
 
 import argparse
@@ -12,22 +14,40 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+import numpy as np
+
 from ....compiler.frontend import import_model
-from ....compiler.graph import print_graph
+from ....compiler.graph import Graph, evaluate, print_graph
 from ....errors import CompileError, ImportModelError, UsageError
 from ....isa.configuration import PRESETS, Configuration
+from ...bench.onnxruntime_peer import peer_session
 from ...cli.json_output import write_json
 from ...cli.main import guarded
-from .fuzz_runs import Failure, FuzzOutcome, FuzzRunner, FuzzTally, Run, configuration_of
+from .fuzz_runs import (
+    Failure,
+    FuzzOutcome,
+    FuzzRunner,
+    FuzzTally,
+    Run,
+    configuration_of,
+    random_inputs,
+)
 from .graph_specs import Sketch, realise
 from .random_graphs import random_sketch
 from .random_models import MAX_STEPS, random_model
 from .shrink_graphs import shrink_sketch
+from .styled_models import styled_model
 
 RTL = ("4x4", "8x8")
 """Configurations of the runs on the RTL; few, because each must be built."""
 
 IMPORT_FAILS = "importing raises"
+
+PEER_TOLERANCE = 0.02
+"""Mean distance from onnxruntime, relative to the mean size of an output."""
+
+Build = Callable[[int, int], bytes]
+"""Makes the model of a seed and a number of steps."""
 
 RTL_STRIDE = 7919
 """A prime: spreads the runs on `rtl` over configurations and seeds."""
@@ -82,23 +102,36 @@ def fuzz_models(
     seeds: range,
     run: Run,
     *,
+    build: Build = random_model,
+    peer: bool = False,
     budget_s: float = float("inf"),
     told: Callable[[FuzzTally], None] = lambda tally: None,
 ) -> FuzzTally:
-    """Try ONNX models, import included; see `fuzz`."""
+    """Try ONNX models, import included; see `fuzz`.
+
+    Parameters
+    ----------
+    build
+        Makes the model of a seed, `random_model` or `styled_model`.
+    peer
+        Whether to compare the definition with onnxruntime as well.
+    """
     tally, started = FuzzTally(), time.monotonic()
     for seed in seeds:
         if time.monotonic() - started > budget_s:
             break
         tally.models += 1
         configuration = configuration_of(seed)
-        outcome = _try_model(seed, MAX_STEPS, run)
+        outcome = _try_model(build, seed, MAX_STEPS, run, peer)
         if not tally.passes(outcome, configuration):
-            tries = ((steps, _try_model(seed, steps, run)) for steps in range(1, MAX_STEPS + 1))
+            tries = (
+                (steps, _try_model(build, seed, steps, run, peer))
+                for steps in range(1, MAX_STEPS + 1)
+            )
             steps, fewest = next((k, found) for k, found in tries if found.kind == "failed")
             text = ""
             if not fewest.text.startswith(IMPORT_FAILS):
-                text = print_graph(import_model(random_model(seed, steps)))
+                text = print_graph(import_model(build(seed, steps)))
             tally.failures.append(
                 Failure(seed, configuration.name, "sim", outcome.text, (seed, steps), text)
             )
@@ -107,15 +140,43 @@ def fuzz_models(
     return tally
 
 
-def _try_model(seed: int, steps: int, run: Run) -> FuzzOutcome:
+def _try_model(build: Build, seed: int, steps: int, run: Run, peer: bool) -> FuzzOutcome:
     """Import a model and run its graph."""
+    model = build(seed, steps)
     try:
-        graph = import_model(random_model(seed, steps))
+        graph = import_model(model)
     except (ImportModelError, CompileError) as refusal:
         return FuzzOutcome("refused", str(refusal))
     except Exception as problem:
         return FuzzOutcome("failed", f"{IMPORT_FAILS} {type(problem).__name__}: {problem}")
-    return run(graph, configuration_of(seed), seed, "sim")
+    outcome = run(graph, configuration_of(seed), seed, "sim")
+    if peer and outcome.kind == "equal" and (text := peer_difference(model, graph, seed)):
+        return FuzzOutcome("failed", text)
+    return outcome
+
+
+def peer_difference(model: bytes, graph: Graph, seed: int) -> str:
+    """Say how far the definition is from onnxruntime; empty if it is near.
+
+    Floats that are summed in another order may be rounded to another step, which later layers
+    carry on, so that means are compared.
+
+    Raises
+    ------
+    ToolError
+        When onnxruntime is missing, or does not take the model.
+    """
+    session, inputs = (
+        peer_session(model, 1, exact=True, optimised=False),
+        random_inputs(graph, seed),
+    )
+    names = [output.name for output in session.get_outputs()]
+    wanted = dict(zip(names, session.run(names, inputs), strict=True))
+    for name, got in evaluate(graph, inputs).items():
+        apart = np.abs(got.astype(np.float64) - wanted[name]).mean()
+        if not apart <= PEER_TOLERANCE * (np.abs(wanted[name]).mean() + PEER_TOLERANCE):
+            return f"output `{name}` is {apart:.3g} from onnxruntime's in the mean"
+    return ""
 
 
 def _shrunk(
@@ -145,6 +206,10 @@ def report(tally: FuzzTally) -> str:
         f"({tally.on_rtl} of them on rtl), "
         f"{tally.refused} refused, {len(tally.failures)} failed"
     ]
+    if tally.products:
+        there = tally.products - tally.reasons.total()
+        lines.append(f"  {there} of {tally.products} products ran on the accelerator")
+    lines += [f"  on the host {count} times: {why}" for why, count in tally.reasons.most_common()]
     lines += [f"  refused {count} times: {text}" for text, count in tally.refusals.most_common()]
     for failure in tally.failures:
         lines += [
@@ -167,6 +232,8 @@ def figures(tally: FuzzTally) -> dict[str, object]:
         "layers": tally.layers,
         "values": tally.values,
         "seconds": tally.seconds,
+        "products": tally.products,
+        "host_products": dict(tally.reasons),
         "steps": dict(tally.steps),
         "refusals": dict(tally.refusals),
         "failures": [asdict(failure) for failure in tally.failures],
@@ -180,6 +247,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--graphs", type=int, default=500, help="how many (default: 500)")
     parser.add_argument("--models", type=int, default=0, help="ONNX models too (default: 0)")
+    parser.add_argument("--styled", type=int, default=0, help="in quantisers' styles (default: 0)")
+    parser.add_argument("--peer", action="store_true", help="compare models with onnxruntime too")
     parser.add_argument("--seed", type=int, default=1, help="of the first graph (default: 1)")
     parser.add_argument("--budget", type=float, default=float("inf"), metavar="SECONDS")
     parser.add_argument("--rtl-share", type=float, default=0.0, help="part that runs on rtl too")
@@ -189,16 +258,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def call() -> None:
         nonlocal failed
-        if min(options.graphs, options.models) < 0 or not 0 <= options.rtl_share <= 1:
+        counts = options.graphs, options.models, options.styled
+        if min(counts) < 0 or not 0 <= options.rtl_share <= 1:
             raise UsageError(
-                "fuzz: expected --graphs and --models of at least 0 and --rtl-share from 0 to 1"
+                "fuzz: expected --graphs, --models and --styled of at least 0 and --rtl-share "
+                "from 0 to 1"
             )
         first, budget = options.seed, options.budget
         with FuzzRunner() as run:
             seeds = range(first, first + options.graphs)
             tally = fuzz(seeds, run, budget_s=budget, rtl_share=options.rtl_share, told=_tell)
-            seeds = range(first, first + options.models)
-            tally += fuzz_models(seeds, run, budget_s=budget - tally.seconds, told=_tell)
+            for count, build in ((options.models, random_model), (options.styled, styled_model)):
+                tally += fuzz_models(
+                    range(first, first + count),
+                    run,
+                    build=build,
+                    peer=options.peer,
+                    budget_s=budget - tally.seconds,
+                    told=_tell,
+                )
         failed = bool(tally.failures)
         if options.json:
             write_json(options.json, figures(tally))

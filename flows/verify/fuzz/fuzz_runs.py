@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from ....compiler.graph import Graph
+from ....compiler.graph.macs import macs_of
 from ....compiler.graph.types import DTYPES
 from ....compiler.host import MIN_WORK
 from ....compiler.module import Module
@@ -17,6 +18,7 @@ from ....runtime.compare import Comparison
 from ....runtime.device import Device
 from ....runtime.devices import open_device
 from ....runtime.session import Session
+from ...reports.placement_table import unfit_rows
 from ..programs.random_configurations import verification_configurations
 from .graph_specs import Sketch
 
@@ -43,12 +45,16 @@ class FuzzOutcome:
         The refusal, or the failure.
     layers, values
         Compared layers, and compared elements of layers and outputs.
+    products, reasons
+        Number of products, and why the host runs some of them, with their number.
     """
 
     kind: str
     text: str = ""
     layers: int = 0
     values: int = 0
+    products: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,9 @@ class FuzzTally:
     on_rtl: int = 0
     layers: int = 0
     values: int = 0
+    products: int = 0
     steps: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
@@ -91,6 +99,8 @@ class FuzzTally:
         """Count an outcome; False means that the failure must be shrunk and kept."""
         self.layers += outcome.layers
         self.values += outcome.values
+        self.products += outcome.products
+        self.reasons.update(outcome.reasons)
         self.equal += outcome.kind == "equal"
         if outcome.kind == "refused":
             self.refused += 1
@@ -141,9 +151,13 @@ class FuzzRunner:
         except Exception as problem:
             return FuzzOutcome("failed", f"compiling raises {type(problem).__name__}: {problem}")
         try:
-            return self.compare(module, seed, device)
+            outcome = self.compare(module, seed, device)
         except Exception as problem:
             return FuzzOutcome("failed", f"running raises {type(problem).__name__}: {problem}")
+        products, reasons = products_of(module)
+        if outcome.kind == "equal" and (lost := reasons.pop(UNEXPLAINED, 0)):
+            return FuzzOutcome("failed", f"{lost} products run on the host without a reason")
+        return replace(outcome, products=products, reasons=reasons)
 
     def compare(self, module: Module, seed: int, device: str) -> FuzzOutcome:
         """Run on random inputs and compare all readable values with the definition.
@@ -167,6 +181,27 @@ class FuzzRunner:
             layers=sum(bool(tally.values) for tally in comparison.layers.values()),
             values=sum(tally.values for tally in comparison.tallies),
         )
+
+
+UNEXPLAINED = ""
+"""The reason of products for which the report has none."""
+
+
+def products_of(module: Module) -> tuple[int, Counter[str]]:
+    """Count the products of a network, and those of the host by the reason in the report."""
+    products = [node for node in module.graph.nodes if macs_of(module.graph, node)]
+    hosted = {step for step in module.steps if isinstance(step, str)}
+    rows = unfit_rows(module.report["placement"])
+    unfit = {name for row in rows for name in row["name"].split(" + ")}
+    reasons: Counter[str] = Counter()
+    for row in module.report["host_products"]:
+        reasons.update(row["reasons"])
+    told = reasons.total()
+    lost = [node for node in products if node.outputs[0].name in hosted]
+    fitting = [node for node in lost if node.name not in unfit]
+    reasons["does not fit"] = len(lost) - len(fitting)
+    reasons[UNEXPLAINED] = len(fitting) - told
+    return len(products), +reasons
 
 
 def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:

@@ -5,13 +5,16 @@ model, so a failure is reduced to the fewest steps that fail.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from .constant_producers import PRODUCERS
+
+Grow = Callable[[str], str]
+"""Adds a step behind a value and returns the name of its result."""
 
 MAX_STEPS = 6
 MAX_ACTIVATION = 4000
@@ -35,11 +38,17 @@ def random_model(seed: int, steps: int = MAX_STEPS) -> bytes:
     steps
         Fewer steps give the beginning of the same model.
     """
-    return _Growing(seed).model(steps)
+    return GrowingModel(seed).model(steps)
 
 
-class _Growing:
-    """A model under construction; values are float names after DequantizeLinear, with shapes."""
+class GrowingModel:
+    """A model under construction; values are float names, with shapes.
+
+    Q/DQ follows every operator, as ONNX Runtime's static quantiser writes it; `styled_models` has
+    other quantisers' styles.
+    """
+
+    opset = 18
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -52,6 +61,7 @@ class _Growing:
         self.count = 0
 
     def model(self, steps: int) -> bytes:
+        """Grow at most `steps` operators and return the file."""
         chance = self.chance
         shape = (
             chance.choice((1, 1, 2)), chance.choice((1, 3, 4, 8, 13)), chance.randint(1, 12),
@@ -61,8 +71,9 @@ class _Growing:
         current = self.quantised("x", 0.05)
         wanted = chance.randint(1, MAX_STEPS)
         for _ in range(min(wanted, steps)):
-            kinds = IMAGE_STEPS if len(self.shapes[current]) == 4 else FLAT_STEPS
-            current = chance.choice(kinds)(self, current)
+            current = chance.choice(self.kinds(current))(current)
+        if not self.nodes:
+            current = self.function(current)
         outputs = [current]
         if chance.random() < 0.3:
             outputs.append(chance.choice([n for n in self.scales if n != current] or [current]))
@@ -74,16 +85,34 @@ class _Growing:
             [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(outputs)],
             held,
         )
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-        return made.SerializeToString()
+        sets = [helper.make_opsetid(*each) for each in (("", self.opset), ("com.microsoft", 1))]
+        return self.finished(helper.make_model(graph, opset_imports=sets, ir_version=10))
+
+    def finished(self, model: onnx.ModelProto) -> bytes:
+        """Return the file of a complete model."""
+        return model.SerializeToString()
+
+    def kinds(self, source: str) -> Sequence[Grow]:
+        """Return the steps that may follow a value."""
+        image = len(self.shapes[source]) == 4
+        convolution, residual, dense = self.convolution, self.residual, self.dense
+        if not image:
+            return dense, dense, self.function, self.product, residual
+        return (
+            convolution, convolution, convolution, convolution, self.pool, residual, residual,
+            self.function, self.joined, self.resized, self.halved, self.global_pool, self.flatten,
+            self.product,
+        )  # fmt: skip
 
     # Pieces ------------------------------------------------------------------------------------
 
     def name(self, kind: str) -> str:
+        """Return an unused name."""
         self.count += 1
         return f"{kind}_{self.count}"
 
     def hold(self, array: np.ndarray, kind: str) -> str:
+        """Add a constant and return its name."""
         name = self.name(kind)
         self.held[name] = array
         return name
@@ -96,6 +125,7 @@ class _Growing:
         results: int = 1,
         **attributes,
     ) -> str:
+        """Add a node and return the name of its first result, which has this shape."""
         names = [self.name(operator) for _ in range(results)]
         self.nodes.append(helper.make_node(operator, inputs, names, **attributes))
         self.shapes |= dict.fromkeys(names, shape)
@@ -115,6 +145,10 @@ class _Growing:
         result = self.node("DequantizeLinear", [integers, *held], shape)
         self.scales[result] = float(np.float32(scale))
         return result
+
+    def operand(self, source: str) -> str:
+        """The operand of a product that holds a value; quantised already in this style."""
+        return source
 
     def weights(self, source: str, shape: tuple[int, ...], axis: int) -> tuple[str, str]:
         """Dequantised weights and bias; per channel or per tensor."""
@@ -154,6 +188,7 @@ class _Growing:
     # Steps -------------------------------------------------------------------------------------
 
     def convolution(self, source: str) -> str:
+        """A convolution, dense or depthwise."""
         chance, (n, channels, height, width) = self.chance, self.shapes[source]
         kernel = [chance.randint(1, min(4, height)), chance.randint(1, min(4, width))]
         depthwise = chance.random() < 0.3
@@ -163,6 +198,7 @@ class _Growing:
         pads = [k // 2 for k in kernel * 2] if chance.random() < 0.6 else [0, 0, 0, 0]
         shape = (n, made, *_extents((height, width), kernel, strides, pads))
         weights = (made, channels // group, *kernel)
+        source = self.operand(source)
         inputs = [source, *self.weights(source, weights, 0)]
         out = self.node(
             "Conv", inputs, shape, kernel_shape=kernel, strides=strides, pads=pads, group=group
@@ -170,6 +206,7 @@ class _Growing:
         return self.quantised(self.activated(out), chance.uniform(0.01, 0.06))
 
     def pool(self, source: str) -> str:
+        """A pool of windows; a maximum keeps its operand's scale."""
         chance, (n, channels, height, width) = self.chance, self.shapes[source]
         kernel = [chance.randint(1, min(3, height)), chance.randint(1, min(3, width))]
         strides = [chance.choice((1, 2)), chance.choice((1, 2))]
@@ -182,6 +219,7 @@ class _Growing:
         return out
 
     def global_pool(self, source: str) -> str:
+        """The mean of each channel."""
         shape = (*self.shapes[source][:2], 1, 1)
         out = self.node("GlobalAveragePool", [source], shape)
         return self.quantised(out, self.chance.uniform(0.01, 0.06))
@@ -246,11 +284,13 @@ class _Growing:
         return out
 
     def function(self, source: str) -> str:
+        """An elementwise function with a range of about 1."""
         operator = self.chance.choice(("Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Relu"))
         out = self.node(operator, [source], self.shapes[source])
         return self.quantised(out, self.chance.uniform(0.004, 0.02))
 
     def flatten(self, source: str) -> str:
+        """An image as rows, unquantised."""
         n, *rest = self.shapes[source]
         out = self.node("Flatten", [source], (n, int(np.prod(rest))), axis=1)
         self.scales[out] = self.scales[source]
@@ -262,12 +302,14 @@ class _Growing:
         columns = self.chance.choice((1, 5, 8, 12))
         batch = tuple(outer[:-1]) if self.chance.random() < 0.5 else ()
         weights = self.constant((*batch, depth, columns))
-        out = self.node("MatMul", [source, weights], (*outer, columns))
+        out = self.node("MatMul", [self.operand(source), weights], (*outer, columns))
         return self.quantised(self.activated(out), self.chance.uniform(0.05, 0.2))
 
     def dense(self, source: str) -> str:
+        """A dense layer with a bias."""
         n, inner = self.shapes[source]
         columns = self.chance.choice((1, 5, 8, 12))
+        source = self.operand(source)
         weights, bias = self.weights(source, (columns, inner), 0)
         out = self.node("Gemm", [source, weights, bias], (n, columns), transB=1)
         return self.quantised(self.activated(out), self.chance.uniform(0.01, 0.06))
@@ -276,15 +318,3 @@ class _Growing:
 def _extents(size, kernel, strides, pads) -> tuple[int, int]:
     y, x = ((size[i] + pads[i] + pads[i + 2] - kernel[i]) // strides[i] + 1 for i in range(2))
     return y, x
-
-
-Grow = Callable[[_Growing, str], str]
-
-IMAGE_STEPS: tuple[Grow, ...] = (
-    _Growing.convolution, _Growing.convolution, _Growing.convolution, _Growing.convolution,
-    _Growing.pool, _Growing.residual, _Growing.residual, _Growing.function, _Growing.joined,
-    _Growing.resized, _Growing.halved, _Growing.global_pool, _Growing.flatten, _Growing.product,
-)  # fmt: skip
-FLAT_STEPS: tuple[Grow, ...] = (
-    _Growing.dense, _Growing.dense, _Growing.function, _Growing.product, _Growing.residual,
-)  # fmt: skip

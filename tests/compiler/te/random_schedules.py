@@ -193,7 +193,7 @@ def random_step(pick: random.Random, schedule: te.Schedule) -> te.Step:
             lambda: te.Vectorise(name, pick.choice([loop, loops[-1]])),
             lambda: te.Parallelise(name, loop),
             lambda: te.Pipeline(name, loop, pick.randint(1, 3)),
-            lambda: te.CacheRead(pick.choice(reads or ["image"]), scope, name),
+            lambda: te.CacheRead(pick.choice(reads or ["image"]), scope, (name,)),
             lambda: te.CacheWrite(name, scope),
             lambda: te.ComputeAt(name, consumer.name, pick.choice(consumer.loops)),
             lambda: te.ComputeAt(name, consumer.name, pick.choice(consumer.loops)),

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import tkinter
 import tomllib
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,14 @@ import pytest
 from tilewright.errors import HardwareError, TilewrightError, UsageError
 from tilewright.flows.board.board_file import MAX_BYTES, PADS_WITH_REGISTERS
 from tilewright.flows.board.board_schema import MAX_LIST, SCHEMA, SchemaKey
-from tilewright.flows.board.constraints import lpf
+from tilewright.flows.board.constraints import ccf, cst, lpf, xdc
 from tilewright.flows.board.known_boards import FOLDER, find_board, known_boards, pin_boards
 from tilewright.flows.cli.commands.board import machine_of
 from tilewright.flows.cli.main import main
 from tilewright.flows.synthesis.parts import PARTS, find_part
 from tilewright.hardware.soc.board import Board, Pin
 from tilewright.hardware.soc.sdram_pads import CELLS
+from tilewright.quoting import printable
 
 TEMPLATE = (FOLDER.parent / "template.toml").read_text()
 
@@ -147,6 +150,31 @@ def test_no_name_that_is_written_into_other_languages_can_break_out(line, text, 
         find_board(str(board_file((line, f"{key} = {json.dumps(text)}"))))
     assert str(problem.value).isprintable(), "one line"
     assert len(str(problem.value)) < 700
+
+
+def hostile_boards(text):
+    """Boards made in Python, whose pins and standards no schema has seen."""
+    board = pin_boards()["ULX3S-25F"]
+    return replace(board, oscillator=Pin(text)), replace(board, button=Pin("R1", pull=text))
+
+
+@pytest.mark.parametrize("text", ["a\nb", 'a" b', "a}b{", "[exit]", "$x", "a;b", "a#b"], ids=ascii)
+def test_constraints_do_not_rely_on_the_schema(text):
+    for write in lpf, cst, ccf:
+        for board in hostile_boards(text):
+            with pytest.raises(ValueError, match="expected letters, digits and") as problem:
+                write(board)
+            assert str(problem.value).isprintable()
+    for board in hostile_boards(text):
+        calls: list[tuple[str, ...]] = []
+        tcl = tkinter.Tcl()
+        for name in "set_property", "create_clock":
+            tcl.createcommand(name, lambda *words, calls=calls: calls.append(words))
+        tcl.createcommand("get_ports", lambda port: port)
+        tcl.eval(xdc(board))
+        pulls = sum(bool(pin.pull) for pin in board.pins.values())
+        assert len(calls) == 2 * len(board.pins) + pulls + 1
+        assert any(printable(text) in word for call in calls for word in call)
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\x1b[2J", "a\u202eb", "", "a" * 161], ids=ascii)

@@ -84,7 +84,7 @@ def test_yosys_knows_every_cell_and_port_of_the_project(name, project):
     top = json.loads(text)["modules"]["top"]
     assert set(top["ports"]) == set(pin_boards()[name].pins)
     for port, pin in pin_boards()[name].pins.items():
-        assert f"PACKAGE_PIN {pin.site} [get_ports {port}]" in pins.read_text()
+        assert f"PACKAGE_PIN {{{pin.site}}} [get_ports {port}]" in pins.read_text()
 
 
 def test_the_command_refuses_what_has_no_effect(capsys):

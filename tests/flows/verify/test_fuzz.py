@@ -10,15 +10,18 @@ import pytest
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv, evaluate, print_graph, verify
+from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.__main__ import fuzz, fuzz_models, main, report
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzOutcome, FuzzRunner, random_inputs
 from tilewright.flows.verify.fuzz.graph_specs import REALISE, NodeSpec, Sketch, realise
+from tilewright.flows.verify.fuzz.quantiser_styles import QOPERATOR, STYLES
 from tilewright.flows.verify.fuzz.random_graphs import random_sketch
 from tilewright.flows.verify.fuzz.random_models import random_model
 from tilewright.flows.verify.fuzz.shrink_graphs import shrink_sketch
+from tilewright.flows.verify.fuzz.styled_models import style_of, styled_model
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Halt
 from tilewright.runtime.devices import open_device
@@ -153,11 +156,54 @@ def test_models_are_equal_in_every_layer_and_have_the_bits_of_onnxruntime():
             np.testing.assert_array_equal(got[name], array, err_msg=f"seed {seed}: {name}")
 
 
-def test_fewer_steps_give_the_beginning_of_a_model():
+def test_models_in_the_styles_of_quantisers_are_equal_and_explain_host_products():
+    with FuzzRunner() as run:
+        tally = fuzz_models(range(36), run, build=styled_model, peer=True)
+    assert tally.failures == [], report(tally)
+    assert tally.equal == tally.models == 36
+    assert tally.products > 30
+    assert {style_of(seed) for seed in range(36)} == set(STYLES)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_style_writes_what_its_quantiser_writes(style):
+    """All operators of one style over some seeds, not counting the network's own."""
+    seeds = [seed for seed in range(60) if style_of(seed) == style]
+    models = [onnx.load_from_string(styled_model(seed)) for seed in seeds]
+    found = {node.op_type for proto in models for node in proto.graph.node}
+    assert {"QuantizeLinear", "DequantizeLinear"} <= found
+    assert ("QLinearConv" in found) == (style == QOPERATOR)
+    followers = {
+        node.op_type
+        for proto in models
+        for conv in proto.graph.node
+        if conv.op_type == "Conv"
+        for node in proto.graph.node
+        if conv.output[0] in node.input
+    }
+    floats = {"BatchNormalization", "LeakyRelu", "HardSwish", "PRelu", "Sigmoid", "Mul"}
+    assert bool(floats & followers) == STYLES[style].inputs_only
+
+
+def test_a_product_that_the_report_does_not_name_is_a_failure(monkeypatch):
+    monkeypatch.setattr("tilewright.compiler.pipeline.compile.host_products", lambda graph: [])
+    seeds = [seed for seed in range(60) if style_of(seed) == "onnxruntime-qdq"]
+    monkeypatch.setattr(
+        "tilewright.flows.verify.fuzz.__main__.import_model",
+        lambda model: import_onnx(model),  # without recognition, all products stay in float
+    )
+    with FuzzRunner() as run:
+        tally = fuzz_models(range(seeds[1], seeds[1] + 1), run, build=styled_model)
+    (failure,) = tally.failures
+    assert "run on the host without a reason" in failure.text
+
+
+@pytest.mark.parametrize("build", [random_model, styled_model])
+def test_fewer_steps_give_the_beginning_of_a_model(build):
     """The weights of the first layers stay, so that a failure stays too."""
-    whole = onnx.load_from_string(random_model(4))
+    whole = onnx.load_from_string(build(4))
     for steps in range(1, 6):
-        part = onnx.load_from_string(random_model(4, steps))
+        part = onnx.load_from_string(build(4, steps))
         held = {array.name: array.raw_data for array in whole.graph.initializer}
         assert all(held[array.name] == array.raw_data for array in part.graph.initializer)
         assert list(part.graph.node) == list(whole.graph.node)[: len(part.graph.node)]
@@ -261,5 +307,6 @@ def test_the_command_prints_figures_and_stops_when_the_time_is_up(capsys):
 def test_the_command_refuses_fewer_than_no_graphs(capsys):
     assert main(["--graphs", "-1"]) == 2
     assert capsys.readouterr().err == (
-        "error: fuzz: expected --graphs and --models of at least 0 and --rtl-share from 0 to 1\n"
+        "error: fuzz: expected --graphs, --models and --styled of at least 0 and --rtl-share "
+        "from 0 to 1\n"
     )

@@ -49,7 +49,8 @@ def test_the_litex_module_connects_every_port(monkeypatch):
     stub = ModuleType("litex.gen")
     stub.LiteXModule = type("LiteXModule", (), {"specials": []})  # pyright: ignore[reportAttributeAccessIssue]
     monkeypatch.setitem(sys.modules, "litex.gen", stub)
-    (text,) = blocks("python")
+    text, system = blocks("python")
+    compile(system, "docs/integrate.md", "exec")
     namespace: dict = {}
     exec(compile(text, "docs/integrate.md", "exec"), namespace)
     instance = namespace["Instance"]

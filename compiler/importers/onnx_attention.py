@@ -1,0 +1,315 @@
+"""Importers of ONNX Runtime's attention operators, in the domain `com.microsoft`.
+
+Each one writes ONNX's primitive operators in place of the node, as a function of the model would,
+so that the passes find the forms that exporters write. Heads that share a key are a longer matrix
+of queries, not copies of the key.
+Source: ONNX Runtime, documentation of the contributed operators.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from .onnx_functions import expand_model_function
+from .onnx_node import OnnxNode
+from .onnx_scope import Named
+
+OPSET = 24
+"""Operator set of the bodies."""
+
+FILTERED = -10000.0
+"""What is added to a masked score by default."""
+
+LOWEST = np.float32(np.finfo(np.float32).min)
+"""What is added to a score that a triangle hides."""
+
+
+@dataclass
+class Body:
+    """ONNX nodes that take the place of a node."""
+
+    node: OnnxNode
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+    def __call__(self, kind: str, *operands: str | np.ndarray, **attributes: Any) -> str:
+        """Add a node with one output; arrays become constants."""
+        names = [self.constant(each) if isinstance(each, np.ndarray) else each for each in operands]
+        name = f"{kind.lower()}.{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, names, [name], **attributes))
+        return name
+
+    def constant(self, array: np.ndarray) -> str:
+        """Add a constant."""
+        name = f"constant.{len(self.nodes)}"
+        value = numpy_helper.from_array(array, name)
+        self.nodes.append(helper.make_node("Constant", [], [name], value=value))
+        return name
+
+    def given(self, index: int) -> str | None:
+        """Return an input of the node if it has that one."""
+        return f"input.{index}" if self.node.has(index) else None
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """Return the shape of an input of the node."""
+        return self.node.type(index).shape
+
+    def reshape(self, x: str, *shape: int) -> str:
+        """Add Reshape; 0 keeps an extent."""
+        return self("Reshape", x, np.array(shape))
+
+    def heads(self, x: str, heads: int) -> str:
+        """[batch, positions, heads * size] -> [batch, heads, positions, size]."""
+        return self("Transpose", self.reshape(x, 0, 0, heads, -1), perm=[0, 2, 1, 3])
+
+    def longer(self, x: str, positions: int) -> str:
+        """[batch, heads, positions, size] with zeros after the last position."""
+        return self("Pad", x, np.array([0, 0, 0, 0, 0, 0, positions, 0])) if positions else x
+
+    def expand(self, *outputs: str | None) -> list[Named]:
+        """Import the nodes; outputs that are None are not there.
+
+        Raises
+        ------
+        ImportModelError
+            If an output is used that is not there.
+        """
+        node = self.node
+        for index, output in enumerate(node.proto.output):
+            if output and (index >= len(outputs) or outputs[index] is None):
+                node.fail("no such output", f"output {index}", "drop the use of it")
+        names = [name or f"none.{index}" for index, name in enumerate(outputs)]
+        function = helper.make_function(
+            node.key[0],
+            node.key[1],
+            [f"input.{index}" for index in range(len(node.proto.input))],
+            names,
+            self.nodes,
+            [helper.make_opsetid("", OPSET)],
+        )
+        return expand_model_function(node, function)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Extents of an attention: heads of q, heads of k and v, elements of a head, positions."""
+
+    queries: int
+    shared: int
+    size: int
+    positions: int
+    keys: int
+
+
+def _attend(body: Body, q: str, k: str, v: str, heads: Heads, bias: str | None) -> str:
+    """Attention of [batch, heads, positions, size]; the result has the heads side by side.
+
+    Parameters
+    ----------
+    bias
+        Added to the scores, [batch or 1, heads or 1, positions or 1, keys], or None.
+    """
+    scale = body.node.attribute("scale", 0.0) or heads.size**-0.5
+    grouped = (0, heads.shared, heads.queries // heads.shared * heads.positions, -1)
+    alone = (0, heads.queries, heads.positions, -1)
+    q = body.reshape(body("Mul", q, np.array(scale, np.float32)), *grouped)
+    scores = body("MatMul", q, body("Transpose", k, perm=[0, 1, 3, 2]))
+    scores = body.reshape(scores, *alone)
+    if cap := body.node.attribute("softcap", 0.0):
+        limit = np.array(cap, np.float32)
+        scores = body("Mul", body("Tanh", body("Div", scores, limit)), limit)
+    if bias is not None:
+        scores = body("Add", scores, bias)
+    weights = body.reshape(body("Softmax", scores, axis=-1), *grouped)
+    result = body.reshape(body("MatMul", weights, v), *alone)
+    return body.reshape(body("Transpose", result, perm=[0, 2, 1, 3]), 0, 0, -1)
+
+
+def _bias(body: Body, mask: int, added: int, heads: Heads) -> str | None:
+    """Sum of the biases of a triangle, of a mask of keys and of an input; None if there is none."""
+    parts = []
+    if body.node.attribute("unidirectional", 0):
+        queries = np.arange(heads.positions)[:, None] + heads.keys - heads.positions
+        hidden = np.arange(heads.keys) > queries
+        parts.append(body.constant(np.where(hidden, LOWEST, np.float32(0))))
+    if body.node.has(mask):
+        parts.append(_key_mask(body, mask, heads.keys))
+    if (given := body.given(added)) is not None:
+        parts.append(given)
+    while len(parts) > 1:
+        parts[:2] = [body("Add", *parts[:2])]
+    return parts[0] if parts else None
+
+
+def _key_mask(body: Body, index: int, keys: int) -> str:
+    """Bias of a mask: numbers of valid keys, or 1 for valid keys and 0 for others."""
+    node, shape, mask = body.node, body.shape(index), f"input.{index}"
+    batch = node.type(0).shape[0]
+    if shape == (batch,):
+        places = np.arange(keys, dtype=node.type(index).dtype)
+        valid = body.reshape(body("Less", places, body.reshape(mask, -1, 1)), batch, 1, 1, keys)
+    elif len(shape) in (2, 3) and shape[-1] == keys:
+        valid = body("Greater", mask, np.zeros((), node.type(index).dtype))
+        valid = body.reshape(valid, batch, 1, -1, keys)
+    else:
+        node.refuse("other masks", f"{list(shape)}", f"give [batch] lengths or [..., {keys}]")
+    filtered = np.array(node.attribute("mask_filter_value", FILTERED), np.float32)
+    return body("Where", valid, np.zeros((), np.float32), filtered)
+
+
+def _split(body: Body, x: str, axis: int, widths: Sequence[int]) -> list[str]:
+    """Parts of a value along an axis."""
+    ends = np.cumsum((0, *widths))
+    return [
+        body("Slice", x, np.array([start]), np.array([stop]), np.array([axis]))
+        for start, stop in pairwise(ends)
+    ]
+
+
+def import_packed_attention(node: OnnxNode) -> list[Named]:
+    """Import Attention: one product gives q, k and v."""
+    body = Body(node)
+    product = body("MatMul", "input.0", "input.1")
+    if node.has(2):
+        product = body("Add", product, "input.2")
+    return _packed(body, product, mask=3, past=4, added=5)
+
+
+def import_quantised_attention(node: OnnxNode) -> list[Named]:
+    """Import QAttention: Attention of dequantised operands."""
+    body = Body(node)
+    operands = [filter(None, (f"input.{i}", f"input.{i + 3}", body.given(i + 6))) for i in (0, 1)]
+    x, weights = (body("DequantizeLinear", *each) for each in operands)
+    product = body("Add", body("MatMul", x, weights), "input.2")
+    return _packed(body, product, mask=5, past=8, added=9)
+
+
+def _packed(body: Body, product: str, mask: int, past: int, added: int) -> list[Named]:
+    node, count = body.node, body.node.attribute("num_heads", 0)
+    if node.attribute("do_rotary", 0):
+        node.refuse("rotary embedding in Attention", "`do_rotary`", "use RotaryEmbedding")
+    widths = node.attribute("qkv_hidden_sizes", ()) or (body.shape(1)[1] // 3,) * 3
+    q, k, v = (body.heads(part, count) for part in _split(body, product, 2, widths))
+    keys = positions = body.shape(0)[1]
+    if node.has(past):
+        keys += body.shape(past)[3]
+        old = [body("Gather", f"input.{past}", np.array(which), axis=0) for which in (0, 1)]
+        k, v = (body("Concat", *pair, axis=2) for pair in zip(old, (k, v), strict=True))
+    heads = Heads(count, count, widths[0] // count, positions, keys)
+    result = _attend(body, q, k, v, heads, _bias(body, mask, added, heads))
+    rows = [body("Unsqueeze", part, np.array([0])) for part in (k, v)]
+    return body.expand(result, body("Concat", *rows, axis=0))
+
+
+def import_multi_head_attention(node: OnnxNode) -> list[Named]:
+    """Import MultiHeadAttention of separate or packed q, k and v, with past and present."""
+    body, count = Body(node), node.attribute("num_heads", 0)
+    positions = body.shape(0)[1]
+    packed = 3 if not node.has(1) else 2 if not node.has(2) else 0
+    rows = ["input.0", "input.1", "input.2"][: 3 - packed]
+    for part in range(packed):  # [batch, positions, heads, 2 or 3, size]
+        rows.append(body("Gather", f"input.{3 - packed}", np.array(part), axis=3))
+    ready = node.has(2) and len(body.shape(2)) == 4
+    if node.has(3):
+        if packed or ready:
+            node.refuse("bias of packed q, k and v", "one", "add it before")
+        widths = [body.shape(index)[2] for index in range(3)]
+        biases = _split(body, "input.3", 0, widths)
+        rows = [body("Add", *pair) for pair in zip(rows, biases, strict=True)]
+    flat = [row if ready and i else body.reshape(row, 0, 0, -1) for i, row in enumerate(rows)]
+    q, k, v = (row if ready and i else body.heads(row, count) for i, row in enumerate(flat))
+    keys = body.shape(1)[2 if ready else 1] if node.has(1) else positions
+    if node.has(6):
+        keys += body.shape(6)[2]
+        k, v = body("Concat", "input.6", k, axis=2), body("Concat", "input.7", v, axis=2)
+    size = body.shape(0)[4] if packed == 3 else body.shape(0)[2] // count
+    heads = Heads(count, count, size, positions, keys)
+    return body.expand(_attend(body, q, k, v, heads, _bias(body, 4, 5, heads)), k, v)
+
+
+def import_group_query_attention(node: OnnxNode) -> list[Named]:
+    """Import GroupQueryAttention with its rotary embedding and its cache.
+
+    With S new positions, a row has used `seqlens_k + 1 - S` positions of the cache; there, the new
+    keys and values are written. At the first prompt, which has all positions, none are used.
+    """
+    body, count = Body(node), node.attribute("num_heads", 0)
+    shared, window = node.attribute("kv_num_heads", 0), node.attribute("local_window_size", -1)
+    if node.has(11) or node.attribute("smooth_softmax", 0) > 0:
+        node.refuse("sink of the softmax", "one", "export without it")
+    batch, positions, width = body.shape(0)
+    size = width // (count if node.has(1) else count + 2 * shared)
+    rows = ["input.0", "input.1", "input.2"]
+    if not node.has(1):
+        rows = _split(body, "input.0", 2, [each * size for each in (count, shared, shared)])
+    q, k, v = (body.heads(*pair) for pair in zip(rows, (count, shared, shared), strict=True))
+    total = int(node.constant(6).item())
+    past = body.shape(3)[2] if node.has(3) else 0
+    heads = Heads(count, shared, size, positions, max(total, past))
+    steps = np.tile(np.arange(positions), (batch, 1))
+    first, full = total == positions, batch == 1 and past + positions == total
+    used = body("Cast", body.reshape("input.5", batch), to=onnx.TensorProto.INT64)
+    used = body("Sub", used, np.array([positions - 1]))
+    if first or full:
+        here = body.constant(steps + total - positions)
+    else:
+        here = body("Add", body.reshape(used, batch, 1), steps)
+    if node.attribute("do_rotary", 0):
+        turn = {
+            "interleaved": node.attribute("rotary_interleaved", 0),
+            "rotary_embedding_dim": 2 * body.shape(7)[1],
+        }
+        places = body.given(9) or here
+        q, k = (body("RotaryEmbedding", x, "input.7", "input.8", places, **turn) for x in (q, k))
+    if first:
+        k, v = (body.longer(x, heads.keys - positions) for x in (k, v))
+    elif full:
+        k, v = body("Concat", "input.3", k, axis=2), body("Concat", "input.4", v, axis=2)
+    else:
+        old = [body.longer(x, heads.keys - past) for x in ("input.3", "input.4")]
+        k, v = (body("TensorScatter", *pair, used) for pair in zip(old, (k, v), strict=True))
+    ahead = body("Sub", np.arange(heads.keys), body.reshape(here, batch, 1, positions, 1))
+    hidden = body("Greater", ahead, np.array(0))
+    if window > 0:
+        hidden = body("Or", hidden, body("LessOrEqual", ahead, np.array(-window)))
+    bias = body("Where", hidden, np.array(LOWEST), np.zeros((), np.float32))
+    if node.has(10):
+        bias = body("Add", bias, "input.10")
+    return body.expand(_attend(body, q, k, v, heads, bias), k, v)
+
+
+def import_rotary_embedding(node: OnnxNode) -> list[Named]:
+    """Import RotaryEmbedding as ONNX's own, which has its operands in another order."""
+    body = Body(node)
+    if node.attribute("scale", 1.0) != 1.0 or node.attribute("is_packed_batching", 0):
+        node.refuse("scale or packed batch in RotaryEmbedding", "one", "export without it")
+    shape, places = body.shape(0), "input.1"
+    batch, positions = shape[0], shape[-2]
+    if body.shape(1) == (1,):
+        places = body("Add", places, np.tile(np.arange(positions), (batch, 1)))
+    width = node.attribute("rotary_embedding_dim", 0)
+    count = node.attribute("num_heads", 0) or shape[-1] // (2 * body.shape(2)[1])
+    turn = {"interleaved": node.attribute("interleaved", 0), "rotary_embedding_dim": width}
+    if len(shape) == 3:
+        turn["num_heads"] = count
+    return body.expand(body("RotaryEmbedding", "input.0", "input.2", "input.3", places, **turn))
+
+
+def import_embeddings(node: OnnxNode) -> list[Named]:
+    """Import EmbedLayerNormalization: the norm of a sum of two or three embeddings."""
+    body = Body(node)
+    batch, positions = body.shape(0)
+    places = body.given(8) or body.constant(np.arange(positions)[None])
+    total = body("Add", body("Gather", "input.2", "input.0"), body("Gather", "input.3", places))
+    if node.has(4):
+        total = body("Add", total, body("Gather", "input.4", "input.1"))
+    norm = {"axis": -1, "epsilon": node.attribute("epsilon", 1e-12)}
+    result = body("LayerNormalization", total, "input.5", "input.6", **norm)
+    counts = body.constant(np.zeros(batch, np.int32))
+    if node.has(7):
+        counts = body("ReduceSum", "input.7", np.array([1]), keepdims=0)
+    return body.expand(result, counts, total)

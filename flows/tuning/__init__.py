@@ -1,0 +1,1 @@
+"""Tuning: schedules of layers judged one after the other."""

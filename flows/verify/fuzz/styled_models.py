@@ -1,0 +1,257 @@
+"""Random quantised ONNX models in the styles of several quantisers."""
+
+import numpy as np
+import onnx
+
+from .quantiser_styles import QOPERATOR, STYLES, with_qlinear_operators
+from .random_models import MAX_ACTIVATION, MAX_STEPS, Grow, GrowingModel
+
+NAMES = tuple(STYLES)
+
+
+def style_of(seed: int) -> str:
+    """Return the name of a seed's style; they take turns."""
+    return NAMES[seed % len(NAMES)]
+
+
+def styled_model(seed: int, steps: int = MAX_STEPS) -> bytes:
+    """Return a serialised model in the style of a quantiser; see `random_model`."""
+    return StyledModel(seed).model(steps)
+
+
+class StyledModel(GrowingModel):
+    """A model under construction in one of the styles."""
+
+    opset = 21
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.format = style_of(seed)
+        self.style = STYLES[self.format]
+        self.dtype = self.chance.choice(list(self.style.types))
+        self.bits = self.chance.choice(list(self.style.bits))
+        self.operands: dict[str, str] = {}
+
+    def finished(self, model: onnx.ModelProto) -> bytes:
+        """Return the file, in ONNX Runtime's QOperator format if the style asks for it."""
+        if self.format == QOPERATOR:
+            model = with_qlinear_operators(model)
+        return model.SerializeToString()
+
+    def kinds(self, source: str) -> tuple[Grow, ...]:
+        """Return the steps that may follow a value."""
+        more: tuple[Grow, ...] = (self.normalised, self.scaled, self.activation, self.shifted)
+        if len(self.shapes[source]) == 4:
+            more += (self.transposed, self.excited, self.convolution, self.convolution)
+        else:
+            more += (self.attention, self.softmax, self.dense, self.product)
+        return (*super().kinds(source), *more)
+
+    # Quantisation ------------------------------------------------------------------------------
+
+    def quantised(self, source: str, scale: float) -> str:
+        """Q/DQ behind an operator, or nothing where only inputs of products are quantised."""
+        if not self.style.inputs_only:
+            return self.rounded(source, scale)
+        self.scales[source] = float(np.float32(scale))
+        return source
+
+    def rounded(self, source: str, scale: float) -> str:
+        """Q/DQ; below 8 bits with a Clip between them."""
+        low, high = (0, 255) if self.dtype == "uint8" else (-128, 127)
+        zero = 0
+        if not self.style.symmetric:
+            zero = self.chance.choice((low, (low + high + 1) // 2, self.chance.randint(low, high)))
+        if self.bits < 8:
+            low, high = (0, 2**self.bits - 1) if low == 0 else (-(2**self.bits) // 2, 0)
+            high = high or -low - 1
+            zero, scale = 0, scale * 2 ** (8 - self.bits)
+        kind = np.dtype(self.dtype)
+        held = [
+            self.hold(np.array(scale, np.float32), "scale"),
+            self.hold(np.array(zero, kind), "zero"),
+        ]
+        shape = self.shapes[source]
+        integers = self.node("QuantizeLinear", [source, *held], shape)
+        if self.bits < 8:
+            integers = self.clipped(integers, low, high, kind)
+        result = self.node("DequantizeLinear", [integers, *held], shape)
+        self.scales[result] = float(np.float32(scale))
+        return result
+
+    def clipped(self, source: str, low: int, high: int, kind: np.dtype) -> str:
+        """A Clip of integers to fewer bits."""
+        ends = [self.hold(np.array(end, kind), "end") for end in (low, high)]
+        return self.node("Clip", [source, *ends], self.shapes[source])
+
+    def operand(self, source: str) -> str:
+        """The quantised operand of a product; several products may share it."""
+        if not self.style.inputs_only:
+            return source
+        if source not in self.operands or self.chance.random() < 0.3:
+            self.operands[source] = self.rounded(source, self.scales[source])
+        return self.operands[source]
+
+    def weights(self, source: str, shape: tuple[int, ...], axis: int) -> tuple[str, str]:
+        """Weights and bias as the style has them."""
+        channels, style, chance = shape[axis], self.style, self.chance
+        wide = chance.random() < style.wide_weights and self.dtype == "uint8"
+        per_channel = not wide and chance.random() < 0.7
+        count = (channels,) if per_channel else ()
+        taps = int(np.prod(shape)) // channels
+        half = 2 ** (min(self.bits, 8) - 1)
+        scale = self.numbers.uniform(0.7, 2.5, count) / half / np.sqrt(taps)
+        scale = np.asarray(scale, np.float32)
+        kind = np.dtype(np.uint8 if wide else np.int8)
+        zero = np.full(count, self.numbers.integers(60, 200) if wide else 0).astype(kind)
+        parameters = [self.hold(scale, "ws"), self.hold(zero, "wz")]
+        attributes = {"axis": axis} if per_channel else {}
+        integers = self.numbers.integers(0 if wide else 1 - half, 256 if wide else half, shape)
+        if not wide and chance.random() < style.float_weights:
+            spread = scale.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+            real = (integers * (spread if per_channel else scale)).astype(np.float32)
+            held = self.node(
+                "QuantizeLinear", [self.hold(real, "w"), *parameters], shape, **attributes
+            )
+        else:
+            held = self.hold(integers.astype(kind), "w")
+            self.shapes[held] = shape
+        if self.bits < 8:
+            held = self.clipped(held, 1 - half, half - 1, kind)
+        made = self.node("DequantizeLinear", [held, *parameters], shape, **attributes)
+        return made, self.bias(source, scale, channels)
+
+    def bias(self, source: str, scale: np.ndarray, channels: int) -> str:
+        """A bias in float, or in int32 with the scale of the products."""
+        if self.style.float_bias:
+            return self.hold(self.numbers.normal(0, 0.5, channels).astype(np.float32), "b")
+        unit = np.asarray(scale * np.float32(self.scales[source]), np.float32)
+        numbers = self.numbers.normal(0, 0.5, channels) / unit
+        bias = self.hold(np.rint(numbers).astype(np.int32), "b")
+        held = [self.hold(unit, "bs"), self.hold(np.zeros(unit.shape, np.int32), "bz")]
+        return self.node(
+            "DequantizeLinear", [bias, *held], (channels,), **({"axis": 0} if unit.ndim else {})
+        )
+
+    # Steps -------------------------------------------------------------------------------------
+
+    def convolution(self, source: str) -> str:
+        """A convolution, sometimes between Transposes."""
+        if not self.style.channels_last or self.chance.random() < 0.5:
+            return super().convolution(source)
+        last = self.turned(source, (0, 2, 3, 1))
+        return super().convolution(self.turned(last, (0, 3, 1, 2)))
+
+    def turned(self, source: str, order: tuple[int, ...]) -> str:
+        """A Transpose, unquantised."""
+        shape = tuple(self.shapes[source][axis] for axis in order)
+        made = self.node("Transpose", [source], shape, perm=order)
+        self.scales[made] = self.scales[source]
+        return made
+
+    def along_channels(self, source: str, low: float, high: float) -> str:
+        """A float constant for each channel."""
+        shape = self.shapes[source]
+        channels = shape[1] if len(shape) == 4 else shape[-1]
+        numbers = self.numbers.uniform(low, high, channels).astype(np.float32)
+        return self.hold(numbers.reshape((-1, 1, 1)) if len(shape) == 4 else numbers, "channel")
+
+    def normalised(self, source: str) -> str:
+        """Batch normalisation of images, normalisation of rows."""
+        shape = self.shapes[source]
+        if len(shape) == 4:
+            parameters = [
+                self.hold(self.numbers.uniform(*ends, shape[1]).astype(np.float32), "bn")
+                for ends in ((-0.5, 1.5), (-0.5, 0.5), (-0.5, 0.5), (0.5, 2.0))
+            ]
+            out = self.node("BatchNormalization", [source, *parameters], shape)
+        else:
+            parameters = [self.along_channels(source, *ends) for ends in ((0.5, 1.5), (-1, 1))]
+            out = self.node("LayerNormalization", [source, *parameters], shape, axis=-1)
+        return self.quantised(self.activated(out), self.chance.uniform(0.01, 0.06))
+
+    def scaled(self, source: str) -> str:
+        """A factor for each channel."""
+        factors = self.along_channels(source, -1.5, 1.5)
+        out = self.node("Mul", [source, factors], self.shapes[source])
+        return self.quantised(out, self.chance.uniform(0.01, 0.06))
+
+    def shifted(self, source: str) -> str:
+        """An addend for each channel."""
+        out = self.node("Add", [source, self.along_channels(source, -1, 1)], self.shapes[source])
+        return self.quantised(self.activated(out), self.chance.uniform(0.01, 0.06))
+
+    def activation(self, source: str) -> str:
+        """An activation, some of several operators."""
+        shape, kind = (
+            self.shapes[source],
+            self.chance.choice(
+                (
+                    "LeakyRelu",
+                    "PRelu",
+                    "Sigmoid",
+                    "Tanh",
+                    "HardSwish",
+                    "SiLU",
+                    "GELU",
+                    "Elu",
+                    "Mish",
+                )
+            ),
+        )
+        if kind == "PRelu":
+            out = self.node(kind, [source, self.along_channels(source, 0.01, 0.3)], shape)
+        elif kind == "SiLU":
+            gate = self.node("Sigmoid", [source], shape)
+            if self.chance.random() < 0.5:
+                gate = self.quantised(gate, 1 / 255)
+            out = self.node("Mul", [source, gate], shape)
+        elif kind == "GELU":
+            out = self.node("Gelu", [source], shape)
+        else:
+            out = self.node(kind, [source], shape)
+        return self.quantised(out, self.chance.uniform(0.01, 0.06))
+
+    def excited(self, source: str) -> str:
+        """Squeeze-and-excite: a product with one number for each channel."""
+        shape = self.shapes[source]
+        mean = self.node("GlobalAveragePool", [source], (*shape[:2], 1, 1))
+        mean = self.quantised(mean, 0.03)
+        inner = self.operand(mean)
+        gate = self.node(
+            "Conv", [inner, *self.weights(inner, (shape[1], shape[1], 1, 1), 0)], (*shape[:2], 1, 1)
+        )
+        gate = self.quantised(gate, 0.05)
+        gate = self.node(self.chance.choice(("Sigmoid", "HardSigmoid")), [gate], (*shape[:2], 1, 1))
+        out = self.node("Mul", [source, self.quantised(gate, 1 / 255)], shape)
+        return self.quantised(out, self.chance.uniform(0.01, 0.06))
+
+    def transposed(self, source: str) -> str:
+        """A transposed convolution."""
+        n, channels, height, width = self.shapes[source]
+        made = self.chance.choice((1, 4, 8))
+        if n * made * height * width * 4 > MAX_ACTIVATION:
+            return source
+        inner = self.operand(source)
+        inputs = [inner, *self.weights(inner, (channels, made, 2, 2), 1)]
+        shape = (n, made, 2 * height, 2 * width)
+        out = self.node("ConvTranspose", inputs, shape, kernel_shape=[2, 2], strides=[2, 2])
+        return self.quantised(self.activated(out), self.chance.uniform(0.01, 0.06))
+
+    def softmax(self, source: str) -> str:
+        """Softmax of rows, with the scale that converters give it."""
+        out = self.node("Softmax", [source], self.shapes[source], axis=-1)
+        return self.quantised(out, 1 / 255)
+
+    def attention(self, source: str) -> str:
+        """Softmax of the scaled product of a value with its transpose, times the value."""
+        rows, columns = self.shapes[source]
+        inner = self.operand(source)
+        other = self.node("Transpose", [inner], (columns, rows), perm=(1, 0))
+        scores = self.node("MatMul", [inner, other], (rows, rows))
+        factor = self.hold(np.array(0.2, np.float32), "factor")
+        scores = self.node("Mul", [self.quantised(scores, 0.2), factor], (rows, rows))
+        scores = self.quantised(scores, 0.05)
+        weights = self.operand(self.softmax(scores))
+        out = self.node("MatMul", [weights, inner], (rows, columns))
+        return self.quantised(out, self.chance.uniform(0.01, 0.06))

@@ -1,0 +1,1 @@
+"""Agreement of the integer meanings with ONNX Runtime's QDQ graphs."""

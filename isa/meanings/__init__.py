@@ -1,0 +1,32 @@
+"""Integer meanings of attention, norms, activations and recurrent cells, in NumPy.
+
+Each is a sequence of `steps`, passes of VECTOR over rows; the section Notes of its docstring lists
+them. No machine has the steps yet: `docs/meanings.md` says what the hardware needs for them.
+"""
+
+from .activations import byte_table, gelu, gelu_tanh, sigmoid, silu, swiglu
+from .cells import gru_cell, lstm_cell
+from .norms import NormConstants, layer_norm, norm_constants, rms_norm
+from .residual import residual_add, residual_bytes
+from .rotary import rotary, rotary_constants
+from .softmax import softmax
+
+__all__ = [
+    "NormConstants",
+    "byte_table",
+    "gelu",
+    "gelu_tanh",
+    "gru_cell",
+    "layer_norm",
+    "lstm_cell",
+    "norm_constants",
+    "residual_add",
+    "residual_bytes",
+    "rms_norm",
+    "rotary",
+    "rotary_constants",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "swiglu",
+]

@@ -1,0 +1,210 @@
+"""Products whose results are read in float run in int8, and leave as int32."""
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.frontend import import_model
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
+from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import CPU, Placement
+from tilewright.isa.configuration import PRESETS
+from tilewright.runtime.devices import open_device
+from tilewright.runtime.session import Session
+
+from .onnx_models import run_onnxruntime
+from .test_constant_operands import Model
+
+IMAGE = (1, 6, 8, 8)
+
+
+def product(
+    *,
+    image: tuple[int, int, int, int] = (1, 7, 9, 6),
+    channels: int = 10,
+    groups: int = 1,
+    kernel: tuple[int, int] = (3, 3),
+    strides: tuple[int, int] = (1, 1),
+    pads: tuple[int, int, int, int] = (1, 1, 1, 1),
+) -> Graph:
+    """A QSums with random weights and a zero point, and its int32 result."""
+    builder = Builder("sums", [Value("x", TensorType("int8", image))])
+    numbers = np.random.default_rng(7)
+    w = numbers.integers(-128, 128, (*kernel, image[3] // groups, channels)).astype(np.int8)
+    kind = "depthwise" if groups > 1 else "conv"
+    operator = ops.QSums(kind, strides, pads, (1, 1), groups, -5)
+    sums = builder.emit(operator, ["x", builder.constant(w)], "layer")
+    return builder.graph([Output("y", builder.emit(ops.FromBytes(), [sums], "layer"))])
+
+
+def run(graph: Graph, name: str, device: str = "sim", placement: Placement | None = None):
+    chance = np.random.default_rng(1)
+    given = {i.name: chance.integers(-128, 128, i.type.shape).astype(np.int8) for i in graph.inputs}
+    configuration = PRESETS[name]
+    module = compile_module(graph, configuration, placement=placement or Placement())
+    with open_device(device, configuration) as opened:
+        got = Session(module, opened).run(given).outputs["y"]
+    np.testing.assert_array_equal(got, evaluate(graph, given)["y"])
+    return module, got
+
+
+CASES = {
+    "dense taps": {},
+    "strides": {"strides": (2, 2), "pads": (0, 1, 1, 0)},
+    "depthwise": {"image": (1, 7, 9, 10), "groups": 10},
+    "groups": {"image": (2, 5, 5, 8), "channels": 12, "groups": 4},
+    "a matrix": {"image": (3, 1, 5, 40), "kernel": (1, 1), "pads": (0, 0, 0, 0), "channels": 33},
+    "deep": {"image": (1, 3, 3, 96), "channels": 5},
+    "one pixel": {"image": (1, 1, 1, 3), "kernel": (1, 1), "pads": (0, 0, 0, 0), "channels": 1},
+    "many pixels": {"image": (2, 24, 20, 3), "channels": 18},
+}
+
+
+@pytest.mark.parametrize("name", ["4x4", "8x16", "tiny", "ecp5-45"])
+@pytest.mark.parametrize("case", CASES)
+def test_sums_leave_the_accelerator_as_int32(case, name):
+    module, got = run(product(**CASES[case]), name)
+    assert got.dtype == np.int32
+    assert len(module.segments) == 1
+    assert np.abs(got).max() > 127
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("case", [case for case in CASES if case != "one pixel"])
+def test_the_host_computes_the_same_sums_in_machine_code(case):
+    module, _ = run(product(**CASES[case]), "8x8", placement=Placement(CPU))
+    assert not module.segments
+    host = module.report["host"]
+    assert (host["kernels"], host["numpy"]) == (1, 0)
+
+
+@pytest.mark.slow
+def test_sums_leave_the_hardware_as_int32():
+    run(product(), "4x4", "rtl")
+    run(product(**CASES["depthwise"]), "4x4", "rtl")
+
+
+def test_sums_of_the_ends_of_int8_are_whole():
+    """-128 * -128 summed over 300 taps needs more than 16 bits."""
+    builder = Builder("ends", [Value("x", TensorType("int8", (1, 1, 2, 300)))])
+    w = builder.constant(np.full((1, 1, 300, 4), -128, np.int8))
+    operator = ops.QSums("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1, 0)
+    sums = builder.emit(operator, ["x", w], "layer")
+    graph = builder.graph([Output("y", builder.emit(ops.FromBytes(), [sums], "layer"))])
+    configuration = PRESETS["8x8"]
+    module = compile_module(graph, configuration)
+    x = np.full((1, 1, 2, 300), -128, np.int8)
+    with open_device("sim", configuration) as device:
+        got = Session(module, device).run({"x": x}).outputs["y"]
+    assert (got == 300 * 128 * 128).all()
+
+
+# Networks -----------------------------------------------------------------------------------------
+
+
+def conv(built: Model, x: str, *, bias: bool = True) -> str:
+    inputs = [x, built.weights(6, 6, 3, 3, axis=0)]
+    if bias:
+        inputs.append(built.hold(built.numbers.normal(size=6).astype(np.float32), "b"))
+    return built.node("Conv", inputs, pads=[1] * 4)
+
+
+def channels(built: Model, low: float, high: float, shape: tuple[int, ...] = (6,)) -> str:
+    return built.hold(built.numbers.uniform(low, high, shape).astype(np.float32), "c")
+
+
+def normalised(built: Model, y: str, x: str) -> str:
+    ends = ((-1, 1), (-1, 1), (-1, 1), (0.5, 2))
+    return built.node("BatchNormalization", [y, *(channels(built, *end) for end in ends)])
+
+
+FOLLOWERS = {
+    "LeakyRelu": lambda built, y, x: built.node("LeakyRelu", [y], alpha=0.1),
+    "PRelu": lambda built, y, x: built.node("PRelu", [y, channels(built, 0, 1, (6, 1, 1))]),
+    "SiLU": lambda built, y, x: built.node("Mul", [y, built.node("Sigmoid", [y])]),
+    "HardSwish": lambda built, y, x: built.node("HardSwish", [y]),
+    "Sigmoid": lambda built, y, x: built.node("Sigmoid", [y]),
+    "Tanh": lambda built, y, x: built.node("Tanh", [y]),
+    "Add": lambda built, y, x: built.node("Add", [y, x]),
+    "Add and Relu": lambda built, y, x: built.node("Relu", [built.node("Add", [x, y])]),
+    "two products": lambda built, y, x: built.node("Add", [y, conv(built, x)]),
+    "BatchNormalization": normalised,
+    "BatchNormalization and Relu": lambda built, y, x: built.node(
+        "Relu", [normalised(built, y, x)]
+    ),
+    "BatchNormalization and SiLU": lambda built, y, x: FOLLOWERS["SiLU"](
+        built, normalised(built, y, x), x
+    ),
+    "Mul": lambda built, y, x: built.node("Mul", [y, channels(built, -1, 1, (6, 1, 1))]),
+    "GlobalAveragePool": lambda built, y, x: built.node("GlobalAveragePool", [y]),
+    "Concat": lambda built, y, x: built.node("Concat", [y, x], axis=1),
+    "Concat and Relu": lambda built, y, x: built.node("Relu", [FOLLOWERS["Concat"](built, y, x)]),
+}
+
+ON_CHIP = {"BatchNormalization", "BatchNormalization and Relu", "Mul", "Concat", "Concat and Relu"}
+"""Followers that fold into scales, or move above the quantisation."""
+
+
+@pytest.mark.parametrize("follower", FOLLOWERS)
+def test_a_product_with_quantised_operands_runs_in_int8(follower):
+    built = Model()
+    x = built.quantised("x")
+    y = FOLLOWERS[follower](built, conv(built, x), x)
+    proto = built.made([built.quantised(y, 0.04)], x=IMAGE)
+    graph = import_model(proto.SerializeToString())
+    kinds = {node.op for node in graph.nodes}
+    assert "conv" not in kinds
+    assert ("qsums" in kinds) == (follower not in ON_CHIP)
+    assert_near(proto, graph, 0.04)
+
+
+def assert_near(proto, graph: Graph, step: float) -> None:
+    """One in a hundred results may be rounded to the next step, as sums of floats differ."""
+    configuration = PRESETS["8x8"]
+    module = compile_module(graph, configuration)
+    assert module.report["host_products"] == []
+    given = {"x": np.random.default_rng(3).normal(0, 2, IMAGE).astype(np.float32)}
+    with open_device("sim", configuration) as device:
+        got = Session(module, device).run(given).outputs
+    for name, array in run_onnxruntime(proto, given, optimise=False).items():
+        apart = np.abs(got[name] - array)
+        assert apart.max() <= step * 1.01
+        assert (apart > step / 2).mean() <= 0.01
+        assert len(np.unique(array)) > 3
+
+
+def test_a_float_output_is_that_of_float_layers():
+    built = Model()
+    x = built.quantised("x")
+    proto = built.made([conv(built, x, bias=False), conv(built, x)], x=IMAGE)
+    graph = import_model(proto.SerializeToString())
+    assert [node.op for node in graph.nodes].count("qsums") == 2
+    assert_near(proto, graph, 1e-4)
+
+
+def test_a_dense_layer_with_rows_leaves_as_int32():
+    built = Model()
+    x = built.quantised("x")
+    y = built.node("MatMul", [x, built.weights(8, 5, axis=1)])
+    y = built.node("Gelu", [built.node("Add", [y, channels(built, -1, 1, (5,))])])
+    proto = built.made([built.quantised(y, 0.04)], x=IMAGE)
+    proto.opset_import[0].version = 20
+    graph = import_model(proto.SerializeToString())
+    assert "matmul" not in {node.op for node in graph.nodes}
+    assert_near(proto, graph, 0.04)
+
+
+def test_negative_factors_of_channels_turn_weights_unless_one_is_the_least():
+    """-(-128) is no int8; then the factor is left to the host."""
+    for least, kind in ((-127, "qconv"), (-128, "qsums")):
+        built = Model()
+        x = built.quantised("x")
+        integers = np.full((6, 6, 1, 1), 3, np.int8)
+        integers[0, 0] = least
+        held = [built.hold(integers, "w"), built.hold(np.float32(0.01), "ws")]
+        y = built.node("Conv", [x, built.node("DequantizeLinear", held)])
+        y = built.node("Mul", [y, built.hold(np.full((6, 1, 1), -0.5, np.float32), "f")])
+        proto = built.made([built.quantised(y, 0.04)], x=IMAGE)
+        graph = import_model(proto.SerializeToString())
+        assert kind in {node.op for node in graph.nodes}
+        assert_near(proto, graph, 0.04)
