@@ -1,4 +1,4 @@
-"""The strided copy: a stride per dimension on each side, cut into runs and loops of LOAD or STORE."""
+"""The strided copy: a stride per dimension on each side, cut into runs and loops of a transfer."""
 
 from collections.abc import Iterator, Sequence
 

@@ -12,7 +12,7 @@ from ....isa.durations import tile_cycles
 from ... import te
 from ...graph import Graph, Node, QMatMul
 from ...tensor import Kernel
-from ..dma import LATENCY_CYCLES
+from ..strided_copy import LATENCY_CYCLES
 from .common import padded, requantised, scalars, stored
 
 ROWS, CHANNELS = 2, 3
