@@ -238,47 +238,6 @@ def load_patches(
     return strided_copy((Memory.DRAM, Memory.ACT), dims, (memory, local), limits)
 
 
-def store_blocks(
-    target: DramTensor,
-    box: Box,
-    local: int,
-    places: tuple[TileLayout, ...],
-    size: int,
-    limits: Configuration,
-) -> list[Instruction]:
-    """STOREs that bring a box of sums from ACC to main memory, and join their blocks.
-
-    Parameters
-    ----------
-    target
-        The last dimension is that of the bytes of an element.
-    box
-        Whole blocks, except for the end of the last one.
-    local, places
-        First element in ACC, and the layout of each dimension there.
-    size
-        Bytes of an element.
-    """
-    *strides, byte = target.strides
-    memory = target.base + sum(low * s for (low, _), s in zip(box, strides, strict=True))
-    choices = [
-        _blocks(high - low, stride, place)
-        for (low, high), stride, place in zip(box, strides, places, strict=True)
-    ]
-    stores: list[Instruction] = []
-    for parts in itertools.product(*choices):
-        there, here = (sum(offsets) for offsets in zip(*(part[0] for part in parts), strict=True))
-        dims = [
-            (extent, inner * size, stride)
-            for _, dimensions in parts
-            for extent, stride, inner in dimensions
-        ]
-        dims.sort(key=lambda dimension: dimension[2], reverse=True)
-        base = (local + here) * size, memory + there
-        stores += strided_copy((Memory.ACC, Memory.DRAM), [*dims, (size, 1, byte)], base, limits)
-    return stores
-
-
 def store_box(
     target: DramTensor, box: Box, source: Memory, local: int, limits: Configuration
 ) -> list[Instruction]:
@@ -312,6 +271,51 @@ def _stores(
         (high - low, p, stride) for (low, high), stride, p in zip(box, strides, pitch, strict=True)
     ]
     return tuple(strided_copy((source, Memory.DRAM), dims, (0, memory), limits))
+
+
+def store_blocks(
+    target: DramTensor,
+    box: Box,
+    base: int,
+    lows: Sequence[int],
+    places: tuple[TileLayout, ...],
+    limits: Configuration,
+) -> list[Instruction]:
+    """STOREs that bring a box of sums from ACC to main memory, where blocks are joined.
+
+    Parameters
+    ----------
+    target
+        Its last dimension is that of the bytes of a sum.
+    box
+        Whole blocks, except for the end of the last one.
+    base, lows
+        Place in ACC of the first sum, and the element that lies there.
+    places
+        Layout of each dimension in ACC, in sums.
+    """
+    *strides, byte = target.strides
+    size = target.shape[-1]
+    memory = target.base + sum(low * s for (low, _), s in zip(box, strides, strict=True))
+    for (low, _), start, place in zip(box, lows, places, strict=True):
+        blocks, rest = divmod(low - start, place.block) if place.block else (0, low - start)
+        base += blocks * place.outer + rest * place.inner
+    choices = [
+        _blocks(high - low, stride, place)
+        for (low, high), stride, place in zip(box, strides, places, strict=True)
+    ]
+    stores = []
+    for parts in itertools.product(*choices):
+        there, here = (sum(offsets) for offsets in zip(*(part[0] for part in parts), strict=True))
+        dims = [
+            (extent, inner * size, stride)
+            for _, dimensions in parts
+            for extent, stride, inner in dimensions
+        ]
+        dims.sort(key=lambda dimension: dimension[2], reverse=True)
+        first = (base + here) * size, memory + there
+        stores += strided_copy((Memory.ACC, Memory.DRAM), [*dims, (size, 1, byte)], first, limits)
+    return stores
 
 
 def _own_channels(target: DramTensor, box: Box) -> Iterator[Box]:

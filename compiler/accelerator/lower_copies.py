@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, Loop, transfer, transfer_problem
-from ..te.box import Box, Range, whole_box
+from ..te.box import Box, whole_box
 from ..te.instances import Instance
 from ..te.nodes import TransferNest
 from ..te.program import Program
@@ -112,8 +112,9 @@ class Transfers:
         size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
         if place.memory is Memory.ACC and self.buffers.fixed is None:
-            first = sum(map(_offset_in, instance.box, place.lows, place.places), place.base)
-            return store_blocks(target, instance.box, first, place.places, size, self.limits)
+            return store_blocks(
+                target, instance.box, place.base, place.lows, place.places, self.limits
+            )
         box, room = instance.box, self._room(instance, instance.node.source)
         stores: list[Instruction] = []
         for piece, offset in dense_pieces(box, room):
@@ -256,13 +257,6 @@ def in_dram(tensor: Tensor, base: int) -> DramTensor:
     """A separate tensor in main memory; bytes of wider elements are one more dimension."""
     size = np.dtype(tensor.dtype).itemsize
     return DramTensor(base, (*tensor.shape, size) if size > 1 else tensor.shape)
-
-
-def _offset_in(dimension: Range, first: int, place: TileLayout) -> int:
-    """Where a range begins in a layout that begins at `first`."""
-    start = dimension[0] - first
-    blocks, rest = divmod(start, place.block) if place.block else (0, start)
-    return blocks * place.outer + rest * place.inner
 
 
 def _copies(block) -> Iterator[TransferNest]:

@@ -23,19 +23,20 @@ def macs_of(graph: Graph, node: Node) -> int:
             return math.prod(x[:2]) * (math.prod(weights) + math.prod(state))
         case ConvTranspose():
             return math.prod(x) * math.prod(weights[1:])
-        case ops.QMatMul():
+        case ops.Multiplying():
             taps = (x[-1] // (operator.heads if operator.joined[0] else 1),)
         case ops.QConv():
             taps = (math.prod(weights[:3]) - operator.spare,)
         case ops.QSums():
-            return math.prod(node.output.type.shape[:-1]) * math.prod(weights)
+            taps = weights[:3]
         case ops.Conv():
             taps = weights[:-1] if operator.channels_last else weights[1:]
         case ops.MatMul() | ops.IntegerMatMul():
             taps = weights[-2:-1]
         case _:
             return 0
-    return node.output.type.elements * math.prod(taps)
+    size = operator.result_bytes if isinstance(operator, ops.Accelerated) else 1
+    return node.output.type.elements // size * math.prod(taps)
 
 
 def spare_macs_of(node: Node) -> int:

@@ -28,6 +28,7 @@ from ..graph.operators import (
     QConv,
     QLut,
     QMatMul,
+    QMatMulSums,
     QMaxPool,
     QSums,
 )
@@ -44,6 +45,9 @@ ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutativ
 """The residual sum that a convolution's kernel may include."""
 
 AS_SUMS = op(FromBytes, HERE)
+
+AS_INT32 = Requantisation("int8", "int32", folded=True)
+"""The end of a kernel whose sums are the result."""
 
 
 def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Requantisation:
@@ -107,7 +111,7 @@ def match_sums(scope: HostScope, node: Node, layer: QSums, x: str, w: str) -> Ho
     channels = kernel.shape[3]
     if found is None or not fits(largest_sums(kernel, np.zeros(channels, np.int32))):
         return None
-    quantised = Requantisation("int8", "int32", layer.zero_point_x, folded=True)
+    quantised = replace(AS_INT32, zero_point_in=layer.zero_point_x)
     constants = {"w": kernel, "bias": np.zeros(channels, np.int32)}
     window: dict[str, Any] = {
         "kernel": kernel.shape[:2],
@@ -195,11 +199,11 @@ def match_pool(
 # Products of two activations ---------------------------------------------------------------------
 
 
-@matcher(op(QMatMul, value("a", constant=False), value("b", constant=False), capture="layer"))
+@matcher(op((QMatMul, QMatMulSums), *(value(n, constant=False) for n in "ab"), capture="layer"))
 def match_product(
-    scope: HostScope, node: Node, layer: QMatMul, a: str, b: str
+    scope: HostScope, node: Node, layer: QMatMul | QMatMulSums, a: str, b: str
 ) -> HostKernel | None:
-    """Match a QMatMul."""
+    """Match a QMatMul, or a QMatMulSums whose result is read as int32."""
     left, right, heads = scope.shape(a), scope.shape(b), layer.heads
     first, second, result = (together and heads > 1 for together in layer.joined)
     rows, inner = left[2], left[3] // heads if first else left[3]
@@ -209,19 +213,25 @@ def match_product(
         return None
     points = (layer.zero_point_a, layer.zero_point_b)
     size = inner * math.prod(max(INT8_MAX - z, z - INT8_MIN) for z in points)
-    scale = float(np.float32(layer.scale))
+    nodes, scale, quantised = (node,), 1.0, AS_INT32
+    if isinstance(layer, QMatMul):
+        scale, quantised = float(np.float32(layer.scale)), _quantised(layer)
+    elif found := scope.behind(node, AS_SUMS):
+        nodes = (node, *found.nodes)
+    else:
+        return None
     if not fits(size) or not is_plain(size, scale):
         return None
     described = ByteProduct(
         *(left[0], heads, rows, inner, columns),
         zero_points=points,
         scale=scale,
-        quantised=_quantised(layer),
+        quantised=quantised,
         transposed=layer.transposed,
         joined=(first, second, result),
     )
     inputs = dict(zip(described.operands, node.inputs, strict=True))
-    return HostKernel(described, inputs, {}, (node,), exact=True)
+    return HostKernel(described, inputs, {}, nodes, exact=True)
 
 
 MATCHERS = (match_layer, match_sums, match_sum, match_table, match_pool, match_product)

@@ -19,7 +19,7 @@ from .onnx_scope import ImportScope, Key, Named, key_of, schema_of
 from .refusals import CAUSES
 
 MAX_NODES = 100_000
-"""Maximum number of nodes in a graph, after loops are unrolled and functions expanded."""
+"""Maximum number of nodes, read or in the graph, while loops are unrolled, functions expanded."""
 
 
 def import_nodes(scope: ImportScope, nodes: Iterable[onnx.NodeProto]) -> None:
@@ -33,8 +33,12 @@ def import_nodes(scope: ImportScope, nodes: Iterable[onnx.NodeProto]) -> None:
     names = scope.own_names
     for proto in nodes:
         node = OnnxNode(scope, proto)
-        if len(scope.builder.nodes) > MAX_NODES:
-            node.refuse("long loops", f"more than {MAX_NODES:,} nodes", "shorten the loops")
+        if max(len(scope.builder.nodes), next(scope.places)) > MAX_NODES:
+            node.refuse(
+                "long loops and deeply nested functions",
+                f"more than {MAX_NODES:,} nodes",
+                "shorten the loops, or write functions out",
+            )
         for output, result in zip(proto.output, import_node(node), strict=False):
             if not output:
                 continue

@@ -16,6 +16,9 @@ DEFAULTS = {
 }
 """Default activations of one direction."""
 
+MAX_STEPS = 1 << 16
+"""Maximum length of a sequence: the host holds calls for each step."""
+
 
 def import_recurrent(node: OnnxNode, scales: Sequence[str] = ()) -> list[str]:
     """Import RNN, GRU and LSTM as Recurrent; `scales` are those of weights of integers."""
@@ -26,6 +29,12 @@ def import_recurrent(node: OnnxNode, scales: Sequence[str] = ()) -> list[str]:
     directions, last = DIRECTIONS[direction], bool(node.attribute("layout", 0))
     x = _swap(node, node.input(0), (1, 0, 2), last)
     steps, batch, _ = node.builder.types[x].shape
+    if steps > MAX_STEPS:
+        node.refuse(
+            f"long recurrent layers (at most {MAX_STEPS:,} steps)",
+            f"{steps:,} steps",
+            "give the sequence in parts, with the states as inputs and outputs",
+        )
     hidden, dtype = node.type(2).shape[-1], node.type(0).dtype
     state = (directions, batch, hidden)
     if (clip := node.attribute("clip", 0.0)) < 0:

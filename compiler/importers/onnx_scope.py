@@ -4,9 +4,10 @@ A scope has its own names and sees those of the scopes around it. A function see
 """
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 import onnx
@@ -68,6 +69,8 @@ class ImportScope:
         Name of the node whose body this is, for reports; empty for the graph itself.
     callers : tuple of Key
         Functions whose bodies enclose these nodes.
+    places : iterator of int
+        Numbers of the nodes in the order of their import, shared by all scopes of a model.
     """
 
     builder: Builder
@@ -79,6 +82,7 @@ class ImportScope:
     folder: Path | None = None
     label: str = ""
     callers: tuple[Key, ...] = ()
+    places: Iterator[int] = field(default_factory=count)
 
     @property
     def opset(self) -> int:

@@ -12,8 +12,7 @@ from ..accelerator.kernels.common import channel_block, padded
 from ..accelerator.kernels.first_layer import Image
 from ..graph import Graph, Node
 from ..graph.boundary import boundary
-from ..graph.operators import QSums
-from ..graph.operators.integer_layers import SUM_BYTES
+from ..graph.operators import Accelerated
 from ..module import Binding
 from ..options import Options
 from ..scheduling.fusion import Group, MovementGroup, images_that_fit
@@ -126,6 +125,6 @@ def _place(
         return Binding(name, 0, image.stored_shape, shape, image.border[:2], image.fill)
     block = channel_block(configuration)
     maker = graph.producer(name)
-    if maker is not None and isinstance(maker.attributes, QSums):
-        block *= SUM_BYTES
+    if maker is not None and isinstance(maker.attributes, Accelerated):
+        block *= maker.attributes.result_bytes
     return Binding(name, 0, (*shape[:3], padded(shape[3], block)), shape)

@@ -19,12 +19,13 @@ from .merge_duplicates import merge_duplicates
 from .recognise_adds import recognise_adds
 from .recognise_biases import recognise_biases
 from .recognise_concats import recognise_concats
-from .recognise_convolutions import recognise_convolutions, recognise_products
+from .recognise_convolutions import recognise_convolutions
 from .recognise_interleaving import recognise_interleaving
 from .recognise_matmuls import recognise_matmuls
 from .recognise_muls import recognise_muls
 from .recognise_own_kernels import recognise_own_kernels
 from .recognise_pools import recognise_pools
+from .recognise_products import recognise_products
 from .recognise_resizes import recognise_resizes
 from .recognise_slices import recognise_slices
 from .recognise_tables import recognise_tables

@@ -23,13 +23,18 @@ KNOWN = ((SWAP_HEADS,), (SWAP_HEADS, SWAP_LAST, SWAP_BOTH))
 """Transposes that the attributes can express, for the first and the second operand."""
 
 
+PRODUCTS = (ops.QMatMul, ops.QMatMulSums)
+
+
 def _absorb_operand(index: int) -> Rule:
     """Return the rule that moves the Transpose of one operand into the attributes."""
     operands: list[GraphPattern] = [value(), value()]
     operands[index] = op(KNOWN[index], value("x"), capture="moved")
 
-    @rule(op(ops.QMatMul, *operands, capture="product", where=lambda p: not p.joined[index]))
-    def absorb(site: Site, product: ops.QMatMul, moved: ops.Transpose, x: str) -> str | None:
+    @rule(op(PRODUCTS, *operands, capture="product", where=lambda p: not p.joined[index]))
+    def absorb(
+        site: Site, product: ops.QMatMul | ops.QMatMulSums, moved: ops.Transpose, x: str
+    ) -> str | None:
         """QMatMul(Transpose(x), b) -> QMatMul(Reshape(x), b)."""
         joined, inputs = [*product.joined], [*site.root.inputs]
         if moved != SWAP_LAST:

@@ -24,7 +24,6 @@ from .patterns import (
     dequantised,
     is_int8,
     known,
-    known_data,
     quantised,
     reshaped,
     result_of,
@@ -62,7 +61,7 @@ def recognise(
     w_scale: ops.Dequantize,
 ) -> str | None:
     """Quantize(clamps(Add?(Conv | MatMul))) -> QConv between layout changes."""
-    weighted = _weights(site, layer, w, w_scale)
+    weighted = weights_of(site, layer, w, w_scale)
     if weighted is None:
         return None
     whole, scales = weighted
@@ -84,7 +83,7 @@ def recognise(
     whole, total, scale = exact
     if conv and not can_narrow(whole, conv.groups, conv.dilations):
         return None
-    window, image = _image(site, layer, x, made.name)
+    window, image = image_of(site, layer, x, made.name)
     operator = ops.QConv(*window, given.zero_point, y.zero_point, *limits)
     operator, image, kernel = narrow_weights(site, operator, image, whole, given, made.name)
     result = site.emit(
@@ -96,43 +95,10 @@ def recognise(
         label=made.name,
         quantisation=y,
     )
-    return _as_given(site, layer, result, (*site.shape_of(x)[:-1], channels), made.name)
+    return as_given(site, layer, result, (*site.shape_of(x)[:-1], channels), made.name)
 
 
-@rule(*LAYERS)
-def recognise_sums(
-    site: Site, layer: ops.Conv | ops.MatMul, x: str, w: str, w_scale: ops.Dequantize
-) -> str | None:
-    """Conv | MatMul of dequantised values, read in float -> QSums, Dequantize and the bias.
-
-    The zero points of Dequantize subtract the products of the input's zero point.
-    """
-    weighted = _weights(site, layer, w, w_scale)
-    if weighted is None or site.view.is_constant(x):
-        return None
-    whole, scales = weighted
-    given, made, channels = scale_of(site, "x"), site.root, len(scales)
-    low, high = accumulator_bounds(whole, np.zeros(channels, np.int64))
-    points = given.zero_point * whole.astype(np.int64).sum(axis=(0, 1, 2))
-    unit = output_scale(given.scale, scales, 1.0)
-    bias = known_data(site.view, made.inputs[2]) if len(made.inputs) > 2 else None
-    inside = low.min(initial=0) >= -(2**31) and high.max(initial=0) < 2**31
-    narrow = whole.min(initial=0) >= -128 and whole.max(initial=0) <= 127
-    if unit is None or not (inside and narrow) or (bias is None and len(made.inputs) > 2):
-        return None
-    window, image = _image(site, layer, x, made.name)
-    kernel = site.constant(whole.astype(np.int8), f"{made.name}.weights")
-    result = site.emit(ops.QSums(*window, given.zero_point), image, kernel, label=made.name)
-    result = site.emit(ops.FromBytes(), result, label=made.name)
-    scaling = ops.Dequantize(tuple(map(float, unit)), tuple(map(int, points)), 3)
-    result = site.emit(scaling, result, label=made.name)
-    if bias is not None:
-        addend = site.constant(bias, f"{made.name}.bias")
-        result = site.emit(ops.Binary("Add"), result, addend, label=made.name)
-    return _as_given(site, layer, result, site.shape, made.name)
-
-
-def _weights(
+def weights_of(
     site: Site, layer: ops.Conv | ops.MatMul, w: str, scaling: ops.Dequantize
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return weights int16[KH, KW, Ci / groups, Co] without their zero points, and float32[Co].
@@ -153,7 +119,7 @@ Window = tuple[str, Pair, Quad, Pair, int]
 """Kind, strides, pads, dilations and groups of a layer."""
 
 
-def _image(site: Site, layer: ops.Conv | ops.MatMul, x: str, label: str) -> tuple[Window, str]:
+def image_of(site: Site, layer: ops.Conv | ops.MatMul, x: str, label: str) -> tuple[Window, str]:
     """Return a layer's window, and emit its input as int8[N, H, W, C]."""
     shape = site.shape_of(x)
     if isinstance(layer, ops.Conv):
@@ -163,7 +129,7 @@ def _image(site: Site, layer: ops.Conv | ops.MatMul, x: str, label: str) -> tupl
     return ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1), to_image(site, x, label)
 
 
-def _as_given(
+def as_given(
     site: Site, layer: ops.Conv | ops.MatMul, result: str, shape: tuple[int, ...], label: str
 ) -> str:
     """Emit a layer's result [N, H, W, C] in the layout of the model."""
@@ -255,8 +221,3 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 def recognise_convolutions(graph: Graph) -> Graph:
     """Replace quantised Conv and MatMul, their bias, Relu and Clip included, by QConv."""
     return rewrite(graph, recognise)
-
-
-def recognise_products(graph: Graph) -> Graph:
-    """Replace the other Conv and MatMul of quantised operands, with float results, by QSums."""
-    return rewrite(graph, recognise_sums)

@@ -56,19 +56,25 @@ def recognise(
     scales = output_scale(first.scale, second_scale, y.scale)
     if scales is None or not _exact(left[-1], first, second, scale := float(scales[0])):
         return None
-    heads = outer[-1] if outer else 1
-    images = int(np.prod(outer[:-1], dtype=np.int64))
+    heads, operands = operands_of(site, a, b, label)
     operator = ops.QMatMul(
         *(heads, scale, first.zero_point, second.zero_point, y.zero_point),
         *(False, (False, False, False)),
         *limits,
     )
-    operands = [
-        reshaped(site, _turned_late(site, operand), (images, heads, *shape[-2:]), label)
-        for operand, shape in ((a, left), (b, right))
-    ]
     result = site.emit(operator, *operands, label=label, quantisation=y)
     return reshaped(site, result, (*outer, left[-2], right[-1]), label)
+
+
+def operands_of(site: Site, a: str, b: str, label: str) -> tuple[int, list[str]]:
+    """Return the number of heads, and emit the operands as int8[N, heads, rows, channels]."""
+    *outer, _, _ = site.shape_of(a)
+    heads = outer[-1] if outer else 1
+    images = int(np.prod(outer[:-1], dtype=np.int64))
+    return heads, [
+        reshaped(site, _turned_late(site, one), (images, heads, *site.shape_of(one)[-2:]), label)
+        for one in (a, b)
+    ]
 
 
 TURNED = op(ops.Transpose, value("x", where=lambda kind: len(kind.shape) == 3), capture="turn")
@@ -85,10 +91,15 @@ def _turned_late(site: Site, name: str) -> str:
     return site.emit(ops.Transpose(permutation), image, label=label)
 
 
+def widest_sum(depth: int, a: Quantisation, b: Quantisation) -> int:
+    """Return the largest magnitude of a sum of `depth` products."""
+    widest = [max(127 - one.zero_point, 128 + one.zero_point) for one in (a, b)]
+    return depth * widest[0] * widest[1]
+
+
 def _exact(depth: int, a: Quantisation, b: Quantisation, scale: float) -> bool:
     """Whether every sum fits int32 and is requantised as in binary32; see `numbers`."""
-    widest = [max(127 - one.zero_point, 128 + one.zero_point) for one in (a, b)]
-    largest = depth * widest[0] * widest[1]
+    largest = widest_sum(depth, a, b)
     return largest < EXACT_LIMIT or (largest < 2**31 and scale >= SMALL_SCALE)
 
 

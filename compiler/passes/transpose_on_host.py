@@ -12,15 +12,21 @@ from ...isa.durations import tile_cycles
 from ..accelerator.kernels.matmul import passes
 from ..accelerator.strided_copy import LATENCY_CYCLES
 from ..graph import Graph, QMatMul
-from ..graph.operators import Reshape, Transpose
+from ..graph.operators import Multiplying, QMatMulSums, Reshape, Transpose
 from ..rewriting import Site, op, rewrite, rule, value
 
 
 def transpose_on_host(graph: Graph, configuration: Configuration) -> Graph:
     """Replace transposed operands by a Transpose if LOAD would be too slow."""
 
-    @rule(op(QMatMul, value("a"), value("b"), capture="product", where=lambda p: p.transposed))
-    def transpose(site: Site, product: QMatMul, a: str, b: str) -> str | None:
+    @rule(
+        op(
+            *((QMatMul, QMatMulSums), value("a"), value("b")),
+            capture="product",
+            where=lambda p: p.transposed,
+        )
+    )
+    def transpose(site: Site, product: QMatMul | QMatMulSums, a: str, b: str) -> str | None:
         """QMatMul(a, b transposed) -> QMatMul(a, Transpose(b)), if LOAD is slower than GEMM."""
         shape = site.shape_of(b)
         product_takes = product_cycles(product, site.shape_of(a), shape, configuration)
@@ -44,7 +50,7 @@ def load_cycles(shape: tuple[int, ...], configuration: Configuration) -> int:
 
 
 def product_cycles(
-    operator: QMatMul, a: tuple[int, ...], b: tuple[int, ...], configuration: Configuration
+    operator: Multiplying, a: tuple[int, ...], b: tuple[int, ...], configuration: Configuration
 ) -> int:
     """Estimated cycles of GEMM: one per row of `a`, for each tile of the transposed `b`."""
     depth = b[3] // operator.heads if operator.joined[1] else b[3]

@@ -149,11 +149,10 @@ DEFAULT_COSTS = Costs()
 
 PASSES: Mapping[type[ops.Operator], int] = MappingProxyType(
     {
-        **dict.fromkeys((ops.QConv, ops.QMatMul, ops.QAdd, ops.QMul, ops.Quantize), 10),
+        **dict.fromkeys((ops.QConv, ops.QSums, ops.QAdd, ops.QMul, ops.Quantize), 10),
+        **dict.fromkeys((ops.QMatMul, ops.QMatMulSums), 10),
         **dict.fromkeys((ops.QLut, ops.Dequantize), 3),
-        **dict.fromkeys(
-            (ops.Conv, ops.MatMul, ops.QSums, ops.Unary, ops.Binary, ops.OwnFunction), 2
-        ),
+        **dict.fromkeys((ops.Conv, ops.MatMul, ops.Unary, ops.Binary, ops.OwnFunction), 2),
         **dict.fromkeys(
             (
                 *(ops.QConcat, ops.QInterleave, ops.QResize, ops.QSlice),

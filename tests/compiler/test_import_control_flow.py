@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
@@ -149,4 +149,44 @@ def test_an_endless_loop_is_refused(counted: bool) -> None:
         proto.graph.node[0].input[0] = ""
     message = "expected no long loops, got more than 10,000 iterations; shorten it"
     with pytest.raises(ImportModelError, match=message):
+        import_onnx(proto.SerializeToString())
+
+
+def test_functions_that_double_their_calls_are_refused():
+    """No node reaches the graph, as all are Identity: 2**20 calls in a file of 1 kB."""
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    bodies = [[helper.make_node("Identity", ["x"], ["y"])]]
+    for level in range(20):
+        names = ["x", "t", "y"]
+        bodies.append(
+            [
+                helper.make_node(f"f{level}", [names[i]], [names[i + 1]], domain="own")
+                for i in range(2)
+            ]
+        )
+    functions = [
+        helper.make_function("own", f"f{level}", ["x"], ["y"], body, opsets)
+        for level, body in enumerate(bodies)
+    ]
+    call = helper.make_node("f20", ["x"], ["y"], domain="own")
+    x, y = (helper.make_tensor_value_info(name, 1, [4]) for name in "xy")
+    proto = helper.make_model(
+        helper.make_graph([call], "nested", [x], [y]), opset_imports=opsets, functions=functions
+    )
+    message = "expected no long loops and deeply nested functions, got more than 100,000 nodes; "
+    with pytest.raises(ImportModelError, match=message):
+        import_onnx(proto.SerializeToString())
+
+
+def test_a_recurrent_layer_of_millions_of_steps_is_refused():
+    steps = 1 << 22
+    weights = [numpy_helper.from_array(np.ones((1, 4, 1), np.float32), name) for name in "wr"]
+    x = helper.make_tensor_value_info("x", 1, [steps, 1, 1])
+    y = onnx.ValueInfoProto(name="y")
+    layer = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=1)
+    proto = helper.make_model(
+        helper.make_graph([layer], "long", [x], [y], weights),
+        opset_imports=[helper.make_opsetid("", 18)],
+    )
+    with pytest.raises(ImportModelError, match=r"at most 65,536 steps.*got 4,194,304 steps"):
         import_onnx(proto.SerializeToString())

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate, verify
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import CPU, Placement
+from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
@@ -97,6 +98,57 @@ def test_sums_of_the_ends_of_int8_are_whole():
     with open_device("sim", configuration) as device:
         got = Session(module, device).run({"x": x}).outputs["y"]
     assert (got == 300 * 128 * 128).all()
+
+
+MATRICES = {
+    "heads apart": {},
+    "transposed": {"transposed": True},
+    "heads side by side": {"joined": (True, True, False)},
+    "all": {"transposed": True, "joined": (True, True, False)},
+    "a zero point on the left": {"zero_point_a": 9},
+    "a zero point on the right": {"zero_point_b": -128, "transposed": True},
+}
+
+
+def matrices(case: str) -> Graph:
+    options = {"zero_point_a": 0, "zero_point_b": 0, **MATRICES[case]}
+    operator = ops.QMatMulSums(2, **options)
+    first, second = (
+        (1, 1, rows, 2 * columns) if joined else (1, 2, rows, columns)
+        for (rows, columns), joined in zip(
+            ((7, 12), (9, 12) if operator.transposed else (12, 9)), operator.joined, strict=False
+        )
+    )
+    inputs = [Value("a", TensorType("int8", first)), Value("b", TensorType("int8", second))]
+    builder = Builder("matrices", inputs)
+    sums = builder.emit(operator, ["a", "b"], "product")
+    return builder.graph([Output("y", builder.emit(ops.FromBytes(), [sums], "product"))])
+
+
+@pytest.mark.parametrize("name", ["4x4", "8x16", "tiny"])
+@pytest.mark.parametrize("case", MATRICES)
+def test_sums_of_two_activations_leave_as_int32(case, name):
+    module, got = run(matrices(case), name)
+    assert len(module.segments) == 1
+    assert got.shape == (1, 2, 7, 9)
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("case", MATRICES)
+def test_the_host_computes_the_same_sums_of_two_activations(case, monkeypatch):
+    monkeypatch.setattr("tilewright.compiler.host.select.MIN_WORK", 0)
+    module, _ = run(matrices(case), "8x8", placement=Placement(CPU))
+    host = module.report["host"]
+    assert (host["kernels"], host["numpy"]) == (1, 0)
+
+
+def test_sums_of_two_activations_with_two_zero_points_are_refused():
+    operator = ops.QMatMulSums(1, 3, 4)
+    kind = TensorType("int8", (1, 1, 4, 4))
+    builder = Builder("both", [Value("a", kind), Value("b", kind)])
+    graph = builder.graph([Output("y", builder.emit(operator, ["a", "b"], "product"))])
+    with pytest.raises(CompileError, match="expected one zero point of 0"):
+        verify(graph)
 
 
 # Networks -----------------------------------------------------------------------------------------
@@ -192,6 +244,22 @@ def test_a_dense_layer_with_rows_leaves_as_int32():
     graph = import_model(proto.SerializeToString())
     assert "matmul" not in {node.op for node in graph.nodes}
     assert_near(proto, graph, 0.04)
+
+
+@pytest.mark.parametrize(("points", "kind"), [((0, 0), "qmatmul_sums"), ((3, 5), "matmul")])
+def test_attention_with_q_dq_at_the_products_alone(points, kind):
+    """Scores go to Softmax in float; with two zero points, the host multiplies and says so."""
+    built = Model()
+    q, k = (built.quantised("x", 0.05, point) for point in points)
+    scores = built.node("MatMul", [q, built.node("Transpose", [k], perm=[0, 1, 3, 2])])
+    proto = built.made([built.node("Softmax", [scores], axis=-1)], x=IMAGE)
+    graph = import_model(proto.SerializeToString())
+    assert kind in {node.op for node in graph.nodes}
+    if kind == "qmatmul_sums":
+        assert_near(proto, graph, 1e-4)
+    else:
+        (row,) = compile_module(graph, PRESETS["8x8"]).report["host_products"]
+        assert "1 of 1 matrix product runs on the host: output not quantised" in row["sentence"]
 
 
 def test_negative_factors_of_channels_turn_weights_unless_one_is_the_least():

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ....errors import CompileError
 from ....isa.configuration import Configuration
 from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, QMul
-from ...graph.operators import Convolving, QKernel, QSums
+from ...graph.operators import Convolving, QKernel, QMatMulSums, QSums
 from ...tensor import Kernel
 from .convolution import convolution
 from .elementwise import add, look_up, multiply
@@ -28,6 +28,7 @@ BUILDERS = {
     QMaxPool: maximum_pool,
     QLut: look_up,
     QMatMul: matmul,
+    QMatMulSums: matmul,
     QKernel: own_kernel,
 }
 

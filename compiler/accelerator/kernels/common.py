@@ -60,6 +60,11 @@ def stored(
     return te.compute(tensor_name(value), "int8", axes, element, of=value, by=by)
 
 
+def sums(value: str, axes: Sequence[te.Index], total: te.TensorExpression) -> te.DeclaredTensor:
+    """The stage that defines a graph value by its accumulators, four bytes each."""
+    return te.compute(tensor_name(value), "int32", axes, total, of=value)
+
+
 Requantised = QAdd | QAvgPool | QConv | QMatMul | QMul
 """Operators whose result is requantised."""
 

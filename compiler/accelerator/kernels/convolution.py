@@ -21,7 +21,7 @@ from .common import (
     padded,
     requantised,
     stored,
-    tensor_name,
+    sums,
     widen,
 )
 from .first_layer import EACH, Image, gathered_pixels, gathered_window
@@ -93,9 +93,8 @@ def convolution(
         over = i, ky, kx
     total, axes = te.sum(product, over), (*pixel, *channel)
     if not isinstance(operator, QConv):
-        name = node.output.name
-        sums = te.compute(tensor_name(name), "int32", axes, total, of=name)
-        return te.kernel(node.name, sums, {"w": w}, macs_of(graph, node))
+        made = sums(node.output.name, axes, total)
+        return te.kernel(node.name, made, {"w": w}, macs_of(graph, node))
     acc = te.compute("acc", "int32", axes, total)
     value = requantised(acc[(*pixel, *channel)], channel, operator)
     shape = acc.tensor.shape[3:]

@@ -11,9 +11,10 @@ from ....isa.configuration import Configuration
 from ....isa.durations import tile_cycles
 from ... import te
 from ...graph import Graph, Node, QMatMul
+from ...graph.operators import Multiplying
 from ...tensor import Kernel
 from ..strided_copy import LATENCY_CYCLES
-from .common import padded, requantised, scalars, stored
+from .common import padded, requantised, scalars, stored, sums
 
 ROWS, CHANNELS = 2, 3
 """Axis names of an activation."""
@@ -26,7 +27,7 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     padding of `b` is read `r` times.
     """
     operator = node.attributes
-    assert isinstance(operator, QMatMul)
+    assert isinstance(operator, Multiplying)
     left, right = (graph.types[name].shape for name in node.inputs)
     joined_a, joined_b, joined_y = operator.joined
     heads = operator.heads
@@ -75,7 +76,11 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     (i,) = te.reduce_axes(i=reduced)
     turn, turn_b = turns[0], turns[0] - q if one_axis else turns[1]
     product = a[batch, head, turn, row, i] * b[batch, head, turn_b, i, column]
-    acc = te.compute("acc", "int32", axes, te.sum(product, (*turns, i)))
+    count = n * heads * m * columns * depth
+    total = te.sum(product, (*turns, i))
+    if not isinstance(operator, QMatMul):
+        return te.kernel(node.name, sums(node.output.name, axes, total), {}, count)
+    acc = te.compute("acc", "int32", axes, total)
     move = (CHANNELS, columns) if joined_y else (1, 1)
     view = te.View(((0, 1), move, (ROWS, 1), (CHANNELS, 1)), columns if joined_y else 0)
     value = requantised(acc[axes], (column,), operator)
@@ -83,7 +88,7 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
         node.name,
         stored(node.output.name, axes, value, view),
         scalars(known, operator.scale, lanes),
-        n * heads * m * columns * depth,
+        count,
     )
 
 
@@ -105,7 +110,7 @@ def _prefers_one_axis(
     return max((1 + p + q) * product, (1 + q) * a + (1 + p) * b) < apart
 
 
-def passes(operator: QMatMul) -> int:
+def passes(operator: Multiplying) -> int:
     """How often rows of `a` are multiplied by a tile of `b`: once, and again for zero points."""
     return 1 + sum(_padding(zero)[0] for zero in (operator.zero_point_a, operator.zero_point_b))
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
-from .description import KernelSchedule, even_blocks, round_up
+from .description import Array, KernelSchedule, even_blocks, round_up
 from .direct_convolution import narrowed
 from .heads import HeadProduct
 from .quantised import Requantisation
@@ -64,6 +64,11 @@ class ByteProduct(HeadProduct):
     transposed: bool = False
     joined: tuple[bool, bool, bool] = (False, False, False)
     dtype = "int8"
+
+    @property
+    @override
+    def output(self) -> Array:
+        return Array(self.quantised.dtype_out, super(ByteProduct, self).output.shape)
 
     @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
@@ -172,7 +177,7 @@ class ByteProductPlanner:
             table = te.tensor("table", "int8", (self.lanes, taps))
             total = total + self._row_sums(left, table)[n, h, m, 0]
         value = p.quantised.requantised(total + constant, te.constant(p.scale))
-        computed = te.compute(self.name, "int8", p.placed(2, n, h, m, c), value)
+        computed = te.compute(self.name, p.output.dtype, p.placed(2, n, h, m, c), value)
         if self.name == "wide":
             computed = narrowed(computed, p.placed(2, *"nhmc"), p.columns)
         return computed, constants

@@ -16,7 +16,6 @@ from .integer import (
     QConcat,
     QInterleave,
     QLut,
-    QMatMul,
     QMaxPool,
     QMul,
     QResize,
@@ -24,6 +23,7 @@ from .integer import (
     Rearranging,
 )
 from .integer_layers import Convolving, FromBytes, QConv, QSums
+from .integer_products import Multiplying, QMatMul, QMatMulSums
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
 from .own import OwnFunction, OwnKernel, QKernel
@@ -38,10 +38,10 @@ __all__ = [
     "OPERATORS", "Accelerated", "AveragePool", "Binary", "Cast", "Clamping", "Concat", "Conv",
     "ConvTranspose", "Convolving", "CumSum", "Dequantize", "Einsum", "Expand", "FromBytes",
     "Gather", "GatherElements", "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample",
-    "IntegerMatMul", "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices",
+    "IntegerMatMul", "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices", "Multiplying",
     "OnnxReference", "Operator", "OwnFunction", "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool",
-    "QConcat", "QConv", "QInterleave", "QKernel", "QLut", "QMatMul", "QMaxPool", "QMul", "QResize",
-    "QSlice", "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign",
-    "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary",
-    "Where",
+    "QConcat", "QConv", "QInterleave", "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool",
+    "QMul", "QResize", "QSlice", "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce",
+    "Reshape", "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK",
+    "Transpose", "Unary", "Where",
 ]  # fmt: skip

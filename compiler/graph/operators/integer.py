@@ -10,12 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ....errors import CompileError
 from ....isa.numbers import quantise_output
 from ..operator import Operator, Pair, Quad, operator
 from ..types import TensorType, Types
 from .movement import concat_type, slice_type
 from .windows import surround, window_extents, windows
+
+SUM_BYTES = 4
+"""Bytes of an accumulator."""
 
 
 class Accelerated(Operator):
@@ -27,11 +29,14 @@ class Accelerated(Operator):
         Whether its kernel may be fused with that of an operator behind it.
     follows : bool
         Whether its kernel may be fused into that of an operator ahead of it that leads.
+    result_bytes : int
+        Elements of int8 that each of its results takes: `SUM_BYTES` for accumulators.
     """
 
     __slots__ = ()
     leads: ClassVar[bool] = False
     follows: ClassVar[bool] = False
+    result_bytes: ClassVar[int] = 1
 
 
 class Rearranging(Accelerated):
@@ -229,80 +234,6 @@ class QLut(Accelerated):
 
     def compute(self, x: np.ndarray, table: np.ndarray) -> np.ndarray:
         return table[x.astype(np.int16) + 128]
-
-
-@operator("qmatmul", 2)
-class QMatMul(Requantising):
-    """Matrix products of two activations, one for each image and head, as in attention.
-
-    Inputs: a int8[N, heads, M, K], and b int8[N, heads, K, L], or int8[N, heads, L, K] if
-    `transposed`. The result is int8[N, heads, M, L]. The accumulator is
-    `sum((a - zero_point_a) * (b - zero_point_b))`. `joined` has a flag for a, for b and for the
-    result. If it is set, the heads lie side by side in the channels: a is int8[N, 1, M, heads * K].
-    """
-
-    leads: ClassVar[bool] = True
-    heads: int
-    scale: float
-    zero_point_a: int
-    zero_point_b: int
-    zero_point_y: int
-    transposed: bool = False
-    joined: tuple[bool, bool, bool] = (False, False, False)
-    low: int = -128
-    high: int = 127
-
-    def result_type(self, types: Types) -> TensorType:
-        fits = self.heads >= 1 and all(t.dtype == "int8" and len(t.shape) == 4 for t in types)
-        self.expect(fits, "int8, rank 4, and one head or more", types)
-        a, b = (
-            self._apart(t, joined, types) for t, joined in zip(types, self.joined, strict=False)
-        )
-        depth, columns = (b[3], b[2]) if self.transposed else (b[2], b[3])
-        fits = a[:2] == b[:2] and a[1] == self.heads and a[3] == depth
-        self.expect(fits, f"[N,{self.heads},M,K] and [N,{self.heads},K,L]", types)
-        if self.joined[2]:
-            return TensorType("int8", (a[0], 1, a[2], self.heads * columns))
-        return TensorType("int8", (*a[:3], columns))
-
-    def _apart(self, kind: TensorType, joined: bool, types: Types) -> Quad:
-        """Return the extents [N, heads, rows, channels of a head] of an operand."""
-        n, heads, rows, channels = kind.shape
-        if not joined:
-            return n, heads, rows, channels
-        fits = heads == 1 and channels % self.heads == 0
-        self.expect(fits, f"channels of {self.heads} heads", types)
-        return n, self.heads, rows, channels // self.heads
-
-    def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        a, b = (
-            _split_heads(x, self.heads) if joined else x
-            for x, joined in zip((a, b), self.joined, strict=False)
-        )
-        if self.transposed:
-            b = b.swapaxes(2, 3)
-        # The sums stay far below 2**53, so binary64 adds them exactly.
-        left, right = a.astype(np.float64), b.astype(np.float64)
-        totals = (left - self.zero_point_a) @ (right - self.zero_point_b)
-        if totals.size and np.abs(totals).max() >= 2**31:
-            raise CompileError(
-                f"`qmatmul`: expected accumulators within int32, got `{np.abs(totals).max():.0f}`; "
-                "multiply fewer than 33,000 elements at a time"
-            )
-        y = self.requantised(totals.astype(np.int32), self.scale)
-        return _join_heads(y) if self.joined[2] else y
-
-
-def _split_heads(x: np.ndarray, heads: int) -> np.ndarray:
-    """Split the heads: [N, 1, M, heads * C] -> [N, heads, M, C]."""
-    n, _, rows, channels = x.shape
-    return x.reshape(n, rows, heads, channels // heads).swapaxes(1, 2)
-
-
-def _join_heads(x: np.ndarray) -> np.ndarray:
-    """Join the heads: [N, heads, M, C] -> [N, 1, M, heads * C]."""
-    n, heads, rows, channels = x.shape
-    return x.swapaxes(1, 2).reshape(n, 1, rows, heads * channels)
 
 
 @operator("qconcat", 1, 1000)

@@ -8,14 +8,11 @@ from ....errors import CompileError
 from ....isa.numbers import EXACT_LIMIT
 from ..operator import Operator, Pair, Quad, operator
 from ..types import TensorType, Types
-from .integer import Accelerated, Requantising, patches_of
+from .integer import SUM_BYTES, Accelerated, Requantising, patches_of
 from .windows import window_extents
 
 MAX_PATCH_ELEMENTS = 1 << 24
 """Limit on the elements of the unfolded input held at once; larger batches are split."""
-
-SUM_BYTES = 4
-"""Bytes of an accumulator."""
 
 
 class Convolving(Accelerated):
@@ -139,6 +136,7 @@ class QSums(Convolving):
     main memory are bytes. The host reads them with `FromBytes`.
     """
 
+    result_bytes: ClassVar[int] = SUM_BYTES
     kind: str
     strides: Pair
     pads: Quad

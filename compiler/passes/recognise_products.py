@@ -1,0 +1,74 @@
+"""Recognise products of quantised values that are read in float -> their sums, as int32.
+
+The accelerator multiplies, and the sums leave as they are. The host dequantises them: it adds the
+bias, or goes on with any other step. This runs after all that requantises a product on chip.
+"""
+
+import numpy as np
+
+from ..graph import Graph
+from ..graph import operators as ops
+from ..graph.accumulators import accumulator_bounds
+from ..rewriting import Site, rewrite, rule
+from .patterns import known_data, reshaped, scale_of
+from .recognise_convolutions import LAYERS, as_given, image_of, output_scale, weights_of
+from .recognise_matmuls import PRODUCT, operands_of, widest_sum
+
+
+@rule(*LAYERS)
+def recognise_layer(
+    site: Site, layer: ops.Conv | ops.MatMul, x: str, w: str, w_scale: ops.Dequantize
+) -> str | None:
+    """Conv | MatMul of dequantised values, read in float -> QSums, Dequantize and the bias.
+
+    The zero points of Dequantize subtract the products of the input's zero point.
+    """
+    weighted = weights_of(site, layer, w, w_scale)
+    if weighted is None or site.view.is_constant(x):
+        return None
+    whole, scales = weighted
+    given, made, channels = scale_of(site, "x"), site.root, len(scales)
+    low, high = accumulator_bounds(whole, np.zeros(channels, np.int64))
+    points = given.zero_point * whole.astype(np.int64).sum(axis=(0, 1, 2))
+    unit = output_scale(given.scale, scales, 1.0)
+    bias = known_data(site.view, made.inputs[2]) if len(made.inputs) > 2 else None
+    inside = low.min(initial=0) >= -(2**31) and high.max(initial=0) < 2**31
+    narrow = whole.min(initial=0) >= -128 and whole.max(initial=0) <= 127
+    if unit is None or not (inside and narrow) or (bias is None and len(made.inputs) > 2):
+        return None
+    window, image = image_of(site, layer, x, made.name)
+    kernel = site.constant(whole.astype(np.int8), f"{made.name}.weights")
+    result = site.emit(ops.QSums(*window, given.zero_point), image, kernel, label=made.name)
+    scaling = ops.Dequantize(tuple(map(float, unit)), tuple(map(int, points)), 3)
+    result = _read(site, result, scaling, made.name)
+    if bias is not None:
+        addend = site.constant(bias, f"{made.name}.bias")
+        result = site.emit(ops.Binary("Add"), result, addend, label=made.name)
+    return as_given(site, layer, result, site.shape, made.name)
+
+
+@rule(PRODUCT)
+def recognise_product(site: Site, a: str, b: str) -> str | None:
+    """MatMul of two dequantised values, read in float -> QMatMulSums, Dequantize."""
+    left, right, label = site.shape_of(a), site.shape_of(b), site.root.name
+    first, second = scale_of(site, "a"), scale_of(site, "b")
+    unit = output_scale(first.scale, np.array([second.scale], np.float32), 1.0)
+    if left[:-2] != right[:-2] or unit is None or (first.zero_point and second.zero_point):
+        return None
+    if widest_sum(left[-1], first, second) >= 2**31:
+        return None
+    heads, operands = operands_of(site, a, b, label)
+    operator = ops.QMatMulSums(heads, first.zero_point, second.zero_point)
+    result = site.emit(operator, *operands, label=label)
+    result = _read(site, result, ops.Dequantize((float(unit[0]),), (0,)), label)
+    return reshaped(site, result, site.shape, label)
+
+
+def _read(site: Site, sums: str, scaling: ops.Dequantize, label: str) -> str:
+    """Emit the numbers that sums stand for."""
+    return site.emit(scaling, site.emit(ops.FromBytes(), sums, label=label), label=label)
+
+
+def recognise_products(graph: Graph) -> Graph:
+    """Replace products of quantised values with float results by QSums and QMatMulSums."""
+    return rewrite(graph, recognise_layer, recognise_product)
