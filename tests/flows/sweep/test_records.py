@@ -98,11 +98,11 @@ def test_two_processes_share_a_file(path):
     """Each writes 200 records one by one, half of them the same."""
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from tilewright.flows.sweep.records import Database, Key, Record\n"
+        "from tilewright.flows.sweep.records import Database, RecordKey, Record\n"
         "start = int(sys.argv[2])\n"
         "with Database(Path(sys.argv[1])) as database:\n"
         "    for n in range(start, start + 200):\n"
-        "        key = Key('sim', 'v1', 'n', f'c{n}', 'm')\n"
+        "        key = RecordKey('sim', 'v1', 'n', f'c{n}', 'm')\n"
         "        database.add([(key, Record({'cycles': n}))])\n"
     )
     both = [
@@ -117,10 +117,10 @@ def test_two_processes_share_a_file(path):
 def test_a_killed_process_loses_only_what_it_was_writing(path):
     code = (
         "import itertools, sys\nfrom pathlib import Path\n"
-        "from tilewright.flows.sweep.records import Database, Key, Record\n"
+        "from tilewright.flows.sweep.records import Database, RecordKey, Record\n"
         "with Database(Path(sys.argv[1])) as database:\n"
         "    for n in itertools.count():\n"
-        "        key = Key('sim', 'v1', 'n', f'c{n}', 'm')\n"
+        "        key = RecordKey('sim', 'v1', 'n', f'c{n}', 'm')\n"
         "        database.add([(key, Record({'cycles': n}))])\n"
         "        print(n, flush=True)\n"
     )
