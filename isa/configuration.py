@@ -35,12 +35,12 @@ class Memory(IntEnum):
     DRAM = 5
 
     @property
-    def scratchpad(self) -> "Scratchpad":
+    def scratchpad(self) -> "ScratchpadKind":
         """The facts of a scratchpad that do not depend on the machine."""
         return SCRATCHPADS[self]
 
 
-class Scratchpad(NamedTuple):
+class ScratchpadKind(NamedTuple):
     """A scratchpad of every machine.
 
     Parameters
@@ -69,11 +69,11 @@ class Scratchpad(NamedTuple):
 
 
 SCRATCHPADS = {
-    Memory.ACT: Scratchpad(("int8",), 1, "lanes_in", "act_depth", "act_banks", "bytes"),
-    Memory.WGT: Scratchpad(("int8",), 1, "lanes_out", "wgt_depth", "wgt_banks", "weight tiles"),
-    Memory.PARAM: Scratchpad(("int32", "float32"), 8, "vector_lanes", "param_depth"),
-    Memory.LUT: Scratchpad(("int8",), 1, "", "lut_tables", "", "tables", 64),
-    Memory.ACC: Scratchpad(("int32",), 4, "lanes_out", "acc_depth", "acc_banks"),
+    Memory.ACT: ScratchpadKind(("int8",), 1, "lanes_in", "act_depth", "act_banks", "bytes"),
+    Memory.WGT: ScratchpadKind(("int8",), 1, "lanes_out", "wgt_depth", "wgt_banks", "weight tiles"),
+    Memory.PARAM: ScratchpadKind(("int32", "float32"), 8, "vector_lanes", "param_depth"),
+    Memory.LUT: ScratchpadKind(("int8",), 1, "", "lut_tables", "", "tables", 64),
+    Memory.ACC: ScratchpadKind(("int32",), 4, "lanes_out", "acc_depth", "acc_banks"),
 }
 """Contents of each scratchpad, and the parameters that determine its size."""
 

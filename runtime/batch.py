@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..aligned import address_of, aligned_empty
-from ..compiler.cpu import Call, Schedule
+from ..compiler.cpu import CallSequence, KernelCall
 from ..compiler.graph import Graph, Node
 from ..compiler.graph.types import DTYPES
 from ..errors import InputError
@@ -37,14 +37,14 @@ class NativeStep:
     ----------
     name : str
         The first value of the host's step that it belongs to.
-    call : Call
+    call : KernelCall
         The code; its constants are bound.
     reads, writes : mapping
         The graph's value for each array of the call that has no fixed address.
     """
 
     name: str
-    call: Call
+    call: KernelCall
     reads: Mapping[str, str]
     writes: Mapping[str, str]
 
@@ -126,7 +126,7 @@ class Batch:
             for node in views
             if node.output.name in shown and node.output.name not in places
         ]
-        self._schedule = Schedule([step.call for step in steps])
+        self._schedule = CallSequence([step.call for step in steps])
 
     def run(self, values: Values) -> BatchTime:
         """Run all steps, and add the values that are read outside."""

@@ -34,7 +34,7 @@ THREADS = Path("/proc/self/task")
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class HostLoad:
     """What a stretch of time was spent on, in seconds.
 
     Parameters
@@ -71,12 +71,12 @@ class Watch:
         self._processor = time.process_time()
         self._began = time.perf_counter()
 
-    def load(self) -> Load:
+    def load(self) -> HostLoad:
         """Return the load since the watch was made."""
         wall = time.perf_counter() - self._began
         processor = time.process_time() - self._processor
         waited = [seconds - self._waited.get(thread, 0.0) for thread, seconds in _waited().items()]
-        return Load(wall, processor, max(waited, default=0.0))
+        return HostLoad(wall, processor, max(waited, default=0.0))
 
 
 def _waited() -> Mapping[str, float]:

@@ -53,7 +53,7 @@ MARGIN = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RunStage:
     """A part of a run.
 
     Parameters
@@ -88,7 +88,7 @@ class HostSide:
     ----------
     plan : HostPlan
         Kernels, order and memory.
-    stages : tuple of Stage
+    stages : tuple of RunStage
         The run, in order.
     reads : set of str
         Values that a run reads or returns, constants included.
@@ -142,7 +142,7 @@ class HostSide:
         )
         self.new: set[str] = set().union(*(getattr(s.work, "new", ()) for s in self.stages))
 
-    def run(self, stage: Stage, values: Values) -> None:
+    def run(self, stage: RunStage, values: Values) -> None:
         """Run a stage of the host, add its results to the values, and note its time."""
         work = stage.work
         if isinstance(work, tuple):
@@ -154,7 +154,7 @@ class HostSide:
             assert not isinstance(work, Start | Finish)
             self.times.add(work.run(values))
 
-    def _stages(self, segments: Sequence[Segment], *, keep_all: bool) -> Iterator[Stage]:
+    def _stages(self, segments: Sequence[Segment], *, keep_all: bool) -> Iterator[RunStage]:
         """Yield the plan's events; those in machine code that follow one another are one stage."""
         events, dying = self.plan.events, self.plan.memory.dying
         ends = {output.value for output in self._graph.outputs}
@@ -177,9 +177,9 @@ class HostSide:
                 batch = Batch(self._graph, steps, views, self._places, shown)
                 inside = written - shown - batch.new
                 gone = (name for i in members for name in dying[i] if name not in inside)
-                yield Stage(batch, tuple(gone))
+                yield RunStage(batch, tuple(gone))
             else:
-                yield from (Stage(self._work(events[i]), dying[i]) for i in members)
+                yield from (RunStage(self._work(events[i]), dying[i]) for i in members)
 
     def _is_native(self, event: Event) -> bool:
         """Whether an event may be part of a batch."""

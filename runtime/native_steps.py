@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from ..aligned import address_of, aligned_empty
-from ..compiler.cpu import Box, Call, CompiledKernel, Description, copy_call
+from ..compiler.cpu import Box, CompiledKernel, Description, KernelCall, copy_call
 from ..compiler.graph import Graph
 from ..compiler.host import HostKernel, HostStep
 from ..compiler.host.movements import Movement
@@ -39,7 +39,7 @@ def native_steps(
         If a kernel cannot be compiled.
     """
     if isinstance(step, HostKernel):
-        call = Call.of(load(step.description).bind(**step.constants))
+        call = KernelCall.of(load(step.description).bind(**step.constants))
         yield NativeStep(step.output, call, step.inputs, {"out": step.output})
     elif isinstance(step, Movement):
         sources = len(step.reads)
@@ -74,6 +74,6 @@ def _recurrence(
         yield NativeStep(step.output, call, {}, {"out": name})
 
 
-def _copy(array: np.ndarray) -> Call:
+def _copy(array: np.ndarray) -> KernelCall:
     """Return a call that copies an array."""
     return copy_call([Box(0, 0, 0, (array.size,), (1,), (1,))], array.itemsize, 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from ..aligned import address_of, aligned_empty
-from ..compiler.cpu import Box, Call, CompiledKernel, Description, Schedule, copy_call
+from ..compiler.cpu import Box, CallSequence, CompiledKernel, Description, KernelCall, copy_call
 from ..compiler.host.recurrence import Direction, Recurrence
 
 Load = Callable[[Description], CompiledKernel]
@@ -18,7 +18,7 @@ ITEM_BYTES = 4
 
 def recurrence_call(
     recurrence: Recurrence, load: Load, addresses: Mapping[str, int], owner: object
-) -> Call:
+) -> KernelCall:
     """Return a recurrence with its constants bound, as one step of a schedule.
 
     Parameters
@@ -32,7 +32,7 @@ def recurrence_call(
     owner : object
         What owns the memory there.
     """
-    calls: list[Call] = []
+    calls: list[KernelCall] = []
     held: list[np.ndarray] = []
     live = 0
     if recurrence.live:
@@ -40,12 +40,12 @@ def recurrence_call(
         held.append(aligned_empty(kernel.output.shape, kernel.output.dtype))
         live = address_of(held[0])
         places = {name: addresses[value] for name, value in operands.items()}
-        call = Call.of(load(kernel).bind(**recurrence.live.constants))
+        call = KernelCall.of(load(kernel).bind(**recurrence.live.constants))
         calls.append(call.place(**places, out=live))
     for index, direction in enumerate(recurrence.directions):
         calls += _direction_calls(recurrence, index, direction, load, addresses, held, live)
     calls += _rest(recurrence, addresses, held)
-    return Schedule(calls).call().hold((held, owner))
+    return CallSequence(calls).call().hold((held, owner))
 
 
 def _direction_calls(
@@ -56,7 +56,7 @@ def _direction_calls(
     addresses: Mapping[str, int],
     held: list[np.ndarray],
     live: int,
-) -> Iterator[Call]:
+) -> Iterator[KernelCall]:
     """Yield the calls of one direction; `held` takes the memory that they use.
 
     Without samples that end early, each new state is made in its place among all states. Else it
@@ -79,7 +79,7 @@ def _direction_calls(
             places[call.out] = address_of(held[-1])
     inputs = load(direction.inputs.kernel).bind(**direction.inputs.constants)
     bound = [(call, load(call.kernel).bind(**call.constants)) for call in direction.cell]
-    yield Call.of(inputs).place(x=places["x"], out=places["parts"])
+    yield KernelCall.of(inputs).place(x=places["x"], out=places["parts"])
     parts_bytes = ITEM_BYTES * math.prod(direction.inputs.kernel.output.shape) // steps
     for step in range(steps)[:: -1 if direction.backwards else 1]:
         shown = every + (step * len(recurrence.directions) + index) * state_bytes
@@ -88,7 +88,7 @@ def _direction_calls(
         places["made"], places["shown"] = places["before"] if live else shown, shown
         for call, kernel in bound:
             operands = {name: places[array] for name, array in call.operands.items()}
-            yield Call.of(kernel).place(**operands, out=places[call.out])
+            yield KernelCall.of(kernel).place(**operands, out=places[call.out])
         places["before"] = places["made"]
     if not live:
         yield _copy(elements, places["before"], last + index * state_bytes)
@@ -96,7 +96,7 @@ def _direction_calls(
 
 def _rest(
     recurrence: Recurrence, addresses: Mapping[str, int], held: list[np.ndarray]
-) -> Iterator[Call]:
+) -> Iterator[KernelCall]:
     """Yield the call that sets the states of all steps that are not computed to zero."""
     steps, *shape = recurrence.node.outputs[0].type.shape
     if steps > recurrence.steps:
@@ -106,7 +106,7 @@ def _rest(
         yield _copy(held[-1].size, address_of(held[-1]), every)
 
 
-def _copy(elements: int, source: int, target: int) -> Call:
+def _copy(elements: int, source: int, target: int) -> KernelCall:
     """Return a call that copies float32 elements."""
     box = Box(0, 0, 0, (elements,), (1,), (1,))
     return copy_call([box], ITEM_BYTES, 1).place(in0=source, out=target)

@@ -16,17 +16,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Instruction, Loop, fill_memory, move_transfer, transfer
-from ...isa.instructions.common import local_bits
+from ...isa.instructions import Instruction, move_transfer
 from ..te.box import Box, box_size
 from ..tensor import Patches, Tensor
+from .strided_copy import Dimension, fill_bytes, strided_copy
 from .tile_layout import TileLayout, row_major
-
-Dimension = tuple[int, int, int]
-"""Extent, and bytes per step on each side of a copy."""
-
-LATENCY_CYCLES = 64
-"""Latency of main memory in estimates; it limits short runs, since few are in flight at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +86,6 @@ class DramTensor:
 
 PIXEL_AXES = 3
 """Batch, row and column come first; all further dimensions of an activation are channels."""
-
-
-def strided_copy(
-    ways: tuple[Memory, Memory],
-    dims: Sequence[Dimension],
-    base: tuple[int, int],
-    limits: Configuration,
-) -> list[Instruction]:
-    """LOADs or STOREs that copy bytes from one memory to another, the innermost dimension last."""
-    return [
-        transfer(*ways, length, bases, loops)
-        for length, bases, loops in copy_runs(dims, base, limits)
-    ]
 
 
 def load_box(
@@ -220,21 +201,6 @@ def _blocks(
         start = (blocks * block * stride, blocks * place.outer)
         parts.append((start, [(rest, stride, place.inner)]))
     return parts
-
-
-def fill_bytes(
-    dims: Sequence[tuple[int, int]],
-    destination: Memory,
-    local: int,
-    value: int,
-    limits: Configuration,
-) -> list[Instruction]:
-    """LOADs that write one byte value over `(extent, stride)` dimensions, the innermost last."""
-    spread = [(extent, 0, stride) for extent, stride in dims]
-    return [
-        fill_memory(destination, value & 0xFF, length, base[1], loops)
-        for length, base, loops in copy_runs(spread, (0, local), limits, contiguous=(False, True))
-    ]
 
 
 def load_tiles(
@@ -380,61 +346,3 @@ def _outside(box: Box, valid: Box) -> Iterator[Box]:
         for part in ((low, first), (last, high)):
             if part[0] < part[1]:
                 yield (*valid[:dimension], part, *box[dimension + 1 :])
-
-
-def run_cycles(size: int, run: int, configuration: Configuration) -> int:
-    """Estimated cycles to move `size` bytes in runs of `run` bytes."""
-    beats = max(run / configuration.bus_bytes, LATENCY_CYCLES / configuration.outstanding_bursts)
-    return int(size / run * beats)
-
-
-def copy_runs(
-    dims: Sequence[Dimension],
-    base: tuple[int, int],
-    limits: Configuration,
-    contiguous: tuple[bool, bool] = (True, True),
-) -> Iterator[tuple[int, tuple[int, int], tuple[Loop, ...]]]:
-    """Cut `(extent, stride, stride)` dimensions into runs under at most `dma_loops` loops.
-
-    `contiguous` says which of the two sides must be contiguous inside a run.
-    """
-    length, most, extent_limit = 1, 1 << local_bits(limits), 1 << limits.extent_bits
-    loops: list[Loop] = []
-    for extent, *strides in reversed(dims):
-        if extent == 1:
-            continue
-        joins = all(s == length for s, needed in zip(strides, contiguous, strict=True) if needed)
-        if not loops and joins and extent * length <= most:
-            length *= extent
-            continue
-        if loops:
-            inner = loops[-1]
-            walks_on = all(
-                s == inner.extent * i for s, i in zip(strides, inner.strides, strict=True)
-            )
-            if walks_on and inner.extent * extent <= extent_limit:
-                loops[-1] = Loop(inner.extent * extent, inner.strides)
-                continue
-        loops.append(Loop(extent, (strides[0], strides[1])))
-    loops.reverse()
-    yield from _unroll(length, base, loops, limits.dma_loops, extent_limit)
-
-
-def _unroll(length, base, loops: list[Loop], levels: int, limit: int):
-    """Unroll outer loops into several instructions until levels and extents fit."""
-    for index, loop in enumerate(loops):
-        if loop.extent > limit:
-            for start in range(0, loop.extent, limit):
-                part = Loop(min(limit, loop.extent - start), loop.strides)
-                moved = tuple(b + start * s for b, s in zip(base, loop.strides, strict=True))
-                yield from _unroll(
-                    length, moved, [*loops[:index], part, *loops[index + 1 :]], levels, limit
-                )
-            return
-    if len(loops) <= levels:
-        yield length, base, tuple(loops)
-        return
-    outer, *rest = loops
-    for step in range(outer.extent):
-        moved = tuple(b + step * s for b, s in zip(base, outer.strides, strict=True))
-        yield from _unroll(length, moved, rest, levels, limit)

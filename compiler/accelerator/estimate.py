@@ -14,8 +14,8 @@ from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from ..te.box import Box, box_size, whole_box
-from .dma import run_cycles
 from .phases import Phase, Tile, box_of
+from .strided_copy import run_cycles
 from .tile_plan import TilePlan, streamed_rows, weight_tiles
 from .weights import stored_bytes
 

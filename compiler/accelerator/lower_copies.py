@@ -18,16 +18,9 @@ from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
 from .constants import ConstantPool, pack_parameters
-from .dma import (
-    DramTensor,
-    load_box,
-    load_patches,
-    load_tiles,
-    store_blocks,
-    store_box,
-    strided_copy,
-)
+from .dma import DramTensor, load_box, load_patches, load_tiles, store_blocks, store_box
 from .scratchpads import BufferPlacer, Placed
+from .strided_copy import strided_copy
 from .tile_layout import TileLayout, dense_places, row_major
 from .weights import pack_weights, stored_bytes
 

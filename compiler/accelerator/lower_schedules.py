@@ -20,11 +20,12 @@ from ..te.schedule import Schedule
 from ..te.target import REGISTER
 from ..tensor import Compute, Kernel
 from .constants import ConstantPool
-from .dma import DramTensor, fill_bytes
+from .dma import DramTensor
 from .lower_copies import Transfers
 from .matching import MatchedInstruction
 from .program_size import too_large
 from .scratchpads import BufferPlacer, Placed, Scratchpads
+from .strided_copy import fill_bytes
 from .tensorise import Form, Tensoriser
 from .tile_layout import Buffer, TileLayout
 

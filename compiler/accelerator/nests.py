@@ -7,7 +7,7 @@ from ...isa.configuration import Configuration
 from ...isa.instructions import Loop
 
 
-class Part(NamedTuple):
+class LoopPart(NamedTuple):
     """A loop over a part of an axis: `extent` steps of `step` indices; a stride per operand."""
 
     axis: str
@@ -17,7 +17,9 @@ class Part(NamedTuple):
     reduced: bool
 
 
-def sort_into_nests(family, parts: list[Part], operands: list[str], configuration: Configuration):
+def sort_into_nests(
+    family, parts: list[LoopPart], operands: list[str], configuration: Configuration
+):
     """Assign loops to the instruction's nests; unroll the loops that fit none.
 
     The inner nest takes loops that move only operands for which it has strides. If the outer nest
@@ -33,7 +35,7 @@ def sort_into_nests(family, parts: list[Part], operands: list[str], configuratio
     limit = 1 << configuration.extent_bits
     reduces_inside = family.reduction_nest == inner_name
 
-    def movable(part: Part, moved: tuple[str, ...]) -> bool:
+    def movable(part: LoopPart, moved: tuple[str, ...]) -> bool:
         return all(
             stride == 0 or name in moved
             for name, stride in zip(operands, part.strides, strict=True)
@@ -73,7 +75,7 @@ def sort_into_nests(family, parts: list[Part], operands: list[str], configuratio
     return nests, offsets
 
 
-def _too_many(family, nest: str, parts: list[Part], configuration: Configuration) -> str:
+def _too_many(family, nest: str, parts: list[LoopPart], configuration: Configuration) -> str:
     axes = ", ".join(dict.fromkeys(part.axis for part in parts))
     return (
         f"{family.mnemonic}: a reduction takes {len(parts)} loops of `{nest}` (axes {axes}), but "
@@ -82,9 +84,9 @@ def _too_many(family, nest: str, parts: list[Part], configuration: Configuration
     )
 
 
-def _fuse(parts: list[Part], limit: int) -> list[Part]:
+def _fuse(parts: list[LoopPart], limit: int) -> list[LoopPart]:
     """Merge neighbouring loops that form one regular loop; split loops that are too long."""
-    fused: list[Part] = []
+    fused: list[LoopPart] = []
     for part in parts:
         if fused and fused[-1].reduced == part.reduced:
             last = fused[-1]
@@ -92,7 +94,7 @@ def _fuse(parts: list[Part], limit: int) -> list[Part]:
                 a == part.extent * b for a, b in zip(last.strides, part.strides, strict=True)
             )
             if contiguous and last.extent * part.extent <= limit:
-                fused[-1] = Part(
+                fused[-1] = LoopPart(
                     part.axis, last.extent * part.extent, part.step, part.strides, part.reduced
                 )
                 continue
@@ -100,14 +102,14 @@ def _fuse(parts: list[Part], limit: int) -> list[Part]:
     return [piece for part in fused for piece in _split(part, limit)]
 
 
-def _split(part: Part, limit: int) -> list[Part]:
+def _split(part: LoopPart, limit: int) -> list[LoopPart]:
     if part.extent <= limit:
         return [part]
     for inner in range(limit, 1, -1):
         if part.extent % inner == 0 and part.extent // inner <= limit:
             strides = tuple(stride * inner for stride in part.strides)
             return [
-                Part(part.axis, part.extent // inner, part.step * inner, strides, part.reduced),
-                Part(part.axis, inner, part.step, part.strides, part.reduced),
+                LoopPart(part.axis, part.extent // inner, part.step * inner, strides, part.reduced),
+                LoopPart(part.axis, inner, part.step, part.strides, part.reduced),
             ]
     raise UnfitError(f"a loop of {part.extent} steps does not fit {limit}; choose smaller tiles")

@@ -18,7 +18,7 @@ from ...isa.instructions import Instruction, Loop, Role
 from ...isa.patterns import Pattern
 from ..tensor import Compute
 from .matching import MatchedInstruction
-from .nests import Part, sort_into_nests
+from .nests import LoopPart, sort_into_nests
 from .sliding import Window
 from .tile_layout import Buffer
 
@@ -169,7 +169,7 @@ class Tensoriser:
 
     def _sliding_parts(
         self, window: Window, tile: Mapping[str, int], buffers: Mapping[str, Buffer]
-    ) -> list[Part]:
+    ) -> list[LoopPart]:
         """The innermost loop that streams a row, and the loop over groups of taps."""
         roles = (Role.STREAM, Role.WEIGHTS, Role.ACCUMULATOR)
         stream, weights, sums = map(self.family.operand_of, roles)
@@ -187,9 +187,9 @@ class Tensoriser:
         if steps > 1 << self.configuration.extent_bits:
             raise UnfitError(f"a row of {steps} pixels is too long for one loop; cut the columns")
         along = strides({stream: pixel(stream), sums: pixel(sums)})
-        row = Part(window.column, steps, 1, along, False)
+        row = LoopPart(window.column, steps, 1, along, False)
         taps = strides({stream: step * pixel(stream), weights: 1})
-        return [row, Part(window.tap, count, 1, taps, True)] if count > 1 else [row]
+        return [row, LoopPart(window.tap, count, 1, taps, True)] if count > 1 else [row]
 
     def _channel_parts(self, buffers: Mapping[str, Buffer]) -> list[dict[str, int]]:
         """Offsets and field of each group of `lanes_out` channels in a wider row of the stream."""
@@ -204,7 +204,7 @@ class Tensoriser:
             variants.append({self.family.lane_group_field: part, **moved})
         return variants
 
-    def _parts(self, tile: Mapping[str, int], buffers: Mapping[str, Buffer]) -> list[Part]:
+    def _parts(self, tile: Mapping[str, int], buffers: Mapping[str, Buffer]) -> list[LoopPart]:
         """All loops of the tile, outermost first: data axes in order, then reductions."""
         parts = []
         for axis in (*self.compute.axes, *self.compute.reductions):
@@ -223,7 +223,7 @@ class Tensoriser:
                 if limit == step:
                     continue
                 strides = tuple(self._stride(buffers, name, axis.name, step) for name in self.names)
-                levels.append(Part(axis.name, limit // step, step, strides, reduced))
+                levels.append(LoopPart(axis.name, limit // step, step, strides, reduced))
             parts += reversed(levels)
         return parts
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from .dma import run_cycles
 from .sliding import Window, lane_channels
+from .strided_copy import run_cycles
 from .tile_layout import TileLayout
 
 

@@ -29,7 +29,7 @@ from .execution.kernel import (
     compile_kernel,
     load_kernel,
 )
-from .execution.schedule import Box, Call, Schedule, copy_call
+from .execution.schedule import Box, CallSequence, KernelCall, copy_call
 from .kernels.byte_tables import ByteSum, ByteTable
 from .kernels.convolution import Convolution
 from .kernels.declared import Declared
@@ -51,11 +51,43 @@ from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
-    "LEVELS", "Array", "BoundKernel", "Box", "BytePooling", "ByteSum", "ByteTable", "Call",
-    "CompiledKernel", "Convolution", "CpuTarget", "Declared", "Description", "Elementwise",
-    "Epilogue", "EpilogueOperand", "Extent", "HeadProduct", "KernelSchedule", "LayerNormalisation",
-    "Layout", "MatrixProduct", "Pooling", "Requantisation", "Residual", "RowReduction",
-    "RowSoftmax", "Schedule", "aligned_empty", "compile_kernel", "copy_call", "dequantised",
-    "generic", "has_small_pairs", "host", "host_levels", "load_kernel", "per_row_epilogue",
+    "LEVELS",
+    "Array",
+    "BoundKernel",
+    "Box",
+    "BytePooling",
+    "ByteSum",
+    "ByteTable",
+    "CallSequence",
+    "CompiledKernel",
+    "Convolution",
+    "CpuTarget",
+    "Declared",
+    "Description",
+    "Elementwise",
+    "Epilogue",
+    "EpilogueOperand",
+    "Extent",
+    "HeadProduct",
+    "KernelCall",
+    "KernelSchedule",
+    "LayerNormalisation",
+    "Layout",
+    "MatrixProduct",
+    "Pooling",
+    "Requantisation",
+    "Residual",
+    "RowReduction",
+    "RowSoftmax",
+    "aligned_empty",
+    "compile_kernel",
+    "copy_call",
+    "dequantised",
+    "generic",
+    "has_small_pairs",
+    "host",
+    "host_levels",
+    "load_kernel",
+    "per_row_epilogue",
     "real_epilogue",
 ]  # fmt: skip

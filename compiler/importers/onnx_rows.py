@@ -16,7 +16,7 @@ Source = Callable[[OnnxNode], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OperatorRow:
     """A mapping of an ONNX operator to one operator of the graph; calling it imports a node.
 
     Attributes
@@ -43,9 +43,9 @@ class Row:
         return emit(self.operator(**values), inputs)
 
 
-def row(operator: type[Operator], operands: int | None = None, **fields: Any) -> Row:
-    """Make a row; see `Row`."""
-    return Row(operator, fields, operands)
+def row(operator: type[Operator], operands: int | None = None, **fields: Any) -> OperatorRow:
+    """Make a row; see `OperatorRow`."""
+    return OperatorRow(operator, fields, operands)
 
 
 def attribute(name: str, default: Any) -> Source:

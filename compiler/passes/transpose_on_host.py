@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
-from ..accelerator.dma import LATENCY_CYCLES
 from ..accelerator.kernels.matmul import passes
+from ..accelerator.strided_copy import LATENCY_CYCLES
 from ..graph import Graph, QMatMul
 from ..graph.operators import Multiplying, QMatMulSums, Reshape, Transpose
 from ..rewriting import Site, op, rewrite, rule, value

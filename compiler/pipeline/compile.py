@@ -23,7 +23,7 @@ from .group import group, narrower_ports
 from .link import link, prove
 from .lower import lower
 from .place import place
-from .request import Compilation, CompileRequest, Linked, Placed
+from .request import Compilation, CompileRequest, Linked, PlacedGraph
 from .schedule import schedule
 
 Progress = Callable[[str], None]
@@ -110,7 +110,7 @@ def compile_module(
 
 def _compile_placed(
     request: CompileRequest, progress: Progress, measure: Measure | None, store: ProgramStore
-) -> tuple[Placed, list[Linked]]:
+) -> tuple[PlacedGraph, list[Linked]]:
     """Place the nodes and compile the segments; nodes that do not fit go to the host.
 
     Few networks have such nodes, so they are looked for only after a segment was refused.
@@ -193,7 +193,7 @@ def _report(segments: Sequence[Linked], *, timed: bool) -> dict[str, Any]:
 
 def _with_host(
     request: CompileRequest,
-    placed: Placed,
+    placed: PlacedGraph,
     segments: Sequence[Linked],
     module: Module,
     progress: Progress,

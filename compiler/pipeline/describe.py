@@ -12,7 +12,7 @@ from ..graph import Graph, Node, print_graph
 from ..placement.float_reasons import float_reasons
 from ..scheduling.fusion import Group, MovementGroup
 from ..scheduling.given_schedules import joined
-from .request import Compilation, Linked, Placed
+from .request import Compilation, Linked, PlacedGraph
 
 Wanted = Callable[[Node], bool]
 """Whether to show a node, and the layer that it belongs to."""
@@ -65,7 +65,7 @@ def describe(compilation: Compilation, stage: str, wanted: Wanted | None = None)
     ]
 
 
-def _placed(placed: Placed, wanted: Wanted | None) -> Iterator[Block]:
+def _placed(placed: PlacedGraph, wanted: Wanted | None) -> Iterator[Block]:
     """Each part with its side; the nodes are in execution order."""
     graph = placed.graph
     texts = dict(zip(graph.nodes, describe_graph(graph, lambda node: True), strict=True))

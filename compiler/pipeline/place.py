@@ -8,10 +8,10 @@ from ..passes.transpose_on_host import transpose_on_host
 from ..placement import decide
 from ..placement.decide import NO_REFUSALS
 from ..placement.partition import partition
-from .request import CompileRequest, Placed
+from .request import CompileRequest, PlacedGraph
 
 
-def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> Placed:
+def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> PlacedGraph:
     """Place the network of a request.
 
     Parameters
@@ -33,4 +33,4 @@ def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> 
         graph, configuration, request.options, request.placement, request.costs, refused
     )
     parts = partition(graph, decision.on_accelerator)
-    return Placed(graph, decision, tuple(map(tuple, parts)))
+    return PlacedGraph(graph, decision, tuple(map(tuple, parts)))

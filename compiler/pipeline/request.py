@@ -1,7 +1,7 @@
 """A request to the compiler, and the stages that it goes through.
 
 Each stage is a frozen value that the next one starts from, so that any of them can be looked at
-(`describe`). `Placed` is of the whole network; the others are of one segment.
+(`describe`). `PlacedGraph` is of the whole network; the others are of one segment.
 """
 
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ class CompileRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedGraph:
     """The network after each node has its side.
 
     Parameters
@@ -210,6 +210,6 @@ class Compilation:
     """A request with all its stages, and the module."""
 
     request: CompileRequest
-    placed: Placed
+    placed: PlacedGraph
     segments: tuple[Linked, ...]
     module: Module

@@ -17,7 +17,7 @@ from .box import Box
 from .nodes import Condition, Digit, Let
 from .rolling import Interval, Rolling, ring_of
 from .stages import Division, Place, Stage, State
-from .target import Instruction
+from .target import TensorInstruction
 
 
 class Definition(NamedTuple):
@@ -107,7 +107,7 @@ class Bounds:
 
     plans: dict[str, StagePlan] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
-    instructions: dict[str, Instruction] = field(default_factory=dict)
+    instructions: dict[str, TensorInstruction] = field(default_factory=dict)
     _found: dict[object, StagePlan] = field(default_factory=dict)
     _known: dict[Place, frozenset[str]] = field(default_factory=dict)
     _ranges: dict[tuple[str, frozenset[str]], Interval] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from .nodes import (
     let_value,
 )
 from .program import Program
-from .regions import Region
+from .regions import TensorRegion
 from .rolling import Rolling, Rows
 from .target import ScheduleError
 
@@ -231,7 +231,7 @@ class _InstanceWalk:
     def instance(self, nest: Nest, node: TransferNest | InstructionNest) -> None:
         region = self.regions.get(id(node))
         if region is None:
-            region = self.regions[id(node)] = Region(nest, node)
+            region = self.regions[id(node)] = TensorRegion(nest, node)
         ranges = region.at(self.values)
         if region.guarded:
             for low, high in ranges.values():

@@ -14,7 +14,7 @@ from .affine import value_of
 from .box import Box
 from .rolling import Rolling
 from .stages import Place
-from .target import Instruction, Kind
+from .target import Kind, TensorInstruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class TransferNest:
 class InstructionNest:
     """Loops over a box that together are one instruction."""
 
-    instruction: Instruction
+    instruction: TensorInstruction
     body: "Block"
 
     @property

@@ -23,7 +23,7 @@ from .nodes import (
     Update,
     nodes,
 )
-from .regions import Region
+from .regions import TensorRegion
 from .target import DRAM, REGISTER, Kind
 
 INDENT = "  "
@@ -62,7 +62,7 @@ class Program:
         return {node.tensor.name: node for node in buffers if node.scope != REGISTER}
 
     @cached_property
-    def regions(self) -> dict[int, Region]:
+    def regions(self) -> dict[int, TensorRegion]:
         """Regions found by earlier walks of this program, by the `id` of the node."""
         return {}
 

@@ -37,10 +37,10 @@ def region(
     -------
     Half-open ranges by axis, data axes first; empty where a guard lets nothing through.
     """
-    return Region(nest, node).at(values)
+    return TensorRegion(nest, node).at(values)
 
 
-class Region:
+class TensorRegion:
     """The loops, bindings and guards inside a transfer or an instruction, outermost first.
 
     Attributes

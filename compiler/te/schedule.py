@@ -17,7 +17,7 @@ from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope
 from .stages import Division, Fusion, Stage, initial_state
 from .steps import Step, blame, parse_step
 from .storage_steps import Arena, Precede, Roll
-from .target import PLAIN, Instruction, ScheduleError, Target
+from .target import PLAIN, ScheduleError, Target, TensorInstruction
 
 
 class Schedule:
@@ -189,7 +189,7 @@ class Schedule:
         return self._state.arena
 
     @property
-    def instructions(self) -> Mapping[str, Instruction]:
+    def instructions(self) -> Mapping[str, TensorInstruction]:
         """The instructions of tensorised stages, as far as the target keeps them."""
         return self._bounds.instructions if self._bounds else {}
 

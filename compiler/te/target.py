@@ -71,7 +71,7 @@ class Scope(NamedTuple):
     has_rings: bool = False
 
 
-class Instruction(Protocol):
+class TensorInstruction(Protocol):
     """An instruction that replaces a nest of loops."""
 
     @property
@@ -108,7 +108,7 @@ class Target:
         """The most sums of a tile that stay in registers until they are complete."""
         return 0
 
-    def instruction(self, stage: "Stage", state: "State", bounds: "Bounds") -> Instruction:
+    def instruction(self, stage: "Stage", state: "State", bounds: "Bounds") -> TensorInstruction:
         """The instruction whose law a tensorised stage matches from its loop inward.
 
         What does not depend on the sizes of loops may be kept in `bounds.instructions`.

@@ -12,14 +12,14 @@ from ..cli.main import guarded
 from .fit import errors_table, fit_or_scale
 from .model import DATA
 from .provenance import MODEL, note_sources
-from .rows import Row, measure, read_rows, write_rows
+from .rows import AreaRow, measure, read_rows, write_rows
 from .samples import first_samples
 
 PAGE = Path(__file__).parents[2] / "docs" / "synthesis.md"
 """Shows the errors."""
 
 
-def coefficients(rows: Sequence[Row]) -> str:
+def coefficients(rows: Sequence[AreaRow]) -> str:
     """Return the text of the model's file: for each technology date, rows, errors and factors."""
     model = {}
     for technology in Technology:

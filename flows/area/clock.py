@@ -7,13 +7,13 @@ from statistics import median
 import numpy as np
 
 from ...isa.configuration import Configuration
-from ..synthesis.devices import DEVICES, Device
-from ..synthesis.ledger import Row, read_rows
+from ..synthesis.devices import DEVICES, FpgaDevice
+from ..synthesis.ledger import LedgerRow, read_rows
 from .provenance import LEDGER, OTHER_SOURCES, is_of_these_sources
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockEstimate:
     """A clock in MHz.
 
     Parameters
@@ -44,8 +44,8 @@ class Clock:
 
 
 def clock_of(
-    configuration: Configuration, device: Device, rows: Sequence[Row] | None = None
-) -> Clock | None:
+    configuration: Configuration, device: FpgaDevice, rows: Sequence[LedgerRow] | None = None
+) -> ClockEstimate | None:
     """Return the clock in the ledger, or an estimate from the device's family; None if unknown.
 
     Parameters
@@ -58,11 +58,15 @@ def clock_of(
         if row.device == device.name and row.parameters == configuration.parameters():
             clocks = row.clocks_mhz
             is_current = is_of_these_sources(LEDGER)
-            return Clock(median(clocks), min(clocks), max(clocks), len(clocks), True, is_current)
+            return ClockEstimate(
+                median(clocks), min(clocks), max(clocks), len(clocks), True, is_current
+            )
     return estimated_clock(configuration, rows)
 
 
-def estimated_clock(configuration: Configuration, rows: Sequence[Row]) -> Clock | None:
+def estimated_clock(
+    configuration: Configuration, rows: Sequence[LedgerRow]
+) -> ClockEstimate | None:
     """Estimate the clock from machines of other sizes; None for a size that is not between theirs.
 
     All machines have the same pipelines, but wires get longer with the array. So a line is fitted
@@ -81,10 +85,10 @@ def estimated_clock(configuration: Configuration, rows: Sequence[Row]) -> Clock 
     off = [clock - on_line(row.machine) for row in rows for clock in row.clocks_mhz]
     middle = on_line(configuration)
     is_current = is_of_these_sources(LEDGER)
-    return Clock(middle, middle + min(off), middle + max(off), len(off), False, is_current)
+    return ClockEstimate(middle, middle + min(off), middle + max(off), len(off), False, is_current)
 
 
-def measured_rows(device: Device) -> list[Row]:
+def measured_rows(device: FpgaDevice) -> list[LedgerRow]:
     """Return the ledger's rows with a clock on devices of this family."""
     rows = (row for row in read_rows() if row.clocks_mhz)
     return [row for row in rows if DEVICES[row.device].family is device.family]

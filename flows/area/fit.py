@@ -14,7 +14,7 @@ from ...hardware.technology import Technology
 from ..synthesis.devices import RESOURCES
 from .features import UNITS, exact_luts, features
 from .model import estimated
-from .rows import Row
+from .rows import AreaRow
 
 ALIKE = {Technology.ULTRASCALE: Technology.XILINX7}
 """Technologies with few rows, each with one that has the same logic cells."""
@@ -38,7 +38,7 @@ class Sheet:
         The resource of the whole core, float64[rows].
     """
 
-    def __init__(self, rows: Sequence[Row], unit: str, resource: str) -> None:
+    def __init__(self, rows: Sequence[AreaRow], unit: str, resource: str) -> None:
         machines = [row.machine for row in rows]
         found = [
             features(machine, row.technology, row.multipliers)[unit]
@@ -77,7 +77,7 @@ class Sheet:
         return factors
 
 
-def fit(rows: Sequence[Row]) -> dict[str, Any]:
+def fit(rows: Sequence[AreaRow]) -> dict[str, Any]:
     """Fit the rows of one technology.
 
     Returns
@@ -106,7 +106,7 @@ def fit(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def scale(
-    rows: Sequence[Row], units: Mapping[str, Mapping[str, Mapping[str, float]]]
+    rows: Sequence[AreaRow], units: Mapping[str, Mapping[str, Mapping[str, float]]]
 ) -> dict[str, Any]:
     """Scale another technology's fit to a few rows: a factor for each resource, the median ratio.
 
@@ -142,7 +142,7 @@ def scale(
     return {"errors": errors, "units": scaled}
 
 
-def _errors(found: np.ndarray, rows: Sequence[Row]) -> dict[str, Any]:
+def _errors(found: np.ndarray, rows: Sequence[AreaRow]) -> dict[str, Any]:
     """Return the median and the worst of the rows' errors, float64[rows]."""
     return {
         "median": round(float(np.median(found)), 4),
@@ -152,7 +152,7 @@ def _errors(found: np.ndarray, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def fit_or_scale(
-    technology: Technology, rows: Sequence[Row], fitted: Mapping[str, Mapping[str, Any]]
+    technology: Technology, rows: Sequence[AreaRow], fitted: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Fit the rows of a technology; if they are few, scale the fit of a technology like it.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ...errors import UsageError
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
-from ..synthesis.devices import DEVICES, RESOURCES, Device
+from ..synthesis.devices import DEVICES, RESOURCES, FpgaDevice
 from .counts import BLOCKS, count_blocks, memory_bits
 from .features import UNITS, unit_of
 from .model import estimate, estimated, is_modelled, read_model
@@ -26,7 +26,7 @@ class Resources:
         Names of the resources that are known without synthesis.
     """
 
-    device: Device
+    device: FpgaDevice
     units: Mapping[str, Mapping[str, int]]
     known: frozenset[str]
 
@@ -53,7 +53,7 @@ class Resources:
         return of and of["median"]
 
 
-def resources(configuration: Configuration, device: Device) -> Resources:
+def resources(configuration: Configuration, device: FpgaDevice) -> Resources:
     """Return the resources of a configuration on a device.
 
     Raises

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
-from ..synthesis.devices import LOGIC_RAM, RESOURCES, Device, find_device
+from ..synthesis.devices import LOGIC_RAM, RESOURCES, FpgaDevice, find_device
 from ..synthesis.flow import Synthesis, core_rtlil, hash_of, synthesise, tool_versions
 from ..synthesis.netlist import PINS
 from ..synthesis.rows import SynthesisRow, read_lines, write_lines
@@ -18,7 +18,7 @@ DATA = Path(__file__).with_name("rows.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(SynthesisRow):
+class AreaRow(SynthesisRow):
     """The resources of one configuration on one device.
 
     Parameters
@@ -43,12 +43,12 @@ class Row(SynthesisRow):
         return find_device(self.device).capacity.get("multipliers")
 
 
-def read_rows(path: Path = DATA) -> list[Row]:
+def read_rows(path: Path = DATA) -> list[AreaRow]:
     """Return the rows of the data file in its order."""
-    return read_lines(Row, path)
+    return read_lines(AreaRow, path)
 
 
-def write_rows(rows: Sequence[Row], path: Path = DATA) -> None:
+def write_rows(rows: Sequence[AreaRow], path: Path = DATA) -> None:
     """Write the data file.
 
     Raises
@@ -59,7 +59,7 @@ def write_rows(rows: Sequence[Row], path: Path = DATA) -> None:
     write_lines(rows, path)
 
 
-def row_of(found: Synthesis) -> Row:
+def row_of(found: Synthesis) -> AreaRow:
     """Return the row of a synthesis."""
     units: dict[str, Counter[str]] = {}
     for path, resources in found.netlist.cells:
@@ -68,7 +68,7 @@ def row_of(found: Synthesis) -> Row:
     packing = Counter(found.packed)
     packing.subtract(found.netlist.total)
     units[PACKING] = packing
-    return Row.of(
+    return AreaRow.of(
         found,
         units={
             unit: {name: used[name] for name in RESOURCES if used[name]}
@@ -80,10 +80,10 @@ def row_of(found: Synthesis) -> Row:
 
 def measure(
     samples: Sequence[tuple[Configuration, str]],
-    kept: Sequence[Row],
-    keep: Callable[[Sequence[Row]], None],
+    kept: Sequence[AreaRow],
+    keep: Callable[[Sequence[AreaRow]], None],
     say: Callable[[str], None],
-) -> list[Row]:
+) -> list[AreaRow]:
     """Measure the samples whose RTL or tools have changed; return a row for each sample.
 
     Parameters
@@ -116,7 +116,7 @@ def measure(
     return [rows[configuration.name, chip] for configuration, chip in samples]
 
 
-def _is_current(row: Row, configuration: Configuration, device: Device) -> bool:
+def _is_current(row: AreaRow, configuration: Configuration, device: FpgaDevice) -> bool:
     return row.parameters == configuration.parameters() and row.is_of(
         hash_of(core_rtlil(configuration, device)), tool_versions(device)
     )

@@ -6,7 +6,7 @@ from random import Random
 
 from ...errors import ConfigurationError
 from ...isa.configuration import PRESETS, Configuration
-from ..synthesis.devices import Device, find_device
+from ..synthesis.devices import FpgaDevice, find_device
 from .resources import resources
 
 PRESET_CHIPS = {
@@ -86,7 +86,7 @@ def first_samples(number: int, device: str | None = None) -> list[tuple[Configur
     return [(configuration, device) for configuration in islice(fitting, number)]
 
 
-def _fits(configuration: Configuration, chip: Device) -> bool:
+def _fits(configuration: Configuration, chip: FpgaDevice) -> bool:
     found = resources(configuration, chip)
     return not found.short and ("ram" in found.known or "ram" not in chip.family.resources)
 

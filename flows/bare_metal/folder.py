@@ -27,7 +27,7 @@ FLAGS = ("-std=c99", "-Os", "-DTILEWRIGHT_REGISTERS=0x40000000u", "-DTILEWRIGHT_
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectCode:
+class ObjectFile:
     """Bytes of machine code, and of read-only data beside programs and constants."""
 
     text_bytes: int
@@ -84,7 +84,7 @@ def _refusal(folder: Path, problem: OSError) -> UsageError:
     )
 
 
-def object_code(folder: Path) -> ObjectCode | None:
+def object_code(folder: Path) -> ObjectFile | None:
     """Compile the code of an export for size; None without a compiler or `size`.
 
     Raises
@@ -104,4 +104,4 @@ def object_code(folder: Path) -> ObjectCode | None:
     rows = [line.split() for line in done.stdout.splitlines()[1:]]
     if done.returncode or len(rows) != len(CODE):
         return None
-    return ObjectCode(sum(int(row[0]) for row in rows), shlex.join(compiler))
+    return ObjectFile(sum(int(row[0]) for row in rows), shlex.join(compiler))

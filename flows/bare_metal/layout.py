@@ -12,7 +12,7 @@ from ...isa.encoding import encode_program
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramImage:
     """An encoded program, and the byte addresses of the program and its data window."""
 
     code: bytes
@@ -27,9 +27,9 @@ class MemoryLayout:
 
     Parameters
     ----------
-    clearing : Program
+    clearing : ProgramImage
         The program that clears the scratchpads, which runs before every other one.
-    programs : tuple of Program
+    programs : tuple of ProgramImage
         One for each segment.
     constants : mapping
         Place -> the constants of a segment that has some.
@@ -37,8 +37,8 @@ class MemoryLayout:
         Size of all.
     """
 
-    clearing: Program
-    programs: tuple[Program, ...]
+    clearing: ProgramImage
+    programs: tuple[ProgramImage, ...]
     constants: Mapping[int, bytes]
     memory_bytes: int
 
@@ -53,9 +53,9 @@ def lay_out(module: Module) -> MemoryLayout:
     encoded = [encode_program(code, machine) for code in codes]
     *places, end = accumulate((align(len(code)) for code in encoded), initial=first)
     return MemoryLayout(
-        Program(encoded[0], places[0]),
+        ProgramImage(encoded[0], places[0]),
         tuple(
-            Program(code, place, base, segment.data_bytes)
+            ProgramImage(code, place, base, segment.data_bytes)
             for code, place, base, segment in zip(
                 encoded[1:], places[1:], bases, segments, strict=True
             )

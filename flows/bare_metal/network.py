@@ -11,7 +11,7 @@ from ...isa.registers import MAGIC, OFFSETS, Error
 from ...quoting import c_name, comment
 from ...runtime.board import BUSY, DONE, ERROR, START, STOP
 from .host_steps import C_TYPES, ELEMENT_BYTES, call, check_steps
-from .layout import MemoryLayout, Program, lay_out
+from .layout import MemoryLayout, ProgramImage, lay_out
 from .values import HostValues, place_values
 
 FILES = ("network.c", "network.h", "network_data.c", "tilewright_registers.h")
@@ -55,7 +55,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class CArgument:
     """A parameter of `network_run`: an input or an output, and the value that it gives or takes."""
 
     name: str
@@ -106,21 +106,21 @@ def network_in_c(module: Module) -> Network:
     return Network(files, sizes)
 
 
-def _parameters(module: Module) -> list[Parameter]:
+def _parameters(module: Module) -> list[CArgument]:
     """Return inputs, then outputs, with distinct identifiers."""
     graph = module.graph
     ends = [(f"in_{value.name}", value.name, True) for value in graph.inputs]
     ends += [(f"out_{output.name}", output.value, False) for output in graph.outputs]
-    found: dict[str, Parameter] = {}
+    found: dict[str, CArgument] = {}
     for wanted, value, is_input in ends:
         name = plain = c_name(wanted)
         while name in found:
             name = f"{plain}_{len(found)}"
-        found[name] = Parameter(name, value, graph.types[value], is_input)
+        found[name] = CArgument(name, value, graph.types[value], is_input)
     return list(found.values())
 
 
-def _signature(parameters: Sequence[Parameter]) -> str:
+def _signature(parameters: Sequence[CArgument]) -> str:
     margin = ",\n" + " " * len("int network_run(")
     return f"int network_run({margin.join(one.declaration for one in parameters)})"
 
@@ -130,7 +130,7 @@ def _title(module: Module) -> str:
     return f"/* {comment(f'{module.name} for configuration {module.configuration.name}')}. */"
 
 
-def _header(module: Module, layout: MemoryLayout, parameters: Sequence[Parameter]) -> list[str]:
+def _header(module: Module, layout: MemoryLayout, parameters: Sequence[CArgument]) -> list[str]:
     return [
         _title(module), "",
         "#ifndef NETWORK_H", "#define NETWORK_H", "", "#include <stdint.h>", "",
@@ -148,7 +148,7 @@ def _header(module: Module, layout: MemoryLayout, parameters: Sequence[Parameter
 def _source(
     module: Module,
     layout: MemoryLayout,
-    parameters: Sequence[Parameter],
+    parameters: Sequence[CArgument],
     events: Sequence[Event],
     values: HostValues,
     arrays: Mapping[str, bytes],
@@ -212,7 +212,7 @@ def _steps(
     return tensors, lines
 
 
-def _program(program: Program) -> str:
+def _program(program: ProgramImage) -> str:
     return _braced((program.place, len(program.code), program.data_place, program.data_bytes))
 
 

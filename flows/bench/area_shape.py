@@ -38,7 +38,7 @@ LATENCY_CYCLES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ShapeStep:
     """A machine and a compiler of the comparison.
 
     Parameters
@@ -60,26 +60,26 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ShapeRow:
     """Exact cycles of a step, and its resources."""
 
-    step: Step
+    step: ShapeStep
     cycles: int
     lut: int
     multipliers: int
 
 
-def steps() -> Iterator[Step]:
+def steps() -> Iterator[ShapeStep]:
     """Yield the steps at one area, then those of each size."""
-    yield Step("nothing overlaps", BASE, ALONE)
+    yield ShapeStep("nothing overlaps", BASE, ALONE)
     configuration = BASE
     for text, changes in ADDED:
         configuration = configuration.replace(name=text, **changes)
-        yield Step(text, configuration)
+        yield ShapeStep(text, configuration)
     for size in SIZES:
         lanes = int(size.partition("x")[0])
         vector = min(lanes, 16)
-        yield Step(
+        yield ShapeStep(
             "all of these",
             configuration.replace(
                 name=size, lanes_in=lanes, lanes_out=lanes, vector_lanes=vector
@@ -87,7 +87,7 @@ def steps() -> Iterator[Step]:
         )  # fmt: skip
 
 
-def measure(graph: Graph, step: Step) -> Row:
+def measure(graph: Graph, step: ShapeStep) -> ShapeRow:
     """Compile a network as a step does, and count.
 
     Raises
@@ -100,10 +100,10 @@ def measure(graph: Graph, step: Step) -> Row:
         memory=MemoryModel(latency_cycles=LATENCY_CYCLES),
     )  # fmt: skip
     figures = resources(step.configuration).figures
-    return Row(step, module.report["cycles"], figures["lut"], figures["multipliers"])
+    return ShapeRow(step, module.report["cycles"], figures["lut"], figures["multipliers"])
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[ShapeRow]) -> str:
     """Return the rows as a Markdown table; factors are relative to the first and the smallest."""
     lines = [
         "| array | | cycles | fewer | LUT | multipliers |",

@@ -86,7 +86,7 @@ TURN_S = 0.02
 """Seconds per turn: long enough that sleeping threads are awake most of the time."""
 
 
-class Case(NamedTuple):
+class KernelCase(NamedTuple):
     """A kernel to measure; `exact` asks for onnxruntime's exact mode (`peer_session`)."""
 
     group: str
@@ -96,7 +96,7 @@ class Case(NamedTuple):
     exact: bool = False
 
 
-def cases(target: CpuTarget) -> Iterator[Case]:
+def cases(target: CpuTarget) -> Iterator[KernelCase]:
     """The kernels of the bench on a target."""
     kinds: tuple[tuple[str, dict[str, Any]], ...] = (("float32", {}), ("int8", BYTES))
     for kind, bytes_ in kinds:
@@ -115,10 +115,10 @@ def cases(target: CpuTarget) -> Iterator[Case]:
                 narrow=bool(bytes_),
                 **(window or {"epilogue": real_epilogue("relu")}),
             )
-            yield Case(f"convolution {kind}", shape.name, layer, layer.macs)
+            yield KernelCase(f"convolution {kind}", shape.name, layer, layer.macs)
         for name, extents in PRODUCTS.items():
             layer = MatrixProduct(*extents, **bytes_)
-            case = Case(f"matrix product {kind}", name, layer, layer.macs)
+            case = KernelCase(f"matrix product {kind}", name, layer, layer.macs)
             if bytes_ and target.saturating:
                 small = replace(layer, small_pairs=True)
                 yield case._replace(exact=True)
@@ -133,18 +133,18 @@ def cases(target: CpuTarget) -> Iterator[Case]:
                 groups=channels,
                 **window,
             )
-            yield Case(f"depthwise {kind}", f"{size}x{channels}/{stride}", layer, layer.macs)
+            yield KernelCase(f"depthwise {kind}", f"{size}x{channels}/{stride}", layer, layer.macs)
     scaled = Epilogue(("mul", "sum", 0.125), "float32")
     scores = HeadProduct(1, HEADS, 128, 64, 128, transposed=True, epilogue=scaled)
-    yield Case("transformer products", "scores", scores, scores.macs)
+    yield KernelCase("transformer products", "scores", scores, scores.macs)
     values = HeadProduct(1, HEADS, 128, 128, 64)
-    yield Case("transformer products", "values", values, values.macs)
-    yield Case("rows", "softmax 1536x128", RowSoftmax(1536, 128), 0)
-    yield Case("rows", "softmax 1x1000", RowSoftmax(1, 1000), 0)
-    yield Case("rows", "layer norm 128x768", LayerNormalisation(128, 768), 0)
+    yield KernelCase("transformer products", "values", values, values.macs)
+    yield KernelCase("rows", "softmax 1536x128", RowSoftmax(1536, 128), 0)
+    yield KernelCase("rows", "softmax 1x1000", RowSoftmax(1, 1000), 0)
+    yield KernelCase("rows", "layer norm 128x768", LayerNormalisation(128, 768), 0)
     for name in ("gelu", "tanh", "sigmoid", "exp"):
         chain = Elementwise((128, 3072), (("x", "float32"),), (name, "x"))
-        yield Case("elementwise", f"{name} 128x3072", chain, 0)
+        yield KernelCase("elementwise", f"{name} 128x3072", chain, 0)
 
 
 def main(arguments: list[str] | None = None) -> int:

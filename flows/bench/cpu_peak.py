@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from ...compiler.cpu import CpuTarget
-from ...compiler.cpu.codegen.machine_code import ObjectCode, assemble
+from ...compiler.cpu.codegen.machine_code import LoadedCode, assemble
 from ...compiler.cpu.x86 import AMX
 
 CHAINS = 12
@@ -49,7 +49,7 @@ def peak_rates(target: CpuTarget) -> Mapping[str, float]:
 
 def _rate(target: CpuTarget, name: str, sums: str, factors: str, operations: int) -> float:
     code = _code(target, name, sums, factors) if sums else _tile_code(target, name)
-    library = ObjectCode(assemble(code, target, "peak"), target)
+    library = LoadedCode(assemble(code, target, "peak"), target)
     run = library.function("peak", ctypes.c_void_p, ctypes.c_int64)
     data = (ctypes.c_char * 64)()
     least = float("inf")

@@ -34,7 +34,7 @@ ADD = QAdd((9, 7), 5, 0.08, -3)
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class McuBlock:
     """An inverted residual block on a square image.
 
     Parameters
@@ -63,7 +63,7 @@ class Block:
 
 
 BLOCKS = tuple(
-    Block(size, before, after, expansion, kernel)
+    McuBlock(size, before, after, expansion, kernel)
     for size, before, after in (
         *((7, 56, 56), (7, 96, 96), (7, 96, 160), (7, 160, 160)),
         *((5, 96, 96), (5, 160, 160), (5, 192, 192), (5, 192, 336)),
@@ -73,7 +73,7 @@ BLOCKS = tuple(
 """Every shape with four pairs of expansion and window."""
 
 
-def block_graph(block: Block, seed: int = 0) -> Graph:
+def block_graph(block: McuBlock, seed: int = 0) -> Graph:
     """A quantised block with random weights, input `x`, output `out`."""
     generator = np.random.default_rng(seed)
     shape = (1, block.size, block.size, block.channels_in)
@@ -102,7 +102,7 @@ def block_graph(block: Block, seed: int = 0) -> Graph:
     return builder.graph([Output("out", result)])
 
 
-def measure(blocks: Sequence[Block], configuration: Configuration) -> Iterator[dict]:
+def measure(blocks: Sequence[McuBlock], configuration: Configuration) -> Iterator[dict]:
     """Compile each block alone and yield its figures, in cycles."""
     for block in blocks:
         graph = block_graph(block)

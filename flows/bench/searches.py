@@ -20,12 +20,12 @@ from ...atomic_write import write_output
 from ...compiler.frontend import import_model
 from ...isa.settings import memory_text
 from ...sim.cache import kept_folder
-from ..sweep import Database, Network, Outcome, Search, Space, sweep
+from ..sweep import Database, Search, Space, SweepNetwork, SweepOutcome, sweep
 from ..sweep.evaluators import SIM, graph_digest
 from ..sweep.executors import Done, InProcess, Job
 from ..sweep.figures import DEFAULT_OBJECTIVES
 from ..sweep.pareto import front, hypervolume
-from ..sweep.records import Key, configuration_digest
+from ..sweep.records import RecordKey, configuration_digest
 from ..sweep.search import METHODS
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--database", type=Path, help="default: one in the cache folder")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     options = parser.parse_args(arguments)
-    network = Network(options.model.stem, import_model(options.model))
+    network = SweepNetwork(options.model.stem, import_model(options.model))
     path = options.database or kept_folder("sweeps", "sweep") / "records.db"
     space, console = Space.of(VARY), Console(stderr=True)
     with Database(path) as database:
@@ -90,7 +90,7 @@ class Replay(InProcess):
         Has the results of every machine.
     """
 
-    def __init__(self, networks: Iterable[Network], database: Database) -> None:
+    def __init__(self, networks: Iterable[SweepNetwork], database: Database) -> None:
         graphs = [network.graph for network in networks]
         super().__init__(graphs)
         self.order: list[str] = []
@@ -103,7 +103,7 @@ class Replay(InProcess):
         for job in first:
             network, machine = self._digests[job.network], configuration_digest(job.configuration)
             keys = [
-                Key(job.evaluator, job.version, network, machine, memory_text(memory))
+                RecordKey(job.evaluator, job.version, network, machine, memory_text(memory))
                 for memory in job.memories
             ]
             records = self._database.find(keys)
@@ -113,7 +113,7 @@ class Replay(InProcess):
         return [(first, Done(found, 0.0))]
 
 
-def curve(every: Outcome, database: Database, method: str, seed: int) -> list[float]:
+def curve(every: SweepOutcome, database: Database, method: str, seed: int) -> list[float]:
     """Return the share of the hypervolume after each machine that a search compiles.
 
     Parameters
@@ -172,7 +172,7 @@ def summary(curves: Sequence[Sequence[float]], machines: int) -> dict[str, objec
     }
 
 
-def table(rows: Sequence[dict], name: str, every: Outcome) -> Table:
+def table(rows: Sequence[dict], name: str, every: SweepOutcome) -> Table:
     """One row per method."""
     out = Table(title=f"{name}: share of the hypervolume of all {len(every.results)} machines")
     out.add_column("search")

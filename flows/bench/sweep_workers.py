@@ -18,7 +18,7 @@ from typing import Any
 
 from ...atomic_write import write_output
 from ...compiler.frontend import import_model
-from ..sweep import Database, Network, Space, sweep
+from ..sweep import Database, Space, SweepNetwork, sweep
 from ..sweep.evaluators import SIM
 from ..sweep.executors import Done, Job
 from ..sweep.local_workers import LocalWorkers
@@ -92,7 +92,7 @@ def measure(model: Path, workers: int) -> dict[str, float]:
     CompileError
         When the model has no layer for the accelerator.
     """
-    network = Network(model.stem, import_model(model))
+    network = SweepNetwork(model.stem, import_model(model))
     with TemporaryDirectory() as folder, Database(Path(folder) / "sweep.db") as database:
         observed = Observed(LocalWorkers([network.graph], workers))
         try:

@@ -10,11 +10,11 @@ from ...atomic_write import write_output
 from ...errors import HardwareError
 from ...sim.gate.mapping import map_design
 from ...sim.gate.tools import find_tool, run_tool
-from ..synthesis.critical_path import Step
+from ..synthesis.critical_path import CriticalStep
 from ..synthesis.devices import RESOURCES
 from ..synthesis.flow import Advance, hash_of, shortages, tool_versions
 from ..synthesis.netlist import TOP
-from ..synthesis.place_and_route import Placement, UnroutableError, pack_design, route_design
+from ..synthesis.place_and_route import RoutedDesign, UnroutableError, pack_design, route_design
 from .design import Design, make_output_folder
 from .floorplan import Tile, draw, tiles_of
 
@@ -50,13 +50,13 @@ class Built:
     design: Design
     rtl: str
     packed: Mapping[str, int]
-    placements: tuple[Placement, ...]
+    placements: tuple[RoutedDesign, ...]
     layout: str
     tiles: list[Tile]
     tools: Mapping[str, str]
 
     @property
-    def best(self) -> Placement:
+    def best(self) -> RoutedDesign:
         """The placement with the fastest clock."""
         return max(self.placements, key=lambda placement: placement.clock_mhz)
 
@@ -89,7 +89,7 @@ class Built:
         }
 
 
-def meets_clock(design: Design, placement: Placement) -> bool:
+def meets_clock(design: Design, placement: RoutedDesign) -> bool:
     """Return whether a placement reaches the clock of its design."""
     return placement.clock_mhz * 1e6 >= design.clock_hz
 
@@ -130,7 +130,7 @@ def build(design: Design, seeds: int, advance: Advance = lambda text, done, tota
         raise HardwareError(
             f"configuration `{design.configuration.name}` on `{device.name}`: {'; '.join(problems)}"
         )
-    placements: list[Placement] = []
+    placements: list[RoutedDesign] = []
     layout, tiles = "", None
     for seed in range(1, 1 + seeds):
         try:
@@ -198,7 +198,7 @@ def timing_problem(built: Built) -> str:
     )
 
 
-def _delay(step: Step) -> float:
+def _delay(step: CriticalStep) -> float:
     return step.logic_ns + step.routing_ns
 
 

@@ -10,14 +10,14 @@ from ...errors import HardwareError, UsageError, did_you_mean
 from ...hardware.soc.board import Board, BoardDdr, BoardSdram
 from ...hardware.technology import Technology
 from ...isa.sdram import SDRAMS
-from ..synthesis.parts import Part, find_part
+from ..synthesis.parts import Chip, find_part
 from .board_schema import (
     BLOCK_RAM,
     DDR,
     OPTIONAL_SIGNALS,
     SCHEMA,
     SDRAM_SIGNALS,
-    Key,
+    SchemaKey,
     Table,
     WrongValueError,
     shown,
@@ -117,7 +117,7 @@ def board_of(
 
 
 def _pin_board(
-    values: Mapping[str, Any], facts: Mapping[str, Any], part: Part, where: str
+    values: Mapping[str, Any], facts: Mapping[str, Any], part: Chip, where: str
 ) -> Board:
     oscillator, serial = values["oscillator"], values["serial"]
     memory = values.get("memory", {"kind": BLOCK_RAM})
@@ -136,7 +136,7 @@ def _pin_board(
     return board
 
 
-def _sdram(memory: Mapping[str, Any], part: Part, where: str) -> BoardSdram | None:
+def _sdram(memory: Mapping[str, Any], part: Chip, where: str) -> BoardSdram | None:
     """Return the SDRAM with the pins that its kind has, or None for block RAM."""
     kind, sites = memory["kind"], memory.get("pins", {})
     if kind == BLOCK_RAM:
@@ -166,7 +166,7 @@ def _sdram(memory: Mapping[str, Any], part: Part, where: str) -> BoardSdram | No
     return BoardSdram(kind=kind, sites={name: sites[name] for name in widths if name in sites})
 
 
-def _ddr(memory: Mapping[str, Any], part: Part, given_part: str, where: str) -> BoardDdr:
+def _ddr(memory: Mapping[str, Any], part: Chip, given_part: str, where: str) -> BoardDdr:
     """Return the DDR memory, which Vivado's files of the board describe."""
     if part.device.family.technology is not Technology.XILINX7:
         raise HardwareError(
@@ -181,7 +181,7 @@ def _ddr(memory: Mapping[str, Any], part: Part, given_part: str, where: str) -> 
     return BoardDdr(**{name: memory[name] for name in ("mib", "board_files", "interface")})
 
 
-def _check_sites(board: Board, part: Part, where: str) -> None:
+def _check_sites(board: Board, part: Chip, where: str) -> None:
     """Reject a pin that the chip's package cannot have, or that is used twice."""
     pins = {name: pin.site for name, pin in board.pins.items()}
     if board.sdram and not board.memory:
@@ -216,7 +216,7 @@ def _read_table(table: Table, given: Any, prefix: str, where: str) -> Iterator[t
             )
     for name, key in table.items():
         path = prefix + name
-        if not isinstance(key, Key):
+        if not isinstance(key, SchemaKey):
             if name in given:
                 yield name, dict(_read_table(key, given[name], f"{path}.", where))
         elif name in given:
@@ -225,8 +225,8 @@ def _read_table(table: Table, given: Any, prefix: str, where: str) -> Iterator[t
             raise HardwareError(f"{where}: `{path}`: expected {key.expected}, got none; add it")
 
 
-def _read(key: "Key | Table", value: Any, path: str, where: str) -> Any:
-    assert isinstance(key, Key)
+def _read(key: "SchemaKey | Table", value: Any, path: str, where: str) -> Any:
+    assert isinstance(key, SchemaKey)
     try:
         return key.read(value)
     except WrongValueError:

@@ -41,7 +41,7 @@ class WrongValueError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SchemaKey:
     """A key of a board file.
 
     Parameters
@@ -59,7 +59,7 @@ class Key:
     required: bool = False
 
 
-Table = Mapping[str, "Key | Table"]
+Table = Mapping[str, "SchemaKey | Table"]
 """Schema of a board file: keys, some of which hold tables."""
 
 
@@ -139,58 +139,60 @@ _PIN = 'a pin such as "G2" or { site = "G2", low = true, pull = "UP" }'
 _SITES = 'a pin such as "G2", or a list of them, lowest bit first'
 _LINE = f"one printable line of at most {MAX_TEXT} characters"
 
-_BOARD_FILES = Key(
+_BOARD_FILES = SchemaKey(
     _matching(r"[A-Za-z0-9._*:-]{1,80}"),
     "the pattern of the board's files in Vivado, such as `tul.com.tw:pynq-z2:part0:*`",
 )
 
 SCHEMA: Table = {
-    "like": Key(_matching(NAME), "the name of a board that `tilewright boards` lists"),
-    "name": Key(
+    "like": SchemaKey(_matching(NAME), "the name of a board that `tilewright boards` lists"),
+    "name": SchemaKey(
         _matching(NAME),
         "letters, digits, `-`, `_` and `.`, at most 40, such as `My-Board`",
         required=True,
     ),
-    "part": Key(_part, f"a chip with package and speed such as {', '.join(PARTS)}", required=True),
-    "preset": Key(_one_of(*PRESETS), f"one of {', '.join(PRESETS)}", required=True),
-    "clock_mhz": Key(_number(1, 400, _MHZ), "a number from 1 to 400", required=True),
-    "programmer": Key(
+    "part": SchemaKey(
+        _part, f"a chip with package and speed such as {', '.join(PARTS)}", required=True
+    ),
+    "preset": SchemaKey(_one_of(*PRESETS), f"one of {', '.join(PRESETS)}", required=True),
+    "clock_mhz": SchemaKey(_number(1, 400, _MHZ), "a number from 1 to 400", required=True),
+    "programmer": SchemaKey(
         _matching(NAME), "the name by which openFPGALoader knows it, such as `ulx3s`"
     ),
-    "url": Key(_url, "an address that begins with https://", required=True),
-    "sources": Key(_list_of(_text), f"a list of texts, each {_LINE}"),
-    "checked": Key(_list_of(_text), f"a list of texts, each {_LINE}"),
+    "url": SchemaKey(_url, "an address that begins with https://", required=True),
+    "sources": SchemaKey(_list_of(_text), f"a list of texts, each {_LINE}"),
+    "checked": SchemaKey(_list_of(_text), f"a list of texts, each {_LINE}"),
     "oscillator": {
-        "mhz": Key(_number(1, 500, _MHZ), "a number from 1 to 500", required=True),
-        "pin": Key(_pin, _PIN, required=True),
+        "mhz": SchemaKey(_number(1, 500, _MHZ), "a number from 1 to 500", required=True),
+        "pin": SchemaKey(_pin, _PIN, required=True),
     },
     "serial": {
-        "rx": Key(_pin, _PIN, required=True),
-        "tx": Key(_pin, _PIN, required=True),
-        "baud": Key(
+        "rx": SchemaKey(_pin, _PIN, required=True),
+        "tx": SchemaKey(_pin, _PIN, required=True),
+        "baud": SchemaKey(
             _number(1_200, 12_000_000, (int,)),
             "an integer from 1,200 to 12,000,000",
             required=True,
         ),
-        "adapter": Key(_text, _LINE, required=True),
+        "adapter": SchemaKey(_text, _LINE, required=True),
     },
     "pins": {
-        "leds": Key(_list_of(_pin), f"a list, each of them {_PIN}"),
-        "button": Key(_pin, _PIN),
-        "high": Key(_list_of(_pin), f"a list, each of them {_PIN}"),
-        "standard": Key(_one_of(*STANDARDS), f"one of {', '.join(STANDARDS)}"),
+        "leds": SchemaKey(_list_of(_pin), f"a list, each of them {_PIN}"),
+        "button": SchemaKey(_pin, _PIN),
+        "high": SchemaKey(_list_of(_pin), f"a list, each of them {_PIN}"),
+        "standard": SchemaKey(_one_of(*STANDARDS), f"one of {', '.join(STANDARDS)}"),
     },
     "memory": {
-        "kind": Key(
+        "kind": SchemaKey(
             _one_of(BLOCK_RAM, *SDRAMS, DDR),
             f"one of {', '.join((BLOCK_RAM, *SDRAMS, DDR))}",
             required=True,
         ),
-        "max_kib": Key(_number(4, 1 << 20, (int,)), "an integer from 4 to 1,048,576"),
-        "mib": Key(_number(1, 1 << 12, (int,)), "an integer from 1 to 4,096"),
+        "max_kib": SchemaKey(_number(4, 1 << 20, (int,)), "an integer from 4 to 1,048,576"),
+        "mib": SchemaKey(_number(1, 1 << 12, (int,)), "an integer from 1 to 4,096"),
         "board_files": _BOARD_FILES,
-        "interface": Key(_matching(r"\w{1,40}"), "a name in the board's files, `ddr3_sdram`"),
-        "pins": {name: Key(_sites, _SITES) for name in SDRAM_SIGNALS},
+        "interface": SchemaKey(_matching(r"\w{1,40}"), "a name in the board's files, `ddr3_sdram`"),
+        "pins": {name: SchemaKey(_sites, _SITES) for name in SDRAM_SIGNALS},
     },
     "zynq": {
         "board_files": replace(_BOARD_FILES, required=True),

@@ -13,7 +13,7 @@ from ...isa.memory_model import MemoryModel
 from ...isa.sdram import Sdram
 from ...sim.gate.rtlil import keep_rtlil
 from ..area.counts import BLOCKS, blocks_of_ram, count_blocks
-from ..synthesis.devices import DEVICES, Device
+from ..synthesis.devices import DEVICES, FpgaDevice
 from ..synthesis.flow import shared_multipliers
 from ..synthesis.netlist import TOP
 from ..synthesis.parts import find_part
@@ -187,7 +187,7 @@ class Design:
         return min(words * self.configuration.bus_bytes, limit)
 
     @property
-    def device(self) -> Device:
+    def device(self) -> FpgaDevice:
         """The chip with the board's constraints, for placing."""
         board, part = self.board, find_part(self.board.part)
         assert part is not None

@@ -16,7 +16,7 @@ from ...isa.configuration import Configuration
 from ...isa.pipeline import FETCH_BURSTS
 from ...quoting import comment, tcl_list, tcl_word
 from ..area.counts import count_blocks
-from ..synthesis.devices import DEVICES, Device
+from ..synthesis.devices import DEVICES, FpgaDevice
 from ..synthesis.flow import shortages
 from .design import make_output_folder
 from .processors import ZynqBoard
@@ -79,7 +79,7 @@ class ZynqDesign:
             )
 
     @property
-    def device(self) -> Device:
+    def device(self) -> FpgaDevice:
         """The chip."""
         return DEVICES[self.board.device]
 

@@ -15,8 +15,8 @@ from ...quoting import printable
 from ...sim.cache import kept_folder
 from ..area.model import is_modelled
 from ..sweep.dimensions import Dimension, read_dimension
-from ..sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
-from ..sweep.expressions import OF_NETWORK, Condition, of_network, read_condition
+from ..sweep.executors import PATIENCE_S, InProcess, OnDask, SweepExecutor, WhenNeeded
+from ..sweep.expressions import OF_NETWORK, Constraint, of_network, read_condition
 from ..sweep.figures import (
     ASIC_OBJECTIVES,
     ASIC_PRICE,
@@ -27,11 +27,11 @@ from ..sweep.figures import (
 )
 from ..sweep.local_workers import LocalWorkers
 from ..sweep.measured import Build
-from ..sweep.outcome import Network
+from ..sweep.outcome import SweepNetwork
 from ..sweep.search import Search
 from ..sweep.space import Space
-from ..sweep.spaces import Description, read_description
-from ..synthesis.devices import DEVICES, Device, find_device
+from ..sweep.spaces import SpaceDescription, read_description
+from ..synthesis.devices import DEVICES, FpgaDevice, find_device
 from ..synthesis.flow import tool_versions
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ BUDGET = ("multipliers", "ram", "lut", "ff")
 """Resources of a device that limit the machines."""
 
 
-def chosen_space(arguments: argparse.Namespace, description: Description) -> Space:
+def chosen_space(arguments: argparse.Namespace, description: SpaceDescription) -> Space:
     """Return the space. Options override the file.
 
     Raises
@@ -84,7 +84,9 @@ def chosen_space(arguments: argparse.Namespace, description: Description) -> Spa
     return Space(tuple(found.values()), changed(base, arguments.changes), program_for=made_for)
 
 
-def chosen_device(arguments: argparse.Namespace, description: Description) -> Device | None:
+def chosen_device(
+    arguments: argparse.Namespace, description: SpaceDescription
+) -> FpgaDevice | None:
     """Return the device whose resources are the budget, if there is one.
 
     Raises
@@ -105,7 +107,7 @@ def chosen_device(arguments: argparse.Namespace, description: Description) -> De
     return device
 
 
-def chosen_build(arguments: argparse.Namespace, device: Device | None) -> Build | None:
+def chosen_build(arguments: argparse.Namespace, device: FpgaDevice | None) -> Build | None:
     """Return what to synthesise and place, if anything.
 
     Raises
@@ -135,8 +137,8 @@ def chosen_build(arguments: argparse.Namespace, device: Device | None) -> Build 
 
 
 def chosen_conditions(
-    arguments: argparse.Namespace, description: Description, device: Device | None
-) -> tuple[Condition, ...]:
+    arguments: argparse.Namespace, description: SpaceDescription, device: FpgaDevice | None
+) -> tuple[Constraint, ...]:
     """Return all conditions, including those of the device.
 
     Raises
@@ -166,7 +168,7 @@ def chosen_conditions(
 
 
 def chosen_objectives(
-    arguments: argparse.Namespace, description: Description, device: Device | None
+    arguments: argparse.Namespace, description: SpaceDescription, device: FpgaDevice | None
 ) -> tuple[str, ...]:
     """Return the objectives.
 
@@ -192,7 +194,7 @@ def clock_or_own(text: str) -> float | str:
     return OWN if text == OWN else float(text)
 
 
-def chosen_own_clock(arguments: argparse.Namespace, device: Device | None) -> bool:
+def chosen_own_clock(arguments: argparse.Namespace, device: FpgaDevice | None) -> bool:
     """Return whether each machine has its own clock; `arguments.clock` is then None.
 
     Raises
@@ -243,7 +245,9 @@ def chosen_search(arguments: argparse.Namespace) -> Search | None:
     return search
 
 
-def chosen_weights(arguments: argparse.Namespace, description: Description) -> dict[str, float]:
+def chosen_weights(
+    arguments: argparse.Namespace, description: SpaceDescription
+) -> dict[str, float]:
     """Return the weights of networks by name.
 
     Raises
@@ -273,7 +277,7 @@ def chosen_database(arguments: argparse.Namespace) -> Path:
     return kept_folder(KIND, "sweep") / "records.db"
 
 
-def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) -> Executor:
+def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) -> SweepExecutor:
     """Return the executor: processes of this computer, a cluster, or this process."""
     limit_s, workers = arguments.time_limit, arguments.workers
     if arguments.scheduler is not None:
@@ -285,7 +289,7 @@ def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) ->
     return WhenNeeded(graphs, lambda: LocalWorkers(graphs, count, limit_s), patience_s, limit_s)
 
 
-def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Network]:
+def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[SweepNetwork]:
     """Read the networks.
 
     Raises
@@ -298,13 +302,13 @@ def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Ne
     from ...compiler.frontend import import_model
     from ...runtime.artifact import is_artifact, load
 
-    found: dict[str, Network] = {}
+    found: dict[str, SweepNetwork] = {}
     for source in sources:
         name = printable(source.stem)
         if name in found:
             raise UsageError(f"MODEL: expected models of different names, got two `{name}`")
         graph = load(source).graph if is_artifact(source) else import_model(source)
-        found[name] = Network(name, graph, weights.get(name, 1.0))
+        found[name] = SweepNetwork(name, graph, weights.get(name, 1.0))
     for name in weights:
         if name not in found:
             raise UsageError(

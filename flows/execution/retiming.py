@@ -24,7 +24,7 @@ VARIABLE = ("queue_depth", "outstanding_bursts", "bus_bits", "burst_beats")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RetimedMachine:
     """A machine and a memory, with the parameters that were varied.
 
     Parameters
@@ -43,7 +43,7 @@ def settings(
     memory: MemoryModel,
     memories: Mapping[str, Sequence[Any]],
     machines: Mapping[str, Sequence[int]],
-) -> list[Setting]:
+) -> list[RetimedMachine]:
     """All combinations; the last parameter varies fastest.
 
     Parameters
@@ -69,7 +69,7 @@ def settings(
     for values in product(*memories.values(), *machines.values()):
         given = dict(zip(names, values, strict=True))
         found.append(
-            Setting(
+            RetimedMachine(
                 {name: text_of(name, value) for name, value in given.items()},
                 configuration.replace(**{name: given[name] for name in machines}),
                 memory_with(memory, {name: given[name] for name in memories}),
@@ -101,7 +101,7 @@ def check_variable(name: str) -> None:
     )
 
 
-def retime(module: Module, chosen: Iterable[Setting]) -> list[int]:
+def retime(module: Module, chosen: Iterable[RetimedMachine]) -> list[int]:
     """Cycles of the whole network with each setting."""
     pairs = [(setting.machine, setting.memory) for setting in chosen]
     total = np.zeros(len(pairs), dtype=np.int64)

@@ -20,7 +20,7 @@ STAGE_NAMES = (IMPORTED, *(step.__name__ for step in RECIPE), *STAGES)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PrintedStage:
     """The text of a network after a stage.
 
     Parameters
@@ -61,7 +61,7 @@ def stage_position(name: str) -> int:
 
 def stages_of(
     graph: Graph, last: int, request: Callable[[Graph], CompileRequest], layer: str | None = None
-) -> list[Stage]:
+) -> list[PrintedStage]:
     """Return the network after each stage up to `last`.
 
     Parameters
@@ -88,17 +88,17 @@ def stages_of(
         return is_called(node, layer or "")
 
     choice = None if layer is None else wanted
-    stages = [Stage(0, describe_graph(graph, choice))]
+    stages = [PrintedStage(0, describe_graph(graph, choice))]
 
     def keep(position: int, name: str, now: Graph) -> None:
-        stages.append(Stage(position, describe_graph(now, choice)))
+        stages.append(PrintedStage(position, describe_graph(now, choice)))
 
     graph = recognise_layers(graph, min(last, len(RECIPE)), keep)
     if last > len(RECIPE):
         compilation = compile_with_exact_times(request(graph), lambda line: None)
         for position in range(len(RECIPE) + 1, last + 1):
             lines = describe(compilation, STAGE_NAMES[position], choice)
-            stages.append(Stage(position, lines))
+            stages.append(PrintedStage(position, lines))
     if layer is not None and not any(stage.lines for stage in stages):
         raise UsageError(
             f"`--layer {layer}`: expected the name of a node"
@@ -107,7 +107,7 @@ def stages_of(
     return stages
 
 
-def changes(before: Stage, after: Stage) -> Iterator[str]:
+def changes(before: PrintedStage, after: PrintedStage) -> Iterator[str]:
     """Yield what a stage changed, as a unified diff without line numbers."""
     found = difflib.unified_diff(before.lines, after.lines, n=1, lineterm="")
     for number, line in enumerate(found):

@@ -30,7 +30,7 @@ Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class TraceClock:
     """The time of cycles in the format's microseconds, rounded to nanoseconds.
 
     Perfetto counts whole nanoseconds. Two slices that meet in a cycle therefore meet in the trace.
@@ -48,7 +48,7 @@ class Clock:
         return {"ts": at, "dur": round(self.time_us(end) - at, 3)}
 
 
-def trace_events(segments: Sequence[TimedSegment], clock: Clock) -> Iterator[Event]:
+def trace_events(segments: Sequence[TimedSegment], clock: TraceClock) -> Iterator[Event]:
     """Yield all events of a trace; segments follow each other in time."""
     begin, flows = 0, count(1)
     for number, segment in enumerate(segments):
@@ -79,7 +79,7 @@ def _names(number: int, segments: int, used: set[Track]) -> Iterator[Event]:
 
 
 def _slice_event(
-    number: int, begin: int, piece: TraceSlice, segment: TimedSegment, clock: Clock
+    number: int, begin: int, piece: TraceSlice, segment: TimedSegment, clock: TraceClock
 ) -> Event:
     first, last = begin + piece.begin, begin + piece.end
     arguments: dict[str, Any] = {"cycle": first, "cycles": last - first}
@@ -179,7 +179,7 @@ def trace_json(
         other["configuration"] = first.configuration.name
         other["memory"] = str(first.memory)
     return {
-        "traceEvents": list(trace_events(segments, Clock(clock_mhz))),
+        "traceEvents": list(trace_events(segments, TraceClock(clock_mhz))),
         "displayTimeUnit": "ns",
         "otherData": other,
     }

@@ -2,9 +2,19 @@
 
 from .ladder import sweep
 from .measured import Build
-from .outcome import Network, Outcome, Result
+from .outcome import PointResult, SweepNetwork, SweepOutcome
 from .records import Database
 from .search import Search
 from .space import Point, Space
 
-__all__ = ["Build", "Database", "Network", "Outcome", "Point", "Result", "Search", "Space", "sweep"]
+__all__ = [
+    "Build",
+    "Database",
+    "Point",
+    "PointResult",
+    "Search",
+    "Space",
+    "SweepNetwork",
+    "SweepOutcome",
+    "sweep",
+]

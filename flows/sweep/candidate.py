@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from .outcome import Result
-from .space import Machine
+from .outcome import PointResult
+from .space import SweepMachine
 from .work import Item
 
 
-class Candidate:
+class SweepCandidate:
     """A machine and its undecided points.
 
     Attributes
@@ -23,7 +23,7 @@ class Candidate:
         Whether the machine is compiled, unless it is ruled out first.
     """
 
-    def __init__(self, machine: Machine, results: list[Result]) -> None:
+    def __init__(self, machine: SweepMachine, results: list[PointResult]) -> None:
         self.machine, self.results = machine, results
         self.least = self.found = np.empty((0, 0))
         self.compile = True

@@ -19,7 +19,7 @@ from ..area.counts import count_blocks, scratchpad_bits
 from ..area.energy import energy_of
 from ..area.model import estimate
 from ..execution.compile_cache import CODE, source_digest
-from ..synthesis.devices import Device
+from ..synthesis.devices import FpgaDevice
 from .records import LOST, Record, digest_of
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def rtl(
     return kept_failures(evaluate, len(memories))
 
 
-def resources(configuration: Configuration, device: Device | None = None) -> Record:
+def resources(configuration: Configuration, device: FpgaDevice | None = None) -> Record:
     """Return the multipliers, memories and logic of a machine on a chip, by arithmetic.
 
     The multipliers are the fewest that it can be built with.

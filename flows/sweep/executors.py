@@ -88,7 +88,7 @@ def sums_of(parts: Sequence[Done]) -> tuple[float, float]:
     return sum(part.seconds for part in parts), sum(part.processor_s for part in parts)
 
 
-class Executor(Protocol):
+class SweepExecutor(Protocol):
     """A runner of batches of jobs."""
 
     workers: int
@@ -188,13 +188,13 @@ class WhenNeeded:
     def __init__(
         self,
         graphs: Sequence["Graph"],
-        make: Callable[[], Executor],
+        make: Callable[[], SweepExecutor],
         patience_s: float = PATIENCE_S,
         time_limit_s: float = TIME_LIMIT_S,
     ) -> None:
         self._here, self._make = InProcess(graphs, time_limit_s), make
         self._left_s = patience_s
-        self._cluster: Executor | None = None
+        self._cluster: SweepExecutor | None = None
         self._mine: set[Any] = set()
         self.workers = 0
 

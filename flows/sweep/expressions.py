@@ -31,7 +31,7 @@ def exactly(value: float) -> Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Constraint:
     """A condition such as `act_depth <= 4096 and cycles * 2 < 10000`.
 
     Parameters
@@ -94,7 +94,7 @@ class _NetworkFigures(ast.NodeTransformer):
         return node
 
 
-def read_condition(text: str, known: Collection[str], source: str) -> Condition:
+def read_condition(text: str, known: Collection[str], source: str) -> Constraint:
     """Parse a condition.
 
     Parameters
@@ -135,7 +135,7 @@ def read_condition(text: str, known: Collection[str], source: str) -> Condition:
             )
     if not names:
         raise UsageError(f"{source}: expected a condition on some figure, got `{text}`")
-    return Condition(text.strip(), tree, frozenset(names))
+    return Constraint(text.strip(), tree, frozenset(names))
 
 
 def _is_number(value: object) -> bool:

@@ -25,8 +25,8 @@ from ...compiler.placement.host_products import host_products, idle_sentence
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..area.clock import clock_of, measured_rows
-from ..synthesis.devices import Device
-from .candidate import Candidate
+from ..synthesis.devices import FpgaDevice
+from .candidate import SweepCandidate
 from .evaluators import (
     BOUND,
     PLACEMENT,
@@ -39,10 +39,10 @@ from .evaluators import (
     resources,
     version_of,
 )
-from .executors import Executor, InProcess
-from .expressions import EVER, Condition, Interval, exactly
+from .executors import InProcess, SweepExecutor
+from .expressions import EVER, Constraint, Interval, exactly
 from .figures import DEFAULT_OBJECTIVES, known_figures, network_figures, program_figures
-from .measured import REPLACED, Build, Builder, Measured
+from .measured import REPLACED, Build, DesignBuilder, DesignFigures
 from .outcome import (
     BEATEN,
     EXCLUDED,
@@ -50,15 +50,15 @@ from .outcome import (
     ON_FRONT,
     OPEN,
     RULED_OUT,
-    Network,
-    Outcome,
+    PointResult,
     Progress,
-    Result,
+    SweepNetwork,
+    SweepOutcome,
 )
 from .pareto import Front, front
-from .records import LOST, PROGRAM_FOR, Database, Key, Record, configuration_digest, digest_of
+from .records import LOST, PROGRAM_FOR, Database, Record, RecordKey, configuration_digest, digest_of
 from .search import Search, open_method
-from .space import Machine, Point, Rejected, Space
+from .space import Point, Rejected, Space, SweepMachine
 from .work import Work
 
 WINDOW = 8
@@ -72,23 +72,23 @@ IDLE_ROUNDS = 100
 
 
 def sweep(
-    networks: Sequence[Network],
+    networks: Sequence[SweepNetwork],
     space: Space,
     database: Database | None = None,
     *,
     objectives: Sequence[str] = DEFAULT_OBJECTIVES,
-    where: Sequence[Condition] = (),
+    where: Sequence[Constraint] = (),
     clock_mhz: float = 100.0,
-    device: Device | None = None,
-    executor: Executor | None = None,
+    device: FpgaDevice | None = None,
+    executor: SweepExecutor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     exhaustive: bool = False,
     search: Search | None = None,
     rtl: bool = False,
     build: Build | None = None,
     own_clock: bool = False,
-    watch: Callable[[Outcome], None] | None = None,
-) -> Outcome:
+    watch: Callable[[SweepOutcome], None] | None = None,
+) -> SweepOutcome:
     """Find the machines of a space that no other one beats with the same main memory.
 
     Parameters
@@ -140,7 +140,7 @@ def sweep(
     ).outcome(rtl)  # fmt: skip
 
 
-def clocks_of(configurations: Sequence[Configuration], device: Device) -> dict[str, float]:
+def clocks_of(configurations: Sequence[Configuration], device: FpgaDevice) -> dict[str, float]:
     """Return the clocks of configurations on a device, by digest, where one is known."""
     rows = measured_rows(device)
     found = {configuration_digest(one): clock_of(one, device, rows) for one in configurations}
@@ -150,20 +150,20 @@ def clocks_of(configurations: Sequence[Configuration], device: Device) -> dict[s
 class _Run:
     def __init__(
         self,
-        networks: Sequence[Network],
+        networks: Sequence[SweepNetwork],
         space: Space,
         database: Database,
-        executor: Executor,
+        executor: SweepExecutor,
         progress: Callable[[Progress], None],
         objectives: Sequence[str],
-        where: Sequence[Condition],
+        where: Sequence[Constraint],
         clock_mhz: float,
-        device: Device | None,
+        device: FpgaDevice | None,
         exhaustive: bool,
         search: Search | None,
         build: Build | None,
         own_clock: bool,
-        watch: Callable[[Outcome], None] | None,
+        watch: Callable[[SweepOutcome], None] | None,
     ) -> None:
         self.watch, self.started, self.watched = watch, time.perf_counter(), 0.0
         self.networks, self.space, self.database = tuple(networks), space, database
@@ -172,7 +172,7 @@ class _Run:
         self.device, self.build = build.device if build else device, build
         self.own_clock = own_clock
         self.clocks: dict[str, float] = {}
-        self.measured: dict[str, Measured] = {}
+        self.measured: dict[str, DesignFigures] = {}
         digests = [graph_digest(network.graph) for network in networks]
         for network, digest in zip(networks, digests, strict=True):
             database.name_network(digest, network.name)
@@ -181,14 +181,14 @@ class _Run:
         self.programs = Work(SIM, digests, database, executor, self._checked, WINDOW, made_for)
         self.hardware = Work(RTL, digests, database, executor, window=WINDOW, program_for=made_for)
         self.rejected = Rejected()
-        self.results: list[Result] = []
-        self.candidates: list[Candidate] = []
+        self.results: list[PointResult] = []
+        self.candidates: list[SweepCandidate] = []
         self.counts: dict[str, Record] = {}
         self.fronts = {id(setting): Front(len(self.objectives)) for setting in space.settings}
         self.reused = 0
         self.evaluated = 0
 
-    def outcome(self, rtl: bool) -> Outcome:
+    def outcome(self, rtl: bool) -> SweepOutcome:
         interrupted = False
         self.database.forget(LOST)
         try:
@@ -199,7 +199,7 @@ class _Run:
                 self._run_search(self.search)
             self._rate()
             if self.build is not None:
-                self._measure_front(Builder(self.build, self.database))
+                self._measure_front(DesignBuilder(self.build, self.database))
             if rtl:
                 self._run_on_rtl()
         except KeyboardInterrupt:
@@ -210,8 +210,8 @@ class _Run:
             self.programs.release()
         return self._so_far(interrupted)
 
-    def _so_far(self, interrupted: bool = False) -> Outcome:
-        return Outcome(
+    def _so_far(self, interrupted: bool = False) -> SweepOutcome:
+        return SweepOutcome(
             self.networks, self.space, self.objectives, self.where, self.clock_mhz,
             tuple(self.results), self.rejected, self.programs.computed, self.reused,
             time.perf_counter() - self.started, interrupted, self.search, self.evaluated,
@@ -228,7 +228,7 @@ class _Run:
 
     # Points ------------------------------------------------------------------------------------
 
-    def _consider(self, machines: Sequence[Machine]) -> list[Candidate]:
+    def _consider(self, machines: Sequence[SweepMachine]) -> list[SweepCandidate]:
         """List the points of machines, and bound those that may satisfy every condition."""
         if not machines and not self.results:
             raise self.space.no_machine(self.rejected)
@@ -236,9 +236,9 @@ class _Run:
         self._count_resources([machine.configuration for machine in machines])
         found = []
         for machine in machines:
-            results = [Result(Point(machine, setting)) for setting in self.space.settings]
+            results = [PointResult(Point(machine, setting)) for setting in self.space.settings]
             self.results += results
-            candidate = Candidate(machine, results)
+            candidate = SweepCandidate(machine, results)
             for result in results:
                 self._exclude(result, self._known(result.point))
             candidate.results = [result for result in results if result.state == OPEN]
@@ -250,7 +250,7 @@ class _Run:
     def _count_resources(self, configurations: Sequence[Configuration]) -> None:
         version = digest_of(f"{version_of(RESOURCES)} {self.device.name if self.device else ''}")
         keys = {
-            Key(RESOURCES, version, "", configuration_digest(one), ""): one
+            RecordKey(RESOURCES, version, "", configuration_digest(one), ""): one
             for one in configurations
         }
         found = self.database.find(keys)
@@ -278,7 +278,7 @@ class _Run:
         measured = self.measured.get(digest)
         return (measured and measured.clock_mhz) or self.clocks.get(digest, self.clock_mhz)
 
-    def _exclude(self, result: Result, figures: dict[str, Interval]) -> bool:
+    def _exclude(self, result: PointResult, figures: dict[str, Interval]) -> bool:
         """Exclude a point whose figures fail a condition; return whether they do."""
         result.misses = tuple(
             (str(condition), condition.miss(figures))
@@ -295,7 +295,7 @@ class _Run:
 
     # Rungs -------------------------------------------------------------------------------------
 
-    def _find_bounds(self, candidates: Sequence[Candidate]) -> None:
+    def _find_bounds(self, candidates: Sequence[SweepCandidate]) -> None:
         """Bound every point, and exclude those that cannot satisfy the conditions."""
         self.bounds.load(candidate.asked() for candidate in candidates)
         for done, candidate in enumerate(candidates, 1):
@@ -312,7 +312,7 @@ class _Run:
     def _run_search(self, search: Search) -> None:
         """Compile the machines that a search chooses, batch by batch."""
         method = open_method(search, self.space, self.objectives, self.rejected)
-        undecided: list[Candidate] = []
+        undecided: list[SweepCandidate] = []
         idle = 0
         while self.evaluated < search.evaluations and idle < IDLE_ROUNDS:
             before = self.evaluated
@@ -334,10 +334,10 @@ class _Run:
         for candidate in undecided:
             self._rule_out(candidate)
 
-    def _compile(self, order: Sequence[Candidate]) -> None:
+    def _compile(self, order: Sequence[SweepCandidate]) -> None:
         """Compile machines in order, except those that earlier points rule out."""
         self.programs.load(candidate.asked() for candidate in order)
-        window: deque[Candidate] = deque()
+        window: deque[SweepCandidate] = deque()
         settled = 0
 
         def settle_first() -> None:
@@ -367,7 +367,7 @@ class _Run:
             settled, total = self.evaluated, self.search.evaluations
         self._tell(Progress(SIM, settled, total, sum(map(len, self.fronts.values()))))
 
-    def _measure_front(self, builder: Builder) -> None:
+    def _measure_front(self, builder: DesignBuilder) -> None:
         """Synthesise and place the machines on the front, one by one, until all are measured.
 
         A measured figure may be worse than its estimate. Then other machines come to the front,
@@ -396,7 +396,11 @@ class _Run:
             self._reopen()
 
     def _measure(
-        self, rung: str, candidate: Candidate, builder: Builder, show: Callable[[str], None]
+        self,
+        rung: str,
+        candidate: SweepCandidate,
+        builder: DesignBuilder,
+        show: Callable[[str], None],
     ) -> None:
         """Measure a machine, and apply its figures to its points."""
         configuration, digest = candidate.machine.configuration, candidate.item.digest
@@ -426,7 +430,7 @@ class _Run:
             self._compile(self._in_order(found))
             self._rate()
 
-    def _on_front(self) -> list[Candidate]:
+    def _on_front(self) -> list[SweepCandidate]:
         """Return the machines with a point on the front."""
         return [
             candidate
@@ -457,7 +461,7 @@ class _Run:
         pairs = zip(self.networks, cycles, strict=True)
         return sum(network.weight * each for network, each in pairs)
 
-    def _apply_bound(self, candidate: Candidate, result: Result) -> None:
+    def _apply_bound(self, candidate: SweepCandidate, result: PointResult) -> None:
         records = self.bounds.records(candidate.item, result.point.setting.memory)
         if self._fail(result, records):
             return
@@ -485,7 +489,7 @@ class _Run:
         self._exclude(result, figures)
         result.figures = {name: low for name, (low, _) in figures.items() if math.isfinite(low)}
 
-    def _apply_cycles(self, candidate: Candidate, result: Result) -> None:
+    def _apply_cycles(self, candidate: SweepCandidate, result: PointResult) -> None:
         records = self.programs.records(candidate.item, result.point.setting.memory)
         if self._fail(result, records):
             return
@@ -515,7 +519,7 @@ class _Run:
         result.state = BEATEN
         self.fronts[id(result.point.setting)].add(self._values(result))
 
-    def _checked(self, key: Key, record: Record) -> Record:
+    def _checked(self, key: RecordKey, record: Record) -> Record:
         """Return a failure instead of fewer cycles than are possible."""
         timed, _, _ = key.memory.partition(PROGRAM_FOR)
         bound = self.bounds.record(key.network, key.configuration, timed)
@@ -536,13 +540,13 @@ class _Run:
                         self._apply_cycles(candidate, result)
 
     @staticmethod
-    def _fail(result: Result, records: Sequence[Record]) -> bool:
+    def _fail(result: PointResult, records: Sequence[Record]) -> bool:
         errors = [record.error for record in records if record.error is not None]
         if errors:
             result.state, result.error = FAILED, errors[0]
         return bool(errors)
 
-    def _in_order(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def _in_order(self, candidates: Sequence[SweepCandidate]) -> list[SweepCandidate]:
         """Return the candidates that still have points, the most promising first."""
         left = [candidate for candidate in candidates if candidate.results]
         # On a typical front, the product of the objectives is about constant.
@@ -552,7 +556,7 @@ class _Run:
         }
         return sorted(left, key=lambda candidate: (merit[id(candidate)], candidate.item.digest))
 
-    def _rule_out(self, candidate: Candidate) -> bool:
+    def _rule_out(self, candidate: SweepCandidate) -> bool:
         """Rule a machine out if compiled points beat even its bounds; return whether they do."""
         pairs = zip(candidate.results, candidate.least, strict=True)
         candidate.compile = self.exhaustive or not all(
@@ -563,7 +567,7 @@ class _Run:
                 result.state = RULED_OUT
         return not candidate.compile
 
-    def _objectives(self, candidate: Candidate) -> np.ndarray:
+    def _objectives(self, candidate: SweepCandidate) -> np.ndarray:
         """Return the objectives of a machine's points, float64[points, objectives]."""
         missing = [math.inf] * len(self.objectives)
         return np.array(
@@ -573,7 +577,7 @@ class _Run:
             ]
         ).reshape(-1, len(self.objectives))
 
-    def _values(self, result: Result) -> list[float]:
+    def _values(self, result: PointResult) -> list[float]:
         return [result.figures[name] for name in self.objectives]
 
     def _rate(self) -> None:

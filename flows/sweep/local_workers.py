@@ -56,7 +56,7 @@ class _Pickler(pickle.Pickler):
 
 
 @dataclass(eq=False, slots=True)
-class Worker:
+class SweepWorker:
     """A process with the batch that it runs.
 
     Parameters
@@ -103,7 +103,7 @@ class LocalWorkers:
         self._jobs: dict[int, Sequence[Job]] = {}
         self._queue: deque[int] = deque()
         self._lost: list[int] = []
-        self._running: list[Worker] = []
+        self._running: list[SweepWorker] = []
         self._count = 0
 
     def submit(self, jobs: Sequence[Job]) -> int:
@@ -152,7 +152,7 @@ class LocalWorkers:
             with suppress(OSError):  # it has died, which `_collect` finds
                 worker.connection.send(tuple(jobs))
 
-    def _new_worker(self) -> Worker:
+    def _new_worker(self) -> SweepWorker:
         ours, theirs = Pipe()
         code = CODE.format(path=sys.path, module=__name__, descriptor=theirs.fileno())
         process = subprocess.Popen(
@@ -161,7 +161,7 @@ class LocalWorkers:
             start_new_session=True,  # Ctrl-C reaches this process alone, which then stops them
         )  # fmt: skip
         theirs.close()
-        worker = Worker(process, ours)
+        worker = SweepWorker(process, ours)
         self._running.append(worker)
         with suppress(OSError):
             ours.send_bytes(self._setting)
@@ -195,7 +195,7 @@ class LocalWorkers:
             self._lost.append(handle)
         return found
 
-    def _remove(self, worker: Worker) -> None:
+    def _remove(self, worker: SweepWorker) -> None:
         worker.stop(signal.SIGKILL)
         worker.process.wait()
         worker.connection.close()

@@ -13,7 +13,7 @@ from typing import Any
 from ...isa.configuration import Configuration
 from ...sim.gate.mapping import map_design
 from ..area.counts import BLOCKS, count_blocks
-from ..synthesis.devices import Device
+from ..synthesis.devices import FpgaDevice
 from ..synthesis.flow import (
     core_rtlil,
     flow_hash,
@@ -25,7 +25,7 @@ from ..synthesis.flow import (
 from ..synthesis.netlist import TOP
 from ..synthesis.place_and_route import place_design
 from .evaluators import PLACEMENT, SYNTHESIS, kept_failures, version_of
-from .records import Database, Key, Record, configuration_digest, digest_of
+from .records import Database, Record, RecordKey, configuration_digest, digest_of
 from .time_limit import TIME_LIMIT_S, TimeLimitError, call_within, lateness
 
 REPLACED = ("gates", "lut", "ff", "ram")
@@ -49,7 +49,7 @@ class Build:
         Seconds for a synthesis, and for each placement.
     """
 
-    device: Device
+    device: FpgaDevice
     seeds: tuple[int, ...] = ()
     time_limit_s: float = TIME_LIMIT_S
 
@@ -68,7 +68,7 @@ class Build:
 
 
 @dataclass(slots=True)
-class Measured:
+class DesignFigures:
     """Measured figures of a machine.
 
     Parameters
@@ -120,7 +120,7 @@ class Measured:
         }
 
 
-class Builder:
+class DesignBuilder:
     """Synthesises and places machines, or finds the records of earlier runs.
 
     Parameters
@@ -136,7 +136,7 @@ class Builder:
 
     def synthesise(
         self, configuration: Configuration, estimates: Mapping[str, Any], show: Show
-    ) -> Measured:
+    ) -> DesignFigures:
         """Count the resources of a machine.
 
         Parameters
@@ -161,14 +161,14 @@ class Builder:
         technology, chip = device.family.technology, device.capacity.get("multipliers")
         if technology in BLOCKS:
             expected["multipliers"] = count_blocks(configuration, technology, chip).multipliers
-        return Measured(
+        return DesignFigures(
             rtl,
             {name: record.figures[name] for name in counted} if record.error is None else {},
             expected,
             error=record.error,
         )
 
-    def place(self, measured: Measured, configuration: Configuration, show: Show) -> None:
+    def place(self, measured: DesignFigures, configuration: Configuration, show: Show) -> None:
         """Place and route a synthesised machine with every seed, and add its clocks."""
         device = self.build.device
         target_mhz = device.clock_mhz
@@ -211,7 +211,7 @@ class Builder:
         rtl = hash_of(core_rtlil(configuration, device))
         tools = ", ".join(f"{name} {number}" for name, number in tool_versions(device).items())
         parts = [version_of(rung), flow_hash(device), device.name, rtl, tools, about]
-        key = Key(
+        key = RecordKey(
             rung,
             digest_of(" / ".join(parts)),
             "",

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..synthesis.devices import RESOURCES, Device, find_device
-from .expressions import Condition
+from ..synthesis.devices import RESOURCES, FpgaDevice, find_device
+from .expressions import Constraint
 from .figures import CLOCK, COUNTS, TIMES
-from .measured import Build, Measured
+from .measured import Build, DesignFigures
 from .space import Point, Rejected, Space
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class SweepNetwork:
     """A network of a sweep.
 
     Parameters
@@ -45,7 +45,7 @@ class Network:
 
 
 @dataclass(slots=True)
-class Result:
+class PointResult:
     """The state, figures and errors of a point.
 
     Parameters
@@ -80,7 +80,7 @@ class Result:
     layers: tuple[Sequence[tuple[str, int, str]], ...] = ()
     rtl: tuple[int, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
-    measured: Measured | None = None
+    measured: DesignFigures | None = None
     misses: tuple[tuple[str, float], ...] = ()
     error: str | None = None
 
@@ -109,7 +109,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SweepOutcome:
     """The result of a sweep.
 
     Parameters
@@ -132,12 +132,12 @@ class Outcome:
         Whether each machine has a clock of its own.
     """
 
-    networks: tuple[Network, ...]
+    networks: tuple[SweepNetwork, ...]
     space: Space
     objectives: tuple[str, ...]
-    where: tuple[Condition, ...]
+    where: tuple[Constraint, ...]
     clock_mhz: float
-    results: tuple[Result, ...]
+    results: tuple[PointResult, ...]
     rejected: Rejected
     compiled: int
     reused: int
@@ -146,7 +146,7 @@ class Outcome:
     search: "Search | None"
     evaluated: int
     build: Build | None = None
-    device: Device | None = None
+    device: FpgaDevice | None = None
     own_clock: bool = False
 
     @property
@@ -160,7 +160,7 @@ class Outcome:
         return tuple(dict.fromkeys((*TIMES, *clock, *counts, *self.objectives)))
 
     @property
-    def front(self) -> list[Result]:
+    def front(self) -> list[PointResult]:
         """The points on the front, memory by memory, the best in the first objective first."""
         order = {id(setting): index for index, setting in enumerate(self.space.settings)}
         found = [result for result in self.results if result.state == ON_FRONT]

@@ -11,11 +11,11 @@ from ...isa.configuration import PARAMETERS
 from ...isa.settings import as_parameters, memory_text
 from ..reports.layer_groups import LayerGroup, group_layers
 from .figures import COUNTS
-from .outcome import Outcome, Result
+from .outcome import PointResult, SweepOutcome
 from .path_limits import HIDDEN, JOINT
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
+def outcome_json(outcome: SweepOutcome) -> dict[str, Any]:
     """Return the networks, the space, and every point with its state, figures and layers.
 
     `layers` names the layers of each network. Those of a point are [cycles, limit], in this order;
@@ -59,13 +59,13 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _nodes(result: Result, network: int) -> list[list[str]]:
+def _nodes(result: PointResult, network: int) -> list[list[str]]:
     """Return the nodes of each layer of a compiled point."""
     return [name.split(JOINT) for name, _, _ in result.layers[network]]
 
 
 def _layers(
-    result: Result, outcome: Outcome, grouped: list[list[LayerGroup]], run: int
+    result: PointResult, outcome: SweepOutcome, grouped: list[list[LayerGroup]], run: int
 ) -> dict[str, list[list[Any] | None]]:
     """Return the cycles and the limit of each group of layers, by network.
 
@@ -86,7 +86,7 @@ def _layers(
     return found
 
 
-def _point(result: Result, outcome: Outcome) -> dict[str, Any]:
+def _point(result: PointResult, outcome: SweepOutcome) -> dict[str, Any]:
     configuration = result.point.machine.configuration
     varied = {n for d in outcome.space.dimensions for n in as_parameters(d.name, (0, 0))}
     return {

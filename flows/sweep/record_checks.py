@@ -124,12 +124,12 @@ def check_record(row: Sequence[Any]) -> None:
     ImpossibleError
         If no sweep has written it.
     """
-    from .records import Key
+    from .records import RecordKey
 
     key, evaluator, version, network, configuration, memory, cycles, figures, error = row
     names = ("evaluator", "version", "network", "configuration", "memory")
     fields = (evaluator, version, network, configuration, memory)
-    made = Key(*(check_text(*each) for each in zip(names, fields, strict=True)))
+    made = RecordKey(*(check_text(*each) for each in zip(names, fields, strict=True)))
     if made.digest != key:
         raise ImpossibleError(f"key: expected `{made.digest}`, got {ascii(key)[:40]}")
     if figures_of(figures).get("cycles") != cycles:

@@ -101,7 +101,7 @@ class FullDiskError(DatabaseError):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class RecordKey:
     """The inputs that determine a result.
 
     Parameters
@@ -249,7 +249,7 @@ class Database:
 
     # Results -----------------------------------------------------------------------------------
 
-    def find(self, keys: Iterable[Key]) -> dict[Key, Record]:
+    def find(self, keys: Iterable[RecordKey]) -> dict[RecordKey, Record]:
         """Return the records that exist for these keys."""
         wanted = {key.digest: key for key in keys}
         digests, found = list(wanted), {}
@@ -264,7 +264,7 @@ class Database:
                     found[wanted[digest]] = Record(figures_of(figures), error_of(error))
         return found
 
-    def add(self, results: Sequence[tuple[Key, Record]]) -> None:
+    def add(self, results: Sequence[tuple[RecordKey, Record]]) -> None:
         """Write results in one transaction. They replace failures, but never earlier results."""
         rows = [
             (

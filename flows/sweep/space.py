@@ -32,7 +32,7 @@ REASONS_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class SweepMachine:
     """A legal configuration of a space.
 
     Parameters
@@ -46,7 +46,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SweepMemory:
     """A main memory of a space.
 
     Parameters
@@ -63,8 +63,8 @@ class Setting:
 class Point:
     """A machine with a main memory."""
 
-    machine: Machine
-    setting: Setting
+    machine: SweepMachine
+    setting: SweepMemory
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -165,15 +165,15 @@ class Space:
         return tuple(dimension for dimension in self.dimensions if not dimension.in_memory)
 
     @cached_property
-    def settings(self) -> tuple[Setting, ...]:
+    def settings(self) -> tuple[SweepMemory, ...]:
         """The main memories that every machine runs with."""
         names = [dimension for dimension in self.dimensions if dimension.in_memory]
         return tuple(
-            Setting(memory_with(self.memory, given), _as_text(given))
+            SweepMemory(memory_with(self.memory, given), _as_text(given))
             for given in _combinations(names)
         )
 
-    def machines(self, rejected: Rejected | None = None) -> Iterator[Machine]:
+    def machines(self, rejected: Rejected | None = None) -> Iterator[SweepMachine]:
         """Yield each legal machine once.
 
         Parameters
@@ -194,7 +194,7 @@ class Space:
                 found.add(identity)
                 yield machine
 
-    def machine(self, choice: Sequence[int]) -> Machine:
+    def machine(self, choice: Sequence[int]) -> SweepMachine:
         """Return the machine of a choice: the index of a value for each of `machine_dimensions`.
 
         Raises
@@ -206,7 +206,7 @@ class Space:
             dimension.name: dimension.values[index]
             for dimension, index in zip(self.machine_dimensions, choice, strict=True)
         }
-        return Machine(configuration_with(self.base, given), _as_text(given))
+        return SweepMachine(configuration_with(self.base, given), _as_text(given))
 
     def no_machine(self, rejected: Rejected) -> UsageError:
         """Return the error for a space without legal machines, with the rules broken most often."""

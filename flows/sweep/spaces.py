@@ -30,7 +30,7 @@ KEYS = ("base", "clock_mhz", "device", "minimise", "set", "vary", "weights", "wh
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class SpaceDescription:
     """The settings of a sweep from a file or a predefined space; options override them.
 
     Parameters
@@ -66,7 +66,7 @@ class Description:
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_description(name_or_path: str) -> Description:
+def read_description(name_or_path: str) -> SpaceDescription:
     """Find a space by its name, or read a TOML file.
 
     Raises
@@ -76,7 +76,7 @@ def read_description(name_or_path: str) -> Description:
     """
     source = f"`--space {name_or_path}`"
     if name_or_path in SPACES:
-        return Description(source, SPACES[name_or_path])
+        return SpaceDescription(source, SPACES[name_or_path])
     path = Path(name_or_path)
     if not os.path.isfile(path):
         raise UsageError(
@@ -96,7 +96,7 @@ def read_description(name_or_path: str) -> Description:
                 + did_you_mean(key, KEYS)
             )
     base = _typed(values, "base", str, None, source)
-    return Description(
+    return SpaceDescription(
         source=source,
         vary=_typed(values, "vary", dict, {}, source),
         base=str(path.parent / base) if base and (path.parent / base).is_file() else base,

@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .expressions import of_network
-from .outcome import EXCLUDED, FAILED, OPEN, Outcome, Result
+from .outcome import EXCLUDED, FAILED, OPEN, PointResult, SweepOutcome
 
 
-def exclusion_sentence(outcome: Outcome) -> str:
+def exclusion_sentence(outcome: SweepOutcome) -> str:
     """Say which condition excluded how many points; empty if none did."""
     counts = Counter(condition for result in outcome.results for condition, _ in result.misses)
     parts = [f"{count:,} by `{condition}`" for condition, count in counts.most_common()]
     return ", ".join(parts)
 
 
-def verdict(outcome: Outcome) -> list[str]:
+def verdict(outcome: SweepOutcome) -> list[str]:
     """Return the answer to the question that the conditions and objectives ask."""
     if outcome.front:
         best = outcome.front[0]
@@ -27,7 +27,7 @@ def verdict(outcome: Outcome) -> list[str]:
     return list(_no_machine(outcome))
 
 
-def _no_machine(outcome: Outcome) -> Iterator[str]:
+def _no_machine(outcome: SweepOutcome) -> Iterator[str]:
     left = sum(result.state == OPEN for result in outcome.results)
     if left:
         yield f"verdict: none yet, {left:,} points are not decided"
@@ -48,13 +48,13 @@ def _no_machine(outcome: Outcome) -> Iterator[str]:
             yield f"         it needs {', '.join(_times(nearest, outcome))}"
 
 
-def name_of(result: Result) -> str:
+def name_of(result: PointResult) -> str:
     """Return the values that a point chooses, as options write them."""
     chosen = result.point.chosen
     return ",".join(f"{name}={value}" for name, value in chosen.items()) or "the base"
 
 
-def _missed(result: Result) -> str:
+def _missed(result: PointResult) -> str:
     exactness = "" if result.cycles else "at least "
     parts = []
     for condition, miss in result.misses:
@@ -63,7 +63,7 @@ def _missed(result: Result) -> str:
     return " and ".join(parts)
 
 
-def _times(result: Result, outcome: Outcome) -> Iterator[str]:
+def _times(result: PointResult, outcome: SweepOutcome) -> Iterator[str]:
     """Yield the milliseconds of each network."""
     least = "" if result.cycles else "at least "
     for network in outcome.networks:

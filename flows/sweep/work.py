@@ -15,8 +15,8 @@ from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import memory_text
 from .evaluators import REPORT, checked, version_of
-from .executors import Done, Executor, Job
-from .records import PROGRAM_FOR, Database, Key, Record, configuration_digest
+from .executors import Done, Job, SweepExecutor
+from .records import PROGRAM_FOR, Database, Record, RecordKey, configuration_digest
 
 BATCH_S = 1.0
 """Approximate seconds of work in a batch of jobs."""
@@ -75,8 +75,8 @@ class Work:
         rung: str,
         networks: Sequence[str],
         database: Database,
-        executor: Executor,
-        check: Callable[[Key, Record], Record] = lambda key, record: record,
+        executor: SweepExecutor,
+        check: Callable[[RecordKey, Record], Record] = lambda key, record: record,
         window: int | None = None,
         program_for: MemoryModel | None = None,
     ) -> None:
@@ -85,7 +85,7 @@ class Work:
         self.program_for = program_for
         self.version = version_of(rung)
         self.computed = 0
-        self._records: dict[Key, Record] = {}
+        self._records: dict[RecordKey, Record] = {}
         self._batch: list[Item] = []
         self._running: dict[Any, list[Item]] = {}
         self._pending: set[Item] = set()
@@ -133,7 +133,7 @@ class Work:
 
     def record(self, network: str, configuration: str, memory: str) -> Record | None:
         """Return a record by the digests of its network and configuration, and its memory."""
-        return self._records.get(Key(self.rung, self.version, network, configuration, memory))
+        return self._records.get(RecordKey(self.rung, self.version, network, configuration, memory))
 
     def records(self, item: Item, memory: MemoryModel) -> list[Record]:
         """Return the records of a finished item, one per network."""
@@ -163,7 +163,7 @@ class Work:
         item.missing = self._missing(item)
         return item
 
-    def _find_known(self, keys: Iterable[Key]) -> None:
+    def _find_known(self, keys: Iterable[RecordKey]) -> None:
         found = self.database.find(keys)
         self._records |= {key: self.check(key, record) for key, record in found.items()}
 
@@ -189,7 +189,7 @@ class Work:
 
     def _keep(self, batch: Sequence[Item], done: Done) -> None:
         records = iter(done.records)
-        found: list[tuple[Key, Record]] = []
+        found: list[tuple[RecordKey, Record]] = []
         for item in batch:
             for index in sorted(item.missing):
                 keys = self._keys(item, networks={index})
@@ -232,9 +232,9 @@ class Work:
         item: Item,
         memories: Sequence[MemoryModel] | None = None,
         networks: set[int] | None = None,
-    ) -> list[Key]:
+    ) -> list[RecordKey]:
         return [
-            Key(self.rung, self.version, digest, item.digest, self._memory_text(memory))
+            RecordKey(self.rung, self.version, digest, item.digest, self._memory_text(memory))
             for index, digest in enumerate(self.networks)
             if networks is None or index in networks
             for memory in (item.memories if memories is None else memories)

@@ -9,7 +9,7 @@ from .netlist import split_name
 
 
 @dataclass(slots=True)
-class Step:
+class CriticalStep:
     """A part of the path in which signals of one name follow each other.
 
     Parameters
@@ -25,7 +25,7 @@ class Step:
     routing_ns: float = 0.0
 
 
-def critical_path(report: Mapping[str, Any]) -> list[Step]:
+def critical_path(report: Mapping[str, Any]) -> list[CriticalStep]:
     """Compress the critical path in nextpnr's report to one step per name.
 
     The longest path from clock edge to clock edge counts; paths from or to pins do not.
@@ -42,13 +42,13 @@ def _total(path: Iterable[Mapping[str, Any]]) -> float:
     return sum(part["delay"] for part in path)
 
 
-def compress(path: Iterable[Mapping[str, Any]]) -> list[Step]:
+def compress(path: Iterable[Mapping[str, Any]]) -> list[CriticalStep]:
     """Join neighbours of the same name."""
-    steps: list[Step] = []
+    steps: list[CriticalStep] = []
     for part in path:
         name = shown_name(part["to"]["cell"])
         if not steps or steps[-1].name != name:
-            steps.append(Step(name))
+            steps.append(CriticalStep(name))
         if part["type"] == "routing":
             steps[-1].routing_ns += part["delay"]
         else:

@@ -126,7 +126,7 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class FpgaDevice:
     """One chip in one package.
 
     Parameters
@@ -391,8 +391,8 @@ def _ecp5(
     multiplier_sites: tuple[str, ...],
     clock_mhz: float,
     empty_tiles: tuple[str, ...] = (),
-) -> Device:
-    return Device(
+) -> FpgaDevice:
+    return FpgaDevice(
         name=name,
         family=_ECP5,
         part=f"LFE5U-{size}F",
@@ -435,8 +435,8 @@ overflows from 46,341 cells on; then it gives up too early.
 """
 
 
-def _gowin2a(name: str, part: str, package: str, pins: str) -> Device:
-    return Device(
+def _gowin2a(name: str, part: str, package: str, pins: str) -> FpgaDevice:
+    return FpgaDevice(
         name=name,
         family=_GOWIN,
         part=part,
@@ -453,9 +453,9 @@ def _gowin2a(name: str, part: str, package: str, pins: str) -> Device:
 
 def _xilinx_chip(
     name: str, part: str, family: Family, luts: int, ram: int, multipliers: int, clock_mhz: float
-) -> Device:
+) -> FpgaDevice:
     """Return a chip with two flip-flops for each table; block RAMs are those of 18 Kbit."""
-    return Device(
+    return FpgaDevice(
         name=name,
         family=family,
         part=part,
@@ -472,7 +472,7 @@ _DEVICES = (
         *("ecp5-85", "85", 83_640, 208, ecp5_sites([10, 34, 58], 7, 6), 110),
         empty_rows(94, [10, 22, 34, 46, 58, 70, 82], range(4, 125)),
     ),
-    Device(
+    FpgaDevice(
         name="up5k",
         family=_ICE40,
         part="iCE40UP5K",
@@ -483,7 +483,7 @@ _DEVICES = (
     ),
     _gowin2a("gw2ar-18", "GW2AR-LV18QN88C8/I7", "QN88, speed grade C8/I7", _GOWIN_PINS),
     _gowin2a("gw2a-18", "GW2A-LV18PG256C8/I7", "PBGA256, speed grade C8/I7", _GOWIN_256_PINS),
-    Device(
+    FpgaDevice(
         name="ccgm1a1",
         family=_GATEMATE,
         part="CCGM1A1",
@@ -504,7 +504,7 @@ _DEVICES = (
     _xilinx_chip("xczu3eg", "XCZU3EG (Zynq UltraScale+)", _ULTRASCALE, 70_560, 432, 360, 200),
     _xilinx_chip("xck26", "XCK26 (Zynq UltraScale+)", _ULTRASCALE, 117_120, 288, 1_248, 200),
     # CV-51001: an ALM has two tables and four registers, a DSP block multiplies 18x18 bits twice.
-    Device(
+    FpgaDevice(
         name="5csea6",
         family=_CYCLONE5,
         part="5CSEBA6 (Cyclone V SE)",
@@ -512,7 +512,7 @@ _DEVICES = (
         capacity={"lut": 83_820, "ff": 167_640, "ram": 553, "multipliers": 224},
         clock_mhz=100,
     ),
-    Device(
+    FpgaDevice(
         name="asic",
         family=_ASIC,
         part="NAND2 equivalents",
@@ -522,11 +522,11 @@ _DEVICES = (
     ),
 )
 
-DEVICES: Mapping[str, Device] = {device.name: device for device in _DEVICES}
+DEVICES: Mapping[str, FpgaDevice] = {device.name: device for device in _DEVICES}
 """Devices by name."""
 
 
-def find_device(name: str) -> Device:
+def find_device(name: str) -> FpgaDevice:
     """Find a device by its name, in any case.
 
     Raises

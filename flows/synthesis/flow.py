@@ -18,9 +18,9 @@ from ...sim.gate.mapping import map_design
 from ...sim.gate.rtlil import keep_rtlil
 from ...sim.gate.tools import YOSYS, tool_version
 from ...sim.processes import tool_threads
-from .devices import DEVICES, REMEDIES, RESOURCES, Device, Resources
+from .devices import DEVICES, REMEDIES, RESOURCES, FpgaDevice, Resources
 from .netlist import TOP, Netlist, read_netlist
-from .place_and_route import Placement, pack_design, place_design, placer_inputs
+from .place_and_route import RoutedDesign, pack_design, place_design, placer_inputs
 
 if TYPE_CHECKING:
     from amaranth.hdl import Elaboratable
@@ -55,12 +55,12 @@ class Synthesis:
     """
 
     configuration: Configuration
-    device: Device
+    device: FpgaDevice
     rtl: str
     netlist: Netlist
     packed: Resources
     target_mhz: float
-    placements: tuple[Placement, ...]
+    placements: tuple[RoutedDesign, ...]
     tools: dict[str, str]
 
     @property
@@ -82,7 +82,7 @@ class Synthesis:
         return [placement.clock_mhz for placement in self.placements]
 
     @property
-    def median(self) -> Placement:
+    def median(self) -> RoutedDesign:
         """The placement with the median clock; of two middle ones, the slower."""
         order = sorted(self.placements, key=lambda placement: placement.clock_mhz)
         return order[(len(order) - 1) // 2]
@@ -116,7 +116,7 @@ class Synthesis:
 
 def synthesise(
     configuration: Configuration,
-    device: Device,
+    device: FpgaDevice,
     *,
     seeds: Sequence[int] = (1,),
     clock_mhz: float | None = None,
@@ -162,7 +162,7 @@ def synthesise(
     require_capacity(found)
     done: list[int] = []
 
-    def place_seed(seed: int) -> Placement:
+    def place_seed(seed: int) -> RoutedDesign:
         def show(step: str) -> None:
             advance(f"{about}: seed {seed}, {step}", 1 + len(done), steps)
 
@@ -175,7 +175,7 @@ def synthesise(
     return replace(found, placements=placements)
 
 
-def tool_versions(device: Device) -> dict[str, str]:
+def tool_versions(device: FpgaDevice) -> dict[str, str]:
     """Return the versions of the tools that a device needs, by name.
 
     Raises
@@ -192,14 +192,14 @@ def hash_of(rtl: str) -> str:
     return digest([rtl])[:HASH_DIGITS]
 
 
-def flow_hash(device: Device) -> str:
+def flow_hash(device: FpgaDevice) -> str:
     """Return the hash of what the flow adds to RTL and tools: arguments, and netlist passes."""
     mapping = device.family.mapping
     parts = [mapping.commands(TOP), *mapping.rewriting_code, *placer_inputs(device)]
     return digest(parts)[:HASH_DIGITS]
 
 
-def core_rtlil(configuration: Configuration, device: Device) -> str:
+def core_rtlil(configuration: Configuration, device: FpgaDevice) -> str:
     """Return the RTLIL of the core behind four pins, without source lines; kept in the cache."""
     multipliers = shared_multipliers(device)
 
@@ -213,7 +213,7 @@ def core_rtlil(configuration: Configuration, device: Device) -> str:
     return keep_rtlil(parts, device.family.technology, describe, TOP)
 
 
-def shared_multipliers(device: Device) -> int | None:
+def shared_multipliers(device: FpgaDevice) -> int | None:
     """Return the multipliers of the chip if array and VECTOR share them, as `Core` takes them."""
     shares = device.family.technology is Technology.ECP5
     return device.capacity["multipliers"] if shares else None
@@ -235,7 +235,7 @@ def require_capacity(found: Synthesis) -> None:
         )
 
 
-def shortages(device: Device, used: Resources) -> list[str]:
+def shortages(device: FpgaDevice, used: Resources) -> list[str]:
     """Return a clause for each resource that a device lacks, with the parameters to lower."""
     problems = []
     for name in device.short(used):

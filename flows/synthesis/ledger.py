@@ -41,7 +41,7 @@ placer's seeds, with the least and the greatest. `make area CHECK=1` fails if a 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(SynthesisRow):
+class LedgerRow(SynthesisRow):
     """The area and the clock of one configuration on one device.
 
     Parameters
@@ -64,18 +64,18 @@ class Row(SynthesisRow):
         return statistics.median(self.clocks_mhz) if self.clocks_mhz else None
 
 
-def row_of(found: "Synthesis") -> Row:
+def row_of(found: "Synthesis") -> LedgerRow:
     """Return the ledger's row of a synthesis."""
     figures = {"target_mhz": found.target_mhz, "clocks_mhz": found.clocks_mhz}
-    return Row.of(found, flow=found.flow, **figures)
+    return LedgerRow.of(found, flow=found.flow, **figures)
 
 
-def read_rows(path: Path = DATA) -> list[Row]:
+def read_rows(path: Path = DATA) -> list[LedgerRow]:
     """Return the rows of the data file in its order."""
-    return read_lines(Row, path)
+    return read_lines(LedgerRow, path)
 
 
-def write_rows(rows: Sequence[Row], data: Path = DATA, page: Path = PAGE) -> None:
+def write_rows(rows: Sequence[LedgerRow], data: Path = DATA, page: Path = PAGE) -> None:
     """Write the data file and the page.
 
     Raises
@@ -87,14 +87,14 @@ def write_rows(rows: Sequence[Row], data: Path = DATA, page: Path = PAGE) -> Non
     write_output(page, render(rows), f"`{page}`")
 
 
-def with_row(rows: Sequence[Row], new: Row) -> list[Row]:
+def with_row(rows: Sequence[LedgerRow], new: LedgerRow) -> list[LedgerRow]:
     """Return the rows with a new one in the place of its predecessor, or at the end."""
     if new.key in [row.key for row in rows]:
         return [new if row.key == new.key else row for row in rows]
     return [*rows, new]
 
 
-def render(rows: Sequence[Row]) -> str:
+def render(rows: Sequence[LedgerRow]) -> str:
     """Return the text of the page."""
     headings = [RESOURCES[name] for name in COLUMNS]
     headings = ["configuration", "device", *headings, "clock MHz", "seeds", "RTL"]
@@ -109,7 +109,7 @@ def render(rows: Sequence[Row]) -> str:
     return f"{INTRODUCTION}\n" + "\n".join(lines) + f"\n\nTools: {', '.join(sorted(tools))}.\n"
 
 
-def _cells(row: Row) -> Iterator[str]:
+def _cells(row: LedgerRow) -> Iterator[str]:
     yield row.configuration
     yield row.device
     capacity = DEVICES[row.device].capacity
@@ -125,7 +125,7 @@ def _cells(row: Row) -> Iterator[str]:
     yield f"`{row.rtl}`"
 
 
-def worse(kept: Row, found: Row) -> list[str]:
+def worse(kept: LedgerRow, found: LedgerRow) -> list[str]:
     """Return the figures that are more than `TOLERANCE` worse than the kept ones, as text.
 
     Clocks are compared only if the found row has some.
@@ -148,7 +148,7 @@ def _change(now: float, before: float) -> str:
     return f" ({100 * (now / before - 1):+.1f} %)" if before else ""
 
 
-def is_current(kept: Row, rtl: str, flow: str, tools: Mapping[str, str], seeds: int) -> bool:
+def is_current(kept: LedgerRow, rtl: str, flow: str, tools: Mapping[str, str], seeds: int) -> bool:
     """Whether measuring a row again would give the same figures."""
     placed = not kept.clocks_mhz or len(kept.clocks_mhz) == seeds
     return kept.is_of(rtl, tools) and kept.flow == flow and placed

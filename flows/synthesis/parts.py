@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from .devices import DEVICES, Device, ecp5_arguments
+from .devices import DEVICES, FpgaDevice, ecp5_arguments
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Chip:
     """A chip in its package.
 
     Parameters
@@ -19,7 +19,7 @@ class Part:
         Pattern of the names of its pins.
     """
 
-    device: Device
+    device: FpgaDevice
     sites: str
 
 
@@ -30,7 +30,7 @@ class _Kind:
     names: str
     example: str
     sites: str
-    device: Callable[[re.Match[str]], Device]
+    device: Callable[[re.Match[str]], FpgaDevice]
 
 
 _BALLS = r"[A-Z]{1,2}\d{1,2}"
@@ -41,7 +41,7 @@ _ECP5_DIES = {"12": "25"}
 """The die of a 12F is that of a 25F."""
 
 
-def _ecp5(found: re.Match[str]) -> Device:
+def _ecp5(found: re.Match[str]) -> FpgaDevice:
     kind, size, speed, package, pins = found.groups()
     chip = f"--{_ECP5_CHIPS[kind]}{size}k"
     device = DEVICES[f"ecp5-{_ECP5_DIES.get(size, size)}"]
@@ -49,7 +49,7 @@ def _ecp5(found: re.Match[str]) -> Device:
     return replace(device, arguments=arguments)
 
 
-def _named(name: str = "") -> Callable[[re.Match[str]], Device]:
+def _named(name: str = "") -> Callable[[re.Match[str]], FpgaDevice]:
     """Return a function that finds a device by its name, or by the first group of the match."""
     return lambda found: DEVICES[name or found[1]]
 
@@ -80,9 +80,9 @@ PARTS = tuple(kind.example for kind in _KINDS)
 """A part of each kind, as messages show them."""
 
 
-def find_part(name: str) -> Part | None:
+def find_part(name: str) -> Chip | None:
     """Find a part by its vendor's name; None for one that is not known."""
     for kind in _KINDS:
         if found := re.fullmatch(kind.names, name):
-            return Part(kind.device(found), kind.sites)
+            return Chip(kind.device(found), kind.sites)
     return None

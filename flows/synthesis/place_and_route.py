@@ -18,8 +18,8 @@ from ...sim.gate.code_of import code_of
 from ...sim.gate.kept import KIND, TASK, read_kept, write_kept
 from ...sim.gate.tools import run_tool, tool_version
 from . import free_rows, multiplier_sites
-from .critical_path import Step, critical_path
-from .devices import Device
+from .critical_path import CriticalStep, critical_path
+from .devices import FpgaDevice
 from .ecp5_placement import placed_design, placed_timing, refine_placement, routed_timing
 from .netlist import TOP
 
@@ -59,7 +59,7 @@ class UnroutableError(HardwareError):
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class RoutedDesign:
     """A placed and routed design.
 
     Parameters
@@ -74,7 +74,7 @@ class Placement:
 
     seed: int
     clock_mhz: float
-    path: tuple[Step, ...]
+    path: tuple[CriticalStep, ...]
 
 
 class Routed(NamedTuple):
@@ -89,12 +89,12 @@ class Routed(NamedTuple):
         Of the placed design; None in results that earlier versions kept.
     """
 
-    placement: Placement
+    placement: RoutedDesign
     layout: str
     summary: Any
 
 
-def pack_design(mapped: Path, device: Device) -> dict[str, int]:
+def pack_design(mapped: Path, device: FpgaDevice) -> dict[str, int]:
     """Return the resources of a netlist on the chip, as nextpnr counts them; takes seconds."""
     report = _nextpnr(mapped, device, [PACK_ONLY], lambda step: None)
     packed = Counter[str]()
@@ -106,11 +106,11 @@ def pack_design(mapped: Path, device: Device) -> dict[str, int]:
 
 def place_design(
     mapped: Path,
-    device: Device,
+    device: FpgaDevice,
     seed: int,
     target_mhz: float,
     show: Callable[[str], None] = lambda step: None,
-) -> Placement:
+) -> RoutedDesign:
     """Place and route a netlist, or find the kept result.
 
     Raises
@@ -125,7 +125,7 @@ def place_design(
 
 def route_design(
     mapped: Path,
-    device: Device,
+    device: FpgaDevice,
     seed: int,
     target_mhz: float,
     show: Callable[[str], None] = lambda step: None,
@@ -171,15 +171,15 @@ def _placing(seed: int, target_mhz: float) -> list[str]:
     return ["--timing-allow-fail", "--seed", str(seed), "--freq", f"{target_mhz:g}"]
 
 
-def _placement(device: Device, seed: int, report: dict[str, Any]) -> Placement:
+def _placement(device: FpgaDevice, seed: int, report: dict[str, Any]) -> RoutedDesign:
     clocks = [clock["achieved"] for clock in report["fmax"].values()]
     if not clocks:
         raise HardwareError(f"`{device.name}`: nextpnr found no clock in the design")
-    return Placement(seed, round(min(clocks), 2), tuple(critical_path(report)))
+    return RoutedDesign(seed, round(min(clocks), 2), tuple(critical_path(report)))
 
 
 def _nextpnr(
-    mapped: Path, device: Device, options: Sequence[str], show: Callable[[str], None]
+    mapped: Path, device: FpgaDevice, options: Sequence[str], show: Callable[[str], None]
 ) -> dict[str, Any]:
     """Run nextpnr and return its report, or find the kept one."""
 
@@ -190,18 +190,18 @@ def _nextpnr(
     return json.loads(keep_file(kept, make).read_text("utf-8"))
 
 
-def _arguments(device: Device, options: Sequence[str]) -> list[str]:
+def _arguments(device: FpgaDevice, options: Sequence[str]) -> list[str]:
     return ["--json", MAPPED, "--report", "report.json", *device.arguments, *options]
 
 
-def _placing_digest(mapped: Path, device: Device, options: Sequence[str]) -> str:
+def _placing_digest(mapped: Path, device: FpgaDevice, options: Sequence[str]) -> str:
     """Return the hash of all that a run of nextpnr depends on."""
     assert device.family.placer is not None
     parts = [tool_version(device.family.placer), *options, mapped.name]
     return digest([*parts, *placer_inputs(device)])
 
 
-def placer_inputs(device: Device) -> list[str]:
+def placer_inputs(device: FpgaDevice) -> list[str]:
     """Return everything that a run of nextpnr depends on besides its netlist and options."""
     parts = [*_arguments(device, ()), *map(str, device.files)]
     for places, module in (
@@ -218,7 +218,7 @@ def placer_inputs(device: Device) -> list[str]:
 
 def _run_nextpnr(
     mapped: Path,
-    device: Device,
+    device: FpgaDevice,
     options: Sequence[str],
     show: Callable[[str], None],
     folder: Path,
@@ -281,7 +281,7 @@ class _Watch:
         "Running router2": "routing",
     }
 
-    def __init__(self, device: Device, show: Callable[[str], None]) -> None:
+    def __init__(self, device: FpgaDevice, show: Callable[[str], None]) -> None:
         self.device, self.show = device, show
         self.fewest, self.rounds = math.inf, 0
 

@@ -7,8 +7,8 @@ from rich.table import Table
 
 from ..cli.console import configuration_sentence
 from ..cli.tables import table
-from .critical_path import Step
-from .devices import RESOURCES, Device, Resources
+from .critical_path import CriticalStep
+from .devices import RESOURCES, FpgaDevice, Resources
 from .flow import Synthesis
 from .netlist import PINS
 
@@ -48,7 +48,7 @@ def units_table(found: Synthesis, depth: int = 1) -> Table:
     return made
 
 
-def share(used: Resources, device: Device, name: str) -> str:
+def share(used: Resources, device: FpgaDevice, name: str) -> str:
     """Return the used part of a resource, in per cent."""
     return f"{100 * used.get(name, 0) / device.capacity[name]:.0f} %"
 
@@ -80,7 +80,7 @@ def path_sentence(found: Synthesis) -> str:
     )
 
 
-def path_table(path: Sequence[Step]) -> Table:
+def path_table(path: Sequence[CriticalStep]) -> Table:
     """Return the table of the critical path, one row per signal."""
     at, rows = 0.0, []
     for step in path:

@@ -67,7 +67,7 @@ class AgreementError(TilewrightError):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class NetworkCase:
     """A network on a machine with a main memory.
 
     Parameters
@@ -84,14 +84,14 @@ class Case:
     other: MemoryModel
 
 
-def random_case(seed: int) -> Case:
+def random_case(seed: int) -> NetworkCase:
     """The case of a seed."""
     chance = random.Random(seed)
     while True:
         machine = ",".join([chance.choice(MACHINES), *chance.sample(CHANGES, chance.randint(0, 2))])
         with suppress(ConfigurationError):
             load_configuration(machine)
-            return Case(seed, machine, _random_memory(chance), _random_memory(chance))
+            return NetworkCase(seed, machine, _random_memory(chance), _random_memory(chance))
 
 
 def _random_memory(chance: random.Random) -> MemoryModel:
@@ -107,7 +107,7 @@ def _random_memory(chance: random.Random) -> MemoryModel:
     return memory
 
 
-def check(case: Case) -> bool:
+def check(case: NetworkCase) -> bool:
     """Ask every way, and return whether the machine runs any layer of the network.
 
     Raises
@@ -125,7 +125,7 @@ def check(case: Case) -> bool:
     return bool(found)
 
 
-def check_ports(case: Case) -> list[int]:
+def check_ports(case: NetworkCase) -> list[int]:
     """Compile for all widths of the memory port, and return the cycles, narrowest first.
 
     Raises
@@ -160,7 +160,7 @@ def _cycles(module: Module, machine: Configuration, memory: MemoryModel) -> int:
     return sum(time_program(one.program, machine, memory).cycles for one in module.segments)
 
 
-def answers(case: Case, folder: Path) -> dict[str, dict[str, int]]:
+def answers(case: NetworkCase, folder: Path) -> dict[str, dict[str, int]]:
     """Return the cycles that each way gives, by question; nothing if no layer fits the machine."""
     model = folder / "network.onnx"
     model.write_bytes(random_model(case.seed, MAX_STEPS))
@@ -228,7 +228,7 @@ def _retimed(folder: Path, memory: MemoryModel, *words: object) -> int:
     return row["cycles"]
 
 
-def _api(folder: Path, case: Case, made_for: MemoryModel) -> int:
+def _api(folder: Path, case: NetworkCase, made_for: MemoryModel) -> int:
     """Return the cycles of a run through the public API."""
     from ... import Session, open_device
     from ..execution.samples import random_samples

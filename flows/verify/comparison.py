@@ -19,7 +19,7 @@ from ...sim.native_functional import functional_machine
 from ...sim.rtl import RtlCore, RtlRun
 from ...sim.timing import Timer, Timing
 from ...sim.timing.shared_bus import model_of
-from .programs.cases import Case, format_case
+from .programs.cases import ProgramCase, format_case
 from .programs.random_configurations import random_memory_parameters
 from .programs.random_programs import random_program
 from .programs.shrink_programs import shrink
@@ -142,7 +142,7 @@ def _keep(
 
     configuration, memory = core.configuration, memory_of(seed)
     small = shrink(program, configuration, image.size, fails, SHRINK_TRIES)
-    case = Case(
+    case = ProgramCase(
         why=why,
         configuration=configuration,
         memory=asdict(memory),

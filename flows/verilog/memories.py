@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from .rtlil import Attributes, Cell, Module, Signal
+from .rtlil import Attributes, Cell, RtlilModule, Signal
 
 RAM = "tilewright_ram"
 RAM_SOURCE = Path(__file__).with_name(f"{RAM}.v")
@@ -59,7 +59,7 @@ def ram_source(*, initialised: bool) -> str:
     return text if initialised else ZEROS.sub("", text)
 
 
-def extract_memories(modules: dict[str, Module]) -> list[MemoryShape]:
+def extract_memories(modules: dict[str, RtlilModule]) -> list[MemoryShape]:
     """Replace the memories of `hardware.ram` by instances of `RAM`; list all memories."""
     shapes = []
     for module in modules.values():
@@ -73,7 +73,7 @@ def extract_memories(modules: dict[str, Module]) -> list[MemoryShape]:
     return sorted(shapes, key=lambda shape: shape.path)
 
 
-def forget_initial_values(modules: dict[str, Module]) -> None:
+def forget_initial_values(modules: dict[str, RtlilModule]) -> None:
     """Registers and memories hold anything until a reset or a write."""
     for module in modules.values():
         for wire in module.wires.values():
@@ -83,7 +83,7 @@ def forget_initial_values(modules: dict[str, Module]) -> None:
                 cell.parameters["\\INIT"] = "1'x"
 
 
-def _shape(module: Module, cell: Cell, kind: str) -> MemoryShape:
+def _shape(module: RtlilModule, cell: Cell, kind: str) -> MemoryShape:
     for ports in ("\\RD_PORTS", "\\WR_PORTS"):
         assert cell.number(ports) == 1
     runs = [len(list(run)) for _, run in groupby(cell.ports["\\WR_EN"])]

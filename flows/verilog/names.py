@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 
-from .rtlil import Bit, Module, Signal
+from .rtlil import Bit, RtlilModule, Signal
 
 NUMBERED = re.compile(r"\\port\$\d+\$\d+")
 """A port that is no whole signal of the module around it, such as a field of a record."""
@@ -14,7 +14,7 @@ NAMED = re.compile(r"\\[A-Za-z]")
 class _Signals:
     """The named signals of a module, by the bits that they stand for."""
 
-    def __init__(self, module: Module):
+    def __init__(self, module: RtlilModule):
         self.module = module
         self.names: dict[str, str] = {}
         """Names of numbered ports, as they become known."""
@@ -55,7 +55,7 @@ class _Signals:
         return None
 
 
-def port_names(modules: dict[str, Module], top: str) -> dict[tuple[str, str], str]:
+def port_names(modules: dict[str, RtlilModule], top: str) -> dict[tuple[str, str], str]:
     """Names for numbered ports, by module and port, while all signals still exist.
 
     In order of preference: a signal of the module with these bits, a signal around the module, the
@@ -84,7 +84,7 @@ def port_names(modules: dict[str, Module], top: str) -> dict[tuple[str, str], st
     return names
 
 
-def rename_ports(modules: dict[str, Module], names: dict[tuple[str, str], str]) -> None:
+def rename_ports(modules: dict[str, RtlilModule], names: dict[tuple[str, str], str]) -> None:
     """Rename ports, or what is left of them, and their connections."""
     renamed: dict[tuple[str, str], str] = {}
     for module in modules.values():

@@ -1,6 +1,6 @@
 """Give the operands of an operator one width, so that no tool extends or cuts one on its own."""
 
-from .rtlil import Bit, Cell, Module
+from .rtlil import Bit, Cell, RtlilModule
 
 MODULAR = {"$and", "$or", "$xor", "$xnor", "$not", "$add", "$sub", "$neg"}
 """Operators whose low result bits depend on the low operand bits only."""
@@ -9,7 +9,7 @@ COMPARISONS = {"$eq", "$ne", "$lt", "$le", "$gt", "$ge"}
 SHIFTS = {"$shl", "$shr", "$sshr", "$shift"}
 
 
-def equalise_widths(module: Module) -> None:
+def equalise_widths(module: RtlilModule) -> None:
     """Make every extension explicit, except in products, which tools map to multipliers."""
     for cell in module.cells:
         operands = [port for port in ("\\A", "\\B") if port in cell.ports]
@@ -41,7 +41,7 @@ def _compare_with_zero(cell: Cell) -> None:
     cell.parameters |= {"\\A_SIGNED": "0", "\\B_SIGNED": "0", "\\B_WIDTH": str(width)}
 
 
-def _widen_shift(module: Module, cell: Cell) -> None:
+def _widen_shift(module: RtlilModule, cell: Cell) -> None:
     result = cell.ports["\\Y"]
     width = max(len(cell.ports["\\A"]), len(result))
     _resize(cell, ["\\A"], width)

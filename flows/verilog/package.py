@@ -13,7 +13,7 @@ from ...hardware.technology import Technology
 from ...hardware.verilog import TOP
 from ...isa.configuration import CONTRACT_VERSION, Configuration
 from ...isa.registers import REGISTER_SPACE_BYTES, REGISTERS
-from .readable import Port, core_ports, write_core
+from .readable import VerilogPort, core_ports, write_core
 
 WRAPPER = "core_axi"
 VERSION = f"{CONTRACT_VERSION}.0.0"
@@ -85,7 +85,7 @@ targets:
 """
 
 
-def axi_wrapper(ports: Iterable[Port]) -> str:
+def axi_wrapper(ports: Iterable[VerilogPort]) -> str:
     """Return a module with all signals of AXI4 and AXI4-Lite."""
     declared = [f"  {p.direction} wire {_range(p.bits)}{p.name}" for p in ports]
     extra, assigned = [], []
@@ -109,7 +109,7 @@ def _range(bits: int) -> str:
     return f"[{bits - 1}:0] " if bits > 1 else ""
 
 
-def data_sheet(configuration: Configuration, ports: Iterable[Port]) -> str:
+def data_sheet(configuration: Configuration, ports: Iterable[VerilogPort]) -> str:
     """Return ports, clock, reset and registers in Markdown."""
     lines = [
         f"# Data sheet: {configuration.name}", "",
@@ -143,7 +143,7 @@ def _note(name: str) -> str:
     return NOTES[name]
 
 
-def ipxact(ports: Iterable[Port]) -> str:
+def ipxact(ports: Iterable[VerilogPort]) -> str:
     """Return the core as an IP-XACT component (IEEE 1685-2014)."""
     ports = list(ports)
     ElementTree.register_namespace("ipxact", IPXACT)
@@ -207,7 +207,7 @@ def ipxact(ports: Iterable[Port]) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _add_model(root: ElementTree.Element, ports: Iterable[Port]) -> None:
+def _add_model(root: ElementTree.Element, ports: Iterable[VerilogPort]) -> None:
     model = _add(root, "model")
     view = _add(_add(model, "views"), "view")
     _add(view, "name", "rtl")

@@ -23,7 +23,7 @@ from ...quoting import comment
 from .memories import RAM, MemoryShape, extract_memories, forget_initial_values, ram_source
 from .names import port_names, rename_ports
 from .operators import equalise_widths
-from .rtlil import Module, parse_design, write_design
+from .rtlil import RtlilModule, parse_design, write_design
 from .unused import remove_unused
 
 PREPARE = f"""
@@ -148,7 +148,7 @@ def _body(source: str, top: str, *, initialised: bool) -> tuple[str, list[Memory
     return body, memories
 
 
-def _clean(modules: dict[str, Module], name: str, *, initialised: bool) -> list[MemoryShape]:
+def _clean(modules: dict[str, RtlilModule], name: str, *, initialised: bool) -> list[MemoryShape]:
     """Change modules so that they mean the same, and their Verilog is clean; list the memories."""
     top = f"\\{name}"
     for module in modules.values():
@@ -171,7 +171,7 @@ def _without_warning(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class VerilogPort:
     """A port of the top module; `direction` is `input` or `output`."""
 
     name: str
@@ -179,12 +179,12 @@ class Port:
     bits: int
 
 
-def core_ports(configuration: Configuration) -> list[Port]:
+def core_ports(configuration: Configuration) -> list[VerilogPort]:
     """Return clock and reset, then the members of the core in order."""
-    ports = [Port("clk", "input", 1), Port("rst", "input", 1)]
+    ports = [VerilogPort("clk", "input", 1), VerilogPort("rst", "input", 1)]
     for name, member in core_members(configuration).items():
         direction = "input" if member.flow is In else "output"
-        ports.append(Port(name, direction, Shape.cast(member.shape).width))
+        ports.append(VerilogPort(name, direction, Shape.cast(member.shape).width))
     return ports
 
 

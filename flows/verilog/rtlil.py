@@ -47,7 +47,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Module:
+class RtlilModule:
     """A module; `links` are its continuous assignments, target and source."""
 
     name: str
@@ -84,7 +84,7 @@ class Module:
         self.links = [(mapped(target), mapped(source)) for target, source in self.links]
 
 
-def parse_design(text: str) -> dict[str, Module]:
+def parse_design(text: str) -> dict[str, RtlilModule]:
     """Read the modules of a design, by name."""
     modules = {}
     lines = (line.strip() for line in text.splitlines())
@@ -93,7 +93,7 @@ def parse_design(text: str) -> dict[str, Module]:
         if line.startswith("attribute"):
             _add(attributes, line)
         elif line.startswith("module "):
-            module = Module(line.split()[1], attributes=attributes)
+            module = RtlilModule(line.split()[1], attributes=attributes)
             attributes = {}
             _parse_module(module, lines)
             modules[module.name] = module
@@ -105,7 +105,7 @@ def _add(values: dict[str, str], line: str) -> None:
     values[name] = value
 
 
-def _parse_module(module: Module, lines: Iterator[str]) -> None:
+def _parse_module(module: RtlilModule, lines: Iterator[str]) -> None:
     attributes: Attributes = {}
     for line in lines:
         match line.split(maxsplit=1)[0]:
@@ -143,11 +143,11 @@ def _parse_module(module: Module, lines: Iterator[str]) -> None:
         attributes = {}
 
 
-def _parse_signal(module: Module, text: str) -> Signal:
+def _parse_signal(module: RtlilModule, text: str) -> Signal:
     return _take(module, TOKENS.findall(text), 0)[0]
 
 
-def _take(module: Module, words: list[str], at: int) -> tuple[Signal, int]:
+def _take(module: RtlilModule, words: list[str], at: int) -> tuple[Signal, int]:
     """The signal that begins at a word, and the index of the word behind it."""
     if words[at] == "{":
         parts = []
@@ -174,12 +174,12 @@ def constant_bits(text: str) -> str:
     return digits.rjust(int(width), digits[0] if digits[:1] in ("x", "z") else "0")
 
 
-def write_design(modules: dict[str, Module]) -> str:
+def write_design(modules: dict[str, RtlilModule]) -> str:
     """The text of a design."""
     return "\n".join(line for module in modules.values() for line in _module_lines(module)) + "\n"
 
 
-def _module_lines(module: Module) -> Iterator[str]:
+def _module_lines(module: RtlilModule) -> Iterator[str]:
     yield from (f"attribute {name} {value}" for name, value in module.attributes.items())
     yield f"module {module.name}"
     for number, (name, wire) in enumerate(module.wires.items()):
@@ -200,7 +200,7 @@ def _module_lines(module: Module) -> Iterator[str]:
     yield "end"
 
 
-def _signal_text(module: Module, signal: Signal) -> str:
+def _signal_text(module: RtlilModule, signal: Signal) -> str:
     parts = []
     at = 0
     while at < len(signal):

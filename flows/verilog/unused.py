@@ -7,7 +7,7 @@ module has one instance, so a port may lose the bits that its module does not re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from .rtlil import Bit, Cell, Module, Signal, Wire, WireBit, constant_bits
+from .rtlil import Bit, Cell, RtlilModule, Signal, Wire, WireBit, constant_bits
 
 RESULTS = {"\\Y", "\\Q", "\\RD_DATA"}
 """Outputs of Yosys' own cells."""
@@ -29,7 +29,7 @@ Place = tuple[str, str, int]
 """Module, wire, index."""
 
 
-def remove_unused(modules: dict[str, Module], top: str) -> None:
+def remove_unused(modules: dict[str, RtlilModule], top: str) -> None:
     """Keep the bits that an output of the top module depends on; bits without driver become x.
 
     The ports of the top module stay; a wire `unused_inputs` reads those that have no effect.
@@ -53,7 +53,7 @@ def remove_unused(modules: dict[str, Module], top: str) -> None:
     _read_inputs(modules[top], used)
 
 
-def _used_places(modules: dict[str, Module], top: str) -> set[Place]:
+def _used_places(modules: dict[str, RtlilModule], top: str) -> set[Place]:
     sources, work = _sources(modules)
     work += [(top, name, index) for name, index in _port_bits(modules[top], "output")]
     used: set[Place] = set()
@@ -67,7 +67,7 @@ def _used_places(modules: dict[str, Module], top: str) -> set[Place]:
 
 
 def _sources(
-    modules: dict[str, Module],
+    modules: dict[str, RtlilModule],
 ) -> tuple[dict[Place, tuple[str, tuple[Signal, ...]]], list[Place]]:
     """What every bit depends on; and the bits at cells of the technology, which all count."""
     sources: dict[Place, tuple[str, tuple[Signal, ...]]] = {}
@@ -110,7 +110,7 @@ def _wired(signal: Signal) -> Iterator[WireBit]:
     return (bit for bit in signal if not isinstance(bit, str))
 
 
-def _port_bits(module: Module, direction: str) -> tuple[WireBit, ...]:
+def _port_bits(module: RtlilModule, direction: str) -> tuple[WireBit, ...]:
     return tuple(
         bit
         for name, wire in module.wires.items()
@@ -119,7 +119,7 @@ def _port_bits(module: Module, direction: str) -> tuple[WireBit, ...]:
     )
 
 
-def _trim_cells(module: Module, modules: dict[str, Module], used: set[Place]) -> None:
+def _trim_cells(module: RtlilModule, modules: dict[str, RtlilModule], used: set[Place]) -> None:
     kept = []
     for cell in module.cells:
         if cell.kind in modules:
@@ -141,11 +141,11 @@ def _trim_cells(module: Module, modules: dict[str, Module], used: set[Place]) ->
     module.cells = kept
 
 
-def _used(module: Module, bit: Bit, used: set[Place]) -> bool:
+def _used(module: RtlilModule, bit: Bit, used: set[Place]) -> bool:
     return isinstance(bit, str) or (module.name, *bit) in used
 
 
-def _slice(module: Module, cell: Cell, used: set[Place]) -> None:
+def _slice(module: RtlilModule, cell: Cell, used: set[Place]) -> None:
     """Keep the bits of a cell whose results are used."""
     inputs, output, widths = SLICED[cell.kind]
     chosen = [i for i, bit in enumerate(cell.ports[output]) if _used(module, bit, used)]
@@ -161,7 +161,7 @@ def _slice(module: Module, cell: Cell, used: set[Place]) -> None:
 
 
 def _named_unused(
-    module: Module, signal: Signal, used: set[Place], driven: Sequence[bool] | None = None
+    module: RtlilModule, signal: Signal, used: set[Place], driven: Sequence[bool] | None = None
 ) -> Signal:
     """Put the unused bits of a result onto wires that say so; `driven` leaves out some bits."""
     pairs = zip(signal, driven or [True] * len(signal), strict=True)
@@ -175,7 +175,7 @@ def _named_unused(
     return tuple(bits)
 
 
-def _trim_links(module: Module, used: set[Place]) -> None:
+def _trim_links(module: RtlilModule, used: set[Place]) -> None:
     links = []
     for target, source in module.links:
         chosen = [i for i, bit in enumerate(target) if _used(module, bit, used)]
@@ -185,7 +185,7 @@ def _trim_links(module: Module, used: set[Place]) -> None:
 
 
 def _trim_wires(
-    module: Module, used: set[Place], *, keeps_ports: bool
+    module: RtlilModule, used: set[Place], *, keeps_ports: bool
 ) -> dict[str, list[tuple[str, list[int]]]]:
     """Cut wires down to their used bits; a wire with holes becomes several.
 
@@ -226,7 +226,7 @@ def _cut(wire: Wire, run: list[int]) -> Wire:
     )
 
 
-def _clear_undriven(module: Module, modules: dict[str, Module]) -> None:
+def _clear_undriven(module: RtlilModule, modules: dict[str, RtlilModule]) -> None:
     """Yosys leaves bits without driver where they have no effect."""
     driven = set(_port_bits(module, "input"))
     for target, _ in module.links:
@@ -246,7 +246,7 @@ def _clear_undriven(module: Module, modules: dict[str, Module]) -> None:
     )
 
 
-def _read_inputs(top: Module, used: set[Place]) -> None:
+def _read_inputs(top: RtlilModule, used: set[Place]) -> None:
     """Read the inputs without effect, as linters expect it."""
     ignored = tuple(b for b in _port_bits(top, "input") if (top.name, *b) not in used)
     if ignored:

@@ -9,7 +9,7 @@ from ...isa.link import PAYLOAD_BYTES
 from ..axi import read_port, write_port
 from ..axi_lite import axi_lite_port
 from ..control import ADDRESS_BITS
-from .executor import Executor
+from .executor import CommandExecutor
 from .frame_receiver import FrameReceiver
 from .frame_sender import FrameSender
 
@@ -36,7 +36,7 @@ class Bridge(wiring.Component):
     Parameters
     ----------
     configuration, board
-        As in `Executor`.
+        As in `CommandExecutor`.
 
     Members
     -------
@@ -59,7 +59,9 @@ class Bridge(wiring.Component):
         m = Module()
         receiver = FrameReceiver(self.configuration.bus_bytes, PAYLOAD_BYTES)
         m.submodules.receiver = receiver
-        m.submodules.executor = executor = Executor(self.configuration, self.board, PAYLOAD_BYTES)
+        m.submodules.executor = executor = CommandExecutor(
+            self.configuration, self.board, PAYLOAD_BYTES
+        )
         m.submodules.sender = sender = FrameSender()
         wiring.connect(m, wiring.flipped(self.received), receiver.bytes)
         wiring.connect(m, receiver.requests, executor.requests)

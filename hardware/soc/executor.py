@@ -25,7 +25,7 @@ from .frame_receiver import REQUEST_LAYOUT, payload_words
 from .frame_sender import BODY_LAYOUT
 
 
-class Executor(wiring.Component):
+class CommandExecutor(wiring.Component):
     """Execute requests, one at a time, and compose their answers.
 
     Memory is accessed in single beats; a read and all writes of a request end before its answer.

@@ -17,7 +17,7 @@ PRECHARGE_ALL = 10
 """Bit of the address that closes all banks."""
 
 
-class Command(IntEnum):
+class SdramCommand(IntEnum):
     """A command, as the pins RAS#, CAS# and WE#, from bit 2 to bit 0."""
 
     MODE = 0b000
@@ -40,7 +40,7 @@ def sdram_pins(sdram: Sdram) -> wiring.Signature:
         {
             "cke": Out(1),
             "cs_n": Out(1, init=1),
-            "command": Out(3, init=Command.NOTHING),
+            "command": Out(3, init=SdramCommand.NOTHING),
             "bank": Out(sdram.bank_bits),
             "address": Out(max(sdram.row_bits, sdram.column_bits + 1, PRECHARGE_ALL + 1)),
             "mask": Out(sdram.data_bits // 8, init=(1 << sdram.data_bits // 8) - 1),
@@ -136,7 +136,7 @@ class SdramController(wiring.Component):
         m.d.sync += [
             pins.cke.eq(1),
             pins.cs_n.eq(0),
-            pins.command.eq(Command.NOTHING),
+            pins.command.eq(SdramCommand.NOTHING),
             pins.drives.eq(0),
             pins.mask.eq(0),
             pins.written.eq(written),
@@ -151,7 +151,7 @@ class SdramController(wiring.Component):
                 m.next = "Start up"
             with m.State("Start up"), m.If(wait == 0):
                 m.d.sync += [
-                    pins.command.eq(Command.PRECHARGE),
+                    pins.command.eq(SdramCommand.PRECHARGE),
                     pins.address.eq(1 << PRECHARGE_ALL),
                     wait.eq(schedule.rest_cycles - 1),
                 ]
@@ -159,14 +159,14 @@ class SdramController(wiring.Component):
             with m.State("First refreshes"), m.If(wait == 0):
                 with m.If(refreshes != 0):
                     m.d.sync += [
-                        pins.command.eq(Command.REFRESH),
+                        pins.command.eq(SdramCommand.REFRESH),
                         wait.eq(cycles.rfc - 1),
                         refreshes.eq(refreshes - 1),
                     ]
                 with m.Else():
                     # Bursts of one word, in ascending order.
                     m.d.sync += [
-                        pins.command.eq(Command.MODE),
+                        pins.command.eq(SdramCommand.MODE),
                         pins.bank.eq(0),
                         pins.address.eq(cycles.cas << 4),
                         wait.eq(MODE_CYCLES - 1),
@@ -175,11 +175,11 @@ class SdramController(wiring.Component):
             with m.State("Idle"), m.If((wait == 0) & ~held):
                 with m.If(due):
                     m.d.comb += refreshed.eq(1)
-                    m.d.sync += [pins.command.eq(Command.REFRESH), wait.eq(cycles.rfc - 1)]
+                    m.d.sync += [pins.command.eq(SdramCommand.REFRESH), wait.eq(cycles.rfc - 1)]
                 with m.Elif(has_read | has_write):
                     m.d.comb += starts.eq(1)
                     m.d.sync += [
-                        pins.command.eq(Command.ACTIVATE),
+                        pins.command.eq(SdramCommand.ACTIVATE),
                         pins.bank.eq(parts.bank),
                         pins.address.eq(parts.row),
                         column.eq(parts.column),
@@ -194,7 +194,7 @@ class SdramController(wiring.Component):
             with m.State("Move"):
                 m.d.comb += moves.eq(1)
                 m.d.sync += [
-                    pins.command.eq(Mux(wrote, Command.WRITE, Command.READ)),
+                    pins.command.eq(Mux(wrote, SdramCommand.WRITE, SdramCommand.READ)),
                     pins.address.eq(column),
                     pins.drives.eq(wrote),
                     pins.mask.eq(Mux(wrote, mask, 0)),
@@ -208,7 +208,7 @@ class SdramController(wiring.Component):
                     m.next = "Close"
             with m.State("Close"), m.If(wait == 0):
                 m.d.sync += [
-                    pins.command.eq(Command.PRECHARGE),
+                    pins.command.eq(SdramCommand.PRECHARGE),
                     pins.address.eq(0),
                     pins.bank.eq(bank),
                     wait.eq(schedule.rest_cycles - 1),

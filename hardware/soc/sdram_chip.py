@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from ...isa.sdram import MODE_CYCLES, STARTUP_REFRESHES, Sdram
 from ..ram import Ram
 from ..technology import Technology
-from .sdram import PRECHARGE_ALL, Command, sdram_pins
+from .sdram import PRECHARGE_ALL, SdramCommand, sdram_pins
 from .simulated_ram import SimulatedRam
 
 POSTPONED_REFRESHES = 8
@@ -90,7 +90,7 @@ class SdramChip(wiring.Component):
         m = Module()
         pins, sdram, cycles = self.pins, self.sdram, self.cycles
         selected = pins.cke & ~pins.cs_n
-        given = {each: selected & (pins.command == each) for each in Command}
+        given = {each: selected & (pins.command == each) for each in SdramCommand}
         all_banks = pins.address[PRECHARGE_ALL]
         opened, rows = Signal(1 << sdram.bank_bits), []
         addressed = [pins.bank == bank for bank in range(1 << sdram.bank_bits)]
@@ -106,26 +106,26 @@ class SdramChip(wiring.Component):
             return count < cycles
 
         early = Signal()
-        any_command = selected & (pins.command != Command.NOTHING)
+        any_command = selected & (pins.command != SdramCommand.NOTHING)
         m.d.comb += early.eq(self._starting(m))
         broken.append((any_command & early, Violation.STARTUP))
-        refreshing = since("refresh", given[Command.REFRESH], cycles.rfc)
-        setting = since("mode", given[Command.MODE], MODE_CYCLES)
-        activated = since("activation", given[Command.ACTIVATE], cycles.rrd)
+        refreshing = since("refresh", given[SdramCommand.REFRESH], cycles.rfc)
+        setting = since("mode", given[SdramCommand.MODE], MODE_CYCLES)
+        activated = since("activation", given[SdramCommand.ACTIVATE], cycles.rrd)
         closing = []
         for bank, here in enumerate(addressed):
             row = Signal(sdram.row_bits, name=f"row_{bank}")
             rows.append(row)
-            activates = given[Command.ACTIVATE] & here
-            closes = given[Command.PRECHARGE] & (here | all_banks) & opened[bank]
-            column = (given[Command.READ] | given[Command.WRITE]) & here
+            activates = given[SdramCommand.ACTIVATE] & here
+            closes = given[SdramCommand.PRECHARGE] & (here | all_banks) & opened[bank]
+            column = (given[SdramCommand.READ] | given[SdramCommand.WRITE]) & here
             since_precharge = since(f"precharge_{bank}", closes, cycles.rp)
             closing.append(since_precharge)
             with m.If(activates):
                 m.d.sync += [opened[bank].eq(1), row.eq(pins.address)]
             with m.If(closes):
                 m.d.sync += opened[bank].eq(0)
-            writes = given[Command.WRITE] & here
+            writes = given[SdramCommand.WRITE] & here
             broken += [
                 (activates & opened[bank], Violation.OPEN_BANK),
                 (activates & since_precharge, Violation.RP),
@@ -135,18 +135,18 @@ class SdramChip(wiring.Component):
                 (closes & since(f"active_{bank}", activates, cycles.ras), Violation.RAS),
                 (closes & since(f"write_{bank}", writes, cycles.wr), Violation.WR),
             ]
-        quiet = given[Command.REFRESH] | given[Command.MODE]
-        starting = quiet | given[Command.ACTIVATE]
+        quiet = given[SdramCommand.REFRESH] | given[SdramCommand.MODE]
+        starting = quiet | given[SdramCommand.ACTIVATE]
         broken += [
-            (given[Command.ACTIVATE] & activated, Violation.RRD),
+            (given[SdramCommand.ACTIVATE] & activated, Violation.RRD),
             (starting & refreshing, Violation.RFC),
             (any_command & setting, Violation.MRD),
             (quiet & opened.any(), Violation.OPEN_BANK),
             (quiet & Cat(closing).any(), Violation.RP),
-            (given[Command.STOP], Violation.UNKNOWN),
+            (given[SdramCommand.STOP], Violation.UNKNOWN),
         ]
         ready = self._prepare(m, given, all_banks, broken)
-        self._refresh(m, ready, given[Command.REFRESH], broken)
+        self._refresh(m, ready, given[SdramCommand.REFRESH], broken)
         self._move(m, given, Array(rows)[pins.bank], platform, broken)
         with m.If(self.violation == Violation.NONE):
             for condition, violation in reversed(broken):
@@ -165,19 +165,19 @@ class SdramChip(wiring.Component):
         closed, ready = Signal(), Signal()
         refreshes = Signal(range(STARTUP_REFRESHES + 1))
         enough = refreshes == STARTUP_REFRESHES
-        with m.If(given[Command.PRECHARGE] & all_banks):
+        with m.If(given[SdramCommand.PRECHARGE] & all_banks):
             m.d.sync += closed.eq(1)
-        with m.If(given[Command.REFRESH] & ~enough):
+        with m.If(given[SdramCommand.REFRESH] & ~enough):
             m.d.sync += refreshes.eq(refreshes + 1)
-        with m.If(given[Command.MODE]):
+        with m.If(given[SdramCommand.MODE]):
             m.d.sync += ready.eq(1)
-        access = given[Command.ACTIVATE] | given[Command.READ] | given[Command.WRITE]
-        unprepared = (access & ~ready) | (given[Command.REFRESH] & ~closed)
-        unprepared |= given[Command.MODE] & ~(closed & enough)
+        access = given[SdramCommand.ACTIVATE] | given[SdramCommand.READ] | given[SdramCommand.WRITE]
+        unprepared = (access & ~ready) | (given[SdramCommand.REFRESH] & ~closed)
+        unprepared |= given[SdramCommand.MODE] & ~(closed & enough)
         mode = self.pins.address[:PRECHARGE_ALL] != self.cycles.cas << 4
         broken += [
             (unprepared, Violation.UNPREPARED),
-            (given[Command.MODE] & mode, Violation.MODE),
+            (given[SdramCommand.MODE] & mode, Violation.MODE),
         ]
         return ready
 
@@ -202,7 +202,7 @@ class SdramChip(wiring.Component):
             ram = Ram(depth, sdram.data_bits, granularity=8)
         m.submodules.words = ram
         place = Cat(pins.address[: sdram.column_bits], pins.bank, row)
-        reads, writes = given[Command.READ], given[Command.WRITE]
+        reads, writes = given[SdramCommand.READ], given[SdramCommand.WRITE]
         m.d.comb += [
             ram.read_enable.eq(reads),
             ram.read_address.eq(place),

@@ -3,7 +3,7 @@
 import pytest
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 
-from tilewright.hardware.soc.executor import Executor
+from tilewright.hardware.soc.executor import CommandExecutor
 from tilewright.hardware.soc.frame_receiver import FrameReceiver
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.link import (
@@ -122,7 +122,7 @@ class ExecutorBench(ProofBench):
 
     def world(self, m: Module) -> None:
         board = {"MEMORY_BYTES": MEMORY_BYTES, "MEMORY_LATENCY": 1, "CLOCK_HZ": 1}
-        m.submodules.block = block = Executor(PRESETS["tiny"], board, PAYLOAD_BYTES)
+        m.submodules.block = block = CommandExecutor(PRESETS["tiny"], board, PAYLOAD_BYTES)
         requests, body = block.requests, block.body
         head = self.any(m, "head", len(requests.payload.as_value()))
         offers, was_offered = self.any(m, "offers"), Signal()

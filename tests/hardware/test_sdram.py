@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 
 from tilewright.errors import HardwareError
 from tilewright.hardware.axi import read_port, write_port
-from tilewright.hardware.soc.sdram import PRECHARGE_ALL, Command, SdramController, sdram_pins
+from tilewright.hardware.soc.sdram import PRECHARGE_ALL, SdramCommand, SdramController, sdram_pins
 from tilewright.hardware.soc.sdram_chip import SENTENCES, SdramChip, Violation
 from tilewright.hardware.soc.sdram_pads import SdramPads
 from tilewright.isa.configuration import PRESETS
@@ -268,28 +268,28 @@ class Pins(wiring.Component):
 CHIP = Simulated(Pins())
 ALL = 1 << PRECHARGE_ALL
 START = (
-    (25, Command.PRECHARGE, 0, ALL),
-    *((10, Command.REFRESH, 0, 0),) * 8,
-    (10, Command.MODE, 0, 3 << 4),
-    (4, Command.ACTIVATE, 1, 5),
+    (25, SdramCommand.PRECHARGE, 0, ALL),
+    *((10, SdramCommand.REFRESH, 0, 0),) * 8,
+    (10, SdramCommand.MODE, 0, 3 << 4),
+    (4, SdramCommand.ACTIVATE, 1, 5),
 )
 """Cycles to wait, command, bank and address; then bank 1 is open."""
 
 FAULTS = {
-    "before the start": ((5, Command.PRECHARGE, 0, ALL), Violation.STARTUP),
-    "not prepared": ((25, Command.ACTIVATE, 0, 0), Violation.UNPREPARED),
+    "before the start": ((5, SdramCommand.PRECHARGE, 0, ALL), Violation.STARTUP),
+    "not prepared": ((25, SdramCommand.ACTIVATE, 0, 0), Violation.UNPREPARED),
 }
 """The first command of all, and what it breaks."""
 
 LATER_FAULTS = {
-    "a closed bank is read": ((9, Command.READ, 0, 0), Violation.CLOSED_BANK),
-    "an open bank is activated": ((9, Command.ACTIVATE, 1, 0), Violation.OPEN_BANK),
-    "a bank is open at a refresh": ((9, Command.REFRESH, 0, 0), Violation.OPEN_BANK),
-    "a second bank at once": ((1, Command.ACTIVATE, 2, 0), Violation.RRD),
-    "a column at once": ((1, Command.READ, 1, 0), Violation.RCD),
-    "closed at once": ((2, Command.PRECHARGE, 1, 0), Violation.RAS),
-    "a write without data": ((9, Command.WRITE, 1, 0), Violation.NO_DATA),
-    "a stop": ((9, Command.STOP, 1, 0), Violation.UNKNOWN),
+    "a closed bank is read": ((9, SdramCommand.READ, 0, 0), Violation.CLOSED_BANK),
+    "an open bank is activated": ((9, SdramCommand.ACTIVATE, 1, 0), Violation.OPEN_BANK),
+    "a bank is open at a refresh": ((9, SdramCommand.REFRESH, 0, 0), Violation.OPEN_BANK),
+    "a second bank at once": ((1, SdramCommand.ACTIVATE, 2, 0), Violation.RRD),
+    "a column at once": ((1, SdramCommand.READ, 1, 0), Violation.RCD),
+    "closed at once": ((2, SdramCommand.PRECHARGE, 1, 0), Violation.RAS),
+    "a write without data": ((9, SdramCommand.WRITE, 1, 0), Violation.NO_DATA),
+    "a stop": ((9, SdramCommand.STOP, 1, 0), Violation.UNKNOWN),
 }
 """The command behind `START`, and what it breaks."""
 
@@ -302,14 +302,14 @@ def violation_of(*commands, drives_after: int | None = None) -> Violation:
         ctx.set(pins.cke, 1)
         ctx.set(pins.cs_n, 0)
         for cycles, command, bank, address in commands:
-            ctx.set(pins.command, Command.NOTHING)
+            ctx.set(pins.command, SdramCommand.NOTHING)
             for _ in range(cycles - 1):
                 await ctx.tick()
             ctx.set(pins.command, command)
             ctx.set(pins.bank, bank)
             ctx.set(pins.address, address)
             await ctx.tick()
-        ctx.set(pins.command, Command.NOTHING)
+        ctx.set(pins.command, SdramCommand.NOTHING)
         for cycle in range(6):
             ctx.set(pins.drives, cycle == drives_after)
             await ctx.tick()
@@ -334,13 +334,13 @@ def test_the_chip_names_the_broken_rule(fault):
 
 
 def test_two_that_drive_the_data_pins_collide():
-    read = (4, Command.READ, 1, 0)
+    read = (4, SdramCommand.READ, 1, 0)
     assert violation_of(*START, read, drives_after=1) is Violation.NONE
     assert violation_of(*START, read, drives_after=2) is Violation.COLLISION
 
 
 def test_the_mode_needs_its_time():
-    assert violation_of(*START[:-1], (1, Command.ACTIVATE, 0, 0)) is Violation.MRD
+    assert violation_of(*START[:-1], (1, SdramCommand.ACTIVATE, 0, 0)) is Violation.MRD
 
 
 def test_each_violation_has_a_sentence():

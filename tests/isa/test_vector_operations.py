@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilewright.errors import ConfigurationError, IsaError
-from tilewright.flows.verify.programs.cases import Case, format_case, parse_case
+from tilewright.flows.verify.programs.cases import ProgramCase, format_case, parse_case
 from tilewright.flows.verify.programs.corners import program_corners
 from tilewright.flows.verify.programs.possible_corners import possible_corners
 from tilewright.flows.verify.programs.random_configurations import (
@@ -193,7 +193,7 @@ def test_assembly_names_the_operation():
     assert parse_program(text, configuration=MACHINE) == program
     with pytest.raises(IsaError, match="unknown value `absolute_difference`; expected one of a,"):
         parse_program(text)
-    case = Case(why="x", configuration=MACHINE, image_seed=0, data_bytes=64, program=program)
+    case = ProgramCase(why="x", configuration=MACHINE, image_seed=0, data_bytes=64, program=program)
     assert parse_case(format_case(case)) == case
 
 

@@ -10,7 +10,7 @@ from tilewright import Session, compile_graph, import_model, open_device
 from tilewright.errors import InputError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import benchmark as benchmarks
-from tilewright.runtime.benchmark import Benchmark, Load, benchmark
+from tilewright.runtime.benchmark import Benchmark, HostLoad, benchmark
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
@@ -68,8 +68,8 @@ def test_a_busy_machine_is_mentioned(monkeypatch):
 
 
 def test_a_moment_says_nothing_about_the_machine():
-    assert not Load(0.001, 0.001, 0.001).busy
-    assert Load(0.1, 0.1, 0.05).busy
+    assert not HostLoad(0.001, 0.001, 0.001).busy
+    assert HostLoad(0.1, 0.1, 0.05).busy
 
 
 @pytest.mark.parametrize("wrong", [{"number": 0}, {"repeat": 0}, {"min_repeat_ms": -1.0}])

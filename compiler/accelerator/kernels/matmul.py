@@ -13,7 +13,7 @@ from ... import te
 from ...graph import Graph, Node, QMatMul
 from ...graph.operators import Multiplying
 from ...tensor import Kernel
-from ..dma import LATENCY_CYCLES
+from ..strided_copy import LATENCY_CYCLES
 from .common import padded, requantised, scalars, stored, sums
 
 ROWS, CHANNELS = 2, 3

@@ -22,7 +22,7 @@ from .areas import CodeBuffer
 from .buffers import LoweringContext
 from .emitter import I64, POINTER, TYPES, constant_table
 from .layout import Layout, Tiles
-from .lower_function import Function
+from .lower_function import FunctionLowering
 from .matrix_products import sum_tiles
 
 IN_CODE = 256
@@ -33,7 +33,7 @@ ENTRY = "kernel"
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class LoweredFunction:
     """LLVM's text of a kernel.
 
     Parameters
@@ -51,7 +51,9 @@ class Lowered:
     workspace_bytes: int
 
 
-def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Tiles]) -> Lowered:
+def lower(
+    program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Tiles]
+) -> LoweredFunction:
     """LLVM code for a program.
 
     Parameters
@@ -81,7 +83,7 @@ def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Ti
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     reduced = {u.target.tensor: u.op for u in _updates(program)}
     shared = LoweringContext(program, target, reduced, sum_tiles(program.body))
-    lowering = Function(shared, builder, {}, (run, pool))
+    lowering = FunctionLowering(shared, builder, {}, (run, pool))
     for position, name in enumerate(tensors):
         place = builder.gep(arrays, [I64(position)], source_etype=POINTER)
         tensor = kernel.tensors[name]
@@ -101,7 +103,7 @@ def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Ti
         )
     lowering.root(program.body, workspace)
     builder.ret_void()
-    return Lowered(str(module), tensors, shared.workspace_bytes)
+    return LoweredFunction(str(module), tensors, shared.workspace_bytes)
 
 
 def _updates(program: Program) -> list[Update]:

@@ -28,7 +28,7 @@ from .memory import MemoryAccess
 from .operations import is_long
 
 
-class Function:
+class FunctionLowering:
     """One LLVM function: the kernel, or the body of a parallel loop in it.
 
     Parameters
@@ -58,9 +58,9 @@ class Function:
         self.values = Values(self.memory, self.areas)
         self.tiles = MatrixTiles(self.values, shared.tiles)
 
-    def another(self, builder: LlvmBuilder, symbols: dict[str, LlvmValue]) -> "Function":
+    def another(self, builder: LlvmBuilder, symbols: dict[str, LlvmValue]) -> "FunctionLowering":
         """Another function of the kernel, without parallel loops of its own."""
-        return Function(self.shared, builder, symbols, None)
+        return FunctionLowering(self.shared, builder, symbols, None)
 
     def root(self, block: loops.Block, workspace: LlvmValue) -> None:
         """Emit the nests of the program, each with its buffer in the workspace."""

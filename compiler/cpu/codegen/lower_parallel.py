@@ -18,7 +18,7 @@ from .emitter import I64, POINTER, LlvmValue
 from .environment import Environment
 
 if TYPE_CHECKING:
-    from .lower_function import Function
+    from .lower_function import FunctionLowering
 
 LINE_BYTES = 64
 """Bytes of a line of the cache. The context has lines of its own, as the caller writes its stack
@@ -26,7 +26,7 @@ while others read the context."""
 
 
 def emit_parallel(
-    outer: "Function",
+    outer: "FunctionLowering",
     node: For,
     env: Environment,
     symbol: str,
@@ -70,8 +70,8 @@ def emit_parallel(
 
 
 def _inside(
-    outer: "Function", body: ir.Function, names: Sequence[str], symbols: Sequence[str]
-) -> "Function":
+    outer: "FunctionLowering", body: ir.Function, names: Sequence[str], symbols: Sequence[str]
+) -> "FunctionLowering":
     """The body at its entry, with the contents of the context."""
     builder = ir.IRBuilder(body.append_basic_block("entry"))
     loaded = [
@@ -88,7 +88,12 @@ def _inside(
 
 
 def _emit_body(
-    inner: "Function", body: ir.Function, node: For, env: Environment, symbol: str, start: Affine
+    inner: "FunctionLowering",
+    body: ir.Function,
+    node: For,
+    env: Environment,
+    symbol: str,
+    start: Affine,
 ) -> None:
     """Emit the iterations from `begin` to `end`, with the shapes of tiles around them."""
     with inner.tiles.shaped(node.body, inner.is_shared):
@@ -97,7 +102,12 @@ def _emit_body(
 
 
 def _emit_iterations(
-    inner: "Function", body: ir.Function, node: For, env: Environment, symbol: str, start: Affine
+    inner: "FunctionLowering",
+    body: ir.Function,
+    node: For,
+    env: Environment,
+    symbol: str,
+    start: Affine,
 ) -> None:
     """Emit the loop over iterations; those of the middle have code of their own."""
     builder, (_, begin, end) = inner.builder, body.args

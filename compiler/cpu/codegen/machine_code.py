@@ -55,7 +55,7 @@ def assembly_of(text: str, target: CpuTarget) -> str:
     return machine.emit_assembly(module)
 
 
-class ObjectCode:
+class LoadedCode:
     """An object file, loaded into memory.
 
     Parameters

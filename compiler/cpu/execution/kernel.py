@@ -17,12 +17,12 @@ from llvmlite.binding import llvm_version_info
 from ....aligned import address_of, aligned_empty
 from ....errors import CompileError, InputError
 from ..codegen.layout import Layout
-from ..codegen.lower import ENTRY, Lowered, lower
-from ..codegen.machine_code import ObjectCode, assemble
+from ..codegen.lower import ENTRY, LoweredFunction, lower
+from ..codegen.machine_code import LoadedCode, assemble
 from ..kernels.description import Array, Description, KernelSchedule
 from ..target import CpuTarget, check_runs, host
 from . import workspace
-from .pool import Pool, pool_of
+from .pool import ThreadPool, pool_of
 from .stored_code import check_object, seal, unseal
 
 UNSIGNED = (
@@ -74,8 +74,8 @@ class CompiledKernel:
         check_runs(target.level)
         self.description, self.target, self.code = description, target, code
         self.tensors, self.layouts, self.workspace_bytes = tensors, layouts, workspace_bytes
-        self.pool: Pool | None = pool_of(threads)
-        self._library = ObjectCode(code, target)
+        self.pool: ThreadPool | None = pool_of(threads)
+        self._library = LoadedCode(code, target)
         self.address = self._library.address(ENTRY)
         self.run = self._library.function(ENTRY, *[ctypes.c_void_p] * 4)
         self._held: WeakValueDictionary[tuple[str, bytes], np.ndarray] = WeakValueDictionary()
@@ -272,7 +272,7 @@ def compile_kernel(
 
 def lower_description(
     description: Description, target: CpuTarget
-) -> tuple[KernelSchedule, Lowered]:
+) -> tuple[KernelSchedule, LoweredFunction]:
     """The schedule of a kernel and its LLVM code, for reading."""
     plan = description.plan(target)
     return plan, lower(plan.schedule.program(), target, {**plan.layouts, **plan.tiles})

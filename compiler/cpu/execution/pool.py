@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 
 from ....errors import CompileError
-from ..codegen.machine_code import ObjectCode, assemble
+from ..codegen.machine_code import LoadedCode, assemble
 from ..target import host
 from .pool_code import FIELDS, SHARE_BYTES, pool_code
 
@@ -26,7 +26,7 @@ BLOCKS = 8
 """Blocks of iterations per thread."""
 
 
-class Pool:
+class ThreadPool:
     """The calling thread and its workers.
 
     Parameters
@@ -67,7 +67,7 @@ class Pool:
             thread.join()
 
 
-def pool_of(threads: int) -> Pool | None:
+def pool_of(threads: int) -> ThreadPool | None:
     """The process-wide pool of a number of threads; None for one thread.
 
     Raises
@@ -98,14 +98,14 @@ _making = _Making()
 
 
 @cache
-def _pool(threads: int) -> Pool:
-    pool = Pool(threads)
+def _pool(threads: int) -> ThreadPool:
+    pool = ThreadPool(threads)
     atexit.register(pool.close)
     os.register_at_fork(after_in_child=pool.start)
     return pool
 
 
 @cache
-def _library() -> ObjectCode:
+def _library() -> LoadedCode:
     target = host()
-    return ObjectCode(assemble(pool_code(target.properties.pause), target, "thread pool"), target)
+    return LoadedCode(assemble(pool_code(target.properties.pause), target, "thread pool"), target)

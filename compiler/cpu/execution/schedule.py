@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ....aligned import address_of
-from ..codegen.machine_code import ObjectCode, assemble
+from ..codegen.machine_code import LoadedCode, assemble
 from ..target import host
 from . import workspace
 from .kernel import BoundKernel
-from .pool import Pool
+from .pool import ThreadPool
 from .schedule_code import (
     BOX_WORDS,
     DIMENSIONS,
@@ -34,7 +34,7 @@ from .schedule_code import (
 )
 
 
-class Call:
+class KernelCall:
     """A step of a schedule: code, and the addresses of its arrays.
 
     Parameters
@@ -60,7 +60,7 @@ class Call:
         places: Mapping[str, int],
         held: object,
         workspace_bytes: int = 0,
-        pool: Pool | None = None,
+        pool: ThreadPool | None = None,
     ) -> None:
         self.code, self.places, self.workspace_bytes, self.pool = (
             code,
@@ -72,7 +72,7 @@ class Call:
         self._held = [held]
 
     @classmethod
-    def of(cls, bound: BoundKernel) -> "Call":
+    def of(cls, bound: BoundKernel) -> "KernelCall":
         """Return the call of a kernel; its result is `out`."""
         frame, places = bound.frame()
         kernel = bound.kernel
@@ -85,19 +85,19 @@ class Call:
             kernel.pool,
         )
 
-    def hold(self, owner: object) -> "Call":
+    def hold(self, owner: object) -> "KernelCall":
         """Keep the owner of code or arrays alive, and return the call."""
         self._held.append(owner)
         return self
 
-    def place(self, **addresses: int) -> "Call":
+    def place(self, **addresses: int) -> "KernelCall":
         """Set the addresses of arrays by name, and return the call."""
         for name, address in addresses.items():
             self.frame[self.places[name]] = address
         return self
 
 
-class Schedule:
+class CallSequence:
     """Calls in order.
 
     Parameters
@@ -106,7 +106,7 @@ class Schedule:
         The steps; their frames may change between runs.
     """
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[KernelCall]) -> None:
         self.calls = tuple(calls)
         self.workspace_bytes = max((call.workspace_bytes for call in self.calls), default=0)
         self._words = np.zeros(HEADER_WORDS + STEP_WORDS * len(self.calls), np.uint64)
@@ -137,9 +137,9 @@ class Schedule:
         """
         return self._words.copy()[HEADER_WORDS - 1 :: STEP_WORDS]
 
-    def call(self) -> Call:
+    def call(self) -> KernelCall:
         """Return the schedule as a step of another one."""
-        found = Call(_library().address("walk"), [], {}, self, self.workspace_bytes)
+        found = KernelCall(_library().address("walk"), [], {}, self, self.workspace_bytes)
         words: Any = self._words
         found.frame = (ctypes.c_uint64 * len(self._words)).from_buffer(words)
         return found
@@ -169,7 +169,7 @@ class Box:
     steps: tuple[int, ...]
 
 
-def copy_call(boxes: Sequence[Box], itemsize: int, sources: int) -> Call:
+def copy_call(boxes: Sequence[Box], itemsize: int, sources: int) -> KernelCall:
     """Return a call that copies boxes in order, from `in0`, `in1` and so on to `out`.
 
     Parameters
@@ -183,7 +183,7 @@ def copy_call(boxes: Sequence[Box], itemsize: int, sources: int) -> Call:
     table = np.array([len(words) // BOX_WORDS, *words], np.int64)
     places = {"out": 1, **{f"in{index}": 2 + index for index in range(sources)}}
     addresses = [address_of(table), *[0] * (1 + sources)]
-    return Call(_library().address("copy"), addresses, places, table)
+    return KernelCall(_library().address("copy"), addresses, places, table)
 
 
 def _words_of(box: Box, itemsize: int) -> list[int]:
@@ -244,9 +244,9 @@ def _merged(box: Box) -> list[tuple[int, int, int]]:
 
 
 @cache
-def _library() -> ObjectCode:
+def _library() -> LoadedCode:
     target = host()
-    return ObjectCode(assemble(schedule_code(), target, "schedule"), target)
+    return LoadedCode(assemble(schedule_code(), target, "schedule"), target)
 
 
 @cache

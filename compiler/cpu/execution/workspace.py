@@ -19,7 +19,7 @@ MAX_SPACES = 16
 """Number of spaces kept at once."""
 
 
-class Space:
+class Workspace:
     """Memory that begins at a cache line.
 
     Parameters
@@ -35,10 +35,10 @@ class Space:
         self.address = start + -start % ALIGNMENT_BYTES
 
 
-_free: list[Space] = []
+_free: list[Workspace] = []
 
 
-def take(size: int) -> Space:
+def take(size: int) -> Workspace:
     """Memory of at least `size` bytes, reserved until it is given back."""
     while fitting := [space for space in tuple(_free) if space.size >= size]:
         space = min(fitting, key=lambda space: space.size)
@@ -47,10 +47,10 @@ def take(size: int) -> Space:
         except ValueError:  # another thread took it since
             continue
         return space
-    return Space(size)
+    return Workspace(size)
 
 
-def give_back(space: Space) -> None:
+def give_back(space: Workspace) -> None:
     """Keep memory for the next call."""
     if space.size <= MAX_BYTES and len(_free) < MAX_SPACES:
         _free.append(space)

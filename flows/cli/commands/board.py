@@ -99,7 +99,7 @@ def board(arguments: argparse.Namespace) -> None:
     say(f"stopped        after {server.cycles:,} cycles; faults: {server.faults.tally.total()}")
 
 
-class Machine(NamedTuple):
+class VirtualMachine(NamedTuple):
     """The machine of a virtual board; `sdram` is None if main memory is block RAM."""
 
     configuration: Configuration
@@ -108,7 +108,7 @@ class Machine(NamedTuple):
     sdram: Sdram | None
 
 
-def machine_of(arguments: argparse.Namespace) -> Machine:
+def machine_of(arguments: argparse.Namespace) -> VirtualMachine:
     """Return the machine that the user chose.
 
     Raises
@@ -132,7 +132,7 @@ def machine_of(arguments: argparse.Namespace) -> Machine:
         usual_kib = sdram.size_bytes // 1024
     usual_kib = min(usual_kib, (1 << configuration.address_bits) // 1024)
     clock_hz = round(arguments.clock * 1e6) if arguments.clock else usual_hz
-    return Machine(configuration, arguments.memory_kib or usual_kib, clock_hz, sdram)
+    return VirtualMachine(configuration, arguments.memory_kib or usual_kib, clock_hz, sdram)
 
 
 def _as_options(sdram: Sdram | None, configuration: Configuration, clock_hz: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ....compiler.module import Module
 from ....errors import CompileError, UsageError
 from ....isa.memory_model import MemoryModel
-from ...area.clock import Clock, clock_of
+from ...area.clock import ClockEstimate, clock_of
 from ...area.provenance import OTHER_SOURCES
 from ...board.design import Design
 from ...board.known_boards import FOLDER, UNFIT, find_board, known_boards
@@ -107,7 +107,7 @@ def expected_speeds(source: Path, designs: Mapping[str, AnyDesign]) -> dict[str,
     return speeds
 
 
-def core_clock(design: AnyDesign) -> Clock | None:
+def core_clock(design: AnyDesign) -> ClockEstimate | None:
     """Return the clock of the core alone, as the ledger has it, or its estimate."""
     return clock_of(design.configuration, DEVICES[design.board.device])
 
@@ -192,7 +192,7 @@ def show_others() -> None:
         "`tilewright boards --board NAME`")  # fmt: skip
 
 
-def core_clock_text(clock: Clock | None) -> str:
+def core_clock_text(clock: ClockEstimate | None) -> str:
     """Return a clock as the table shows it; estimates have a tilde."""
     if clock is None:
         return "-"

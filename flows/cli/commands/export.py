@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ....compiler.module import Module
 from ....errors import UsageError
-from ...bare_metal.folder import ObjectCode, check_folder, object_code, write_folder
+from ...bare_metal.folder import ObjectFile, check_folder, object_code, write_folder
 from ...bare_metal.network import Sizes, network_in_c
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments
@@ -122,7 +122,7 @@ def export_hex(arguments: argparse.Namespace, module: Module) -> None:
         say("next           run `bench.v` with `core.v`; see docs/integrate.md")
 
 
-def show(folder: Path, module: Module, sizes: Sizes, code: ObjectCode | None) -> None:
+def show(folder: Path, module: Module, sizes: Sizes, code: ObjectFile | None) -> None:
     """Print the sizes."""
     say(f"network        {module.name}, in `{folder}`")
     say(f"configuration  {configuration_sentence(module.configuration)}")

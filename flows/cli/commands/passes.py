@@ -22,7 +22,7 @@ from ...execution.samples import random_samples, read_samples
 from ...execution.stages import (
     IMPORTED,
     STAGE_NAMES,
-    Stage,
+    PrintedStage,
     changes,
     stage_position,
     stages_of,
@@ -153,7 +153,7 @@ def _show_stages(arguments: argparse.Namespace) -> None:
             report.say(line)
 
 
-def _heading(stage: Stage) -> str:
+def _heading(stage: PrintedStage) -> str:
     return f"{stage.position} {stage.name}"
 
 

@@ -14,12 +14,12 @@ from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
 from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES
 from ...sweep.ladder import sweep
-from ...sweep.measured import Build, Measured
-from ...sweep.outcome import FAILED, STATES, Outcome, Result
+from ...sweep.measured import Build, DesignFigures
+from ...sweep.outcome import FAILED, STATES, PointResult, SweepOutcome
 from ...sweep.outcome_json import outcome_json
 from ...sweep.page import page_data, plotly_source, render
 from ...sweep.records import Database
-from ...sweep.spaces import SPACES, Description, read_description
+from ...sweep.spaces import SPACES, SpaceDescription, read_description
 from ...sweep.time_limit import TIME_LIMIT_S
 from ...sweep.verdict import exclusion_sentence, verdict
 from ...synthesis.flow import tool_versions
@@ -193,7 +193,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
         )
     if not arguments.sources and not (arguments.merge or arguments.export):
         raise UsageError("MODEL: expected a quantised ONNX file; name one")
-    description = read_description(arguments.space) if arguments.space else Description()
+    description = read_description(arguments.space) if arguments.space else SpaceDescription()
     space = chosen_space(arguments, description)
     device = chosen_device(arguments, description)
     build = chosen_build(arguments, device)
@@ -269,7 +269,7 @@ def keep_serving(page: LivePage) -> None:
     page.close()
 
 
-def show(outcome: Outcome) -> None:
+def show(outcome: SweepOutcome) -> None:
     """Print the points and the front."""
     counts = outcome.counts
     names = ", ".join(network.name for network in outcome.networks)
@@ -331,7 +331,7 @@ def show(outcome: Outcome) -> None:
         say(line)
 
 
-def show_measured(outcome: Outcome, build: Build) -> None:
+def show_measured(outcome: SweepOutcome, build: Build) -> None:
     """Print what synthesis and placement measured of the front, and how far estimates were off."""
     found = {
         id(result.measured): (result.point.machine.chosen, result.measured)
@@ -359,7 +359,7 @@ def show_measured(outcome: Outcome, build: Build) -> None:
         say(f"not measured yet: {missing:,} points on the front")
 
 
-def clock_texts(measured: Measured, build: Build) -> tuple[str, str, str]:
+def clock_texts(measured: DesignFigures, build: Build) -> tuple[str, str, str]:
     """Return the median clock, its range, and the number of seeds that have one."""
     clocks = measured.clocks_mhz.values()
     seeds = f"{len(clocks)} of {len(build.seeds)}"
@@ -368,22 +368,22 @@ def clock_texts(measured: Measured, build: Build) -> tuple[str, str, str]:
     return f"{measured.clock_mhz:.1f} MHz", f"{min(clocks):.1f} to {max(clocks):.1f}", seeds
 
 
-def count_text(measured: Measured, name: str) -> str:
+def count_text(measured: DesignFigures, name: str) -> str:
     """Return a measured resource with the error of what was expected."""
     off = measured.off.get(name, 0.0)
     return f"{measured.counts[name]:,} ({f'{off:+.1%}' if off else 'exact'})"
 
 
-def equal_points(outcome: Outcome) -> list[tuple[Result, int]]:
+def equal_points(outcome: SweepOutcome) -> list[tuple[PointResult, int]]:
     """Group the front by equal objectives; return the first point and the size of each group."""
-    groups: dict[tuple[object, ...], list[Result]] = {}
+    groups: dict[tuple[object, ...], list[PointResult]] = {}
     for result in outcome.front:
         values = (result.figures[name] for name in outcome.objectives)
         groups.setdefault((id(result.point.setting), *values), []).append(result)
     return [(found[0], len(found)) for found in groups.values()]
 
 
-def compare_with_rtl(outcome: Outcome, *, quiet: bool) -> None:
+def compare_with_rtl(outcome: SweepOutcome, *, quiet: bool) -> None:
     """Compare the cycles of the front with those of the RTL.
 
     Raises

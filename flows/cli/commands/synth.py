@@ -5,7 +5,7 @@ import argparse
 from ....errors import HardwareError, UsageError
 from ....isa.configuration import DEFAULT, Configuration
 from ...area.provenance import LEDGER, note_sources
-from ...synthesis.devices import DEVICES, Device, find_device
+from ...synthesis.devices import DEVICES, FpgaDevice, find_device
 from ...synthesis.flow import (
     Synthesis,
     core_rtlil,
@@ -15,7 +15,15 @@ from ...synthesis.flow import (
     synthesise,
     tool_versions,
 )
-from ...synthesis.ledger import Row, is_current, read_rows, row_of, with_row, worse, write_rows
+from ...synthesis.ledger import (
+    LedgerRow,
+    is_current,
+    read_rows,
+    row_of,
+    with_row,
+    worse,
+    write_rows,
+)
 from ...synthesis.report import (
     clock_sentence,
     introduction,
@@ -101,7 +109,7 @@ def synth(arguments: argparse.Namespace) -> None:
 def measure(
     arguments: argparse.Namespace,
     configuration: Configuration,
-    device: Device,
+    device: FpgaDevice,
     seeds: int,
     clock_mhz: float | None = None,
 ) -> Synthesis:
@@ -182,8 +190,8 @@ def keep_ledger(arguments: argparse.Namespace) -> None:
 
 
 def chosen_rows(
-    arguments: argparse.Namespace, rows: list[Row]
-) -> list[tuple[Row | None, Configuration, Device]]:
+    arguments: argparse.Namespace, rows: list[LedgerRow]
+) -> list[tuple[LedgerRow | None, Configuration, FpgaDevice]]:
     """Return the rows to measure: one that the user chose, or all.
 
     Raises

@@ -10,7 +10,7 @@ from ....compiler.module import Module
 from ....errors import UsageError
 from ....isa.memory_model import MemoryModel
 from ....isa.settings import DEFAULT_MEMORY, MACHINE, Value, memory_text, read_values
-from ...execution.retiming import VARIABLE, Setting, check_variable, retime, settings
+from ...execution.retiming import VARIABLE, RetimedMachine, check_variable, retime, settings
 from ...execution.timed import require_segments
 from ...reports import terminal as report
 from ..arguments import add_configuration, chosen_configuration, load_module
@@ -70,7 +70,7 @@ def what_if(arguments: argparse.Namespace) -> None:
     require_segments(module)
     base_memory = module.memory
     found = settings(module.configuration, base_memory, memories, machines)
-    base, *cycles = retime(module, [Setting({}, module.configuration, base_memory), *found])
+    base, *cycles = retime(module, [RetimedMachine({}, module.configuration, base_memory), *found])
     if arguments.json:
         write_json("-", to_json(module, base_memory, base, found, cycles, clock_mhz))
     else:
@@ -107,7 +107,7 @@ def show(
     module: Module,
     memory: MemoryModel,
     base: int,
-    found: Sequence[Setting],
+    found: Sequence[RetimedMachine],
     cycles: Sequence[int],
     clock_mhz: float,
 ) -> None:
@@ -136,13 +136,13 @@ def to_json(
     module: Module,
     memory: MemoryModel,
     base: int,
-    found: Sequence[Setting],
+    found: Sequence[RetimedMachine],
     cycles: Sequence[int],
     clock_mhz: float,
 ) -> dict[str, Any]:
     """Return the table as JSON values."""
 
-    def row(setting: Setting, count: int) -> dict[str, Any]:
+    def row(setting: RetimedMachine, count: int) -> dict[str, Any]:
         machine = setting.machine.parameters()
         return {
             "latency": setting.memory.latency_cycles,
@@ -159,6 +159,6 @@ def to_json(
         "configuration": module.configuration.name,
         "clock_mhz": clock_mhz,
         "program_for": memory_text(memory),
-        "base": row(Setting({}, module.configuration, memory), base),
+        "base": row(RetimedMachine({}, module.configuration, memory), base),
         "rows": list(starmap(row, zip(found, cycles, strict=True))),
     }

@@ -21,7 +21,7 @@ def words(name: str) -> list[int]:
     return [int(word, 16) for word in (HERE / name).read_text("utf-8").split()]
 
 
-class Memory:
+class MainMemory:
     """Main memory: one burst at a time in each direction, a beat per cycle."""
 
     def __init__(self, dut):
@@ -72,7 +72,7 @@ class Bench:
     """The core with clock, memory and host; inputs change at the falling edge."""
 
     def __init__(self, dut):
-        self.dut, self.memory, self.cycles = dut, Memory(dut), 0
+        self.dut, self.memory, self.cycles = dut, MainMemory(dut), 0
 
     async def step(self):
         """Pass one cycle."""

@@ -15,7 +15,7 @@ from ....errors import ToolError, install_command
 from ...reports.page.render import FOLDER as SHARED
 from ...reports.page.render import POLICY, build_page
 from ..figures import FIGURES
-from ..outcome import STATES, Outcome
+from ..outcome import STATES, SweepOutcome
 from ..outcome_json import outcome_json
 from ..path_limits import LIMITS
 from ..verdict import verdict
@@ -26,7 +26,7 @@ SCRIPTS = "points", "scatter", "parallel", "heat", "pair", "rows", "main"
 """Scripts in the order in which the page runs them, after the shared one."""
 
 
-def page_data(outcome: Outcome) -> dict[str, Any]:
+def page_data(outcome: SweepOutcome) -> dict[str, Any]:
     """Return the page's data: the outcome, and the meanings of figures and states."""
     values = outcome_json(outcome)
     return {

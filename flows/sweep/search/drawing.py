@@ -6,9 +6,9 @@ from math import prod
 import numpy as np
 
 from ....errors import ConfigurationError
-from ..candidate import Candidate
+from ..candidate import SweepCandidate
 from ..records import configuration_digest
-from ..space import Machine, Rejected, Space
+from ..space import Rejected, Space, SweepMachine
 
 BATCH = 8
 """Machines that a search compiles before it learns from them. With more, searches need more
@@ -52,7 +52,7 @@ class Drawing:
         """Return the digest of a known machine; None for an illegal or unknown one."""
         return self._known.get(choice)
 
-    def make(self, choice: Choice) -> Machine | None:
+    def make(self, choice: Choice) -> SweepMachine | None:
         """Return the machine of a choice if it is legal and new."""
         if choice in self._known:
             return None
@@ -68,12 +68,12 @@ class Drawing:
         self.choices[digest] = choice
         return machine
 
-    def draw(self, count: int) -> list[Machine]:
+    def draw(self, count: int) -> list[SweepMachine]:
         """Draw new machines, each combination as likely as any other.
 
         There are fewer than `count` if the space has no more, or legal ones are too rare.
         """
-        found: list[Machine] = []
+        found: list[SweepMachine] = []
         tries = 0
         while len(found) < count and tries < TRIES:
             choice = next(self._order, None)
@@ -107,13 +107,13 @@ class Random:
         self._drawing = drawing
         self.batch = min(DRAWN, evaluations)
 
-    def propose(self) -> list[Machine]:
+    def propose(self) -> list[SweepMachine]:
         """Draw a batch."""
         return self._drawing.draw(self.batch)
 
-    def choose(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    def choose(self, candidates: Sequence[SweepCandidate], count: int) -> list[SweepCandidate]:
         """Return the first candidates."""
         return list(candidates[:count])
 
-    def learn(self, candidates: Sequence[Candidate]) -> None:
+    def learn(self, candidates: Sequence[SweepCandidate]) -> None:
         """Do nothing: chance does not learn."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..candidate import Candidate
-from ..space import Machine
+from ..candidate import SweepCandidate
+from ..space import SweepMachine
 from .drawing import BATCH, Drawing
 
 POPULATION = 16
@@ -48,9 +48,9 @@ class Evolution:
         self._values: dict[str, list[float] | None] = {}
         self._trials: defaultdict[str, list[Any]] = defaultdict(list)
 
-    def propose(self) -> list[Machine]:
+    def propose(self) -> list[SweepMachine]:
         """Return the new machines among the next descendants."""
-        found: list[Machine] = []
+        found: list[SweepMachine] = []
         for _ in range(TRIES):
             if len(found) == BATCH:
                 break
@@ -68,11 +68,11 @@ class Evolution:
                 self._tell(digest)
         return found
 
-    def choose(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    def choose(self, candidates: Sequence[SweepCandidate], count: int) -> list[SweepCandidate]:
         """Return the first candidates."""
         return list(candidates[:count])
 
-    def learn(self, candidates: Sequence[Candidate]) -> None:
+    def learn(self, candidates: Sequence[SweepCandidate]) -> None:
         """Tell Optuna the objectives."""
         for candidate in candidates:
             values = candidate.found[np.isfinite(candidate.found).all(axis=1)]

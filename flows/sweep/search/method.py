@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from ....errors import ToolError, UsageError, did_you_mean, install_command
-from ..candidate import Candidate
-from ..space import Machine, Rejected, Space
+from ..candidate import SweepCandidate
+from ..space import Rejected, Space, SweepMachine
 from .drawing import Drawing, Random
 from .evolution import Evolution
 from .model import ModelGuided
@@ -84,15 +84,15 @@ class Method(Protocol):
 
     batch: int
 
-    def propose(self) -> list[Machine]:
+    def propose(self) -> list[SweepMachine]:
         """Return new machines, of which the sweep finds resources and bounds."""
         ...
 
-    def choose(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    def choose(self, candidates: Sequence[SweepCandidate], count: int) -> list[SweepCandidate]:
         """Return at most `count` of the undecided machines, which the sweep compiles."""
         ...
 
-    def learn(self, candidates: Sequence[Candidate]) -> None:
+    def learn(self, candidates: Sequence[SweepCandidate]) -> None:
         """Take note of machines that are now decided."""
         ...
 

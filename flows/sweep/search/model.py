@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ....compiler.accelerator.lower_bound import UNITS
-from ..candidate import Candidate
+from ..candidate import SweepCandidate
 from ..figures import NUMBERS
-from ..outcome import Result
+from ..outcome import PointResult
 from ..pareto import Front
-from ..space import Machine
+from ..space import SweepMachine
 from .drawing import BATCH, Drawing
 
 POOL = 1024
@@ -76,7 +76,7 @@ class ModelGuided:
         self._fronts: dict[int, Front] = {}
         self._best: list[str] = []
 
-    def propose(self) -> list[Machine]:
+    def propose(self) -> list[SweepMachine]:
         """Draw the pool; later, return the neighbours of the machines that enlarged the front."""
         if not self._drawing.choices:
             return self._drawing.draw(POOL)
@@ -88,7 +88,7 @@ class ModelGuided:
         self._best = []
         return [machine for machine in around if machine is not None]
 
-    def choose(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    def choose(self, candidates: Sequence[SweepCandidate], count: int) -> list[SweepCandidate]:
         """Return, one after the other, the machine that adds most volume to those before it."""
         if not candidates:
             return []
@@ -119,7 +119,7 @@ class ModelGuided:
                 gains[:, memories == memories[place]] &= ~gains[:, place : place + 1]
         return [left[index] for index in chosen]
 
-    def learn(self, candidates: Sequence[Candidate]) -> None:
+    def learn(self, candidates: Sequence[SweepCandidate]) -> None:
         """Record the ratios and objectives of compiled machines."""
         for candidate in candidates:
             rows = zip(candidate.results, candidate.least, candidate.found, strict=True)
@@ -179,7 +179,7 @@ def _logs(values: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(values, TINY))
 
 
-def _features(result: Result) -> list[float]:
+def _features(result: PointResult) -> list[float]:
     """Return the numbers that the model knows of a point before it is compiled."""
     configuration, memory = result.point.machine.configuration, result.point.setting.memory
     return [

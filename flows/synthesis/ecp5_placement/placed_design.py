@@ -47,7 +47,7 @@ Tile = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Group:
+class CellGroup:
     """Cells that must move together, because the wires between them have a fixed length.
 
     Parameters
@@ -152,7 +152,7 @@ class PlacedDesign:
         members: dict[int, list[int]] = defaultdict(list)
         for cell in range(len(cells)):
             members[root(cell)].append(cell)
-        self.groups: list[Group] = []
+        self.groups: list[CellGroup] = []
         self.group_of = np.full(len(cells), -1)
         for group in members.values():
             if self._can_move([cells[cell] for cell in group]):
@@ -178,7 +178,7 @@ class PlacedDesign:
         )
         return not fixed and not all(map(is_constant, cells))
 
-    def _new_group(self, cells: list[int]) -> Group:
+    def _new_group(self, cells: list[int]) -> CellGroup:
         base = self.places[cells].min(0)
         offsets = self.places[cells] - base
         tiles: dict[Tile, list[int]] = {}
@@ -193,7 +193,7 @@ class PlacedDesign:
         }
         single = len(spots) == 1 and not any(self.selects[cell] for cell in cells)
         frozen = {offset: (masks[0], masks[1], masks[2]) for offset, masks in tiles.items()}
-        return Group(cells, offsets, (int(base[0]), int(base[1])), single, frozen)
+        return CellGroup(cells, offsets, (int(base[0]), int(base[1])), single, frozen)
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
         """Return column and row of each cell, and its slot, as `restore` takes them."""
@@ -230,7 +230,7 @@ class PlacedDesign:
             pins = cell["connections"]
             pins |= {pin: pins.get(pin) or [OPEN] for pin in cell["port_directions"]}
 
-    def lift(self, group: Group) -> None:
+    def lift(self, group: CellGroup) -> None:
         """Take a group from its places."""
         for cell in group.cells:
             column, row = map(int, self.places[cell])
@@ -245,7 +245,7 @@ class PlacedDesign:
                 if self.flip_flops[column, row] == 0:
                     self.key[column, row] = -1
 
-    def put(self, group: Group, column: int, row: int, slot: int) -> None:
+    def put(self, group: CellGroup, column: int, row: int, slot: int) -> None:
         """Place a group; `slot` counts only for a single one."""
         group.base = (column, row)
         for cell, offset in zip(group.cells, group.offsets, strict=True):
@@ -265,7 +265,7 @@ class PlacedDesign:
             self.flip_flops[column, row] += 1
             self.key[column, row] = self.tile_keys[cell]
 
-    def free(self, group: Group, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    def free(self, group: CellGroup, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Return the tiles in a window where a group may have room.
 
         Single groups need a free slot; others make single groups give way.
@@ -298,7 +298,7 @@ class PlacedDesign:
                 free &= self.logic[part]
         return np.argwhere(free) + low
 
-    def fit(self, group: Group, column: int, row: int) -> tuple[int, set[int]] | None:
+    def fit(self, group: CellGroup, column: int, row: int) -> tuple[int, set[int]] | None:
         """Return the slot for a group in some tile, and the single groups that it displaces.
 
         A single group displaces no other. Returns None if the place is not legal.
@@ -321,7 +321,7 @@ class PlacedDesign:
                 return slot, leaving
         return None
 
-    def _displace(self, group: Group, rival: int, leaving: set[int]) -> bool:
+    def _displace(self, group: CellGroup, rival: int, leaving: set[int]) -> bool:
         """Add the group of a cell to those that leave; tell whether `group` may displace it."""
         other = int(self.group_of[rival])
         leaving.add(other)

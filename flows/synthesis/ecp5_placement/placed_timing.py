@@ -59,14 +59,14 @@ ENTRY = {RAM: 500.0, MULTIPLIER: 500.0}
 Cell = dict[str, Any]
 
 
-class Pin(NamedTuple):
+class PlacedPin(NamedTuple):
     """A pin of a cell, by the cell's number."""
 
     cell: int
     name: str
 
 
-class Timing(NamedTuple):
+class DesignTiming(NamedTuple):
     """Delays and path lengths of a placement.
 
     Parameters
@@ -81,17 +81,17 @@ class Timing(NamedTuple):
     paths: np.ndarray
 
 
-def nets(cells: Sequence[Cell]) -> Iterator[tuple[Pin, list[Pin]]]:
+def nets(cells: Sequence[Cell]) -> Iterator[tuple[PlacedPin, list[PlacedPin]]]:
     """Yield each net that has a driver: its driver and the inputs it leads to."""
-    drivers: dict[int, Pin] = {}
-    users: dict[int, list[Pin]] = defaultdict(list)
+    drivers: dict[int, PlacedPin] = {}
+    users: dict[int, list[PlacedPin]] = defaultdict(list)
     for number, cell in enumerate(cells):
         for name, bits in cell["connections"].items():
             for bit in bits:
                 if cell["port_directions"][name] == "output":
-                    drivers[bit] = Pin(number, name)
+                    drivers[bit] = PlacedPin(number, name)
                 else:
-                    users[bit].append(Pin(number, name))
+                    users[bit].append(PlacedPin(number, name))
     yield from ((driver, users[net]) for net, driver in drivers.items())
 
 
@@ -122,7 +122,7 @@ class PlacedTiming:
         self.sources = np.array([driver.cell for driver, _ in wires], int)
         self.sinks = np.array([user.cell for _, user in wires], int)
         self._base = np.array([_base(kinds, *wire) for wire in wires])
-        outputs: dict[Pin, int] = {}
+        outputs: dict[PlacedPin, int] = {}
         for driver, _ in wires:
             outputs.setdefault(driver, len(outputs))
         self._from = np.array([outputs[driver] for driver, _ in wires], int)
@@ -183,7 +183,7 @@ class PlacedTiming:
         length = (NEAR * near + FAR * (apart - near)).sum(-1)
         return np.where(base == 0, 0.0, base + length)
 
-    def analyse(self, places: np.ndarray) -> Timing:
+    def analyse(self, places: np.ndarray) -> DesignTiming:
         """Return the timing of a placement.
 
         Parameters
@@ -205,17 +205,17 @@ class PlacedTiming:
             wires = self._wire[ways]
             np.maximum.at(rest, wires, onward[self._output[ways]] + self._delay[ways])
             np.maximum.at(onward, self._from[wires], rest[wires] + delays[wires])
-        return Timing(delays, arrival[self._from] + delays + rest)
+        return DesignTiming(delays, arrival[self._from] + delays + rest)
 
 
-def _base(kinds: Sequence[str], driver: Pin, user: Pin) -> float:
+def _base(kinds: Sequence[str], driver: PlacedPin, user: PlacedPin) -> float:
     """Return the part of a wire's delay that does not depend on places; 0 if it has no length."""
     if is_rigid(kinds[driver.cell], user) or kinds[driver.cell] == RAM_WRITE:
         return 0.0
     return START + ENTRY.get(kinds[user.cell], 0.0)
 
 
-def is_rigid(kind: str, user: Pin) -> bool:
+def is_rigid(kind: str, user: PlacedPin) -> bool:
     """Tell whether the two ends of a wire cannot move apart; `kind` is the driver's type."""
     return kind == LUT and user.name in RIGID
 

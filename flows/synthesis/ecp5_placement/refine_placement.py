@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .placed_design import Group, PlacedDesign, Tile
+from .placed_design import CellGroup, PlacedDesign, Tile
 
 ROUNDS = 5
 """Rounds of the three steps. The best placement counts."""
@@ -180,7 +180,7 @@ def _legalise(design: PlacedDesign, spots: dict[int, np.ndarray]) -> bool:
 
 
 def _nearest(
-    design: PlacedDesign, group: Group, spot: np.ndarray
+    design: PlacedDesign, group: CellGroup, spot: np.ndarray
 ) -> tuple[Tile, int, set[int]] | None:
     """Return the nearest legal place of a group: tile, slot, and groups that must make way."""
     for reach in (4, 10, 25, max(design.logic.shape)):

@@ -15,7 +15,7 @@ from ....errors import UsageError
 from ...cli.json_output import write_json
 from ...cli.main import guarded
 from .operator_models import operator_models
-from .workers import LIMIT_BYTES, OpenTrial, Worker
+from .workers import LIMIT_BYTES, DamageWorker, OpenTrial
 
 WORKERS = 2
 
@@ -57,7 +57,7 @@ class Count:
 
 def try_files(
     files: Iterator[tuple[int, str, bytes]],
-    workers: Sequence[Worker],
+    workers: Sequence[DamageWorker],
     told: Callable[[Count], None] = lambda count: None,
 ) -> Count:
     """Try files until there are no more.
@@ -114,7 +114,7 @@ def run_command(
     files
         Makes the files from the options and ONNX's operator tests, which are empty by default.
     open_trial, limit_bytes
-        As for `Worker`.
+        As for `DamageWorker`.
     """
     _add_options(parser, what, count)
     options = parser.parse_args(arguments)
@@ -157,7 +157,7 @@ def run_campaign(
     options
         Those of `run_command`.
     files, open_trial, limit_bytes
-        As for `run_command`, and for `Worker`.
+        As for `run_command`, and for `DamageWorker`.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def run_campaign(
     with ExitStack() as stack:
         workers = []
         for _ in range(options.workers):
-            workers.append(Worker(open_trial, limit_bytes=limit_bytes))
+            workers.append(DamageWorker(open_trial, limit_bytes=limit_bytes))
             stack.callback(workers[-1].stop)
         count = try_files(files(seeds), workers, lambda count: _tell(what, count, seeds))
     if options.json:

@@ -32,7 +32,7 @@ from ....quoting import comment, csv_cell, html_text, is_name, printable, script
 from ...sweep.export import export
 from ...sweep.expressions import read_condition
 from ...sweep.figures import FIGURES
-from ...sweep.records import Database, Key, Record
+from ...sweep.records import Database, Record, RecordKey
 from ...sweep.spaces import read_description
 from .artifacts import LIMIT_BYTES
 from .byte_damage import BYTES
@@ -51,7 +51,7 @@ PIECES = (
     "latency=9", "bandwidth=1/0", "shared_bus=1/2/3", "8x8", "true", "[" * 2000, "-1", "0x",
 )  # fmt: skip
 
-KEY = Key("sim", "v1", "n", "c", memory_text(MemoryModel()))
+KEY = RecordKey("sim", "v1", "n", "c", memory_text(MemoryModel()))
 
 STATEMENTS = (
     "update records set {column} = {value}", "update networks set name = {value}",

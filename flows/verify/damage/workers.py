@@ -29,7 +29,7 @@ def _work(pipe: Connection, open_trial: OpenTrial, limit_bytes: int) -> None:
             return
 
 
-class Worker:
+class DamageWorker:
     """A separate process that may die or hang without harm.
 
     Parameters

@@ -28,7 +28,7 @@ _IMAGE = re.compile(r"seed (\d+), (\d+) bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ProgramCase:
     """A program and everything that its run depends on.
 
     Parameters
@@ -57,7 +57,7 @@ class Case:
         return random_image(self.image_seed, self.data_bytes)
 
 
-def format_case(case: Case) -> str:
+def format_case(case: ProgramCase) -> str:
     """Text that `parse_case` reads back."""
     configuration = {"name": case.configuration.name, **case.configuration.parameters()}
     return (
@@ -69,7 +69,7 @@ def format_case(case: Case) -> str:
     )
 
 
-def parse_case(text: str, source: str = "case") -> Case:
+def parse_case(text: str, source: str = "case") -> ProgramCase:
     """Inverse of `format_case`.
 
     Parameters
@@ -97,7 +97,7 @@ def parse_case(text: str, source: str = "case") -> Case:
     except ValueError as problem:
         raise IsaError(f"{source}: the head is not readable as JSON: {problem}") from None
     machine = Configuration.from_dict(configuration, source)
-    return Case(
+    return ProgramCase(
         why=head["why"],
         configuration=machine,
         memory=memory,

@@ -25,7 +25,7 @@ from ....sim.cache import keep_file, keep_text, kept_folder
 from ...execution import compile_cache
 from ...execution.compile_cache import CompileCache, source_digest
 from ...sweep import records
-from ...sweep.records import Database, Key, Record
+from ...sweep.records import Database, Record, RecordKey
 from . import network
 from .processes import KILLED, StressError, outcomes
 
@@ -81,7 +81,7 @@ def _read_built(folder: Path) -> str:
     return path.read_text("utf-8") if path.is_file() else NOTHING
 
 
-KEY = Key("stress", "1", "", "", "")
+KEY = RecordKey("stress", "1", "", "", "")
 
 
 def _add_record(folder: Path) -> None:

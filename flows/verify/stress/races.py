@@ -17,7 +17,7 @@ from ....runtime.devices import open_device
 from ....runtime.session import Session
 from ....sim.cache import keep_file, kept_folder
 from ...execution.compile_cache import CompileCache
-from ...sweep.records import Database, Key, Record
+from ...sweep.records import Database, Record, RecordKey
 from . import network
 from .processes import StressError, outcomes
 
@@ -59,7 +59,7 @@ def _use_cache(folder: Path, alone: bool) -> str:
         assert not alone
         module = network.module()
         kept.save(module)
-    key = Key("stress", "1", "", "", "")
+    key = RecordKey("stress", "1", "", "", "")
     with Database(folder / "records.db") as database:
         database.add([(key, Record({"cycles": 1}))])
         assert key in database.find([key])

@@ -5,15 +5,22 @@ import gc
 import numpy as np
 
 from tilewright.aligned import address_of
-from tilewright.compiler.cpu import Box, Call, Elementwise, Schedule, compile_kernel, copy_call
+from tilewright.compiler.cpu import (
+    Box,
+    CallSequence,
+    Elementwise,
+    KernelCall,
+    compile_kernel,
+    copy_call,
+)
 
 SHAPE = (5, 7)
 
 
-def doubled(array: np.ndarray) -> Call:
+def doubled(array: np.ndarray) -> KernelCall:
     """A call that doubles an array in place, by a kernel that nobody else holds."""
     kernel = compile_kernel(Elementwise(SHAPE, (("x", "float32"),), ("add", "x", "x")))
-    return Call.of(kernel.bind()).place(x=address_of(array), out=address_of(array))
+    return KernelCall.of(kernel.bind()).place(x=address_of(array), out=address_of(array))
 
 
 def test_calls_run_in_order_each_time():
@@ -21,7 +28,7 @@ def test_calls_run_in_order_each_time():
     y = np.zeros(SHAPE, np.float32)
     copied = copy_call([Box(0, 0, 0, (x.size,), (1,), (1,))], 4, 1)
     copied.place(in0=address_of(x), out=address_of(y))
-    schedule = Schedule([doubled(x), copied, doubled(x)])
+    schedule = CallSequence([doubled(x), copied, doubled(x)])
     gc.collect()
     for turn in (1, 4):
         schedule.run()
@@ -34,8 +41,8 @@ def test_calls_run_in_order_each_time():
 
 def test_a_schedule_is_a_step_of_another_one():
     x = np.ones(SHAPE, np.float32)
-    inner = Schedule([doubled(x), doubled(x)]).call()
-    outer = Schedule([inner, doubled(x), inner])
+    inner = CallSequence([doubled(x), doubled(x)]).call()
+    outer = CallSequence([inner, doubled(x), inner])
     del inner
     gc.collect()
     outer.run()
@@ -44,5 +51,5 @@ def test_a_schedule_is_a_step_of_another_one():
 
 
 def test_an_empty_schedule_does_nothing():
-    Schedule([]).run()
-    Schedule([Schedule([]).call()]).run()
+    CallSequence([]).run()
+    CallSequence([CallSequence([]).call()]).run()

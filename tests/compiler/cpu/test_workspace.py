@@ -3,7 +3,7 @@
 import pytest
 
 from tilewright.compiler.cpu.execution import workspace
-from tilewright.compiler.cpu.execution.workspace import MIN_BYTES, Space, give_back, take
+from tilewright.compiler.cpu.execution.workspace import MIN_BYTES, Workspace, give_back, take
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +44,8 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memory_that_another_thread_takes_first_is_left_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Contended(list[Space]):
-        def remove(self, value: Space) -> None:
+    class Contended(list[Workspace]):
+        def remove(self, value: Workspace) -> None:
             super().remove(value)
             if len(self) == 1:
                 raise ValueError  # as if another thread had just taken it

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.aligned import address_of
-from tilewright.compiler.cpu import Schedule, copy_call, host
+from tilewright.compiler.cpu import CallSequence, copy_call, host
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph.operators import (
     Binary,
@@ -42,7 +42,7 @@ def moved(movement: Movement, arrays: dict[str, np.ndarray], like: np.ndarray) -
     out = np.full(like.shape, 77).astype(like.dtype)
     for place, array in enumerate(sources):
         call.place(**{f"in{place}": address_of(array)})
-    Schedule([call.place(out=address_of(out))]).run()
+    CallSequence([call.place(out=address_of(out))]).run()
     return out
 
 
@@ -298,7 +298,7 @@ def test_machine_code_copies_boxes(numbers, dtype):
     out = np.zeros(numbers.shape, dtype)
     call = copy_call(boxes, out.itemsize, 2)
     places = {f"in{index}": address_of(array) for index, array in enumerate(sources)}
-    Schedule([call.place(out=address_of(out), **places)]).run()
+    CallSequence([call.place(out=address_of(out), **places)]).run()
     flat = np.concatenate([*(np.resize(one, 10_000) for one in sources), np.zeros(1, dtype)])
     which = np.where(numbers == PADDING, 20_000, (numbers >> 40) * 10_000 + (numbers & 0xFFFF))
     np.testing.assert_array_equal(out, flat[which])

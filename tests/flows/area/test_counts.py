@@ -9,7 +9,7 @@ from amaranth.hdl import Fragment, Instance
 from tilewright.flows.area.counts import BLOCKS, count_blocks, logic_ram_bits, memory_bits
 from tilewright.flows.area.features import unit_of
 from tilewright.flows.area.model import estimate
-from tilewright.flows.area.rows import Row, read_rows
+from tilewright.flows.area.rows import AreaRow, read_rows
 from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM, Family, find_device
 from tilewright.flows.synthesis.flow import core_rtlil, synthesise
 from tilewright.flows.synthesis.netlist import SCOPE, TOP
@@ -80,7 +80,7 @@ def rows(*, of_asic: bool):
 
 
 @rows(of_asic=True)
-def test_memory_bits_are_those_of_the_measured_netlists(row: Row):
+def test_memory_bits_are_those_of_the_measured_netlists(row: AreaRow):
     counted = Counter[str]()
     for instance, bits in memory_bits(row.machine).items():
         counted[unit_of(instance.split("."))] += bits
@@ -89,7 +89,7 @@ def test_memory_bits_are_those_of_the_measured_netlists(row: Row):
 
 
 @rows(of_asic=False)
-def test_counts_are_those_of_the_measured_netlists(row: Row):
+def test_counts_are_those_of_the_measured_netlists(row: AreaRow):
     counted = count_blocks(row.machine, row.technology, row.multipliers)
     assert counted.multipliers == row.resources["multipliers"]
     assert counted.ram == row.resources.get("ram", 0)

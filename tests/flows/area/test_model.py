@@ -12,7 +12,7 @@ from tilewright.flows.area.features import UNITS
 from tilewright.flows.area.fit import errors_table, fit_or_scale, scale
 from tilewright.flows.area.model import estimate, estimated, read_model
 from tilewright.flows.area.resources import resources, smallest_device
-from tilewright.flows.area.rows import Row, measure, read_rows, write_rows
+from tilewright.flows.area.rows import AreaRow, measure, read_rows, write_rows
 from tilewright.flows.area.samples import first_samples
 from tilewright.flows.synthesis.devices import find_device
 from tilewright.flows.synthesis.ledger import read_rows as read_ledger
@@ -26,7 +26,7 @@ ROWS = read_rows()
 TECHNOLOGIES = tuple(read_model())
 
 
-def rows_of(technology: str) -> list[Row]:
+def rows_of(technology: str) -> list[AreaRow]:
     return [row for row in ROWS if row.technology.value == technology]
 
 
@@ -248,8 +248,8 @@ def test_only_rows_that_changed_are_measured_again(monkeypatch, tmp_path):
     assert read_rows(path) == rows
 
 
-def measured(configuration, old: Row) -> Row:
-    return Row(
+def measured(configuration, old: AreaRow) -> AreaRow:
+    return AreaRow(
         configuration=configuration.name,
         device=old.device,
         parameters=old.parameters,

@@ -1,7 +1,7 @@
 """The comparison of overlap and area: what a step changes, and the factors of its table."""
 
 from tilewright.compiler.frontend import import_model
-from tilewright.flows.bench.area_shape import ADDED, SIZES, Row, measure, steps, table
+from tilewright.flows.bench.area_shape import ADDED, SIZES, ShapeRow, measure, steps, table
 from tilewright.flows.bench.searches import DIGITS
 
 
@@ -26,7 +26,7 @@ def test_overlap_saves_cycles_at_nearly_the_same_area():
 
 def test_factors_are_relative_to_the_first_row_of_each_part():
     made = [
-        Row(step, 8000 // (place + 1), 1000 * (place + 1), 10 * (place + 1))
+        ShapeRow(step, 8000 // (place + 1), 1000 * (place + 1), 10 * (place + 1))
         for place, step in enumerate(steps())
     ]
     lines = table(made).splitlines()[2:]

@@ -10,7 +10,7 @@ from tilewright.compiler.cpu import LEVELS, Array, RowSoftmax, generic, host
 from tilewright.errors import ToolError
 from tilewright.flows.bench.cpu_kernels import (
     PAGE_BYTES,
-    Case,
+    KernelCase,
     cases,
     in_one_block,
     main,
@@ -101,7 +101,7 @@ def test_a_model_that_the_peer_does_not_take_is_told() -> None:
 def test_figures_are_written_for_machines(monkeypatch, capsys) -> None:
     monkeypatch.setattr(
         "tilewright.flows.bench.cpu_kernels.cases",
-        lambda target: [Case("rows", "softmax", RowSoftmax(2, 3), 0)],
+        lambda target: [KernelCase("rows", "softmax", RowSoftmax(2, 3), 0)],
     )
     monkeypatch.setattr(
         "tilewright.flows.bench.cpu_kernels.measure",

@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 
 from tilewright.compiler.graph import evaluate
-from tilewright.flows.bench.mcu_blocks import Block, block_graph, measure, node_table, table
+from tilewright.flows.bench.mcu_blocks import McuBlock, block_graph, measure, node_table, table
 from tilewright.isa.configuration import PRESETS
 
 MACHINE = PRESETS["8x8"]
-SMALL = (Block(5, 16, 16, 3, 5), Block(7, 8, 24, 4, 3))
+SMALL = (McuBlock(5, 16, 16, 3, 5), McuBlock(7, 8, 24, 4, 3))
 
 
 @pytest.fixture(scope="module")

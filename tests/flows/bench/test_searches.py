@@ -7,13 +7,13 @@ from rich.console import Console
 
 from tilewright.compiler.frontend import import_model
 from tilewright.flows.bench.searches import DIGITS, PLAIN, curve, summary, table
-from tilewright.flows.sweep import Database, Network, Space, sweep
+from tilewright.flows.sweep import Database, Space, SweepNetwork, sweep
 from tilewright.flows.sweep.search import METHODS
 
 
 @pytest.fixture(scope="module")
 def exhausted():
-    network = Network("digits", import_model(DIGITS))
+    network = SweepNetwork("digits", import_model(DIGITS))
     database = Database()
     space = Space.of({"lanes": "4x4,8x8,16x16", "bus_bits": "32,128"})
     return sweep([network], space, database, exhaustive=True), database

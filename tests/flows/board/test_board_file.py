@@ -13,7 +13,7 @@ import pytest
 
 from tilewright.errors import HardwareError, TilewrightError, UsageError
 from tilewright.flows.board.board_file import MAX_BYTES, PADS_WITH_REGISTERS
-from tilewright.flows.board.board_schema import MAX_LIST, SCHEMA, Key
+from tilewright.flows.board.board_schema import MAX_LIST, SCHEMA, SchemaKey
 from tilewright.flows.board.constraints import ccf, cst, lpf, xdc
 from tilewright.flows.board.known_boards import FOLDER, find_board, known_boards, pin_boards
 from tilewright.flows.cli.commands.board import machine_of
@@ -58,7 +58,7 @@ def test_the_template_describes_a_board_that_builds(tilewright, board_file):
 def test_the_template_has_every_key_of_a_board_with_pins():
     given = tomllib.loads(TEMPLATE)
     for name, key in SCHEMA.items():
-        if not isinstance(key, Key) and name in given and name != "memory":
+        if not isinstance(key, SchemaKey) and name in given and name != "memory":
             assert given[name].keys() == key.keys()
     assert SCHEMA.keys() - given.keys() == {"like", "zynq"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.flows.board.board_schema import SCHEMA, Key
+from tilewright.flows.board.board_schema import SCHEMA, SchemaKey
 from tilewright.flows.board.design import Design
 from tilewright.flows.board.known_boards import find_board, known_boards, pin_boards
 from tilewright.flows.cli.board_options import usual_design
@@ -58,7 +58,7 @@ def test_the_page_has_every_key():
     table = ADD.partition("## The keys")[2].partition("\n\nA pin")[0]
     found = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)?|\.[a-z_]+)`", table))
     for name, key in SCHEMA.items():
-        if isinstance(key, Key):
+        if isinstance(key, SchemaKey):
             assert name in found
         else:
             for inner in key:

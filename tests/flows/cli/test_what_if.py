@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tilewright.flows.execution.retiming import VARIABLE, Setting, retime, settings
+from tilewright.flows.execution.retiming import VARIABLE, RetimedMachine, retime, settings
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.memory_model import MemoryModel
@@ -65,11 +65,13 @@ def test_what_may_be_varied_leaves_the_words_as_they_are(artifact, name):
 def test_without_a_compiler_the_table_is_the_same(artifact, monkeypatch, tmp_path):
     module = load(artifact)
     chosen = settings(module.configuration, MemoryModel(), {"latency": [20, 90]}, {})
-    quick = retime(module, [Setting({}, module.configuration, MemoryModel()), *chosen])
+    quick = retime(module, [RetimedMachine({}, module.configuration, MemoryModel()), *chosen])
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CXX", raising=False)
-    assert retime(module, [Setting({}, module.configuration, MemoryModel()), *chosen]) == quick
+    assert (
+        retime(module, [RetimedMachine({}, module.configuration, MemoryModel()), *chosen]) == quick
+    )
 
 
 def test_the_configuration_of_the_model_is_chosen_first(tilewright, model):

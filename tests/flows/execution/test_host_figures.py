@@ -9,7 +9,7 @@ from tilewright.compiler.placement.costs import HostSpeed
 from tilewright.flows.execution import host_figures
 from tilewright.flows.execution.host_figures import measured_host, measured_while_busy
 from tilewright.flows.execution.hosts import host_title
-from tilewright.runtime.benchmark import Load
+from tilewright.runtime.benchmark import HostLoad
 
 FIGURES = HostSpeed(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 
@@ -25,7 +25,7 @@ def measured(monkeypatch, tmp_path):
         return seen[-1]
 
     monkeypatch.setattr(host_figures, "measure_host", measure)
-    monkeypatch.setattr(host_figures.Watch, "load", lambda self: Load(1.0, 1.0, 0.0))
+    monkeypatch.setattr(host_figures.Watch, "load", lambda self: HostLoad(1.0, 1.0, 0.0))
     measured_host.cache_clear()
     yield seen
     measured_host.cache_clear()
@@ -107,7 +107,7 @@ def test_figures_of_a_busy_machine_are_not_kept(measured, tmp_path, monkeypatch)
     measured_host.cache_clear()
     (path,) = (tmp_path / "cache" / "host").iterdir()
     path.unlink()
-    monkeypatch.setattr(host_figures.Watch, "load", lambda self: Load(1.0, 0.5, 0.5))
+    monkeypatch.setattr(host_figures.Watch, "load", lambda self: HostLoad(1.0, 0.5, 0.5))
     assert measured_while_busy(measured_host())
     assert host_title("here").endswith(" while it was busy")
     assert not path.exists()

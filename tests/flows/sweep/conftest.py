@@ -8,10 +8,10 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.flows.execution.compile_cache import CompileCache
-from tilewright.flows.sweep import Database, Outcome, Space, sweep
+from tilewright.flows.sweep import Database, Space, SweepOutcome, sweep
 from tilewright.flows.sweep.expressions import read_condition
 from tilewright.flows.sweep.figures import FIGURES
-from tilewright.flows.sweep.outcome import Network
+from tilewright.flows.sweep.outcome import SweepNetwork
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
@@ -47,8 +47,8 @@ def compiled_anew(monkeypatch, compiled_once) -> None:
 
 
 @pytest.fixture(scope="session")
-def digits() -> Network:
-    return Network("digits", import_model(DIGITS))
+def digits() -> SweepNetwork:
+    return SweepNetwork("digits", import_model(DIGITS))
 
 
 @pytest.fixture(scope="session")
@@ -61,10 +61,10 @@ def kept(digits, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def swept(digits) -> Callable[..., Outcome]:
+def swept(digits) -> Callable[..., SweepOutcome]:
     """Sweep the digits network; conditions are texts."""
 
-    def call(vary=VARY, database=None, where=(), **options) -> Outcome:
+    def call(vary=VARY, database=None, where=(), **options) -> SweepOutcome:
         conditions = [read_condition(text, FIGURES, "where") for text in where]
         space = vary if isinstance(vary, Space) else Space.of(vary)
         return sweep([digits], space, database, where=conditions, **options)

@@ -11,7 +11,7 @@ from tilewright.compiler.pipeline.network_bound import network_demands
 from tilewright.compiler.placement import STRICT_PLACEMENT
 from tilewright.errors import CompileError
 from tilewright.flows.execution.compile_graph import compile_graph
-from tilewright.flows.execution.retiming import Setting, retime
+from tilewright.flows.execution.retiming import RetimedMachine, retime
 from tilewright.flows.sweep.bounds import lower_bounds
 from tilewright.flows.verify.fuzz.graph_specs import realise
 from tilewright.isa.configuration import PRESETS
@@ -33,7 +33,7 @@ def check(graph, configuration, options=None) -> float:
     module = compile_graph(
         graph, configuration, cache=False, options=options or Options(), placement=STRICT_PLACEMENT
     )
-    cycles = retime(module, [Setting({}, configuration, memory) for memory in MEMORIES])
+    cycles = retime(module, [RetimedMachine({}, configuration, memory) for memory in MEMORIES])
     bounds = lower_bounds(graph, configuration, MEMORIES)
     for memory, exact, bound in zip(MEMORIES, cycles, bounds, strict=True):
         assert 0 < bound.cycles <= exact, memory

@@ -20,7 +20,7 @@ from tilewright.flows.sweep.records import LOST
 from tilewright.flows.synthesis.devices import find_device
 from tilewright.flows.synthesis.flow import Synthesis
 from tilewright.flows.synthesis.netlist import Netlist
-from tilewright.flows.synthesis.place_and_route import Placement
+from tilewright.flows.synthesis.place_and_route import RoutedDesign
 
 from ..browser import Text
 
@@ -78,7 +78,7 @@ def tools(monkeypatch) -> Tools:
     def place_design(mapped, device, seed, target_mhz, show):
         show("routing")
         found.placed.append((mapped, seed))
-        return Placement(seed, found.clock_mhz(mapped, seed), ())
+        return RoutedDesign(seed, found.clock_mhz(mapped, seed), ())
 
     monkeypatch.setattr(measured, "synthesise", synthesise)
     monkeypatch.setattr(measured, "place_design", place_design)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewright.flows.execution.retiming import Setting, retime
+from tilewright.flows.execution.retiming import RetimedMachine, retime
 from tilewright.flows.execution.timed import time_segments
 from tilewright.flows.reports.page.causes import Cause, by_cause, path_steps
 from tilewright.flows.sweep.path_limits import LIMITS, path_limits
@@ -22,7 +22,7 @@ def module(artifact):
 
 
 def test_limits_and_layers_have_every_cycle_once(module):
-    settings = [Setting({}, module.configuration, memory) for memory in MEMORIES]
+    settings = [RetimedMachine({}, module.configuration, memory) for memory in MEMORIES]
     paths = (path_limits(module, memory) for memory in MEMORIES)
     for cycles, path in zip(retime(module, settings), paths, strict=True):
         assert path.cycles == cycles == sum(path.limits.values())

@@ -19,8 +19,8 @@ from tilewright.flows.sweep.export import check_export, export
 from tilewright.flows.sweep.records import (
     Database,
     DatabaseError,
-    Key,
     Record,
+    RecordKey,
     configuration_digest,
 )
 from tilewright.isa.configuration import PRESETS
@@ -30,8 +30,8 @@ from tilewright.isa.settings import memory_text
 SLOW = "latency=64,bandwidth=1/4,outstanding=8"
 
 
-def key(number: int = 0, network: str = "n") -> Key:
-    return Key("sim", "v1", network, f"c{number}", "64 1/1 64")
+def key(number: int = 0, network: str = "n") -> RecordKey:
+    return RecordKey("sim", "v1", network, f"c{number}", "64 1/1 64")
 
 
 @pytest.fixture
@@ -49,11 +49,11 @@ def test_a_result_is_found_again(path):
 
 
 def test_a_key_tells_apart_everything_that_a_result_follows_from():
-    one = Key("sim", "v1", "n", "c", "m")
+    one = RecordKey("sim", "v1", "n", "c", "m")
     others = (
-        Key("bound", "v1", "n", "c", "m"), Key("sim", "v2", "n", "c", "m"),
-        Key("sim", "v1", "o", "c", "m"), Key("sim", "v1", "n", "d", "m"),
-        Key("sim", "v1", "n", "c", "l"), Key("sim", "v1n", "", "c", "m"),
+        RecordKey("bound", "v1", "n", "c", "m"), RecordKey("sim", "v2", "n", "c", "m"),
+        RecordKey("sim", "v1", "o", "c", "m"), RecordKey("sim", "v1", "n", "d", "m"),
+        RecordKey("sim", "v1", "n", "c", "l"), RecordKey("sim", "v1n", "", "c", "m"),
     )  # fmt: skip
     assert len({one.digest, *(other.digest for other in others)}) == 7
     machine = PRESETS["8x8"]
@@ -98,11 +98,11 @@ def test_two_processes_share_a_file(path):
     """Each writes 200 records one by one, half of them the same."""
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from tilewright.flows.sweep.records import Database, Key, Record\n"
+        "from tilewright.flows.sweep.records import Database, RecordKey, Record\n"
         "start = int(sys.argv[2])\n"
         "with Database(Path(sys.argv[1])) as database:\n"
         "    for n in range(start, start + 200):\n"
-        "        key = Key('sim', 'v1', 'n', f'c{n}', 'm')\n"
+        "        key = RecordKey('sim', 'v1', 'n', f'c{n}', 'm')\n"
         "        database.add([(key, Record({'cycles': n}))])\n"
     )
     both = [
@@ -117,10 +117,10 @@ def test_two_processes_share_a_file(path):
 def test_a_killed_process_loses_only_what_it_was_writing(path):
     code = (
         "import itertools, sys\nfrom pathlib import Path\n"
-        "from tilewright.flows.sweep.records import Database, Key, Record\n"
+        "from tilewright.flows.sweep.records import Database, RecordKey, Record\n"
         "with Database(Path(sys.argv[1])) as database:\n"
         "    for n in itertools.count():\n"
-        "        key = Key('sim', 'v1', 'n', f'c{n}', 'm')\n"
+        "        key = RecordKey('sim', 'v1', 'n', f'c{n}', 'm')\n"
         "        database.add([(key, Record({'cycles': n}))])\n"
         "        print(n, flush=True)\n"
     )
@@ -220,7 +220,7 @@ def test_results_that_found_no_room_are_told_at_the_end(path):
 
 def test_equal_records_are_exported_as_equal_bytes(tmp_path):
     results = [
-        (Key("sim", "v1", "n", configuration_digest(PRESETS[name]), SLOW), record)
+        (RecordKey("sim", "v1", "n", configuration_digest(PRESETS[name]), SLOW), record)
         for name, record in (
             ("8x8", Record({"cycles": 5, "macs": 2})), ("4x4", Record(error="does not fit")),
         )

@@ -9,12 +9,12 @@ import pytest
 
 from tilewright.flows.cli.main import main
 from tilewright.flows.sweep.export import export
-from tilewright.flows.sweep.records import Database, DatabaseError, Key, Record
+from tilewright.flows.sweep.records import Database, DatabaseError, Record, RecordKey
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.memory_model import MemoryModel, SharedBus
 from tilewright.isa.settings import memory_text
 
-KEY = Key("sim", "v1", "n", "c", memory_text(MemoryModel()))
+KEY = RecordKey("sim", "v1", "n", "c", memory_text(MemoryModel()))
 
 BOMB = """
 drop table records;
@@ -150,7 +150,9 @@ def test_all_properties_of_a_memory_are_exported(tmp_path):
     bus = SharedBus.of_cycles(6, 7, 7, 781)
     memory = MemoryModel(latency_cycles=9, cycles=2, outstanding_bursts=3, bus=bus)
     with Database() as database:
-        database.add([(Key("sim", "1", "n", "c", memory_text(memory)), Record({"cycles": 1}))])
+        database.add(
+            [(RecordKey("sim", "1", "n", "c", memory_text(memory)), Record({"cycles": 1}))]
+        )
         export(database, tmp_path / "out.jsonl")
     row = json.loads((tmp_path / "out.jsonl").read_text())
     names = ("latency", "bandwidth", "outstanding", "shared_bus")

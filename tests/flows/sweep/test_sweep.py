@@ -15,7 +15,7 @@ from tilewright.flows.sweep import Database, Space, executors, sweep
 from tilewright.flows.sweep.evaluators import SIM, sim
 from tilewright.flows.sweep.executors import Done, InProcess, run_jobs
 from tilewright.flows.sweep.local_workers import LocalWorkers
-from tilewright.flows.sweep.outcome import STATES, Network
+from tilewright.flows.sweep.outcome import STATES, SweepNetwork
 from tilewright.flows.sweep.outcome_json import outcome_json
 from tilewright.flows.sweep.pareto import front
 from tilewright.flows.sweep.records import LOST, Record
@@ -189,7 +189,7 @@ def test_conditions_exclude_points_as_early_as_they_can(swept, kept):
 
 def test_several_networks_count_by_their_weights(digits, kept):
     space = Space.of({"lanes": "4x4,8x8", "bus_bits": "32,128"})
-    other = Network("other", digits.graph, 3.0)
+    other = SweepNetwork("other", digits.graph, 3.0)
     with Database(kept) as database:
         outcome = sweep([digits, other], space, database)
     for result in outcome.front:
@@ -301,7 +301,7 @@ def test_a_network_without_accelerated_layers_is_refused(tmp_path):
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", value[:1], value[1:])
     save(helper.make_model(graph), tmp_path / "float.onnx")
-    network = Network("float", import_model(tmp_path / "float.onnx"))
+    network = SweepNetwork("float", import_model(tmp_path / "float.onnx"))
     with pytest.raises(CompileError) as caught:
         sweep([network], Space.of({"lanes": "4x4"}))
     assert str(caught.value) == (

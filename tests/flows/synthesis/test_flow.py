@@ -10,12 +10,12 @@ from tilewright.flows.synthesis import flow, place_and_route
 from tilewright.flows.synthesis.devices import DEVICES, LOGIC_RAM, RESOURCES, find_device
 from tilewright.flows.synthesis.flow import Synthesis, require_capacity
 from tilewright.flows.synthesis.netlist import PINS, Netlist
-from tilewright.flows.synthesis.place_and_route import Placement
+from tilewright.flows.synthesis.place_and_route import RoutedDesign
 from tilewright.isa.configuration import PRESETS
 
 
 def figures(configuration: str, device: str, clocks: tuple[float, ...] = (), **packed: int):
-    placements = tuple(Placement(seed, mhz, ()) for seed, mhz in enumerate(clocks, 1))
+    placements = tuple(RoutedDesign(seed, mhz, ()) for seed, mhz in enumerate(clocks, 1))
     machine, chip = PRESETS[configuration], DEVICES[device]
     return Synthesis(machine, chip, "0" * 12, Netlist(()), packed, 100.0, placements, {})
 

@@ -7,7 +7,7 @@ import pytest
 from tilewright.flows.synthesis.ledger import (
     DATA,
     PAGE,
-    Row,
+    LedgerRow,
     is_current,
     read_rows,
     render,
@@ -17,7 +17,7 @@ from tilewright.flows.synthesis.ledger import (
 )
 from tilewright.isa.configuration import PRESETS
 
-ROW = Row(
+ROW = LedgerRow(
     configuration="tiny",
     device="ecp5-25",
     parameters=PRESETS["tiny"].parameters(),

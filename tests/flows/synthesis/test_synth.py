@@ -10,19 +10,19 @@ import pytest
 
 from tilewright.flows.cli.commands import synth
 from tilewright.flows.cli.main import main
-from tilewright.flows.synthesis.critical_path import Step
+from tilewright.flows.synthesis.critical_path import CriticalStep
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.flows.synthesis.flow import Synthesis, synthesise
-from tilewright.flows.synthesis.ledger import Row, read_rows, row_of, worse
+from tilewright.flows.synthesis.ledger import LedgerRow, read_rows, row_of, worse
 from tilewright.flows.synthesis.netlist import Netlist
-from tilewright.flows.synthesis.place_and_route import Placement
+from tilewright.flows.synthesis.place_and_route import RoutedDesign
 from tilewright.isa.configuration import PRESETS
 
 TOOLS = {"yosys": "0.70", "nextpnr-ecp5": "0.11"}
 
 
 def figures(rtl: str, luts: int, clocks: tuple[float, ...]) -> Synthesis:
-    placements = tuple(Placement(seed, mhz, ()) for seed, mhz in enumerate(clocks, 1))
+    placements = tuple(RoutedDesign(seed, mhz, ()) for seed, mhz in enumerate(clocks, 1))
     cells = Netlist(((("gemm",), {"lut": luts}),))
     device = DEVICES["ecp5-25"]
     return Synthesis(PRESETS["tiny"], device, rtl, cells, {"lut": luts}, 130.0, placements, TOOLS)
@@ -37,7 +37,7 @@ def ledger(monkeypatch):
 
     class Ledger:
         found = figures("new", 1000, (100.0, 101.0, 102.0))
-        written: tuple[list[Row], ...] = ()
+        written: tuple[list[LedgerRow], ...] = ()
         measured = 0
 
     state = Ledger()
@@ -120,8 +120,8 @@ def test_an_asic_is_not_compared_with_a_chip(tilewright, monkeypatch):
 
 def test_clock_and_critical_path(tilewright, ledger):
     """`tests/flows/board/test_bitstreams.py` places a machine."""
-    path = (Step("gemm.level", 0.5, 3.5), Step("gemm.busy", 0.25, 3.75))
-    ledger.found = replace(ledger.found, placements=(Placement(7, 125.0, path),))
+    path = (CriticalStep("gemm.level", 0.5, 3.5), CriticalStep("gemm.busy", 0.25, 3.75))
+    ledger.found = replace(ledger.found, placements=(RoutedDesign(7, 125.0, path),))
     said = tilewright("synth", "--config", "tiny", "--device", "ecp5-25")
     assert "clock: 125.0 MHz" in said
     assert "critical path of seed 7: " in said

@@ -17,12 +17,12 @@ from tilewright.flows.verify.damage.artifacts import (
     try_artifact,
 )
 from tilewright.flows.verify.damage.campaign import try_files
-from tilewright.flows.verify.damage.workers import Worker
+from tilewright.flows.verify.damage.workers import DamageWorker
 
 
 @pytest.fixture
 def worker():
-    made = Worker(artifact_trial, limit_bytes=LIMIT_BYTES)
+    made = DamageWorker(artifact_trial, limit_bytes=LIMIT_BYTES)
     yield made
     made.stop()
 

@@ -14,7 +14,7 @@ from tilewright.flows.verify.damage.byte_damage import BYTES
 from tilewright.flows.verify.damage.campaign import try_files
 from tilewright.flows.verify.damage.models import damaged_files, main, model_trial, try_model
 from tilewright.flows.verify.damage.operator_models import operator_models
-from tilewright.flows.verify.damage.workers import Worker
+from tilewright.flows.verify.damage.workers import DamageWorker
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner, random_inputs
 from tilewright.flows.verify.fuzz.random_models import random_model
 
@@ -24,7 +24,7 @@ DIGITS = (EXAMPLES / "digits" / "digits_int8_qdq.onnx").read_bytes()
 
 @pytest.fixture
 def worker():
-    made = Worker(model_trial)
+    made = DamageWorker(model_trial)
     yield made
     made.stop()
 
@@ -98,7 +98,7 @@ def test_each_harm_to_bytes_harms(harm):
 
 
 def test_a_process_that_takes_too_long_is_told_and_replaced():
-    worker = Worker(model_trial, limit_s=0.0)
+    worker = DamageWorker(model_trial, limit_s=0.0)
     try:
         count = try_files(iter([(1, "slow", random_model(1)), (2, "slow", b"")]), [worker])
     finally:
@@ -115,7 +115,7 @@ def test_a_process_that_dies_is_told_and_replaced(worker):
     assert _answer(worker)[0] == "refused"
 
 
-def _answer(worker: Worker) -> tuple[str, str]:
+def _answer(worker: DamageWorker) -> tuple[str, str]:
     while (answer := worker.answer()) is None:
         pass
     return answer

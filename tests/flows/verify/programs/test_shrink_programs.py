@@ -5,7 +5,7 @@ import pytest
 
 from tilewright.errors import IsaError, ProgramError
 from tilewright.flows.verify.programs.adversary import execute_adversarially, first_difference
-from tilewright.flows.verify.programs.cases import Case, format_case, parse_case
+from tilewright.flows.verify.programs.cases import ProgramCase, format_case, parse_case
 from tilewright.flows.verify.programs.corners import program_corners
 from tilewright.flows.verify.programs.random_configurations import random_memory_parameters
 from tilewright.flows.verify.programs.random_programs import random_program
@@ -150,7 +150,7 @@ def test_a_program_that_does_not_fail_is_refused():
 
 def test_a_case_survives_its_text():
     program, image = random_program(TINY, 3)
-    case = Case(
+    case = ProgramCase(
         why="a run to keep",
         configuration=TINY,
         memory=random_memory_parameters(5),
@@ -175,7 +175,9 @@ def test_a_case_survives_its_text():
     ],
 )
 def test_a_case_that_is_damaged_is_refused(old, new, expected):
-    case = Case(why="x", configuration=TINY, image_seed=3, data_bytes=4096, program=(Halt(),))
+    case = ProgramCase(
+        why="x", configuration=TINY, image_seed=3, data_bytes=4096, program=(Halt(),)
+    )
     with pytest.raises(IsaError, match=r"kept\.tw") as problem:
         parse_case(format_case(case).replace(old, new), "kept.tw")
     assert expected in str(problem.value)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright.flows.verify.programs.adversary import execute_adversarially, first_difference
-from tilewright.flows.verify.programs.cases import Case, format_case, parse_case
+from tilewright.flows.verify.programs.cases import ProgramCase, format_case, parse_case
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import Memory
 from tilewright.isa.memory_model import MemoryModel
@@ -21,11 +21,11 @@ from tilewright.runtime.devices import open_device
 FILES = sorted(Path(__file__).parent.glob("*.tw"))
 
 
-def kept(path: Path) -> Case:
+def kept(path: Path) -> ProgramCase:
     return parse_case(path.read_text(), path.name)
 
 
-def expected(case: Case) -> Machine:
+def expected(case: ProgramCase) -> Machine:
     machine = Machine(case.configuration, case.image())
     machine.run(case.program)
     return machine
