@@ -4,6 +4,8 @@ The scale is computed in binary32 in the order of ONNX Runtime's QLinearConv: in
 divided by output. A bias is an integer in units of input scale times weight scale.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ..graph import Graph
@@ -16,7 +18,6 @@ from ..graph.accumulators import (
     exact_layer,
     result_bounds,
 )
-from ..graph.operator import Pair, Quad
 from ..rewriting import Site, either, first_match, op, rewrite, rule, value
 from .patterns import (
     TO_FIRST,
@@ -115,7 +116,7 @@ def weights_of(
     return (centred.transpose(2, 3, 1, 0) if conv else centred[None, None]), scales
 
 
-Window = tuple[str, Pair, Quad, Pair, int]
+Window = tuple[str, Any, Any, Any, int]
 """Kind, strides, pads, dilations and groups of a layer."""
 
 

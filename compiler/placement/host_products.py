@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..graph import Graph, Node, QMatMul
+from ..graph import Graph, Node, QMatMul, accelerated_nodes
 from ..graph import operators as ops
 from ..graph.macs import macs_of
 from ..graph.operators.integer import Accelerated
@@ -24,6 +24,7 @@ INPUT, OUTPUT = "input not quantised", "output not quantised"
 WEIGHTS = "weights not in int8"
 OPERANDS = "operands that broadcast, or scales along another axis"
 WIDER = "quantised to "
+CONSTANTS = "no operand that changes"
 
 ADVICE = {
     IN_FLOAT: "a float model is to be quantised first: see `tilewright quantise`, or give samples "
@@ -49,12 +50,13 @@ def host_products(graph: Graph) -> list[Row]:
     """
     everything: Counter[str] = Counter()
     found: dict[str, Counter[str]] = {}
+    able = {node.output.name for node in accelerated_nodes(graph)}
     for node in graph.nodes:
         if not macs_of(graph, node):
             continue
         kind = _kind(graph, node)
         everything[kind] += 1
-        if not isinstance(node.attributes, Accelerated):
+        if node.outputs[0].name not in able:
             found.setdefault(kind, Counter())[_reason(graph, node)] += 1
     rows = [
         {
@@ -123,7 +125,9 @@ def _kind(graph: Graph, node: Node) -> str:
 
 
 def _reason(graph: Graph, node: Node) -> str:
-    """Say why a product has no form in int8."""
+    """Say why the accelerator cannot run a product."""
+    if isinstance(node.attributes, Accelerated):
+        return CONSTANTS
     if isinstance(node.attributes, ops.IntegerMatMul):
         return DYNAMIC
     operands = [name for name in node.inputs[:2] if not graph.is_constant(name)]

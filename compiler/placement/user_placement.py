@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from ...errors import CompileError
 from ..graph import Graph, Node, accelerated_nodes, is_accelerated
+from ..graph.types import FLOATS
 
 ACCELERATOR, CPU = "accelerator", "cpu"
 
@@ -38,9 +39,10 @@ def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, st
         able = [node for node in found if node.outputs[0].name in there]
         if side == ACCELERATOR and not able:
             listed = ", ".join(dict.fromkeys(why_not(node) for node in found))
+            in_float = any(node.outputs[0].type.dtype in FLOATS for node in found)
             raise CompileError(
                 f"placement of `{wanted}`: the accelerator cannot run {listed}; leave it to the "
-                f"{CPU}, or quantise it"
+                f"{CPU}{', or quantise it' if in_float else ''}"
             )
         sides |= {node.output.name: side for node in able}
     return sides

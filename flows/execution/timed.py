@@ -21,6 +21,7 @@ from ...runtime.profile import layer_cycles
 from ...sim.timing import Timing, time_program
 from ...sim.timing.beats import Beats, beats
 from ...sim.timing.stalls import Activity, activity
+from ..reports.placement_table import unfit_sentence
 
 NO_LAYER = -1
 
@@ -120,7 +121,9 @@ def require_segments(module: Module, missing: str = "cycles to tell of") -> None
     """
     if not module.segments:
         cure = idle_sentence(module.graph, host_products(module.graph))
-        if any(map(is_accelerated, module.graph.nodes)):
+        if unfit := unfit_sentence(module.report.get("placement", {"rows": ()})):
+            cure = unfit
+        elif any(map(is_accelerated, module.graph.nodes)):
             cure = "leave layers to the accelerator (`--placement`, `--place`)"
         raise CompileError(
             f"model `{module.name}`: expected layers on the accelerator, got none, so there are no "

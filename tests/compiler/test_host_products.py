@@ -10,6 +10,7 @@ import pytest
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement.host_products import ADVICE, INPUT
+from tilewright.flows.cli.main import main
 from tilewright.isa.configuration import PRESETS
 
 from .onnx_models import node
@@ -113,3 +114,12 @@ def test_dynamically_quantised_products_ask_for_scales():
     assert report(built, y)["idle"].startswith(
         "1 of 1 dense layer runs on the host: scales computed at run time; the accelerator needs "
     )
+
+
+def test_one_layer_is_no_plural(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    built = Model()
+    y = built.quantised(conv(built, built.quantised("x")))
+    onnx.save(built.made([y], x=IMAGE), "one.onnx")
+    assert main(["compile", "one.onnx", "--config", "8x8", "-o", "one.tw"]) == 0
+    assert "one.tw: 1 accelerator layer in " in capsys.readouterr().out

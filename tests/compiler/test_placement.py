@@ -23,7 +23,7 @@ from tilewright.compiler.graph import (
     is_accelerated,
     verify,
 )
-from tilewright.compiler.graph.operators import Reshape, Shift, Transpose
+from tilewright.compiler.graph.operators import Reshape, Shift, Transpose, Unary
 from tilewright.compiler.module import Module
 from tilewright.compiler.options import DEFAULT_OPTIONS
 from tilewright.compiler.pipeline import compile_module
@@ -214,13 +214,21 @@ def test_a_wish_names_nodes_by_name_end_part_or_pattern(wanted, names):
         (("d", CPU), "placement of `d`: expected the end of one layer's name, got that of "
          "`block/add`, `block/second`; give more of the name, or `*d` for all of them"),
         (("turn", ACCELERATOR), "placement of `turn`: the accelerator cannot run `transpose` of "
-         "int8; leave it to the cpu, or quantise it"),
+         "int8; leave it to the cpu"),
     ],
 )  # fmt: skip
 def test_a_wish_that_cannot_be_fulfilled(wish, message):
     with pytest.raises(CompileError) as found:
         compile_module(network(), MACHINE, placement=Placement(forced=(wish,)))
     assert str(found.value).startswith(message)
+    assert "quantise" not in str(found.value)
+
+
+def test_only_a_step_in_float_is_to_be_quantised():
+    builder = Builder("float", [Value("x", TensorType("float32", (1, 8)))])
+    graph = builder.graph([Output("y", builder.emit(Unary("Exp"), ["x"], "curve"))])
+    with pytest.raises(CompileError, match=r"float32; leave it to the cpu, or quantise it$"):
+        compile_module(graph, MACHINE, placement=Placement(forced=(("curve", ACCELERATOR),)))
 
 
 def test_policies_and_sides_that_do_not_exist():

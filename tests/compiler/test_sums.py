@@ -1,5 +1,8 @@
 """Products whose results are read in float run in int8, and leave as int32."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,7 +52,7 @@ def run(graph: Graph, name: str, device: str = "sim", placement: Placement | Non
     return module, got
 
 
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     "dense taps": {},
     "strides": {"strides": (2, 2), "pads": (0, 1, 1, 0)},
     "depthwise": {"image": (1, 7, 9, 10), "groups": 10},
@@ -100,7 +103,7 @@ def test_sums_of_the_ends_of_int8_are_whole():
     assert (got == 300 * 128 * 128).all()
 
 
-MATRICES = {
+MATRICES: dict[str, dict[str, Any]] = {
     "heads apart": {},
     "transposed": {"transposed": True},
     "heads side by side": {"joined": (True, True, False)},
@@ -111,7 +114,7 @@ MATRICES = {
 
 
 def matrices(case: str) -> Graph:
-    options = {"zero_point_a": 0, "zero_point_b": 0, **MATRICES[case]}
+    options: dict[str, Any] = {"zero_point_a": 0, "zero_point_b": 0, **MATRICES[case]}
     operator = ops.QMatMulSums(2, **options)
     first, second = (
         (1, 1, rows, 2 * columns) if joined else (1, 2, rows, columns)
@@ -170,7 +173,7 @@ def normalised(built: Model, y: str, x: str) -> str:
     return built.node("BatchNormalization", [y, *(channels(built, *end) for end in ends)])
 
 
-FOLLOWERS = {
+FOLLOWERS: dict[str, Callable[[Model, str, str], str]] = {
     "LeakyRelu": lambda built, y, x: built.node("LeakyRelu", [y], alpha=0.1),
     "PRelu": lambda built, y, x: built.node("PRelu", [y, channels(built, 0, 1, (6, 1, 1))]),
     "SiLU": lambda built, y, x: built.node("Mul", [y, built.node("Sigmoid", [y])]),

@@ -24,6 +24,7 @@ from tilewright.compiler.pipeline.network_bound import network_demands
 from tilewright.compiler.placement import COST, CPU, STRICT_PLACEMENT, Costs, HostSpeed, Placement
 from tilewright.compiler.placement.user_placement import ACCELERATOR
 from tilewright.errors import CompileError, UnfitError
+from tilewright.flows.execution.timed import require_segments
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.runtime import Session, open_device
 from tilewright.sim.timing import ExactMeasure
@@ -203,4 +204,15 @@ def test_data_beyond_the_reach_of_addresses_are_refused():
     assert str(found.value) == (
         "model `net`: its activations and constants take 1,050,880 bytes, but `address_bits` = 20 "
         "of configuration `gatemate` reaches 1,048,576; raise it, or leave layers to the cpu"
+    )
+
+
+def test_cycles_of_a_network_that_does_not_fit_are_refused_with_the_reason():
+    """Other placements would not help, so none is proposed."""
+    module = compile_module(network({"long": LONG}, (1, 4, 120, 6)), GATEMATE)
+    with pytest.raises(CompileError) as found:
+        require_segments(module)
+    assert str(found.value) == (
+        "model `net`: expected layers on the accelerator, got none, so there are no cycles to tell "
+        f"of; 1 layer runs on the host, as it does not fit the accelerator: {TOO_LONG}"
     )

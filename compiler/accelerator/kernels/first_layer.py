@@ -15,6 +15,7 @@ import numpy as np
 from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QConv
+from ...graph.operators import Convolving
 from ...tensor import Patches
 from .common import channel_block, padded, stored_shape, widen
 
@@ -98,7 +99,7 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
 
 
 def gathered_pixels(
-    conv: QConv, node: Node, graph: Graph, configuration: Configuration
+    conv: Convolving, node: Node, graph: Graph, configuration: Configuration
 ) -> te.DeclaredTensor:
     """Only the pixels that a strided 1x1 convolution reads, int8[N, OH, OW, C]."""
     name = node.inputs[0]
@@ -113,7 +114,7 @@ def gathered_pixels(
 
 
 def gathered_window(
-    conv: QConv, image: Image, name: str, weights: np.ndarray, out_width: int, configuration
+    conv: Convolving, image: Image, name: str, weights: np.ndarray, out_width: int, configuration
 ) -> tuple[te.DeclaredTensor, np.ndarray, tuple[int, int, int]]:
     """Replace the image in the convolution's expression by gathered windows.
 

@@ -31,7 +31,7 @@ class Convolving(Accelerated):
     groups: int
     zero_point_x: int
 
-    def image_of(self, types: Types) -> tuple[int, int, int, int]:
+    def image_of(self, types: Types) -> tuple[int, ...]:
         """Return [N, OH, OW, Co] for an image int8[N, H, W, Ci] and weights.
 
         Raises

@@ -111,9 +111,10 @@ def compile_(arguments: argparse.Namespace) -> None:
         say(schedules_text(module))
     elif arguments.json != "-":
         unfit = unfit_sentence(values["placement"])
+        layers = len(values["layers"])
         say(
-            f"{target}: {len(values['layers'])} accelerator layers in {values['instructions']} "
-            f"instructions, {values['bytes']:,} bytes"
+            f"{target}: {layers} accelerator layer{'s' * (layers != 1)} in "
+            f"{values['instructions']} instructions, {values['bytes']:,} bytes"
         )
         say(f"configuration: {configuration_sentence(configuration)}")
         if values["layers"]:
@@ -160,6 +161,7 @@ def memory_sentence(report: Mapping[str, Any]) -> str:
     if host["peak_bytes"]:
         parts.append(
             f"host: {host['peak_bytes']:,} bytes (lower bound {host['least_bytes']:,}) for "
-            f"{host['kernels']} kernels and {host['numpy']} NumPy steps"
+            f"{host['kernels']} kernel{'s' * (host['kernels'] != 1)} and "
+            f"{host['numpy']} NumPy step{'s' * (host['numpy'] != 1)}"
         )
     return "memory: " + ("; ".join(parts) or "none")
