@@ -5,11 +5,13 @@ kernels, as far as there is room, and data that are still on chip are not loaded
 `arena()`, every slot of a buffer has a fixed place (`fixed_places.py`).
 """
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from ...aligned import align
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
@@ -311,11 +313,16 @@ class BufferPlacer:
         # Results of VECTOR come last: they may share banks without delaying a LOAD.
         order.sort(key=lambda name: (name not in self.copies) + (name not in read))
         made = sum(name not in self.copies for name in inside)
+        few = [name for name in order if self._corrects(name, computes)]
+        order = [name for name in order if name not in few]
         requests = tuple(
             region_request(self._act_bytes(inside[name]), name not in self.copies and name in read)
             for name in order
         )
-        regions = act_regions(requests, made, self.configuration)
+        sizes_of = (self._act_bytes(inside[name]) for name in few)
+        digits = tuple(RegionRequest(size, size) for size in sizes_of)
+        regions = act_regions(requests, made - len(few), self.configuration, digits)
+        order += few
         if not regions:
             sizes = ", ".join(f"`{name}` {self._act_bytes(inside[name])} bytes" for name in order)
             raise CompileError(
@@ -330,6 +337,13 @@ class BufferPlacer:
             else region
             for name, region in zip(order, regions, strict=True)
         }
+
+    def _corrects(self, name: str, computes: tuple[Compute, ...]) -> bool:
+        """Whether a computed buffer only corrects sums: its readers also read ACC."""
+        readers = [{r.tensor for r in reads_of(one.body)} for one in computes]
+        readers = [names for names in readers if name in names]
+        sums = {one for one, buffer in self.allocates.items() if buffer.scope == Memory.ACC.name}
+        return name not in self.copies and bool(readers) and all(names & sums for names in readers)
 
     @staticmethod
     def _act_bytes(one: Allocate) -> int:
@@ -368,11 +382,26 @@ def region_request(size: int, between: bool) -> RegionRequest:
 
 
 def act_regions(
-    requests: tuple[RegionRequest, ...], made: int, configuration: Configuration
+    requests: tuple[RegionRequest, ...],
+    made: int,
+    configuration: Configuration,
+    digits: tuple[RegionRequest, ...] = (),
 ) -> tuple[Range, ...]:
-    """Regions of ACT for buffers, the last `made` of which are computed; empty without room."""
+    """Regions of ACT for buffers, the last `made` of which are computed; empty without room.
+
+    The `digits` of sums are small and share the result's banks; their regions come last.
+    """
+    row = configuration.row_bytes(Memory.ACT)
+    ends = [*itertools.accumulate((align(one.least, row) for one in digits), initial=0)]
+    *others, (least, wanted) = requests
+    requests = (*others, RegionRequest(least + ends[-1], wanted + ends[-1]))
     regions = divide_act(requests, 2 if made > 1 else 1, configuration)
-    return regions or divide_act(requests, 2, configuration)
+    regions = regions or divide_act(requests, 2, configuration)
+    if not regions or not digits:
+        return regions
+    *given, (low, high) = regions
+    small = ((low + first, low + end) for first, end in itertools.pairwise(ends))
+    return (*given, (low + ends[-1], high), *small)
 
 
 def limited_region(region: Range, slots: int, size: int) -> Range:
