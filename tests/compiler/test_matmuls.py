@@ -40,6 +40,7 @@ from tilewright.isa.numbers import quantise_output
 from tilewright.isa.semantics import Machine
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
+from tilewright.sim.timing import time_program
 
 CONFIGURATIONS = ["4x4", "8x16", "16x8", "16x16", "32x32"]
 
@@ -211,6 +212,24 @@ def test_a_value_may_be_multiplied_with_itself():
     inputs = random_inputs(verify(graph))
     expected = evaluate(graph, inputs)["y"]
     np.testing.assert_array_equal(execute(graph, PRESETS["8x8"], inputs), expected)
+
+
+def test_zero_points_cost_sums_of_rows_and_columns():
+    """As of softmax and of values, and of queries and keys; small products take more products."""
+    configuration = PRESETS["16x16"]
+
+    def cycles(zero_point_a: int, zero_point_b: int, rows: int, depth: int, columns: int) -> int:
+        operator = QMatMul(1, 0.001, zero_point_a, zero_point_b, 0)
+        graph = product(operator, 1, rows, depth, columns)
+        (segment,) = compile_module(graph, configuration).segments
+        return time_program(segment.program, configuration).cycles
+
+    context, scores = (98, 98, 64), (98, 64, 98)
+    assert cycles(-128, 0, *context) <= 1.1 * cycles(0, 0, *context)
+    for shape in (context, scores):
+        assert cycles(5, 7, *shape) <= 1.75 * cycles(0, 0, *shape)
+    small = (16, 16, 16)
+    assert cycles(5, 7, *small) <= 1.4 * cycles(0, 0, *small)
 
 
 def test_zero_points_are_read_as_padding(monkeypatch):
