@@ -4,7 +4,7 @@ A phase computes a tile of activations from tiles of activations. In a fused ker
 between phases stay on chip.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -201,11 +201,16 @@ def _phases(kernel: Kernel) -> tuple[Phase, ...]:
 
 
 def _is_digit(stage: Compute, kernel: Kernel) -> bool:
-    """Whether bytes only correct sums: every compute that reads them also reads sums."""
     sums = {one.output.name for one in kernel.stages if one.output.dtype == "int32"}
-    readers = [{r.tensor for r in reads_of(one.body)} for one in kernel.stages]
-    readers = [names for names in readers if stage.output.name in names]
-    return bool(readers) and all(names & sums for names in readers)
+    return corrects_sums(stage.output.name, kernel.stages, sums)
+
+
+def corrects_sums(name: str, computes: Sequence[Compute], sums: Collection[str]) -> bool:
+    """Whether a compute makes bytes from sums that others read too, to correct sums with them."""
+    reads = {one.output.name: {r.tensor for r in reads_of(one.body)} for one in computes}
+    readers = [names for names in reads.values() if name in names]
+    given = [sum(one in names for names in reads.values()) for one in reads[name] if one in sums]
+    return max(given, default=0) > 1 and bool(readers) and all(n & {*sums} for n in readers)
 
 
 def _is_product(stage: Compute) -> bool:

@@ -24,7 +24,7 @@ from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
 from .fixed_places import FixedPlaces, partners_of
 from .matching import MatchedInstruction
-from .phases import own_index
+from .phases import corrects_sums, own_index
 from .regions import RegionRequest, divide_act
 from .sliding import Window, lane_channels
 from .tile_layout import TileLayout, dense_places, row_major
@@ -313,7 +313,9 @@ class BufferPlacer:
         # Results of VECTOR come last: they may share banks without delaying a LOAD.
         order.sort(key=lambda name: (name not in self.copies) + (name not in read))
         made = sum(name not in self.copies for name in inside)
-        few = [name for name in order if self._corrects(name, computes)]
+        sums = [name for name, one in self.allocates.items() if one.scope == Memory.ACC.name]
+        few = [name for name in order if name not in self.copies]
+        few = [name for name in few if corrects_sums(name, computes, sums)]
         order = [name for name in order if name not in few]
         requests = tuple(
             region_request(self._act_bytes(inside[name]), name not in self.copies and name in read)
@@ -337,13 +339,6 @@ class BufferPlacer:
             else region
             for name, region in zip(order, regions, strict=True)
         }
-
-    def _corrects(self, name: str, computes: tuple[Compute, ...]) -> bool:
-        """Whether a computed buffer only corrects sums: its readers also read ACC."""
-        readers = [{r.tensor for r in reads_of(one.body)} for one in computes]
-        readers = [names for names in readers if name in names]
-        sums = {one for one, buffer in self.allocates.items() if buffer.scope == Memory.ACC.name}
-        return name not in self.copies and bool(readers) and all(names & sums for names in readers)
 
     @staticmethod
     def _act_bytes(one: Allocate) -> int:
