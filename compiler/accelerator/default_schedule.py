@@ -64,6 +64,8 @@ class _Writer:
         }
         self.loops: dict[str, str] = {}
         """For each phase, the loop in which its inputs are computed."""
+        self.outer: dict[str, str] = {}
+        """For each phase, the loop around that of its channels."""
 
     def steps(self) -> Iterator[Step]:
         """All steps: scopes, loops, `compute_at`, and instructions."""
@@ -100,17 +102,21 @@ class _Writer:
                 yield SetScope(product, ACC)
             assert phase.weights is not None
             yield CacheRead(phase.weights.tensor, WGT, (product,))
+            early = tuple(one.name for one in phase.partials if one.weights)
             for read in phase.streams:
                 if read.tensor not in self.made:
-                    yield CacheRead(read.tensor, ACT, (product,))
+                    yield CacheRead(read.tensor, ACT, (*early, product))
         for one in phase.partials:
-            yield SetScope(one.name, ACC)
-            if one.bias is not None:
-                yield CacheRead(one.bias.tensor, PARAM, (one.name,))
+            yield SetScope(one.name, ACC if one.compute.output.dtype == "int32" else ACT)
+            if one.weights is not None:
+                yield CacheRead(one.weights.tensor, WGT, (one.name,))
+            for read in one.parameters:
+                yield CacheRead(read.tensor, PARAM, (one.name,))
         if phase.name != self.output:
             yield SetScope(stage, ACT)
         loaded: dict[str, tuple[str, ...]] = {}
-        readers = *((one.name, one.operands) for one in phase.partials), (stage, phase.operands)
+        vector = [(one.name, one.operands) for one in phase.partials if not one.weights]
+        readers = *vector, (stage, phase.operands)
         for name, operands in readers:
             for read in operands:
                 if read.tensor not in self.made:
@@ -167,6 +173,7 @@ class _Writer:
         if tile[n] > 1:
             yield Split(stage, n, tile[n])
             outer, pixels = f"{n}.o", (f"{n}.i", y, x)
+        self.outer[stage] = f"{y}.o" if phase.name in self.rolling else outer
         if phase.name == self.output:
             if self.channels_outer:
                 self.loops[stage] = outer
@@ -209,7 +216,8 @@ class _Writer:
     def may_cut(self, phase: Phase) -> bool:
         """Whether a product's reduction may be split into chunks; windows are gathered whole."""
         patches = (self.kernel.tensors[read.tensor].patches for read in phase.streams)
-        return all(one is None or one.whole_pixels for one in patches)
+        whole = any(one.weights for one in phase.partials)
+        return not whole and all(one is None or one.whole_pixels for one in patches)
 
     def where(self, phase: Phase) -> Iterator[Step]:
         """The loop in which a phase and its inputs are computed."""
@@ -232,14 +240,19 @@ class _Writer:
             assert phase.weights is not None
             around = (product, self.loops[product]) if product in self.loops else (stage, loop)
             yield ComputeAt(f"{phase.weights.tensor}.{WGT}", *around)
+            if any(one.weights for one in phase.partials):
+                around = (stage, self.outer[stage])
             for read in phase.streams:
                 if read.tensor not in self.made:
                     yield ComputeAt(f"{read.tensor}.{ACT}", *around)
         for one in phase.partials:
-            yield ComputeAt(one.name, stage, loop)
+            inside = self.outer[stage] if one.early else loop
+            yield ComputeAt(one.name, stage, inside)
+            for read, scope in (*((r, PARAM) for r in one.parameters), (one.weights, WGT)):
+                if read is not None:
+                    yield ComputeAt(f"{read.tensor}.{scope}", stage, inside)
         copies = [(read, ACT) for read in phase.vector_reads if read.tensor not in self.made]
-        copies += [(phase.table, LUT), (phase.scale, PARAM)]
-        copies += [(bias, PARAM) for bias in (*(one.bias for one in phase.partials), phase.bias)]
+        copies += [(phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)]
         for read, scope in copies:
             if read is not None:
                 yield ComputeAt(f"{read.tensor}.{scope}", stage, loop)

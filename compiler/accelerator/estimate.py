@@ -119,6 +119,7 @@ class _Compute:
             cycles = _passes(step, tile, self.weight_tiles, rows, configuration)
             count = self.spatial * self.groups * self.chunks
             self.gemm = count * (cycles + INSTRUCTION_OVERHEAD_CYCLES)
+            self.gemm += self.spatial * self.groups * _early(step, tile, configuration)
         else:
             window = math.prod(step.reductions.values())
         # A partial value that is broadcast takes few steps.
@@ -190,6 +191,16 @@ def _passes(step: Phase, tile, tiles: int, rows: int, configuration: Configurati
     apart = math.prod(tile[axis] for axis in _moved(step.weights) & set(step.pixels))
     again = math.prod(tile[axis] for axis in set(step.reductions) - _moved(step.weights))
     return tiles * again * max(rows // apart, tile_cycles(configuration))
+
+
+def _early(step: Phase, tile: Tile, configuration: Configuration) -> int:
+    """A tile's share of the cycles of products that are the same for all channels."""
+    found = 0
+    for one in step.partials:
+        if one.weights is not None:
+            depth = math.prod(axis.extent for axis in one.compute.reductions)
+            found += -(-depth // configuration.lanes_in) * math.prod(one.sizes(tile)[:-1])
+    return found // _count(step, tile, step.channels)
 
 
 def _loading_weights(

@@ -134,7 +134,7 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
     return Demand(
         before=(tile, product, 0, product + finish),
         busy=(
-            sum(_gemm_cycles(step, asked[step.name], configuration) for step in products),
+            sum(_gemm_cycles(step, asked, configuration) for step in products),
             sum(_vector_cycles(step, asked, configuration) for step in steps),
             sum(_pieces(size, memory, configuration) for (_, memory), size in loaded.items()),
             _pieces(stored, Memory.ACC if bare else Memory.ACT, configuration),
@@ -163,7 +163,8 @@ def _asked(kernel: Kernel, steps: tuple[Phase, ...]) -> dict[str, Indices]:
 
 
 def _reads(step: Phase) -> list[Read]:
-    others = (step.weights, *step.parameters, step.scale, step.table)
+    early = (one.weights for one in step.partials)
+    others = (step.weights, *early, *step.parameters, step.scale, step.table)
     return [*step.activations, *(read for read in others if read is not None)]
 
 
@@ -194,9 +195,10 @@ def _count(indices: Indices) -> int:
     return math.prod(map(len, indices))
 
 
-def _gemm_cycles(step: Phase, asked: Indices, configuration: Configuration) -> int:
+def _gemm_cycles(step: Phase, wanted: Mapping[str, Indices], configuration: Configuration) -> int:
     assert step.weights is not None
-    tile = {**step.reductions, **_extents(step, asked)}
+    asked = wanted[step.name]
+    tile = step.streamed({**step.reductions, **_extents(step, asked)})
     moved = {axis for affine in step.weights.index for axis, _ in affine.terms}
     rows = math.prod(tile[axis] for axis in step.pixels[:2] if axis not in moved)
     rows *= math.prod(extent for axis, extent in step.reductions.items() if axis not in moved)
@@ -206,8 +208,14 @@ def _gemm_cycles(step: Phase, asked: Indices, configuration: Configuration) -> i
         rows *= (columns - 1) * min(step.window.stride, taps) + taps
     elif step.pixels[2] not in moved:
         rows *= columns
-    tiles = weight_tiles(step, tile, configuration)
-    return max(tiles - 1, 0) * max(rows, tile_cycles(configuration)) + rows
+    work = [(weight_tiles(step, tile, configuration), rows)]
+    for one in step.partials:
+        if one.weights is not None:
+            depth = math.prod(axis.extent for axis in one.compute.reductions)
+            rows = _count(wanted[one.name][:-1])
+            work.append((-(-depth // configuration.lanes_in), rows))
+    least = tile_cycles(configuration)
+    return sum(max(tiles - 1, 0) * max(rows, least) + rows for tiles, rows in work)
 
 
 def _extents(step: Phase, asked: Indices) -> dict[str, int]:
@@ -227,7 +235,7 @@ def _vector_cycles(step: Phase, asked: Mapping[str, Indices], configuration: Con
     if step.is_bare:
         return 0
     window = 1 if step.product else math.prod(step.reductions.values())
-    partial = (one.name for one in step.partials)
+    partial = (one.name for one in step.partials if one.weights is None)
     return sum(
         -(-_count(asked[name]) // configuration.vector_lanes) * steps
         for name, steps in ((step.name, window), *((name, 1) for name in partial))
@@ -249,7 +257,7 @@ def _loaded_bytes(
                 key = kernel.tensors[read.tensor].value or read.tensor, Memory.ACT
                 sizes[key] = max(sizes.get(key, 0), _count(asked[read.tensor]))
         for read, memory in (
-            (step.weights, Memory.WGT),
+            *((read, Memory.WGT) for read in (step.weights, *(p.weights for p in step.partials))),
             *((read, Memory.PARAM) for read in step.parameters),
             (step.table, Memory.LUT),
         ):

@@ -170,6 +170,9 @@ class _Operand:
         for affine, place in zip(self.index, places, strict=True):
             for axis, factor in affine.terms:
                 already = axes[axis].inner if axis in axes else 0
+                if place.block and factor % place.block == 0:  # whole blocks, such as of lanes
+                    axes[axis] = TileLayout(already + factor // place.block * place.outer)
+                    continue
                 axes[axis] = TileLayout(already + place.inner * factor, place.block, place.outer)
         return axes
 

@@ -4,7 +4,7 @@ A phase computes a tile of activations from tiles of activations. In a fused ker
 between phases stay on chip.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,35 +25,44 @@ Tile = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A compute of VECTOR whose result stays in ACC, for the next compute of its phase.
+    """A compute whose result only later computes of its phase read.
 
     Parameters
     ----------
     compute
         The stage.
     operands
-        Its reads of activations.
-    bias
-        Its read of PARAM.
+        Its reads of activations; a product reads those of the phase's product.
+    parameters, weights
+        Its reads of PARAM and of constant weights.
     source
         The sums in ACC that it reads; empty if there are none.
+    early
+        Whether it is the same for all channels, and computed once for them.
     """
 
     compute: Compute
     operands: tuple[Read, ...]
-    bias: Read | None
+    parameters: tuple[Read, ...]
+    weights: Read | None
     source: str
+    early: bool
 
     @property
     def name(self) -> str:
         """The result tensor."""
         return self.compute.output.name
 
+    def sizes(self, tile: Tile) -> list[int]:
+        """Its extents for a tile of its phase."""
+        return [tile.get(axis.name, axis.extent) for axis in self.compute.axes]
+
     @property
     def in_place(self) -> bool:
         """Whether it takes the place of the sums that it reads, element by element."""
         read = next((r for r in reads_of(self.compute.body) if r.tensor == self.source), None)
-        return read is not None and read.index == own_index(self.compute)
+        sums = self.compute.output.dtype == "int32"
+        return sums and read is not None and read.index == own_index(self.compute)
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class Phase:
     finish
         The compute that defines the phase's activation.
     partials
-        Computes of VECTOR before it, in order.
+        Other computes before it, in order.
     reduced
         The reduction axis in the lanes; None without a matrix product.
     streams, operands
@@ -125,11 +134,21 @@ class Phase:
         compute = self.product or self.finish
         return {axis.name: axis.extent for axis in compute.reductions}
 
+    def streamed(self, tile: Tile) -> Tile:
+        """The tile of the product, which may have a row more, behind the last one."""
+        return {axis: size + (1 if axis in self.bordered else 0) for axis, size in tile.items()}
+
+    @cached_property
+    def bordered(self) -> tuple[str, ...]:
+        """The axes along which the product has a row more than the result."""
+        found, own = self.product.extents if self.product else {}, self.finish.extents
+        return tuple(axis for axis, size in own.items() if found.get(axis, 0) > size)
+
     @cached_property
     def vector_reads(self) -> tuple[Read, ...]:
         """The reads of activations by VECTOR, one for each tensor."""
-        reads = (*(read for one in self.partials for read in one.operands), *self.operands)
-        return tuple({read.tensor: read for read in reads}.values())
+        partial = (read for one in self.partials if not one.weights for read in one.operands)
+        return tuple({read.tensor: read for read in (*partial, *self.operands)}.values())
 
     @cached_property
     def activations(self) -> tuple[Read, ...]:
@@ -150,8 +169,11 @@ class Phase:
     @cached_property
     def parameters(self) -> tuple[Read, ...]:
         """For each stage with parameters, the read whose index selects the rows of PARAM."""
-        found = (*(one.bias for one in self.partials), self.bias or self.scale)
-        return tuple(read for read in found if read is not None)
+        own = self.bias or self.scale
+        return (
+            *(read for one in self.partials for read in one.parameters),
+            *((own,) if own else ()),
+        )
 
 
 _KNOWN: WeakKeyDictionary[Kernel, tuple[Phase, ...]] = WeakKeyDictionary()
@@ -174,12 +196,11 @@ def phases_of(kernel: Kernel) -> tuple[Phase, ...]:
 def _phases(kernel: Kernel) -> tuple[Phase, ...]:
     phases, before = [], []
     for stage in kernel.stages:
-        pattern, _ = find_pattern(stage)
-        product = pattern.role(pattern.output) is Role.ACCUMULATOR
-        if product and before:
-            raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
         before.append(stage)
-        if stage.output.dtype == "int8" or (product and stage is kernel.stages[-1]):
+        bare = stage is kernel.stages[-1] and _is_product(stage)
+        if bare or (stage.output.dtype == "int8" and not _is_digit(stage, kernel)):
+            if sum(map(_is_product, before)) > 1 + sum(_is_early(one, stage) for one in before):
+                raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
             phases.append(_phase(tuple(before)))
             before = []
     if before:
@@ -187,8 +208,31 @@ def _phases(kernel: Kernel) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
+def _is_digit(stage: Compute, kernel: Kernel) -> bool:
+    sums = {one.output.name for one in kernel.stages if one.output.dtype == "int32"}
+    return corrects_sums(stage.output.name, kernel.stages, sums)
+
+
+def corrects_sums(name: str, computes: Sequence[Compute], sums: Collection[str]) -> bool:
+    """Whether a compute makes bytes from sums that others read too, to correct sums with them."""
+    reads = {one.output.name: {r.tensor for r in reads_of(one.body)} for one in computes}
+    readers = [names for names in reads.values() if name in names]
+    given = [sum(one in names for names in reads.values()) for one in reads[name] if one in sums]
+    return max(given, default=0) > 1 and bool(readers) and all(n & {*sums} for n in readers)
+
+
+def _is_product(stage: Compute) -> bool:
+    pattern, _ = find_pattern(stage)
+    return pattern.role(pattern.output) is Role.ACCUMULATOR
+
+
+def _is_early(stage: Compute, finish: Compute) -> bool:
+    """Whether a stage is the same for all channels of the finish."""
+    return finish.axes[PIXEL_AXES].name not in {axis.name for axis in stage.axes}
+
+
 def _phase(computes: tuple[Compute, ...]) -> Phase:
-    inside = {compute.output.name for compute in computes}
+    inside = {compute.output.name: compute.output.dtype for compute in computes}
     given: dict[str, Any] = {}
     partials = []
     for compute in computes:
@@ -202,7 +246,8 @@ def _phase(computes: tuple[Compute, ...]) -> Phase:
             }.values()
         )
         reads = {role.value: read for read, role in roles.items() if role is not Role.STREAM}
-        if pattern.role(pattern.output) is Role.ACCUMULATOR:
+        early = _is_early(compute, computes[-1])
+        if pattern.role(pattern.output) is Role.ACCUMULATOR and not early:
             lanes = lane_axes(pattern, compute, found)
             inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
             given |= {
@@ -215,8 +260,11 @@ def _phase(computes: tuple[Compute, ...]) -> Phase:
         elif compute is computes[-1]:
             given |= {"finish": compute, "operands": streams, **reads}
         else:
-            source = next((read.tensor for read in roles if read.tensor in inside), "")
-            partials.append(Partial(compute, streams, reads.get(Role.BIAS.value), source))
+            sums = [r.tensor for r in roles if r.tensor in inside and inside[r.tensor] == "int32"]
+            source = next(iter(sums), "")
+            weights = reads.pop(Role.WEIGHTS.value, None)
+            parameters = tuple(reads.values())
+            partials.append(Partial(compute, streams, parameters, weights, source, early))
     none = {"product": None, "reduced": None, "streams": (), "operands": (), "finish": computes[-1]}
     return Phase(**{**none, **given, "partials": tuple(partials)})
 

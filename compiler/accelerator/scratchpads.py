@@ -5,11 +5,13 @@ kernels, as far as there is room, and data that are still on chip are not loaded
 `arena()`, every slot of a buffer has a fixed place (`fixed_places.py`).
 """
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from ...aligned import align
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
@@ -22,7 +24,7 @@ from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
 from .fixed_places import FixedPlaces, partners_of
 from .matching import MatchedInstruction
-from .phases import own_index
+from .phases import corrects_sums, own_index
 from .regions import RegionRequest, divide_act
 from .sliding import Window, lane_channels
 from .tile_layout import TileLayout, dense_places, row_major
@@ -311,11 +313,18 @@ class BufferPlacer:
         # Results of VECTOR come last: they may share banks without delaying a LOAD.
         order.sort(key=lambda name: (name not in self.copies) + (name not in read))
         made = sum(name not in self.copies for name in inside)
+        sums = [name for name, one in self.allocates.items() if one.scope == Memory.ACC.name]
+        few = [name for name in order if name not in self.copies]
+        few = [name for name in few if corrects_sums(name, computes, sums)]
+        order = [name for name in order if name not in few]
         requests = tuple(
             region_request(self._act_bytes(inside[name]), name not in self.copies and name in read)
             for name in order
         )
-        regions = act_regions(requests, made, self.configuration)
+        sizes_of = (self._act_bytes(inside[name]) for name in few)
+        digits = tuple(RegionRequest(size, size) for size in sizes_of)
+        regions = act_regions(requests, made - len(few), self.configuration, digits)
+        order += few
         if not regions:
             sizes = ", ".join(f"`{name}` {self._act_bytes(inside[name])} bytes" for name in order)
             raise CompileError(
@@ -368,11 +377,26 @@ def region_request(size: int, between: bool) -> RegionRequest:
 
 
 def act_regions(
-    requests: tuple[RegionRequest, ...], made: int, configuration: Configuration
+    requests: tuple[RegionRequest, ...],
+    made: int,
+    configuration: Configuration,
+    digits: tuple[RegionRequest, ...] = (),
 ) -> tuple[Range, ...]:
-    """Regions of ACT for buffers, the last `made` of which are computed; empty without room."""
+    """Regions of ACT for buffers, the last `made` of which are computed; empty without room.
+
+    The `digits` of sums are small and share the result's banks; their regions come last.
+    """
+    row = configuration.row_bytes(Memory.ACT)
+    ends = [*itertools.accumulate((align(one.least, row) for one in digits), initial=0)]
+    *others, (least, wanted) = requests
+    requests = (*others, RegionRequest(least + ends[-1], wanted + ends[-1]))
     regions = divide_act(requests, 2 if made > 1 else 1, configuration)
-    return regions or divide_act(requests, 2, configuration)
+    regions = regions or divide_act(requests, 2, configuration)
+    if not regions or not digits:
+        return regions
+    *given, (low, high) = regions
+    small = ((low + first, low + end) for first, end in itertools.pairwise(ends))
+    return (*given, (low + ends[-1], high), *small)
 
 
 def limited_region(region: Range, slots: int, size: int) -> Range:

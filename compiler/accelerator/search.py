@@ -247,7 +247,8 @@ def _chunks(step: Phase, kernel: Kernel, configuration: Configuration) -> list[T
     """Tiles of the reductions: equal chunks of the lane axis; the other axes are whole."""
     whole = step.reductions
     patches = [kernel.tensors[read.tensor].patches for read in step.streams]
-    if not step.reduced or any(one is not None and not one.whole_pixels for one in patches):
+    shared = any(one.weights for one in step.partials)
+    if not step.reduced or shared or any(one and not one.whole_pixels for one in patches):
         return [whole]
     extent = whole[step.reduced]
     sizes = _steps(extent, configuration.lanes_in)

@@ -77,10 +77,13 @@ def make_plan(
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     """
+    if channels_outer and any(one.early for one in phases[-1].partials):
+        return None  # they would be computed again for each tile of channels
     made = {phase.name: index for index, phase in enumerate(phases)}
     requests: dict[str, RegionRequest] = {}
     pieces: dict[str, int] = {}
     rings: dict[str, Rolling] = {}
+    digits: dict[str, RegionRequest] = {}
     for index, (phase, tile) in enumerate(zip(phases, tiles, strict=True)):
         in_order = phase is phases[-1] or passes_tiles(phases, index)
         for read in phase.activations:
@@ -98,9 +101,13 @@ def make_plan(
                 rings[read.tensor] = ring
                 size = ring.elements
             else:
-                size = box_size(box_of(read, {}, tile))
+                size = box_size(box_of(read, {}, phase.streamed(tile)))
             pieces[read.tensor] = size
             requests[read.tensor] = region_request(size, between=read.tensor in made)
+        for one in phase.partials:
+            if one.compute.output.dtype == "int8":
+                pieces[one.name] = math.prod(one.sizes(tile))
+                digits[one.name] = RegionRequest(pieces[one.name], pieces[one.name])
     last = phases[-1]
     if not last.is_bare:
         size = output_bytes(last, tiles[-1], channels_outer)
@@ -109,9 +116,12 @@ def make_plan(
     # Results of VECTOR come last: they may share banks without delaying a LOAD.
     order = sorted(requests, key=lambda name: (name in made) + (name == last.name))
     made_in_act = len(phases) - last.is_bare
-    regions = act_regions(tuple(requests[name] for name in order), made_in_act, configuration)
+    regions = act_regions(
+        tuple(requests[name] for name in order), made_in_act, configuration, (*digits.values(),)
+    )
     if not regions:
         return None
+    order += digits
     regions_of = {
         name: region if name in rings else limited_region(region, depth, pieces[name])
         for name, region in zip(order, regions, strict=True)
@@ -187,6 +197,8 @@ def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
 
 def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
     """Whether accumulators, weights and parameters of a tile fit."""
+    if any(tile[axis] < phase.extents[axis] for axis in phase.bordered):
+        return False
     if parameter_rows(phase, tile, configuration) > configuration.param_depth:
         return False
     if accumulator_rows(phase, tile, configuration) > configuration.acc_depth:
@@ -202,6 +214,7 @@ def parameter_rows(phase: Phase, tile: Tile, configuration: Configuration) -> in
 
 def streamed_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     """ACT rows per weight tile: one per pixel, and the extra pixels at the start of a window."""
+    tile = phase.streamed(tile)
     batch, rows, columns = (tile[axis] for axis in phase.pixels)
     if phase.window is not None:
         columns = phase.window.steps(columns, configuration)
@@ -215,11 +228,13 @@ def accumulator_rows(phase: Phase, tile: Tile, configuration: Configuration) -> 
         channels = math.prod(tile[axis] for axis in phase.channels)
         block = lane_channels(configuration) if phase.window else configuration.lanes_out
         rows = streamed_rows(phase, tile, configuration) * -(-channels // block)
+    early = 0
     for one in phase.partials:
-        if not one.in_place:
-            sizes = [tile.get(axis.name, axis.extent) for axis in one.compute.axes]
-            rows += math.prod(sizes[:-1]) * -(-sizes[-1] // configuration.lanes_out)
-    return rows
+        if one.compute.output.dtype == "int32" and not one.in_place:
+            sizes = one.sizes(tile)
+            own = math.prod(sizes[:-1]) * -(-sizes[-1] // configuration.lanes_out)
+            rows, early = (rows, early + own) if one.early else (rows + own, early)
+    return max(rows, early)
 
 
 def weight_tiles(phase: Phase, tile: Tile, configuration: Configuration) -> int:

@@ -55,5 +55,5 @@ def product_cycles(
     """Estimated cycles of GEMM: one per row of `a`, for each tile of the transposed `b`."""
     depth = b[3] // operator.heads if operator.joined[1] else b[3]
     tiles = -(-depth // configuration.lanes_in) * -(-b[2] // configuration.lanes_out)
-    tiles *= passes(operator)
+    tiles *= passes(operator, a[2], depth, b[2], configuration)
     return a[0] * operator.heads * tiles * max(a[2], tile_cycles(configuration))

@@ -1,13 +1,19 @@
 """Matrix products of two activations: the second operand replaces the weights.
 
-The array itself subtracts the zero points. `(a - za) * (b - zb)` expands to a sum of products. The
-constant factors `-za` and `-zb` are read as padding, from outside the tensors. There are two forms.
-With two axes, each axis leads one operand off its edge, and padding is also multiplied by padding.
-With one axis, `b` is off its edge at the start and `a` at the end, and both operands must be loaded
-more than once. Both forms are exact and need more products. A zero point of 0 costs nothing.
+Zero points cost sums of rows and columns (`zero_points`): a column of ones multiplies `a`, and a
+row of ones, read as padding below `a`, multiplies `b` along with the other rows.
+
+If these do not fit, the array itself subtracts the zero points. `(a - za) * (b - zb)` expands to a
+sum of products. The constant factors `-za` and `-zb` are read as padding, from outside the tensors.
+There are two forms. With two axes, each axis leads one operand off its edge, and padding is also
+multiplied by padding. With one axis, `b` is off its edge at the start and `a` at the end, and both
+operands must be loaded more than once. All forms are exact and need more products. A zero point of
+0 costs nothing.
 """
 
-from ....isa.configuration import Configuration
+import numpy as np
+
+from ....isa.configuration import Configuration, Memory
 from ....isa.durations import tile_cycles
 from ... import te
 from ...graph import Graph, Node, QMatMul
@@ -15,9 +21,13 @@ from ...graph.operators import Multiplying
 from ...tensor import Kernel
 from ..strided_copy import LATENCY_CYCLES
 from .common import padded, requantised, scalars, stored, sums
+from .zero_points import corrected, corrections
 
 ROWS, CHANNELS = 2, 3
 """Axis names of an activation."""
+
+DIGITS, DIGIT_CYCLES = 2, 150
+"""Digits of most sums of rows or columns, and cycles that nothing hides for each of them."""
 
 
 def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
@@ -39,6 +49,9 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     reduced = padded(depth, configuration.lanes_in)
     lanes = padded(columns, configuration.lanes_out)
     zero_points = operator.zero_point_a, operator.zero_point_b
+    bordered = any(zero_points) and _prefers_sums(operator, m, depth, columns, configuration)
+    if bordered:
+        zero_points = 0, 0
     (p, pad_a), (q, pad_b) = map(_padding, zero_points)
     one_axis = _prefers_one_axis(p, q, m, depth, columns, configuration)
     turns = te.reduce_axes(p=1 + p + q) if one_axis else te.reduce_axes(p=1 + p, q=1 + q)
@@ -47,6 +60,8 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     # Lanes beyond the depth are undefined in memory, and are multiplied by the padding of `b`. If
     # that padding is not zero, they are read as padding too, so that their sum is known.
     whole_rows = not joined_a and not pad_b
+    if bordered and operator.zero_point_a:
+        pad_a = 1
     a = te.tensor(
         f"rows of {node.inputs[0]}",
         "int8",
@@ -72,16 +87,21 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     if one_axis:
         known += depth * zero_points[0] * zero_points[1]
 
-    axes = batch, head, row, column = te.axes(n=n, h=heads, m=m, o=lanes)
     (i,) = te.reduce_axes(i=reduced)
+    count = n * heads * m * columns * depth
+    move = (CHANNELS, columns) if joined_y else (1, 1)
+    if bordered:
+        return _bordered(
+            *(node, operator, a, b, (n, heads, m, lanes)),
+            *(count, i, move, configuration),
+        )
+    axes = batch, head, row, column = te.axes(n=n, h=heads, m=m, o=lanes)
     turn, turn_b = turns[0], turns[0] - q if one_axis else turns[1]
     product = a[batch, head, turn, row, i] * b[batch, head, turn_b, i, column]
-    count = n * heads * m * columns * depth
     total = te.sum(product, (*turns, i))
     if not isinstance(operator, QMatMul):
         return te.kernel(node.name, sums(node.output.name, axes, total), {}, count)
     acc = te.compute("acc", "int32", axes, total)
-    move = (CHANNELS, columns) if joined_y else (1, 1)
     view = te.View(((0, 1), move, (ROWS, 1), (CHANNELS, 1)), columns if joined_y else 0)
     value = requantised(acc[axes], (column,), operator)
     return te.kernel(
@@ -89,6 +109,99 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
         stored(node.output.name, axes, value, view),
         scalars(known, operator.scale, lanes),
         count,
+    )
+
+
+def _prefers_sums(
+    operator: Multiplying, m: int, depth: int, columns: int, configuration: Configuration
+) -> bool:
+    """Whether sums of rows and columns fit, and take less time than more products.
+
+    With a zero point of `a`, a tile has all rows, so that one row of ones serves them. With one of
+    `b`, it has whole rows and all columns, so that their sums are computed once.
+    """
+    if not isinstance(operator, QMatMul):
+        return False  # no VECTOR instruction follows the product
+    za, zb = operator.zero_point_a, operator.zero_point_b
+    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
+    rows = m + 1 if za else 1
+    widths = (padded(depth, lanes_in), padded(columns, lanes_out)) if zb else (lanes_in, lanes_out)
+    digits = [rows * lanes_out * DIGITS, 0] if zb else [0, 0]
+    bank = configuration.bank_bytes(Memory.ACT)
+    sizes = (-(-(rows * width + more) // bank) for width, more in zip(widths, digits, strict=True))
+    if rows > min(configuration.acc_depth, 1 << configuration.extent_bits):
+        return False
+    if sum(sizes) > configuration.act_banks:
+        return False
+    if zb and 4 * -(-depth // lanes_in) > configuration.weight_tiles:
+        return False
+    (p, _), (q, _) = _padding(za), _padding(zb)
+    passes_of_rows = max(m, tile_cycles(configuration))
+    tall = -(-depth // lanes_in) * passes_of_rows
+    product = tall * -(-columns // lanes_out)
+    added = DIGITS * (bool(za) + bool(zb))
+    steps = m * -(-columns // configuration.vector_lanes) * (1 + added)
+    sums = max(product + tall * bool(zb), steps) + DIGIT_CYCLES * (1 + added)
+    return sums < min((1 + p) * (1 + q), 1 + p + q) * product
+
+
+def _bordered(
+    node: Node,
+    operator: QMatMul,
+    a: te.DeclaredTensor,
+    b: te.DeclaredTensor,
+    extents: tuple[int, int, int, int],
+    macs: int,
+    i: te.Index,
+    move: tuple[int, int],
+    configuration: Configuration,
+) -> Kernel:
+    """The kernel with sums of rows and columns; columns are cut into blocks of lanes."""
+    n, heads, m, lanes = extents
+    za, zb = operator.zero_point_a, operator.zero_point_b
+    size, depth = configuration.lanes_out, b.tensor.shape[3]
+    axes = batch, head, row, block, lane = te.axes(n=n, h=heads, m=m, s=lanes // size, l=size)
+    (down,) = te.axes(m=m + bool(za))
+    factors = b[batch, head, 0, i, block * size + lane]
+    total = te.sum(a[batch, head, 0, down, i] * factors, i)
+    acc = te.compute("acc", "int32", (batch, head, down, block, lane), total)
+    constants: dict[str, np.ndarray] = {}
+    terms = []
+    if za:
+        (one,) = te.axes(one=1)
+        found = corrections(
+            "column",
+            acc,
+            (batch, head, m, block, lane),
+            (batch, head, one, block, lane),
+            128 * depth,
+            -za,
+            constants,
+        )
+        terms += [(digit[batch, head, 0, block, lane], factor) for digit, factor in found]
+    if zb:
+        reduced = next(iter(i.uses.values())).extent
+        ones = te.tensor("column of ones", "int8", (reduced, size))
+        constants["column of ones"] = (
+            (np.arange(reduced)[:, None] < depth).astype(np.int8).repeat(size, axis=1)
+        )
+        (each,) = te.axes(each=size)
+        place = batch, head, row, each
+        sums = te.sum(a[batch, head, 0, row, i] * ones[i, each], i)
+        rows = te.compute("sums of rows", "int32", place, sums)
+        found = corrections("row", rows, place, place, 128 * depth, -zb, constants)
+        terms += [(digit[batch, head, row, lane], factor) for digit, factor in found]
+    total = corrected(acc[axes], axes, terms)
+    own = move[1] if operator.joined[2] else lanes
+    view = te.View(((0, 1), move, (ROWS, 1), (CHANNELS, size), (CHANNELS, 1)), own)
+    value = requantised(total, (block, lane), operator)
+    known = scalars(depth * za * zb, operator.scale, lanes)
+    shaped = {name: data.reshape(-1, size) for name, data in known.items()}
+    return te.kernel(
+        node.name,
+        stored(node.output.name, axes, value, view),
+        {**constants, **shaped},
+        macs,
     )
 
 
@@ -110,8 +223,12 @@ def _prefers_one_axis(
     return max((1 + p + q) * product, (1 + q) * a + (1 + p) * b) < apart
 
 
-def passes(operator: Multiplying) -> int:
-    """How often rows of `a` are multiplied by a tile of `b`: once, and again for zero points."""
+def passes(
+    operator: Multiplying, m: int, depth: int, columns: int, configuration: Configuration
+) -> int:
+    """How often m rows of `a` are multiplied by a tile of `b`: once, perhaps for zero points."""
+    if _prefers_sums(operator, m, depth, columns, configuration):
+        return 1
     return 1 + sum(_padding(zero)[0] for zero in (operator.zero_point_a, operator.zero_point_b))
 
 
