@@ -217,7 +217,7 @@ def elaborated(family: str, core: str) -> Mapping[str, Any]:
         f"-run begin:prepare; proc; check -assert; select {WRAPPER} core; write_json -selected "
         "out.json"
     )
-    files = {"core.v": core, f"{WRAPPER}.v": wrapper(SMALL, core)}
+    files = {"core.v": core, f"{WRAPPER}.v": wrapper(SMALL, core, "core")}
     text = run_in_new_folder(YOSYS, files, ["-q", "-p", script], "out.json")
     return json.loads(text)["modules"]
 
@@ -258,7 +258,7 @@ def test_the_driver_runs_the_digits_on_the_wrapped_core(monkeypatch):
         act_depth=512, wgt_depth=512, acc_depth=128, param_depth=64, extent_bits=8, address_bits=24
     )
     core = readable_verilog(configuration)
-    text = core + wrapper(configuration, core)
+    text = core + wrapper(configuration, core, "core")
     constants = harness_constants(configuration)
     library = build_library(text, WRAPPER, constants, "a wrapped core", quick=True)
     memory = MemoryModel(latency_cycles=40, stall_probability=0.2, seed=3)

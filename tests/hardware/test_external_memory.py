@@ -18,7 +18,7 @@ from tilewright.runtime.board import BoardDevice
 from tilewright.sim import board
 from tilewright.sim.verilate import build_library
 
-from ...runtime.stub_board import serve_in_background
+from ..runtime.stub_board import serve_in_background
 
 SMALL = PRESETS["tiny"]
 MEMORY_BYTES, CLOCK_HZ = 1 << 17, 81_250_000
