@@ -6,6 +6,7 @@ from contextlib import suppress
 from ...errors import ConfigurationError
 from ...isa.configuration import PARAMETERS, Configuration
 from ..accelerator.program_size import refuse_huge_programs
+from ..accelerator.search import Candidate
 from ..graph import Graph, Node
 from ..graph.macs import macs_of
 from ..main_memory.segment_layout import lay_out_segment
@@ -51,7 +52,8 @@ def group(
         graph, nodes, layout.outputs, layout.images, searched, options, timer,
         layout.placements.copies,
     )  # fmt: skip
-    work = (piece for each in groups for piece in each.work)
+    pieces = (piece for each in groups for piece in each.work)
+    work = ((kernel, choice) for kernel, choice in pieces if isinstance(choice, Candidate))
     refuse_huge_programs(work, request.configuration, options.most_instructions)
     return Grouped(tuple(nodes), searched, layout, tuple(groups)), timer
 

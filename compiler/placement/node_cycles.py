@@ -16,7 +16,7 @@ from ..main_memory.segment_layout import lay_out_segment
 from ..options import Options
 from ..scheduling.candidate_timer import CandidateTimer
 from ..scheduling.fusion import MovementGroup, form_groups
-from ..scheduling.given_schedules import Part
+from ..scheduling.given_schedules import Part, estimated_cycles
 from ..scheduling.kernel_programs import KernelPrograms
 from ..tensor import Kernel
 from .partition import partition
@@ -140,7 +140,7 @@ def _segment_cycles(
     )  # fmt: skip
     found: dict[str, int] = {}
     for group in groups:
-        cycles = sum(schedule.estimated_cycles for _, schedule in group.work)
+        cycles = sum(estimated_cycles(choice) for _, choice in group.work)
         if isinstance(group, MovementGroup):
             found[group.output] = cycles
             continue

@@ -56,11 +56,11 @@ class Core(Protocol):
     def attach(self, memory: np.ndarray) -> None:
         """Take the memory at `CORE_BASE`, uint8[bytes]."""
 
-    def read(self, name: str) -> int:
+    def read(self, register: str) -> int:
         """Read a register."""
         ...
 
-    def write(self, name: str, value: int) -> None:
+    def write(self, register: str, value: int) -> None:
         """Write a register."""
 
 

@@ -151,11 +151,9 @@ class LayerBench:
         layout = lay_out_segment(graph, ordered, machine, self._request.options)
         mine = nodes[layer.output]
         gather = self._request.options.gather
-        parts = tuple(
-            build_kernel(node, graph, machine, layout.images, gather=gather) for node in mine
-        )
+        parts = [build_kernel(node, graph, machine, layout.images, gather=gather) for node in mine]
         kernel = fuse(parts) if len(parts) > 1 else parts[0]
-        group = Group(mine, parts, kernel, GivenSchedule(layer.name, layer.schedule))
+        group = Group(mine, tuple(parts), kernel, GivenSchedule(layer.name, layer.schedule))
         inputs = tuple(name for name in group.inputs if not graph.is_constant(name))
         layout = replace(layout, inputs=inputs, outputs=(group.output,))
         return Grouped(mine, machine, layout, (group,))

@@ -13,7 +13,7 @@ from tilewright.flows.reports.page import comparison, render, render_comparison
 from tilewright.flows.sweep import Database, Space, sweep
 from tilewright.flows.sweep.expressions import read_condition
 from tilewright.flows.sweep.figures import FIGURES
-from tilewright.flows.sweep.outcome import Network
+from tilewright.flows.sweep.outcome import SweepNetwork
 from tilewright.flows.sweep.page import page_data
 from tilewright.flows.sweep.page import render as render_sweep
 
@@ -56,7 +56,7 @@ def reports(tmp_path_factory) -> list[dict]:
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory) -> Callable[..., dict]:
     database = tmp_path_factory.mktemp("sweep") / "kept.db"
-    network = Network("digits", import_model(DIGITS))
+    network = SweepNetwork("digits", import_model(DIGITS))
 
     def data(where=()) -> dict:
         conditions = [read_condition(text, FIGURES, "where") for text in where]

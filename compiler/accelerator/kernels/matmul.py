@@ -91,6 +91,7 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     count = n * heads * m * columns * depth
     move = (CHANNELS, columns) if joined_y else (1, 1)
     if bordered:
+        assert isinstance(operator, QMatMul), "sums leave as they are"
         return _bordered(
             *(node, operator, a, b, (n, heads, m, lanes)),
             *(count, i, move, configuration),

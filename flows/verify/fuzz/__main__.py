@@ -171,7 +171,7 @@ def peer_difference(model: bytes, graph: Graph, seed: int) -> str:
         random_inputs(graph, seed),
     )
     names = [output.name for output in session.get_outputs()]
-    wanted = dict(zip(names, session.run(names, inputs), strict=True))
+    wanted = dict(zip(names, map(np.asarray, session.run(names, inputs)), strict=True))
     for name, got in evaluate(graph, inputs).items():
         apart = np.abs(got.astype(np.float64) - wanted[name]).mean()
         if not apart <= PEER_TOLERANCE * (np.abs(wanted[name]).mean() + PEER_TOLERANCE):

@@ -79,15 +79,15 @@ class SimCore:
     def attach(self, memory: np.ndarray) -> None:
         self.memory = memory
 
-    def read(self, name: str) -> int:
-        value = self.registers[name]
-        if name == "STATUS" and value == BUSY and not self.hangs:
-            self.registers[name] = ERROR | self.fails << 4 if self.fails else DONE
+    def read(self, register: str) -> int:
+        value = self.registers[register]
+        if register == "STATUS" and value == BUSY and not self.hangs:
+            self.registers[register] = ERROR | self.fails << 4 if self.fails else DONE
         return value
 
-    def write(self, name: str, value: int) -> None:
-        if name != "CONTROL":
-            self.registers[name] = value
+    def write(self, register: str, value: int) -> None:
+        if register != "CONTROL":
+            self.registers[register] = value
         elif value == STOP:
             self.registers["STATUS"] = 0
         elif value == START:
