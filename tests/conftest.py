@@ -7,6 +7,7 @@ in a package of their own, and pip has none. Nor is the extra `firmware`, a C co
 """
 
 import os
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,6 +31,10 @@ HAS_ZIG = find_spec("ziglang") is not None
 
 collect_ignore = [] if HAS_TCL else ["flows/board/test_zynq.py"]
 collect_ignore += [] if HAS_ZIG else ["flows/bare_metal/test_soft_cpu.py"]
+
+# A shell starts jobs in the background with Ctrl-C ignored, and what a test starts inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # All hardware that is simulated checks its assertions, in other processes too.
 os.environ[ASSERTIONS] = "1"

@@ -23,18 +23,11 @@ COMMAND = [
 
 
 def start(model, database, *options) -> subprocess.Popen:
-    """Start the sweep in a process group of its own.
-
-    A shell lets background jobs ignore Ctrl+C, and children inherit that; this one must not.
-    """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen(
-            [*COMMAND, str(model), "--database", str(database), *map(str, options)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
-    finally:
-        signal.signal(signal.SIGINT, before)
+    """Start the sweep in a process group of its own."""
+    return subprocess.Popen(
+        [*COMMAND, str(model), "--database", str(database), *map(str, options)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
 
 
 def programs(database) -> int:
