@@ -60,6 +60,7 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
     "quantise": (ops.Quantize((0.5,), (1,), "int8"), [(ANY, (2, 3))]),
     "dequantise channels": (ops.Dequantize((0.5, 2.0), (1, 0), 0), [(ANY, (2, 3))]),
     "shift": (ops.Shift(), [(ANY, (2, 3))]),
+    "from bytes": (ops.FromBytes(), [(ANY, (2, 8))]),
     "image convolution": (
         ops.Conv((2, 1), (0, 1, 1, 0), (1, 1), 2),
         [(ANY, (1, 4, 6, 5)), (ANY, (2, 2, 3, 2)), (ANY, (2,))],

@@ -15,6 +15,7 @@ from ....isa.configuration import DEFAULT
 from ....isa.encoding import encode_program
 from ....runtime import open_device
 from ....runtime.device import Result
+from ...reports.terminal import counted
 from ..arguments import add_configuration, chosen_configuration, device_name, require_tools
 from ..console import configuration_sentence, say
 from ..memory_options import add_memory, memory_model
@@ -58,7 +59,8 @@ def assemble(arguments: argparse.Namespace) -> None:
         before = np.frombuffer(_read(arguments.data, "`--data`", MAX_DATA_BYTES), np.uint8)
     report = check(program, configuration, before.size)
     say(configuration_sentence(configuration))
-    say(f"checked: {report.instructions:,} instructions, {report.tokens:,} tokens, no conflict")
+    counts = counted(report.instructions, "instruction"), counted(report.tokens, "token")
+    say(f"checked: {', '.join(counts)}, no conflict")
     require_tools(arguments.device)
     memory = memory_model(arguments)
     with open_device(arguments.device, configuration, memory) as device:

@@ -28,7 +28,7 @@ def run(tilewright, copied, tmp_path, device):
 
 def test_a_program_is_checked_timed_and_dumped(tilewright, copied, tmp_path):
     said, before, after = run(tilewright, copied, tmp_path, "sim")
-    assert "checked: 3 instructions, 1 tokens, no conflict" in said
+    assert "checked: 3 instructions, 1 token, no conflict" in said
     assert "  store source=act length=64 local=0 memory=1024 wait=load" in said
     assert after == before[:1024] + before[:64]
     assert said.endswith(f"0x000430  {before[48:64].hex(' ')}\n")
