@@ -41,10 +41,10 @@ from tilewright.flows.cli.main import guarded, main
          "knows no time"),
         (["synth", "--config", "tiny"], "`--device`: expected one of ecp5-25, ecp5-45, ecp5-85, "
          "up5k, gw2ar-18, gw2a-18, ccgm1a1, xc7z020, xc7a35t, xc7a100t, "
-         "xczu3eg, xck26, asic, got none; choose one"),
+         "xczu3eg, xck26, 5csea6, asic, got none; choose one"),
         (["synth", "--device", "ecp5_25"], "`--device ecp5_25`: expected one of ecp5-25, ecp5-45, "
          "ecp5-85, up5k, gw2ar-18, gw2a-18, ccgm1a1, xc7z020, xc7a35t, xc7a100t, "
-         "xczu3eg, xck26, asic; did you mean `ecp5-25`?"),
+         "xczu3eg, xck26, 5csea6, asic; did you mean `ecp5-25`?"),
         (["synth", "--ledger", "--config", "tiny", "--device", "asic"], "`--device asic`: expected "
          "a chip with `--ledger` and `--check`; choose one"),
         (["synth", "--device", "up5k", "--seeds", "0"], "`--seeds 0`: expected 1 or more; correct "
@@ -66,7 +66,7 @@ from tilewright.flows.cli.main import guarded, main
         (["verilog", "--memories", "list"], "`--memories list`: expected a name that ends in "
          "`.json`; rename it"),
         (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5, "
-         "xilinx7, ultrascale, gowin, ice40, gatemate, asic; choose one"),
+         "xilinx7, ultrascale, gowin, ice40, gatemate, cyclone5, asic; choose one"),
         (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "
          "`.sv`; rename it"),
         (["run", "m.onnx", "--device", "cpu", "--trace", "t.json"], "`--trace`: expected "

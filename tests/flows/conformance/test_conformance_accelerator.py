@@ -136,11 +136,11 @@ def test_every_case_of_a_quantised_operator_is_listed(cases):
 
 IN_INT8 = {
     "Conv": (6, 0),
-    "Gemm": (8, 3),
+    "Gemm": (11, 0),
     "MatMul": (4, 3),
     "Add": (1, 1),
     "Sub": (2, 1),
-    "Mul": (0, 3),
+    "Mul": (3, 0),
     "Relu": (1, 0),
     "LeakyRelu": (3, 0),
     "Sigmoid": (2, 0),
