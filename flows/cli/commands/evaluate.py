@@ -9,10 +9,10 @@ from typing import Any
 
 from ....errors import UsageError
 from ....file_access import MAX_TEXT_BYTES, read_part
-from ...reports import terminal as report
 from ...tuning.layer_bench import Evaluation, LayerBench, Verdict
 from ..arguments import add_configuration, add_json, chosen_configuration, load_module
 from ..calibration_options import add_calibration, chosen_calibration
+from ..console import say
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
@@ -73,7 +73,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
     if arguments.stream:
         for line in sys.stdin:
             if line.strip():
-                print(json.dumps(_answer(bench, line)), flush=True)
+                say(json.dumps(_answer(bench, line)))
         return
     texts = dict(_given(arguments.given, bench)) or {"compiler's schedule": bench.default}
     answers = {name: bench.evaluate(text) for name, text in texts.items()}
@@ -82,15 +82,15 @@ def evaluate(arguments: argparse.Namespace) -> None:
         write_json(arguments.json, {"layer": bench.name, "answers": values})
         return
     if not arguments.given:
-        report.say(f"# layer {bench.name}")
+        say(f"# layer {bench.name}")
         for answer in answers.values():
             for line in _sentences("compiler's schedule", answer):
-                report.say(f"# {line}")
-        report.say(bench.default)
+                say(f"# {line}")
+        say(bench.default)
         return
     for name, answer in answers.items():
         for line in _sentences(name, answer):
-            report.say(line)
+            say(line)
 
 
 def _given(paths: list[str], bench: LayerBench) -> Iterator[tuple[str, str]]:
