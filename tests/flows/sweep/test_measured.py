@@ -373,7 +373,7 @@ def test_the_page_marks_what_was_measured(browse, swept, database, tools, tmp_pa
     for result in outcome.results:
         lut = f"{result.figures['lut']:,.0f}"
         assert (f"{lut} *" in text["table"]) == (result.state == "front")
-    assert text["table"].count("62.5 *") == len(outcome.front)
+    assert text["table"].count("62.5 MHz *") == len(outcome.front)
 
 
 @pytest.mark.parametrize(
