@@ -214,7 +214,7 @@ def _is_digit(stage: Compute, kernel: Kernel) -> bool:
 
 
 def corrects_sums(name: str, computes: Sequence[Compute], sums: Collection[str]) -> bool:
-    """Whether a compute makes bytes from sums that others read too, to correct sums with them."""
+    """Whether a compute turns sums that others also read into bytes that correct sums."""
     reads = {one.output.name: {r.tensor for r in reads_of(one.body)} for one in computes}
     readers = [names for names in reads.values() if name in names]
     given = [sum(one in names for names in reads.values()) for one in reads[name] if one in sums]

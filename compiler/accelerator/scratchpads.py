@@ -382,7 +382,7 @@ def act_regions(
     configuration: Configuration,
     digits: tuple[RegionRequest, ...] = (),
 ) -> tuple[Range, ...]:
-    """Regions of ACT for buffers, the last `made` of which are computed; empty without room.
+    """Regions of ACT for buffers, of which VECTOR writes the last `made`; none if they do not fit.
 
     The `digits` of sums are small and share the result's banks; their regions come last.
     """

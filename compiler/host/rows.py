@@ -35,7 +35,7 @@ MAX_NODES = 24
 """Maximum number of nodes that one normalisation may have."""
 
 MAX_POOL_AHEAD = 8
-"""Among so many nodes after a row is the pool that computes its mean."""
+"""Number of nodes after a row among which to look for the pool that computes its mean."""
 
 
 def is_float32(kind: TensorType) -> bool:

@@ -23,10 +23,10 @@ OPSET = 24
 """Operator set of the bodies."""
 
 FILTERED = -10000.0
-"""What is added to a masked score by default."""
+"""Default value that is added to a masked score."""
 
 LOWEST = np.float32(np.finfo(np.float32).min)
-"""What is added to a score that a triangle hides."""
+"""Value that is added to a score above the diagonal of a causal mask."""
 
 
 @dataclass

@@ -27,7 +27,7 @@ def lengths(*values: int) -> np.ndarray:
 
 
 class Form(NamedTuple):
-    """An operator, its operands by name in their order, and its outputs."""
+    """An operator with its named operands in order, and its outputs."""
 
     kind: str
     inputs: Mapping[str, np.ndarray | None]

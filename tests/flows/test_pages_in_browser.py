@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
 LEAST_CONTRAST = 3
-"""Of graphics, by WCAG 2.2, success criterion 1.4.11; axe-core checks that of text."""
+"""Contrast of graphics by WCAG 2.2, criterion 1.4.11; axe-core checks the contrast of text."""
 
 LEAST_DISTANCE = 0.06
 """Between two colours of a page, in OKLab, where black and white have a distance of 1."""

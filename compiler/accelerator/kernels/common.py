@@ -61,7 +61,7 @@ def stored(
 
 
 def sums(value: str, axes: Sequence[te.Index], total: te.TensorExpression) -> te.DeclaredTensor:
-    """The stage that defines a graph value by its accumulators, four bytes each."""
+    """The stage that stores the accumulators of a graph value, four bytes each."""
     return te.compute(tensor_name(value), "int32", axes, total, of=value)
 
 

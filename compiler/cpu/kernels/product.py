@@ -114,7 +114,7 @@ class ProductPlanner(Protocol):
 
 
 class PanelPlanner:
-    """A product in register tiles: some rows of the output by a panel of its columns.
+    """A product in register tiles, each of several rows of the output and a panel of columns.
 
     Parameters
     ----------

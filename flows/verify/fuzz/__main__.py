@@ -47,7 +47,7 @@ PEER_TOLERANCE = 0.02
 """Mean distance from onnxruntime, relative to the mean size of an output."""
 
 Build = Callable[[int, int], bytes]
-"""Makes the model of a seed and a number of steps."""
+"""Function that makes a model from a seed and a number of steps."""
 
 RTL_STRIDE = 7919
 """A prime: spreads the runs on `rtl` over configurations and seeds."""
