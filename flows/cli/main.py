@@ -8,6 +8,7 @@ import argparse
 import io
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -220,7 +221,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             load_operators(files)
         parsed.function(parsed)
 
-    return guarded(call, verbose=not {"-v", "--verbose"}.isdisjoint(given))
+    code = guarded(call, verbose=not {"-v", "--verbose"}.isdisjoint(given))
+    if code == INTERRUPTED and arguments is None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C would kill Python as it ends
+    return code
 
 
 def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:

@@ -96,6 +96,24 @@ def test_ctrl_c_stops_compilers_and_removes_what_they_began(compiler, tmp_path, 
     assert not list((tmp_path / "cache").rglob("build-*"))
 
 
+IMPATIENT = """
+import atexit, os, signal, sys
+from tilewright.flows.cli import main
+
+def interrupt(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+
+atexit.register(interrupt)
+main.parser = interrupt
+sys.exit(main.main())
+"""
+
+
+def test_a_second_ctrl_c_while_python_ends_leaves_the_exit_code():
+    done = run_process([sys.executable, "-c", IMPATIENT, "boards"])
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
 @pytest.mark.parametrize(
     ("program", "reason"),
     [("true", "wrote nothing at `it`; expected a compiler"), ("false", "failed at `it`")],
