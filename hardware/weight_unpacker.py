@@ -109,4 +109,4 @@ class WeightUnpacker(wiring.Component):
             total.c.eq(halves[1]),
             total.d.eq(-1),
         ]
-        return Cat(halves[0][:2], total.sum)
+        return Value.cast(Cat(halves[0][:2], total.sum))

@@ -85,7 +85,7 @@ def pack_weights(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.uint8]:
             f"tile {tile}, column {column}: its weights are no multiples of 4-bit ones by one "
             f"factor up to {MAX_FACTOR}; keep them in 8 bits"
         )
-    halves = np.concatenate(
-        [factors[:, None].astype(np.int16), weights // factors[:, None].astype(np.int16)], axis=1
-    ).astype(np.uint8)
-    return (halves[..., ::2] & 15 | halves[..., 1::2] << 4).reshape(len(weights), -1)
+    quotients = weights // factors[:, None].astype(np.int16)
+    halves = np.concatenate([factors[:, None], quotients.astype(np.uint8)], axis=1)
+    low, high = halves[..., ::2] & np.uint8(15), halves[..., 1::2] << np.uint8(4)
+    return (low | high).reshape(len(weights), -1)

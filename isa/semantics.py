@@ -90,10 +90,12 @@ class Machine:
     def _load(self, load: Load) -> None:
         target, dram = self.memories[load.destination], self.memories[Memory.DRAM]
         for source, local in zip(load.addresses("memory"), load.addresses("local"), strict=True):
-            values = load.value if load.fill else dram[source : source + load.length]
+            run = slice(local, local + load.run_bytes("local", self.configuration))
+            values = dram[source : source + load.length]
             if load.unpack:
-                values = unpack_weights(values, self.configuration)
-            target[local : local + load.run_bytes("local", self.configuration)] = values
+                target[run] = unpack_weights(values, self.configuration)
+            else:
+                target[run] = load.value if load.fill else values
 
     def _store(self, store: Store) -> None:
         source, dram = self.memories[store.source], self.memories[Memory.DRAM]
