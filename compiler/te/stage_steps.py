@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 from ..tensor import Tensor
 from .affine import variable
-from .box import whole_box
+from .box import extents_of, whole_box
 from .stages import Place, Stage, State
 from .steps import Step
 from .target import DRAM, ScheduleError, Target
@@ -54,7 +54,7 @@ class CacheRead(Step):
             (min(low for low, _ in ends), max(high for _, high in ends))
             for ends in zip(*reached, strict=True)
         )
-        shape = tuple(high - low for low, high in domain)
+        shape = extents_of(domain)
         reader, reads = readers[0]
         axes = _axis_names(reader, reads[0], len(shape))
         copy = Stage(
