@@ -145,15 +145,8 @@ FUNCTIONS: dict[str, Handler] = {
 }
 """ONNX operators that need more than a row."""
 
-FORMS: dict[str, Handler] = {
-    form.kind: by_form(operator)
-    for operator in ops.OPERATORS.values()
-    if (form := operator.onnx) and form.kind not in {*ROWS, *FUNCTIONS}
-}
-"""ONNX operators that correspond to one of the graph by its `OnnxForm`."""
-
 HANDLERS: dict[Key, Handler] = {
-    **{("", kind): handler for kind, handler in {**FORMS, **ROWS, **FUNCTIONS}.items()},
+    **{("", kind): handler for kind, handler in {**ROWS, **FUNCTIONS}.items()},
     **QUANTISED_HANDLERS,
     **CONTRIBUTED_HANDLERS,
     **QONNX_HANDLERS,
@@ -161,3 +154,9 @@ HANDLERS: dict[Key, Handler] = {
     **SEQUENCE_HANDLERS,
 }
 """(domain, operator) -> importer."""
+
+
+def handler_of(key: Key) -> Handler | None:
+    """Return the importer of (domain, operator): of the table, or by the form of a class."""
+    forms = (one for one in ops.OPERATORS.values() if one.onnx and ("", one.onnx.kind) == key)
+    return HANDLERS.get(key) or next(map(by_form, forms), None)
