@@ -55,7 +55,6 @@ class NativeMachine(Machine):
         self.run_words(encode_program(program, self.configuration))
 
     def execute(self, instruction: Instruction, index: int = 0) -> None:
-        """Execute one instruction."""
         self.run([instruction])
 
     def run_words(self, code: bytes) -> None:

@@ -114,7 +114,7 @@ class Burst:
     """Cycle in which it entered the queue in front of the port."""
     pieces: list[bool]
     last: bool
-    """Whether it is the last of its command."""
+    """True for the last burst of its command."""
 
     @property
     def fill(self) -> bool:

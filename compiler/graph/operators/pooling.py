@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import FLOATS, NUMBERS, TensorType, Types, wide
 from .windows import (
     Extents,
@@ -24,6 +24,9 @@ from .windows import (
     window_extents,
     windows,
 )
+
+WINDOW = ("strides", "pads", "dilations")
+"""Attributes of a window in ONNX, besides its shape."""
 
 
 class Pool(Operator):
@@ -40,8 +43,12 @@ class Pool(Operator):
     channels_last: bool
 
     @property
+    def ceil_mode(self) -> bool:
+        """Whether the last windows may read beyond the padding."""
+        return any(getattr(self, "overhang", ()))
+
+    @property
     def is_image(self) -> bool:
-        """Whether x is a batch of images."""
         return len(self.kernel) == 2
 
     def result_type(self, types: Types) -> TensorType:
@@ -77,6 +84,7 @@ class Pool(Operator):
 class MaxPool(Pool):
     """Max pooling of any number type; padding is never chosen."""
 
+    onnx = onnx_form("MaxPool", *WINDOW, kernel_shape="kernel")
     kernel: Extents
     strides: Extents
     pads: Extents
@@ -96,6 +104,9 @@ class AveragePool(Pool):
     `overhang`, the elements that the last windows read beyond the padding (ONNX's `ceil_mode`).
     """
 
+    onnx = onnx_form(
+        "AveragePool", *WINDOW, "count_include_pad", "ceil_mode", kernel_shape="kernel"
+    )
     kernel: Extents
     strides: Extents
     pads: Extents
@@ -117,6 +128,7 @@ class AveragePool(Pool):
 class LpPool(Pool):
     """The norm with exponent `p` of each window of floats; `overhang` as for `AveragePool`."""
 
+    onnx = onnx_form("LpPool", *WINDOW, "p", "ceil_mode", kernel_shape="kernel")
     kernel: Extents
     strides: Extents
     pads: Extents
@@ -137,6 +149,7 @@ class MaxPoolIndices(Operator):
     The index counts the spatial axes row by row, or column by column if `columns_first`.
     """
 
+    onnx = onnx_form("MaxPool", *WINDOW, kernel_shape="kernel", storage_order="columns_first")
     kernel: Extents
     strides: Extents
     pads: Extents
