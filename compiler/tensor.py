@@ -25,6 +25,9 @@ from ..isa.expressions import (
 )
 from ..isa.numbers import requantise, saturate8
 
+STORED_REALS = ("float16", "float32")
+"""Types of real numbers in tensors; all are computed in float32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Patches:
@@ -219,7 +222,9 @@ def element_type(tree: Expression, tensors: Mapping[str, Tensor]) -> str:
         return "float32"
     if isinstance(tree, Read):
         dtype = tensors[tree.tensor].dtype
-        return dtype if dtype in ("float32", "int64") else "int32"
+        if dtype in STORED_REALS:
+            return "float32"
+        return "int64" if dtype == "int64" else "int32"
     if isinstance(tree, Reduction):
         return element_type(tree.body, tensors)
     if not isinstance(tree, Call) or tree.op in _GIVES_INT32:
@@ -348,6 +353,8 @@ REALS: Mapping[Op, Callable[..., np.ndarray]] = {
     Op.TANH: np.tanh,
     Op.ERF: _erf,
     Op.SIGMOID: lambda a: 0.5 + 0.5 * np.tanh(0.5 * a),
+    Op.SIN: np.sin,
+    Op.COS: np.cos,
 }
 """Definitions of the operations that only a processor has."""
 
@@ -363,5 +370,5 @@ def _element(read: Read, data: np.ndarray, pad: int, where) -> np.ndarray:
         inside = inside & (index >= 0) & (index < extent)
         indices.append(np.clip(index, 0, extent - 1))
     element = data[tuple(indices)]
-    wide = {"float32": np.float64, "int64": np.int64}.get(data.dtype.name, np.int32)
+    wide = np.float64 if data.dtype.kind == "f" else np.int64 if data.itemsize == 8 else np.int32
     return np.where(inside, element, pad).astype(wide)

@@ -46,6 +46,8 @@ class Op(Enum):
     TANH = "tanh"
     ERF = "erf"
     SIGMOID = "sigmoid"
+    SIN = "sin"
+    COS = "cos"
 
 
 class Affine(NamedTuple):

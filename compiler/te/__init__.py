@@ -11,6 +11,7 @@ from .declare import compute, kernel, tensor
 from .footprint import footprint
 from .functions import (
     constant,
+    cos,
     decay,
     equal,
     erf,
@@ -22,6 +23,7 @@ from .functions import (
     rounded,
     select,
     sigmoid,
+    sin,
     single,
     sqrt,
     tanh,
@@ -47,8 +49,8 @@ __all__ = [
     "Fuse", "Index", "Instance", "InterpretError", "Kind", "Parallelise", "Patches", "Pipeline",
     "Precede", "Program", "Reorder", "Roll", "Schedule", "ScheduleError", "Scope", "SetScope",
     "Split", "Step", "Target", "TensorExpression", "Tensorise", "Unroll", "Vectorise", "View",
-    "apply", "axes", "clamp", "compute", "constant", "decay", "equal", "erf", "exp", "footprint",
-    "gelu", "instances", "interpret", "kernel", "less", "log", "lookup", "max", "maximum",
+    "apply", "axes", "clamp", "compute", "constant", "cos", "decay", "equal", "erf", "exp",
+    "footprint", "gelu", "instances", "interpret", "kernel", "less", "log", "lookup", "max", "maximum",
     "minimum", "parse_step", "real", "reduce_axes", "region", "requantise", "rounded", "select",
-    "sigmoid", "single", "sqrt", "sum", "tanh", "tensor",
+    "sigmoid", "sin", "single", "sqrt", "sum", "tanh", "tensor",
 ]  # fmt: skip

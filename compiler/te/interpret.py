@@ -198,7 +198,7 @@ class _Interpreter:
     def write(self, target: Read, value: int | float, values: Values) -> None:
         index = tuple(value_of(affine, values) for affine in target.index)
         area = self.area(target.tensor)
-        if area.elements.dtype == np.float32:
+        if area.elements.dtype.kind == "f":
             place = area.place(index)
             area.elements[place], area.written[place] = value, True
         else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import CompileError
 from ...isa.expressions import Affine, Call, Expression, Literal, Op, Read, Real, Reduction
-from ..tensor import Axis, Compute, Tensor
+from ..tensor import STORED_REALS, Axis, Compute, Tensor
 from .index import AxisUse, Index, merge_uses
 from .reductions import reduction_of
 
@@ -63,7 +63,7 @@ class DeclaredTensor:
                     "axes times whole numbers, plus a whole number"
                 )
         read = self.tensor[tuple(affines)]
-        return TensorExpression(read, uses, (self,), real=self.tensor.dtype == "float32")
+        return TensorExpression(read, uses, (self,), real=self.tensor.dtype in STORED_REALS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -32,11 +33,10 @@ def cases() -> Iterator[onnx.ModelProto]:
         ((1, 256, 28, 28), 2, 0),
         ((4, 64, 57, 57), 3, 1),
     ):
-        window = {"kernel_shape": [kernel] * 2, "strides": [2, 2], "pads": [pad] * 4}
-        pool = helper.make_node("MaxPool", ["x"], ["p", "i"], **window)
+        window: dict[str, Any] = {"kernel_shape": [kernel] * 2, "strides": [2, 2]}
+        pool = helper.make_node("MaxPool", ["x"], ["p", "i"], pads=[pad] * 4, **window)
         yield _network("MaxPool indices", (shape,), pool, outputs=("p", "i"))
         if not pad:
-            window = {key: window[key] for key in ("kernel_shape", "strides")}
             last = helper.make_node("MaxUnpool", ["p", "i"], ["y"], **window)
             yield _network("MaxUnpool", (shape,), pool, last)
     for x, w, groups in (
@@ -81,7 +81,7 @@ def cases() -> Iterator[onnx.ModelProto]:
         node = helper.make_node("MatMul", ["x", "w"], ["y"])
         yield _network("MatMul broadcast", (a, b), node, names=("x", "w"))
     for name in ("Sin", "Cos"):
-        for shape in ((1, 128, 768), (1, 77), (8, 255, 129)):
+        for shape in ((1, 128, 768), (3, 511), (8, 255, 129)):
             yield _network(name, (shape,), helper.make_node(name, ["x"], ["y"]))
 
 

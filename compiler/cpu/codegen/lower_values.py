@@ -11,6 +11,7 @@ from ....isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN, SATURATED
 from .areas import CodeBuffer
 from .emitter import (
     FLOAT,
+    HALF,
     I32,
     I64,
     TYPES,
@@ -83,6 +84,9 @@ class Values:
         self, area: CodeBuffer, index: tuple[Affine, ...], env: Environment, mask: Mask
     ) -> LlvmValue:
         found = self.memory.read(area, index, env, mask)
+        if area.tensor.dtype == "float16":
+            half = self.emitter.bits(found, HALF)
+            return self.emitter.builder.fpext(half, self.emitter.like(found, FLOAT))
         if area.tensor.dtype in ("int8", "int16"):
             return self.emitter.builder.sext(found, self.emitter.like(found, I32))
         if area.tensor.dtype in ("uint8", "bool"):
@@ -95,6 +99,9 @@ class Values:
         if dtype == "bool":
             value = emitter.compare("!=", value, emitter.constant(0, value))
             return emitter.builder.zext(value, emitter.like(value, element))
+        if dtype == "float16":
+            half = emitter.builder.fptrunc(value, emitter.like(value, HALF))
+            return emitter.bits(half, element)
         if element_of(value) == element:
             return value
         kind = emitter.like(value, element)
