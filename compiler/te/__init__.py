@@ -50,7 +50,7 @@ __all__ = [
     "Precede", "Program", "Reorder", "Roll", "Schedule", "ScheduleError", "Scope", "SetScope",
     "Split", "Step", "Target", "TensorExpression", "Tensorise", "Unroll", "Vectorise", "View",
     "apply", "axes", "clamp", "compute", "constant", "cos", "decay", "equal", "erf", "exp",
-    "footprint", "gelu", "instances", "interpret", "kernel", "less", "log", "lookup", "max", "maximum",
-    "minimum", "parse_step", "real", "reduce_axes", "region", "requantise", "rounded", "select",
-    "sigmoid", "sin", "single", "sqrt", "sum", "tanh", "tensor",
+    "footprint", "gelu", "instances", "interpret", "kernel", "less", "log", "lookup", "max",
+    "maximum", "minimum", "parse_step", "real", "reduce_axes", "region", "requantise", "rounded",
+    "select", "sigmoid", "sin", "single", "sqrt", "sum", "tanh", "tensor",
 ]  # fmt: skip
