@@ -299,6 +299,12 @@ def _cumsum(writer: Writer, node: Node, operator: ops.CumSum) -> None:
     writer.add(node, "CumSum", axis, **flags)
 
 
+def _max_pool_indices(writer: Writer, node: Node, operator: ops.MaxPoolIndices) -> None:
+    window = {name: getattr(operator, name) for name in ("strides", "pads", "dilations")}
+    window |= {"kernel_shape": operator.kernel, "storage_order": int(operator.columns_first)}
+    writer.add(node, "MaxPool", unused=1, **window)
+
+
 def _grid_sample(writer: Writer, node: Node, operator: ops.GridSample) -> None:
     corners = int(operator.align_corners)
     names = {"mode": operator.mode, "padding_mode": operator.padding}
@@ -369,14 +375,8 @@ EXPORTS: dict[type[ops.Operator], Export] = {
     ops.MaxPool: _plain(
         "MaxPool", kernel_shape="kernel", strides="strides", pads="pads", dilations="dilations"
     ),
-    ops.MaxPoolIndices: _plain(
-        "MaxPool",
-        kernel_shape="kernel",
-        strides="strides",
-        pads="pads",
-        dilations="dilations",
-        storage_order="columns_first",
-    ),
+    ops.MaxPoolIndices: _max_pool_indices,
+    ops.MaxUnpool: _plain("MaxUnpool", kernel_shape="kernel", strides="strides", pads="pads"),
     ops.AveragePool: _average_pool,
     ops.LpPool: _lp_pool,
     ops.TopK: _topk,
