@@ -1,5 +1,7 @@
 """Float pooling as kernels: every divisor, border and layout of channels."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
