@@ -193,6 +193,13 @@ def lookup(table: DeclaredTensor, value: TensorExpression) -> TensorExpression:
     return call(Op.LOOKUP, [TensorExpression(Read(table.tensor.name, ()), {}, (table,)), value])
 
 
+def element(first: TensorExpression, distance: TensorExpression) -> TensorExpression:
+    """The element of an operand that lies so far behind `first`, row by row; it must exist."""
+    if not isinstance(first.tree, Read) or distance.real:
+        raise CompileError(f"`element` takes a tensor's element and an integer, not `{first}`")
+    return call(Op.ELEMENT, [first, distance], real=first.real)
+
+
 def sum_over(value: TensorExpression, over: Index | Sequence[Index]) -> TensorExpression:
     """The sum of a value over reduction axes; it wraps at 32 bits."""
     return _reduce(Op.ADD, value, over)
