@@ -307,6 +307,13 @@ def _cumsum(writer: Writer, node: Node, operator: ops.CumSum) -> None:
     writer.add(node, "CumSum", axis, **flags)
 
 
+@EXPORTS.add(ops.MaxPoolIndices)
+def _max_pool_indices(writer: Writer, node: Node, operator: ops.MaxPoolIndices) -> None:
+    window = {name: getattr(operator, name) for name in ("strides", "pads", "dilations")}
+    window |= {"kernel_shape": operator.kernel, "storage_order": int(operator.columns_first)}
+    writer.add(node, "MaxPool", unused=1, **window)
+
+
 @EXPORTS.add(ops.RoiAlign)
 def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
     writer.add(
