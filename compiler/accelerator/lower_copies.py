@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Memory
-from ...isa.instructions import Instruction, transfer_problem
+from ...isa.instructions import Instruction, Load, transfer_problem
 from ..te.box import Box, extents_of, whole_box
 from ..te.instances import Instance
 from ..te.nodes import TransferNest
@@ -22,7 +22,7 @@ from .dma import DramTensor, load_box, load_patches, store_box
 from .scratchpads import BufferPlacer, Placed
 from .strided_copy import strided_copy
 from .tile_layout import TileLayout, dense_places, row_major
-from .weights import pack_weights, stored_bytes
+from .weights import fits_four_bits, pack_four_bits, pack_weights, stored_bytes
 
 PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
 """Bytes of a bias and its scale."""
@@ -154,10 +154,23 @@ class Transfers:
         complete = _clipped(room, self.program.domains[target]) == box
         if name in constants and complete:
             window, key = self.buffers.windows.get(target), (name, box, room)
+            unpack = fits_four_bits(self.program.kernel, name, window, self.limits) and all(
+                low % lanes == 0
+                for (low, _), lanes in zip(
+                    room[-2:], (self.limits.lanes_in, self.limits.lanes_out), strict=True
+                )
+            )
             data = self.packed.get((*key, window))
             if data is None:
                 values = _padded(constants[name], box, room, tensor.pad)
-                data = self.packed[*key, window] = pack_weights(values, window, self.limits)
+                data = self.packed[*key, window] = (
+                    pack_four_bits(values, self.limits)
+                    if unpack
+                    else pack_weights(values, window, self.limits)
+                )
+            if unpack:
+                place_of = {"memory": self.pool.add(data), "local": place.base}
+                return [Load(destination=Memory.WGT, unpack=True, length=len(data), **place_of)]
             stored = stored_bytes(window, self.limits)
             base = self.pool.add(data), place.base
             dims = [(len(data) // stored, stored, self.limits.tile_bytes), (stored, 1, 1)]
