@@ -112,7 +112,7 @@ class ZynqDesign:
 
 
 def write_project(design: ZynqDesign, folder: Path) -> list[Path]:
-    """Write the project to a folder; return the paths of its files, the script last.
+    """Write a project for Vivado, of a design for the Zynq; return its files, the script last.
 
     Raises
     ------

@@ -20,7 +20,7 @@ TOP_FILE = "top.v"
 
 
 def write_system_project(design: Design, folder: Path) -> list[Path]:
-    """Write the project to a folder; return the paths of its files, the script last.
+    """Write a project for Vivado, of a whole system; return its files, the script last.
 
     Raises
     ------
