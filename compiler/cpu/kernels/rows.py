@@ -115,17 +115,13 @@ class LayerNormalisation(RowKernel):
     columns: int
     epsilon: float = 1e-5
     centred: bool = True
+    bound = ("scale", "bias")
 
     @property
     @override
     def operands(self) -> Mapping[str, Array]:
         row = Array("float32", (self.columns,))
         return {"x": self.output, "scale": row, "bias": row}
-
-    @property
-    @override
-    def constants(self) -> tuple[str, ...]:
-        return ("scale", "bias")
 
     @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
