@@ -167,7 +167,6 @@ class BufferPlacer:
         return self.layouts[key]
 
     def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
-        """Size of a weight buffer in bytes."""
         return self.weights(name, shape).tiles * self.configuration.tile_bytes
 
     def allocate(self, buffered: Buffered) -> Placed:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from typing_extensions import override
+
 from .stages import Division, Fusion, Stage, State
 from .steps import Step
 from .target import Kind, ScheduleError
@@ -131,8 +133,8 @@ class _Mark(Step):
     stage: str
     loop: str
 
+    @override
     def apply(self, state: State) -> State:
-        """Mark the loop."""
         stage = state.stage(self.stage)
         stage.position(self.loop)
         if self.kind is not Kind.UNROLLED and stage.reduces(self.loop):

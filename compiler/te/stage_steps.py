@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from typing_extensions import override
+
 from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 from ..tensor import Tensor
 from .affine import variable
@@ -198,8 +200,8 @@ class ComputeRoot(Step):
 
     stage: str
 
+    @override
     def apply(self, state: State) -> State:
-        """Undo `compute_at`."""
         return state.with_stage(state.stage(self.stage).changed(place=None))
 
 
@@ -210,8 +212,8 @@ class SetScope(Step):
     stage: str
     scope: str
 
+    @override
     def apply(self, state: State) -> State:
-        """Change the scope."""
         stage = state.stage(self.stage)
         check_scope(self.scope, stage.output, state.target)
         if stage.cached and self.scope != stage.scope:

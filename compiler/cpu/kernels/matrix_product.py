@@ -103,7 +103,7 @@ def limit_of(w: np.ndarray) -> int:
 
 
 class MatrixPlanner(PanelPlanner):
-    """The declaration and schedule of one product for one target."""
+    """A product of a matrix with constant weights, in register tiles."""
 
     def __init__(self, product: MatrixProduct, target: CpuTarget) -> None:
         dtype = "int16" if product.limit else product.dtype
@@ -143,8 +143,8 @@ class MatrixPlanner(PanelPlanner):
         itemsize = 4 if self.way.instruction is None else 1
         return parts_for_threads(costs, p.inner * p.columns * itemsize)
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration, schedule and layouts."""
         p, way, lanes = self.product, self.way, self.target.lanes
         kernel = te.kernel("product", self.declared())
         s = te.Schedule(kernel, way.processor(self.target))
@@ -216,6 +216,7 @@ class MatrixPlanner(PanelPlanner):
         value = te.maximum(largest[r, one], MIN_MAGNITUDE) * (1.0 / p.limit)
         return te.compute("step", "float32", (r, one), value + marks[r, one])
 
+    @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Split the weights into parts.
 
