@@ -4,12 +4,14 @@ An axis may be blocked: index `i` lies at `i // block * outer + i % block * inne
 into lanes this way. An unblocked axis is one endless block.
 """
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...isa.configuration import Memory
+from ...isa.configuration import Configuration, Memory
 from ..te.box import Box, whole_box
+from .sliding import Window, lane_channels
 
 
 class TileLayout(NamedTuple):
@@ -71,3 +73,40 @@ def row_major(box: Box) -> tuple[int, ...]:
 def dense_places(sizes: tuple[int, ...]) -> tuple[TileLayout, ...]:
     """TileLayout of every dimension of a dense box."""
     return tuple(map(TileLayout, row_major(whole_box(sizes))))
+
+
+PIXELS = 3
+"""Dimensions before the channels of a kernel: batch, row and column."""
+
+
+def accumulator_places(
+    sizes: tuple[int, ...], window: Window | None, configuration: Configuration
+) -> tuple[tuple[TileLayout, ...], int, int]:
+    """The layout of sums in a bank of ACC, the rows that they use, and the first complete sum.
+
+    Parameters
+    ----------
+    sizes
+        Batch, rows, columns, then channels, the last dimension in blocks.
+    """
+    lanes, block, stride, first = configuration.lanes_out, configuration.lanes_out, 1, 0
+    *outer, last = sizes
+    steps = list(outer)
+    if window is not None:
+        stride, block = window.stride, lane_channels(configuration)
+        steps[-1] = window.steps(outer[-1], configuration)
+        first = (window.taps(configuration) - 1) * lanes
+    pixels, channels = steps[:PIXELS], steps[PIXELS:]
+    strides = [place * lanes for place in row_major(whole_box(pixels))]
+    if window is not None:
+        strides[-1] = stride * lanes
+    rows = math.prod(pixels)
+    size = rows * lanes
+    last_place = TileLayout(1, block, size)
+    size *= -(-last // block)
+    places = []
+    for extent in reversed(channels):
+        places.append(TileLayout(size))
+        size *= extent
+    total = rows * -(-last // block) * math.prod(channels)
+    return (*map(TileLayout, strides), *reversed(places), last_place), total, first
