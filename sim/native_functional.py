@@ -101,7 +101,7 @@ def _decoded(code: bytes, configuration: Configuration) -> np.ndarray:
 
 @cache
 def _library(configuration: Configuration, flags: tuple[str, ...]) -> ctypes.CDLL:
-    sizes = ("lanes_in", "lanes_out", "vector_lanes", "depthwise_taps")
+    sizes = ("lanes_in", "lanes_out", "vector_lanes", "depthwise_taps", "packed_row_bytes")
     numbers = ", ".join(f"{name.upper()} = {getattr(configuration, name)}" for name in sizes)
     header = f"#pragma once\nnamespace tilewright {{ constexpr int {numbers}; }}\n"
     generated = {

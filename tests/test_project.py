@@ -27,7 +27,7 @@ MAX_FILE = 1 << 20
 
 def test_every_package_folder_is_listed_and_nothing_else():
     folders = {"tilewright"}
-    for part in PARTS:
+    for part in (*PARTS, "examples"):
         for file in (ROOT / part).rglob("*.py"):
             folders.add(".".join(("tilewright", *file.parent.relative_to(ROOT).parts)))
     assert sorted(PROJECT["tool"]["setuptools"]["packages"]) == sorted(folders)

@@ -13,7 +13,7 @@ from functools import cached_property
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
-from ..te.box import Box, Range
+from ..te.box import Box, Range, extents_of
 from ..te.instances import Buffered
 from ..te.nodes import Allocate
 from ..te.program import Program
@@ -25,7 +25,7 @@ from .matching import MatchedInstruction
 from .phases import corrects_sums, own_index
 from .regions import RegionRequest, act_regions, limited_region, region_request
 from .sliding import Window
-from .tile_layout import TileLayout, accumulator_places, dense_places
+from .tile_layout import TileLayout, accumulator_places, dense_places, row_major
 from .weights import WeightLayout, weight_layout
 
 
@@ -198,14 +198,10 @@ class BufferPlacer:
     def _ring(self, name: str, rolling: Rolling) -> Placed:
         size = rolling.elements
         piece, _ = self.scratchpads.arenas[Memory.ACT].take(None, size, self.regions[name])
-        strides, stride = [], 1
-        for index, (extent, (before, behind)) in reversed(
-            tuple(enumerate(zip(rolling.extents, rolling.borders, strict=True)))
-        ):
-            strides.append(stride if index >= rolling.dimension else 0)
-            stride *= before + extent + behind
-        places = tuple(map(TileLayout, reversed(strides)))
         lows = tuple(-before for before, _ in rolling.borders)
+        rooms = map(sum, zip(rolling.extents, map(sum, rolling.borders), strict=True))
+        strides = enumerate(row_major(tuple(rooms)))
+        places = tuple(TileLayout(s if index >= rolling.dimension else 0) for index, s in strides)
         return Placed(Memory.ACT, piece.base, lows, places, True, piece, rolling)
 
     def _wgt(self, name: str, buffered: Buffered) -> Placed:
@@ -367,4 +363,4 @@ def _sources(program: Program) -> dict[str, tuple[str, bool]]:
 
 def _split(box: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Where a box begins, and its extents."""
-    return tuple([low for low, _ in box]), tuple([high - low for low, high in box])
+    return tuple([low for low, _ in box]), extents_of(box)

@@ -5,12 +5,11 @@ into lanes this way. An unblocked axis is one endless block.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from ...isa.configuration import Configuration, Memory
-from ..te.box import Box, whole_box
 from .sliding import Window, lane_channels
 
 
@@ -20,6 +19,15 @@ class TileLayout(NamedTuple):
     inner: int
     block: int = 0
     outer: int = 0
+
+    def offset(self, index: int) -> int:
+        """The distance in elements between the first index and another one."""
+        blocks, rest = divmod(index, self.block) if self.block else (0, index)
+        return blocks * self.outer + rest * self.inner
+
+    def of_bytes(self, size: int) -> "TileLayout":
+        """The layout in bytes, of elements of `size` bytes."""
+        return TileLayout(self.inner * size, self.block, self.outer * size)
 
     def stride(self, step: int) -> int | None:
         """The distance in elements between an index and the one `step` further.
@@ -60,19 +68,19 @@ class Buffer(NamedTuple):
         return self._replace(base=self.base + steps * place.inner)
 
 
-def row_major(box: Box) -> tuple[int, ...]:
-    """Strides of a dense box, given as a half-open range per dimension."""
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a dense array."""
     strides, stride = [], 1
-    for low, high in reversed(box):
+    for extent in reversed(shape):
         strides.append(stride)
-        stride *= high - low
+        stride *= extent
     return tuple(reversed(strides))
 
 
 @lru_cache(maxsize=1 << 12)
 def dense_places(sizes: tuple[int, ...]) -> tuple[TileLayout, ...]:
-    """TileLayout of every dimension of a dense box."""
-    return tuple(map(TileLayout, row_major(whole_box(sizes))))
+    """Layout of every dimension of a dense box."""
+    return tuple(map(TileLayout, row_major(sizes)))
 
 
 PIXELS = 3
@@ -97,16 +105,11 @@ def accumulator_places(
         steps[-1] = window.steps(outer[-1], configuration)
         first = (window.taps(configuration) - 1) * lanes
     pixels, channels = steps[:PIXELS], steps[PIXELS:]
-    strides = [place * lanes for place in row_major(whole_box(pixels))]
+    strides = [place * lanes for place in row_major(pixels)]
     if window is not None:
         strides[-1] = stride * lanes
     rows = math.prod(pixels)
-    size = rows * lanes
-    last_place = TileLayout(1, block, size)
-    size *= -(-last // block)
-    places = []
-    for extent in reversed(channels):
-        places.append(TileLayout(size))
-        size *= extent
-    total = rows * -(-last // block) * math.prod(channels)
-    return (*map(TileLayout, strides), *reversed(places), last_place), total, first
+    blocks, size = -(-last // block), rows * lanes
+    strides += [place * size * blocks for place in row_major(channels)]
+    places = (*map(TileLayout, strides), TileLayout(1, block, size))
+    return places, rows * blocks * math.prod(channels), first

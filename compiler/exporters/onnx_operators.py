@@ -306,6 +306,13 @@ def _cumsum(operator: ops.CumSum, writer: Writer, node: Node) -> None:
 
 
 @write_operator.register
+def _max_pool_indices(operator: ops.MaxPoolIndices, writer: Writer, node: Node) -> None:
+    window = {name: getattr(operator, name) for name in ("strides", "pads", "dilations")}
+    window |= {"kernel_shape": operator.kernel, "storage_order": int(operator.columns_first)}
+    writer.add(node, "MaxPool", unused=1, **window)
+
+
+@write_operator.register
 def _roi_align(operator: ops.RoiAlign, writer: Writer, node: Node) -> None:
     writer.add(
         node,

@@ -126,6 +126,7 @@ FUNCTIONS: dict[str, Handler] = {
     "InstanceNormalization": normalisations.import_instance_normalisation,
     "LRN": normalisations.import_local_response,
     "LpNormalization": normalisations.import_lp_normalisation,
+    "MaxUnpool": images.import_max_unpool,
     "MatMul": products.import_matmul,
     "MatMulInteger": products.import_matmul_integer,
     "OneHot": shapes.import_one_hot,

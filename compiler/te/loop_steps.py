@@ -53,7 +53,6 @@ class Split(Step):
     The factor need not divide the extent; a guard cuts off the last block.
     """
 
-    name: ClassVar[str] = "split"
     stage: str
     loop: str
     factor: int
@@ -77,7 +76,6 @@ class Split(Step):
 class Fuse(Step):
     """Fuse two neighbouring loops into one loop `outer_inner`."""
 
-    name: ClassVar[str] = "fuse"
     stage: str
     outer: str
     inner: str
@@ -110,7 +108,6 @@ class Fuse(Step):
 class Reorder(Step):
     """Reorder the named loops among the positions that they occupy."""
 
-    name: ClassVar[str] = "reorder"
     stage: str
     loops: tuple[str, ...]
 
@@ -163,7 +160,6 @@ class _Mark(Step):
 class Unroll(_Mark):
     """Unroll a loop: write out its iterations."""
 
-    name: ClassVar[str] = "unroll"
     kind: ClassVar[Kind] = Kind.UNROLLED
 
 
@@ -171,7 +167,6 @@ class Unroll(_Mark):
 class Vectorise(_Mark):
     """Vectorise the innermost data loop: run all its iterations at once."""
 
-    name: ClassVar[str] = "vectorise"
     kind: ClassVar[Kind] = Kind.VECTORISED
 
 
@@ -179,7 +174,6 @@ class Vectorise(_Mark):
 class Parallelise(_Mark):
     """Parallelise a data loop: run its iterations in any order, or at once."""
 
-    name: ClassVar[str] = "parallelise"
     kind: ClassVar[Kind] = Kind.PARALLEL
 
 
@@ -187,7 +181,6 @@ class Parallelise(_Mark):
 class Pipeline(Step):
     """Pipeline a loop: give `depth` slots to every buffer inside, so that iterations overlap."""
 
-    name: ClassVar[str] = "pipeline"
     stage: str
     loop: str
     depth: int

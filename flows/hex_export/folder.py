@@ -23,7 +23,10 @@ from ..bare_metal.layout import lay_out
 from ..board.design import make_output_folder
 from ..verilog.readable import readable_verilog
 
-ASSETS, BENCHES = Path(__file__).with_name("assets"), ("bench.v", "test_network.py")
+ASSETS, BENCHES = (
+    Path(__file__).with_name("assets"),
+    ("bench.v", "test_network.py", "run_cocotb.py"),
+)
 REGISTERS = ("PROGRAM_BASE", "PROGRAM_BYTES", "DATA_BASE", "DATA_BYTES", "CONTROL", "STATUS")
 
 SLOWNESS, SPARE_CYCLES = 8, 100_000

@@ -47,7 +47,8 @@ class DepthwisePlanner(ProductPlanner):
     @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Drop the weights' dimension of one; small sums are computed in float32."""
-        prepared = {**constants, "w": constants["w"][:, :, 0]}
+        weights = {} if self.conv.computed else {"w": constants["w"][:, :, 0]}
+        prepared = {**constants, **weights}
         if not self.real:
             return prepared
         return {name: array.astype(np.float32) for name, array in prepared.items()}

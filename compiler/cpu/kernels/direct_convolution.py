@@ -92,11 +92,14 @@ class DirectPlanner(PanelPlanner):
         cut = self.conv.size_out[0] % self.lines > 0
         s.parallelise(self.name, outer[1] if cut else s.fuse(self.name, *shared))
         w = panels((self.runs, self.depth, self.columns), self.panel, self.way.taps)
-        return KernelSchedule(s, self.layouts(w))
+        layouts = self.layouts(w)
+        return KernelSchedule(s, {n: layouts[n] for n in self.conv.constants})
 
     @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Arrange weights as rows of runs."""
+        if self.conv.computed:
+            return constants
         w = constants["w"]
         shape = (w.shape[0], -1, w.shape[3]) if self.merged else (-1, *w.shape[2:])
         return {**self.shifted(constants), "w": w.reshape(shape)}

@@ -13,6 +13,7 @@ import numpy as np
 from typing_extensions import override
 
 from ....errors import InputError
+from ....isa.numbers import int8_terms
 from ... import te
 from ..target import CpuTarget
 from .description import Array, KernelSchedule, even_blocks, round_up
@@ -61,7 +62,7 @@ class MatrixProduct(Product):
     small_pairs
         Whether `quantised.has_small_pairs` holds for the weights; only with one part.
     parts
-        Number of parts; see `parts_of`.
+        Number of parts; see `int8_terms`.
     limit
         If not 0, `x` is float32 and the weights integers. Each `x` is rounded to a whole multiple
         of `step`, its row's largest magnitude divided by `limit`, of which the epilogue makes use.
@@ -93,15 +94,6 @@ class MatrixProduct(Product):
     @override
     def planner(self, target: CpuTarget) -> "MatrixPlanner":
         return MatrixPlanner(self, target)
-
-
-def parts_of(w: np.ndarray) -> list[np.ndarray]:
-    """Return arrays of int8 whose sum is `w`, as few as possible."""
-    parts = []
-    while not parts or w.any():
-        parts.append(np.clip(w, -128, 127).astype(np.int8))
-        w = w - parts[-1]
-    return parts
 
 
 def limit_of(w: np.ndarray) -> int:
@@ -239,7 +231,7 @@ class MatrixPlanner(PanelPlanner):
                 f"product: with these weights, the limit is at most {most}, not {p.limit}; "
                 "describe the product with less"
             )
-        parts = parts_of(w) if p.parts > 1 else [w]
+        parts = int8_terms(w) if p.parts > 1 else [w]
         if len(parts) > p.parts:
             raise InputError(
                 f"product: expected weights of {p.parts} parts, got {len(parts)}; "

@@ -41,6 +41,8 @@ class Product(Description):
     dtype: str
     """Element type of `x`."""
     epilogue: Epilogue
+    computed = False
+    """True if the weights are an operand of each call, as they lie."""
     small_pairs: bool
     """True if `has_small_pairs` holds for the weights, so that instructions may be used whose sums
     of two products saturate."""
@@ -71,7 +73,7 @@ class Product(Description):
     @property
     @override
     def constants(self) -> tuple[str, ...]:
-        return ("w", *self.epilogue.constants)
+        return (*(() if self.computed else ("w",)), *self.epilogue.constants)
 
     @property
     @override

@@ -38,7 +38,7 @@ class Gather(Operator):
         try:
             return np.take(x, indices, axis=self.axis)
         except IndexError:
-            _within(indices, x.shape[self.axis])  # its error names the index
+            within(indices, x.shape[self.axis])  # its error names the index
             raise
 
 
@@ -91,7 +91,7 @@ class GatherND(Operator):
         flat_x = x.reshape(count, *x.shape[batch:])
         flat = indices.reshape(count, -1, depth)
         places = [np.arange(count)[:, None]]
-        places += [_within(flat[..., i], flat_x.shape[1 + i]) for i in range(depth)]
+        places += [within(flat[..., i], flat_x.shape[1 + i]) for i in range(depth)]
         return flat_x[tuple(places)].reshape(*indices.shape[:-1], *x.shape[batch + depth :])
 
 
@@ -136,7 +136,7 @@ class ScatterND(Operator):
         return TensorType(x.dtype, x.shape)
 
     def compute(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-        places = (_within(indices[..., i], x.shape[i]) for i in range(indices.shape[-1]))
+        places = (within(indices[..., i], x.shape[i]) for i in range(indices.shape[-1]))
         return _combine(x, tuple(places), updates, self.reduction)
 
 
@@ -202,7 +202,7 @@ def _combines(reduction: str, x: TensorType, updates: TensorType) -> bool:
     return reduction in COMBINE and x.dtype == updates.dtype
 
 
-def _within(indices: np.ndarray, size: int) -> np.ndarray:
+def within(indices: np.ndarray, size: int) -> np.ndarray:
     """Convert indices to non-negative ones, and reject those out of range."""
     if not indices.size:
         return indices
@@ -216,7 +216,7 @@ def _within(indices: np.ndarray, size: int) -> np.ndarray:
 def _places(axis: int, indices: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return one index array for each axis of `x`: the elements at indices along one axis."""
     places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = _within(indices, x.shape[axis])
+    places[axis] = within(indices, x.shape[axis])
     return tuple(places)
 
 
