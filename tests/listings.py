@@ -3,6 +3,9 @@
 `15,918<!-- tilewright boards MODEL: ULX3S-25F.cycles -->` is a figure of the text with the command
 that makes it, to which `--json` is added, and its place in the result. A word in a place names a
 key, or the entry of a list that has it as a value.
+
+A tutorial is a whole session: its `sh` blocks run too, in a folder that is empty at first, and a
+block with a title, such as `title="mine.py"`, is written to that file.
 """
 
 import contextlib
@@ -11,44 +14,88 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import nbformat
+from nbclient import NotebookClient
+
 from tilewright.flows.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
 API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE = (
     ROOT / "docs" / name
     for name in ("api.md", "own-operators.md", "schedules.md", "write-schedules.md")
 )
-BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)
+TIMES = re.compile(r"~?[\d.,]+ (?:us|ms|s)\b|(?<=127\.0\.0\.1:)\d+|-{2,}|\s+")
+"""What differs from run to run: times, with columns as wide as they, and ports."""
 
 
 def refreshed(page: Path) -> str:
     """The page, every `text` block holding what the code blocks since the one before it print.
 
-    The code runs in an empty folder that has nothing but the examples.
+    The code runs in an empty folder, for a reference page with the examples in it.
     """
     namespace: dict[str, object] = {}
     printed = io.StringIO()
+    tutorial = page in TUTORIALS
 
     def block(match: re.Match[str]) -> str:
         nonlocal printed
-        if match[1] == "python":
+        language, title, text = match.groups()
+        if tutorial and title:
+            Path(title).write_text(text)
+        elif language == "python":
             with contextlib.redirect_stdout(printed):
-                exec(compile(match[2], str(page), "exec"), namespace)
-            return match[0]
-        listing, printed = printed.getvalue(), io.StringIO()
-        return f"```text\n{listing}```"
+                exec(compile(text, str(page), "exec"), namespace)
+        elif tutorial and language == "sh":
+            printed.write(run(text, page))
+        elif language == "text":
+            listing, printed = printed.getvalue(), io.StringIO()
+            if TIMES.sub(" ", listing) != TIMES.sub(" ", text):
+                return f"```text\n{listing}```"
+        return match[0]
 
     with TemporaryDirectory() as folder, contextlib.chdir(folder):
-        os.symlink(ROOT / "examples", "examples")
+        if not tutorial:
+            os.symlink(ROOT / "examples", "examples")
         return BLOCK.sub(block, page.read_text())
+
+
+def run(commands: str, page: Path) -> str:
+    """What shell commands print to stdout, in the current folder with `tilewright` on the path."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        env={**os.environ, "PATH": path, "COLUMNS": "110"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ValueError(f"`{page.name}`: {commands}{done.stdout}{done.stderr}")
+    return "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n" * bool(done.stdout)
+
+
+def executed(path: Path) -> nbformat.NotebookNode:
+    """A notebook with the outputs that its cells give in an empty folder."""
+    notebook = nbformat.read(path, 4)
+    with TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        NotebookClient(notebook, coalesce_streams=True, resources=resources).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)  # the time of day
+    return notebook
 
 
 def with_figures(page: Path) -> str:
@@ -83,7 +130,9 @@ def at(result: Any, place: str) -> float:
 
 
 if __name__ == "__main__":
-    for path in (README, API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE):
+    for path in (README, API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE, *TUTORIALS):
         path.write_text(refreshed(path))
     for path in PAGES:
         path.write_text(with_figures(path))
+    for path in NOTEBOOKS:
+        nbformat.write(executed(path), path)

@@ -48,8 +48,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "board": "serve a virtual board",
         "verilog": "write the Verilog of a configuration",
     },
-    "check": {
+    "check and maintain": {
         "doctor": "check the tools",
+        "clean": "remove what is kept in the cache and elsewhere",
         "completion": "print a script that completes words in a shell",
         "conformance": "run ONNX's own operator tests on the host",
     },
@@ -82,6 +83,7 @@ EXAMPLES: Mapping[str, str] = {
     "board": "tilewright board --virtual ULX3S-25F",
     "verilog": "tilewright verilog --config 8x8 -o core.v",
     "doctor": "tilewright doctor",
+    "clean": "tilewright clean --all",
     "completion": "tilewright completion "
     "bash > ~/.local/share/bash-completion/completions/tilewright",
     "conformance": "tilewright conformance --kernels",

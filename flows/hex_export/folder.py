@@ -23,7 +23,10 @@ from ..bare_metal.layout import lay_out
 from ..board.design import make_output_folder
 from ..verilog.readable import readable_verilog
 
-ASSETS, BENCHES = Path(__file__).with_name("assets"), ("bench.v", "test_network.py")
+ASSETS, BENCHES = (
+    Path(__file__).with_name("assets"),
+    ("bench.v", "test_network.py", "run_cocotb.py"),
+)
 REGISTERS = ("PROGRAM_BASE", "PROGRAM_BYTES", "DATA_BASE", "DATA_BYTES", "CONTROL", "STATUS")
 
 SLOWNESS, SPARE_CYCLES = 8, 100_000
@@ -40,7 +43,7 @@ class HexExport:
     cycles: int
 
 
-class _Recorder(SimDevice):
+class _RecordingDevice(SimDevice):
     """A device that keeps the data windows before and after each run."""
 
     def __init__(self, module: Module):
@@ -62,7 +65,7 @@ class _Recorder(SimDevice):
 def network_in_hex(module: Module, inputs: Mapping[str, np.ndarray]) -> HexExport:
     """Run a network that has segments on one sample, and return the files of its export."""
     machine, layout = module.configuration, lay_out(module)
-    device = _Recorder(module)
+    device = _RecordingDevice(module)
     Session(module, device).run(dict(inputs))
     size = align(layout.memory_bytes)
     memory = np.zeros(size, dtype=np.uint8)

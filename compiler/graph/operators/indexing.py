@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import FLOATS, INTEGERS, TensorType, Types, wide
 
 INDICES = ("int64", "int32")
@@ -24,7 +24,9 @@ COMBINE: dict[str, Callable[..., np.ndarray] | None] = {
 class Gather(Operator):
     """Elements of the first input along `axis` at the indices in the second input."""
 
-    axis: int
+    onnx = onnx_form("Gather", "axis")
+    moved = slice(1)
+    axis: int = 0
 
     def result_type(self, types: Types) -> TensorType:
         x, indices = types
@@ -44,7 +46,9 @@ class Gather(Operator):
 class GatherElements(Operator):
     """y[i, j] = x[indices[i, j], j] for `axis` 0."""
 
-    axis: int
+    onnx = onnx_form("GatherElements", "axis")
+    moved = slice(1)
+    axis: int = 0
 
     def result_type(self, types: Types) -> TensorType:
         x, indices = types
@@ -65,7 +69,9 @@ class GatherElements(Operator):
 class GatherND(Operator):
     """Slices of x at the index tuples in the last axis; the first `batch_dims` axes are batches."""
 
-    batch_dims: int
+    onnx = onnx_form("GatherND", "batch_dims")
+    moved = slice(1)
+    batch_dims: int = 0
 
     def result_type(self, types: Types) -> TensorType:
         x, indices = types
@@ -93,8 +99,10 @@ class GatherND(Operator):
 class ScatterElements(Operator):
     """The first input with each y[indices[i, j], j] combined with updates[i, j], for `axis` 0."""
 
-    axis: int
-    reduction: str
+    onnx = onnx_form("ScatterElements", "axis", "reduction")
+    moved = slice(0, 3, 2)
+    axis: int = 0
+    reduction: str = "none"
 
     def result_type(self, types: Types) -> TensorType:
         x, indices, updates = types
@@ -111,7 +119,9 @@ class ScatterElements(Operator):
 class ScatterND(Operator):
     """The first input with the slices at the index tuples combined with those of the third."""
 
-    reduction: str
+    onnx = onnx_form("ScatterND", "reduction")
+    moved = slice(0, 3, 2)
+    reduction: str = "none"
 
     def result_type(self, types: Types) -> TensorType:
         x, indices, updates = types

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import FLOATS, NUMBERS, TensorType, Types, wide
 from .indexing import within
 from .windows import (
@@ -25,6 +25,9 @@ from .windows import (
     window_extents,
     windows,
 )
+
+WINDOW = ("strides", "pads", "dilations")
+"""Attributes of a window in ONNX, besides its shape."""
 
 
 class Pool(Operator):
@@ -41,8 +44,12 @@ class Pool(Operator):
     channels_last: bool
 
     @property
+    def ceil_mode(self) -> bool:
+        """Whether the last windows may read beyond the padding."""
+        return any(getattr(self, "overhang", ()))
+
+    @property
     def is_image(self) -> bool:
-        """Whether x is a batch of images."""
         return len(self.kernel) == 2
 
     def result_type(self, types: Types) -> TensorType:
@@ -79,6 +86,7 @@ class Pool(Operator):
 class MaxPool(Pool):
     """Max pooling of any number type; padding is never chosen."""
 
+    onnx = onnx_form("MaxPool", *WINDOW, kernel_shape="kernel")
     kernel: Extents
     strides: Extents
     pads: Extents
@@ -98,6 +106,9 @@ class AveragePool(Pool):
     `overhang`, the elements that the last windows read beyond the padding (ONNX's `ceil_mode`).
     """
 
+    onnx = onnx_form(
+        "AveragePool", *WINDOW, "count_include_pad", "ceil_mode", kernel_shape="kernel"
+    )
     kernel: Extents
     strides: Extents
     pads: Extents
@@ -119,6 +130,7 @@ class AveragePool(Pool):
 class LpPool(Pool):
     """The norm with exponent `p` of each window of floats; `overhang` as for `AveragePool`."""
 
+    onnx = onnx_form("LpPool", *WINDOW, "p", "ceil_mode", kernel_shape="kernel")
     kernel: Extents
     strides: Extents
     pads: Extents
@@ -178,6 +190,7 @@ class MaxUnpool(Operator):
     The output has the extents of the smallest image with so many windows.
     """
 
+    onnx = onnx_form("MaxUnpool", "strides", "pads", kernel_shape="kernel")
     kernel: Extents
     strides: Extents
     pads: Extents

@@ -22,6 +22,7 @@ from ..console import say
 from ..json_output import check_json, write_json
 from ..operator_options import add_operators
 from ..placement_options import STRICT_PLACING
+from ..serial_ports import serial_ports
 from ..tables import stdout, table
 
 AnyDesign = Design | ZynqDesign
@@ -185,11 +186,13 @@ def show_sources(design: AnyDesign) -> None:
 
 
 def show_others() -> None:
-    """Print which boards cannot be built for, and how to add one."""
+    """Print which boards cannot be built for, how to add one, and the serial ports."""
     for name, reason in UNFIT.items():
         say(f"{name}: {reason}")
     say("your own: `tilewright boards --template > my-board.toml`; sources and checks of a board: "
         "`tilewright boards --board NAME`")  # fmt: skip
+    for port in serial_ports(known_boards()):
+        say(port.sentence)
 
 
 def core_clock_text(clock: ClockEstimate | None) -> str:

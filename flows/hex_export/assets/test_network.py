@@ -112,6 +112,7 @@ class Bench:
             self.result = int(self.dut.s_axi_rdata.value) if answer == "r" and answered else 0
             self.memory.sample()
             await FallingEdge(self.dut.clk)
+            self.cycles += 1
             open_channels -= taken
         for name in channels:
             getattr(self.dut, f"s_axi_{name}valid").value = 0
@@ -128,23 +129,28 @@ class Bench:
         await self.offer(["ar"], "r")
         return self.result
 
+    async def run(self, numbers: list[int]):
+        """Run a program: its base and bytes, and base and bytes of its data."""
+        names = ("PROGRAM_BASE", "PROGRAM_BYTES", "DATA_BASE", "DATA_BYTES")
+        for name, value in zip(names, numbers, strict=True):
+            await self.write(name, value)
+        await self.write("CONTROL", 1)
+        while not (status := await self.read("STATUS")) & (DONE | ERROR):
+            await self.step()
+        assert not status & ERROR, f"error {status >> 4 & 15}"
+
+    async def run_all(self):
+        """Reset the core, and run all programs of the network."""
+        self.memory.drive()
+        await self.reset()
+        numbers = words("runs.hex")
+        for start in range(0, len(numbers), 4):
+            await self.run(numbers[start : start + 4])
+
 
 @cocotb.test()
 async def memory_is_as_expected(dut):
     """Run all programs, then compare every word."""
     bench = Bench(dut)
-    bench.memory.drive()
-    await bench.reset()
-    numbers = words("runs.hex")
-    for start in range(0, len(numbers), 4):
-        for name, value in zip(
-            ("PROGRAM_BASE", "PROGRAM_BYTES", "DATA_BASE", "DATA_BYTES"),
-            numbers[start : start + 4],
-            strict=True,
-        ):
-            await bench.write(name, value)
-        await bench.write("CONTROL", 1)
-        while not (status := await bench.read("STATUS")) & (DONE | ERROR):
-            await bench.step()
-        assert not status & ERROR, f"error {status >> 4 & 15}"
+    await bench.run_all()
     assert bench.memory.words == words("expected.hex")

