@@ -139,6 +139,7 @@ ifdef MODELS
 else
 	@$(BIN)/python -m tilewright.flows.bench
 	@$(BIN)/python -m tilewright.flows.bench.cpu_kernels
+	@$(BIN)/python -m tilewright.flows.bench.cpu_operators
 	@$(BIN)/python -m tilewright.flows.bench.searches
 	@$(BIN)/python examples/networks.py resnet18 build/resnet18
 	@$(BIN)/python -m tilewright.flows.bench.sweep_speed build/resnet18/resnet18_int8_qdq.onnx \

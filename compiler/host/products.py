@@ -1,5 +1,6 @@
 """Matrix products in float32, with constant weights or of two activations."""
 
+import itertools
 import math
 from collections.abc import Iterable
 
@@ -159,19 +160,29 @@ def _arranged(
         extents = 1, 1, merged, inner, columns
         description = HeadProduct(*extents, flags[0] is None, epilogue=epilogue, bound=bound)
         return _kernel(scope, description, sources, nodes)
-    if not leads[0] == leads[1] == tuple(lead):
-        return None
-    for images, heads in _shares(lead):
+    for outer in dict.fromkeys((max(len(lead) - 1, 0), 0, *range(1, len(lead) + 1))):
+        padded = [(1,) * (len(lead) - len(one)) + one for one in (*leads, tuple(lead))]
+        *own, parts = ((one[:outer], one[outer:]) for one in padded)
+        extents = [(math.prod(one[:outer]), math.prod(one[outer:])) for one in padded]
+        left, right = ((pair[0] != parts[0], pair[1] != parts[1]) for pair in own)
+        once = left, right
+        sizes = itertools.chain(*extents[:2])
+        if any(s and n > 1 for s, n in zip(itertools.chain(*once), sizes, strict=True)):
+            continue  # only a part of its axes is broadcast
         for turned in (False, True):
             flags = (
-                joined_heads(views[0], images, heads, rows, inner),
-                joined_heads(views[1], images, heads, inner, columns, turned),
-                joined_heads(out, images, heads, rows, columns),
+                joined_heads(views[0], *extents[0], rows, inner),
+                joined_heads(views[1], *extents[1], inner, columns, turned),
+                joined_heads(out, *extents[2], rows, columns),
             )
             if None not in flags:
                 joined = (bool(flags[0]), bool(flags[1]), bool(flags[2]))
-                extents = images, heads, rows, inner, columns
-                description = HeadProduct(*extents, turned, joined, epilogue=epilogue, bound=bound)
+                description = HeadProduct(
+                    *(*extents[2], rows, inner, columns, turned, joined),
+                    epilogue=epilogue,
+                    once=once,
+                    bound=bound,
+                )
                 return _kernel(scope, description, sources, nodes)
     return None
 
@@ -188,13 +199,6 @@ def _kernel(
         else:
             constants[operand] = data.reshape(description.operands[operand].shape)
     return HostKernel(description, inputs, constants, nodes)
-
-
-def _shares(lead: list[int]) -> tuple[tuple[int, int], ...]:
-    """Return the ways to split the leading axes into images and heads."""
-    total = math.prod(lead)
-    last = lead[-1] if lead else 1
-    return tuple(dict.fromkeys(((total // last, last), (1, total), (total, 1))))
 
 
 MATCHERS = (dense, attention)

@@ -51,7 +51,7 @@ def cases() -> Iterator[onnx.ModelProto]:
         for shape in ((1, 128, 768), (1, 64, 112, 113)):
             node = helper.make_node("Cast", ["x"], ["y"], to=getattr(TensorProto, target))
             kind = getattr(TensorProto, source)
-            yield _network(f"Cast {source}-{target}".lower(), (shape,), node, dtype=kind)
+            yield _network(f"Cast {source.lower()}-{target.lower()}", (shape,), node, dtype=kind)
     for mode, shape, places in (
         ("linear", (1, 32, 64, 64), (64, 64)),
         ("linear", (1, 3, 224, 224), (224, 224)),

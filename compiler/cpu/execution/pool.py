@@ -1,12 +1,13 @@
 """Thread pools that share the iterations of a parallel loop.
 
 After a loop, a worker spins for a moment and then sleeps on a futex. A loop that follows soon
-starts within a microsecond, and an idle pool costs nothing. The caller waits in the same way.
-Each thread takes blocks of iterations from its own share of the loop, which is always the same part
-of it, and then from the shares of others. So the arrays of a network mostly stay in the caches of
-the threads that wrote them. A late worker finds the loop closed and does nothing, so that the
-caller waits only for workers that have started. If the pool is busy, the caller runs its loop
-alone. A forked child has no workers: its pools start anew.
+starts within a microsecond, and an idle pool costs nothing. The caller waits in the same way. Each
+thread takes blocks of iterations from its own share of the loop, which is always the same part of
+it, and then from the shares of others. So the arrays of a network mostly stay in the caches of the
+threads that wrote them. A late worker finds the loop closed and does nothing, so that the caller
+waits only for workers that have started. If one of these takes much longer than the caller, because
+the system runs something else in its place, the caller works alone for a while. If the pool is
+busy, the caller runs its loop alone. A forked child has no workers: its pools start anew.
 """
 
 import atexit

@@ -16,6 +16,15 @@ SPINS = 8000
 PATIENCE = 2000
 """Polls of the active workers before the caller sleeps."""
 
+MIN_LATE, MAX_LATE = 1 << 17, 1 << 27
+"""Cycles for which the caller waits in vain at least, and as which it counts at most: 50
+microseconds and 50 milliseconds."""
+
+REST = 8
+"""Times as long that the caller then works alone, so that waits take a ninth of the time at most.
+A worker that the system has stopped in the middle of a block, as beside threads of others that
+spin, would otherwise stop the caller again and again."""
+
 FIELDS = {
     "generation": 0,
     "stop": 4,
@@ -29,6 +38,7 @@ FIELDS = {
     "grain": 272,
     "blocks": 280,
     "threads": 288,
+    "alone_until": 296,
     "shares": 320,
 }
 """Byte offsets in the state; fields that threads write concurrently have their own cache lines."""
@@ -150,13 +160,16 @@ def _work(module: ir.Module) -> LlvmValue:
 
 def _run(module: ir.Module, wait: LlvmValue, wake: LlvmValue, work: LlvmValue) -> None:
     """`run(state, body, context, extent)`: what a kernel calls; alone while the pool is busy."""
+    clock = ir.Function(module, ir.FunctionType(I64, []), "llvm.readcyclecounter")
     r = Routine(module, "run", [POINTER, POINTER, POINTER, I64])
     state, body, context, extent = r.arguments
-    busy = _field(r, state, "busy")
+    busy, until = _field(r, state, "busy"), _field(r, state, "alone_until")
     with r.if_then(r.icmp_unsigned("!=", r.change("xchg", busy, I32(1)), I32(0))):
         r.call_at(body, [context, I64(0), extent], _BODY)
         r.ret_void()
-    with r.if_else(r.icmp_unsigned("<", extent, I64(2))) as (short, shared):
+    began = r.call(clock, [])
+    rests = r.icmp_unsigned("<", began, r.load(until, typ=I64))
+    with r.if_else(r.or_(rests, r.icmp_unsigned("<", extent, I64(2)))) as (short, shared):
         with short:
             r.call_at(body, [context, I64(0), extent], _BODY)
         with shared:
@@ -169,6 +182,7 @@ def _run(module: ir.Module, wait: LlvmValue, wake: LlvmValue, work: LlvmValue) -
             _start(r, state, wake)
             r.call(work, [state, I64(0)])
             r.write(I32(0), _field(r, state, "open"))
+            worked = r.call(clock, [])
             active = _field(r, state, "active")
             working = r.variable(r.read(active, I32))
             with r.loop() as leave:
@@ -176,6 +190,12 @@ def _run(module: ir.Module, wait: LlvmValue, wake: LlvmValue, work: LlvmValue) -
                 leave(r.icmp_unsigned("==", now, I32(0)))
                 waiting = _field(r, state, "waiting")
                 r.store(r.call(wait, [active, now, I32(PATIENCE), waiting]), working)
+            ended = r.call(clock, [])
+            late, mine = r.sub(ended, worked), r.sub(worked, began)
+            fair = r.add(r.add(mine, r.lshr(mine, I64(2))), I64(MIN_LATE))
+            with r.if_then(r.icmp_unsigned(">", late, fair)):
+                late = r.select(r.icmp_unsigned("<", late, I64(MAX_LATE)), late, I64(MAX_LATE))
+                r.store(r.add(ended, r.mul(late, I64(REST))), until)
     r.write(I32(0), busy)
     r.ret_void()
 

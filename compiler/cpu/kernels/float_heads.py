@@ -78,15 +78,18 @@ class FloatHeadPlanner(Planner):
         (t,) = te.reduce_axes(t=p.inner)
 
         def right_of(n, h, t, o) -> te.TensorExpression:
-            return b[p.placed(1, n, h, *p.second(t, o))]
+            return b[p.placed(1, *p.own(1, n, h), *p.second(t, o))]
 
-        left, right = a[p.placed(0, n, h, x, t)], right_of(n, h, t, o)
+        def left_of(n, h, x, t) -> te.TensorExpression:
+            return a[p.placed(0, *p.own(0, n, h), x, t)]
+
+        left, right = left_of(n, h, x, t), right_of(n, h, t, o)
         if packed:
             axes = te.axes(n=images, h=heads, t=p.inner, o=round_up(p.columns, panel))
             right = te.compute("packed", "float32", axes, right_of(*axes))[n, h, t, o]
         if moved:
             axes = te.axes(n=images, h=heads, x=p.rows, t=p.inner + GAP)
-            left = te.compute("moved", "float32", axes, a[p.placed(0, *axes)])[n, h, x, t]
+            left = te.compute("moved", "float32", axes, left_of(*axes))[n, h, x, t]
         value = p.epilogue.value(te.sum(left * right, over=t))
         return te.compute("out", p.epilogue.dtype, p.placed(2, n, h, x, o), value)
 

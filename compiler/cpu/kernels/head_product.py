@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from typing_extensions import override
 
@@ -37,6 +38,8 @@ class HeadProduct(Description):
         `za` and `zb`; zeros for float32.
     epilogue
         The function of each sum; it has no operands.
+    once
+        For `a` and `b`, whether all images, and whether all heads, share one; only for float32.
     bound
         Operands that are the same in all calls; only for float32.
     """
@@ -51,6 +54,7 @@ class HeadProduct(Description):
     dtype: str = "float32"
     zero_points: tuple[int, int] = (0, 0)
     epilogue: Epilogue = SUMS
+    once: tuple[tuple[bool, bool], tuple[bool, bool]] = ((False, False), (False, False))
     bound: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -64,10 +68,11 @@ class HeadProduct(Description):
     @override
     def operands(self) -> Mapping[str, Array]:
         matrices = {"a": (self.rows, self.inner), "b": self.second(self.inner, self.columns)}
-        return {
-            name: Array(self.dtype, self.placed(index, self.images, self.heads, *matrix))
-            for index, (name, matrix) in enumerate(matrices.items())
-        }
+        found = {}
+        for index, (name, matrix) in enumerate(matrices.items()):
+            lead = self.own(index, self.images, self.heads, 1)
+            found[name] = Array(self.dtype, self.placed(index, *lead, *matrix))
+        return found
 
     @property
     @override
@@ -79,6 +84,11 @@ class HeadProduct(Description):
     @override
     def macs(self) -> int:
         return math.prod((self.images, self.heads, self.rows, self.inner, self.columns))
+
+    def own(self, operand: int, image: Any, head: Any, alone: int = 0) -> tuple[Any, Any]:
+        """Extents or indices of image and head in `a` or `b`; `alone` where all share one."""
+        shared = self.once[operand]
+        return alone if shared[0] else image, alone if shared[1] else head
 
     def placed(self, operand: int, image, head, row, column) -> tuple:
         """Extents or indices in the order in which an operand has them."""

@@ -99,3 +99,40 @@ def test_a_pool_outlives(script: str) -> None:
     """Workers that slept are woken; a forked child has workers of its own."""
     command = [sys.executable, "-W", "ignore", "-c", BEGIN + script]
     subprocess.run(command, check=True, timeout=60)
+
+
+LATE = """
+import ctypes, threading, time
+from tilewright.compiler.cpu.execution.pool import pool_of
+
+pool, caller, late = pool_of(2), threading.get_ident(), 0.0
+signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+found = []
+
+@signature
+def body(context, begin, end):
+    found.append(threading.get_ident())
+    time.sleep(0.002 if threading.get_ident() == caller else late)
+
+def shared():
+    found.clear()
+    run = pool._library.function("run", ctypes.c_void_p, signature, ctypes.c_void_p, ctypes.c_int64)
+    run(pool.state, body, None, 16)
+    return {*found} != {caller}
+
+def some(count=200):
+    return any(shared() for _ in range(count))
+
+assert some()
+late = 0.2  # as a worker that is stopped in the middle of a block
+assert some()
+late = 0.0
+assert not any(shared() for _ in range(3))
+time.sleep(0.6)
+assert some()
+"""
+
+
+def test_the_caller_works_alone_after_a_late_worker() -> None:
+    """It would otherwise wait at every loop; later, threads share loops again."""
+    subprocess.run([sys.executable, "-c", LATE], check=True, timeout=60)
