@@ -24,7 +24,7 @@ from .dma import DramTensor
 from .lower_copies import Transfers
 from .matching import MatchedInstruction
 from .program_size import too_large
-from .scratchpads import BufferPlacer, Placed, Scratchpads
+from .scratchpads import TABLE_BYTES, BufferPlacer, Placed, Scratchpads
 from .strided_copy import fill_bytes
 from .tensorise import Form, Tensoriser
 from .tile_layout import Buffer, TileLayout
@@ -145,7 +145,7 @@ class _Operand:
     def buffer(self, placed: Placed, starts: Mapping[str, int]) -> Buffer:
         """The address of the element at the start of every axis, and the strides of the axes."""
         if placed.memory is Memory.LUT:
-            return Buffer(placed.memory, placed.base // 256, {}, ())
+            return Buffer(placed.memory, placed.base // TABLE_BYTES, {}, ())
         base = placed.base
         rolling = placed.rolling
         for dimension, affine in enumerate(self.index):

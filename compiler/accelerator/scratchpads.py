@@ -28,6 +28,9 @@ from .sliding import Window
 from .tile_layout import TileLayout, accumulator_places, dense_places, row_major
 from .weights import WeightLayout, weight_layout
 
+TABLE_BYTES = 256
+"""Bytes of a table of LUT."""
+
 
 @dataclass(slots=True)
 class Scratchpads:
@@ -184,16 +187,30 @@ class BufferPlacer:
             return Placed(memory, base, lows, dense_places(sizes))
         if buffered.allocate.rolling is not None:
             return self._ring(name, buffered.allocate.rolling)
-        return _PLACE_IN[scope](self, name, buffered)
+        if scope == Memory.ACC.name:
+            return self._acc(name, buffered)
+        return self._held(Memory[scope], name, buffered)
 
     # The arena -----------------------------------------------------------------------------------
 
-    def _act(self, name: str, buffered: Buffered) -> Placed:
+    def _held(self, memory: Memory, name: str, buffered: Buffered) -> Placed:
+        """A piece of the memory's arena: bytes of ACT, tiles of WGT, rows of PARAM, or a table."""
         lows, sizes = _split(buffered.held)
-        piece, missing = self._take(
-            Memory.ACT, name, buffered.held, math.prod(sizes), self.regions[name]
-        )
-        return Placed(Memory.ACT, piece.base, lows, dense_places(sizes), missing, piece)
+        places, elements, unit = dense_places(sizes), math.prod(sizes), 1
+        region = 0, self.scratchpads.arenas[memory].size
+        if memory is Memory.ACT:
+            region = self.regions[name]
+        elif buffered.allocate.slots and memory in (Memory.WGT, Memory.PARAM):
+            region = 0, min(region[1], buffered.allocate.slots * self._totals[memory])
+        if memory is Memory.WGT:
+            layout, unit = self.weights(name, sizes), self.configuration.tile_bytes
+            places, elements = layout.places, layout.tiles * unit
+        elif memory is Memory.PARAM:
+            name, unit = self.partners.get(name, (name,))[0], self.configuration.vector_lanes
+        elif memory is Memory.LUT:
+            places, elements, unit = (TileLayout(1),), TABLE_BYTES, TABLE_BYTES
+        piece, missing = self._take(memory, name, buffered.held, -(-elements // unit), region)
+        return Placed(memory, piece.base * unit, lows, places, missing, piece)
 
     def _ring(self, name: str, rolling: Rolling) -> Placed:
         size = rolling.elements
@@ -203,35 +220,6 @@ class BufferPlacer:
         strides = enumerate(row_major(tuple(rooms)))
         places = tuple(TileLayout(s if index >= rolling.dimension else 0) for index, s in strides)
         return Placed(Memory.ACT, piece.base, lows, places, True, piece, rolling)
-
-    def _wgt(self, name: str, buffered: Buffered) -> Placed:
-        lows, sizes = _split(buffered.held)
-        layout = self.weights(name, sizes)
-        room = self._limited(Memory.WGT, buffered.allocate.slots)
-        piece, missing = self._take(Memory.WGT, name, buffered.held, layout.tiles, (0, room))
-        return Placed(
-            Memory.WGT,
-            piece.base * self.configuration.tile_bytes,
-            lows,
-            layout.places,
-            missing,
-            piece,
-        )
-
-    def _param(self, name: str, buffered: Buffered) -> Placed:
-        lows, sizes = _split(buffered.held)
-        lanes = self.configuration.vector_lanes
-        room = self._limited(Memory.PARAM, buffered.allocate.slots)
-        pair = self.partners.get(name, (name,))
-        rows = -(-math.prod(sizes) // lanes)
-        piece, missing = self._take(Memory.PARAM, pair[0], buffered.held, rows, (0, room))
-        return Placed(Memory.PARAM, piece.base * lanes, lows, dense_places(sizes), missing, piece)
-
-    def _lut(self, name: str, buffered: Buffered) -> Placed:
-        room = self.scratchpads.arenas[Memory.LUT].size
-        piece, missing = self._take(Memory.LUT, name, buffered.held, 1, (0, room))
-        lows = _split(buffered.held)[0]
-        return Placed(Memory.LUT, piece.base * 256, lows, (TileLayout(1),), missing, piece)
 
     def _acc(self, name: str, buffered: Buffered) -> Placed:
         """Rows in the next bank, ordered by channel block, then pixel; lanes innermost.
@@ -291,11 +279,6 @@ class BufferPlacer:
                 parameters += -(-math.prod(one.shape) // lanes)
         return {Memory.WGT: weights, Memory.PARAM: parameters}
 
-    def _limited(self, memory: Memory, slots: int) -> int:
-        """Units that `slots` slots of every buffer use."""
-        room = self.scratchpads.arenas[memory].size
-        return min(room, slots * self._totals[memory]) if slots else room
-
     def _regions(self, computes: tuple[Compute, ...]) -> dict[str, Range]:
         """The region of every buffer in ACT."""
         inside = {name: one for name, one in self.allocates.items() if one.scope == Memory.ACT.name}
@@ -338,15 +321,6 @@ class BufferPlacer:
         if one.rolling is None:
             return math.prod(one.shape)
         return one.rolling.elements
-
-
-_PLACE_IN = {
-    Memory.ACT.name: BufferPlacer._act,
-    Memory.WGT.name: BufferPlacer._wgt,
-    Memory.PARAM.name: BufferPlacer._param,
-    Memory.LUT.name: BufferPlacer._lut,
-    Memory.ACC.name: BufferPlacer._acc,
-}
 
 
 def _sources(program: Program) -> dict[str, tuple[str, bool]]:

@@ -112,10 +112,12 @@ class Schedule:
         self.apply(Split(stage, loop, factor))
         return Division(loop, factor).parts
 
-    def fuse(self, stage: str, outer: str, inner: str) -> str:
-        """Fuse two neighbouring loops; return the name of the fused loop."""
-        self.apply(Fuse(stage, outer, inner))
-        return Fusion(outer, inner).fused
+    def fuse(self, stage: str, outer: str, *inner: str) -> str:
+        """Fuse neighbouring loops, two at a time; return the name of the fused loop."""
+        for loop in inner:
+            self.apply(Fuse(stage, outer, loop))
+            outer = Fusion(outer, loop).fused
+        return outer
 
     def reorder(self, stage: str, *loops: str) -> None:
         """Reorder the named loops among the positions that they occupy."""

@@ -18,6 +18,7 @@ from .tiles import (
     MatrixTile,
     Multiplication,
     panel_of,
+    schedule_copy,
     schedule_matrix_tiles,
     schedule_tiles,
 )
@@ -59,9 +60,7 @@ class ByteHeadPlanner(Planner):
         kernel = te.kernel("product", out, constants)
         s = te.Schedule(kernel, self.target.processor)
         names = [stage.name for stage in s.stages]
-        s.split("left", "k", min(4 * self.lanes, self.inner))
-        s.vectorise("left", "k.i")
-        s.parallelise("left", s.fuse("left", "n", "h"))
+        schedule_copy(s, "left", "k", min(4 * self.lanes, self.inner), "n", "h")
         s.unroll("packed", "t")
         s.parallelise("packed", s.fuse("packed", "n", "h"))
         if "columns" in names:
@@ -81,7 +80,7 @@ class ByteHeadPlanner(Planner):
         else:
             sizes = ("m", self.tile), columns
             schedule_tiles(s, self.name, sizes, (*order, "g"), self.lanes, "t")
-        s.parallelise(self.name, s.fuse(self.name, s.fuse(self.name, "n", "h"), "c.o"))
+        s.parallelise(self.name, s.fuse(self.name, "n", "h", "c.o"))
         return KernelSchedule(s)
 
     def _tensorise(self, s: te.Schedule, stage: str, *loops: str) -> None:

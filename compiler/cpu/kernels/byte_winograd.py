@@ -30,7 +30,7 @@ from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .epilogue import SCALED, occurs_only_in
-from .tiles import panels, unrolled
+from .tiles import panels, schedule_copy, unrolled
 from .winograd import TilePlanner
 
 if TYPE_CHECKING:
@@ -210,9 +210,7 @@ class ByteWinogradPlanner(TilePlanner):
     def schedule_inputs(self, s: te.Schedule) -> None:
         """Schedule the changes of inputs: vectors of bytes, then of words, by rows of tiles."""
         words = 2 * self.target.lanes
-        s.split("padded", "pc", 2 * words)
-        s.vectorise("padded", "pc.i")
-        s.parallelise("padded", s.fuse("padded", "pn", "py"))
+        schedule_copy(s, "padded", "pc", 2 * words, "pn", "py")
         s.split("lines", "ci", words)
         s.reorder("lines", "n", "ty", "px", "ci.o", "i", "ci.i")
         s.compute_at("lines.REGISTER", "lines", "ci.o")

@@ -21,7 +21,7 @@ from ... import te
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .product import MAX_PARTS, PanelPlanner, parts_for_threads
-from .tiles import MatrixTile, Multiplication, panels
+from .tiles import MatrixTile, Multiplication, panels, schedule_copy
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -76,9 +76,8 @@ class DirectPlanner(PanelPlanner):
         kernel = te.kernel("convolution", self.declared())
         s = te.Schedule(kernel, self.way.processor(self.target))
         if any(stage.name == "padded" for stage in s.stages):
-            s.split("padded", "px", self.target.lanes * (1 if self.way.instruction is None else 4))
-            s.vectorise("padded", "px.i")
-            s.parallelise("padded", s.fuse("padded", "pn", "py"))
+            width = self.target.lanes * (1 if self.way.instruction is None else 4)
+            schedule_copy(s, "padded", "px", width, "pn", "py")
         y, outer = "y", ["n", "o.o", "y", "x.o"]
         if self.parts > 1:
             s.split(self.name, "y", self.conv.size_out[0] // self.parts)

@@ -14,7 +14,7 @@ from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .matrix_product import GAP, SAFE_ROWS, WAY_BYTES
 from .product import Planner
-from .tiles import panel_of, schedule_tiles
+from .tiles import panel_of, schedule_copy, schedule_tiles
 
 if TYPE_CHECKING:
     from .head_product import HeadProduct
@@ -63,9 +63,7 @@ class FloatHeadPlanner(Planner):
                 s.split("packed", "o", panel)
                 s.vectorise("packed", "o.i")
         if moved:
-            s.split("moved", "t", lanes)
-            s.vectorise("moved", "t.i")
-            s.parallelise("moved", s.fuse("moved", s.fuse("moved", "n", "h"), "x"))
+            schedule_copy(s, "moved", "t", lanes, "n", "h", "x")
         s.parallelise("out", parallel)
         return KernelSchedule(s)
 

@@ -20,7 +20,7 @@ from .description import Array, KernelSchedule, even_blocks, round_up
 from .epilogue import WITH_BIAS, Epilogue
 from .product import MAX_PARTS, PanelPlanner, Product, parts_for_threads
 from .rows import columns_at_once, compute_in_row, reduced
-from .tiles import MatrixTile, Multiplication, panels
+from .tiles import MatrixTile, Multiplication, panels, schedule_copy
 
 WAY_BYTES = 4096
 """Distance at which addresses share a set of L1, on all x86-64 so far."""
@@ -150,9 +150,7 @@ class MatrixPlanner(PanelPlanner):
         s = te.Schedule(kernel, way.processor(self.target))
         stages = [stage.name for stage in s.stages]
         if "padded" in stages:
-            s.split("padded", "px", lanes * (1 if way.instruction is None else 4))
-            s.vectorise("padded", "px.i")
-            s.parallelise("padded", "py")
+            schedule_copy(s, "padded", "px", lanes * (1 if way.instruction is None else 4), "py")
         outer, rows = ["o.o", "x.o"], "x"
         if self.parts > 1:
             s.split(self.name, "x", self.part)

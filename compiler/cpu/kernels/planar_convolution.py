@@ -15,7 +15,7 @@ from ... import te
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks
 from .product import PanelPlanner
-from .tiles import Multiplication, panels
+from .tiles import Multiplication, panels, schedule_copy
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -43,9 +43,7 @@ class PlanarPlanner(PanelPlanner):
     def plan(self) -> KernelSchedule:
         s = te.Schedule(te.kernel("convolution", self.declared()), self.target.processor)
         if any(self.conv.pads):
-            s.split("padded", "px", self.target.lanes)
-            s.vectorise("padded", "px.i")
-            s.parallelise("padded", s.fuse("padded", s.fuse("padded", "pn", "pi"), "py"))
+            schedule_copy(s, "padded", "px", self.target.lanes, "pn", "pi", "py")
         self.cut(s, "x", ("n", "y", "o.o", "x.o"), ("i", "ky", "kx"))
         s.parallelise("out", s.fuse("out", "n", "y"))
         return KernelSchedule(s, self.layouts(panels(self.window, self.panel)))

@@ -260,6 +260,13 @@ def schedule_matrix_tiles(
     s.vectorise(stage, nest[2])
 
 
+def schedule_copy(s: te.Schedule, stage: str, loop: str, width: int, *outer: str) -> None:
+    """Copy `width` elements at once along the innermost loop; outer loops are one in parallel."""
+    s.split(stage, loop, width)
+    s.vectorise(stage, f"{loop}.i")
+    s.parallelise(stage, s.fuse(stage, *outer))
+
+
 def unrolled(s: te.Schedule, stage: str, order: Sequence[str], depth: int) -> Sequence[str]:
     """Unroll the last of some loops, of `depth` iterations, by a few; return all loops."""
     *outer, last = order

@@ -22,7 +22,7 @@ from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .epilogue import Extent
 from .product import ProductPlanner
-from .tiles import panels, unrolled
+from .tiles import panels, schedule_copy, unrolled
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -132,9 +132,7 @@ class WinogradPlanner(TilePlanner):
         c, lanes = self.conv, self.target.lanes
         kernel = te.kernel("convolution", self.declared(), CHANGES)
         s = te.Schedule(kernel, self.target.processor)
-        s.split("padded", "pc", lanes)
-        s.vectorise("padded", "pc.i")
-        s.parallelise("padded", s.fuse("padded", "pn", "py"))
+        schedule_copy(s, "padded", "pc", lanes, "pn", "py")
         panel = 2 * lanes
         for stage in ("tiles", "products"):
             s.cache_write(stage, REGISTER)
@@ -151,7 +149,7 @@ class WinogradPlanner(TilePlanner):
             s.compute_at("tiles", "out", "ty")
         else:
             s.parallelise("tiles", "ty")
-            s.parallelise("products", s.fuse("products", s.fuse("products", "i", "j"), "o.o"))
+            s.parallelise("products", s.fuse("products", "i", "j", "o.o"))
         s.parallelise("out", "ty")
         w = panels(kernel.tensors["w"].shape, panel, order=(0, 1, 3, 2))
         return self.placed(s, w, round_up(c.channels_out, lanes))

@@ -16,6 +16,13 @@ def test_split_fuse_and_reorder_rename_loops():
     assert loops(schedule, "out") == ("n_y.o", "x", "y.i", "o")
 
 
+def test_fuse_takes_several_loops_two_at_a_time():
+    schedule, again = accelerated(), accelerated()
+    assert schedule.fuse("out", "n", "y", "x") == "n_y_x"
+    again.fuse("out", again.fuse("out", "n", "y"), "x")
+    assert str(schedule) == str(again)
+
+
 def test_copies_are_named_after_tensor_and_scope():
     schedule = te.Schedule(network(), TARGET)
     assert schedule.cache_write("out", "ACT") == "out.ACT"
