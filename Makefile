@@ -18,6 +18,7 @@ GATES_ARGS ?=
 AREA_ARGS ?=
 BUILD_ARGS ?=
 CHECK ?=
+COMMITS ?=
 MODEL ?=
 MODELS ?=
 
@@ -29,7 +30,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --progress-bar off
 
 .PHONY: help setup demo test verify gates area bitstreams fuzz damage mutation lint format digits bench \
-    ablation firmware docs wheel clean
+    history ablation firmware docs wheel clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
@@ -58,6 +59,8 @@ help:
 	@echo "make bench   the figures of docs/figures.md (MODELS=\"A.onnx ...\": those of these networks;"
 	@echo "             SWEEP_ARGS=\"--points 24\": fewer machines in the sweep;"
 	@echo "             docs/models.md: many networks, one record each)"
+	@echo "make history  exact cycles of the commit that is checked out, into docs/history.md"
+	@echo "             (COMMITS=\"A B\": of others)"
 	@echo "make ablation  what pipelining brings ResNet-18's layers (MODEL=... for a network)"
 	@echo "make digits  train the demo's network again, into examples/digits"
 	@echo "make docs    the pages as a site, in dist/docs; fails for a link or an anchor that leads nowhere"
@@ -146,6 +149,9 @@ else
 	@$(BIN)/python -m tilewright.flows.bench.sweep_workers build/resnet18/resnet18_int8_qdq.onnx
 	@$(BIN)/python -m tilewright.flows.bench.area_shape build/resnet18/resnet18_int8_qdq.onnx
 endif
+
+history: $(VENV)/.installed
+	@$(BIN)/python -m tilewright.flows.bench.history $(COMMITS)
 
 ablation: $(VENV)/.installed
 	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)
