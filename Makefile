@@ -30,7 +30,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --progress-bar off
 
 .PHONY: help setup demo test verify gates area bitstreams fuzz damage mutation lint format digits bench \
-    history ablation firmware docs wheel clean
+    history ablation firmware docs wheel wheelhouse clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
@@ -65,6 +65,7 @@ help:
 	@echo "make digits  train the demo's network again, into examples/digits"
 	@echo "make docs    the pages as a site, in dist/docs; fails for a link or an anchor that leads nowhere"
 	@echo "make wheel   dist/tilewright-*.whl"
+	@echo "make wheelhouse  that wheel and all that it needs, in dist/wheelhouse"
 	@echo "make clean   remove .venv, the wheel and what the tools keep; \`build\`, with your networks and"
 	@echo "             bitstreams, stays"
 
@@ -170,8 +171,14 @@ wheel: $(BIN)/pip
 	    DIST_EXTRA_CONFIG="$$scratch/setup.cfg" $(PIP) wheel --quiet --no-deps --wheel-dir dist .
 	@echo "wheel: $$(ls dist/tilewright-*.whl)"
 
+# Everything that an installation needs, for a computer without a network.
+wheelhouse: wheel
+	@rm -rf dist/wheelhouse
+	@$(PIP) wheel --quiet --wheel-dir dist/wheelhouse dist/tilewright-*.whl
+	@echo "wheelhouse: pip install --no-index --find-links dist/wheelhouse tilewright"
+
 clean:
-	@rm -rf $(VENV) dist/tilewright-*.whl dist/docs tilewright.egg-info .pytest_cache .ruff_cache \
+	@rm -rf $(VENV) dist/tilewright-*.whl dist/wheelhouse dist/docs tilewright.egg-info .pytest_cache .ruff_cache \
 	    .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: done"
