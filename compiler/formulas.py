@@ -166,10 +166,10 @@ def read_formula(law: str) -> Formula:
             f"law `{law[:60]}...`: expected at most {MAX_CHARACTERS:,} characters and "
             f"{MAX_OPERATIONS} names, numbers and operations; write the operator as a kernel"
         )
-    return _Reader(law).formula(body)
+    return _FormulaReader(law).formula(body)
 
 
-class _Reader:
+class _FormulaReader:
     def __init__(self, law: str) -> None:
         self.law = law
 

@@ -73,7 +73,7 @@ class RegisteredKernel:
 
 @dataclass(frozen=True, slots=True)
 class KernelQuantisation:
-    """What the form in integers of a kernel is made for.
+    """Scales, zero points and limits for which a kernel in integers is made.
 
     Parameters
     ----------

@@ -25,6 +25,9 @@ from ..isa.expressions import (
 )
 from ..isa.numbers import requantise, saturate8
 
+STORED_REALS = ("float16", "float32")
+"""Types of real numbers in tensors; all are computed in float32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Patches:
@@ -219,9 +222,13 @@ def element_type(tree: Expression, tensors: Mapping[str, Tensor]) -> str:
         return "float32"
     if isinstance(tree, Read):
         dtype = tensors[tree.tensor].dtype
-        return dtype if dtype in ("float32", "int64") else "int32"
+        if dtype in STORED_REALS:
+            return "float32"
+        return "int64" if dtype == "int64" else "int32"
     if isinstance(tree, Reduction):
         return element_type(tree.body, tensors)
+    if isinstance(tree, Call) and tree.op is Op.ELEMENT:
+        return element_type(tree.arguments[0], tensors)
     if not isinstance(tree, Call) or tree.op in _GIVES_INT32:
         return "int32"
     if tree.op in REALS and tree.op not in _LIKE_OPERANDS:
@@ -305,6 +312,12 @@ def _value(tree, values, tensors, where, over) -> np.ndarray:
         return body.max(axis=over, keepdims=True)
     if not isinstance(tree, Call):
         raise CompileError(f"`{tree}` is a pattern, not an expression")
+    if tree.op is Op.ELEMENT and isinstance(read := tree.arguments[0], Read):
+        numbers = np.arange(values[read.tensor].size).reshape(values[read.tensor].shape)
+        first = _element(read, numbers, 0, where)
+        data = values[read.tensor].reshape(-1)
+        found = data[first + _value(tree.arguments[1], values, tensors, where, over)]
+        return found.astype(_wide(data.dtype))
     parts = [_value(argument, values, tensors, where, over) for argument in tree.arguments]
     with np.errstate(all="ignore"):
         return _apply(tree.op, parts)
@@ -348,6 +361,8 @@ REALS: Mapping[Op, Callable[..., np.ndarray]] = {
     Op.TANH: np.tanh,
     Op.ERF: _erf,
     Op.SIGMOID: lambda a: 0.5 + 0.5 * np.tanh(0.5 * a),
+    Op.SIN: np.sin,
+    Op.COS: np.cos,
 }
 """Definitions of the operations that only a processor has."""
 
@@ -363,5 +378,11 @@ def _element(read: Read, data: np.ndarray, pad: int, where) -> np.ndarray:
         inside = inside & (index >= 0) & (index < extent)
         indices.append(np.clip(index, 0, extent - 1))
     element = data[tuple(indices)]
-    wide = {"float32": np.float64, "int64": np.int64}.get(data.dtype.name, np.int32)
-    return np.where(inside, element, pad).astype(wide)
+    return np.where(inside, element, pad).astype(_wide(data.dtype))
+
+
+def _wide(dtype: np.dtype) -> type[np.number]:
+    """The type in which elements are computed."""
+    if dtype.kind == "f":
+        return np.float64
+    return np.int64 if dtype.itemsize == 8 else np.int32

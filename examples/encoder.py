@@ -179,7 +179,6 @@ class SequenceReader(quantization.CalibrationDataReader):
         self.batches = iter([{"x": sequence[None]} for sequence in sequences])
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """Return the next batch, or None after the last."""
         return next(self.batches, None)
 
 

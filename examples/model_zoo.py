@@ -52,7 +52,7 @@ Build = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class ZooNetwork:
     """A network that a library defines.
 
     Parameters
@@ -94,13 +94,13 @@ class Quantised:
 
     Parameters
     ----------
-    network : Network
+    network : ZooNetwork
         In float.
     form : str
         One of `FORMS`.
     """
 
-    network: Network
+    network: ZooNetwork
     form: str
 
     @property
@@ -127,7 +127,7 @@ class Published:
     Parameters
     ----------
     name, kind : str
-        As of `Network`.
+        As of `ZooNetwork`.
     repository, commit, path : str
         Of the file, at GitHub.
     licence : str
@@ -282,7 +282,7 @@ def published() -> Iterator[Published]:
     )  # fmt: skip
 
 
-def torchvision_classifiers() -> Iterator[Network]:
+def torchvision_classifiers() -> Iterator[ZooNetwork]:
     """Image classifiers of torchvision: name, side of the images, paper."""
     listed = (
         ("squeezenet1_1", 64, "1602.07360"),
@@ -293,10 +293,12 @@ def torchvision_classifiers() -> Iterator[Network]:
     )
     for name, side, paper in listed:
         build = partial(_call, "torchvision.models", name, num_classes=CLASSES)
-        yield Network(name, CLASSIFICATION, "torchvision", paper, build, {"x": (1, 3, side, side)})
+        yield ZooNetwork(
+            name, CLASSIFICATION, "torchvision", paper, build, {"x": (1, 3, side, side)}
+        )
 
 
-def timm_classifiers() -> Iterator[Network]:
+def timm_classifiers() -> Iterator[ZooNetwork]:
     """Image classifiers of timm: name, side of the images, paper."""
     listed = (
         ("mobilenetv1_100", 64, "1704.04861"),
@@ -308,17 +310,17 @@ def timm_classifiers() -> Iterator[Network]:
     )
     for name, side, paper in listed:
         build = partial(_call, "timm", "create_model", name, num_classes=CLASSES)
-        yield Network(name, CLASSIFICATION, "timm", paper, build, {"x": (1, 3, side, side)})
+        yield ZooNetwork(name, CLASSIFICATION, "timm", paper, build, {"x": (1, 3, side, side)})
 
 
-def detectors() -> Iterator[Network]:
+def detectors() -> Iterator[ZooNetwork]:
     """Object detectors up to the heads' outputs: what follows chooses boxes, on the host."""
     image = {"x": (1, 3, 128, 128)}
-    yield Network(
+    yield ZooNetwork(
         "ssdlite320_mobilenet_v3_large", "object detection", "torchvision", "1801.04381",
         partial(_torchvision_detector, "ssdlite320_mobilenet_v3_large", num_classes=21), image,
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "yolos_tiny", "object detection", "transformers", "2106.00666",
         partial(
             _transformer, "Yolos", "YolosForObjectDetection", ("logits", "pred_boxes"),
@@ -329,26 +331,26 @@ def detectors() -> Iterator[Network]:
     )  # fmt: skip
 
 
-def segmentations() -> Iterator[Network]:
+def segmentations() -> Iterator[ZooNetwork]:
     """Networks that label each pixel."""
     for name, paper in (("lraspp_mobilenet_v3_large", "1905.02244"),):
         build = partial(_torchvision_segmenter, name, num_classes=21)
-        yield Network(name, "segmentation", "torchvision", paper, build, {"x": (1, 3, 96, 96)})
+        yield ZooNetwork(name, "segmentation", "torchvision", paper, build, {"x": (1, 3, 96, 96)})
     library = "segmentation_models_pytorch"
     for name, paper in (("Unet", "1505.04597"), ("PSPNet", "1612.01105")):
         build = partial(
             _call, library, name, encoder_name="mobilenet_v2", encoder_weights=None, classes=5
         )
         stem = f"{name.lower()}_mobilenet_v2"
-        yield Network(stem, "segmentation", library, paper, build, {"x": (1, 3, 96, 96)})
+        yield ZooNetwork(stem, "segmentation", library, paper, build, {"x": (1, 3, 96, 96)})
 
 
-def images_to_images() -> Iterator[Network]:
+def images_to_images() -> Iterator[ZooNetwork]:
     """Super-resolution, depth, poses and autoencoders."""
     small = {"x": (1, 1, 48, 48)}
-    yield Network("espcn", "super-resolution", "torch", "1609.05158", _espcn, small)
-    yield Network("srcnn", "super-resolution", "torch", "1501.00092", _srcnn, small)
-    yield Network(
+    yield ZooNetwork("espcn", "super-resolution", "torch", "1609.05158", _espcn, small)
+    yield ZooNetwork("srcnn", "super-resolution", "torch", "1501.00092", _srcnn, small)
+    yield ZooNetwork(
         "swin2sr", "super-resolution", "transformers", "2209.11345",
         partial(
             _transformer, "Swin2SR", "Swin2SRForImageSuperResolution", ("reconstruction",),
@@ -357,12 +359,12 @@ def images_to_images() -> Iterator[Network]:
         ),
         {"pixel_values": (1, 3, 32, 32)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "glpn", "depth estimation", "transformers", "2201.07436",
         partial(_transformer, "GLPN", "GLPNForDepthEstimation", ("predicted_depth",)),
         {"pixel_values": (1, 3, 64, 64)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "vitpose", "pose estimation", "transformers", "2204.12484",
         partial(
             _transformer, "VitPose", "VitPoseForPoseEstimation", ("heatmaps",), num_labels=17,
@@ -373,21 +375,21 @@ def images_to_images() -> Iterator[Network]:
         ),
         {"pixel_values": (1, 3, 96, 64)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "convolutional_autoencoder", "autoencoder", "torch", "doi:10.1126/science.1127647",
         _autoencoder, {"x": (1, 1, 32, 32)},
     )  # fmt: skip
 
 
-def speech() -> Iterator[Network]:
+def speech() -> Iterator[ZooNetwork]:
     """Keyword spotting, recognition, enhancement, and synthesis."""
-    yield Network(
+    yield ZooNetwork(
         "tc_resnet8", "keyword spotting", "torch", "1904.03814", _tc_resnet, {"x": (1, 40, 98)}
     )
-    yield Network(
+    yield ZooNetwork(
         "ds_cnn", "keyword spotting", "torch", "1711.07128", _ds_cnn, {"x": (1, 1, 49, 10)}
     )
-    yield Network(
+    yield ZooNetwork(
         "ast_tiny", "keyword spotting", "transformers", "2104.01778",
         partial(
             _transformer, "AST", "ASTForAudioClassification", ("logits",), hidden_size=192,
@@ -397,11 +399,11 @@ def speech() -> Iterator[Network]:
         {"input_values": (1, 128, 64)},
     )  # fmt: skip
     recognition = "speech recognition"
-    yield Network(
+    yield ZooNetwork(
         "deepspeech", recognition, "torchaudio", "1412.5567",
         partial(_call, "torchaudio.models", "DeepSpeech", 26, 256), {"x": (1, 1, 50, 26)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "wav2vec2_tiny", recognition, "transformers", "2006.11477",
         partial(
             _transformer, "Wav2Vec2", "Wav2Vec2ForCTC", ("logits",), hidden_size=128,
@@ -410,12 +412,12 @@ def speech() -> Iterator[Network]:
         ),
         {"input_values": (1, 8000)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "whisper_encoder", recognition, "transformers", "2212.04356", _whisper_encoder,
         {"input_features": (1, 80, 200)},
     )  # fmt: skip
     enhancement = "speech enhancement"
-    yield Network(
+    yield ZooNetwork(
         "conv_tasnet", enhancement, "torchaudio", "1809.07454",
         partial(
             _call, "torchaudio.models", "ConvTasNet", num_sources=1, enc_num_feats=128,
@@ -423,15 +425,15 @@ def speech() -> Iterator[Network]:
         ),
         {"x": (1, 1, 4000)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "gru_mask", enhancement, "torch", "2005.07551", partial(_recurrent_mask, "GRU"),
         {"x": (1, 50, 129)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "lstm_mask", enhancement, "torch", "2005.07551", partial(_recurrent_mask, "LSTM"),
         {"x": (1, 50, 129)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "hifigan", "speech synthesis", "transformers", "2010.05646",
         partial(
             _transformer, "SpeechT5HifiGan", "SpeechT5HifiGan", (), upsample_initial_channel=64
@@ -440,7 +442,7 @@ def speech() -> Iterator[Network]:
     )  # fmt: skip
 
 
-def texts() -> Iterator[Network]:
+def texts() -> Iterator[ZooNetwork]:
     """Transformers of words."""
     small = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
     wide = {**small, "intermediate_size": 512}
@@ -461,17 +463,17 @@ def texts() -> Iterator[Network]:
             _transformer, family, f"{family}For{task}", ("logits",), vocab_size=WORDS, **sizes
         )
         inputs = {"input_ids": (1, 32)}
-        yield Network(name, "language", "transformers", paper, build, inputs, ("input_ids",))
+        yield ZooNetwork(name, "language", "transformers", paper, build, inputs, ("input_ids",))
 
 
-def tables() -> Iterator[Network]:
+def tables() -> Iterator[ZooNetwork]:
     """Time series, anomalies and recommendation."""
-    yield Network(
+    yield ZooNetwork(
         "tcn", "time series", "pytorch_tcn", "1803.01271",
         partial(_call, "pytorch_tcn", "TCN", 8, [32, 32, 32, 32], kernel_size=3),
         {"x": (1, 8, 128)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "patchtst", "time series", "transformers", "2211.14730",
         partial(
             _transformer, "PatchTST", "PatchTSTForPrediction", ("prediction_outputs",),
@@ -480,7 +482,7 @@ def tables() -> Iterator[Network]:
         ),
         {"past_values": (1, 128, 4)},
     )  # fmt: skip
-    yield Network(
+    yield ZooNetwork(
         "patchtsmixer", "time series", "transformers", "2306.09364",
         partial(
             _transformer, "PatchTSMixer", "PatchTSMixerForPrediction", ("prediction_outputs",),
@@ -496,10 +498,10 @@ def tables() -> Iterator[Network]:
     papers = {"anomaly detection": "2106.07597", "recommendation": "1906.00091"}
     for name, (kind, inputs, widths) in layers.items():
         build = partial(_call, "torchvision.ops", "MLP", inputs, list(widths))
-        yield Network(name, kind, "torchvision", papers[kind], build, {"x": (1, inputs)})
+        yield ZooNetwork(name, kind, "torchvision", papers[kind], build, {"x": (1, inputs)})
 
 
-def quantised(found: Mapping[str, Network]) -> Iterator[Quantised]:
+def quantised(found: Mapping[str, ZooNetwork]) -> Iterator[Quantised]:
     """Networks in int8, from those in float by name."""
     forms = {
         "qdq": "mobilenet_v2 efficientnet_lite0 ds_cnn bert_tiny unet_mobilenet_v2 srcnn",
@@ -513,7 +515,7 @@ def quantised(found: Mapping[str, Network]) -> Iterator[Quantised]:
             yield Quantised(found[name], form)
 
 
-def networks() -> tuple[Network | Quantised | Published, ...]:
+def networks() -> tuple[ZooNetwork | Quantised | Published, ...]:
     """Return all networks; no library is imported."""
     groups = (
         *(torchvision_classifiers, timm_classifiers, detectors, segmentations),
@@ -579,7 +581,7 @@ def _torchvision_detector(name: str, **options: Any) -> Any:
         "torchvision.models.detection", name, weights=None, weights_backbone=None, **options
     )
 
-    class Heads(nn.Module):
+    class TupleHeads(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.backbone, self.head = made.backbone, made.head
@@ -587,7 +589,7 @@ def _torchvision_detector(name: str, **options: Any) -> Any:
         def forward(self, x: Any) -> Any:
             return tuple(self.head(list(self.backbone(x).values())).values())
 
-    return Heads()
+    return TupleHeads()
 
 
 def _espcn() -> Any:
@@ -619,7 +621,7 @@ def _tc_resnet() -> Any:
     """TC-ResNet8: convolutions along time, the coefficients are channels."""
     nn = import_module("torch.nn")
 
-    class Block(nn.Module):
+    class ResidualBlock(nn.Module):
         def __init__(self, inputs: int, outputs: int) -> None:
             super().__init__()
             self.body = nn.Sequential(
@@ -635,7 +637,12 @@ def _tc_resnet() -> Any:
             return (self.body(x) + self.shortcut(x)).relu()
 
     return nn.Sequential(
-        *(nn.Conv1d(40, 16, 3, 1, 1, bias=False), Block(16, 24), Block(24, 32), Block(32, 48)),
+        *(
+            nn.Conv1d(40, 16, 3, 1, 1, bias=False),
+            ResidualBlock(16, 24),
+            ResidualBlock(24, 32),
+            ResidualBlock(32, 48),
+        ),
         *(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(48, 12)),
     )
 
@@ -711,7 +718,7 @@ def awaken(module: Any, samples: Sequence[Any]) -> None:
         module.eval()
 
 
-def export(network: Network) -> tuple[bytes, dict[str, np.ndarray]]:
+def export(network: ZooNetwork) -> tuple[bytes, dict[str, np.ndarray]]:
     """Return a network as ONNX, and its samples by input.
 
     Raises
@@ -729,7 +736,7 @@ def export(network: Network) -> tuple[bytes, dict[str, np.ndarray]]:
     return data, dict(zip(input_shapes(data), samples.values(), strict=True))
 
 
-class Batches(quantization.CalibrationDataReader):
+class SampleReader(quantization.CalibrationDataReader):
     """Samples, for onnxruntime's quantiser."""
 
     def __init__(self, samples: Mapping[str, np.ndarray]) -> None:
@@ -739,7 +746,6 @@ class Batches(quantization.CalibrationDataReader):
         )
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """Return the next sample, or None."""
         return next(self.batches, None)
 
 
@@ -761,7 +767,7 @@ def quantise(network: Quantised) -> tuple[bytes, dict[str, np.ndarray]]:
             quantization.quantize_static(
                 prepared,
                 target,
-                Batches(samples),
+                SampleReader(samples),
                 quant_format=quantization.QuantFormat[form],
                 activation_type=quantization.QuantType[kind],
                 weight_type=quantization.QuantType.QInt8,
@@ -805,7 +811,7 @@ def input_shapes(data: bytes) -> dict[str, list[int]]:
     }
 
 
-def write(network: Network | Quantised | Published, folder: Path) -> int:
+def write(network: ZooNetwork | Quantised | Published, folder: Path) -> int:
     """Write the ONNX file, samples and description of a network; return the bytes of the first.
 
     Raises
@@ -818,7 +824,7 @@ def write(network: Network | Quantised | Published, folder: Path) -> int:
     if isinstance(network, Published):
         data, drawn = fetch(network)
     else:
-        data, drawn = export(network) if isinstance(network, Network) else quantise(network)
+        data, drawn = export(network) if isinstance(network, ZooNetwork) else quantise(network)
     samples: dict[str, Any] = {**drawn}
     with open(folder / f"{network.name}.npz", "wb") as file:
         np.savez_compressed(file, **samples)

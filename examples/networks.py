@@ -246,7 +246,6 @@ class ImageReader(quantization.CalibrationDataReader):
         self.batches = iter([{"image": image[None]} for image in images])
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """Return the next batch, or None after the last."""
         return next(self.batches, None)
 
 

@@ -211,7 +211,6 @@ class TrainingScans(quantization.CalibrationDataReader):
         self.batches = iter([{"scan": scans.images}])
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """Return the next batch, or None after the last."""
         return next(self.batches, None)
 
 

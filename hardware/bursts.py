@@ -1,6 +1,6 @@
 """Issue side of LOAD and STORE: turns commands into bursts on the memory port."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -27,12 +27,28 @@ def beat_bits(family: type[Load] | type[Store], configuration: Configuration) ->
     return max(bits, *((configuration.row_bytes(m) - 1).bit_length() for m in DESTINATIONS))
 
 
+def carried_layout(
+    family: type[Load] | type[Store], configuration: Configuration
+) -> dict[str, ShapeLike]:
+    """Fields of LOAD's bursts that only its data side reads.
+
+    A fill has its `value`. What a machine unpacks is marked, and the first burst of a run `begins`.
+    """
+    if family is Store:
+        return {}
+    command = command_layout(family, configuration)
+    fields: dict[str, ShapeLike] = {"fill": 1, "value": command["value"].shape}
+    if configuration.packed_weights != "none":
+        fields |= {"unpack": 1, "begins": 1}
+    return fields
+
+
 def burst_layout(family: type[Load] | type[Store], configuration: Configuration):
     """One burst: its address in memory, its place in the scratchpad and its end.
 
     `address` and `local` count bytes. The burst ends with byte `end_byte` of its last beat. `last`
     marks the final burst of a command. A fill (LOAD only) is one burst per run of any length; it
-    has a `value` and no address, and its beats are as long as the longest row or beat.
+    has no address, and its beats are as long as the longest row or beat.
     """
     command = command_layout(family, configuration)
     end_bits = beat_bits(family, configuration)
@@ -45,9 +61,7 @@ def burst_layout(family: type[Load] | type[Store], configuration: Configuration)
         "code": command[MEMORY_CODE[family]].shape,
         "last": 1,
     }
-    if family is Load:
-        fields |= {"fill": 1, "value": command["value"].shape}
-    return data.StructLayout(fields)
+    return data.StructLayout(fields | carried_layout(family, configuration))
 
 
 class BurstIssuer(wiring.Component):
@@ -99,6 +113,7 @@ class BurstIssuer(wiring.Component):
         wiring.connect(m, queue.output, wiring.flipped(self.bursts))
         command = self.commands.payload
         fills = self.family is Load
+        unpacks = fills and self.configuration.packed_weights != "none"
         burst_bits = (self.configuration.burst_bytes - 1).bit_length()
 
         # Fields of the command that the nest does not keep. They apply to all its runs.
@@ -120,6 +135,8 @@ class BurstIssuer(wiring.Component):
             ]
             if fills:
                 m.d.sync += [carried.fill.eq(command.fill), carried.value.eq(command.value)]
+            if unpacks:
+                m.d.sync += [carried.unpack.eq(command.unpack), carried.begins.eq(1)]
 
         # Runs, placed in memory and checked against the window, which starts at a page. `end` is
         # the last byte, counted from the burst boundary before the run. A run that leaves the
@@ -187,4 +204,6 @@ class BurstIssuer(wiring.Component):
                 crosses.eq(end[burst_bits:] != 1),
                 stays.eq(end[burst_bits:] != 1),
             ]
+            if unpacks:
+                m.d.sync += run.begins.eq(0)
         return m

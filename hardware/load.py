@@ -21,6 +21,7 @@ from .in_flight import InFlight
 from .layouts import command_layout
 from .pieces import PieceCutter, begin_cut, cut_layout
 from .queue import Queue
+from .weight_unpacker import WeightUnpacker
 
 
 def write_client(memory: Memory, configuration: Configuration) -> wiring.Signature:
@@ -89,6 +90,7 @@ class LoadUnit(wiring.Component):
         }
         for memory in DESTINATIONS:
             members[memory.name.lower()] = Out(write_client(memory, configuration))
+        self.unpacks = configuration.packed_weights != "none"
         super().__init__(members)
 
     def elaborate(self, platform) -> Module:
@@ -223,6 +225,8 @@ class LoadUnit(wiring.Component):
         ]
         for number, memory in enumerate(DESTINATIONS):
             port = getattr(self, memory.name.lower())
+            if self.unpacks and memory is Memory.WGT:
+                port = self._unpacker(m, piece, takes, placed)
             row_bytes = self.configuration.row_bytes(memory)
             words = max(1, row_bytes // bus_bytes)
             is_first = Signal(words)
@@ -246,3 +250,25 @@ class LoadUnit(wiring.Component):
             repeats = -(-row_bytes // bus_bytes)
             m.d.comb += [port.address.eq(placed_row), port.data.eq(placed.replicate(repeats))]
         return last
+
+    def _unpacker(self, m: Module, piece, takes: Signal, placed: Signal) -> wiring.PureInterface:
+        """Connect the unpacker, which sees a piece one cycle after it was taken.
+
+        Return the write client of WGT for all other pieces.
+        """
+        m.submodules.unpacker = unpacker = WeightUnpacker(self.configuration)
+        other = write_client(Memory.WGT, self.configuration).create(path=("other",))
+        unpacks = Signal()
+        word_bits = (unpacker.word_bytes - 1).bit_length()
+        m.d.sync += [
+            unpacker.valid.eq(takes & piece.unpack),
+            unpacker.begins.eq(piece.begins),
+            unpacker.row.eq(piece.row),
+            unpacker.word.eq(piece.byte >> word_bits),
+            unpacks.eq(unpacker.valid),
+        ]
+        m.d.comb += unpacker.packed.eq(placed)
+        for name in ("enable", "address", "data", "mask"):
+            ours, theirs = getattr(unpacker, name), getattr(other, name)
+            m.d.comb += getattr(self.wgt, name).eq(Mux(unpacks, ours, theirs))
+        return other

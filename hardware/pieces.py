@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Load, Store
-from .bursts import beat_bits, burst_layout
+from .bursts import beat_bits, burst_layout, carried_layout
 from .logic_adder import Gate, LogicAdder
 from .selection import choose
 
@@ -29,7 +29,8 @@ def piece_layout(
     It has `bytes_minus_one` + 1 bytes, from `byte` of the row and from `beat_byte` of the beat on.
     `rotation` is the distance from source to target, modulo the beat. `ends_beat` marks the last
     piece of a beat of memory, `ends_burst` that of a burst, `last` that of a command. `ends_beat`
-    is 0 without a piece, and in a fill.
+    is 0 without a piece, and in a fill. Of a tile to unpack, a piece lies in one packed row, whose
+    bytes `byte` counts, and `row` has a meaning only where the run `begins`.
     """
     burst = burst_layout(family, configuration)
     widest = max(configuration.row_bytes(memory) for memory in memories)
@@ -44,9 +45,7 @@ def piece_layout(
         "ends_burst": 1,
         "last": 1,
     }
-    if family is Load:
-        fields |= {"fill": 1, "value": burst["value"].shape}
-    return data.StructLayout(fields)
+    return data.StructLayout(fields | carried_layout(family, configuration))
 
 
 def cut_layout(
@@ -71,9 +70,7 @@ def cut_layout(
         "final": 1,
         "last": 1,
     }
-    if family is Load:
-        fields |= {"fill": 1, "value": burst["value"].shape}
-    return data.StructLayout(fields)
+    return data.StructLayout(fields | carried_layout(family, configuration))
 
 
 def begin_cut(
@@ -84,8 +81,9 @@ def begin_cut(
 ) -> dict[str, Value]:
     """Return the fields of a burst's `cut_layout`, by name."""
     bits = [_log2(configuration.row_bytes(memory)) for memory in memories]
-    row_end = _row_end(burst.code, configuration, memories)
-    is_fill = burst.fill if family is Load else Const(0)
+    carried = {name: burst[name] for name in carried_layout(family, configuration)}
+    row_end = _row_end(burst.code, carried.get("unpack"), configuration, memories)
+    is_fill = carried.get("fill", Const(0))
     first_byte = Mux(is_fill, 0, burst.address & (configuration.bus_bytes - 1))
     final = burst.beats_minus_one == 0
     fields = {
@@ -98,15 +96,16 @@ def begin_cut(
         "final": final,
         "last": burst.last,
     }
-    if family is Load:
-        fields |= {"fill": burst.fill, "value": burst.value}
-    return fields
+    return fields | carried
 
 
-def _row_end(code: Value, configuration: Configuration, memories: Sequence[Memory]) -> Value:
-    """Return the last byte of a row of the memory."""
+def _row_end(
+    code: Value, unpack: Value | None, configuration: Configuration, memories: Sequence[Memory]
+) -> Value:
+    """Return the last byte of a row of the memory, or of a packed row."""
     widest = _log2(max(configuration.row_bytes(memory) for memory in memories))
-    return choose([Const(configuration.row_bytes(m) - 1, widest) for m in memories], code)
+    end = choose([Const(configuration.row_bytes(m) - 1, widest) for m in memories], code)
+    return end if unpack is None else Mux(unpack, configuration.packed_row_bytes - 1, end)
 
 
 def _beat_end(is_fill: Value, bits: int, configuration: Configuration) -> Value:
@@ -171,12 +170,15 @@ class PieceCutter(wiring.Component):
         beats_left = Signal.like(burst.beats_left, reset_less=True)
         final = Signal(reset_less=True)
         last = Signal(reset_less=True)
-        fill = Signal(reset_less=True)
-        value = Signal(8, reset_less=True)
+        carried = {
+            name: Signal(shape, name=name, reset_less=True)
+            for name, shape in carried_layout(self.family, self.configuration).items()
+        }
+        fill = carried.get("fill", Signal(name="fill", reset_less=True))
         row_end = Signal.like(to_row)
         beat_end = Signal.like(end_byte)
         m.d.comb += [
-            row_end.eq(_row_end(code, self.configuration, self.memories)),
+            row_end.eq(_row_end(code, carried.get("unpack"), self.configuration, self.memories)),
             beat_end.eq(_beat_end(fill, len(end_byte), self.configuration)),
         ]
 
@@ -235,10 +237,11 @@ class PieceCutter(wiring.Component):
                     beats_left.eq(beats_left - 1),
                     final.eq(beats_left == 1),
                 ]
-            if fills:
-                m.d.sync += [piece.fill.eq(fill), piece.value.eq(value)]
+            m.d.sync += [piece[name].eq(kept) for name, kept in carried.items()]
+            if "begins" in carried:
+                m.d.sync += carried["begins"].eq(0)
         with m.If(self.bursts.ready):
-            is_fill = burst.fill if fills else Const(0)
+            is_fill = burst.fill if "fill" in carried else Const(0)
             first_beat_end = _beat_end(is_fill, len(end_byte), self.configuration)
             m.d.sync += [
                 valid.eq(self.bursts.valid),
@@ -252,6 +255,5 @@ class PieceCutter(wiring.Component):
                 final.eq(burst.final),
                 last.eq(burst.last),
             ]
-            if fills:
-                m.d.sync += [fill.eq(burst.fill), value.eq(burst.value)]
+            m.d.sync += [kept.eq(burst[name]) for name, kept in carried.items()]
         return m

@@ -30,7 +30,7 @@ from .delay import delayed
 from .logic_adder import less
 
 
-class _Signals(Domain):
+class _HardwareDomain(Domain):
     """Expressions as hardware values; Amaranth's operators lose no bits."""
 
     def constant(self, value: int) -> Value:
@@ -44,7 +44,7 @@ class _Signals(Domain):
         return Mux(condition, true, false)
 
 
-_SIGNALS = _Signals()
+_SIGNALS = _HardwareDomain()
 
 A_MULTIPLIER = NAMES["a_multiplier"]
 

@@ -190,6 +190,12 @@ class Configuration(_Hashed):
         "performance counters: all; cycles, dispatches and busy units only; or none",
         ("all", "basic", "none"),
     )
+    packed_weights: str = choice(
+        "none",
+        "weights that LOAD unpacks: none, or int4 with a factor per tile column",
+        ("none", "int4"),
+        optional=True,
+    )
     extra_operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -267,6 +273,16 @@ class Configuration(_Hashed):
         return self.lanes_in * self.lanes_out
 
     @property
+    def packed_tile_bytes(self) -> int:
+        """Bytes of a weight tile of 4 bits with its factors, as LOAD unpacks it."""
+        return (self.lanes_in + 1) * self.packed_row_bytes
+
+    @property
+    def packed_row_bytes(self) -> int:
+        """Bytes of a row of a packed weight tile."""
+        return self.lanes_out // 2
+
+    @property
     def weight_tiles(self) -> int:
         """Number of weight tiles that WGT holds."""
         return self.rows(Memory.WGT) // self.lanes_in
@@ -305,11 +321,15 @@ class Configuration(_Hashed):
         return html_table(f"Configuration `{self.name}`", ("parameter", "value"), rows)
 
     def parameters(self) -> dict[str, Any]:
-        """All parameters except the name; `extra_operations` only if there are any."""
+        """All parameters except the name and the options that are not used.
+
+        Without its options a machine is what it was before they existed, its hash included.
+        """
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
         values["extra_operations"] = list(self.extra_operations)
-        if not self.extra_operations:
-            del values["extra_operations"]
+        for name in (*OPTIONS, "extra_operations"):
+            if getattr(self, name) in ("none", ()):
+                del values[name]
         return values
 
     @property
@@ -380,6 +400,9 @@ PARAMETERS: dict[str, Parameter] = {
     field.name: field.metadata["parameter"] for field in fields(Configuration) if field.metadata
 }
 """Meaning, default and legal range of every parameter, by name."""
+
+OPTIONS = tuple(name for name, about in PARAMETERS.items() if about.optional)
+"""Parameters that have no part in a machine which does not use them."""
 
 _PRESETS = (
     Configuration(

@@ -46,6 +46,9 @@ class Op(Enum):
     TANH = "tanh"
     ERF = "erf"
     SIGMOID = "sigmoid"
+    SIN = "sin"
+    COS = "cos"
+    ELEMENT = "element"
 
 
 class Affine(NamedTuple):
@@ -106,9 +109,11 @@ class Call:
     """An operation on expressions.
 
     Arguments: CLAMP takes value, low, high; REQUANTISE value, scale; LOOKUP table, index (and reads
-    the table at index + 128); SELECT a comparison, the value for 1, the value for 0. REAL converts
-    an integer to float32; each float32 sum or product inside it is rounded separately. ROUND
-    converts float32 to int32, halves to even; a value out of range is undefined.
+    the table at index + 128); ELEMENT a read and the distance, in row-major order, of the element
+    to read instead, which must be inside the tensor; SELECT a comparison, the value for 1, the
+    value for 0. REAL converts an integer to float32; each float32 sum or product inside it is
+    rounded separately. ROUND converts float32 to int32, halves to even; a value out of range is
+    undefined.
     """
 
     op: Op

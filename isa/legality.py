@@ -13,7 +13,7 @@ from ..errors import IsaError, ProgramError
 from .configuration import Configuration, Memory
 from .encoding import encode
 from .footprints import EXACT_RUNS, bank_mask, footprint, regions_share_a_row
-from .instructions import Gemm, Instruction, Loop, Vector
+from .instructions import Gemm, Instruction, Load, Loop, Vector
 from .instructions.loops import nest_addresses, nest_jumps
 from .pipeline import GEMM_REVISIT_STEPS, VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
 from .semantics import check_bounds
@@ -41,7 +41,10 @@ def instruction_faults(
     except ProgramError as problem:
         yield str(problem).split(": ", 1)[1]
         return
-    if isinstance(instruction, Gemm):
+    if isinstance(instruction, Load):
+        if instruction.unpack:
+            yield from unpack_faults(instruction, configuration)
+    elif isinstance(instruction, Gemm):
         known = instruction.shared.get("revisits")  # these do not depend on its addresses
         if known is None or known[0] is not configuration or known[1]:
             revisits = tuple(gemm_faults(instruction, configuration))
@@ -62,6 +65,23 @@ def _leaves_a_memory(
         if place.low < 0 or place.high >= size:
             return True
     return False
+
+
+def unpack_faults(load: Load, configuration: Configuration) -> Iterator[str]:
+    """Reject what is no weight tile, or would give the hardware part of a packed row in a cycle."""
+    if load.fill or load.destination is not Memory.WGT:
+        yield "`unpack` reads weight tiles into WGT and has no `fill`; leave one of them out"
+        return
+    steps = {
+        "length": configuration.packed_tile_bytes,
+        "memory": min(configuration.packed_row_bytes, configuration.bus_bytes),
+        "local": configuration.tile_bytes,
+    }
+    for name, step in steps.items():
+        strides = [stride for _, stride in load.nest_of(name)] if name != "length" else []
+        if any(value % step for value in (getattr(load, name), *strides)):
+            yield f"with `unpack`, `{name}` has to move in steps of {step} bytes; align the tiles"
+            return
 
 
 def gemm_faults(gemm: Gemm, configuration: Configuration) -> Iterator[str]:

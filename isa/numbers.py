@@ -179,6 +179,15 @@ def saturate8(values: npt.ArrayLike) -> npt.NDArray[np.int8]:
     return np.clip(np.asarray(values), INT8_MIN, INT8_MAX).astype(np.int8)
 
 
+def int8_terms(numbers: npt.NDArray[np.integer]) -> list[npt.NDArray[np.int8]]:
+    """Return arrays of int8 whose sum is an array of signed integers, as few as possible."""
+    terms = []
+    while not terms or numbers.any():
+        terms.append(np.clip(numbers, INT8_MIN, INT8_MAX).astype(np.int8))
+        numbers = numbers - terms[-1]
+    return terms
+
+
 def quantise_output(
     totals: npt.ArrayLike,
     scale: npt.ArrayLike | None,

@@ -25,6 +25,8 @@ class Parameter:
         Further limits from other parameters, in words; empty if there are none.
     choices
         Legal values of a parameter that is a word; empty for a number.
+    optional
+        Whether a machine with the default is described without it.
     """
 
     meaning: str
@@ -34,6 +36,7 @@ class Parameter:
     power_of_two: bool
     follows: str
     choices: tuple[str, ...] = ()
+    optional: bool = False
 
     @property
     def legal(self) -> str:
@@ -65,7 +68,7 @@ def parameter(
     return field(default=None if coupled else default, metadata={"parameter": about})
 
 
-def choice(default: str, meaning: str, choices: tuple[str, ...]) -> Any:
+def choice(default: str, meaning: str, choices: tuple[str, ...], *, optional: bool = False) -> Any:
     """A dataclass field for a parameter that is one of a few words."""
-    about = Parameter(meaning, default, 0, 0, power_of_two=False, follows="", choices=choices)
+    about = Parameter(meaning, default, 0, 0, False, "", choices, optional)
     return field(default=default, metadata={"parameter": about})

@@ -47,7 +47,7 @@ def read_law(text: str, names: Mapping[str, Expression]) -> Expression:
         raise IsaError(f"law `{text}`: not an expression; write it with {FORMS}") from None
     if _size(body) > MAX_PARTS:
         raise too_long
-    return _Reader(text, names).tree(body)
+    return _LawReader(text, names).tree(body)
 
 
 def _size(node: ast.AST) -> int:
@@ -68,7 +68,7 @@ _BINARY: dict[type[ast.operator], Op] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _LawReader:
     """Python's syntax to expressions."""
 
     text: str

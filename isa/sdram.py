@@ -60,7 +60,6 @@ class Sdram:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row of a bank."""
         return (self.data_bits // 8) << self.column_bits
 
     def at(self, clock_hz: int) -> "SdramCycles":

@@ -13,6 +13,7 @@ from .configuration import Configuration, Memory
 from .instructions import Gemm, Halt, Instruction, Load, ReduceMode, Store, Vector
 from .laws import ARRAYS, evaluate
 from .numbers import quantise_output
+from .packed_weights import unpack_weights
 
 SCRATCHPADS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT, Memory.ACC)
 
@@ -89,8 +90,12 @@ class Machine:
     def _load(self, load: Load) -> None:
         target, dram = self.memories[load.destination], self.memories[Memory.DRAM]
         for source, local in zip(load.addresses("memory"), load.addresses("local"), strict=True):
-            run = slice(local, local + load.length)
-            target[run] = load.value if load.fill else dram[source : source + load.length]
+            run = slice(local, local + load.run_bytes("local", self.configuration))
+            values = dram[source : source + load.length]
+            if load.unpack:
+                target[run] = unpack_weights(values, self.configuration)
+            else:
+                target[run] = load.value if load.fill else values
 
     def _store(self, store: Store) -> None:
         source, dram = self.memories[store.source], self.memories[Memory.DRAM]

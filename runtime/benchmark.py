@@ -35,7 +35,7 @@ THREADS = Path("/proc/self/task")
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """What a stretch of time was spent on, in seconds.
+    """Wall-clock, processor and waiting time of a measurement, in seconds.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from typing_extensions import override
 
 from ..errors import DeviceError
 from ..isa.clearing import clearing_program
@@ -140,8 +141,8 @@ class BoardDevice(Device):
     def _connect(self) -> Connection:
         return Link(Address.parse(self.name).open(), secrets.randbits(16))
 
+    @override
     def close(self) -> None:
-        """Close the connection."""
         self._link.close()
 
     @property

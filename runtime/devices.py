@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from typing_extensions import override
 
 from ..errors import DeviceError
 from ..isa.configuration import DEFAULT, Configuration, Memory
@@ -39,8 +40,8 @@ class ReferenceDevice(Device):
         self._machine.run(program.instructions)
         return Result(device=self.name, dram=dram)
 
+    @override
     def scratchpads(self) -> dict[Memory, np.ndarray]:
-        """See `Device.scratchpads`."""
         if self._machine is None:
             return {
                 memory: np.zeros(self.configuration.size_bytes(memory), dtype=np.uint8)
@@ -102,8 +103,8 @@ class HardwareDevice(Device):
             counters=run.counters,
         )
 
+    @override
     def scratchpads(self) -> dict[Memory, np.ndarray]:
-        """See `Device.scratchpads`."""
         return self._core.scratchpads()
 
     def close(self) -> None:

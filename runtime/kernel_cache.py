@@ -14,8 +14,7 @@ from ..file_access import read_part
 from ..signing import key_name
 from ..sim.cache import cache_folder, kept_folder, remove_unused, saying_why_not
 
-KIND = "kernels"
-"""The folder inside the cache."""
+CACHE_FOLDER = "kernels"
 SUFFIX = ".bin"
 
 
@@ -39,11 +38,11 @@ def keep_kernels(kernels: Mapping[str, bytes]) -> None:
     if not kernels or not key_name():
         return
     with saying_why_not():
-        folder = kept_folder(KIND, "keeping kernels")
+        folder = kept_folder(CACHE_FOLDER, "keeping kernels")
         for key, data in kernels.items():
             write_atomically(_path(key), data)
         remove_unused(folder, SUFFIX)
 
 
 def _path(key: str) -> Path:
-    return cache_folder() / KIND / f"{key}{SUFFIX}"
+    return cache_folder() / CACHE_FOLDER / f"{key}{SUFFIX}"

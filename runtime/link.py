@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from ..errors import DeviceError
 from ..isa.link import (
     ANSWER_HEAD,
@@ -128,24 +130,24 @@ class Link(Connection):
         self._waiting = b""
         self._piece_bytes = PAYLOAD_BYTES
 
+    @override
     def close(self) -> None:
-        """See `Connection.close`."""
         self.transport.close()
 
+    @override
     def read(self, command: Command, address: int, length: int) -> bytes:
-        """See `Connection.read`."""
         return self._move(Transfer(command, address, length))
 
+    @override
     def write_memory(self, address: int, data: bytes) -> None:
-        """See `Connection.write_memory`."""
         self._move(Transfer(Command.WRITE_MEMORY, address, len(data), data))
 
+    @override
     def write_register(self, address: int, value: int) -> None:
-        """See `Connection.write_register`."""
         self._move(_register_write(address, value))
 
+    @override
     def write_once(self, address: int, value: int) -> bool:
-        """See `Connection.write_once`."""
         try:
             self._move(_register_write(address, value), rounds=1)
         except SilenceError:

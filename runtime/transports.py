@@ -15,6 +15,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from typing_extensions import override
+
 from ..errors import DeviceError
 
 USUAL_BAUD = 115_200
@@ -180,8 +182,8 @@ class TcpTransport(Transport):
         self._has_answered = False
         super().__init__(address, self._socket.fileno())
 
+    @override
     def receive(self, seconds: float) -> bytes:
-        """See `Transport.receive`."""
         data = super().receive(seconds)
         self._has_answered |= bool(data)
         return data
@@ -194,8 +196,8 @@ class TcpTransport(Transport):
             "another program uses; close that program, or wait until it is done"
         )
 
+    @override
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
 
@@ -237,8 +239,8 @@ class SerialTransport(Transport):
         termios.tcflush(file, termios.TCIOFLUSH)
         fcntl.ioctl(file, termios.TIOCEXCL)
 
+    @override
     def close(self) -> None:
-        """Close the port."""
         os.close(self._file)
 
 

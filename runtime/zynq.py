@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
+from typing_extensions import override
 
 from ..errors import DeviceError
 from ..isa.link import BOARD_OFFSETS, LINK_MAGIC, LINK_VERSION, Command
@@ -111,12 +112,12 @@ class PynqCore(MappedCore):
         base = self._buffer.device_address
         super().__init__(registers, self._buffer.view(np.ndarray), base, clock_hz)
 
+    @override
     def flush(self, start: int, end: int) -> None:
-        """See `MappedCore.flush`."""
         self._buffer[start:end].flush()
 
+    @override
     def invalidate(self, start: int, end: int) -> None:
-        """See `MappedCore.invalidate`."""
         self._buffer[start:end].invalidate()
 
     def close(self) -> None:
@@ -151,12 +152,12 @@ class UioCore(MappedCore):
             ) from None
         super().__init__(np.frombuffer(registers, np.uint32), np.frombuffer(memory, np.uint8), base)
 
+    @override
     def flush(self, start: int, end: int) -> None:
-        """See `MappedCore.flush`."""
         self._sync(FOR_DEVICE, start, end)
 
+    @override
     def invalidate(self, start: int, end: int) -> None:
-        """See `MappedCore.invalidate`."""
         self._sync(FOR_CPU, start, end)
 
     def _sync(self, what: str, start: int, end: int) -> None:
@@ -210,8 +211,8 @@ class MappedLink(Connection):
             BOARD_OFFSETS["CLOCK_HZ"]: core.clock_hz,
         }
 
+    @override
     def read(self, command: Command, address: int, length: int) -> bytes:
-        """See `Connection.read`."""
         if command == Command.READ_MEMORY:
             self.core.invalidate(address, address + length)
             return self.core.memory[address : address + length].tobytes()
@@ -224,8 +225,8 @@ class MappedLink(Connection):
             return self._board[place]
         return int(self.core.registers[place // WORD_BYTES])
 
+    @override
     def write_memory(self, address: int, data: bytes) -> None:
-        """See `Connection.write_memory`."""
         end = address + len(data)
         self.core.memory[address:end] = np.frombuffer(data, np.uint8)
         self.core.flush(address, end)
@@ -238,13 +239,13 @@ class MappedLink(Connection):
         base = self.core.memory_base if address in BASES else 0
         self.core.registers[address // WORD_BYTES] = value + base
 
+    @override
     def write_once(self, address: int, value: int) -> bool:
-        """See `Connection.write_once`."""
         self.write_register(address, value)
         return True
 
+    @override
     def close(self) -> None:
-        """See `Connection.close`."""
         self.core.close()
 
 

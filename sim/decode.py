@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from ..isa import numbers
-from ..isa.configuration import DEFAULT, Configuration, Memory
+from ..isa.configuration import DEFAULT, OPTIONS, PARAMETERS, Configuration, Memory
 from ..isa.encoding import decode_program, word_bytes
 from ..isa.instructions import FAMILIES, Gemm, Halt, Instruction, ReduceMode, Unit, Vector
 from ..isa.instructions.load import DESTINATIONS
@@ -20,6 +20,9 @@ from .native import build_native
 
 LEVELS = 6
 """Loop levels of every nest in a row: the largest number that a configuration may have."""
+
+_WITH_OPTIONS = DEFAULT.replace(**{name: PARAMETERS[name].choices[-1] for name in OPTIONS})
+"""A machine whose words have every field."""
 
 OPCODES = 16
 """Codes of the four opcode bits."""
@@ -35,7 +38,7 @@ def columns(family: type[Instruction]) -> dict[str, int]:
     The columns of jumps hold strides.
     """
     names = ["opcode", "wait", "signal"]
-    names += [field.name for field in family.immediates(DEFAULT)]
+    names += [field.name for field in family.immediates(_WITH_OPTIONS)]
     names += [operand.name for operand in family.operands]
     for nest, moved in family.nests.items():
         for level in range(LEVELS):

@@ -38,6 +38,9 @@ class FunctionalMachine(Machine):
             else:
                 runs(target, load.local, local, load.length)[...] = load.value
             return
+        if load.unpack:
+            super()._load(load)
+            return
         source = self.memories[Memory.DRAM]
         copy_runs(source, load.memory, load.nest_of("memory"), target, load.local, local, load)
 

@@ -33,6 +33,26 @@ void copy(std::uint8_t *target, const std::uint8_t *source, int64_t length, Nest
     });
 }
 
+// Tiles of 4 bits, each behind the factors of its columns; returns the bytes of WGT.
+constexpr int64_t unpacked(int64_t length) {
+    return length / ((LANES_IN + 1) * PACKED_ROW_BYTES) * LANES_IN * LANES_OUT;
+}
+
+void unpack(std::uint8_t *target, const std::uint8_t *source, int64_t length) {
+    for (int64_t tiles = length / ((LANES_IN + 1) * PACKED_ROW_BYTES); tiles; --tiles) {
+        const std::uint8_t *const factors = source;
+        source += PACKED_ROW_BYTES;
+        for (int row = 0; row < LANES_IN; ++row, source += PACKED_ROW_BYTES) {
+            for (int byte = 0; byte < PACKED_ROW_BYTES; ++byte) {
+                const auto pair = std::int8_t(source[byte]);
+                const int low = std::int8_t(pair * 16) >> 4, high = pair >> 4;
+                *target++ = std::uint8_t(low * (factors[byte] & 15));
+                *target++ = std::uint8_t(high * (factors[byte] >> 4));
+            }
+        }
+    }
+}
+
 bool load_fits(const Machine &machine, Row row) {
     const int64_t length = row[load::length];
     Row loops = row + load::loops;
@@ -42,13 +62,20 @@ bool load_fits(const Machine &machine, Row row) {
                                .within(machine.bytes[memory::DRAM], length);
     return reads && Extremes(row[load::local])
                         .over(loops, 2, 1)
-                        .within(machine.bytes[row[load::destination]], length);
+                        .within(machine.bytes[row[load::destination]],
+                                row[load::unpack] ? unpacked(length) : length);
 }
 
 void run_load(const Machine &machine, Row row) {
     std::uint8_t *target = machine.memories[row[load::destination]];
     const Nest<2> nest(row + load::loops);
     const int64_t length = row[load::length];
+    if (row[load::unpack]) {
+        const std::uint8_t *source = machine.memories[memory::DRAM];
+        return nest.steps({row[load::memory], row[load::local]}, [=](const int64_t *address) {
+            unpack(target + address[1], source + address[0], length);
+        });
+    }
     if (!row[load::fill]) {
         return copy(target, machine.memories[memory::DRAM], length, nest, row[load::memory],
                     row[load::local]);

@@ -55,7 +55,6 @@ class NativeMachine(Machine):
         self.run_words(encode_program(program, self.configuration))
 
     def execute(self, instruction: Instruction, index: int = 0) -> None:
-        """Execute one instruction."""
         self.run([instruction])
 
     def run_words(self, code: bytes) -> None:
@@ -102,7 +101,7 @@ def _decoded(code: bytes, configuration: Configuration) -> np.ndarray:
 
 @cache
 def _library(configuration: Configuration, flags: tuple[str, ...]) -> ctypes.CDLL:
-    sizes = ("lanes_in", "lanes_out", "vector_lanes", "depthwise_taps")
+    sizes = ("lanes_in", "lanes_out", "vector_lanes", "depthwise_taps", "packed_row_bytes")
     numbers = ", ".join(f"{name.upper()} = {getattr(configuration, name)}" for name in sizes)
     header = f"#pragma once\nnamespace tilewright {{ constexpr int {numbers}; }}\n"
     generated = {

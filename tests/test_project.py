@@ -5,8 +5,11 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -37,14 +40,58 @@ def test_every_package_has_a_docstring_that_says_what_it_is_for():
         assert path.read_text().startswith('"""'), f"`{path}` has no docstring"
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"))
+
+
+def sources(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
+    """Files of the root and of folders, with their syntax trees."""
+    for files in (ROOT.glob("*.py"), *((ROOT / one).rglob("*.py") for one in folders)):
+        yield from ((file, parsed(file)) for file in files)
+
+
+QUESTIONS = ("How", "What", "Which", "Who", "Whether", "Where", "When", "Why")
+
+
 def test_no_module_docstring_begins_with_a_question_word():
     """It names the contents of the file, as a noun or an imperative."""
-    files = [*ROOT.glob("*.py")]
-    for folder in (*PARTS, "examples", "tests"):
-        files += (ROOT / folder).rglob("*.py")
-    for file in files:
-        first, *_ = (ast.get_docstring(ast.parse(file.read_text())) or " ").split(" ")
-        assert first not in ("How", "What", "Which", "Who", "Whether", "Where", "Why"), file
+    for file, tree in sources(*PARTS, "examples", "tests"):
+        first, *_ = (ast.get_docstring(tree) or " ").split(" ")
+        assert first not in QUESTIONS, file
+
+
+def test_nor_does_that_of_a_class_or_a_constant():
+    for file, tree in sources(*PARTS, "examples"):
+        for node in ast.walk(tree):
+            body = getattr(node, "body", [])
+            texts = [ast.get_docstring(node)] if isinstance(node, ast.ClassDef) else []
+            for before, after in pairwise(body if isinstance(body, list) else []):
+                if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr):
+                    texts.append(getattr(after.value, "value", None))
+            for text in texts:
+                first, *_ = str(text).split(" ")
+                assert first not in QUESTIONS, f"{file}: {text}"
+
+
+UNDESCRIBED = ("hardware", "compiler/graph/operators")
+"""Folders whose methods `elaborate`, `result_type` and `compute` are described by their classes."""
+
+
+def test_public_methods_of_several_lines_have_docstrings():
+    """Ruff's D102 would ask for those of one line too, which could only repeat the name."""
+    exempt = tuple(str(ROOT / folder) for folder in UNDESCRIBED)
+    for file, tree in sources(*PARTS):
+        kinds = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        for kind in kinds if not str(file).startswith(exempt) else ():
+            for method in kind.body if not kind.name.startswith("_") else ():
+                if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
+                    first, last = method.body[0], method.body[-1]
+                    marks = {ast.unparse(one).rpartition(".")[2] for one in method.decorator_list}
+                    short = first is last and first.lineno == last.end_lineno
+                    known = short or marks & {"override", "overload", "setter"}
+                    place = f"{file}:{method.lineno} {method.name}"
+                    assert known or ast.get_docstring(method), place
 
 
 def test_no_large_file_is_in_the_repository():

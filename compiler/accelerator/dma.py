@@ -11,13 +11,14 @@ of a weight tile is a run; a transposed tensor is fetched byte by byte.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, move_transfer
-from ..te.box import Box, box_size
+from ..te.box import Box, box_size, extents_of
 from ..tensor import Patches, Tensor
 from .strided_copy import Dimension, fill_bytes, strided_copy
 from .tile_layout import TileLayout, row_major
@@ -51,27 +52,18 @@ class DramTensor:
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes per step of each dimension."""
-        if self.pitch:
-            return self.pitch
-        strides, stride = [], 1
-        for extent in reversed(self.shape):
-            strides.append(stride)
-            stride *= extent
-        return tuple(reversed(strides))
+        return self.pitch or row_major(self.shape)
 
     @property
     def size(self) -> int:
         """Bytes."""
-        total = 1
-        for extent in self.shape:
-            total *= extent
-        return total
+        return math.prod(self.shape)
 
     def shaped(self, shape: tuple[int, ...]) -> "DramTensor":
         """The same bytes with another shape, whose last dimensions are blocks of channels."""
         if not self.pitch:
             return replace(self, shape=shape)
-        blocks = DramTensor(0, shape[PIXEL_AXES:]).strides
+        blocks = row_major(shape[PIXEL_AXES:])
         return replace(self, shape=shape, pitch=(*self.pitch[:PIXEL_AXES], *blocks))
 
     def holding(self, tensor: Tensor) -> "DramTensor":
@@ -149,15 +141,10 @@ def _loads(
     if any(low >= high for low, high in valid):
         return tuple(loads)
     memory = sum(low * stride for (low, _), stride in zip(valid, strides, strict=True))
-    local = _offset(valid, box, [place.inner for place in places])
-    choices = [
-        _blocks(high - low, stride, place)
-        for (low, high), stride, place in zip(valid, strides, places, strict=True)
-    ]
-    for parts in itertools.product(*choices):
-        base = memory + sum(part[0][0] for part in parts), local + sum(part[0][1] for part in parts)
-        dims = [dimension for _, dimensions in parts for dimension in dimensions]
+    local = offset_in(box, valid, places)
+    for there, here, dims in _pieces(valid, strides, places):
         dims.sort(key=lambda dimension: dimension[2], reverse=True)
+        base = memory + there, local + here
         loads += strided_copy((Memory.DRAM, destination), dims, base, limits)
     return tuple(loads)
 
@@ -177,11 +164,25 @@ def _padding(
         # The padding is scattered over the rows of a tile; filling the whole tile is faster.
         return fill_bytes([(box_size(box), 1)], destination, 0, pad, limits)
     loads: list[Instruction] = []
-    pitch = [place.inner for place in places]
     for slab in _outside(box, valid):
-        dims = [(high - low, p) for (low, high), p in zip(slab, pitch, strict=True)]
-        loads += fill_bytes(dims, destination, _offset(slab, box, pitch), pad, limits)
+        dims = [(size, one.inner) for size, one in zip(extents_of(slab), places, strict=True)]
+        loads += fill_bytes(dims, destination, offset_in(box, slab, places), pad, limits)
     return loads
+
+
+def _pieces(
+    box: Box, strides: tuple[int, ...], places: tuple[TileLayout, ...]
+) -> Iterator[tuple[int, int, list[Dimension]]]:
+    """Cut a box between whole blocks and the rest of the last one, in each dimension.
+
+    Yields
+    ------
+    The offsets of a piece in memory and in the scratchpad, and its loops.
+    """
+    choices = map(_blocks, extents_of(box), strides, places)
+    for parts in itertools.product(*choices):
+        there, here = map(sum, zip(*(offsets for offsets, _ in parts), strict=True))
+        yield there, here, [dimension for _, dimensions in parts for dimension in dimensions]
 
 
 def _blocks(
@@ -203,14 +204,6 @@ def _blocks(
     return parts
 
 
-def load_tiles(
-    memory: int, size: int, stored: int, local: int, limits: Configuration
-) -> list[Instruction]:
-    """LOADs that bring `size` contiguous bytes to WGT, the first `stored` bytes of each tile."""
-    dims = [(size // stored, stored, limits.tile_bytes), (stored, 1, 1)]
-    return strided_copy((Memory.DRAM, Memory.WGT), dims, (memory, local), limits)
-
-
 def load_patches(
     source: DramTensor, patches: Patches, box: Box, local: int, limits: Configuration
 ) -> list[Instruction]:
@@ -223,7 +216,7 @@ def load_patches(
         have only some of the channels.
     """
     image, line, pixel, _ = source.strides
-    rows, columns, lanes = (high - low for low, high in box[1:])
+    rows, columns, lanes = extents_of(box[1:])
     (first_image, _), (first_row, _), (first_column, _), (first_lane, last_lane) = box
     memory = source.base + first_image * image + first_row * patches.row_step * line
     memory += first_column * patches.column_step * pixel + first_lane
@@ -239,18 +232,31 @@ def load_patches(
 
 
 def store_box(
-    target: DramTensor, box: Box, source: Memory, local: int, limits: Configuration
+    target: DramTensor,
+    box: Box,
+    source: Memory,
+    local: int,
+    places: tuple[TileLayout, ...],
+    limits: Configuration,
 ) -> list[Instruction]:
-    """STOREs that bring a dense box at byte `local` to each of its places in main memory.
+    """STOREs that bring a box to each of its places in main memory.
 
     For a part of a larger tensor, only its own channels are stored.
+
+    Parameters
+    ----------
+    box
+        Whole blocks of `places`, except for the end of the last one.
+    local
+        Byte in the scratchpad where the box starts.
+    places
+        Layout of each dimension there, in bytes.
     """
-    pitch = row_major(box)
     stores = []
     for piece in _own_channels(target, box) if target.pitch else (box,):
-        start = local + _offset(piece, box, pitch)
+        start = local + offset_in(box, piece, places)
         piece, memory = _from_zero(target, piece)
-        firsts = _stores(target.strides, target.copies, piece, pitch, source, limits)
+        firsts = _stores(target.strides, target.copies, piece, places, source, limits)
         stores += [move_transfer(first, memory, start) for first in firsts]
     return stores
 
@@ -260,62 +266,18 @@ def _stores(
     strides: tuple[int, ...],
     copies: tuple[tuple[int, int], ...],
     box: Box,
-    pitch: tuple[int, ...],
+    places: tuple[TileLayout, ...],
     source: Memory,
     limits: Configuration,
 ) -> tuple[Instruction, ...]:
-    """Return the STOREs of a box with strides `pitch` whose first element is at byte 0."""
+    """Return the STOREs of a box whose first element is at byte 0."""
     memory = sum(low * stride for (low, _), stride in zip(box, strides, strict=True))
-    dims = [(count, 0, apart) for count, apart in copies]
-    dims += [
-        (high - low, p, stride) for (low, high), stride, p in zip(box, strides, pitch, strict=True)
-    ]
-    return tuple(strided_copy((source, Memory.DRAM), dims, (0, memory), limits))
-
-
-def store_blocks(
-    target: DramTensor,
-    box: Box,
-    base: int,
-    lows: Sequence[int],
-    places: tuple[TileLayout, ...],
-    limits: Configuration,
-) -> list[Instruction]:
-    """STOREs that bring a box of sums from ACC to main memory, where blocks are joined.
-
-    Parameters
-    ----------
-    target
-        Its last dimension is that of the bytes of a sum.
-    box
-        Whole blocks, except for the end of the last one.
-    base, lows
-        Place in ACC of the first sum, and the element that lies there.
-    places
-        Layout of each dimension in ACC, in sums.
-    """
-    *strides, byte = target.strides
-    size = target.shape[-1]
-    memory = target.base + sum(low * s for (low, _), s in zip(box, strides, strict=True))
-    for (low, _), start, place in zip(box, lows, places, strict=True):
-        blocks, rest = divmod(low - start, place.block) if place.block else (0, low - start)
-        base += blocks * place.outer + rest * place.inner
-    choices = [
-        _blocks(high - low, stride, place)
-        for (low, high), stride, place in zip(box, strides, places, strict=True)
-    ]
-    stores = []
-    for parts in itertools.product(*choices):
-        there, here = (sum(offsets) for offsets in zip(*(part[0] for part in parts), strict=True))
-        dims = [
-            (extent, inner * size, stride)
-            for _, dimensions in parts
-            for extent, stride, inner in dimensions
-        ]
-        dims.sort(key=lambda dimension: dimension[2], reverse=True)
-        first = (base + here) * size, memory + there
-        stores += strided_copy((Memory.ACC, Memory.DRAM), [*dims, (size, 1, byte)], first, limits)
-    return stores
+    again = [(count, 0, apart) for count, apart in copies]
+    stores: list[Instruction] = []
+    for there, here, loops in _pieces(box, strides, places):
+        dims = [*again, *((extent, inner, stride) for extent, stride, inner in loops)]
+        stores += strided_copy((source, Memory.DRAM), dims, (here, memory + there), limits)
+    return tuple(stores)
 
 
 def _own_channels(target: DramTensor, box: Box) -> Iterator[Box]:
@@ -333,8 +295,10 @@ def _own_channels(target: DramTensor, box: Box) -> Iterator[Box]:
         yield (*pixels, (blocks, blocks + 1), (low, min(high, rest)))
 
 
-def _offset(inner: Box, box: Box, pitch: Sequence[int]) -> int:
-    return sum((i[0] - b[0]) * p for i, b, p in zip(inner, box, pitch, strict=True))
+def offset_in(box: Box, part: Box, places: Sequence[TileLayout]) -> int:
+    """The distance from the start of a box to that of a part of it."""
+    pairs = zip(box, part, places, strict=True)
+    return sum(place.offset(low - first) for (first, _), (low, _), place in pairs)
 
 
 def _outside(box: Box, valid: Box) -> Iterator[Box]:

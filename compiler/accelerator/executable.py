@@ -19,7 +19,7 @@ from .dma import DramTensor
 
 
 class Measured(Protocol):
-    """What a device reports about a run."""
+    """A device's report of a run."""
 
     @property
     def cycles(self) -> int | None:

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ...errors import CompileError
-from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Instruction, Loop, transfer, transfer_problem
-from ..te.box import Box, whole_box
+from ...isa.configuration import Memory
+from ...isa.instructions import Instruction, transfer_problem
+from ..te.box import Box, extents_of, whole_box
 from ..te.instances import Instance
 from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
 from .constants import ConstantPool, pack_parameters
-from .dma import DramTensor, load_box, load_patches, load_tiles, store_blocks, store_box
+from .dma import DramTensor, load_box, load_patches, store_box
 from .scratchpads import BufferPlacer, Placed
 from .strided_copy import strided_copy
 from .tile_layout import TileLayout, dense_places, row_major
@@ -111,17 +111,21 @@ class Transfers:
         assert isinstance(instance.node, TransferNest)
         size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
-        if place.memory is Memory.ACC and self.buffers.fixed is None:
-            return store_blocks(
-                target, instance.box, place.base, place.lows, place.places, self.limits
-            )
         box, room = instance.box, self._room(instance, instance.node.source)
+        if place.memory is Memory.ACC and self.buffers.fixed is None:
+            offsets = (
+                one.offset(low - first)
+                for (low, _), first, one in zip(box, place.lows, place.places, strict=True)
+            )
+            local = (place.base + sum(offsets)) * size
+            places = (*(one.of_bytes(size) for one in place.places), TileLayout(1))
+            return store_box(target, (*box, (0, size)), Memory.ACC, local, places, self.limits)
         stores: list[Instruction] = []
         for piece, offset in dense_pieces(box, room):
-            local = place.base * size + offset * size
+            local = (place.base + offset) * size
             if size > 1:
                 piece = (*piece, (0, size))
-            stores += store_box(target, piece, place.memory, local, self.limits)
+            stores += store_box(target, piece, place.memory, local, _dense(piece), self.limits)
         return stores
 
     def _load(self, name: str, box: Box, room: Box, place: Placed) -> Iterator[Instruction]:
@@ -155,7 +159,9 @@ class Transfers:
                 values = _padded(constants[name], box, room, tensor.pad)
                 data = self.packed[*key, window] = pack_weights(values, window, self.limits)
             stored = stored_bytes(window, self.limits)
-            return load_tiles(self.pool.add(data), len(data), stored, place.base, self.limits)
+            base = self.pool.add(data), place.base
+            dims = [(len(data) // stored, stored, self.limits.tile_bytes), (stored, 1, 1)]
+            return strided_copy((Memory.DRAM, Memory.WGT), dims, base, self.limits)
         source = self._in_dram(name)
         if box == room:
             places = place.places
@@ -178,7 +184,7 @@ class Transfers:
             if any(low >= high for low, high in part):
                 continue
             local = place.base + sum(
-                (low - first) // one.block * one.outer
+                one.offset(low - first)
                 for low, (first, _), one in zip(corner, room[-2:], place.places[-2:], strict=True)
             )
             for piece, offset in dense_pieces(part, block):
@@ -217,7 +223,8 @@ class Transfers:
                 for (low, _), stride in zip((*piece, *byte), source.strides, strict=True)
             )
             local = (place.base + offset) * PAIR_BYTES + half
-            found += _every_other(memory, local, piece[-1][1] - piece[-1][0], self.limits)
+            words = [(piece[-1][1] - piece[-1][0], 4, PAIR_BYTES), (4, 1, 1)]
+            found += strided_copy((Memory.DRAM, Memory.PARAM), words, (memory, local), self.limits)
         return found
 
     def _load_pairs(self, names: frozenset[str], box: Box, place: Placed) -> list[Instruction]:
@@ -277,7 +284,7 @@ def _clipped(box: Box, domain: Box) -> Box:
 
 def _dense(box: Box) -> tuple[TileLayout, ...]:
     """The layout of a dense buffer of a box."""
-    return dense_places(tuple([high - low for low, high in box]))
+    return dense_places(extents_of(box))
 
 
 def dense_pieces(box: Box, room: Box) -> Iterator[tuple[Box, int]]:
@@ -296,22 +303,11 @@ def dense_pieces(box: Box, room: Box) -> Iterator[tuple[Box, int]]:
 
 def _cut(box: Box, room: Box, position: int) -> Iterator[tuple[Box, int]]:
     """The parts of a box that have one element in each dimension before a position."""
-    strides = row_major(room)
+    strides = row_major(extents_of(room))
     for starts in itertools.product(*(range(*pair) for pair in box[:position])):
         piece = (*((start, start + 1) for start in starts), *box[position:])
         places = zip(piece, room, strides, strict=True)
         yield piece, sum((low - first) * stride for (low, _), (first, _), stride in places)
-
-
-def _every_other(
-    memory: int, local: int, count: int, limits: Configuration
-) -> Iterator[Instruction]:
-    """Load words that are contiguous in main memory to every second word of PARAM."""
-    most = 1 << limits.extent_bits
-    for start in range(0, count, most):
-        base = memory + 4 * start, local + 8 * start
-        loops = (Loop(min(most, count - start), (4, 8)),)
-        yield transfer(Memory.DRAM, Memory.PARAM, 4, base, loops)
 
 
 def _padded(data: np.ndarray, box: Box, room: Box, pad: int) -> np.ndarray:
@@ -320,7 +316,7 @@ def _padded(data: np.ndarray, box: Box, room: Box, pad: int) -> np.ndarray:
         low >= 0 and high <= size for (low, high), size in zip(box, data.shape, strict=True)
     ):
         return data[tuple(slice(*pair) for pair in box)]
-    values = np.zeros([high - low for low, high in room], dtype=data.dtype)
+    values = np.zeros(extents_of(room), dtype=data.dtype)
     values[_slices(box, room)] = pad
     inside = _clipped(box, whole_box(data.shape))
     values[_slices(inside, room)] = data[tuple(slice(*pair) for pair in inside)]

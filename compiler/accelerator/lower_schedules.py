@@ -154,12 +154,8 @@ class _Operand:
             if rolling is not None and dimension == rolling.dimension:
                 base += rolling.place(index) * place.inner
                 continue
-            index -= placed.lows[dimension]
-            if index:
-                if place.block:
-                    base += index // place.block * place.outer
-                    index %= place.block
-                base += index * place.inner
+            if index != placed.lows[dimension]:
+                base += place.offset(index - placed.lows[dimension])
         axes = self.axes.get(placed.places)
         if axes is None:
             axes = self.axes[placed.places] = self._moves(placed.places)

@@ -15,7 +15,7 @@ from ...aligned import align
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
-from ..te.box import Box, Range, whole_box
+from ..te.box import Box, Range, extents_of
 from ..te.instances import Buffered
 from ..te.nodes import Allocate
 from ..te.program import Program
@@ -167,7 +167,6 @@ class BufferPlacer:
         return self.layouts[key]
 
     def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
-        """Size of a weight buffer in bytes."""
         return self.weights(name, shape).tiles * self.configuration.tile_bytes
 
     def allocate(self, buffered: Buffered) -> Placed:
@@ -201,14 +200,10 @@ class BufferPlacer:
     def _ring(self, name: str, rolling: Rolling) -> Placed:
         size = rolling.elements
         piece, _ = self.scratchpads.arenas[Memory.ACT].take(None, size, self.regions[name])
-        strides, stride = [], 1
-        for index, (extent, (before, behind)) in reversed(
-            tuple(enumerate(zip(rolling.extents, rolling.borders, strict=True)))
-        ):
-            strides.append(stride if index >= rolling.dimension else 0)
-            stride *= before + extent + behind
-        places = tuple(map(TileLayout, reversed(strides)))
         lows = tuple(-before for before, _ in rolling.borders)
+        rooms = map(sum, zip(rolling.extents, map(sum, rolling.borders), strict=True))
+        strides = enumerate(row_major(tuple(rooms)))
+        places = tuple(TileLayout(s if index >= rolling.dimension else 0) for index, s in strides)
         return Placed(Memory.ACT, piece.base, lows, places, True, piece, rolling)
 
     def _wgt(self, name: str, buffered: Buffered) -> Placed:
@@ -423,19 +418,14 @@ def accumulator_places(
         steps[-1] = window.steps(outer[-1], configuration)
         first = (window.taps(configuration) - 1) * lanes
     pixels, channels = steps[:PIXELS], steps[PIXELS:]
-    strides = [place * lanes for place in row_major(whole_box(pixels))]
+    strides = [place * lanes for place in row_major(pixels)]
     if window is not None:
         strides[-1] = stride * lanes
     rows = math.prod(pixels)
-    size = rows * lanes
-    last_place = TileLayout(1, block, size)
-    size *= -(-last // block)
-    places = []
-    for extent in reversed(channels):
-        places.append(TileLayout(size))
-        size *= extent
-    total = rows * -(-last // block) * math.prod(channels)
-    return (*map(TileLayout, strides), *reversed(places), last_place), total, first
+    blocks, size = -(-last // block), rows * lanes
+    strides += [place * size * blocks for place in row_major(channels)]
+    places = (*map(TileLayout, strides), TileLayout(1, block, size))
+    return places, rows * blocks * math.prod(channels), first
 
 
 PIXELS = 3
@@ -444,4 +434,4 @@ PIXELS = 3
 
 def _split(box: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Where a box begins, and its extents."""
-    return tuple([low for low, _ in box]), tuple([high - low for low, high in box])
+    return tuple([low for low, _ in box]), extents_of(box)

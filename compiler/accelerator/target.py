@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from typing_extensions import override
+
 from ...isa.configuration import SCRATCHPADS, Configuration, Memory
 from ..te.bounds import Bounds
 from ..te.stages import Stage, State
@@ -52,7 +54,7 @@ class Accelerator(Target):
             bounds.instructions[stage.name] = found
         return found
 
+    @override
     def check(self, stage: Stage, state: State, bounds: Bounds) -> None:
-        """Refuse loops whose sizes do not fit the instruction."""
         matched = self.instruction(stage, state, bounds)
         check_sizes(matched, stage, state, bounds, self.configuration)

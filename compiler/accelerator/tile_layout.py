@@ -4,12 +4,11 @@ An axis may be blocked: index `i` lies at `i // block * outer + i % block * inne
 into lanes this way. An unblocked axis is one endless block.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from ...isa.configuration import Memory
-from ..te.box import Box, whole_box
 
 
 class TileLayout(NamedTuple):
@@ -18,6 +17,15 @@ class TileLayout(NamedTuple):
     inner: int
     block: int = 0
     outer: int = 0
+
+    def offset(self, index: int) -> int:
+        """The distance in elements between the first index and another one."""
+        blocks, rest = divmod(index, self.block) if self.block else (0, index)
+        return blocks * self.outer + rest * self.inner
+
+    def of_bytes(self, size: int) -> "TileLayout":
+        """The layout in bytes, of elements of `size` bytes."""
+        return TileLayout(self.inner * size, self.block, self.outer * size)
 
     def stride(self, step: int) -> int | None:
         """The distance in elements between an index and the one `step` further.
@@ -58,16 +66,16 @@ class Buffer(NamedTuple):
         return self._replace(base=self.base + steps * place.inner)
 
 
-def row_major(box: Box) -> tuple[int, ...]:
-    """Strides of a dense box, given as a half-open range per dimension."""
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a dense array."""
     strides, stride = [], 1
-    for low, high in reversed(box):
+    for extent in reversed(shape):
         strides.append(stride)
-        stride *= high - low
+        stride *= extent
     return tuple(reversed(strides))
 
 
 @lru_cache(maxsize=1 << 12)
 def dense_places(sizes: tuple[int, ...]) -> tuple[TileLayout, ...]:
-    """TileLayout of every dimension of a dense box."""
-    return tuple(map(TileLayout, row_major(whole_box(sizes))))
+    """Layout of every dimension of a dense box."""
+    return tuple(map(TileLayout, row_major(sizes)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...isa.configuration import Configuration
 from ...isa.expressions import Affine, Read
-from ..te.box import Range, box_size
+from ..te.box import Range, box_size, extents_of
 from ..te.rolling import Rolling, ring_rows
 from ..tensor import Kernel
 from .phases import Phase, Tile, box_of, is_pointwise
@@ -246,7 +246,7 @@ def weight_tiles(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     known = phase.weight_tiles
     if key not in known:
         box = box_of(phase.weights, {}, tile)
-        extents = tuple(high - low for low, high in box)
+        extents = extents_of(box)
         known[key] = weight_layout(extents, phase.window, configuration).tiles
     return known[key]
 

@@ -6,6 +6,7 @@ dimensions. So the tiles of one GEMM are contiguous. A sliding window reads only
 tile, one per tap; main memory need not hold the others.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration
 from .sliding import Window, lane_channels
 from .strided_copy import run_cycles
-from .tile_layout import TileLayout
+from .tile_layout import TileLayout, row_major
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +63,13 @@ def weight_layout(
         )
     lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
     *outer, inputs, outputs = extents
-    places, size = [], configuration.tile_bytes
-    for extent in reversed(outer):
-        places.append(TileLayout(size))
-        size *= extent
-    places.reverse()
-    blocks = -(-inputs // lanes_in)
-    places.append(TileLayout(lanes_out, lanes_in, size))
-    places.append(TileLayout(1, lanes_out, size * blocks))
-    tiles = size * blocks * -(-outputs // lanes_out) // configuration.tile_bytes
-    return WeightLayout(tuple(places), tiles)
+    area, taps, blocks = configuration.tile_bytes, math.prod(outer), -(-inputs // lanes_in)
+    places = (
+        *(TileLayout(stride * area) for stride in row_major(outer)),
+        TileLayout(lanes_out, lanes_in, taps * area),
+        TileLayout(1, lanes_out, taps * area * blocks),
+    )
+    return WeightLayout(places, taps * blocks * -(-outputs // lanes_out))
 
 
 def _sliding_layout(

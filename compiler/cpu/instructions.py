@@ -207,6 +207,8 @@ class Level:
         A faster dot product of bytes, whose sums of two products saturate.
     fused
         Whether a product and a sum are one instruction, rounded once.
+    halves
+        Whether instructions convert float16.
     scaling, lookup
         Instructions for the exponential and for tables; None without one.
     is_tuned
@@ -225,6 +227,7 @@ class Level:
     instructions: tuple[MachineInstruction, ...]
     saturating: MachineInstruction | None = None
     fused: bool = True
+    halves: bool = True
     scaling: Scaling | None = None
     lookup: TableLookup | None = None
     is_tuned: bool = False

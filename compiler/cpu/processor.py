@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from ...isa.expressions import Match, Read, Slot
 from ..te.bounds import Bounds
 from ..te.matching import find_law, steps_along
@@ -48,8 +50,8 @@ class Processor(Target):
         return frozenset({Kind.VECTORISED})
 
     @property
+    @override
     def max_register_sums(self) -> int:
-        """See `MAX_SUMS`."""
         return MAX_SUMS
 
     def instruction(self, stage: Stage, state: State, bounds: Bounds) -> MachineInstruction:

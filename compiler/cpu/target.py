@@ -47,7 +47,6 @@ class CpuTarget:
 
     @property
     def properties(self) -> Level:
-        """The properties of its level."""
         return LEVELS[self.level]
 
     @property

@@ -124,6 +124,7 @@ LEVELS: Mapping[str, Level] = {
         _PAUSE,
         (_multiply_add("pmaddwd", 4, "llvm.x86.sse2.pmadd.wd"),),
         fused=False,
+        halves=False,
     ),
 }
 """Feature sets by name, the most capable first."""

@@ -1,6 +1,5 @@
-"""Writers of operators: one function for each class of host operator."""
+"""Writers of host operators: by their `OnnxForm`, or a function if that does not suffice."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from onnx import helper
 from ..graph import Node
 from ..graph import operators as ops
 from ..graph.functions import UNARY
+from ..graph.operator import OperatorTable
 from ..graph.operators.quantisation import FLOAT8
 from ..graph.operators.recurrent import ACTIVATIONS, real_weights
 from ..graph.operators.reductions import POSITIONS
@@ -21,24 +21,34 @@ from .onnx_writer import Writer
 DFT_WITH_AXIS = 20
 """First operator set in which the axis of DFT is an operand."""
 
-Export = Callable[[Writer, Node, Any], None]
-"""Function that writes a node, given its operator."""
-
 
 def element(dtype: str) -> int:
     """Return ONNX's number of an element type."""
     return helper.np_dtype_to_tensor_dtype(np.dtype(DTYPES[dtype]))
 
 
-def _plain(kind: str, **fields: str) -> Export:
-    """Return a writer of ONNX's operator `kind`; `fields` map its attributes to fields of ours."""
-
-    def write(writer: Writer, node: Node, operator: ops.Operator) -> None:
-        writer.add(node, kind, **{name: getattr(operator, ours) for name, ours in fields.items()})
-
-    return write
+EXPORTS = OperatorTable()
+"""Functions that write a node, given its operator; others are written by their `OnnxForm`."""
 
 
+def has_export(kind: type[ops.Operator]) -> bool:
+    """Tell whether ONNX has a counterpart of an operator."""
+    return kind in EXPORTS or kind.onnx is not None
+
+
+def write_operator(writer: Writer, node: Node) -> None:
+    """Write a node whose operator has a counterpart in ONNX."""
+    EXPORTS.get(type(node.attributes), _by_form)(writer, node, node.attributes)
+
+
+def _by_form(writer: Writer, node: Node, operator: ops.Operator) -> None:
+    form = operator.onnx
+    assert form is not None
+    attributes = {name: getattr(operator, ours) for name, ours in form.attributes.items()}
+    writer.add(node, form.kind, **attributes)
+
+
+@EXPORTS.add(ops.Quantize, ops.Dequantize)
 def _quantisation(writer: Writer, node: Node, operator: ops.Quantize | ops.Dequantize) -> None:
     integers = operator.dtype if isinstance(operator, ops.Quantize) else None
     dtype = integers or writer.graph.types[node.inputs[0]].dtype
@@ -53,11 +63,13 @@ def _quantisation(writer: Writer, node: Node, operator: ops.Quantize | ops.Dequa
     writer.add(node, kind, scale, zero_point, **axis)
 
 
+@EXPORTS.add(ops.Reshape)
 def _reshape(writer: Writer, node: Node, operator: ops.Reshape) -> None:
     shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
     writer.add(node, "Reshape", shape, **({"allowzero": 1} if 0 in operator.shape else {}))
 
 
+@EXPORTS.add(ops.Pad)
 def _pad(writer: Writer, node: Node, operator: ops.Pad) -> None:
     base = node.output.name
     pads = writer.constant(f"{base}.pads", operator.before + operator.after, np.int64)
@@ -65,6 +77,7 @@ def _pad(writer: Writer, node: Node, operator: ops.Pad) -> None:
     writer.add(node, "Pad", pads, value)
 
 
+@EXPORTS.add(ops.Slice)
 def _slice(writer: Writer, node: Node, operator: ops.Slice) -> None:
     axes = range(len(operator.starts))
     parts = {"starts": operator.starts, "stops": operator.stops, "axes": axes}
@@ -74,43 +87,26 @@ def _slice(writer: Writer, node: Node, operator: ops.Slice) -> None:
     writer.add(node, "Slice", *names)
 
 
+@EXPORTS.add(ops.Cast)
 def _cast(writer: Writer, node: Node, operator: ops.Cast) -> None:
     overflows = {"saturate": 0} if operator.dtype in FLOAT8 else {}
     writer.add(node, "Cast", to=element(operator.dtype), **overflows)
 
 
+@EXPORTS.add(ops.Conv)
 def _conv(writer: Writer, node: Node, operator: ops.Conv) -> None:
-    write = _plain("Conv", strides="strides", pads="pads", dilations="dilations", group="groups")
-    write(writer, node, operator)
+    _by_form(writer, node, operator)
     kernel = writer.graph.types[node.inputs[1]].shape[2:]
     writer.nodes[-1].attribute.append(helper.make_attribute("kernel_shape", kernel))
 
 
-def _window(operator: ops.AveragePool | ops.LpPool) -> dict[str, Any]:
-    """Return the attributes of a pool's window."""
-    return {
-        "kernel_shape": operator.kernel,
-        "strides": operator.strides,
-        "pads": operator.pads,
-        "dilations": operator.dilations,
-        "ceil_mode": int(any(operator.overhang)),
-    }
-
-
-def _average_pool(writer: Writer, node: Node, operator: ops.AveragePool) -> None:
-    borders = int(operator.count_include_pad)
-    writer.add(node, "AveragePool", **_window(operator), count_include_pad=borders)
-
-
-def _lp_pool(writer: Writer, node: Node, operator: ops.LpPool) -> None:
-    writer.add(node, "LpPool", **_window(operator), p=operator.p)
-
-
+@EXPORTS.add(ops.TopK)
 def _topk(writer: Writer, node: Node, operator: ops.TopK) -> None:
     count = writer.constant(f"{node.outputs[0].name}.count", [operator.count], np.int64)
     writer.add(node, "TopK", count, axis=operator.axis, largest=int(operator.largest))
 
 
+@EXPORTS.add(ops.GeneralQuantize)
 def _general_quantize(writer: Writer, node: Node, operator: ops.GeneralQuantize) -> None:
     attributes: dict[str, Any] = {"axis": operator.axis, "saturate": int(operator.saturate)}
     if operator.block:
@@ -125,6 +121,7 @@ def _general_quantize(writer: Writer, node: Node, operator: ops.GeneralQuantize)
     writer.write(node, "QuantizeLinear", inputs, **attributes)
 
 
+@EXPORTS.add(ops.GeneralDequantize)
 def _general_dequantize(writer: Writer, node: Node, operator: ops.GeneralDequantize) -> None:
     block = {"block_size": operator.block} if operator.block else {}
     if operator.dtype != writer.graph.types[node.inputs[1]].dtype:
@@ -132,6 +129,7 @@ def _general_dequantize(writer: Writer, node: Node, operator: ops.GeneralDequant
     writer.add(node, "DequantizeLinear", axis=operator.axis, **block)
 
 
+@EXPORTS.add(ops.IntegerMatMul)
 def _integer_matmul(writer: Writer, node: Node, operator: ops.IntegerMatMul) -> None:
     """Write the product of a difference in int32; weights may exceed what MatMulInteger takes."""
     names = []
@@ -144,6 +142,7 @@ def _integer_matmul(writer: Writer, node: Node, operator: ops.IntegerMatMul) -> 
     writer.write(node, "MatMul", [centred, names[1]])
 
 
+@EXPORTS.add(ops.Unary)
 def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
     if operator.kind == "Clip":
         names = [
@@ -157,12 +156,14 @@ def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
     _kind(writer, node, operator, **{name: type(one)(value) for (name, one), value in pairs})
 
 
+@EXPORTS.add(ops.OwnFunction)
 def _own(writer: Writer, node: Node, operator: ops.OwnFunction) -> None:
     """Write a registered operator as it was read; its domain is a part of its name."""
     domain, _, kind = operator.name.rpartition(".")
     writer.add(node, kind, domain=domain, **dict(operator.parameters))
 
 
+@EXPORTS.add(ops.OwnKernel)
 def _own_kernel(writer: Writer, node: Node, operator: ops.OwnKernel) -> None:
     """Write a registered kernel without its constants; images in the file are [N, C, H, W]."""
     domain, _, kind = operator.name.rpartition(".")
@@ -184,17 +185,18 @@ def _own_kernel(writer: Writer, node: Node, operator: ops.OwnKernel) -> None:
     writer.write(node, "Transpose", [made], perm=TO_LAST)
 
 
+@EXPORTS.add(ops.Binary)
 def _kind(
     writer: Writer, node: Node, operator: ops.Unary | ops.Binary | ops.Reduce, **attributes: Any
 ) -> None:
     """Write an operator by its kind, which in ONNX may be an attribute of another operator."""
     kind = operator.kind
-    if kind in VARIANTS:
-        kind, name, value = VARIANTS[kind]
-        attributes[name] = value
+    if variant := VARIANTS.get(kind):
+        kind, attributes[variant.attribute] = variant.kind, variant.value
     writer.add(node, kind, **attributes)
 
 
+@EXPORTS.add(ops.Softmax)
 def _softmax(writer: Writer, node: Node, operator: ops.Softmax) -> None:
     kind = "LogSoftmax" if operator.log else "Softmax"
     shape = node.output.type.shape
@@ -213,6 +215,7 @@ def _softmax(writer: Writer, node: Node, operator: ops.Softmax) -> None:
     writer.write(node, "Reshape", [soft, outer])
 
 
+@EXPORTS.add(ops.Reduce)
 def _reduce(writer: Writer, node: Node, operator: ops.Reduce) -> None:
     keep = int(operator.keep)
     if operator.kind in POSITIONS:
@@ -222,6 +225,7 @@ def _reduce(writer: Writer, node: Node, operator: ops.Reduce) -> None:
     writer.add(node, operator.kind, axes, keepdims=keep, noop_with_empty_axes=1)
 
 
+@EXPORTS.add(ops.ConvTranspose)
 def _conv_transpose(writer: Writer, node: Node, operator: ops.ConvTranspose) -> None:
     """Write a ConvTranspose; negative padding, which ONNX lacks, is a Pad in front of the bias."""
     inputs, base = writer.inputs(node), node.output.name
@@ -252,6 +256,7 @@ def _conv_transpose(writer: Writer, node: Node, operator: ops.ConvTranspose) -> 
     writer.write(node, "Add", [spread, flat])
 
 
+@EXPORTS.add(ops.Interpolate)
 def _interpolate(writer: Writer, node: Node, operator: ops.Interpolate) -> None:
     """Write a Gather, Mul and Sum per tap: Resize cannot take explicit source positions."""
     x, places, weights = node.inputs
@@ -271,11 +276,13 @@ def _interpolate(writer: Writer, node: Node, operator: ops.Interpolate) -> None:
     writer.write(node, "Sum", terms)
 
 
+@EXPORTS.add(ops.Expand)
 def _expand(writer: Writer, node: Node, operator: ops.Expand) -> None:
     shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
     writer.add(node, "Expand", shape)
 
 
+@EXPORTS.add(ops.OnnxReference)
 def _reference(writer: Writer, node: Node, operator: ops.OnnxReference) -> None:
     """Write an operator of ONNX as it was read; what it leaves out has an empty name."""
     made, operands = operator.node(), iter(writer.inputs(node))
@@ -293,18 +300,21 @@ def _reference(writer: Writer, node: Node, operator: ops.OnnxReference) -> None:
     written.output[:] = [next(results) if name else "" for name in made.output]
 
 
+@EXPORTS.add(ops.CumSum)
 def _cumsum(writer: Writer, node: Node, operator: ops.CumSum) -> None:
     axis = writer.constant(f"{node.output.name}.axis", operator.axis, np.int64)
     flags = {"exclusive": int(operator.exclusive), "reverse": int(operator.reverse)}
     writer.add(node, "CumSum", axis, **flags)
 
 
-def _grid_sample(writer: Writer, node: Node, operator: ops.GridSample) -> None:
-    corners = int(operator.align_corners)
-    names = {"mode": operator.mode, "padding_mode": operator.padding}
-    writer.add(node, "GridSample", **names, align_corners=corners)
+@EXPORTS.add(ops.MaxPoolIndices)
+def _max_pool_indices(writer: Writer, node: Node, operator: ops.MaxPoolIndices) -> None:
+    window = {name: getattr(operator, name) for name in ("strides", "pads", "dilations")}
+    window |= {"kernel_shape": operator.kernel, "storage_order": int(operator.columns_first)}
+    writer.add(node, "MaxPool", unused=1, **window)
 
 
+@EXPORTS.add(ops.RoiAlign)
 def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
     writer.add(
         node,
@@ -318,6 +328,7 @@ def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
     )
 
 
+@EXPORTS.add(ops.Recurrent)
 def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
     names, alphas, betas = zip(*operator.activations, strict=True)
     counts = [len(ACTIVATIONS[name].parameters) for name in names]
@@ -341,56 +352,3 @@ def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
             inputs[place] = writer.constant(f"{inputs[place]}.real", real)
     shown = {name: one for name, one in attributes.items() if one != []}
     writer.write(node, operator.kind, inputs[: operator.scales.start], **shown)
-
-
-EXPORTS: dict[type[ops.Operator], Export] = {
-    ops.Quantize: _quantisation,
-    ops.Dequantize: _quantisation,
-    ops.Reshape: _reshape,
-    ops.Transpose: _plain("Transpose", perm="permutation"),
-    ops.Pad: _pad,
-    ops.Slice: _slice,
-    ops.Concat: _plain("Concat", axis="axis"),
-    ops.Expand: _expand,
-    ops.Gather: _plain("Gather", axis="axis"),
-    ops.GatherElements: _plain("GatherElements", axis="axis"),
-    ops.GatherND: _plain("GatherND", batch_dims="batch_dims"),
-    ops.GridSample: _grid_sample,
-    ops.RoiAlign: _roi_align,
-    ops.CumSum: _cumsum,
-    ops.OnnxReference: _reference,
-    ops.Interpolate: _interpolate,
-    ops.Recurrent: _recurrent,
-    ops.ScatterND: _plain("ScatterND", reduction="reduction"),
-    ops.Cast: _cast,
-    ops.Conv: _conv,
-    ops.ConvTranspose: _conv_transpose,
-    ops.MatMul: _plain("MatMul"),
-    ops.MaxPool: _plain(
-        "MaxPool", kernel_shape="kernel", strides="strides", pads="pads", dilations="dilations"
-    ),
-    ops.MaxPoolIndices: _plain(
-        "MaxPool",
-        kernel_shape="kernel",
-        strides="strides",
-        pads="pads",
-        dilations="dilations",
-        storage_order="columns_first",
-    ),
-    ops.AveragePool: _average_pool,
-    ops.LpPool: _lp_pool,
-    ops.TopK: _topk,
-    ops.Einsum: _plain("Einsum", equation="equation"),
-    ops.GeneralQuantize: _general_quantize,
-    ops.GeneralDequantize: _general_dequantize,
-    ops.IntegerMatMul: _integer_matmul,
-    ops.ScatterElements: _plain("ScatterElements", axis="axis", reduction="reduction"),
-    ops.OwnFunction: _own,
-    ops.OwnKernel: _own_kernel,
-    ops.Unary: _unary,
-    ops.Where: _plain("Where"),
-    ops.Binary: _kind,
-    ops.Softmax: _softmax,
-    ops.Reduce: _reduce,
-}
-"""Operator class -> function that writes it."""

@@ -13,14 +13,11 @@ from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
 from ..graph.functions import UNARY
-from .onnx_operators import EXPORTS, element
+from .onnx_operators import element, has_export, write_operator
 from .onnx_writer import Writer
 
 OPSET = 20
 """Operator set of a model none of whose operators is newer."""
-
-NEWER = {"Swish": 24}
-"""Elementwise functions that operator set 20 lacks -> the first set with them."""
 
 
 def export_onnx(graph: Graph) -> onnx.ModelProto:
@@ -39,7 +36,7 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
     check_exportable(graph)
     writer = Writer(graph)
     for node in graph.nodes:
-        EXPORTS[type(node.attributes)](writer, node, node.attributes)
+        write_operator(writer, node)
     for output in graph.outputs:
         name = writer.names[output.value]
         if name != output.name:
@@ -81,8 +78,9 @@ def _opsets(graph: Graph) -> dict[str, int]:
 def _first_opset(node: Node) -> int:
     """Return the first operator set, of those from 20 on, that has an operator in its form."""
     operator = node.attributes
-    if isinstance(operator, ops.Unary):
-        return NEWER.get(operator.kind, OPSET)
+    if isinstance(operator, ops.Unary) and operator.function.variant is None:
+        kind = operator.kind
+        return OPSET if onnx.defs.has(kind, OPSET) else onnx.defs.get_schema(kind).since_version
     if isinstance(operator, ops.OnnxReference) and not operator.domain:
         schema = onnx.defs.get_schema(operator.kind, operator.version, "")
         return max(OPSET, schema.since_version)
@@ -116,7 +114,7 @@ def check_exportable(graph: Graph) -> None:
             got = f"`{kind}` with {len(parameters)} parameters"
             if len(UNARY[kind].parameters) == len(parameters):
                 continue
-        elif type(node.attributes) in EXPORTS and not _is_special(graph, node):
+        elif has_export(type(operator)) and not _is_special(graph, node):
             continue
         raise CompileError(
             f"graph `{graph.name}`: node `{node.name}`: expected an operator that ONNX export "

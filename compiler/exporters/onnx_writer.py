@@ -54,9 +54,15 @@ class Writer:
         """Add a node with the operands of `node`, `more` operands, and the outputs of `node`."""
         self.write(node, kind, [*self.inputs(node), *more], **attributes)
 
-    def write(self, node: Node, kind: str, inputs: Sequence[str], **attributes: Any) -> None:
-        """Add a node with the outputs of `node`; operands are given by their names in the file."""
+    def write(
+        self, node: Node, kind: str, inputs: Sequence[str], unused: int = 0, **attributes: Any
+    ) -> None:
+        """Add a node with the outputs of `node`, behind some that are unused.
+
+        Operands are given by their names in the file.
+        """
         names = [self.names[value.name] for value in node.outputs]
+        names = [*(f"{names[0]}.unused{index}" for index in range(unused)), *names]
         # Node names in ONNX are unique; several nodes here may come from one node of a model.
         unique = node.name if node.name not in self.labels else f"{node.name}/{names[0]}"
         self.labels.add(unique)

@@ -142,11 +142,9 @@ class Builder:
             self._producers[value.name] = node
 
     def producer(self, name: str) -> Node | None:
-        """Return the node that produces a value; None for inputs and constants."""
         return self._producers.get(name)
 
     def is_constant(self, name: str) -> bool:
-        """Tell whether a value is a constant."""
         return name in self.constants
 
     def data(self, name: str) -> np.ndarray:

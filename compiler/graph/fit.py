@@ -37,18 +37,12 @@ class AddFit:
 
 
 @dataclass(frozen=True, slots=True)
-class ProductFit:
-    """Scale of a QMul, and the number of operand pairs, of 65,536, that differ from ONNX."""
+class ScaleFit:
+    """A scale, and the number of operands that differ from ONNX.
 
-    scale: float
-    mismatches: int
+    Those of a QMul are 65,536 pairs, those of a QAvgPool the sums that a window can reach.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class AverageFit:
-    """Constants of a QAvgPool, and the number of reachable sums that differ from ONNX."""
-
-    constant: int
     scale: float
     mismatches: int
 
@@ -134,7 +128,7 @@ def fit_add(
 
 def fit_product(
     a: Quantisation, b: Quantisation, y: Quantisation, low: int = -128, high: int = 127
-) -> ProductFit:
+) -> ScaleFit:
     """Find the scale with which an integer product is nearest to its float32 definition.
 
     Parameters
@@ -143,11 +137,6 @@ def fit_product(
         Quantisation of the operands and of the result.
     low, high : int
         Limits to which the result is clamped.
-
-    Returns
-    -------
-    ProductFit
-        The nearest scale to the ideal one without mismatches, or else the one with the fewest.
     """
     values = np.arange(-128, 128, dtype=np.int32)
     left, right = values[:, None] - a.zero_point, values - b.zero_point
@@ -156,20 +145,8 @@ def fit_product(
             right.astype(np.float32) * np.float32(b.scale)
         )
         near = np.rint(real / np.float32(y.scale)) + np.float32(y.zero_point)
-    expected = np.clip(near, low, high).astype(np.int8)
-    fits = (
-        ProductFit(
-            scale,
-            int(
-                np.count_nonzero(
-                    quantise_output(left * right, np.float32(scale), y.zero_point, low, high)
-                    != expected
-                )
-            ),
-        )
-        for scale in _neighbours(a.scale * b.scale / y.scale)
-    )
-    return min(fits, key=lambda fit: fit.mismatches)
+    ideal = a.scale * b.scale / y.scale
+    return _fit_scale(left * right, near, ideal, (y.zero_point, low, high))
 
 
 def average_definition(
@@ -195,8 +172,8 @@ def average_definition(
 
 def fit_average(
     count: int, x: Quantisation, y: Quantisation, low: int = -128, high: int = 127
-) -> AverageFit:
-    """Find a scale with which an integer average equals its float32 definition.
+) -> ScaleFit:
+    """Find the scale with which an integer average is nearest to its float32 definition.
 
     Parameters
     ----------
@@ -206,26 +183,41 @@ def fit_average(
         Quantisation of the operand and of the result.
     low, high : int
         Limits to which the result is clamped.
-
-    Returns
-    -------
-    AverageFit
-        The nearest scale to the ideal one without mismatches, or else the one with the fewest.
     """
     first, last = count * (-128 - x.zero_point), count * (127 - x.zero_point)
     sums = np.arange(first, last + 1, dtype=np.int32)
-    expected = np.clip(average_definition(sums, count, x, y), low, high).astype(np.int8)
+    near = average_definition(sums, count, x, y)
     ideal = x.scale / (y.scale * count)
     critical = _nearest_ties(sums * ideal, CRITICAL_PAIRS)
+    return _fit_scale(sums, near, ideal, (y.zero_point, low, high), critical)
+
+
+def _fit_scale(
+    totals: np.ndarray,
+    near: np.ndarray,
+    ideal: float,
+    rounding: tuple[int, int, int],
+    critical: np.ndarray | slice = slice(None),
+) -> ScaleFit:
+    """Return the scale of integers with the fewest mismatches; of equal ones that nearest `ideal`.
+
+    Parameters
+    ----------
+    totals, near : ndarray
+        The integers, and the definition's results before saturation.
+    rounding : tuple of int
+        Zero point and limits of the result.
+    critical : ndarray or slice
+        Indices of the integers that decide between scales.
+    """
+    expected = np.clip(near, *rounding[1:]).astype(np.int8)
 
     def mismatches(scale: float, chosen: np.ndarray | slice) -> int:
-        got = quantise_output(sums[chosen], np.float32(scale), y.zero_point, low, high)
+        got = quantise_output(totals[chosen], np.float32(scale), *rounding)
         return int(np.count_nonzero(got != expected[chosen]))
 
-    tried = [(mismatches(scale, critical), scale) for scale in _neighbours(ideal)]
-    tried.sort(key=lambda entry: entry[0])
-    fewest, scale = min((mismatches(s, slice(None)), s) for _, s in tried[:1])
-    return AverageFit(-count * x.zero_point, scale, fewest)
+    scale = min(_neighbours(ideal), key=lambda scale: mismatches(scale, critical))
+    return ScaleFit(scale, mismatches(scale, slice(None)))
 
 
 def _nearest_ties(values: np.ndarray, count: int) -> np.ndarray:

@@ -15,6 +15,27 @@ from .types import DTYPES, FLOATS, INTEGERS, NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
+class OnnxVariant:
+    """The form in ONNX of a kind that is another operator with an attribute.
+
+    Parameters
+    ----------
+    kind : str
+        Name of ONNX's operator.
+    attribute, value
+        The attribute, and its value that selects the kind.
+    default
+        The attribute's default, which selects the kind named as ONNX's operator; "" if ONNX has
+        none.
+    """
+
+    kind: str
+    attribute: str
+    value: str | int
+    default: str | int = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """An elementwise function.
 
@@ -32,6 +53,8 @@ class Function:
         Whether its result is bool; otherwise it has the operands' type.
     attributes : tuple of str
         Names of the parameters in ONNX, where they differ.
+    variant : OnnxVariant or None
+        Its form in ONNX, unless that is an operator of its own.
     """
 
     law: str
@@ -40,6 +63,7 @@ class Function:
     types: tuple[str, ...] = FLOATS
     test: bool = False
     attributes: tuple[str, ...] = ()
+    variant: OnnxVariant | None = None
     formula: Formula = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -60,8 +84,8 @@ def _one(law: str, *types: str, **parameters: float) -> Function:
     return Function(law, ("x",), parameters, types or FLOATS)
 
 
-def _two(law: str, *types: str, test: bool = False) -> Function:
-    return Function(law, ("a", "b"), types=types or NUMBERS, test=test)
+def _two(law: str, *types: str, test: bool = False, variant: OnnxVariant | None = None) -> Function:
+    return Function(law, ("a", "b"), types=types or NUMBERS, test=test, variant=variant)
 
 
 def _single(value: float) -> float:
@@ -93,7 +117,10 @@ UNARY: dict[str, Function] = {
     "Exp": _one("exp(x)"),
     "Floor": _one("floor(x)"),
     "Gelu": _one("gelu(x)"),
-    "GeluTanh": _one("0.5 * x * (1 + tanh(sqrt(2 / 3.141592653589793) * (x + 0.044715 * x**3)))"),
+    "GeluTanh": Function(
+        "0.5 * x * (1 + tanh(sqrt(2 / 3.141592653589793) * (x + 0.044715 * x**3)))",
+        variant=OnnxVariant("Gelu", "approximate", "tanh", "none"),
+    ),
     "HardSigmoid": _one("clip(alpha * x + beta, 0, 1)", alpha=_single(0.2), beta=0.5),
     "HardSwish": _one("x * clip(x / 6 + 0.5, 0, 1)"),
     "IsInf": Function(
@@ -133,17 +160,19 @@ UNARY: dict[str, Function] = {
 }
 """Functions of one tensor; parameters in the order of `Unary.parameters`."""
 
+LEFT, RIGHT = (OnnxVariant("BitShift", "direction", one) for one in ("LEFT", "RIGHT"))
+
 BINARY: dict[str, Function] = {
     "Add": _two("a + b"),
     "And": _two("a & b", "bool"),
-    "BitShiftLeft": _two("a << b", *INTEGERS),
-    "BitShiftRight": _two("a >> b", *INTEGERS),
+    "BitShiftLeft": _two("a << b", *INTEGERS, variant=LEFT),
+    "BitShiftRight": _two("a >> b", *INTEGERS, variant=RIGHT),
     "BitwiseAnd": _two("a & b", *INTEGERS),
     "BitwiseOr": _two("a | b", *INTEGERS),
     "BitwiseXor": _two("a ^ b", *INTEGERS),
     "Div": _two("a / b"),
     "Equal": _two("a == b", "bool", *NUMBERS, test=True),
-    "FMod": _two("fmod(a, b)"),
+    "FMod": _two("fmod(a, b)", variant=OnnxVariant("Mod", "fmod", 1, 0)),
     "Greater": _two("a > b", test=True),
     "GreaterOrEqual": _two("a >= b", test=True),
     "Less": _two("a < b", test=True),

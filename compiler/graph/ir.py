@@ -192,7 +192,6 @@ class Graph:
         )
 
     def is_constant(self, name: str) -> bool:
-        """Tell whether a value is a constant of the graph."""
         return name in self._data
 
     def data(self, name: str) -> np.ndarray:
@@ -219,7 +218,6 @@ class Graph:
         return self._users.get(name, ())
 
     def is_output(self, name: str) -> bool:
-        """Tell whether a value is an output of the graph."""
         return any(output.value == name for output in self.outputs)
 
     def is_private(self, name: str) -> bool:

@@ -17,7 +17,7 @@ SORTED_TIMES = 4
 
 
 @dataclass(slots=True)
-class Box:
+class DrawnBox:
     """A rectangle of the drawing; a height of 0 is an empty place."""
 
     key: str
@@ -30,7 +30,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DrawnEdges:
     """Edges as SVG path data, each with True where an arrow ends, and the area of the drawing."""
 
     paths: Sequence[tuple[str, bool]]
@@ -40,12 +40,14 @@ class Layout:
 
 
 def arrange(
-    boxes: Iterable[Box], edges: Sequence[tuple[str, str]], rank_gap: float = RANK_GAP
-) -> Layout:
+    boxes: Iterable[DrawnBox], edges: Sequence[tuple[str, str]], rank_gap: float = RANK_GAP
+) -> DrawnEdges:
     """Place boxes and draw the edges between them, which lead to higher ranks."""
     all_boxes = {box.key: box for box in boxes}
     steps = list(_split(all_boxes, edges))
-    ranks: list[list[Box]] = [[] for _ in range(1 + max(box.rank for box in all_boxes.values()))]
+    ranks: list[list[DrawnBox]] = [
+        [] for _ in range(1 + max(box.rank for box in all_boxes.values()))
+    ]
     for box in all_boxes.values():
         ranks[box.rank].append(box)
     _sort(ranks, steps)
@@ -56,13 +58,13 @@ def arrange(
         bottom += max(box.height for box in rank) + rank_gap
     left = min(box.x - box.width / 2 for box in all_boxes.values()) - GAP
     right = max(box.x + box.width / 2 for box in all_boxes.values()) + GAP
-    return Layout(
+    return DrawnEdges(
         [(_path(all_boxes[start], all_boxes[end]), last) for start, end, last in steps],
         left, right - left, bottom - rank_gap + GAP,
     )  # fmt: skip
 
 
-def _path(start: Box, end: Box) -> str:
+def _path(start: DrawnBox, end: DrawnBox) -> str:
     y1, y2 = start.top + start.height, end.top
     middle = (y1 + y2) / 2
     return (
@@ -72,20 +74,20 @@ def _path(start: Box, end: Box) -> str:
 
 
 def _split(
-    boxes: dict[str, Box], edges: Sequence[tuple[str, str]]
+    boxes: dict[str, DrawnBox], edges: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield edges between neighbouring ranks, adding empty places; True at the end of an arrow."""
     for number, (start, end) in enumerate(edges):
         before = start
         for rank in range(boxes[start].rank + 1, boxes[end].rank):
             place = f"edge {number} at {rank}"
-            boxes[place] = Box(place, rank, EMPTY_WIDTH, 0)
+            boxes[place] = DrawnBox(place, rank, EMPTY_WIDTH, 0)
             yield before, place, False
             before = place
         yield before, end, True
 
 
-def _sort(ranks: list[list[Box]], steps: Sequence[tuple[str, str, bool]]) -> None:
+def _sort(ranks: list[list[DrawnBox]], steps: Sequence[tuple[str, str, bool]]) -> None:
     """Set the centre of every box."""
     above: dict[str, list[str]] = {}
     below: dict[str, list[str]] = {}
@@ -106,7 +108,7 @@ def _sort(ranks: list[list[Box]], steps: Sequence[tuple[str, str, bool]]) -> Non
             _place(rank, wanted)
 
 
-def _place(rank: list[Box], wanted: Mapping[str, float]) -> None:
+def _place(rank: list[DrawnBox], wanted: Mapping[str, float]) -> None:
     """Set boxes side by side, around the mean of where they want to be."""
     total = sum(box.width for box in rank) + GAP * (len(rank) - 1)
     x = sum(wanted[box.key] for box in rank) / len(rank) - total / 2

@@ -5,7 +5,7 @@ output types and compute the outputs in NumPy. The text form follows from the fi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -20,6 +20,30 @@ OPERATORS: dict[str, type["Operator"]] = {}
 
 
 @dataclass(frozen=True, slots=True)
+class OnnxForm:
+    """ONNX's operator with the same operands and meaning; the exporter writes it.
+
+    The importer reads it too, unless it has a function for this kind. Defaults of the fields are
+    those of ONNX's attributes.
+
+    Parameters
+    ----------
+    kind : str
+        Name of ONNX's operator.
+    attributes : mapping
+        Name of each attribute -> the field or property that holds it.
+    """
+
+    kind: str
+    attributes: Mapping[str, str]
+
+
+def onnx_form(kind: str, *fields: str, **renamed: str) -> OnnxForm:
+    """Make a form from fields with the names of ONNX's attributes, and attribute=field pairs."""
+    return OnnxForm(kind, {name: name for name in fields} | renamed)
+
+
+@dataclass(frozen=True, slots=True)
 class Operator(ABC):
     """Base class of all operators.
 
@@ -31,11 +55,20 @@ class Operator(ABC):
         Smallest and largest number of inputs.
     reads_constants : bool
         Whether all inputs but the first must be constants.
+    onnx : OnnxForm or None
+        Its form in ONNX's files; None if importer and exporter have functions for it.
+    moved : slice
+        Inputs whose elements it moves and computes nothing of; the others are indices.
+    numpy_passes : int
+        Approximate passes of NumPy over its elements; products are counted separately.
     """
 
     op: ClassVar[str] = ""
     arity: ClassVar[tuple[int, int]] = (1, 1)
     reads_constants: ClassVar[bool] = False
+    onnx: ClassVar[OnnxForm | None] = None
+    moved: ClassVar[slice] = slice(0)
+    numpy_passes: ClassVar[int] = 6
 
     @property
     def title(self) -> str:
@@ -109,7 +142,21 @@ class Operator(ABC):
         return tuple(extents)
 
 
+F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=Operator)
+
+
+class OperatorTable(dict[type[Operator], Callable[..., Any]]):
+    """Operator class -> function; the functions register themselves."""
+
+    def add(self, *kinds: type[Operator]) -> Callable[[F], F]:
+        """Register a function for these operators."""
+
+        def register(function: F) -> F:
+            self.update(dict.fromkeys(kinds, function))
+            return function
+
+        return register
 
 
 @dataclass_transform(frozen_default=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ...atomic_write import write_output
 from .evaluate import is_accelerated
 from .ir import Graph, Node
-from .layout import Box, Layout, arrange
+from .layout import DrawnBox, DrawnEdges, arrange
 
 NODE_WIDTH, LINE_HEIGHT, PADDING = 190, 16, 8
 MAX_CHARACTERS = 28
@@ -54,7 +54,7 @@ def plot(graph: Graph) -> Picture:
     """Draw a graph; constants are lines of the nodes that read them."""
     boxes, labels = {}, {}
     for key, rank, label in _boxes(graph):
-        boxes[key] = Box(key, rank, NODE_WIDTH, 2 * PADDING + LINE_HEIGHT * len(label.lines))
+        boxes[key] = DrawnBox(key, rank, NODE_WIDTH, 2 * PADDING + LINE_HEIGHT * len(label.lines))
         labels[key] = label
     edges = [(start, end) for start, end in _edges(graph) if start in boxes]
     layout = arrange(boxes.values(), edges)
@@ -104,7 +104,7 @@ def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
         yield box_of.get(output.value, ""), f"output {output.name}"
 
 
-def _svg(name: str, boxes: list[tuple[Box, _Label]], layout: Layout) -> str:
+def _svg(name: str, boxes: list[tuple[DrawnBox, _Label]], layout: DrawnEdges) -> str:
     parts = []
     for path, last in layout.paths:
         arrow = ' marker-end="url(#arrow)"' if last else ""
@@ -122,7 +122,7 @@ def _svg(name: str, boxes: list[tuple[Box, _Label]], layout: Layout) -> str:
     )
 
 
-def _drawn(box: Box, label: _Label) -> Iterator[str]:
+def _drawn(box: DrawnBox, label: _Label) -> Iterator[str]:
     left = box.x - box.width / 2
     yield (
         f'<g><title>{escape(label.title)}</title><rect x="{left:.0f}" y="{box.top:.0f}" rx="4" '

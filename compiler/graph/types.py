@@ -93,7 +93,6 @@ class TensorType:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
     def reshaped(self, shape: tuple[int, ...]) -> "TensorType":

@@ -21,6 +21,7 @@ from ..rewriting import op
 from .formulas import (
     ELEMENTWISE,
     FLOAT,
+    HALF,
     PASSING,
     TYPES,
     NoFormulaError,
@@ -132,7 +133,7 @@ class FormulaOperands:
     def held(self, data: np.ndarray, key: str) -> Formula:
         """Return a constant, as a number or a bound operand."""
         if data.size == 1:
-            if data.dtype == np.float32:
+            if data.dtype.kind == "f":
                 return number(float(data.reshape(())))
             whole = int(data.reshape(()))
             if not -(1 << 31) <= whole < 1 << 31:
@@ -194,6 +195,8 @@ def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
     except (NoFormulaError, CompileError):
         return None
     stored = (last.type.dtype, *operands.types.values())
+    if HALF in stored and not scope.target.properties.halves:
+        return None
     if not operands.inputs or not all(kind in TYPES for kind in stored):
         return None
     description = Elementwise(
@@ -215,6 +218,8 @@ def _formula(
     dtype = types[node.inputs[0]].dtype
     parts = [known[name] if name in known else operands.value(name) for name in node.inputs]
     name = node.output.name
+    if HALF in (dtype, node.output.type.dtype) and not isinstance(operator, ops.Cast):
+        raise NoFormulaError  # the definition rounds each result
     if isinstance(operator, (ops.GeneralQuantize, ops.GeneralDequantize)):
         return _general(operator, [types[one] for one in node.inputs], parts), True
     if isinstance(operator, (ops.Quantize, ops.Dequantize)):
@@ -226,10 +231,10 @@ def _formula(
         return dequantize(parts[0], scale, zero, dtype), True
     if dtype in PASSING or node.output.type.dtype in PASSING:
         raise NoFormulaError
-    if isinstance(operator, ops.Pointwise):
-        return pointwise(operator, parts, dtype)
     if isinstance(operator, ops.Cast):
         return cast(parts[0], dtype, operator.dtype, last), True
+    if isinstance(operator, ops.Pointwise):
+        return pointwise(operator, parts, dtype)
     if isinstance(operator, Where):
         return ("select", *parts), True
     if isinstance(operator, ops.QMul):

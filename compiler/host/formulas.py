@@ -15,7 +15,9 @@ from ..graph import operators as ops
 from ..graph.operators import Operator, Where
 from .integer_bounds import is_plain
 
-TYPES = ("float32", "int8", "uint8", "int32", "int64", "bool")
+HALF = "float16"
+
+TYPES = ("float32", HALF, "int8", "uint8", "int32", "int64", "bool")
 """Element types of kernels."""
 
 PASSING = ("int16", "uint16")
@@ -43,7 +45,7 @@ def number(value: float) -> float:
 
 
 APPROXIMATED = frozenset(
-    ("exp", "expm1", "log", "tanh", "sigmoid", "softplus", "erf", "gelu", "pow")
+    ("exp", "expm1", "log", "tanh", "sigmoid", "softplus", "erf", "gelu", "pow", "sin", "cos")
 )
 """Operations of float32 that differ from the definition in the last bits."""
 
@@ -111,8 +113,12 @@ def _is_whole(formula: Formula) -> bool:
 
 def cast(x: Formula, source: str, target: str, last: bool) -> Formula:
     """Convert a value; to 64 bits, or from 64 to 32 bits, only if it is the `last` operation."""
-    if source == target:
+    if source == target or (source, target) == (HALF, FLOAT):
         return x
+    if target == HALF and source == FLOAT and last:
+        return x
+    if HALF in (source, target):
+        raise NoFormulaError
     if target == "bool":
         return ("truth", x)
     if target == FLOAT:

@@ -23,6 +23,13 @@ def per_column(constant: np.ndarray, shape: tuple[int, ...], columns: int) -> np
     return np.array(rows[0]) if (rows == rows[0]).all() else None
 
 
+def per_row(constant: np.ndarray, shape: tuple[int, ...], columns: int) -> np.ndarray | None:
+    """Return a constant, broadcast to `shape`, as one element per row; None if rows vary."""
+    rows = np.broadcast_to(constant, shape).reshape(-1, columns)
+    same = constant.dtype == np.float32 and (rows == rows[:, :1]).all()
+    return np.array(rows[:, 0]) if same else None
+
+
 def in_order(graph: Graph, nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Sort nodes by the graph's order and drop duplicates."""
     places = _places(graph)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from ...isa.numbers import int8_terms
 from ..cpu import Extent, MatrixProduct, dequantised, has_small_pairs
-from ..cpu.kernels.matrix_product import MAX_INNER, parts_of
+from ..cpu.kernels.matrix_product import MAX_INNER
 from ..graph import Node
 from ..graph.operators import Binary, Cast, IntegerMatMul
 from ..rewriting import GraphMatch, op, value
@@ -50,7 +51,7 @@ def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> 
             row = per_column(scope.data(added["addend"]), shape, columns)
             if row is not None:
                 nodes, constants["addend"] = (*nodes, *added.nodes), row
-    parts = len(parts_of(weights))
+    parts = len(int8_terms(weights))
     description = MatrixProduct(
         *(elements // columns, inner, columns, kind),
         epilogue=dequantised(kind if known is None else None, extent, "addend" in constants),

@@ -1,10 +1,11 @@
-"""Match interpolation along one axis to a kernel whose windows advance evenly."""
+"""Match interpolation: along one axis by windows that advance evenly, or between pixels."""
 
 import math
 
 import numpy as np
 
 from ..cpu.kernels.interpolation import Interpolation
+from ..cpu.kernels.sampling import LinearSamples
 from ..graph import Node
 from ..graph import operators as ops
 from ..rewriting import op, value
@@ -16,6 +17,9 @@ MAX_TAPS = 4
 
 MAX_ALONG = 16
 """The same limit where vectors run along the axis."""
+
+MAX_DISTANCE = 1 << 31
+"""Elements of an image whose distances fit int32."""
 
 MAX_BLOCK = 64
 """Maximum number of elements of the output that share a window."""
@@ -82,4 +86,24 @@ def windows_of(
     return description, table
 
 
-MATCHERS = (interpolation,)
+@matcher(
+    op(
+        ops.GridSample,
+        value("x", constant=False, where=has_floats),
+        value("grid", constant=False, where=has_floats),
+        capture="sample",
+        where=lambda one: one.mode == "linear" and one.padding in ("zeros", "border"),
+    )
+)
+def samples(
+    scope: HostScope, node: Node, sample: ops.GridSample, x: str, grid: str
+) -> HostKernel | None:
+    """Match a GridSample of images that is linear between pixels."""
+    shape, places = scope.shape(x), math.prod(scope.shape(grid)[1:-1])
+    if len(shape) != 4 or math.prod(shape[1:]) >= MAX_DISTANCE:
+        return None
+    kind = (sample.padding == "border", sample.align_corners)
+    return HostKernel(LinearSamples(*shape, places, *kind), {"x": x, "grid": grid}, nodes=(node,))
+
+
+MATCHERS = (interpolation, samples)

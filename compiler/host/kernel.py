@@ -89,7 +89,6 @@ class HostKernel:
 
     @property
     def output(self) -> str:
-        """The value that it computes."""
         return self.nodes[-1].output.name
 
     @property
@@ -133,7 +132,6 @@ class HostScope:
 
     @property
     def types(self) -> Mapping[str, TensorType]:
-        """Types of all values."""
         return self.graph.types
 
     def is_free(self, node: Node) -> bool:
@@ -146,7 +144,6 @@ class HostScope:
         return node if node is not None and self.is_free(node) else None
 
     def is_constant(self, name: str) -> bool:
-        """Whether a value is a constant."""
         return self.graph.is_constant(name)
 
     def data(self, name: str) -> np.ndarray:
@@ -167,7 +164,6 @@ class HostScope:
         return self.graph.data(name) if self.graph.is_constant(name) else None
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a value."""
         return self.graph.types[name].shape
 
     def image(self, name: str) -> tuple[int, int, int, int]:

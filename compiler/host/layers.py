@@ -50,7 +50,7 @@ def with_followers(scope: HostScope, node: Node) -> FusedNodes:
     return FusedNodes((*nodes, *more), inputs, real_epilogue(activation, bool(inputs)))
 
 
-X, W = value("x", where=has_floats), value("w", constant=True)
+X, W = value("x", where=has_floats), value("w", where=has_floats)
 LAST = {"capture": "conv", "where": lambda conv: conv.is_image and conv.channels_last}
 
 
@@ -58,19 +58,24 @@ LAST = {"capture": "conv", "where": lambda conv: conv.is_image and conv.channels
 def match_convolution(
     scope: HostScope, node: Node, conv: ops.Conv, x: str, w: str, bias: str | None
 ) -> HostKernel | None:
-    """Match a Conv, channels last, constant weights, with any number of groups."""
-    shape, kernel = scope.image(x), scope.data(w)
-    out = kernel.shape[3]
+    """Match a Conv, channels last; computed weights in one group, or one for each channel."""
+    shape, (high, wide, depth, out), kernel = scope.image(x), scope.shape(w), scope.constant(w)
+    if kernel is None and conv.groups > 1 and (depth > 1 or out != conv.groups):
+        return None
     fused = with_followers(scope, node)
-    constants = {"w": kernel, "bias": scope.data(bias) if bias else np.zeros(out, kernel.dtype)}
-    window = (kernel.shape[0], kernel.shape[1]), conv.strides, conv.pads, conv.dilations
+    constants = {"bias": scope.data(bias) if bias else np.zeros(out, np.float32)}
+    window = (high, wide), conv.strides, conv.pads, conv.dilations
     description = Convolution(
         *(*shape, out, *window),
         epilogue=fused.epilogue,
         # Sums of whole numbers, such as bytes less a zero point, stay exact.
-        winograd=not np.array_equal(kernel, np.rint(kernel)),
+        winograd=kernel is not None and not np.array_equal(kernel, np.rint(kernel)),
         groups=conv.groups,
+        computed=kernel is None,
     )
+    if kernel is None:
+        return HostKernel(description, {"x": x, "w": w, **fused.inputs}, constants, fused.nodes)
+    constants = {"w": kernel, **constants}
     return HostKernel(description, {"x": x, **fused.inputs}, constants, fused.nodes)
 
 
@@ -82,7 +87,12 @@ def match_planes(scope: HostScope, node: Node, x: str) -> HostKernel | None:
     if kernel is None or kernel.inputs["x"] != node.output.name:
         return None
     conv = kernel.description
-    if not isinstance(conv, Convolution) or conv.groups > 1 or scope.shape(x)[1] > MAX_PLANES:
+    if (
+        not isinstance(conv, Convolution)
+        or conv.groups > 1
+        or conv.computed
+        or scope.shape(x)[1] > MAX_PLANES
+    ):
         return None
     planar, inputs = replace(conv, planes=True), {**kernel.inputs, "x": x}
     return HostKernel(planar, inputs, kernel.constants, (node, *kernel.nodes))

@@ -7,7 +7,6 @@ boxes for all of them; nothing is compiled.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -30,21 +29,6 @@ MAX_ELEMENTS = 1 << 21
 
 FILL_BYTES = 1 << 12
 """Maximum bytes of the array from which padding is copied."""
-
-MOVED: Mapping[type[ops.Operator], tuple[int, ...] | None] = MappingProxyType(
-    {
-        **dict.fromkeys((ops.Concat, ops.Expand, ops.Pad, ops.Reshape, ops.Slice), None),
-        **dict.fromkeys((ops.Transpose, ops.QConcat, ops.QInterleave, ops.QResize), None),
-        ops.QSlice: None,
-        ops.Gather: (0,),
-        ops.GatherElements: (0,),
-        ops.GatherND: (0,),
-        ops.ScatterND: (0, 2),
-        ops.ScatterElements: (0, 2),
-    }
-)
-"""Operators of movements, and the positions of the inputs whose elements they move; None for all.
-The others are indices, and must be constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +56,6 @@ class Movement:
 
     @property
     def output(self) -> str:
-        """The value that it computes."""
         return self.nodes[-1].output.name
 
     @property
@@ -118,10 +101,9 @@ def find_movements(graph: Graph, nodes: Sequence[Node]) -> tuple[Movement, ...]:
 def _moves(graph: Graph, node: Node) -> bool:
     """Whether a node may be part of a movement."""
     operator = node.attributes
-    if type(operator) not in MOVED or getattr(operator, "reduction", "none") != "none":
+    moved = node.inputs[operator.moved]
+    if not moved or getattr(operator, "reduction", "none") != "none":
         return False
-    places = MOVED[type(operator)]
-    moved = node.inputs if places is None else [node.inputs[place] for place in places]
     sizes = [graph.types[name].elements for name in (*moved, node.output.name)]
     others = set(node.inputs) - set(moved)
     return 0 < min(sizes) <= max(sizes) <= MAX_ELEMENTS and all(map(graph.is_constant, others))
@@ -153,10 +135,10 @@ def _movement(graph: Graph, nodes: tuple[Node, ...]) -> Movement | None:
         if isinstance(operator, ops.Pad):
             fills.add(operator.value)
             operator = replace(operator, value=PADDING)
-        places = MOVED[type(operator)]
+        moved = range(len(node.inputs))[operator.moved]
         arrays = []
         for place, name in enumerate(node.inputs):
-            if places is not None and place not in places:
+            if place not in moved:
                 arrays.append(graph.data(name))
                 continue
             if name not in numbers:

@@ -1,12 +1,16 @@
 """Pooling in float32, over windows and over whole images."""
 
+import math
 from dataclasses import replace
 
-from ..cpu.kernels.pooling import Pooling
+from ..cpu.kernels.pooling import Pooling, PoolingPlaces
 from ..graph import Node, TensorType
 from ..graph import operators as ops
 from ..rewriting import op, value
 from .kernel import HostKernel, HostScope, matcher
+
+MAX_TAPS = 25
+"""Maximum window for indices of maxima; its code grows with it."""
 
 
 def has_floats(kind: TensorType) -> bool:
@@ -17,7 +21,7 @@ def has_floats(kind: TensorType) -> bool:
 X = value("x", where=has_floats)
 
 
-def is_last(pool: ops.MaxPool | ops.AveragePool) -> bool:
+def is_last(pool: ops.MaxPool | ops.MaxPoolIndices | ops.AveragePool) -> bool:
     """Whether a pool is one of images, channels last."""
     return pool.is_image and pool.channels_last
 
@@ -41,6 +45,25 @@ def match_pool(
     return HostKernel(description, {"x": x}, nodes=(node,), exact=exact)
 
 
+@matcher(
+    op(
+        ops.MaxPoolIndices,
+        X,
+        capture="pool",
+        where=lambda p: is_last(p) and not p.columns_first and math.prod(p.kernel) <= MAX_TAPS,
+    )
+)
+def match_indices(
+    scope: HostScope, node: Node, pool: ops.MaxPoolIndices, x: str
+) -> HostKernel | None:
+    """Match MaxPoolIndices, channels last."""
+    window = (pool.kernel, pool.strides, pool.pads, pool.dilations)
+    if _somewhere_padding_alone(Pooling(*scope.image(x), *window)):
+        return None
+    places = PoolingPlaces(*scope.image(x), *window)
+    return HostKernel(places, {"x": x}, nodes=(node,), exact=not any(pool.pads))
+
+
 KINDS = ("ReduceMean", "ReduceMax")
 
 
@@ -60,4 +83,4 @@ def _somewhere_padding_alone(pooling: Pooling) -> bool:
     return not (rows.all() and columns.all())
 
 
-MATCHERS = (match_pool, match_reduction)
+MATCHERS = (match_pool, match_indices, match_reduction)

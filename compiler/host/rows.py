@@ -21,7 +21,7 @@ from ..rewriting import (
     value,
 )
 from ..rewriting.patterns import NodePattern
-from .graph_queries import in_order, per_column
+from .graph_queries import in_order, per_column, per_row
 from .kernel import HostKernel, HostScope, matcher
 from .pools import has_floats
 
@@ -203,16 +203,21 @@ def _normalised(scope: HostScope, nodes: tuple[Node, ...], match: GraphMatch) ->
         return None
     if not scope.is_closed(nodes) or any(n.output.type.dtype != "float32" for n in nodes):
         return None
-    rows = {"scale": np.ones(columns, np.float32), "bias": np.zeros(columns, np.float32)}
-    for name, result in (("scale", match["scaled"]), ("bias", match["biased"])):
-        if result is not None:
-            row = per_column(scope.data(match[name]), scope.shape(result), columns)
-            if row is None:
-                return None
-            rows[name] = row
+    rows = kind.elements // columns
     centred = match["centred"] is not None or match["moved"] is not None
-    description = LayerNormalisation(kind.elements // columns, columns, match["epsilon"], centred)
-    return HostKernel(description, {"x": x}, rows, nodes)
+    given = {"scale": match["scaled"], "bias": match["biased"]}
+    for by_row, extent, held in ((False, columns, per_column), (True, rows, per_row)):
+        constants = {name: np.full(extent, name == "scale", np.float32) for name in given}
+        for name, result in given.items():
+            if result is not None:
+                found = held(scope.data(match[name]), scope.shape(result), columns)
+                if found is None:
+                    break
+                constants[name] = found
+        else:
+            layer = LayerNormalisation(rows, columns, match["epsilon"], centred, by_row)
+            return HostKernel(layer, {"x": x}, constants, nodes)
+    return None
 
 
 MATCHERS = (softmax, normalisation, reduction)

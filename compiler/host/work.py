@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..graph import Graph, Node
 from ..graph import operators as ops
+from .formulas import ELEMENTWISE
 
 if TYPE_CHECKING:
     from .kernel import HostKernel
@@ -23,10 +24,7 @@ Then small nodes are compiled too: NumPy takes 5 to 50 us for each of them, howe
 PASSES = 8
 """Approximate passes over memory that NumPy needs for a product, a window or a reduction."""
 
-POINTWISE = (
-    *(ops.Pointwise, ops.Cast, ops.Dequantize, ops.GeneralQuantize, ops.Quantize, ops.Reshape),
-    *(ops.Transpose, ops.Where),
-)
+POINTWISE = (*ELEMENTWISE, ops.Reshape, ops.Transpose)
 """Operators whose kernels do one operation for each element of the output."""
 
 

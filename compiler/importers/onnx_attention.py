@@ -95,7 +95,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class Heads:
+class AttentionExtents:
     """Extents of an attention: heads of q, heads of k and v, elements of a head, positions."""
 
     queries: int
@@ -105,7 +105,7 @@ class Heads:
     keys: int
 
 
-def _attend(body: Body, q: str, k: str, v: str, heads: Heads, bias: str | None) -> str:
+def _attend(body: Body, q: str, k: str, v: str, heads: AttentionExtents, bias: str | None) -> str:
     """Attention of [batch, heads, positions, size]; the result has the heads side by side.
 
     Parameters
@@ -129,7 +129,7 @@ def _attend(body: Body, q: str, k: str, v: str, heads: Heads, bias: str | None) 
     return body.reshape(body("Transpose", result, perm=[0, 2, 1, 3]), 0, 0, -1)
 
 
-def _bias(body: Body, mask: int, added: int, heads: Heads) -> str | None:
+def _bias(body: Body, mask: int, added: int, heads: AttentionExtents) -> str | None:
     """Sum of the biases of a triangle, of a mask of keys and of an input; None if there is none."""
     parts = []
     if body.node.attribute("unidirectional", 0):
@@ -199,7 +199,7 @@ def _packed(body: Body, product: str, mask: int, past: int, added: int) -> list[
         keys += body.shape(past)[3]
         old = [body("Gather", f"input.{past}", np.array(which), axis=0) for which in (0, 1)]
         k, v = (body("Concat", *pair, axis=2) for pair in zip(old, (k, v), strict=True))
-    heads = Heads(count, count, widths[0] // count, positions, keys)
+    heads = AttentionExtents(count, count, widths[0] // count, positions, keys)
     result = _attend(body, q, k, v, heads, _bias(body, mask, added, heads))
     rows = [body("Unsqueeze", part, np.array([0])) for part in (k, v)]
     return body.expand(result, body("Concat", *rows, axis=0))
@@ -227,7 +227,7 @@ def import_multi_head_attention(node: OnnxNode) -> list[Named]:
         keys += body.shape(6)[2]
         k, v = body("Concat", "input.6", k, axis=2), body("Concat", "input.7", v, axis=2)
     size = body.shape(0)[4] if packed == 3 else body.shape(0)[2] // count
-    heads = Heads(count, count, size, positions, keys)
+    heads = AttentionExtents(count, count, size, positions, keys)
     return body.expand(_attend(body, q, k, v, heads, _bias(body, 4, 5, heads)), k, v)
 
 
@@ -249,7 +249,7 @@ def import_group_query_attention(node: OnnxNode) -> list[Named]:
     q, k, v = (body.heads(*pair) for pair in zip(rows, (count, shared, shared), strict=True))
     total = int(node.constant(6).item())
     past = body.shape(3)[2] if node.has(3) else 0
-    heads = Heads(count, shared, size, positions, max(total, past))
+    heads = AttentionExtents(count, shared, size, positions, max(total, past))
     steps = np.tile(np.arange(positions), (batch, 1))
     first, full = total == positions, batch == 1 and past + positions == total
     used = body("Cast", body.reshape("input.5", batch), to=onnx.TensorProto.INT64)

@@ -91,4 +91,3 @@ CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[
     ("com.microsoft", "SkipSimplifiedLayerNormalization"): import_layer_normalisation,
     ("", "SimplifiedLayerNormalization"): import_layer_normalisation,
 }
-"""(domain, operator) -> importer."""

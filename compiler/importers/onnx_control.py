@@ -213,4 +213,3 @@ CONTROL_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[Name
     ("", "OptionalGetElement"): import_optional,
     ("", "OptionalHasElement"): import_has_element,
 }
-"""(domain, operator) -> importer."""

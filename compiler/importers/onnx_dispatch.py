@@ -13,7 +13,7 @@ from ..registered import REGISTERED
 from .onnx_functions import expand_definition, expand_model_function, has_function
 from .onnx_library import LIBRARY, import_library
 from .onnx_node import OnnxNode
-from .onnx_operators import HANDLERS
+from .onnx_operators import handler_of
 from .onnx_registered import import_registered
 from .onnx_scope import ImportScope, Key, Named, key_of, schema_of
 from .refusals import CAUSES
@@ -71,8 +71,8 @@ def _import(node: OnnxNode) -> list[Named]:
         results = expand_model_function(node, node.scope.functions[node.key])
     elif node.key in REGISTERED:
         results = import_registered(node)
-    elif node.key in HANDLERS:
-        results = HANDLERS[node.key](node)
+    elif handler := handler_of(node.key):
+        results = handler(node)
     if results is None and node.key in LIBRARY:
         results = import_library(node)
     if results is None and node.key not in CAUSES:
@@ -100,6 +100,6 @@ def unsupported(
 
 
 def _is_supported(key: Key, scope: ImportScope) -> bool:
-    if key in scope.functions or key in REGISTERED or key in HANDLERS or key in LIBRARY:
+    if key in scope.functions or key in REGISTERED or handler_of(key) or key in LIBRARY:
         return True
     return key not in CAUSES and has_function(schema_of(key, scope.opsets))

@@ -1,13 +1,11 @@
-"""Importers of elementwise operators as Unary and Binary, and of casts between element types.
-
-The tables map the kinds of Unary, Binary and Reduce to ONNX's names. The exporter uses them too.
-"""
+"""Importers of elementwise operators as Unary and Binary, and of casts between element types."""
 
 import numpy as np
 
 from ..graph import operators as ops
-from ..graph.functions import UNARY
+from ..graph.functions import BINARY, UNARY
 from ..graph.operators.quantisation import FLOAT8
+from ..graph.operators.reductions import POSITIONS
 from ..graph.types import INTEGERS
 from .onnx_node import OnnxNode
 from .onnx_tensors import ELEMENT_TYPES
@@ -17,35 +15,32 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 STRING = 8
 """ONNX's number of the string element type."""
 
-VARIANTS: dict[str, tuple[str, str, str | int]] = {
-    "BitShiftLeft": ("BitShift", "direction", "LEFT"),
-    "BitShiftRight": ("BitShift", "direction", "RIGHT"),
-    "FMod": ("Mod", "fmod", 1),
-    "GeluTanh": ("Gelu", "approximate", "tanh"),
-    "LastArgMax": ("ArgMax", "select_last_index", 1),
-    "LastArgMin": ("ArgMin", "select_last_index", 1),
+VARIANTS = {
+    kind: variant
+    for kind, variant in (
+        *((kind, function.variant) for kind, function in {**UNARY, **BINARY}.items()),
+        *POSITIONS.items(),
+    )
+    if variant is not None
 }
-"""Kind -> operator of ONNX with the attribute and value that select this kind."""
-
-DEFAULTS: dict[str, str | int] = {"approximate": "none", "fmod": 0, "select_last_index": 0}
-"""Attribute that selects a variant -> its default, which selects the operator's own kind."""
+"""Kind -> its form in ONNX, unless that is an operator of its own."""
 
 
 def kind_of(node: OnnxNode) -> str:
     """Return the kind of Unary, Binary or Reduce that corresponds to a node."""
     kind = {"Sum": "Add"}.get(node.proto.op_type, node.proto.op_type)
-    variants = {(name, value): own for own, (op, name, value) in VARIANTS.items() if op == kind}
+    variants = {own: variant for own, variant in VARIANTS.items() if variant.kind == kind}
     if not variants:
         return kind
-    ((attribute, _), *_) = variants
-    default = DEFAULTS.get(attribute, "")
-    if attribute in DEFAULTS:
-        variants = {(attribute, default): kind, **variants}
-    value = node.attribute(attribute, default)
-    if (attribute, value) not in variants:
-        known = " or ".join(str(value) for _, value in variants)
-        node.fail(f"`{attribute}` {known}", f"`{value}`", "correct the model")
-    return variants[attribute, value]
+    one, *_ = variants.values()
+    kinds = {variant.value: own for own, variant in variants.items()}
+    if one.default != "":
+        kinds = {one.default: kind, **kinds}
+    value = node.attribute(one.attribute, one.default)
+    if value not in kinds:
+        known = " or ".join(map(str, kinds))
+        node.fail(f"`{one.attribute}` {known}", f"`{value}`", "correct the model")
+    return kinds[value]
 
 
 def import_unary(node: OnnxNode) -> str:

@@ -70,18 +70,25 @@ def import_conv_transpose(node: OnnxNode) -> str:
 
 
 def import_pool(node: OnnxNode) -> str | list[str]:
-    """Import MaxPool, AveragePool and LpPool as one pool, or MaxPoolIndices for two outputs."""
+    """Import MaxPool, AveragePool and LpPool as one pool, and MaxPoolIndices for indices."""
+    pooled = import_one_pool(node)
     if not node.wants(1):
-        return import_one_pool(node)
+        return pooled
+    window, columns_first = window_of(node, node.attribute("kernel_shape", ())), False
+    if len(window.kernel) > 1:
+        columns_first = bool(node.attribute("storage_order", 0))
+    extents = (window.kernel, window.strides, window.pads_and_overhang, window.dilations)
+    operator = ops.MaxPoolIndices(*extents, columns_first)
+    return [pooled, node.emit(operator, [node.input(0)], node.proto.output[1])]
+
+
+def import_max_unpool(node: OnnxNode) -> str | None:
+    """Import MaxUnpool; ONNX's reference runs one whose output has another shape."""
+    if node.has(2):
+        return None
     window = window_of(node, node.attribute("kernel_shape", ()))
-    operator = ops.MaxPoolIndices(
-        window.kernel,
-        window.strides,
-        window.pads_and_overhang,
-        window.dilations,
-        bool(node.attribute("storage_order", 0)),
-    )
-    return node.emit_outputs(operator, [node.input(0)])
+    operator = ops.MaxUnpool(window.kernel, window.strides, window.pads)
+    return node.emit(operator, [node.input(0), node.input(1)])
 
 
 def import_one_pool(node: OnnxNode) -> str:

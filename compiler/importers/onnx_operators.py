@@ -1,4 +1,4 @@
-"""The table of imported ONNX operators: a row for each, or a function if more work is needed.
+"""The table of imported ONNX operators: their forms, or a row or function if more is needed.
 
 All other operators are expanded by ONNX's own definition (`onnx_functions`), run by its reference
 implementation (`onnx_library`), or rejected.
@@ -23,7 +23,7 @@ from .onnx_qonnx import QONNX_HANDLERS
 from .onnx_quantised import QUANTISED_HANDLERS
 from .onnx_recurrent import import_recurrent
 from .onnx_resize import import_resize
-from .onnx_rows import attribute, axis, flag, row, scalar, since
+from .onnx_rows import attribute, axis, by_form, flag, row, scalar, since
 from .onnx_scope import Key, Named
 from .onnx_sequences import SEQUENCE_HANDLERS
 
@@ -65,17 +65,10 @@ POSITION = row(
     keep=flag("keepdims", 1),
 )
 
-SCATTER = row(ops.ScatterElements, axis=axis(0), reduction=attribute("reduction", "none"))
-
 ROWS: dict[str, Handler] = {
     "ArgMax": POSITION,
     "ArgMin": POSITION,
-    "Concat": row(ops.Concat, axis=axis(0)),
-    "GatherElements": row(ops.GatherElements, axis=axis(0)),
-    "GatherND": row(ops.GatherND, batch_dims=attribute("batch_dims", 0)),
-    "Scatter": SCATTER,
-    "ScatterElements": SCATTER,
-    "ScatterND": row(ops.ScatterND, reduction=attribute("reduction", "none")),
+    "Scatter": by_form(ops.ScatterElements),
     "TopK": row(
         ops.TopK,
         1,
@@ -87,14 +80,14 @@ ROWS: dict[str, Handler] = {
         ops.Transpose,
         permutation=lambda node: node.attribute("perm", tuple(reversed(range(node.rank(0))))),
     ),
-    "Where": row(ops.Where),
 }
-"""ONNX operators that correspond to a single operator of the graph."""
+"""ONNX operators that correspond to one operator of the graph, but differ from its `OnnxForm`."""
 
 
 def _named(kinds: Sequence[str]) -> set[str]:
     """Return ONNX's names for kinds of Unary and Binary."""
-    return {elementwise.VARIANTS.get(kind, (kind,))[0] for kind in kinds}
+    variants = elementwise.VARIANTS
+    return {variants[kind].kind if kind in variants else kind for kind in kinds}
 
 
 FUNCTIONS: dict[str, Handler] = {
@@ -133,6 +126,7 @@ FUNCTIONS: dict[str, Handler] = {
     "InstanceNormalization": normalisations.import_instance_normalisation,
     "LRN": normalisations.import_local_response,
     "LpNormalization": normalisations.import_lp_normalisation,
+    "MaxUnpool": images.import_max_unpool,
     "MatMul": products.import_matmul,
     "MatMulInteger": products.import_matmul_integer,
     "OneHot": shapes.import_one_hot,
@@ -153,7 +147,7 @@ FUNCTIONS: dict[str, Handler] = {
 """ONNX operators that need more than a row."""
 
 HANDLERS: dict[Key, Handler] = {
-    **{("", kind): handler for kind, handler in {**FUNCTIONS, **ROWS}.items()},
+    **{("", kind): handler for kind, handler in {**ROWS, **FUNCTIONS}.items()},
     **QUANTISED_HANDLERS,
     **CONTRIBUTED_HANDLERS,
     **QONNX_HANDLERS,
@@ -161,3 +155,9 @@ HANDLERS: dict[Key, Handler] = {
     **SEQUENCE_HANDLERS,
 }
 """(domain, operator) -> importer."""
+
+
+def handler_of(key: Key) -> Handler | None:
+    """Return the importer of (domain, operator): of the table, or by the form of a class."""
+    forms = (one for one in ops.OPERATORS.values() if one.onnx and ("", one.onnx.kind) == key)
+    return HANDLERS.get(key) or next(map(by_form, forms), None)

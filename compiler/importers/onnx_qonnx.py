@@ -102,4 +102,3 @@ QONNX_HANDLERS = {
     for domain in DOMAINS
     for kind, importer in (("Quant", import_quant), ("BipolarQuant", import_bipolar_quant))
 }
-"""(domain, operator) -> importer."""

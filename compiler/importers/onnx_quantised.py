@@ -157,4 +157,3 @@ QUANTISED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | list[str]]]
     ),
     ("com.microsoft", "QLinearConcat"): import_qlinear_concat,
 }
-"""(domain, operator) -> importer."""

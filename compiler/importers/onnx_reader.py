@@ -96,11 +96,9 @@ class NodeReader:
         return [self.input(index) for index in range(len(self.proto.input))]
 
     def type(self, index: int) -> TensorType:
-        """Return the type of an input."""
         return self.builder.types[self.input(index)]
 
     def rank(self, index: int) -> int:
-        """Return the rank of an input."""
         return len(self.type(index).shape)
 
     def constant(self, index: int) -> np.ndarray:

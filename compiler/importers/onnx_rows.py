@@ -5,7 +5,7 @@ value: an attribute or a constant operand.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..graph.operators import Operator
@@ -46,6 +46,20 @@ class OperatorRow:
 def row(operator: type[Operator], operands: int | None = None, **fields: Any) -> OperatorRow:
     """Make a row; see `OperatorRow`."""
     return OperatorRow(operator, fields, operands)
+
+
+def by_form(operator: type[Operator]) -> OperatorRow:
+    """Make the row that follows from an operator's `OnnxForm` and the defaults of its fields."""
+    assert operator.onnx is not None
+    defaults = {field.name: field.default for field in fields(operator)}
+    read = {ours: _source(name, defaults[ours]) for name, ours in operator.onnx.attributes.items()}
+    return OperatorRow(operator, read, None)
+
+
+def _source(name: str, default: Any) -> Source:
+    if name == "axis":
+        return axis(default)
+    return flag(name, default) if isinstance(default, bool) else attribute(name, default)
 
 
 def attribute(name: str, default: Any) -> Source:

@@ -91,7 +91,6 @@ class ImportScope:
 
     @property
     def own_names(self) -> MutableMapping[str, Named]:
-        """The names of this scope only."""
         return self.names.maps[0] if isinstance(self.names, ChainMap) else self.names
 
     def branch(self, where: str, label: str) -> "ImportScope":

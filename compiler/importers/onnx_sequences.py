@@ -111,4 +111,3 @@ SEQUENCE_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], Results]] = {
     ("", "SequenceLength"): import_length,
     ("", "SplitToSequence"): import_split,
 }
-"""(domain, operator) -> importer."""

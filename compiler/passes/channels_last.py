@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.operators import Interpolate, Where
+from ..graph.operators.pooling import Pool
 from ..rewriting import Site, each, either, op, rewrite, rewrite_once, rule, value
 from .arrange_layout import SINKING, transpose_to_reshape
 from .patterns import TO_FIRST, TO_LAST, is_float32
@@ -25,15 +26,18 @@ IMAGE = op(FIRST, value("image"))
 """A Transpose of `image` to [N, C, H, W]."""
 
 
+def _has_channels_first(window: ops.Conv | Pool) -> bool:
+    return window.is_image and not window.channels_last
+
+
+LAYER = {"capture": "window", "where": _has_channels_first}
+
+
 @rule(
-    op(
-        (ops.Conv, ops.MaxPool, ops.AveragePool),
-        capture="window",
-        where=lambda window: window.is_image and not window.channels_last,
-        result=is_float32,
-    )
+    op((ops.Conv, ops.MaxPool, ops.AveragePool), result=is_float32, **LAYER),
+    op(ops.MaxPoolIndices, value(where=is_float32), **LAYER),
 )
-def change_layout(site: Site, window: ops.Conv | ops.MaxPool | ops.AveragePool) -> str | None:
+def change_layout(site: Site, window: ops.Conv | Pool) -> str | None:
     """f(x) -> Transpose(f of channels last(Transpose(x)))."""
     x, *others = site.root.inputs
     if isinstance(window, ops.Conv):

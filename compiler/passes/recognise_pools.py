@@ -31,7 +31,7 @@ def recognise_average(site: Site, pool: ops.AveragePool, x: str) -> str | None:
     fit = fit_average(count, given, y, low, high)
     operator = ops.QAvgPool(
         *(pool.kernel, pool.strides, pool.pads, given.zero_point),
-        *(fit.constant, fit.scale, y.zero_point, low, high, fit.mismatches),
+        *(-count * given.zero_point, fit.scale, y.zero_point, low, high, fit.mismatches),
     )
     return channels_first(site, operator, x, label=site.node("pool").name, quantisation=y)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...isa.numbers import int8_terms
 from ..graph import Quantisation
 from ..graph import operators as ops
 from ..rewriting import Site
@@ -22,24 +23,9 @@ USUAL_LANES = 16
 """Lanes for which copies are chosen; the copies are right for any machine."""
 
 
-def split_weights(weights: np.ndarray) -> list[np.ndarray]:
-    """Return int8 arrays whose sum is the weights; a single array if the weights fit int8.
-
-    Parameters
-    ----------
-    weights : int16[...]
-        From -255 to 255; values beyond 254 need three terms, others two at most.
-    """
-    terms, rest = [], weights.astype(np.int16)
-    while not terms or rest.any():
-        terms.append(np.clip(rest, -128, 127).astype(np.int8))
-        rest = rest - terms[-1]
-    return terms
-
-
 def can_narrow(weights: np.ndarray, groups: int, dilations: tuple[int, int]) -> bool:
     """Tell whether `narrow_weights` supports a layer."""
-    return groups == 1 or 1 in dilations or len(split_weights(weights)) == 1
+    return groups == 1 or 1 in dilations or len(int8_terms(weights)) == 1
 
 
 def narrow_weights(
@@ -69,7 +55,7 @@ def narrow_weights(
     int8[KH', KW', Ci' / groups, Co]
         Its weights.
     """
-    terms = split_weights(weights)
+    terms = int8_terms(weights)
     if len(terms) == 1:
         return layer, image, terms[0]
     if layer.groups > 1:

@@ -15,11 +15,11 @@ from ..scheduling.given_schedules import joined
 from .request import Compilation, Linked, PlacedGraph
 
 Wanted = Callable[[Node], bool]
-"""Whether to show a node, and the layer that it belongs to."""
+"""Filter of nodes; a layer is shown if one of its nodes passes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class StagePart:
     """A piece of a stage.
 
     Parameters
@@ -65,7 +65,7 @@ def describe(compilation: Compilation, stage: str, wanted: Wanted | None = None)
     ]
 
 
-def _placed(placed: PlacedGraph, wanted: Wanted | None) -> Iterator[Block]:
+def _placed(placed: PlacedGraph, wanted: Wanted | None) -> Iterator[StagePart]:
     """Each part with its side; the nodes are in execution order."""
     graph = placed.graph
     texts = dict(zip(graph.nodes, describe_graph(graph, lambda node: True), strict=True))
@@ -77,7 +77,7 @@ def _placed(placed: PlacedGraph, wanted: Wanted | None) -> Iterator[Block]:
             if wanted is None or wanted(node):
                 why = reasons.get(node.outputs[0].name)
                 lines.append(texts[node] + (f"  # {why}" if why else ""))
-        yield Block(part, tuple(lines))
+        yield StagePart(part, tuple(lines))
 
 
 def _title(group: Group | MovementGroup) -> str:
@@ -85,20 +85,20 @@ def _title(group: Group | MovementGroup) -> str:
     return f"# layer {group.name} ({group.op}): {names}"
 
 
-def _grouped(linked: Linked) -> Iterator[Block]:
+def _grouped(linked: Linked) -> Iterator[StagePart]:
     """Each layer with the steps that are fastest for it alone."""
     grouped = linked.lowered.scheduled.grouped
     for group in grouped.groups:
         schedules = [choice.schedule(kernel, grouped.searched) for kernel, choice in group.work]
-        yield Block(group.nodes, (_title(group), *joined(schedules).splitlines()))
+        yield StagePart(group.nodes, (_title(group), *joined(schedules).splitlines()))
 
 
-def _scheduled(linked: Linked) -> Iterator[Block]:
+def _scheduled(linked: Linked) -> Iterator[StagePart]:
     """Each layer with its final steps, its cycles alone, and the address of its result."""
     scheduled = linked.lowered.scheduled
     for layer in scheduled.layers:
         place = scheduled.bound[layer.group.output]
-        yield Block(
+        yield StagePart(
             layer.group.nodes,
             (
                 _title(layer.group),
@@ -109,17 +109,17 @@ def _scheduled(linked: Linked) -> Iterator[Block]:
         )
 
 
-def _lowered(linked: Linked) -> Iterator[Block]:
+def _lowered(linked: Linked) -> Iterator[StagePart]:
     """The instructions of each layer in the order of its loops, without tokens."""
     first = 0
     for layer, end in zip(linked.layers, linked.lowered.ends, strict=True):
         stream = linked.lowered.stream[first:end]
         lines = (format_instruction(emitted.instruction) for emitted in stream)
-        yield Block(layer.group.nodes, (_title(layer.group), *lines))
+        yield StagePart(layer.group.nodes, (_title(layer.group), *lines))
         first = end
 
 
-def _linked(linked: Linked) -> Iterator[Block]:
+def _linked(linked: Linked) -> Iterator[StagePart]:
     """The program in issue order with its tokens."""
     segment = linked.segment
     runs = sorted(
@@ -133,11 +133,11 @@ def _linked(linked: Linked) -> Iterator[Block]:
         title = _title(group) if number not in titled else f"# layer {group.name}, continued"
         titled.add(number)
         lines = map(format_instruction, segment.program[first:last])
-        yield Block(group.nodes, (title, *lines))
-    yield Block((), (format_instruction(segment.program[-1]),))
+        yield StagePart(group.nodes, (title, *lines))
+    yield StagePart((), (format_instruction(segment.program[-1]),))
 
 
-FORMS: Mapping[str, Callable[[Linked], Iterator[Block]]] = {
+FORMS: Mapping[str, Callable[[Linked], Iterator[StagePart]]] = {
     "grouped": _grouped,
     "scheduled": _scheduled,
     "lowered": _lowered,

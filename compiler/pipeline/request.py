@@ -38,7 +38,7 @@ NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRequest:
-    """What to compile, for which machine, and how.
+    """A network to compile, the machine, and the choices that the user made.
 
     Parameters
     ----------
@@ -170,7 +170,6 @@ class Lowered:
 
     @property
     def instructions(self) -> list[Instruction]:
-        """The instructions alone."""
         return [emitted.instruction for emitted in self.stream]
 
 
@@ -190,7 +189,6 @@ class Linked:
 
     @property
     def layers(self) -> tuple[ScheduledLayer, ...]:
-        """Its layers with their schedules."""
         return self.lowered.scheduled.layers
 
     @property

@@ -6,9 +6,8 @@ a kernel, in several passes over its elements.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -147,28 +146,8 @@ class Costs:
 
 DEFAULT_COSTS = Costs()
 
-PASSES: Mapping[type[ops.Operator], int] = MappingProxyType(
-    {
-        **dict.fromkeys((ops.QConv, ops.QSums, ops.QAdd, ops.QMul, ops.Quantize), 10),
-        **dict.fromkeys((ops.QMatMul, ops.QMatMulSums), 10),
-        **dict.fromkeys((ops.QLut, ops.Dequantize), 3),
-        **dict.fromkeys((ops.Conv, ops.MatMul, ops.Unary, ops.Binary, ops.OwnFunction), 2),
-        **dict.fromkeys(
-            (
-                *(ops.QConcat, ops.QInterleave, ops.QResize, ops.QSlice),
-                *(ops.Slice, ops.Concat, ops.Transpose, ops.Shift),
-            ),
-            1,
-        ),
-    }
-)
-"""Approximate passes of NumPy over an operator's elements; products are counted separately."""
-
 WINDOW_PASSES = 4
 """Passes for an element of a window, which is rarely close to the previous one."""
-
-OTHER_PASSES = 6
-"""Passes of all other operators."""
 
 
 def passes_of(graph: Graph, node: Node) -> int:
@@ -177,7 +156,7 @@ def passes_of(graph: Graph, node: Node) -> int:
     if window := getattr(node.attributes, "kernel", ()):
         return WINDOW_PASSES * given * math.prod(window)
     read = (graph.types[name].elements for name in node.inputs if not graph.is_constant(name))
-    return PASSES.get(type(node.attributes), OTHER_PASSES) * max(given, *read, 0)
+    return node.attributes.numpy_passes * max(given, *read, 0)
 
 
 def kernels_among(graph: Graph, nodes: Sequence[Node]) -> tuple[HostStep, ...]:

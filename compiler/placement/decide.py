@@ -98,7 +98,6 @@ class Decision:
     cycles: Cycles
 
     def on_accelerator(self, node: Node) -> bool:
-        """Whether the accelerator runs a node."""
         return node.outputs[0].name in self.accelerated
 
 

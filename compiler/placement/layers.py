@@ -51,7 +51,6 @@ class PlacedLayer:
 
     @property
     def output(self) -> str:
-        """The value that it computes."""
         return self.nodes[-1].outputs[0].name
 
     @property

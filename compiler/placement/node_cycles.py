@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from typing_extensions import override
+
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import demand_of
@@ -39,8 +41,8 @@ class Estimator(CandidateTimer):
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         return choose_candidate(kernel, self.configuration, options.pipeline_depth)
 
+    @override
     def cycles(self, *parts: Part) -> int:
-        """Estimate the cycles of the kernels with these schedules."""
         return sum(one.estimated_cycles for _, one in parts if isinstance(one, Candidate))
 
 

@@ -31,7 +31,6 @@ class SegmentValues:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All these values."""
         return (*self.inputs, *self.outputs)
 
 

@@ -3,14 +3,24 @@
 from .batches import Batches, make_batches
 from .budget import EFFORTS
 from .macs import accelerated_share
-from .measure import Agreement, LayerQuality
+from .measure import LayerQuality, NetworkQuality
 from .options import AUTO, QuantiserOptions
 from .prepare import prepare
 from .quantise import QuantisedNetwork, evaluate_quality, quantise
 from .ranges import METHODS
 
 __all__ = [
-    "AUTO", "EFFORTS", "METHODS", "Agreement", "Batches", "LayerQuality", "QuantisedNetwork",
-    "QuantiserOptions", "accelerated_share", "evaluate_quality", "make_batches", "prepare",
+    "AUTO",
+    "EFFORTS",
+    "METHODS",
+    "Batches",
+    "LayerQuality",
+    "NetworkQuality",
+    "QuantisedNetwork",
+    "QuantiserOptions",
+    "accelerated_share",
+    "evaluate_quality",
+    "make_batches",
+    "prepare",
     "quantise",
 ]  # fmt: skip

@@ -41,7 +41,6 @@ class FloatLayer:
 
     @property
     def weighted(self) -> bool:
-        """Tell whether it has weights."""
         return self.kind in ("conv", "dense")
 
 

@@ -32,7 +32,6 @@ class Noise:
 
     @property
     def mean_squared_error(self) -> float:
-        """Mean squared difference."""
         return self.noise / max(self.count, 1)
 
     @property
@@ -184,7 +183,7 @@ class OutputQuality:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class NetworkQuality:
     """Agreement of the quantised network with the float one; classes are of the first output.
 
     Attributes
@@ -219,7 +218,7 @@ class Agreement:
 
 def compare_networks(
     expected: Graph, got: Graph, batches: Batches, labels: np.ndarray | None
-) -> Agreement:
+) -> NetworkQuality:
     """Compare the outputs of two networks.
 
     Parameters
@@ -243,7 +242,7 @@ def compare_networks(
     ours, theirs = (whole(parts) for parts in zip(*pairs, strict=True))
     one, two = (array.reshape(len(array), -1).argmax(axis=1) for array in (ours, theirs))
     known = labels is not None
-    return Agreement(
+    return NetworkQuality(
         len(ours),
         float(np.mean(one == two)) if has_classes(expected) else None,
         float(np.mean(one == labels)) if known else None,

@@ -12,8 +12,8 @@ from .batches import Batches
 from .budget import Clock
 from .candidates import CandidateSearch, Progress
 from .measure import (
-    Agreement,
     LayerQuality,
+    NetworkQuality,
     compare_networks,
     measure_layers,
 )
@@ -126,7 +126,7 @@ def quantise(
 @threadpool_limits.wrap(limits=1, user_api="blas")
 def evaluate_quality(
     quantised: QuantisedNetwork, integer: Graph, batches: Batches, labels: np.ndarray | None
-) -> Agreement:
+) -> NetworkQuality:
     """Compare the integer network with the float one.
 
     Parameters

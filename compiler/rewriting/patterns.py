@@ -19,6 +19,7 @@ from types import EllipsisType
 from typing import Any, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from ..graph import Node, TensorType
 from ..graph.operator import Operator
@@ -28,17 +29,13 @@ class GraphView(Protocol):
     """The view of a graph that patterns need."""
 
     @property
-    def types(self) -> Mapping[str, TensorType]:
-        """Types of all values."""
-        ...
+    def types(self) -> Mapping[str, TensorType]: ...
 
     def producer(self, name: str) -> Node | None:
         """Return the node that produces a value; None for inputs and constants."""
         ...
 
-    def is_constant(self, name: str) -> bool:
-        """Tell whether a value is a constant."""
-        ...
+    def is_constant(self, name: str) -> bool: ...
 
     def data(self, name: str) -> np.ndarray:
         """Return the array of a constant."""
@@ -154,8 +151,8 @@ class ValuePattern(GraphPattern):
         if found is not None:
             yield found
 
+    @override
     def own_captures(self) -> tuple[str, ...]:
-        """Return the name of the capture."""
         return (self.capture,)
 
 
@@ -179,8 +176,8 @@ class NumberPattern(GraphPattern):
         if found is not None:
             yield found
 
+    @override
     def own_captures(self) -> tuple[str, ...]:
-        """Return the name of the capture."""
         return (self.capture,)
 
 
@@ -211,8 +208,8 @@ class NodePattern(GraphPattern):
     private: bool = False
     commutative: bool = False
 
+    @override
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
-        """Yield the matches of the node that produces the value `name`."""
         found = view.producer(name)
         if found is None or not isinstance(found.attributes, self.kinds):
             return
@@ -248,12 +245,12 @@ class NodePattern(GraphPattern):
         """Return the names for its operator and its output."""
         return self.capture, self.value
 
+    @override
     def inner(self) -> tuple[GraphPattern, ...]:
-        """Return the patterns of the operands."""
         return self.operands
 
+    @override
     def depth(self) -> int:
-        """Return the number of nodes on the longest path up from the value, including this one."""
         return 1 + max((operand.depth() for operand in self.operands), default=0)
 
 
@@ -278,8 +275,8 @@ class EitherPattern(GraphPattern):
         for choice in self.choices:
             yield from choice.matches(view, name, match)
 
+    @override
     def inner(self) -> tuple[GraphPattern, ...]:
-        """Return all choices."""
         return self.choices
 
 
@@ -307,8 +304,8 @@ class EachPattern(GraphPattern):
         nodes = tuple(one for part in parts for one in part.nodes)
         yield GraphMatch(captures, match.named, (*match.nodes, *nodes))
 
+    @override
     def inner(self) -> tuple[GraphPattern, ...]:
-        """Return the pattern of the operands."""
         return (self.pattern,)
 
 
@@ -337,8 +334,8 @@ class RepeatedPattern(GraphPattern):
             if bound is not None:
                 yield from self.source.matches(view, above, bound)
 
+    @override
     def own_captures(self) -> tuple[str, ...]:
-        """Return the name of the capture."""
         return (self.capture,)
 
     def inner(self) -> tuple[GraphPattern, ...]:

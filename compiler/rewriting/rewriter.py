@@ -10,6 +10,8 @@ the number of sweeps.
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
+from typing_extensions import override
+
 from ...errors import CompileError
 from ..graph import Builder, Constant, Graph, Node, Output, drop_unused
 from ..graph.operator import Operator
@@ -86,8 +88,8 @@ class Rewriter(Builder):
         self._added.clear()
         self._rewritten = False
 
+    @override
     def adopt(self, constant: Constant) -> str:
-        """Add a constant under its name and return the name."""
         self._equal.setdefault(constant.digest, {})[constant.name] = None
         self._added.append(constant.name)
         return super().adopt(constant)

@@ -45,7 +45,6 @@ class Site:
         return self._match.named[capture]
 
     def shape_of(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a value."""
         return self.view.types[name].shape
 
     def elements_of(self, name: str) -> int:
@@ -57,7 +56,6 @@ class Site:
         return self.view.types[name].quantisation
 
     def is_constant(self, name: str) -> bool:
-        """Tell whether a value is a constant."""
         return self.view.is_constant(name)
 
     def data(self, name: str) -> np.ndarray:

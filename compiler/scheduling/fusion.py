@@ -101,7 +101,6 @@ class MovementGroup:
 
     @property
     def op(self) -> str:
-        """Its operator."""
         return self.nodes[0].op
 
     @property

@@ -11,6 +11,7 @@ from .declare import compute, kernel, tensor
 from .footprint import footprint
 from .functions import (
     constant,
+    cos,
     decay,
     equal,
     erf,
@@ -22,6 +23,7 @@ from .functions import (
     rounded,
     select,
     sigmoid,
+    sin,
     single,
     sqrt,
     tanh,
@@ -38,17 +40,27 @@ from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope
 from .steps import Step, parse_step
 from .storage_steps import Arena, Precede, Roll
 from .target import Kind, ScheduleError, Scope, Target
-from .values import DeclaredTensor, TensorExpression, clamp, lookup, maximum, minimum, requantise
+from .values import (
+    DeclaredTensor,
+    TensorExpression,
+    clamp,
+    element,
+    lookup,
+    maximum,
+    minimum,
+    requantise,
+)
 from .values import maximum_over as max
 from .values import sum_over as sum
 
 __all__ = [
-    "Arena", "Buffered", "CacheRead", "CacheWrite", "ComputeAt", "ComputeRoot", "DeclaredTensor",
-    "Fuse", "Index", "Instance", "InterpretError", "Kind", "Parallelise", "Patches", "Pipeline",
-    "Precede", "Program", "Reorder", "Roll", "Schedule", "ScheduleError", "Scope", "SetScope",
-    "Split", "Step", "Target", "TensorExpression", "Tensorise", "Unroll", "Vectorise", "View",
-    "apply", "axes", "clamp", "compute", "constant", "decay", "equal", "erf", "exp", "footprint",
-    "gelu", "instances", "interpret", "kernel", "less", "log", "lookup", "max", "maximum",
-    "minimum", "parse_step", "real", "reduce_axes", "region", "requantise", "rounded", "select",
-    "sigmoid", "single", "sqrt", "sum", "tanh", "tensor",
+    "Arena", "Buffered", "CacheRead", "CacheWrite", "ComputeAt", "ComputeRoot",
+    "DeclaredTensor", "Fuse", "Index", "Instance", "InterpretError", "Kind", "Parallelise",
+    "Patches", "Pipeline", "Precede", "Program", "Reorder", "Roll", "Schedule", "ScheduleError",
+    "Scope", "SetScope", "Split", "Step", "Target", "TensorExpression", "Tensorise", "Unroll",
+    "Vectorise", "View", "apply", "axes", "clamp", "compute", "constant", "cos", "decay",
+    "element", "equal", "erf", "exp", "footprint", "gelu", "instances", "interpret", "kernel",
+    "less", "log", "lookup", "max", "maximum", "minimum", "parse_step", "real", "reduce_axes",
+    "region", "requantise", "rounded", "select", "sigmoid", "sin", "single", "sqrt", "sum",
+    "tanh", "tensor",
 ]  # fmt: skip

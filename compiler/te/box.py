@@ -15,6 +15,11 @@ def whole_box(shape: Sequence[int]) -> Box:
     return tuple((0, extent) for extent in shape)
 
 
+def extents_of(box: Box) -> tuple[int, ...]:
+    """Elements of a box in each dimension."""
+    return tuple([high - low for low, high in box])
+
+
 def box_size(box: Box) -> int:
     """Number of elements in a box."""
-    return math.prod(high - low for low, high in box)
+    return math.prod(extents_of(box))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ...isa.expressions import Affine, Op, Read
 from ..tensor import Tensor, element_type
 from .bounds import Bounds, StagePlan, infer_bounds, spans
+from .box import extents_of
 from .nodes import (
     Allocate,
     Assign,
@@ -82,7 +83,7 @@ def _ring(plan: StagePlan) -> Allocate:
     """The buffer of a rolling stage; it lives as long as the program."""
     stage = plan.stage
     origin = tuple(Affine((), low) for low, _ in stage.domain)
-    shape = tuple(high - low for low, high in stage.domain)
+    shape = extents_of(stage.domain)
     return Allocate(stage.output, stage.scope, origin, shape, 1, plan.rolling)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.expressions import Call, Expression, Op, Reduction, reads_of
-from ..tensor import Axis, Compute, Kernel, Patches, Tensor, View
+from ..tensor import STORED_REALS, Axis, Compute, Kernel, Patches, Tensor, View
 from .index import AxisUse, Index, merge_uses
 from .values import LIMITS, DeclaredTensor, TensorExpression, bare_axis, value_from
 
@@ -41,9 +41,10 @@ def tensor(
         In a network, the value that it is, if that has another name, and how it is taken from the
         value: a view of it, or windows gathered from it.
     """
-    if dtype not in (*LIMITS, "float32"):
+    if dtype not in (*LIMITS, *STORED_REALS):
         raise CompileError(
-            f"tensor `{name}`: dtype must be {', '.join(LIMITS)} or float32, not {dtype!r}"
+            f"tensor `{name}`: dtype must be {', '.join((*LIMITS, *STORED_REALS[:-1]))} or "
+            f"{STORED_REALS[-1]}, not {dtype!r}"
         )
     sizes = tuple(shape)
     if not sizes or any(not isinstance(size, int) or size < 0 for size in sizes):
@@ -90,7 +91,7 @@ def compute(
     names = [axis.name for axis in data]
     if len(set(names)) < len(names):
         raise CompileError(f"compute `{name}`: its axes {', '.join(names)} must differ")
-    if (dtype == "float32") != value.real:
+    if (dtype in STORED_REALS) != value.real:
         sort, remedy = ("float32", "rounded") if value.real else ("an integer", "real")
         raise CompileError(
             f"compute `{name}`: the stage is {dtype} and `{value}` is {sort}; convert it with "

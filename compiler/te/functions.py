@@ -86,6 +86,16 @@ def sigmoid(value: TensorExpression) -> TensorExpression:
     return _function(Op.SIGMOID, value)
 
 
+def sin(value: TensorExpression) -> TensorExpression:
+    """The sine of a float32 number."""
+    return _function(Op.SIN, value)
+
+
+def cos(value: TensorExpression) -> TensorExpression:
+    """The cosine of a float32 number."""
+    return _function(Op.COS, value)
+
+
 def gelu(value: TensorExpression) -> TensorExpression:
     """`value / 2 * (1 + erf(value / sqrt(2)))`."""
     return value * 0.5 * (erf(value * math.sqrt(0.5)) + 1.0)

@@ -198,7 +198,7 @@ class _Interpreter:
     def write(self, target: Read, value: int | float, values: Values) -> None:
         index = tuple(value_of(affine, values) for affine in target.index)
         area = self.area(target.tensor)
-        if area.elements.dtype == np.float32:
+        if area.elements.dtype.kind == "f":
             place = area.place(index)
             area.elements[place], area.written[place] = value, True
         else:
@@ -224,6 +224,13 @@ class _Interpreter:
             assert isinstance(table, Read)
             at = self.value(index, values) + 128
             return self.area(table.tensor).read((int(at),))
+        if tree.op is Op.ELEMENT:
+            read, distance = tree.arguments
+            assert isinstance(read, Read)
+            shape = self.program.tensors[read.tensor].shape
+            first = np.ravel_multi_index([value_of(one, values) for one in read.index], shape)
+            place = np.unravel_index(int(first + self.value(distance, values)), shape)
+            return self.area(read.tensor).read(tuple(map(int, place)))
         return apply(tree.op, [self.value(part, values) for part in tree.arguments])
 
     def element(self, read: Read, values: Values) -> int | float:

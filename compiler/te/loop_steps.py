@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from typing_extensions import override
+
 from .stages import Division, Fusion, Stage, State
 from .steps import Step
 from .target import Kind, ScheduleError
@@ -51,7 +53,6 @@ class Split(Step):
     The factor need not divide the extent; a guard cuts off the last block.
     """
 
-    name: ClassVar[str] = "split"
     stage: str
     loop: str
     factor: int
@@ -75,7 +76,6 @@ class Split(Step):
 class Fuse(Step):
     """Fuse two neighbouring loops into one loop `outer_inner`."""
 
-    name: ClassVar[str] = "fuse"
     stage: str
     outer: str
     inner: str
@@ -108,7 +108,6 @@ class Fuse(Step):
 class Reorder(Step):
     """Reorder the named loops among the positions that they occupy."""
 
-    name: ClassVar[str] = "reorder"
     stage: str
     loops: tuple[str, ...]
 
@@ -134,8 +133,8 @@ class _Mark(Step):
     stage: str
     loop: str
 
+    @override
     def apply(self, state: State) -> State:
-        """Mark the loop."""
         stage = state.stage(self.stage)
         stage.position(self.loop)
         if self.kind is not Kind.UNROLLED and stage.reduces(self.loop):
@@ -161,7 +160,6 @@ class _Mark(Step):
 class Unroll(_Mark):
     """Unroll a loop: write out its iterations."""
 
-    name: ClassVar[str] = "unroll"
     kind: ClassVar[Kind] = Kind.UNROLLED
 
 
@@ -169,7 +167,6 @@ class Unroll(_Mark):
 class Vectorise(_Mark):
     """Vectorise the innermost data loop: run all its iterations at once."""
 
-    name: ClassVar[str] = "vectorise"
     kind: ClassVar[Kind] = Kind.VECTORISED
 
 
@@ -177,7 +174,6 @@ class Vectorise(_Mark):
 class Parallelise(_Mark):
     """Parallelise a data loop: run its iterations in any order, or at once."""
 
-    name: ClassVar[str] = "parallelise"
     kind: ClassVar[Kind] = Kind.PARALLEL
 
 
@@ -185,7 +181,6 @@ class Parallelise(_Mark):
 class Pipeline(Step):
     """Pipeline a loop: give `depth` slots to every buffer inside, so that iterations overlap."""
 
-    name: ClassVar[str] = "pipeline"
     stage: str
     loop: str
     depth: int

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ...errors import CompileError
 from ...isa.expressions import Affine
 from .affine import total, value_of
+from .box import extents_of
 from .stages import Division, Stage
 from .target import ScheduleError
 
@@ -222,7 +223,7 @@ def ring_of(stage: Stage, needed: Sequence[Interval], ever: Sequence[Interval]) 
     assert stage.ahead is not None
     axis, tile = rolled_axis(stage)
     dimension = stage.axes.index(axis)
-    extents = tuple(high - low for low, high in stage.domain)
+    extents = extents_of(stage.domain)
     rows, all_rows = needed[dimension], ever[dimension]
     if len(rows.low.terms) > 1 or any(factor < 1 for _, factor in rows.low.terms):
         moving = ", ".join(f"`{name}`" for name, _ in rows.low.terms)

@@ -1,12 +1,13 @@
 """Steps on whole stages: caches, `compute_at`, scopes, and instructions."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+
+from typing_extensions import override
 
 from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 from ..tensor import Tensor
 from .affine import variable
-from .box import whole_box
+from .box import extents_of, whole_box
 from .stages import Place, Stage, State
 from .steps import Step
 from .target import DRAM, ScheduleError, Target
@@ -34,7 +35,6 @@ def check_scope(scope: str, tensor: Tensor, target: Target) -> None:
 class CacheRead(Step):
     """Copy the elements that stages read into `tensor.scope`, with the padding they need."""
 
-    name: ClassVar[str] = "cache_read"
     tensor: str
     scope: str
     readers: tuple[str, ...]
@@ -56,7 +56,7 @@ class CacheRead(Step):
             (min(low for low, _ in ends), max(high for _, high in ends))
             for ends in zip(*reached, strict=True)
         )
-        shape = tuple(high - low for low, high in domain)
+        shape = extents_of(domain)
         reader, reads = readers[0]
         axes = _axis_names(reader, reads[0], len(shape))
         copy = Stage(
@@ -132,7 +132,6 @@ def _redirected(tree: Expression, old: str, new: str) -> Expression:
 class CacheWrite(Step):
     """Compute a stage in `stage.scope`; the stage itself becomes a copy of the result."""
 
-    name: ClassVar[str] = "cache_write"
     stage: str
     scope: str
 
@@ -174,7 +173,6 @@ class CacheWrite(Step):
 class ComputeAt(Step):
     """Compute a stage inside a loop of a consumer: each iteration computes the box it needs."""
 
-    name: ClassVar[str] = "compute_at"
     stage: str
     consumer: str
     loop: str
@@ -200,11 +198,10 @@ class ComputeAt(Step):
 class ComputeRoot(Step):
     """Compute a stage as a whole, in a nest of its own."""
 
-    name: ClassVar[str] = "compute_root"
     stage: str
 
+    @override
     def apply(self, state: State) -> State:
-        """Undo `compute_at`."""
         return state.with_stage(state.stage(self.stage).changed(place=None))
 
 
@@ -212,12 +209,11 @@ class ComputeRoot(Step):
 class SetScope(Step):
     """Store a stage's output in a scratchpad, or in main memory."""
 
-    name: ClassVar[str] = "set_scope"
     stage: str
     scope: str
 
+    @override
     def apply(self, state: State) -> State:
-        """Change the scope."""
         stage = state.stage(self.stage)
         check_scope(self.scope, stage.output, state.target)
         if stage.cached and self.scope != stage.scope:
@@ -236,7 +232,6 @@ class SetScope(Step):
 class Tensorise(Step):
     """Replace the nest from a loop inward by one instruction."""
 
-    name: ClassVar[str] = "tensorise"
     stage: str
     loop: str
 

@@ -147,7 +147,6 @@ class Stage:
         return min(positions, default=len(self.loops))
 
     def kind(self, loop: str) -> Kind:
-        """The kind of a loop."""
         return dict(self.kinds).get(loop, Kind.SERIAL) if self.kinds else Kind.SERIAL
 
     def depth(self, loop: str) -> int:
@@ -191,7 +190,6 @@ class Stage:
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
-        """All its reads."""
         return reads_of(self.body)
 
     def reach(self, reads: Sequence[Read], whole: Box) -> Box:
@@ -352,7 +350,6 @@ class State:
         return found
 
     def readers(self, tensor: str) -> tuple[Stage, ...]:
-        """The stages that read a tensor."""
         return self._readers.get(tensor, ())
 
     @cached_property

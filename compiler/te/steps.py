@@ -25,12 +25,16 @@ _ARGUMENT = re.compile(r"\s*(\"(?:[^\"\\]|\\.)*\"|[^\s,()\"]+)\s*(,|$)")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a schedule; its fields are whole numbers and names; the last may be a tuple."""
+    """One step of a schedule; its fields are whole numbers and names; the last may be a tuple.
+
+    In text, the step `CacheRead` is `cache_read`.
+    """
 
     name: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        if cls.name:
+        if not cls.__name__.startswith("_"):
+            cls.name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
             STEPS[cls.name] = cls
 
     @abstractmethod

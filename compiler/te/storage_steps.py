@@ -1,7 +1,6 @@
 """Steps on buffers: the arena, rings of rows, and the order in which stages start."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from .stages import State
 from .steps import Step
@@ -15,8 +14,6 @@ class Arena(Step):
     A copy whose data are still there is not repeated. `pipeline` limits the number of slots of a
     buffer; without it, there is no limit.
     """
-
-    name: ClassVar[str] = "arena"
 
     def apply(self, state: State) -> State:
         """Set the flag of the state."""
@@ -36,7 +33,6 @@ class Roll(Step):
     stage. The ring includes the padding that the reader needs.
     """
 
-    name: ClassVar[str] = "roll"
     stage: str
     ahead: int
 
@@ -56,7 +52,6 @@ class Roll(Step):
 class Precede(Step):
     """Start a stage before another stage that is computed in the same loop."""
 
-    name: ClassVar[str] = "precede"
     stage: str
     other: str
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import CompileError
 from ...isa.expressions import Affine, Call, Expression, Literal, Op, Read, Real, Reduction
-from ..tensor import Axis, Compute, Tensor
+from ..tensor import STORED_REALS, Axis, Compute, Tensor
 from .index import AxisUse, Index, merge_uses
 from .reductions import reduction_of
 
@@ -63,7 +63,7 @@ class DeclaredTensor:
                     "axes times whole numbers, plus a whole number"
                 )
         read = self.tensor[tuple(affines)]
-        return TensorExpression(read, uses, (self,), real=self.tensor.dtype == "float32")
+        return TensorExpression(read, uses, (self,), real=self.tensor.dtype in STORED_REALS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,6 +191,13 @@ def lookup(table: DeclaredTensor, value: TensorExpression) -> TensorExpression:
             f"{table.tensor.dtype}{list(table.tensor.shape)}"
         )
     return call(Op.LOOKUP, [TensorExpression(Read(table.tensor.name, ()), {}, (table,)), value])
+
+
+def element(first: TensorExpression, distance: TensorExpression) -> TensorExpression:
+    """The element of an operand that lies so far behind `first`, row by row; it must exist."""
+    if not isinstance(first.tree, Read) or distance.real:
+        raise CompileError(f"`element` takes a tensor's element and an integer, not `{first}`")
+    return call(Op.ELEMENT, [first, distance], real=first.real)
 
 
 def sum_over(value: TensorExpression, over: Index | Sequence[Index]) -> TensorExpression:

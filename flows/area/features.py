@@ -131,6 +131,7 @@ def _vector(configuration: Configuration, blocks: int) -> Features:
 def _load(configuration: Configuration, blocks: int) -> Features:
     addresses = _base_bits(Load, configuration, "memory", "local", guard=1)
     stages = _log2(configuration.bus_bytes)
+    unpacked = min(configuration.lanes_out, 2 * configuration.bus_bytes)
     return {
         **_nests(configuration, (configuration.dma_loops, addresses)),
         **_registered(Load, configuration),
@@ -141,6 +142,7 @@ def _load(configuration: Configuration, blocks: int) -> Features:
         "row bytes": sum(configuration.row_bytes(memory) for memory in DESTINATIONS),
         "burst bits": burst_bits(Load, configuration),
         "open bursts": _log2(configuration.outstanding_bursts),
+        "unpacked bits": 8 * unpacked if configuration.packed_weights != "none" else 0,
     }
 
 

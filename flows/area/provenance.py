@@ -17,7 +17,7 @@ LEDGER, MODEL = "ledger", "model"
 """Files of rows: clocks and areas; areas that the model is fitted to."""
 SOURCES = Path(__file__).with_name("measured_sources.json")
 OTHER_SOURCES = "measured before the hardware's sources changed; run `tilewright synth`"
-"""What is said of a figure that the RTL here may not have."""
+"""Note beside a figure that the RTL here may not have."""
 
 
 @cache

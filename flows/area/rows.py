@@ -34,7 +34,6 @@ class AreaRow(SynthesisRow):
 
     @property
     def technology(self) -> Technology:
-        """The technology of the device."""
         return find_device(self.device).family.technology
 
     @property

@@ -25,8 +25,12 @@ PRESET_CHIPS = {
 EXTREMES = (
     PRESETS["tiny"].replace(name="deep-queues", queue_depth=64),
     PRESETS["tiny"].replace(name="deep-banks", act_depth=32768),
+    *(
+        PRESETS[name].replace(name=f"packed-{name}", packed_weights="int4")
+        for name in ("tiny", "4x4", "8x8")
+    ),
 )
-"""Machines whose queues are block RAMs, and whose banks are deeper than a block; on an ecp5-25."""
+"""Queues that are block RAMs, banks deeper than a block, and options; on an ecp5-25."""
 
 LANES = ("2x2", "2x4", "4x2", *["4x4"] * 6, *["4x8", "8x4"] * 2, *["8x8"] * 5, "8x16", "16x8")
 

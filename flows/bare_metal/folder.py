@@ -11,7 +11,7 @@ from pathlib import Path
 from ...atomic_write import write_files
 from ...errors import UsageError
 from ...sim.toolchain import call
-from .network import FILES, Network
+from .network import FILES, CNetwork
 
 ASSETS = Path(__file__).parent / "assets"
 """The driver, the host steps and the Makefile, which are the same for all networks."""
@@ -60,7 +60,7 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def write_folder(folder: Path, network: Network) -> list[str]:
+def write_folder(folder: Path, network: CNetwork) -> list[str]:
     """Write all files of an export, over those of an earlier one, and return their names.
 
     Raises

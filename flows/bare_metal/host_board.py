@@ -50,7 +50,7 @@ FLAGS = "-O2 -fPIC -ffreestanding"
 NAMES = {offset: name for name, offset in OFFSETS.items()}
 
 
-class Core(Protocol):
+class CoreWindow(Protocol):
     """A core as the CPU sees it."""
 
     def attach(self, memory: np.ndarray) -> None:
@@ -121,7 +121,7 @@ class HostBoard:
         ctypes.c_void_p.in_dll(self.library, "board_memory").value = self.memory.ctypes.data
         self.place(CORE_BASE)
 
-    def connect(self, core: Core) -> None:
+    def connect(self, core: CoreWindow) -> None:
         """Take the place of the core before."""
         core.attach(self.memory)
         read = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32)

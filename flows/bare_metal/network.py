@@ -47,7 +47,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class CNetwork:
     """A network in C: its files, text by name, and its sizes."""
 
     files: Mapping[str, str]
@@ -73,7 +73,7 @@ class CArgument:
         )
 
 
-def network_in_c(module: Module) -> Network:
+def network_in_c(module: Module) -> CNetwork:
     """Return the C of a network that has segments.
 
     Raises
@@ -103,7 +103,7 @@ def network_in_c(module: Module) -> Network:
         values=sum(values.array_bytes.values()),
     )
     files = {name: "\n".join([*lines, ""]) for name, lines in zip(FILES, texts, strict=True)}
-    return Network(files, sizes)
+    return CNetwork(files, sizes)
 
 
 def _parameters(module: Module) -> list[CArgument]:

@@ -121,7 +121,7 @@ def table(rows: Sequence[ShapeRow]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as a program."""
+    """Print the table of cycles and area of a model."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.area_shape", description=__doc__
     )

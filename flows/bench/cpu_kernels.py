@@ -148,7 +148,7 @@ def cases(target: CpuTarget) -> Iterator[KernelCase]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, and write JSON if requested."""
+    """Time kernels against onnxruntime's."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.cpu_kernels", description=__doc__
     )

@@ -38,7 +38,7 @@ TURN_S = 0.05
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, and write JSON if requested."""
+    """Time networks against onnxruntime."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.cpu_networks", description=__doc__
     )

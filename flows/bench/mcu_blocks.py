@@ -133,7 +133,7 @@ def node_figures(graph: Graph, configuration: Configuration) -> Iterator[dict]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, and write JSON if requested."""
+    """Compare the cycles of each block with its bound."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.mcu_blocks", description=__doc__
     )

@@ -53,7 +53,7 @@ PLAIN = "plain sweep"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as a program."""
+    """Replay the searches and print how early each finds the front."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.searches", description=__doc__
     )

@@ -34,7 +34,7 @@ GOAL_S = 300.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as a program."""
+    """Time one sweep of a model."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.sweep_speed", description=__doc__
     )

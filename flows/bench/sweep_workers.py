@@ -142,7 +142,7 @@ def sentences(one: dict[str, float], two: dict[str, float]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as a program."""
+    """Time a sweep with one worker and with several."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.sweep_workers", description=__doc__
     )

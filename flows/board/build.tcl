@@ -1,8 +1,4 @@
 
-# The rest is the same for all boards. Results lie beside this file.
-set here [file dirname [file normalize [info script]]]
-set project [file join $here vivado]
-
 # Project
 set board_part [lindex [lsort [get_board_parts -quiet -latest_file_version $board_files]] end]
 if {$board_part eq ""} {
@@ -48,34 +44,11 @@ foreach {master slave} [list \
 assign_bd_address -offset $registers_base -range 4K \
     -target_address_space [get_bd_addr_spaces ps/Data] [get_bd_addr_segs core/s_axi/reg0]
 assign_bd_address
-validate_bd_design
-save_bd_design
-make_wrapper -top -import [get_files system.bd]
-set_property top system_wrapper [current_fileset]
-update_compile_order -fileset sources_1
+finish_block_design
 
-# Implementation; no bitstream without timing
-proc finish {run} {
-    wait_on_run $run
-    if {[get_property PROGRESS [get_runs $run]] ne "100%"} {
-        error "$run failed: [get_property STATUS [get_runs $run]]; see its log"
-    }
-}
-launch_runs -jobs 4 impl_1
-finish impl_1
-foreach {statistic check} {STATS.WNS setup STATS.WHS hold} {
-    set slack [get_property $statistic [get_runs impl_1]]
-    if {$slack eq "" || $slack < 0} {
-        error "timing at $clock_mhz MHz: worst $check slack is `$slack` ns, expected 0 or more;\
-            write the project again with a lower `--clock`"
-    }
-}
-launch_runs -jobs 4 -to_step write_bitstream impl_1
-finish impl_1
+implement "lower `--clock`"
 
-# Bitstream and hand-off files; pynq needs the first two under one name
-set run [get_property DIRECTORY [get_runs impl_1]]
-file copy -force [file join $run system_wrapper.bit] [file join $here $name.bit]
+# Hand-off files; pynq needs the bitstream and the first of them under one name.
 set handoff [glob -directory $project *.{gen,srcs}/sources_1/bd/system/hw_handoff/system.hwh]
 file copy -force [lindex $handoff 0] [file join $here $name.hwh]
 write_hw_platform -fixed -include_bit -force [file join $here $name.xsa]

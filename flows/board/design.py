@@ -146,7 +146,6 @@ class Design:
 
     @property
     def technology(self) -> Technology:
-        """Technology of the chip."""
         return DEVICES[self.board.device].family.technology
 
     @cached_property

@@ -16,7 +16,7 @@ SCRIPT, TOP_FILE, CLOCK_FILE = "quartus.tcl", "top.v", "clocks.sdc"
 
 
 def write_quartus_project(design: Design, folder: Path) -> list[Path]:
-    """Write the project to a folder; return the paths of its files, the script last.
+    """Write a project for Quartus; return the paths of its files, the script last.
 
     Raises
     ------

@@ -10,6 +10,8 @@ import time
 import tty
 from abc import ABC, abstractmethod
 
+from typing_extensions import override
+
 from ...errors import DeviceError
 from ...sim.board import VirtualBoard
 from .faults import NO_FAULTS, FaultRates, Faults
@@ -30,7 +32,7 @@ class Port(ABC):
     """A stream of bytes to a host that comes and goes."""
 
     address: str
-    """What the host opens."""
+    """Address that the host opens."""
 
     hosts = 0
     """Number of hosts that have come so far; 0 where that cannot be seen."""
@@ -93,8 +95,8 @@ class TcpPort(Port):
         """See `Port.begin`; until then, hosts are refused."""
         self._listener.listen(1)
 
+    @override
     def wait(self, seconds: float) -> None:
-        """See `Port.wait`."""
         streams = [self._listener, *([self._host] if self._host else [])]
         select.select(streams, [], [], seconds)
 
@@ -135,8 +137,8 @@ class TcpPort(Port):
         except OSError:
             return False
 
+    @override
     def send(self, data: bytes) -> None:
-        """See `Port.send`."""
         left = memoryview(data)
         while left and self._host is not None:
             try:
@@ -146,14 +148,14 @@ class TcpPort(Port):
             except OSError:
                 self.unplug()
 
+    @override
     def unplug(self) -> None:
-        """See `Port.unplug`."""
         if self._host is not None:
             self._host.close()
             self._host = None
 
+    @override
     def close(self) -> None:
-        """See `Port.close`."""
         self.unplug()
         self._listener.close()
 
@@ -169,19 +171,19 @@ class TerminalPort(Port):
         self._theirs = theirs
         os.set_blocking(self._ours, False)
 
+    @override
     def wait(self, seconds: float) -> None:
-        """See `Port.wait`."""
         select.select([self._ours], [], [], seconds)
 
+    @override
     def receive(self) -> bytes:
-        """See `Port.receive`."""
         try:
             return os.read(self._ours, CHUNK_BYTES)
         except BlockingIOError:
             return b""
 
+    @override
     def send(self, data: bytes) -> None:
-        """See `Port.send`."""
         left = memoryview(data)
         while left and select.select([], [self._ours], [], WAITING_S)[1]:
             left = left[os.write(self._ours, left) :]
@@ -190,8 +192,8 @@ class TerminalPort(Port):
         """Drop the bytes on their way: a terminal has no connection that could end."""
         termios.tcflush(self._ours, termios.TCIOFLUSH)
 
+    @override
     def close(self) -> None:
-        """See `Port.close`."""
         os.close(self._ours)
         os.close(self._theirs)
 

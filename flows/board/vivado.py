@@ -24,7 +24,7 @@ from .processors import ZynqBoard
 WRAPPER = "tilewright"
 """Module that the block design takes."""
 
-SCRIPT = "build.tcl"
+SCRIPT, IMPLEMENT = "build.tcl", "implement.tcl"
 
 PORT = re.compile(r"^  (input|output) (\[\d+:0\] )?(\w+);", re.MULTILINE)
 """A port of the core: direction, range, name."""
@@ -112,7 +112,7 @@ class ZynqDesign:
 
 
 def write_project(design: ZynqDesign, folder: Path) -> list[Path]:
-    """Write the project to a folder; return the paths of its files, the script last.
+    """Write a project for Vivado, of a design for the Zynq; return its files, the script last.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def _attributes(port: str, configuration: Configuration, buses: Sequence[str]) -
 
 
 def script(design: ZynqDesign) -> str:
-    """Return the script for Vivado: the values of the board, then `build.tcl`."""
+    """Return the script for Vivado."""
     board, system = design.board, design.board.system
     settings = {**system.settings, system.clock_setting: f"{design.clock_mhz:g}"}
     values = {
@@ -212,8 +212,14 @@ def script(design: ZynqDesign) -> str:
         f"# `{comment(design.configuration.name)}` on {comment(board.name)}, written by "
         f"`tilewright build`. Run it with:\n#   vivado -mode batch -source {SCRIPT}\n"
     )
+    return head + script_of(values, SCRIPT)
+
+
+def script_of(values: Mapping[str, str], name: str) -> str:
+    """Return a script: values, the procedures that all projects share, the steps of a file."""
     lines = "".join(f"set {name} {tcl_word(value)}\n" for name, value in values.items())
-    return head + lines + Path(__file__).with_name(SCRIPT).read_text("utf-8")
+    files = (Path(__file__).with_name(each) for each in (IMPLEMENT, name))
+    return lines + "".join(file.read_text("utf-8") for file in files)
 
 
 def _words(values: Mapping[str, object]) -> str:

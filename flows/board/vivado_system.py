@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ...atomic_write import write_files
-from ...quoting import comment, tcl_list, tcl_word
+from ...quoting import comment, tcl_list
 from ..synthesis.netlist import TOP
 from .constraints import CONSTRAINTS
 from .design import Design, make_output_folder
-from .vivado import WRAPPER, wrapper
+from .vivado import WRAPPER, script_of, wrapper
 
 SCRIPT, DDR_SCRIPT = "board.tcl", "ddr.tcl"
 
@@ -20,7 +20,7 @@ TOP_FILE = "top.v"
 
 
 def write_system_project(design: Design, folder: Path) -> list[Path]:
-    """Write the project to a folder; return the paths of its files, the script last.
+    """Write a project for Vivado, of a whole system; return its files, the script last.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def write_system_project(design: Design, folder: Path) -> list[Path]:
 
 
 def script(design: Design) -> str:
-    """Return the script for Vivado: the values of the board, then `board.tcl`."""
+    """Return the script for Vivado."""
     board = design.board
     values = {
         "name": board.name,
@@ -59,9 +59,7 @@ def script(design: Design) -> str:
         f"# {comment(board.name)}, written by `tilewright build`. Run it with:\n"
         f"#   vivado -mode batch -source {SCRIPT}\n"
     )
-    lines = "".join(f"set {name} {tcl_word(value)}\n" for name, value in values.items())
-    rest = DDR_SCRIPT if board.ddr else SCRIPT
-    return head + lines + Path(__file__).with_name(rest).read_text("utf-8")
+    return head + script_of(values, DDR_SCRIPT if board.ddr else SCRIPT)
 
 
 def to_json(design: Design, files: list[Path]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ REQUIREMENT = re.compile(r"""^([\w.-]+)[^;]*;.*extra == ["']([\w-]+)["']""")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a command needs.
+    """Tools that a command needs and that are missing.
 
     Parameters
     ----------

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from ...compiler.pipeline import CompileRequest
 
 ROOT = Path(__file__).parents[2]
-KIND = "networks"
-"""The folder inside the cache."""
+CACHE_FOLDER = "networks"
 SUFFIX, REPORT_SUFFIX = ".tw", ".json"
 """Suffixes of the files of a module and of its report."""
 SOURCES = (
@@ -87,7 +86,7 @@ class CompileCache:
         asked = (machine, astuple(options), MEASURE, keep_all, level_cap(), key_name(), more)
         digest.update(repr((name, asked, source_digest())).encode())
         self.configuration = configuration
-        self.path = cache_folder() / KIND / f"{digest.hexdigest()[:32]}{SUFFIX}"
+        self.path = cache_folder() / CACHE_FOLDER / f"{digest.hexdigest()[:32]}{SUFFIX}"
 
     @classmethod
     def of_model(
@@ -160,14 +159,14 @@ class CompileCache:
         from ...runtime.artifact import artifact_bytes
 
         with saying_why_not():
-            kept_folder(KIND, "keeping compiled networks")
+            kept_folder(CACHE_FOLDER, "keeping compiled networks")
             write_atomically(self.path, artifact_bytes(module))
             self._describe(module.report)
 
     def keep(self, artifact: Path, report: Mapping[str, object]) -> None:
         """Keep a module from a file, with its report; print a warning on stderr if that fails."""
         with saying_why_not():
-            kept_folder(KIND, "keeping compiled networks")
+            kept_folder(CACHE_FOLDER, "keeping compiled networks")
             write_atomically(self.path, artifact.read_bytes())
             self._describe(report)
 

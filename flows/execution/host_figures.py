@@ -30,8 +30,7 @@ from ...runtime.benchmark import Watch
 from ...sim.cache import kept_folder
 from ..bench.resnet18_layers import ConvolutionShape, layer_graph
 
-KIND = "host"
-"""The folder inside the cache."""
+CACHE_FOLDER = "host"
 SHAPE = ConvolutionShape("C", 28, 64, 64, 3, 1, 1)
 """A convolution of a common size, whose operands fit the second-level cache."""
 SMALL = ConvolutionShape("S", 4, 16, 16, 1, 1, 1)
@@ -53,7 +52,7 @@ def measured_host() -> HostSpeed:
     known = (platform.node(), np.__version__, target, code_generator_digest())
     name = hashlib.sha256(repr(known).encode()).hexdigest()
     with contextlib.suppress(TilewrightError):
-        path = kept_folder(KIND, "keeping the host's figures") / f"{name[:16]}.json"
+        path = kept_folder(CACHE_FOLDER, "keeping the host's figures") / f"{name[:16]}.json"
         host = _kept(path)
         if host is None:
             watch = Watch()

@@ -34,7 +34,6 @@ class PrintedStage:
 
     @property
     def name(self) -> str:
-        """The stage's name."""
         return STAGE_NAMES[self.position]
 
 

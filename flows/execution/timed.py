@@ -51,7 +51,6 @@ class TimedSegment:
 
     @property
     def program(self) -> Sequence[Instruction]:
-        """The instructions."""
         return self.segment.program
 
     @property

@@ -43,7 +43,7 @@ class HexExport:
     cycles: int
 
 
-class _Recorder(SimDevice):
+class _RecordingDevice(SimDevice):
     """A device that keeps the data windows before and after each run."""
 
     def __init__(self, module: Module):
@@ -65,7 +65,7 @@ class _Recorder(SimDevice):
 def network_in_hex(module: Module, inputs: Mapping[str, np.ndarray]) -> HexExport:
     """Run a network that has segments on one sample, and return the files of its export."""
     machine, layout = module.configuration, lay_out(module)
-    device = _Recorder(module)
+    device = _RecordingDevice(module)
     Session(module, device).run(dict(inputs))
     size = align(layout.memory_bytes)
     memory = np.zeros(size, dtype=np.uint8)

@@ -27,7 +27,6 @@ class Speed:
 
     @property
     def sample_ms(self) -> float:
-        """Milliseconds of one sample."""
         return (self.accelerator_ms or 0.0) + (self.host_ms or 0.0)
 
     @property

@@ -64,7 +64,7 @@ ASIC_OBJECTIVES = ("cycles", "gates", "ram_bits")
 
 
 PRICE, ASIC_PRICE = ("lut",), ("gates",)
-"""What `--rate` minimises on an FPGA and on an ASIC."""
+"""Objectives that `--rate` minimises on an FPGA and on an ASIC."""
 
 
 def check_objectives(names: Sequence[str], source: str) -> tuple[str, ...]:

@@ -134,7 +134,7 @@ def sweep(
     """
     executor = executor or InProcess([network.graph for network in networks])
     database = Database() if database is None else database
-    return _Run(
+    return _LadderRun(
         networks, space, database, executor, progress, objectives, where, clock_mhz, device,
         exhaustive, search, build, own_clock, watch,
     ).outcome(rtl)  # fmt: skip
@@ -147,7 +147,7 @@ def clocks_of(configurations: Sequence[Configuration], device: FpgaDevice) -> di
     return {digest: clock.median_mhz for digest, clock in found.items() if clock is not None}
 
 
-class _Run:
+class _LadderRun:
     def __init__(
         self,
         networks: Sequence[SweepNetwork],

@@ -40,7 +40,7 @@ _PR_SET_PDEATHSIG = 1
 """Linux's number of the request."""
 
 CODE = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve({descriptor})"
-"""What a worker runs. It imports from where this process does."""
+"""Python code of a worker, which imports from the same folders as this process."""
 
 
 def _read_only(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:

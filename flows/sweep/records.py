@@ -234,7 +234,6 @@ class Database:
             run("pragma journal_mode = wal")
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> "Database":

@@ -60,7 +60,6 @@ class LedgerRow(SynthesisRow):
 
     @property
     def median_mhz(self) -> float | None:
-        """The median of the clocks."""
         return statistics.median(self.clocks_mhz) if self.clocks_mhz else None
 
 

@@ -57,12 +57,10 @@ class SynthesisRow:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The identity of the row."""
         return self.configuration, self.device
 
     @property
     def machine(self) -> Configuration:
-        """The configuration."""
         return Configuration.from_dict({"name": self.configuration, **self.parameters})
 
     def is_of(self, rtl: str, tools: Mapping[str, str]) -> bool:

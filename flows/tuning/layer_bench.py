@@ -41,7 +41,7 @@ from ..sweep.path_limits import limits_of
 
 
 class Verdict(StrEnum):
-    """What became of a schedule.
+    """Result of an attempt to use a schedule.
 
     `illegal`: a step is refused where it stands. `no program`: every step is legal, but a stage is
     not tensorised, a scratchpad is too small, or an instruction has too few loops. `wrong result`:

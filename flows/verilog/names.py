@@ -11,7 +11,7 @@ NUMBERED = re.compile(r"\\port\$\d+\$\d+")
 NAMED = re.compile(r"\\[A-Za-z]")
 
 
-class _Signals:
+class _NamedSignals:
     """The named signals of a module, by the bits that they stand for."""
 
     def __init__(self, module: RtlilModule):
@@ -62,7 +62,7 @@ def port_names(modules: dict[str, RtlilModule], top: str) -> dict[tuple[str, str
     output of the neighbour that drives them.
     """
     names: dict[tuple[str, str], str] = {}
-    work = [_Signals(modules[top])]
+    work = [_NamedSignals(modules[top])]
     while work:
         outer = work.pop()
         drivers: dict[Bit, str] = {}
@@ -72,7 +72,7 @@ def port_names(modules: dict[str, RtlilModule], top: str) -> dict[tuple[str, str
                 if modules[cell.kind].wires[port].direction == "output":
                     drivers |= dict.fromkeys(signal, f"{cell.name}_{port[1:]}")
         for cell in inner_cells:
-            inner = _Signals(modules[cell.kind])
+            inner = _NamedSignals(modules[cell.kind])
             for port, signal in cell.ports.items():
                 if NUMBERED.fullmatch(port):
                     name = inner.name_of(inner.module.whole(port)) or outer.name_of(signal)

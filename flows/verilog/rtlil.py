@@ -57,7 +57,6 @@ class RtlilModule:
     attributes: Attributes = field(default_factory=dict)
 
     def whole(self, wire: str) -> tuple[WireBit, ...]:
-        """All bits of a wire."""
         return tuple((wire, index) for index in range(self.wires[wire].width))
 
     def add_wire(self, wanted: str, width: int) -> tuple[WireBit, ...]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from typing_extensions import override
+
 from ..configuration import Configuration
 from ..fields import Field
 from .common import Instruction, Unit
@@ -25,8 +27,8 @@ class Sync(Instruction):
         super(Sync, self).__post_init__()
 
     @property
+    @override
     def home(self) -> Unit | None:
-        """The unit that executes it."""
         return self.target
 
     @classmethod

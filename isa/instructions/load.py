@@ -20,14 +20,21 @@ class Load(Instruction):
     Runs may overlap in memory (windows of a first layer) and start at any byte on either side. With
     `fill`, `value` is written and memory is not read; this makes padding.
 
+    With `unpack`, a run is one or more weight tiles of 4 bits. Each is a row of `lanes_out`
+    unsigned factors and `lanes_in` rows of `lanes_out` signed weights, two to a byte, the first in
+    the low half. WGT gets each weight times the factor of its column.
+
     Parameters
     ----------
     destination
         Scratchpad: ACT, WGT, PARAM or LUT.
     fill, value
         Write this byte (0 to 255) instead of reading memory.
+    unpack
+        Unpack weight tiles into WGT; requires `packed_weights`. `length` and `local` are then whole
+        tiles, and `memory` whole packed rows, or whole beats if these are shorter.
     length
-        Bytes of a run.
+        Bytes of a run in memory, or of a fill.
     memory, local
         Byte offset in main memory, byte address in the scratchpad.
     loops
@@ -37,10 +44,14 @@ class Load(Instruction):
     unit: ClassVar[Unit] = Unit.LOAD
     opcode: ClassVar[int] = 1
     mnemonic: ClassVar[str] = "load"
-    law: ClassVar[str] = "destination[local + 0..length) = fill ? value : DRAM[memory + 0..length)"
+    law: ClassVar[str] = (
+        "destination[local + 0..length) = fill ? value : DRAM[memory + 0..length)\n"
+        "unpack: WGT[tile, i, o] = int4(packed[tile, 1 + i, o]) * uint4(packed[tile, 0, o])"
+    )
     time: ClassVar[str] = (
         "one piece per cycle once its beat has arrived; a piece is the part of a beat that falls "
-        "in one row of the scratchpad; complete `PLACING_CYCLES` after the last piece"
+        "in one row of the scratchpad, or in one row of a packed tile; complete `PLACING_CYCLES` "
+        "after the last piece"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("memory", reads=True),
@@ -57,6 +68,7 @@ class Load(Instruction):
     destination: Memory
     fill: bool = False
     value: int = 0
+    unpack: bool = False
     length: int
     memory: int = 0
     local: int
@@ -75,13 +87,30 @@ class Load(Instruction):
 
     @classmethod
     def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
-        """Destination code, fill flag and byte, run length."""
+        """Destination code, fill flag and byte, unpack flag if there is one, run length."""
+        unpack = (Field("unpack", 1),) if configuration.packed_weights != "none" else ()
         return (
             Field("destination", 2),
             Field("fill", 1),
             Field("value", 8),
+            *unpack,
             Field("length", local_bits(configuration), offset=1),
         )
+
+    def values(self, configuration: Configuration) -> dict[str, int]:
+        """Value of every field of the layout.
+
+        Raises
+        ------
+        IsaError
+            When there are too many loops, or the machine has nothing that unpacks.
+        """
+        if self.unpack and configuration.packed_weights == "none":
+            raise IsaError(
+                f"configuration `{configuration.name}` cannot unpack weights (`packed_weights` is "
+                "none); leave out `unpack` or set `packed_weights` to int4"
+            )
+        return super(Load, self).values(configuration)
 
     @classmethod
     def base_bits(cls, operand: str, configuration: Configuration) -> int:
@@ -98,7 +127,9 @@ class Load(Instruction):
         return name != "value" or self.fill
 
     def run_bytes(self, operand: str, configuration: Configuration) -> int:
-        """A run."""
+        """A run; in WGT, the tiles that it unpacks to."""
+        if self.unpack and operand == "local":
+            return self.length // configuration.packed_tile_bytes * configuration.tile_bytes
         return self.length
 
     def active(self, operand: Operand) -> bool:

@@ -24,7 +24,7 @@ BIAS_LIMIT = EXACT_LIMIT - 2 * (WIDE_LIMIT + 1)
 
 @dataclass(frozen=True, slots=True)
 class NormConstants:
-    """What a normalisation keeps in PARAM; see `norm_constants`.
+    """Constants of a normalisation in PARAM; see `norm_constants`.
 
     Parameters
     ----------

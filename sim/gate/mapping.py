@@ -17,7 +17,7 @@ from .tools import YOSYS, run_tool, tool_version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellMapping:
-    """How Yosys maps a design to the cells of a technology.
+    """Yosys commands that map a design to the cells of a technology.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ LAST_LINES = 4
 """Lines of a tool's output that a message quotes when none of them says `ERROR`."""
 
 OUT_OF_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
-"""What tools print when memory does not suffice; those in WebAssembly have at most 4 GiB."""
+"""Messages of tools that run out of memory; those in WebAssembly have at most 4 GiB."""
 
 MAX_ERRORS = 4
 """Errors of a tool that a message quotes; nextpnr may print one for each cell."""

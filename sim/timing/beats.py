@@ -39,7 +39,7 @@ class Beats:
     burst: np.ndarray
 
 
-class _Recorder:
+class _BeatRecorder:
     """Recorder of beats; the owner is set before the first beat of a burst."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class _Recorder:
 
 
 class _Reads(ReadChannel):
-    def __init__(self, memory: MemoryModel, recorder: _Recorder) -> None:
+    def __init__(self, memory: MemoryModel, recorder: _BeatRecorder) -> None:
         super().__init__(memory)
         self.recorder = recorder
 
@@ -71,7 +71,7 @@ class _Reads(ReadChannel):
 
 
 class _Writes(WriteChannel):
-    def __init__(self, memory: MemoryModel, answers: int, recorder: _Recorder) -> None:
+    def __init__(self, memory: MemoryModel, answers: int, recorder: _BeatRecorder) -> None:
         super().__init__(memory, answers)
         self.recorder = recorder
 
@@ -81,7 +81,7 @@ class _Writes(WriteChannel):
 
 
 class _Fetch(Fetch):
-    def __init__(self, configuration, words: int, recorder: _Recorder) -> None:
+    def __init__(self, configuration, words: int, recorder: _BeatRecorder) -> None:
         super().__init__(configuration, words)
         self.recorder = recorder
 
@@ -91,7 +91,7 @@ class _Fetch(Fetch):
 
 
 class _Issuer(Issuer):
-    def __init__(self, configuration, start, send, recorder: _Recorder) -> None:
+    def __init__(self, configuration, start, send, recorder: _BeatRecorder) -> None:
         super().__init__(configuration, start, send)
         self.recorder = recorder
 
@@ -105,7 +105,7 @@ class _RecordingModel(Model):
     def __init__(self, timing: Timing) -> None:
         configuration, memory = timing.configuration, timing.memory
         super().__init__(timing.program, configuration, memory)
-        self.read, self.written_beats = _Recorder(), _Recorder()
+        self.read, self.written_beats = _BeatRecorder(), _BeatRecorder()
         self.reads = _Reads(memory, self.read)
         self.writes = _Writes(memory, configuration.outstanding_bursts, self.written_beats)
         self.fetch = _Fetch(configuration, len(timing.program), self.read)
@@ -116,7 +116,7 @@ class _RecordingModel(Model):
 class _RecordingSharedBusModel(SharedBusModel):
     def __init__(self, timing: Timing) -> None:
         super().__init__(timing.program, timing.configuration, timing.memory)
-        self.read, self.written_beats = _Recorder(), _Recorder()
+        self.read, self.written_beats = _BeatRecorder(), _BeatRecorder()
         self.reads = _Reads(unlimited(timing.memory), self.read)
 
     def _deliver_fetch(self, ready: int, beats: int) -> None:

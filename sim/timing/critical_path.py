@@ -41,7 +41,6 @@ class PathStep:
 
     @property
     def cycles(self) -> int:
-        """Duration in cycles."""
         return self.end - self.begin
 
 

@@ -209,10 +209,9 @@ class Model:
 
     def _fetch(self) -> None:
         """Grant FETCH's next burst, after all that LOAD requests earlier."""
-        cycle = self._fetch_grant()
-        while (burst := self.load.head()) and self._load_grant(burst) < cycle:
+        while (burst := self.load.head()) and not self._fetch_is_first(burst):
             self._read()
-            cycle = self._fetch_grant()
+        cycle = self._fetch_grant()
         beats = self.fetch.grant(cycle)
         ready = self.reads.grant(cycle)
         for _ in range(beats):
@@ -221,6 +220,10 @@ class Model:
             self.fetch.arrived.append(arrives)
         self.fetch.ends.append(self.fetch.arrived[-1])
         self.reads.end_burst()
+
+    def _fetch_is_first(self, burst: Burst) -> bool:
+        """Whether the arbiter grants FETCH's next burst before this one of LOAD."""
+        return self._fetch_grant() <= self._load_grant(burst)
 
     def _fetch_grant(self) -> int:
         return max(self.fetch.request(), self.reads.room)
@@ -237,7 +240,7 @@ class Model:
         """Send LOAD's next burst, after all that FETCH requests no later."""
         burst = self.load.head()
         assert burst is not None
-        while not burst.fill and self._fetch_grant() <= self._load_grant(burst):
+        while not burst.fill and self._fetch_is_first(burst):
             self._fetch()
         cycle = self._load_grant(burst)
         self.load.sends(burst, cycle)

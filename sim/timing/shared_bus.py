@@ -47,7 +47,6 @@ class Write:
 
     @property
     def beats(self) -> int:
-        """Number of its beats."""
         return sum(self.burst.pieces)
 
 
@@ -76,7 +75,7 @@ class SharedBusModel(Model):
         self.loads: deque[Burst] = deque()
         """Bursts that LOAD has sent and not yet received, fills included."""
         self.entered: deque[int] = deque()
-        """When each of them was sent."""
+        """Cycle in which each of them was sent."""
         self.stores: deque[Write] = deque()
         """Bursts that STORE has sent and the bus has not served yet."""
         self.addressed = self.written = -1

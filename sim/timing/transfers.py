@@ -73,8 +73,8 @@ def fill_beat_bytes(configuration: Configuration) -> int:
 def cut_runs(instruction: Load | Store, configuration: Configuration) -> Iterator[list[list[bool]]]:
     """Cut every run into bursts, and every burst into pieces.
 
-    A piece lies in one row and one beat. A fill is one burst per run; its beats, which are not
-    read, start at the first byte of the run.
+    A piece lies in one row and one beat; of a tile to unpack, the row is a packed one. A fill is
+    one burst per run; its beats, which are not read, start at the first byte of the run.
 
     Yields
     ------
@@ -84,6 +84,8 @@ def cut_runs(instruction: Load | Store, configuration: Configuration) -> Iterato
     memory = instruction.destination if isinstance(instruction, Load) else instruction.source
     row = configuration.row_bytes(memory)
     fill = isinstance(instruction, Load) and instruction.fill
+    if isinstance(instruction, Load) and instruction.unpack:
+        row = configuration.packed_row_bytes
     beat = fill_beat_bytes(configuration) if fill else configuration.bus_bytes
     burst = NEVER if fill else configuration.burst_bytes
     locals_, remotes = instruction.addresses("local"), instruction.addresses("memory")
@@ -112,7 +114,7 @@ class Burst:
     """Cycle in which it entered the queue in front of the port."""
     pieces: list[bool]
     last: bool
-    """Whether it is the last of its command."""
+    """True for the last burst of its command."""
 
     @property
     def fill(self) -> bool:

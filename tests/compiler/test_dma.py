@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tilewright.compiler.accelerator.dma import DramTensor, load_box, store_box
 from tilewright.compiler.accelerator.tile_layout import dense_places
 from tilewright.compiler.accelerator.weights import pack_weights, weight_layout
+from tilewright.compiler.te.box import extents_of
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import encode
 from tilewright.isa.semantics import Machine
@@ -32,7 +33,7 @@ def test_loaded_boxes_are_padded_slices(case, pad, configuration, local):
     base = 3
     dram = generator.integers(0, 256, base + int(np.prod(shape))).astype(np.uint8)
     machine = Machine(configuration, dram)
-    places = dense_places(tuple(high - low for low, high in box))
+    places = dense_places(extents_of(box))
     source = DramTensor(base, shape)
     for load in load_box(source, box, Memory.ACT, local, places, pad, configuration):
         encode(load, configuration)
@@ -82,7 +83,9 @@ def test_stored_boxes_land_where_slicing_puts_them(case, configuration):
     count = int(np.prod([high - low for low, high in box]))
     values = np.arange(1, count + 1).astype(np.uint8)
     machine.memories[Memory.ACT][7 : 7 + count] = values
-    for store in store_box(DramTensor(0, shape), box, Memory.ACT, 7, configuration):
+    for store in store_box(
+        DramTensor(0, shape), box, Memory.ACT, 7, dense_places(extents_of(box)), configuration
+    ):
         encode(store, configuration)
         machine.execute(store)
     expected = np.zeros(shape, dtype=np.uint8)
@@ -119,7 +122,9 @@ def test_parts_are_stored_without_what_is_not_theirs(data, configuration):
         box = ((0, n), (0, height), (0, width), (low, high), (0, block))
         piece = np.ascontiguousarray(values[..., low:high, :]).view(np.uint8).ravel()
         machine.memories[Memory.ACT][5 : 5 + piece.size] = piece
-        for store in store_box(part.shaped(shape), box, Memory.ACT, 5, configuration):
+        for store in store_box(
+            part.shaped(shape), box, Memory.ACT, 5, dense_places(extents_of(box)), configuration
+        ):
             encode(store, configuration)
             machine.execute(store)
     own = values.reshape(n, height, width, -1)[..., :channels]

@@ -73,7 +73,7 @@ def test_an_average_misses_as_often_as_it_says(
     # Windows of one row whose elements add up to each sum.
     base, rest = np.divmod(sums, count)
     rows = (base[:, None] + (np.arange(count) < rest[:, None])).astype(np.int8)
-    operator = QAvgPool((1, count), (1, 1), (0, 0, 0, 0), zx, fit.constant, fit.scale, zy)
+    operator = QAvgPool((1, count), (1, 1), (0, 0, 0, 0), zx, -count * zx, fit.scale, zy)
     got = evaluate_operator(operator, [rows.reshape(1, len(sums), count, 1)]).ravel()
     expected = np.clip(average_definition(sums - count * zx, count, x, y), -128, 127)
     assert np.count_nonzero(got != expected) == fit.mismatches

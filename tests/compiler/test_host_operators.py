@@ -129,7 +129,11 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
             ops.LpPool((3,), (2,), (1, 0), (1,), (1,)),
         )
     },
-    "maxima and indices": (MaxPoolIndices((3,), (2,), (1, 1), (1,)), [(ANY, (1, 2, 6))]),
+    "indices of maxima": (MaxPoolIndices((3,), (2,), (1, 1), (1,)), [(ANY, (1, 2, 6))]),
+    "maxima at indices": (
+        ops.MaxUnpool((2,), (2,), (0, 0)),
+        [(ANY, (1, 2, 3)), ("int64", (1, 2, 3))],
+    ),
     "recurrent": (
         Recurrent("LSTM", "forward", LSTM),
         [

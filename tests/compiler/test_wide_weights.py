@@ -11,10 +11,10 @@ from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, evaluate, is_accelerated
 from tilewright.compiler.graph.macs import macs_of
 from tilewright.compiler.graph.operators import Dequantize
-from tilewright.compiler.passes.wide_weights import split_weights
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import accelerated_share
 from tilewright.isa.configuration import DEFAULT
+from tilewright.isa.numbers import int8_terms
 from tilewright.runtime import Session, open_device
 
 from .onnx_models import model, node, run_onnxruntime, value
@@ -32,7 +32,7 @@ SCALES = {
 @given(st.lists(st.integers(-255, 255), min_size=1, max_size=8))
 def test_terms_add_up(numbers):
     weights = np.array(numbers, np.int16)
-    terms = split_weights(weights)
+    terms = int8_terms(weights)
     assert all(term.dtype == np.int8 for term in terms)
     np.testing.assert_array_equal(sum(term.astype(np.int16) for term in terms), weights)
     assert len(terms) == 1 or np.abs(weights).max() > 127

@@ -9,8 +9,9 @@ from amaranth.lib import wiring
 
 from tilewright.hardware.load import DESTINATIONS, LoadUnit
 from tilewright.hardware.read_arbiter import ReadArbiter
-from tilewright.isa.configuration import Configuration, Memory
+from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.instructions import Load, Loop
+from tilewright.isa.legality import instruction_faults
 from tilewright.isa.pipeline import PLACING_CYCLES
 from tilewright.isa.registers import Error
 from tilewright.isa.semantics import Machine
@@ -137,6 +138,50 @@ def test_random_programs_load_what_the_semantics_says(name, seed):
     bench = LoadSimulation(configuration, program, seed, idle, latency=generator.choice((1, 4, 9)))
     bench.run()
     bench.check()
+
+
+PACKING = {
+    "a row a beat": PRESETS["8x16"].replace(packed_weights="int4"),
+    "several rows a beat": PRESETS["8x8"].replace(packed_weights="int4", bus_bits=128),
+    "several beats a row": PRESETS["8x16"].replace(packed_weights="int4", bus_bits=32),
+    "two lanes, single beats": CONFIGURATIONS["single beats"].replace(packed_weights="int4"),
+}
+
+
+@pytest.mark.parametrize("idle", [0.0, 0.4])
+@pytest.mark.parametrize("name", PACKING)
+def test_packed_tiles_are_unpacked_between_other_loads(name, idle):
+    """At any place of a burst, in one run or several, forwards and backwards."""
+    configuration = PACKING[name]
+    packed, tile = configuration.packed_tile_bytes, configuration.tile_bytes
+    step = min(configuration.packed_row_bytes, configuration.bus_bytes)
+    other = Load(destination=Memory.WGT, length=3, memory=7, local=5 * tile - 1)
+    program = [
+        Load(destination=Memory.WGT, unpack=True, length=2 * packed, memory=13 * step, local=tile),
+        other,
+        Load(
+            destination=Memory.WGT, unpack=True, length=packed, memory=3 * packed, local=5 * tile,
+            loops=(Loop(3, (-packed + step, -tile)),),
+        ),
+        Load(destination=Memory.ACT, length=9, memory=5, local=2),
+        Load(destination=Memory.WGT, fill=True, value=3, length=tile, local=6 * tile + 1),
+    ]  # fmt: skip
+    for load in program:
+        assert not list(instruction_faults(load, configuration, DRAM_BYTES))
+    bench = LoadSimulation(configuration, program, 3, idle, latency=4)
+    bench.run()
+    bench.check()
+
+
+def test_packed_tiles_take_a_row_or_a_beat_every_cycle():
+    configuration = PACKING["a row a beat"]
+    length = 3 * configuration.packed_tile_bytes
+    bench = LoadSimulation(
+        configuration, [Load(destination=Memory.WGT, unpack=True, length=length, local=0)] * 2
+    )
+    bench.run()
+    cycles = bench.scratchpads.write_cycles
+    assert cycles[-1] - cycles[0] + 2 == 2 * length // configuration.bus_bytes
 
 
 @pytest.mark.parametrize("name", ["4x4", "8x16", "16x8"])

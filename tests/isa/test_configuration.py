@@ -7,6 +7,7 @@ import pytest
 from tilewright.errors import ConfigurationError
 from tilewright.isa.configuration import (
     DEFAULT,
+    OPTIONS,
     PARAMETERS,
     PRESETS,
     Configuration,
@@ -94,7 +95,7 @@ def test_coupled_parameters_follow_unless_they_are_set():
 
 
 def test_parameters_say_what_they_mean_and_what_is_legal():
-    assert list(PARAMETERS) == list(DEFAULT.parameters())
+    assert list(PARAMETERS) == [*DEFAULT.parameters(), *OPTIONS]
     assert PARAMETERS["vector_lanes"].legal == (
         "power of two, 2 to 64, at most lanes_in and lanes_out"
     )
@@ -130,6 +131,14 @@ def test_a_choice_lists_its_words():
 def test_the_hash_changes_with_every_word(name):
     hashes = {DEFAULT.replace(**{name: word}).hash for word in PARAMETERS[name].choices}
     assert len(hashes) == len(PARAMETERS[name].choices)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_machine_without_an_option_is_what_it_was_before(option):
+    assert option not in DEFAULT.parameters()
+    used = DEFAULT.replace(**{option: PARAMETERS[option].choices[-1]})
+    assert used.parameters() == {**DEFAULT.parameters(), option: getattr(used, option)}
+    assert Configuration.from_dict(json.loads(used.to_json())) == used
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -181,7 +190,7 @@ def test_scratchpads_are_banks_of_whole_rows(preset):
 def test_an_unknown_parameter_is_refused_with_the_known_ones():
     with pytest.raises(ConfigurationError) as refusal:
         DEFAULT.replace(lanes=4)
-    known = ", ".join(sorted(["name", "extra_operations", *DEFAULT.parameters()]))
+    known = ", ".join(sorted(["name", "extra_operations", *PARAMETERS]))
     assert str(refusal.value) == (
         f"configuration `16x16`: unknown parameter `lanes`; known are {known}; did you mean "
         "`lanes_in`?"
@@ -241,7 +250,7 @@ def test_json_that_is_not_an_object_is_refused(tmp_path):
 
 
 def test_json_with_an_unknown_parameter_is_refused():
-    known = ", ".join(sorted(["name", "extra_operations", *DEFAULT.parameters()]))
+    known = ", ".join(sorted(["name", "extra_operations", *PARAMETERS]))
     with pytest.raises(ConfigurationError) as refusal:
         Configuration.from_dict({"lanes_inn": 4}, "configuration `x`")
     assert str(refusal.value) == (

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
-from tilewright.isa.instructions import Combine, Gemm, Loop, ReduceMode, Vector
+from tilewright.isa.instructions import Combine, Gemm, Load, Loop, ReduceMode, Vector
 from tilewright.isa.legality import gemm_faults, instruction_faults, vector_faults
 from tilewright.isa.pipeline import GEMM_REVISIT_STEPS
 from tilewright.isa.semantics import Machine
@@ -220,6 +220,39 @@ def test_a_depthwise_gemm_needs_taps():
         "`depthwise` or raise `depthwise_taps`"
     ]
     assert list(instruction_faults(gemm, DEFAULT.replace(depthwise_taps=1), 0)) == []
+
+
+PACKED = DEFAULT.replace(name="packed", packed_weights="int4")
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"length": 136}, ""),
+        ({"length": 272, "memory": 8, "local": 512, "loops": (Loop(2, (-8, 256)),)}, ""),
+        ({"length": 128}, "with `unpack`, `length` has to move in steps of 136 bytes"),
+        ({"length": 136, "memory": 4}, "`memory` has to move in steps of 8 bytes"),
+        ({"length": 136, "loops": (Loop(2, (4, 256)),)}, "`memory` has to move in steps of 8 b"),
+        ({"length": 136, "local": 16}, "`local` has to move in steps of 256 bytes"),
+        ({"length": 136, "loops": (Loop(2, (0, 16)),)}, "`local` has to move in steps of 256 b"),
+        ({"length": 136, "fill": True}, "`unpack` reads weight tiles into WGT and has no `fill`"),
+        ({"length": 136, "destination": Memory.ACT}, "`unpack` reads weight tiles into WGT"),
+        ({"length": 136 * 257}, "touches bytes 0 to 65791 of WGT, which has 65536 bytes"),
+    ],
+)  # fmt: skip
+def test_what_is_unpacked_is_whole_tiles(fields, sentence):
+    fields = {"destination": Memory.WGT, "unpack": True, "local": 0, **fields}
+    found = " ".join(instruction_faults(Load(**fields), PACKED, 1 << 16))
+    assert sentence in found if sentence else not found
+
+
+def test_unpacking_needs_the_option():
+    load = Load(destination=Memory.WGT, unpack=True, length=136, local=0)
+    (found,) = instruction_faults(load, DEFAULT, 1 << 16)
+    assert found == (
+        "configuration `16x16` cannot unpack weights (`packed_weights` is none); leave out "
+        "`unpack` or set `packed_weights` to int4"
+    )
 
 
 LEGAL = [

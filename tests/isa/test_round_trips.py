@@ -44,6 +44,7 @@ CONFIGURATIONS = [
     DEFAULT.replace(name="most loops", tile_loops=6, row_loops=4, map_loops=6, reduce_loops=4),
     DEFAULT.replace(name="least loops", tile_loops=1, row_loops=1, map_loops=1, dma_loops=1),
     DEFAULT.replace(name="no taps", depthwise_taps=0),
+    DEFAULT.replace(name="packed weights", packed_weights="int4"),
     DEFAULT.replace(name="more operations", extra_operations=EXTRA_OPERATIONS),
 ]
 MEANINGFUL = {("halt", "wait"): 0, ("halt", "signal"): 0}

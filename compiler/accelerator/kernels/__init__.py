@@ -1,36 +1,26 @@
 """Operators as tensor expressions; no other code of the target knows operators by name.
 
-`build_kernel` turns a graph node into a `Kernel`. A new operator needs one more builder here. An
-operator that only moves values needs none: its result gets a place in memory
-(`..tensor_placement`). Channels in memory are padded to the machine's block, `channel_block`.
+`build_kernel` turns a graph node into a `Kernel`. A new operator needs one more function for
+`BUILDERS`, in any file of this folder. An operator that only moves values needs none: its result
+gets a place in memory (`main_memory.tensor_placement`). Channels in memory are padded to the
+machine's block, `channel_block`.
 """
 
 from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 
 from ....errors import CompileError
 from ....isa.configuration import Configuration
-from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, QMul
-from ...graph.operators import Convolving, QKernel, QMatMulSums, QSums
+from ...graph import Graph, Node
+from ...graph.operators import Convolving
 from ...tensor import Kernel
+from .common import BUILDERS
 from .convolution import convolution
-from .elementwise import add, look_up, multiply
 from .first_layer import Image
-from .matmul import matmul
-from .own import own_kernel
-from .pooling import average_pool, maximum_pool
 
-BUILDERS = {
-    QConv: convolution,
-    QSums: convolution,
-    QAdd: add,
-    QMul: multiply,
-    QAvgPool: average_pool,
-    QMaxPool: maximum_pool,
-    QLut: look_up,
-    QMatMul: matmul,
-    QMatMulSums: matmul,
-    QKernel: own_kernel,
-}
+for found in iter_modules(__path__, f"{__name__}."):
+    import_module(found.name)
 
 
 def build_kernel(

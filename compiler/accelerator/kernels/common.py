@@ -7,6 +7,10 @@ import numpy as np
 from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, QAdd, QAvgPool, QConv, QMatMul, QMul
+from ...graph.operator import OperatorTable
+
+BUILDERS = OperatorTable()
+"""Functions that make a kernel of a node, its graph and a configuration."""
 
 OWN_NAMES = frozenset({"acc", "bias", "centred", "offset", "product", "scale", "table", "w"})
 """Names that kernels give to tensors; an activation may have the same name."""

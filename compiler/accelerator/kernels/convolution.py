@@ -13,9 +13,10 @@ from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QConv
 from ...graph.macs import macs_of
-from ...graph.operators import Convolving
+from ...graph.operators import Convolving, QSums
 from ...tensor import Kernel
 from .common import (
+    BUILDERS,
     activation,
     channel_block,
     padded,
@@ -27,6 +28,7 @@ from .common import (
 from .first_layer import EACH, Image, gathered_pixels, gathered_window
 
 
+@BUILDERS.add(QConv, QSums)
 def convolution(
     node: Node,
     graph: Graph,

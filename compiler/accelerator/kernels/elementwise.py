@@ -6,11 +6,12 @@ from ....errors import UnfitError
 from ....isa.configuration import Configuration
 from ....isa.vector_operations import Combine
 from ... import te
-from ...graph import Graph, Node, QAdd, QMul
+from ...graph import Graph, Node, QAdd, QLut, QMul
 from ...tensor import Kernel
-from .common import activation, pixel_axes, requantised, scalars, stored
+from .common import BUILDERS, activation, pixel_axes, requantised, scalars, stored
 
 
+@BUILDERS.add(QAdd)
 def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = requantise(a * ma + b * mb + constant, scale)` with zero point and clamp."""
     operator = node.attributes
@@ -28,6 +29,7 @@ def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     return te.kernel(node.name, out, scalars(operator.constant, operator.scale, channels))
 
 
+@BUILDERS.add(QMul)
 def multiply(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = requantise((a - za) * (b - zb), scale)` with zero point and clamp.
 
@@ -70,6 +72,7 @@ def multiply(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     return te.kernel(node.name, out, constants)
 
 
+@BUILDERS.add(QLut)
 def look_up(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = table[x + 128]`."""
     x = activation(node.inputs[0], graph, configuration)

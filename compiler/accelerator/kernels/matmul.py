@@ -17,10 +17,10 @@ from ....isa.configuration import Configuration, Memory
 from ....isa.durations import tile_cycles
 from ... import te
 from ...graph import Graph, Node, QMatMul
-from ...graph.operators import Multiplying
+from ...graph.operators import Multiplying, QMatMulSums
 from ...tensor import Kernel
 from ..strided_copy import LATENCY_CYCLES
-from .common import padded, requantised, scalars, stored, sums
+from .common import BUILDERS, padded, requantised, scalars, stored, sums
 from .zero_points import corrected, corrections
 
 ROWS, CHANNELS = 2, 3
@@ -30,6 +30,7 @@ DIGITS, DIGIT_CYCLES = 2, 150
 """Digits of most sums of rows or columns, and cycles that nothing hides for each of them."""
 
 
+@BUILDERS.add(QMatMul, QMatMulSums)
 def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`acc[n,h,m,o] = sum a[n,h,p,m,i] * b[n,h,q,i,o]`, over i, and over p and q for zero points.
 

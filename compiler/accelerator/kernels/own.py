@@ -11,12 +11,13 @@ from ...graph import Graph, Node
 from ...graph.operators.own import QKernel, given_tensors
 from ...tensor import Axis, Kernel, Tensor
 from ..phases import phases_of
-from .common import activation
+from .common import BUILDERS, activation
 
 IMAGE = 4
 """Dimensions of an activation."""
 
 
+@BUILDERS.add(QKernel)
 def own_kernel(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """The user's kernel, if it computes every channel by itself.
 

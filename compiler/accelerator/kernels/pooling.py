@@ -4,7 +4,7 @@ from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QAvgPool, QMaxPool
 from ...tensor import Kernel
-from .common import activation, pixel_axes, requantised, scalars, stored
+from .common import BUILDERS, activation, pixel_axes, requantised, scalars, stored
 
 LOWEST = -128
 """The padding value of maximum pooling."""
@@ -24,6 +24,7 @@ def _windows(
     return x[n, row, column, c], over
 
 
+@BUILDERS.add(QAvgPool)
 def average_pool(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = requantise(sum(window) + constant, scale)` with zero point and clamp."""
     operator = node.attributes
@@ -36,6 +37,7 @@ def average_pool(node: Node, graph: Graph, configuration: Configuration) -> Kern
     return te.kernel(node.name, out, scalars(operator.constant, operator.scale, channels))
 
 
+@BUILDERS.add(QMaxPool)
 def maximum_pool(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = clamp(max(window))`, padded with the lowest value."""
     operator = node.attributes

@@ -23,10 +23,13 @@ I16: LlvmType = ir.IntType(16)
 I32: LlvmType = ir.IntType(32)
 I64: LlvmType = ir.IntType(64)
 FLOAT: LlvmType = ir.FloatType()
+HALF: LlvmType = ir.HalfType()
+DOUBLE: LlvmType = ir.DoubleType()
 POINTER: LlvmType = ir.PointerType()
 
 TYPES = {
     "float32": FLOAT,
+    "float16": I16,
     "int64": I64,
     "int32": I32,
     "int16": I16,
@@ -34,7 +37,7 @@ TYPES = {
     "uint8": I8,
     "bool": I8,
 }
-"""Types of elements in memory; a bool is a byte of 0 or 1."""
+"""Types of elements in memory; a bool is a byte of 0 or 1, a float16 its bits."""
 
 CONTRACT = ("contract",)
 """Flag: a product and a sum may be fused and rounded once."""
@@ -169,6 +172,32 @@ class Emitter:
             [value],
         )
 
+    def all(self, bits: LlvmValue) -> LlvmValue:
+        """One bit: whether it is set in all lanes."""
+        if lanes_of(bits) == 1:
+            return bits
+        return self.overloaded("vector.reduce.and", [bits], BIT)
+
+    def either(
+        self,
+        condition: LlvmValue,
+        make: Callable[[], Sequence[LlvmValue]],
+        other: Callable[[], Sequence[LlvmValue]],
+    ) -> list[LlvmValue]:
+        """The values that `make` computes if a bit is set, else those of `other`; by a branch."""
+        found = []
+        with self.builder.if_else(condition) as branches:
+            for branch, compute in zip(branches, (make, other), strict=True):
+                with branch:
+                    found.append((compute(), self.builder.block))
+        values = []
+        for pair in zip(*(result for result, _ in found), strict=True):
+            merged = self.builder.phi(pair[0].type)
+            for value, (_, block) in zip(pair, found, strict=True):
+                merged.add_incoming(value, block)
+            values.append(merged)
+        return values
+
     def by_register(self, make: Callable[..., LlvmValue], *values: LlvmValue) -> LlvmValue:
         """Apply `make` to one register after the other and join the results."""
         lanes, size = lanes_of(values[0]), self.target.lanes
@@ -234,7 +263,7 @@ def number_of(kind: LlvmType, number: float) -> LlvmValue:
     """A number in a scalar type, or in all lanes of a vector type."""
     if isinstance(kind, ir.VectorType):
         return ir.Constant(kind, [number_of(kind.element, number)] * kind.count)
-    return ir.Constant(kind, float(number) if kind == FLOAT else int(number))
+    return ir.Constant(kind, float(number) if kind in (FLOAT, DOUBLE) else int(number))
 
 
 def constant_table(module: ir.Module, name: str, element: LlvmType, numbers: Sequence) -> LlvmValue:
@@ -253,7 +282,7 @@ def suffix(kind: LlvmType) -> str:
         return f"v{kind.count}{suffix(kind.element)}"
     if isinstance(kind, ir.PointerType):
         return "p0"
-    return "f32" if kind == FLOAT else f"i{kind.width}"
+    return {FLOAT: "f32", DOUBLE: "f64"}.get(kind) or f"i{kind.width}"
 
 
 def transposed(builder: LlvmBuilder, rows: Sequence[LlvmValue]) -> list[LlvmValue]:

@@ -5,14 +5,16 @@ last place (ULP) of the correctly rounded result, the largest found against NumP
 functions by `tests/compiler/cpu/test_functions.py`. A NaN gives a NaN.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import numpy as np
 from llvmlite import ir
 
 from ....isa.expressions import Op
 from ..instructions import Scaling
-from .emitter import FLOAT, I32, Emitter, LlvmValue
+from .emitter import DOUBLE, FLOAT, I32, I64, Emitter, LlvmValue
 
 _MAGIC = 12582912.0
 """1.5 * 2**23: adding it rounds to a whole number, which the low bits then hold."""
@@ -47,6 +49,22 @@ _LOG_ERFC = (
     -1.127675653,
     -0.0001956755732,
 )
+
+_SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+"""Source: S. L. Moshier, Cephes, `sinf.c`."""
+
+_HALF_PI = tuple(map(float.fromhex, ("0x1.921fb0p0", "0x1.5110b4p-22", "0x1.846988p-48")))
+_FEW_TURNS = 65536.0
+"""Magnitude up to which these three parts of pi / 2 are enough."""
+
+_MAGIC_DOUBLE = 1.5 * 2.0**52
+_TURN_BITS = 29
+_TURNS = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E410
+"""192 bits of 1 / (2 pi) behind the point."""
+
+_BLOCKS = ((48, 0), (73, 25), (98, 50), (123, 75), (128, 100))
+"""Magnitudes below `2**first` are multiplied by `2**-second`: below 2**48, and whole if scaled."""
 
 
 def exp(e: Emitter, x: LlvmValue) -> LlvmValue:
@@ -149,6 +167,79 @@ def erf(e: Emitter, x: LlvmValue) -> LlvmValue:
     return e.select(e.compare("<", size, e.constant(0.925, x)), near, far)
 
 
+def sine(e: Emitter, x: LlvmValue, quadrant: int = 0) -> LlvmValue:
+    """The sine of `x` plus so many quadrants, for every number: at most 2 ULP."""
+    turned = partial(_turned_far, e, x)
+    if e.target.fused:
+        near = e.compare("<", e.overloaded("fabs", [x]), e.constant(_FEW_TURNS, x))
+        angle, turns = e.either(e.all(near), partial(_turned_near, e, x), turned)
+    else:
+        angle, turns = turned()
+    turns = e.builder.add(turns, e.constant(quadrant, turns))
+    square = e.multiply(angle, angle)
+    sine = e.multiply_add(polynomial(e, square, _SIN), e.multiply(square, angle), angle)
+    rest = e.multiply_add(square, e.constant(-0.5, x), e.constant(1.0, x))
+    cosine = e.multiply_add(polynomial(e, square, _COS), e.multiply(square, square), rest)
+    odd = e.builder.and_(turns, e.constant(1, turns))
+    value = e.select(e.compare("!=", odd, e.constant(0, odd)), cosine, sine)
+    sign = e.builder.shl(e.builder.and_(turns, e.constant(2, turns)), e.constant(30, turns))
+    value = e.bits(e.builder.xor(e.bits(value, I32), sign), FLOAT)
+    return value if quadrant else e.select(e.compare("==", x, e.constant(0.0, x)), x, value)
+
+
+def _turned_near(e: Emitter, x: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+    """`x` less the nearest quadrants, and their number in the low bits.
+
+    Source: W. J. Cody and W. Waite, Software Manual for the Elementary Functions, 1980.
+    """
+    shifted = e.multiply_add(x, e.constant(2 / np.pi, x), e.constant(_MAGIC, x))
+    quadrants = e.builder.fsub(shifted, e.constant(_MAGIC, x))
+    for part in _HALF_PI:
+        x = e.multiply_add(quadrants, e.constant(-part, x), x)
+    return x, e.bits(shifted, I32)
+
+
+def _turned_far(e: Emitter, x: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+    """The same for any `x`, in binary64; products with parts of 1 / (2 pi) are exact.
+
+    Source: M. Payne and R. Hanek, Radian reduction for trigonometric functions, 1983.
+    """
+    wide = e.builder.fpext(x, e.like(x, DOUBLE))
+    size, factors = e.overloaded("fabs", [wide]), [e.constant(n, wide) for n in _turns_at(0)]
+    for (least, _), (_, shift) in itertools.pairwise(_BLOCKS):
+        far = e.builder.fcmp_ordered(">=", size, e.constant(2.0**least, wide))
+        numbers = [e.constant(number, wide) for number in _turns_at(shift)]
+        factors = [e.select(far, *pair) for pair in zip(numbers, factors, strict=True)]
+    scale, *parts = factors
+    wide = e.builder.fmul(wide, scale)
+    high, middle, low = (e.builder.fmul(wide, part) for part in parts)
+    angle, quadrants = _cut(e, _cut(e, high, 1.0)[0], 0.25)
+    rest = e.builder.fadd(_cut(e, middle, 1.0)[0], low)
+    angle, more = _cut(e, e.builder.fadd(angle, rest), 0.25)
+    shifted = e.builder.fadd(e.builder.fadd(quadrants, more), e.constant(_MAGIC_DOUBLE, wide))
+    whole = e.builder.trunc(e.bits(shifted, I64), e.like(x, I32))
+    angle = e.builder.fmul(angle, e.constant(2 * np.pi, wide))
+    return e.builder.fptrunc(angle, e.like(x, FLOAT)), whole
+
+
+def _turns_at(shift: int) -> tuple[float, ...]:
+    """`2**-shift`, and three parts of the fraction of `2**shift / (2 pi)`."""
+    fraction, place, parts = (_TURNS << shift) % (1 << 192), 192, []
+    for _ in range(2):
+        place -= _TURN_BITS
+        parts.append((fraction >> place) / 2.0 ** (192 - place))
+        fraction %= 1 << place
+    return 2.0**-shift, *parts, fraction / 2.0**192
+
+
+def _cut(e: Emitter, x: LlvmValue, unit: float) -> tuple[LlvmValue, LlvmValue]:
+    """`x` less the nearest multiple of a unit, exactly, and that multiple in units."""
+    magic = e.constant(_MAGIC_DOUBLE, x)
+    scaled = x if unit == 1 else e.builder.fmul(x, e.constant(1 / unit, x))
+    units = e.builder.fsub(e.builder.fadd(scaled, magic), magic)
+    return e.builder.fsub(x, e.builder.fmul(units, e.constant(unit, x))), units
+
+
 def square_root(e: Emitter, x: LlvmValue) -> LlvmValue:
     """The square root, correctly rounded."""
     return e.overloaded("sqrt", [x])
@@ -161,6 +252,8 @@ FUNCTIONS: Mapping[Op, Callable[[Emitter, LlvmValue], LlvmValue]] = {
     Op.TANH: tanh,
     Op.ERF: erf,
     Op.SIGMOID: sigmoid,
+    Op.SIN: sine,
+    Op.COS: partial(sine, quadrant=1),
     Op.SQRT: square_root,
 }
 """Operations of one float32 argument."""

@@ -6,11 +6,13 @@ from typing import TypeGuard
 import numpy as np
 from llvmlite import ir
 
+from ....errors import CompileError
 from ....isa.expressions import Affine, Call, Expression, Literal, Op, Read, Real
 from ....isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN, SATURATED
 from .areas import CodeBuffer
 from .emitter import (
     FLOAT,
+    HALF,
     I32,
     I64,
     TYPES,
@@ -61,6 +63,8 @@ class Values:
         assert isinstance(tree, Call)
         if tree.op is Op.LOOKUP:
             return self._lookup(tree, env, mask)
+        if tree.op is Op.ELEMENT:
+            return self._behind(tree, env, mask)
         product = tree.arguments[0]
         if tree.op is Op.ADD and _is_product(product):
             return self._multiply_add(product, tree.arguments[1], env, mask)
@@ -82,7 +86,26 @@ class Values:
     def _loaded(
         self, area: CodeBuffer, index: tuple[Affine, ...], env: Environment, mask: Mask
     ) -> LlvmValue:
-        found = self.memory.read(area, index, env, mask)
+        return self._widened(area, self.memory.read(area, index, env, mask))
+
+    def _behind(self, tree: Call, env: Environment, mask: Mask) -> LlvmValue:
+        """The elements at distances from one; lanes that do not count may have any distance."""
+        read, distance = tree.arguments
+        assert isinstance(read, Read)
+        area = self.areas[read.tensor]
+        first, step = self.memory.place(area, tuple(map(env.resolved, read.index)), env)
+        if step or not area.given:
+            raise CompileError(f"`{tree}`: expected an operand's element that all lanes share")
+        places = self.value(distance, env, mask)
+        if mask is not None:
+            places = self.emitter.select(mask, places, self.emitter.constant(0, places))
+        return self._widened(area, self.memory.at(area, places, first))
+
+    def _widened(self, area: CodeBuffer, found: LlvmValue) -> LlvmValue:
+        """Elements in 32 bits or more."""
+        if area.tensor.dtype == "float16":
+            half = self.emitter.bits(found, HALF)
+            return self.emitter.builder.fpext(half, self.emitter.like(found, FLOAT))
         if area.tensor.dtype in ("int8", "int16"):
             return self.emitter.builder.sext(found, self.emitter.like(found, I32))
         if area.tensor.dtype in ("uint8", "bool"):
@@ -95,6 +118,9 @@ class Values:
         if dtype == "bool":
             value = emitter.compare("!=", value, emitter.constant(0, value))
             return emitter.builder.zext(value, emitter.like(value, element))
+        if dtype == "float16":
+            half = emitter.builder.fptrunc(value, emitter.like(value, HALF))
+            return emitter.bits(half, element)
         if element_of(value) == element:
             return value
         kind = emitter.like(value, element)
@@ -220,13 +246,9 @@ class Values:
         if lookup and lanes_of(found) == lookup.lanes:
             places = builder.trunc(found, emitter.like(found, TYPES["int8"]))
             return builder.sext(emitter.looked_up(area.pointer, places), found.type)
-        offsets = builder.sext(found, emitter.like(found, I64))
-        if lanes_of(offsets) == 1:
-            pointer = builder.gep(area.pointer, [offsets], source_etype=TYPES["int8"])
-            return builder.sext(builder.load(pointer, align=1, typ=TYPES["int8"]), I32)
-        if mask is not None:
-            offsets = emitter.select(mask, offsets, emitter.constant(0, offsets))
-        return builder.sext(self.memory.at(area, offsets), emitter.like(offsets, I32))
+        if mask is not None and lanes_of(found) > 1:
+            found = emitter.select(mask, found, emitter.constant(0, found))
+        return builder.sext(self.memory.at(area, found, Affine()), emitter.like(found, I32))
 
 
 def is_number(value: LlvmValue) -> bool:

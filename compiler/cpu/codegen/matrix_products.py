@@ -48,7 +48,6 @@ class SumTiles:
 
     @property
     def count(self) -> int:
-        """Number of tiles of sums."""
         return self.down * self.across
 
     @property

@@ -16,6 +16,7 @@ from .emitter import (
     TYPES,
     Emitter,
     LlvmValue,
+    lanes_of,
     number_of,
     suffix,
     transposed,
@@ -289,7 +290,11 @@ class MemoryAccess:
         builder, kind = self.emitter.builder, ir.VectorType(I64, env.lanes)
         distances = builder.mul(self.emitter.iota(env.lanes), number_of(kind, step))
         first = self.emitter.splat(self.number(offset), env.lanes)
-        return self.pointers(area, builder.add(distances, first))
+        pointers = builder.gep(
+            area.pointer, [builder.add(distances, first)], source_etype=TYPES[area.tensor.dtype]
+        )
+        pointers.type = ir.VectorType(POINTER, env.lanes)
+        return pointers
 
     def fetch_ahead(self, area: CodeBuffer, offset: Affine, distance: int) -> None:
         """Prefetch the bytes at a distance after an element, once per element."""
@@ -301,22 +306,19 @@ class MemoryAccess:
 
         self.once(("ahead", area.tensor.name, offset), fetch)
 
-    def at(self, area: CodeBuffer, offsets: LlvmValue) -> LlvmValue:
-        """Load elements at arbitrary offsets."""
-        lanes = offsets.type.count
-        kind = ir.VectorType(TYPES[area.tensor.dtype], lanes)
+    def at(self, area: CodeBuffer, offsets: LlvmValue, first: Affine) -> LlvmValue:
+        """Load the elements at offsets from one of them."""
+        builder, element = self.emitter.builder, TYPES[area.tensor.dtype]
+        pointers = builder.gep(self.address(area, first), [offsets], source_etype=element)
+        pointers.type = self.emitter.like(offsets, POINTER)
+        lanes, size = lanes_of(offsets), bytes_of(area)
+        if lanes == 1:
+            return builder.load(pointers, align=size, typ=element)
+        kind = ir.VectorType(element, lanes)
         bits = number_of(ir.VectorType(BIT, lanes), 1)
         name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
-        arguments = [self.pointers(area, offsets), I32(bytes_of(area)), bits, number_of(kind, 0)]
+        arguments = [pointers, I32(size), bits, number_of(kind, 0)]
         return self.emitter.intrinsic(name, kind, arguments)
-
-    def pointers(self, area: CodeBuffer, offsets: LlvmValue) -> LlvmValue:
-        """Pointers to elements at arbitrary offsets."""
-        builder, lanes = self.emitter.builder, offsets.type.count
-        kind = ir.VectorType(POINTER, lanes)
-        size = number_of(offsets.type, bytes_of(area))
-        base = self.emitter.splat(builder.ptrtoint(area.pointer, I64), lanes)
-        return builder.inttoptr(builder.add(base, builder.mul(offsets, size)), kind)
 
 
 def _first_lanes(mask: LlvmValue | None, outside: LlvmValue | None) -> int:

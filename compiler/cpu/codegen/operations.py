@@ -28,6 +28,8 @@ COSTS = {
     Op.LOG: 16,
     Op.ERF: 24,
     Op.SIGMOID: 24,
+    Op.SIN: 24,
+    Op.COS: 24,
     Op.TANH: 24,
 }
 """Vector operations of elementary functions; all others count as one."""

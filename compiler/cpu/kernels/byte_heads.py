@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
-from .product import narrowed
+from .product import Planner, narrowed
 from .tiles import (
     MatrixTile,
     Multiplication,
@@ -31,8 +32,8 @@ MIN_COPIED_ROWS = 64
 """Minimum number of rows for which matrix instructions pay, since operands are copied for them."""
 
 
-class ByteHeadPlanner:
-    """The declaration and schedule of one product for one target."""
+class ByteHeadPlanner(Planner):
+    """A product of two activations of bytes, with sums of rows and columns for zero points."""
 
     def __init__(self, product: "HeadProduct", target: CpuTarget) -> None:
         self.product, self.target = product, target
@@ -52,8 +53,8 @@ class ByteHeadPlanner:
             self.whole_rows = round_up(product.rows, self.matrix.height)
         self.name = "wide" if product.columns < self.lanes else "out"
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration and schedule."""
         out, constants = self._declared()
         kernel = te.kernel("product", out, constants)
         s = te.Schedule(kernel, self.target.processor)

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from ....errors import InputError
 from ... import te
@@ -166,6 +167,7 @@ class ByteWinogradPlanner(TilePlanner):
         total = te.sum(back[dx, a] * lines[n, ty, a, tx, dy, o], over=a)
         return self.output(total * _INVERSE_OF_9, (n, ty, dy, tx, dx, o))
 
+    @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Changed windows, and constants for 64 times the sums.
 
@@ -192,8 +194,8 @@ class ByteWinogradPlanner(TilePlanner):
 
     # Schedule ------------------------------------------------------------------------------------
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration, schedule and layouts."""
         constants = {"change_in": CHANGE_IN, "change_out": _OUTPUT}
         kernel = te.kernel("convolution", self.declared(), constants)
         s = te.Schedule(kernel, self.target.processor)

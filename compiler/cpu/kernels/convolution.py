@@ -57,6 +57,8 @@ class Convolution(Windowed, Product):
         Whether `quantised.has_small_pairs` holds for the weights.
     groups
         Number of groups of channels; divides both numbers of channels.
+    computed
+        Whether `w` is an operand of each call; only in float32, one group or one for each channel.
     planes
         Whether `x` lies as [N, I, H, W], with few channels; only in float32 and one group.
     """
@@ -78,6 +80,7 @@ class Convolution(Windowed, Product):
     small_pairs: bool = False
     groups: int = 1
     planes: bool = False
+    computed: bool = False
     title = "convolution"
 
     def __post_init__(self) -> None:
@@ -131,7 +134,7 @@ class Convolution(Windowed, Product):
     def planner(self, target: CpuTarget) -> ProductPlanner:
         if self.planes:
             return PlanarPlanner(self, target)
-        if self.is_matrix:
+        if self.is_matrix and not self.computed:
             rows = self.batch * self.height * self.width
             extents, pairs = (rows, self.channels_in, self.channels_out), self.small_pairs
             product = MatrixProduct(*extents, self.dtype, self.epilogue, small_pairs=pairs)
@@ -142,6 +145,8 @@ class Convolution(Windowed, Product):
             return GroupedPlanner(self, target)
         direct = DirectPlanner(self, target)
         unit = self.strides == self.dilations == (1, 1)
+        if self.computed:
+            return direct
         if not direct.matrix and self.winograd and unit and self.kernel == (3, 3):
             if self.dtype == "float32":
                 planner = WinogradPlanner(self, target)

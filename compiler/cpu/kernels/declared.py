@@ -43,8 +43,8 @@ class Declared(Description):
         return {name: Array(tensors[name].dtype, tensors[name].shape) for name in names}
 
     @property
+    @override
     def constants(self) -> tuple[str, ...]:
-        """Operands that are the same in all calls; they are packed once."""
         packed = [name for name, _ in self.layouts]
         return tuple(n for n in self.operands if n in self.kernel.constants or n in packed)
 

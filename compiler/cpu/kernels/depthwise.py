@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks
+from .product import ProductPlanner
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -34,23 +36,25 @@ SEVERAL = 5
 """Least number of large float32 tiles in a row."""
 
 
-class DepthwisePlanner:
+class DepthwisePlanner(ProductPlanner):
     """The declaration and schedule of one depthwise convolution for one target."""
 
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target
         self.real = conv.narrow or conv.dtype == "float32"
-        """Whether sums are float32."""
+        """True if sums are float32."""
 
+    @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Drop the weights' dimension of one; small sums are computed in float32."""
-        prepared = {**constants, "w": constants["w"][:, :, 0]}
+        weights = {} if self.conv.computed else {"w": constants["w"][:, :, 0]}
+        prepared = {**constants, **weights}
         if not self.real:
             return prepared
         return {name: array.astype(np.float32) for name, array in prepared.items()}
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration and schedule."""
         processor = self.target.processor
         schedule = te.Schedule(te.kernel("depthwise", self._declared()), processor)
         lanes, (rows, pixels) = self.target.lanes, self._tile()

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
@@ -32,7 +33,7 @@ class DirectPlanner(PanelPlanner):
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, width = conv, conv.size_out[1]
         self.merged = conv.dilations[1] == 1
-        """Whether a row of the window is one run."""
+        """True if a row of the window is one run."""
         self.runs = conv.kernel[0] if self.merged else conv.taps
         """Runs of a window."""
         run = conv.channels_in * (conv.kernel[1] if self.merged else 1)
@@ -70,8 +71,8 @@ class DirectPlanner(PanelPlanner):
         itemsize = 4 if self.way.instruction is None else 1
         return parts_for_threads(dict.fromkeys(equal, 1), math.prod(self.conv.weights) * itemsize)
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration, schedule and layouts."""
         kernel = te.kernel("convolution", self.declared())
         s = te.Schedule(kernel, self.way.processor(self.target))
         if any(stage.name == "padded" for stage in s.stages):
@@ -91,10 +92,14 @@ class DirectPlanner(PanelPlanner):
         cut = self.conv.size_out[0] % self.lines > 0
         s.parallelise(self.name, outer[1] if cut else s.fuse(self.name, *shared))
         w = panels((self.runs, self.depth, self.columns), self.panel, self.way.taps)
-        return KernelSchedule(s, self.layouts(w))
+        layouts = self.layouts(w)
+        return KernelSchedule(s, {n: layouts[n] for n in self.conv.constants})
 
+    @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Arrange weights as rows of runs."""
+        if self.conv.computed:
+            return constants
         w = constants["w"]
         shape = (w.shape[0], -1, w.shape[3]) if self.merged else (-1, *w.shape[2:])
         return {**self.shifted(constants), "w": w.reshape(shape)}

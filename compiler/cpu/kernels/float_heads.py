@@ -6,11 +6,14 @@ panel then stay in registers over the whole sum.
 
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from ... import te
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .matrix_product import GAP, SAFE_ROWS, WAY_BYTES
+from .product import Planner
 from .tiles import panel_of, schedule_tiles
 
 if TYPE_CHECKING:
@@ -20,14 +23,14 @@ FEW_ROWS = 4
 """With so few rows, copying the second operand costs more than reading it in place."""
 
 
-class FloatHeadPlanner:
-    """The declaration and schedule of one product for one target."""
+class FloatHeadPlanner(Planner):
+    """A product of two float32 activations, in tiles of rows by one panel of columns."""
 
     def __init__(self, product: "HeadProduct", target: CpuTarget) -> None:
         self.product, self.target = product, target
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration and schedule."""
         p, target = self.product, self.target
         lanes, panel = target.lanes, panel_of(p.columns, target)
         pixels = even_blocks(p.rows, target.tile.rows)

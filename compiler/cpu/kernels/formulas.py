@@ -182,6 +182,8 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "expm1": _expm1,
     "log": te.log,
     "sqrt": te.sqrt,
+    "sin": te.sin,
+    "cos": te.cos,
     "tanh": te.tanh,
     "sigmoid": te.sigmoid,
     "softplus": _softplus,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
@@ -37,8 +38,8 @@ class GroupedPlanner(PanelPlanner):
             conv.size_out[1], most.rows if self.panel > target.lanes else most.rows_alone
         )
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration, schedule and layouts."""
         name = self.name
         s = te.Schedule(te.kernel("grouped", self._declared()), self.way.processor(self.target))
         s.split("padded", "d", min(self.target.lanes, self.depth))
@@ -50,6 +51,7 @@ class GroupedPlanner(PanelPlanner):
         w = panels(shape, self.panel, self.way.taps, (3, 4, 0, 1, 2), depth=2)
         return KernelSchedule(s, self.layouts(w, self.groups))
 
+    @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Join the weights of groups."""
         c, w, prepared = self.conv, constants["w"], self.shifted(constants)

@@ -13,6 +13,7 @@ import numpy as np
 from typing_extensions import override
 
 from ....errors import InputError
+from ....isa.numbers import int8_terms
 from ... import te
 from ..target import CpuTarget
 from .description import Array, KernelSchedule, even_blocks, round_up
@@ -61,7 +62,7 @@ class MatrixProduct(Product):
     small_pairs
         Whether `quantised.has_small_pairs` holds for the weights; only with one part.
     parts
-        Number of parts; see `parts_of`.
+        Number of parts; see `int8_terms`.
     limit
         If not 0, `x` is float32 and the weights integers. Each `x` is rounded to a whole multiple
         of `step`, its row's largest magnitude divided by `limit`, of which the epilogue makes use.
@@ -95,15 +96,6 @@ class MatrixProduct(Product):
         return MatrixPlanner(self, target)
 
 
-def parts_of(w: np.ndarray) -> list[np.ndarray]:
-    """Return arrays of int8 whose sum is `w`, as few as possible."""
-    parts = []
-    while not parts or w.any():
-        parts.append(np.clip(w, -128, 127).astype(np.int8))
-        w = w - parts[-1]
-    return parts
-
-
 def limit_of(w: np.ndarray) -> int:
     """Return the largest `limit` of 16 bits with which no sum exceeds int32."""
     most = int(np.abs(w.astype(np.int64)).sum(axis=0).max(initial=1))
@@ -111,7 +103,7 @@ def limit_of(w: np.ndarray) -> int:
 
 
 class MatrixPlanner(PanelPlanner):
-    """The declaration and schedule of one product for one target."""
+    """A product of a matrix with constant weights, in register tiles."""
 
     def __init__(self, product: MatrixProduct, target: CpuTarget) -> None:
         dtype = "int16" if product.limit else product.dtype
@@ -151,8 +143,8 @@ class MatrixPlanner(PanelPlanner):
         itemsize = 4 if self.way.instruction is None else 1
         return parts_for_threads(costs, p.inner * p.columns * itemsize)
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration, schedule and layouts."""
         p, way, lanes = self.product, self.way, self.target.lanes
         kernel = te.kernel("product", self.declared())
         s = te.Schedule(kernel, way.processor(self.target))
@@ -224,6 +216,7 @@ class MatrixPlanner(PanelPlanner):
         value = te.maximum(largest[r, one], MIN_MAGNITUDE) * (1.0 / p.limit)
         return te.compute("step", "float32", (r, one), value + marks[r, one])
 
+    @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Split the weights into parts.
 
@@ -238,7 +231,7 @@ class MatrixPlanner(PanelPlanner):
                 f"product: with these weights, the limit is at most {most}, not {p.limit}; "
                 "describe the product with less"
             )
-        parts = parts_of(w) if p.parts > 1 else [w]
+        parts = int8_terms(w) if p.parts > 1 else [w]
         if len(parts) > p.parts:
             raise InputError(
                 f"product: expected weights of {p.parts} parts, got {len(parts)}; "

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
@@ -33,12 +34,13 @@ class PlanarPlanner(PanelPlanner):
         self.window = (conv.channels_in, *conv.kernel, conv.channels_out)
         """Extents of the weights in the order of the reduction, [I, KH, KW, O]."""
 
+    @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Put the weights in the order of the reduction."""
         return {**constants, "w": np.ascontiguousarray(constants["w"].transpose(2, 0, 1, 3))}
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration, schedule and layouts."""
         s = te.Schedule(te.kernel("convolution", self.declared()), self.target.processor)
         if any(self.conv.pads):
             s.split("padded", "px", self.target.lanes)

@@ -3,6 +3,7 @@
 The image is read as it is: rows and tiles at its border have code of their own.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from typing_extensions import override
 
 from ... import te
 from ...te.declare import FLOAT32_MAX
+from ...te.target import REGISTER
 from ..target import CpuTarget
 from .description import Array, KernelSchedule, even_blocks
 from .epilogue import Epilogue
@@ -156,6 +158,73 @@ class Pooling(PoolingWindow):
             counted = te.tensor("rows", "float32", (rows,))[axes[1]]
             value = total / (counted * te.tensor("columns", "float32", (columns,))[axes[2]])
         return te.compute("out", "float32", axes, value)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolingPlaces(PoolingWindow):
+    """The index of the first maximum under each window in `x` as [N, C, H, W], int64.
+
+    The operand is `x` as [N, H, W, C], float32; a NaN is the largest number. Where a window has
+    padding and else only numbers below all finite ones, the index is one of the padding.
+    """
+
+    @property
+    @override
+    def output(self) -> Array:
+        return Array("int64", (self.batch, *self.size_out, self.channels))
+
+    @property
+    def macs(self) -> int:
+        """Comparisons."""
+        return self.taps * int(np.prod(self.output.shape))
+
+    def prepare(
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
+    ) -> Mapping[str, np.ndarray]:
+        """The indices of the first tap of each window in a plane, and of the planes."""
+        rows, columns = (
+            np.arange(size) * stride - pad
+            for size, stride, pad in zip(self.size_out, self.strides, self.pads[:2], strict=True)
+        )
+        planes = np.arange(self.batch * self.channels) * self.height * self.width
+        return {
+            "corners": (rows[:, None] * self.width + columns).astype(np.int64),
+            "planes": planes.astype(np.int64).reshape(self.batch, self.channels),
+        }
+
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule: vectors of channels, the window unrolled."""
+        s = te.Schedule(te.kernel("places", self._declared()), target.processor)
+        s.split("out", "c", min(target.lanes, self.channels))
+        s.compute_at("most", "out", "c.o")
+        s.set_scope("most", REGISTER)
+        s.vectorise("most", "c")
+        s.vectorise("out", "c.i")
+        s.parallelise("out", s.fuse("out", "n", "y"))
+        return KernelSchedule(s)
+
+    def _declared(self) -> te.DeclaredTensor:
+        source = te.tensor("x", "float32", self.operands["x"].shape, pad=-FLOAT32_MAX)
+        corners = te.tensor("corners", "int64", self.size_out)
+        planes = te.tensor("planes", "int64", (self.batch, self.channels))
+        rows, columns = self.size_out
+        axes = n, y, x, c = te.axes(n=self.batch, y=rows, x=columns, c=self.channels)
+        steps = list(np.ndindex(*self.kernel))
+        places = [(ky * self.dilations[0], kx * self.dilations[1]) for ky, kx in steps]
+        top, left = self.pads[:2]
+        taps = [
+            source[n, y * self.strides[0] + ky - top, x * self.strides[1] + kx - left, c]
+            for ky, kx in places
+        ]
+        most = te.compute("most", "float32", axes, functools.reduce(te.maximum, taps))[axes]
+        found = te.constant(0)
+        for is_first in (
+            lambda tap: te.equal(tap, most),
+            lambda tap: te.less(te.equal(tap, tap), 1),
+        ):
+            for (ky, kx), tap in reversed(list(zip(places, taps, strict=True))):
+                found = te.select(is_first(tap), te.constant(ky * self.width + kx), found)
+        return te.compute("out", "int64", axes, corners[y, x] + planes[n, c] + found)
 
 
 @dataclass(frozen=True, slots=True)

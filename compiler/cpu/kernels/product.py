@@ -1,9 +1,8 @@
 """Products of activations with constant weights: what their descriptions and planners share."""
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 from typing_extensions import override
@@ -42,8 +41,10 @@ class Product(Description):
     dtype: str
     """Element type of `x`."""
     epilogue: Epilogue
+    computed = False
+    """Whether the weights are an operand of each call, as they lie."""
     small_pairs: bool
-    """Whether `has_small_pairs` holds for the weights, so that instructions may be used whose sums
+    """True if `has_small_pairs` holds for the weights, so that instructions may be used whose sums
     of two products saturate."""
 
     def __post_init__(self) -> None:
@@ -72,7 +73,7 @@ class Product(Description):
     @property
     @override
     def constants(self) -> tuple[str, ...]:
-        return ("w", *self.epilogue.constants)
+        return (*(() if self.computed else ("w",)), *self.epilogue.constants)
 
     @property
     @override
@@ -101,19 +102,23 @@ class Product(Description):
         return self.planner(target).prepare(constants)
 
 
-class ProductPlanner(Protocol):
-    """A method: the declaration and schedule of one product for one target."""
+class Planner(ABC):
+    """A method: the declaration and schedule of one kernel for one target."""
 
+    @abstractmethod
     def plan(self) -> KernelSchedule:
         """Declaration, schedule and layouts."""
-        ...
 
+
+class ProductPlanner(Planner):
+    """A method for products with constant weights."""
+
+    @abstractmethod
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Return the declared tensors that are computed from the constants."""
-        ...
 
 
-class PanelPlanner:
+class PanelPlanner(ProductPlanner):
     """A product in register tiles, each of several rows of the output and a panel of columns.
 
     Parameters
@@ -141,7 +146,7 @@ class PanelPlanner:
         self.matrix: MatrixTile | None = None
         """The tile, if the kernel uses matrix instructions."""
         self.is_wide = way.instruction is not None and columns < target.lanes
-        """Whether a whole vector of columns is computed, and the output cut from it."""
+        """True if a whole vector of columns is computed, and the output cut from it."""
 
     @property
     def name(self) -> str:
@@ -150,7 +155,6 @@ class PanelPlanner:
 
     @property
     def computed_columns(self) -> int:
-        """Columns that are computed."""
         return self.target.lanes if self.is_wide else self.columns
 
     def output(

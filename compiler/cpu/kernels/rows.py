@@ -19,6 +19,9 @@ from .description import Array, Description, KernelSchedule
 
 Change = Callable[[te.TensorExpression], te.TensorExpression]
 
+MAX_SHORT = 1 << 12
+"""Maximum columns of a row that is copied where it is read again with a change."""
+
 
 class RowKernel(Description):
     """A float32 kernel on `x` [rows, columns], or [rows, columns, inner]; fields as below."""
@@ -109,18 +112,21 @@ class LayerNormalisation(RowKernel):
         Number added to the variance.
     centred
         Whether the mean is taken out; if not, it counts as 0 (RMSNorm).
+    by_row
+        Whether scale and bias are `scale[r]` and `bias[r]` (InstanceNormalization).
     """
 
     rows: int
     columns: int
     epsilon: float = 1e-5
     centred: bool = True
+    by_row: bool = False
 
     @property
     @override
     def operands(self) -> Mapping[str, Array]:
-        row = Array("float32", (self.columns,))
-        return {"x": self.output, "scale": row, "bias": row}
+        one = Array("float32", (self.rows if self.by_row else self.columns,))
+        return {"x": self.output, "scale": one, "bias": one}
 
     @property
     @override
@@ -132,21 +138,30 @@ class LayerNormalisation(RowKernel):
         width = columns_at_once(self.columns, target)
         r, c = te.axes(r=self.rows, c=self.columns)
         x = self.x()
-        scale, bias = (te.tensor(name, "float32", (self.columns,)) for name in ("scale", "bias"))
+        scale, bias = (te.tensor(n, a.dtype, a.shape) for n, a in list(self.operands.items())[1:])
         r1, one = te.axes(r=self.rows, l=1)
         share = 1.0 / self.columns
-        centred, whole = x, ()
+        mean, whole, source = None, (), x
+
+        def centred(element: te.TensorExpression) -> te.TensorExpression:
+            return element if mean is None or whole else element - mean[r, 0]
+
         if self.centred:
             total = reduced(x, "total", self.columns, width, te.sum, te.TensorExpression.__add__)
             mean = te.compute("mean", "float32", (r1, one), total[r1, one] * share)
-            centred = te.compute("centred", "float32", (r, c), x[r, c] - mean[r, 0])
-            whole = ("centred",)
+            # Elements beyond the row must be 0, not the negative mean; a short row stays in L1.
+            if self.columns % width or self.columns <= MAX_SHORT:
+                source = te.compute("centred", "float32", (r, c), centred(x[r, c]))
+                whole = ("centred",)
         squares = reduced(
-            centred, "squares", self.columns, width, te.sum, te.TensorExpression.__add__, _square
+            *(source, "squares", self.columns, width, te.sum, te.TensorExpression.__add__),
+            lambda element: _square(centred(element)),
         )
         spread = te.sqrt(squares[r1, one] * share + self.epsilon)
-        factor = te.compute("factor", "float32", (r1, one), 1.0 / spread)
-        value = centred[r, c] * factor[r, 0] * scale[c] + bias[c]
+        share = scale[r1] / spread if self.by_row else 1.0 / spread
+        factor = te.compute("factor", "float32", (r1, one), share)
+        value = centred(source[r, c]) * factor[r, 0]
+        value = value + bias[r] if self.by_row else value * scale[c] + bias[c]
         out = te.compute("out", "float32", (r, c), value)
         return _scheduled("layer_normalisation", out, whole, width, target)
 

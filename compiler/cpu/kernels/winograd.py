@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ...te.target import REGISTER
@@ -20,6 +21,7 @@ from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .epilogue import Extent
+from .product import ProductPlanner
 from .tiles import panels, unrolled
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ CACHED_BYTES = 1 << 21
 """Bytes of weights that the second cache may hold."""
 
 
-class TilePlanner:
+class TilePlanner(ProductPlanner):
     """A convolution of windows of 3x3 and steps of 1 by square tiles of the output.
 
     Parameters
@@ -122,11 +124,10 @@ class WinogradPlanner(TilePlanner):
         total = te.sum(back[p, dy] * back[q, dx] * sums[n, ty, p, q, tx, o], over=(p, q))
         return self.output(total, (n, ty, dy, tx, dx, o))
 
+    @override
     def plan(self) -> KernelSchedule:
-        """Declaration, schedule and layouts.
-
-        Tiles, products and sums are made for one row of tiles after the other where those of a row
-        fit the stack, else each for the whole image.
+        """Tiles, products and sums are made for one row of tiles after the other where those of a
+        row fit the stack, else each for the whole image.
         """
         c, lanes = self.conv, self.target.lanes
         kernel = te.kernel("convolution", self.declared(), CHANGES)
@@ -155,6 +156,7 @@ class WinogradPlanner(TilePlanner):
         w = panels(kernel.tensors["w"].shape, panel, order=(0, 1, 3, 2))
         return self.placed(s, w, round_up(c.channels_out, lanes))
 
+    @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Weights float32[3, 3, I, O] in the basis of the products, float32[4, 4, I, O]."""
         wide = constants["w"].astype(np.float64)

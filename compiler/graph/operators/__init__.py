@@ -27,7 +27,7 @@ from .integer_products import Multiplying, QMatMul, QMatMulSums
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
 from .own import OwnFunction, OwnKernel, QKernel
-from .pooling import AveragePool, LpPool, MaxPool, MaxPoolIndices
+from .pooling import AveragePool, LpPool, MaxPool, MaxPoolIndices, MaxUnpool
 from .products import Einsum, IntegerMatMul, MatMul
 from .quantisation import Dequantize, GeneralDequantize, GeneralQuantize, Quantize
 from .recurrent import Recurrent
@@ -37,11 +37,12 @@ from .sampling import GridSample, RoiAlign
 __all__ = [
     "OPERATORS", "Accelerated", "AveragePool", "Binary", "Cast", "Clamping", "Concat", "Conv",
     "ConvTranspose", "Convolving", "CumSum", "Dequantize", "Einsum", "Expand", "FromBytes",
-    "Gather", "GatherElements", "GatherND", "GeneralDequantize", "GeneralQuantize", "GridSample",
-    "IntegerMatMul", "Interpolate", "LpPool", "MatMul", "MaxPool", "MaxPoolIndices", "Multiplying",
-    "OnnxReference", "Operator", "OwnFunction", "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool",
-    "QConcat", "QConv", "QInterleave", "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool",
-    "QMul", "QResize", "QSlice", "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce",
-    "Reshape", "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK",
-    "Transpose", "Unary", "Where",
+    "Gather", "GatherElements", "GatherND", "GeneralDequantize", "GeneralQuantize",
+    "GridSample", "IntegerMatMul", "Interpolate", "LpPool", "MatMul", "MaxPool",
+    "MaxPoolIndices", "MaxUnpool", "Multiplying", "OnnxReference", "Operator", "OwnFunction",
+    "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv", "QInterleave",
+    "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool", "QMul", "QResize", "QSlice",
+    "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign",
+    "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary",
+    "Where",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import FLOATS, NUMBERS, TensorType, Types, wide
 from .windows import (
     Extents,
@@ -33,6 +33,8 @@ class Conv(Operator):
     of float32 images, x [N, Ci, H, W]; NumPy computes all others.
     """
 
+    onnx = onnx_form("Conv", "strides", "pads", "dilations", group="groups")
+    numpy_passes = 2
     strides: Extents
     pads: Extents
     dilations: Extents
@@ -41,7 +43,6 @@ class Conv(Operator):
 
     @property
     def is_image(self) -> bool:
-        """Whether x is a batch of images."""
         return len(self.strides) == 2
 
     def result_type(self, types: Types) -> TensorType:
@@ -103,7 +104,6 @@ class ConvTranspose(Operator):
 
     @property
     def is_image(self) -> bool:
-        """Whether x is a batch of images."""
         return len(self.strides) == 2
 
     def result_type(self, types: Types) -> TensorType:

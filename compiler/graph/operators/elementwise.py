@@ -6,7 +6,7 @@ import numpy as np
 
 from ...formulas import Formula, compute
 from ..functions import BINARY, UNARY, Function
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import DTYPES, NARROW_FLOATS, TensorType, Types, wide
 
 
@@ -14,6 +14,7 @@ class Pointwise(Operator):
     """Base of the elementwise functions; operands are broadcast and have one element type."""
 
     __slots__ = ()
+    numpy_passes = 2
 
     @property
     @abstractmethod
@@ -80,6 +81,8 @@ class Binary(Pointwise):
 @operator("where", 3)
 class Where(Operator):
     """The second input where the first (bool) is true, else the third; with broadcasting."""
+
+    onnx = onnx_form("Where")
 
     def result_type(self, types: Types) -> TensorType:
         condition, a, b = types

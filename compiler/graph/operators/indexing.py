@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import FLOATS, INTEGERS, TensorType, Types, wide
 
 INDICES = ("int64", "int32")
@@ -24,7 +24,9 @@ COMBINE: dict[str, Callable[..., np.ndarray] | None] = {
 class Gather(Operator):
     """Elements of the first input along `axis` at the indices in the second input."""
 
-    axis: int
+    onnx = onnx_form("Gather", "axis")
+    moved = slice(1)
+    axis: int = 0
 
     def result_type(self, types: Types) -> TensorType:
         x, indices = types
@@ -36,7 +38,7 @@ class Gather(Operator):
         try:
             return np.take(x, indices, axis=self.axis)
         except IndexError:
-            _within(indices, x.shape[self.axis])  # its error names the index
+            within(indices, x.shape[self.axis])  # its error names the index
             raise
 
 
@@ -44,7 +46,9 @@ class Gather(Operator):
 class GatherElements(Operator):
     """y[i, j] = x[indices[i, j], j] for `axis` 0."""
 
-    axis: int
+    onnx = onnx_form("GatherElements", "axis")
+    moved = slice(1)
+    axis: int = 0
 
     def result_type(self, types: Types) -> TensorType:
         x, indices = types
@@ -65,7 +69,9 @@ class GatherElements(Operator):
 class GatherND(Operator):
     """Slices of x at the index tuples in the last axis; the first `batch_dims` axes are batches."""
 
-    batch_dims: int
+    onnx = onnx_form("GatherND", "batch_dims")
+    moved = slice(1)
+    batch_dims: int = 0
 
     def result_type(self, types: Types) -> TensorType:
         x, indices = types
@@ -85,7 +91,7 @@ class GatherND(Operator):
         flat_x = x.reshape(count, *x.shape[batch:])
         flat = indices.reshape(count, -1, depth)
         places = [np.arange(count)[:, None]]
-        places += [_within(flat[..., i], flat_x.shape[1 + i]) for i in range(depth)]
+        places += [within(flat[..., i], flat_x.shape[1 + i]) for i in range(depth)]
         return flat_x[tuple(places)].reshape(*indices.shape[:-1], *x.shape[batch + depth :])
 
 
@@ -93,8 +99,10 @@ class GatherND(Operator):
 class ScatterElements(Operator):
     """The first input with each y[indices[i, j], j] combined with updates[i, j], for `axis` 0."""
 
-    axis: int
-    reduction: str
+    onnx = onnx_form("ScatterElements", "axis", "reduction")
+    moved = slice(0, 3, 2)
+    axis: int = 0
+    reduction: str = "none"
 
     def result_type(self, types: Types) -> TensorType:
         x, indices, updates = types
@@ -111,7 +119,9 @@ class ScatterElements(Operator):
 class ScatterND(Operator):
     """The first input with the slices at the index tuples combined with those of the third."""
 
-    reduction: str
+    onnx = onnx_form("ScatterND", "reduction")
+    moved = slice(0, 3, 2)
+    reduction: str = "none"
 
     def result_type(self, types: Types) -> TensorType:
         x, indices, updates = types
@@ -126,7 +136,7 @@ class ScatterND(Operator):
         return TensorType(x.dtype, x.shape)
 
     def compute(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-        places = (_within(indices[..., i], x.shape[i]) for i in range(indices.shape[-1]))
+        places = (within(indices[..., i], x.shape[i]) for i in range(indices.shape[-1]))
         return _combine(x, tuple(places), updates, self.reduction)
 
 
@@ -192,7 +202,7 @@ def _combines(reduction: str, x: TensorType, updates: TensorType) -> bool:
     return reduction in COMBINE and x.dtype == updates.dtype
 
 
-def _within(indices: np.ndarray, size: int) -> np.ndarray:
+def within(indices: np.ndarray, size: int) -> np.ndarray:
     """Convert indices to non-negative ones, and reject those out of range."""
     if not indices.size:
         return indices
@@ -206,7 +216,7 @@ def _within(indices: np.ndarray, size: int) -> np.ndarray:
 def _places(axis: int, indices: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return one index array for each axis of `x`: the elements at indices along one axis."""
     places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = _within(indices, x.shape[axis])
+    places[axis] = within(indices, x.shape[axis])
     return tuple(places)
 
 

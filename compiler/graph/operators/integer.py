@@ -43,6 +43,8 @@ class Rearranging(Accelerated):
     """Base of the operators that compute nothing and only move elements."""
 
     __slots__ = ()
+    moved = slice(None)
+    numpy_passes = 1
 
 
 class Clamping(Accelerated):
@@ -65,6 +67,7 @@ class Requantising(Clamping):
     """Base of the operators that round accumulators to int8, add `zero_point_y` and clamp."""
 
     __slots__ = ()
+    numpy_passes = 10
     zero_point_y: int
 
     def mistake(self, output: TensorType) -> str:
@@ -225,6 +228,7 @@ class QLut(Accelerated):
 
     follows: ClassVar[bool] = True
     reads_constants: ClassVar[bool] = True
+    numpy_passes = 3
 
     def result_type(self, types: Types) -> TensorType:
         x, table = types

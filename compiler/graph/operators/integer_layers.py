@@ -24,6 +24,7 @@ class Convolving(Accelerated):
 
     __slots__ = ()
     reads_constants: ClassVar[bool] = True
+    numpy_passes = 10
     kind: str
     strides: Pair
     pads: Quad

@@ -20,6 +20,7 @@ class Multiplying(Accelerated):
     """
 
     __slots__ = ()
+    numpy_passes = 10
     heads: int
     zero_point_a: int
     zero_point_b: int

@@ -5,13 +5,15 @@ The passes recognise `Pad`, `Slice`, `Concat`, `Reshape`, `Transpose` and `Shift
 
 import numpy as np
 
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import Quantisation, TensorType, Types
 
 
 @operator("shift")
 class Shift(Operator):
     """Exact shift by 128: uint8 -> int8 subtracts it, int8 -> uint8 adds it."""
+
+    numpy_passes = 1
 
     def result_type(self, types: Types) -> TensorType:
         (x,) = types
@@ -30,6 +32,7 @@ class Shift(Operator):
 class Reshape(Operator):
     """The same elements in the same order, with another shape."""
 
+    moved = slice(None)
     shape: tuple[int, ...]
 
     def result_type(self, types: Types) -> TensorType:
@@ -47,6 +50,9 @@ class Reshape(Operator):
 class Transpose(Operator):
     """Permutation of axes: axis i of the output is axis `permutation[i]` of the input."""
 
+    onnx = onnx_form("Transpose", perm="permutation")
+    moved = slice(None)
+    numpy_passes = 1
     permutation: tuple[int, ...]
 
     def result_type(self, types: Types) -> TensorType:
@@ -63,6 +69,8 @@ class Transpose(Operator):
 class Slice(Operator):
     """Slice `x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range, with positive steps."""
 
+    moved = slice(None)
+    numpy_passes = 1
     starts: tuple[int, ...]
     stops: tuple[int, ...]
     steps: tuple[int, ...]
@@ -96,7 +104,10 @@ def slice_type(
 class Concat(Operator):
     """Concatenation along `axis`."""
 
-    axis: int
+    onnx = onnx_form("Concat", "axis")
+    moved = slice(None)
+    numpy_passes = 1
+    axis: int = 0
 
     def result_type(self, types: Types) -> TensorType:
         return concat_type(self, self.axis, types)
@@ -123,6 +134,7 @@ def concat_type(op: Operator, axis: int, types: Types) -> TensorType:
 class Expand(Operator):
     """Broadcast to `shape`."""
 
+    moved = slice(None)
     shape: tuple[int, ...]
 
     def result_type(self, types: Types) -> TensorType:
@@ -140,6 +152,7 @@ class Expand(Operator):
 class Pad(Operator):
     """Padding with `value`: `before[i]` and `after[i]` elements on axis i (not negative)."""
 
+    moved = slice(None)
     before: tuple[int, ...]
     after: tuple[int, ...]
     value: float

@@ -17,7 +17,7 @@ MAX_OPERANDS = 16
 
 
 class _Registered:
-    """What all operators of users have: `name` is domain and name in ONNX, joined by a dot."""
+    """Base of registered operators; `name` is domain and name in ONNX, joined by a dot."""
 
     __slots__ = ()
     name: str

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import FLOATS, NUMBERS, TensorType, Types, wide
+from .indexing import within
 from .windows import (
     Extents,
     fits_window,
@@ -24,6 +25,9 @@ from .windows import (
     window_extents,
     windows,
 )
+
+WINDOW = ("strides", "pads", "dilations")
+"""Attributes of a window in ONNX, besides its shape."""
 
 
 class Pool(Operator):
@@ -40,12 +44,17 @@ class Pool(Operator):
     channels_last: bool
 
     @property
+    def ceil_mode(self) -> bool:
+        """Whether the last windows may read beyond the padding."""
+        return any(getattr(self, "overhang", ()))
+
+    @property
     def is_image(self) -> bool:
-        """Whether x is a batch of images."""
         return len(self.kernel) == 2
 
     def result_type(self, types: Types) -> TensorType:
-        (x,), axes, maximum = types, len(self.kernel), isinstance(self, MaxPool)
+        (x,), axes = types, len(self.kernel)
+        maximum = isinstance(self, MaxPool | MaxPoolIndices)
         fits = x.dtype in (NUMBERS if maximum else FLOATS)
         fits = fits and len(x.shape) == axes + 2 >= 3 and fits_window(self, axes)
         layout = "[N,...,C]" if self.channels_last else "[N,C,...]"
@@ -60,8 +69,8 @@ class Pool(Operator):
     def compute(self, x: np.ndarray) -> np.ndarray:
         if self.channels_last:
             return to_last(replace(self, channels_last=False).compute(to_first(x)))
-        values = wide(x)
-        return self.pooled(values).astype(x.dtype, copy=False)
+        found = self.pooled(wide(x))
+        return found if isinstance(self, MaxPoolIndices) else found.astype(x.dtype, copy=False)
 
     @abstractmethod
     def pooled(self, x: np.ndarray) -> np.ndarray:
@@ -77,6 +86,7 @@ class Pool(Operator):
 class MaxPool(Pool):
     """Max pooling of any number type; padding is never chosen."""
 
+    onnx = onnx_form("MaxPool", *WINDOW, kernel_shape="kernel")
     kernel: Extents
     strides: Extents
     pads: Extents
@@ -96,6 +106,9 @@ class AveragePool(Pool):
     `overhang`, the elements that the last windows read beyond the padding (ONNX's `ceil_mode`).
     """
 
+    onnx = onnx_form(
+        "AveragePool", *WINDOW, "count_include_pad", "ceil_mode", kernel_shape="kernel"
+    )
     kernel: Extents
     strides: Extents
     pads: Extents
@@ -117,6 +130,7 @@ class AveragePool(Pool):
 class LpPool(Pool):
     """The norm with exponent `p` of each window of floats; `overhang` as for `AveragePool`."""
 
+    onnx = onnx_form("LpPool", *WINDOW, "p", "ceil_mode", kernel_shape="kernel")
     kernel: Extents
     strides: Extents
     pads: Extents
@@ -131,10 +145,11 @@ class LpPool(Pool):
 
 
 @operator("maxpool_indices")
-class MaxPoolIndices(Operator):
-    """Max pooling, and the flat int64 index of each maximum in x.
+class MaxPoolIndices(Pool):
+    """The index of the first maximum of each window, int64, in all of x [N, C, ...].
 
-    The index counts the spatial axes row by row, or column by column if `columns_first`.
+    The index counts the spatial axes row by row, or column by column if `columns_first`. It does
+    not depend on the layout.
     """
 
     kernel: Extents
@@ -142,19 +157,14 @@ class MaxPoolIndices(Operator):
     pads: Extents
     dilations: Extents
     columns_first: bool = False
+    channels_last: bool = False
 
-    def result_type(self, types: Types) -> tuple[TensorType, TensorType]:
-        (x,) = types
-        fits = x.dtype in NUMBERS and len(x.shape) == len(self.kernel) + 2 >= 3
-        fits = fits and fits_window(self, len(x.shape) - 2)
-        self.expect(fits, "numbers [N,C,...]", types)
-        extents = window_extents(self, x.shape[2:], self.kernel, self.dilations)
-        shape = (*x.shape[:2], *extents)
-        return TensorType(x.dtype, shape), TensorType("int64", shape)
+    def result_type(self, types: Types) -> TensorType:
+        return TensorType("int64", Pool.result_type(self, types).shape)
 
-    def compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        axes, values = x.ndim - 2, wide(x)
-        padded = surround(values, self.pads, lowest(values))
+    def pooled(self, x: np.ndarray) -> np.ndarray:
+        axes = x.ndim - 2
+        padded = surround(x, self.pads, lowest(x))
         view = windows(padded, self.kernel, self.strides, self.dilations)
         flat = view.reshape(*view.shape[: 2 + axes], math.prod(self.kernel))
         best = flat.argmax(axis=-1)
@@ -170,5 +180,40 @@ class MaxPoolIndices(Operator):
         for coordinate, size in zip(coordinates, sizes, strict=True):
             index = index * size + coordinate
         channel = places[0] * x.shape[1] + places[1]
-        maxima = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
-        return maxima.astype(x.dtype), index + channel * math.prod(x.shape[2:])
+        return index + channel * math.prod(x.shape[2:])
+
+
+@operator("max_unpool", 2)
+class MaxUnpool(Operator):
+    """Zeros [N, C, ...] with each x[n, c, ...] at its flat index, as MaxPoolIndices counts.
+
+    The output has the extents of the smallest image with so many windows.
+    """
+
+    onnx = onnx_form("MaxUnpool", "strides", "pads", kernel_shape="kernel")
+    kernel: Extents
+    strides: Extents
+    pads: Extents
+
+    def result_type(self, types: Types) -> TensorType:
+        x, indices = types
+        axes = len(self.kernel)
+        fits = len(x.shape) == axes + 2 >= 3 and x.shape == indices.shape
+        fits = fits and indices.dtype == "int64" and x.dtype in NUMBERS
+        fits = fits and (len(self.strides), len(self.pads)) == (axes, 2 * axes)
+        self.expect(fits, "numbers [N,C,...] and as many int64 indices", types)
+        shape = self._unpooled(x.shape)
+        self.expect(min(shape[2:]) >= 1, "an output that is not empty", types)
+        return TensorType(x.dtype, shape)
+
+    def _unpooled(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        ends = zip(self.pads, self.pads[len(self.kernel) :], strict=False)
+        windows = zip(shape[2:], self.strides, self.kernel, ends, strict=True)
+        return *shape[:2], *(
+            (n - 1) * stride + taps - sum(pads) for n, stride, taps, pads in windows
+        )
+
+    def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        result = np.zeros(self._unpooled(x.shape), x.dtype)
+        result.reshape(-1)[within(indices, result.size)] = x
+        return result

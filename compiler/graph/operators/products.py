@@ -2,13 +2,16 @@
 
 import numpy as np
 
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import NUMBERS, TensorType, Types, wide
 
 
 @operator("matmul", 2)
 class MatMul(Operator):
     """Matrix product of the last two axes; other axes broadcast; narrow floats sum in float32."""
+
+    onnx = onnx_form("MatMul")
+    numpy_passes = 2
 
     def result_type(self, types: Types) -> TensorType:
         a, b = types
@@ -48,6 +51,7 @@ class IntegerMatMul(Operator):
 class Einsum(Operator):
     """Einstein summation; `equation` as in NumPy and ONNX, such as `ij,jk->ik`."""
 
+    onnx = onnx_form("Einsum", "equation")
     equation: str
 
     def result_type(self, types: Types) -> TensorType:

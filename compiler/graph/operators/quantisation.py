@@ -36,6 +36,7 @@ class Quantize(Operator):
     `axis`. NaN gives the zero point.
     """
 
+    numpy_passes = 10
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     dtype: str
@@ -66,6 +67,7 @@ class Quantize(Operator):
 class Dequantize(Operator):
     """Dequantise to float32: `float32(x - zero_point) * scale`; see `Quantize`."""
 
+    numpy_passes = 3
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     axis: int | None = None

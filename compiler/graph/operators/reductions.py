@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..functions import OnnxVariant
 from ..operator import Operator, operator
 from ..types import FLOATS, NUMBERS, TensorType, Types, wide
 
@@ -50,8 +51,13 @@ REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "ReduceSumSquare": lambda x, **k: np.sum(np.square(x), **k),
 }
 
-POSITIONS = ("ArgMax", "ArgMin", "LastArgMax", "LastArgMin")
-"""Reductions to an index: of the first or the last of the largest or smallest elements."""
+POSITIONS = {
+    "ArgMax": None,
+    "ArgMin": None,
+    "LastArgMax": OnnxVariant("ArgMax", "select_last_index", 1, 0),
+    "LastArgMin": OnnxVariant("ArgMin", "select_last_index", 1, 0),
+}
+"""Reductions to an index, of the first or the last of the largest or smallest elements, in ONNX."""
 
 
 def _position(x: np.ndarray, axis: int, largest: bool) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..operator import Operator, operator
+from ..operator import Operator, onnx_form, operator
 from ..types import FLOATS, NUMBERS, TensorType, Types, wide
 from .indexing import INDICES, from_real, real
 from .windows import to_first, to_last
@@ -44,6 +44,7 @@ class GridSample(Operator):
         "zeros", "border" or "reflection".
     """
 
+    onnx = onnx_form("GridSample", "mode", "align_corners", padding_mode="padding")
     mode: str
     padding: str
     align_corners: bool

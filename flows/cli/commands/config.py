@@ -86,7 +86,7 @@ def show(arguments: argparse.Namespace) -> None:
         say(configuration.to_json())
         return
     rows = [
-        (name, str(configuration.parameters()[name]), about.meaning, about.legal)
+        (name, str(getattr(configuration, name)), about.meaning, about.legal)
         for name, about in PARAMETERS.items()
     ]
     console = stdout()

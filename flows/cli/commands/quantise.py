@@ -6,7 +6,7 @@ from typing import Any
 
 from ....atomic_write import write_output
 from ....compiler.exporters import check_exportable, export_onnx
-from ....compiler.quantiser import Agreement, accelerated_share, evaluate_quality
+from ....compiler.quantiser import NetworkQuality, accelerated_share, evaluate_quality
 from ...execution.quantise_model import QuantisedModel, quantise_model
 from ...reports import terminal as report
 from ..arguments import add_json, progress_bar
@@ -70,7 +70,7 @@ def quantise(arguments: argparse.Namespace) -> None:
         show(made, agreement, share, target)
 
 
-def show(made: QuantisedModel, agreement: Agreement, share: float, target: Path) -> None:
+def show(made: QuantisedModel, agreement: NetworkQuality, share: float, target: Path) -> None:
     """Print the table and sentences."""
     result, say = made.result, report.say
     say(
@@ -115,7 +115,7 @@ def steps_sentence(made: QuantisedModel) -> str:
     return "; ".join(steps) or "none beside the ranges lowered the noise"
 
 
-def agreement_sentences(made: QuantisedModel, agreement: Agreement) -> list[str]:
+def agreement_sentences(made: QuantisedModel, agreement: NetworkQuality) -> list[str]:
     """Say how the quantised network compares with the float one."""
     seen = "that calibration did not see" if len(made.others) else "that calibrated: no others here"
     lines = [f"evaluated on {agreement.samples} samples {seen}"]
@@ -135,7 +135,7 @@ def agreement_sentences(made: QuantisedModel, agreement: Agreement) -> list[str]
 
 
 def to_json(
-    made: QuantisedModel, agreement: Agreement, share: float, target: Path
+    made: QuantisedModel, agreement: NetworkQuality, share: float, target: Path
 ) -> dict[str, Any]:
     """Return the report as JSON values."""
     result = made.result

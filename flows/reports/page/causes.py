@@ -81,7 +81,6 @@ class CausedStep:
 
     @property
     def cycles(self) -> int:
-        """Duration."""
         return self.step.cycles
 
 

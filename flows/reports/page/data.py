@@ -229,7 +229,7 @@ def _machines(configuration: Configuration) -> dict[str, list[int]]:
     """Half and twice each parameter that the program does not depend on, where there is such."""
     found: dict[str, list[int]] = {}
     for name in VARIABLE:
-        now = configuration.parameters()[name]
+        now = getattr(configuration, name)
         for value in (now // 2, 2 * now):
             with contextlib.suppress(ConfigurationError):
                 configuration.replace(**{name: value})

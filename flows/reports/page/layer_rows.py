@@ -71,12 +71,10 @@ class LayerFacts:
 
     @property
     def name(self) -> str:
-        """Its short name."""
         return self.segment.names[self.layer.output]
 
     @property
     def instructions(self) -> int:
-        """Number of its instructions."""
         return len(self.layer.places)
 
     @property

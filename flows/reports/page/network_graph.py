@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ....compiler.graph.layout import Box, arrange
+from ....compiler.graph.layout import DrawnBox, arrange
 from ....compiler.module import Module
 from ....runtime.names import layer_names, layer_nodes
 
@@ -19,7 +19,7 @@ def network_graph(module: Module) -> dict[str, Any]:
     """
     rank_of: dict[str, int] = {}
     owner: dict[str, str] = {}
-    boxes: dict[str, Box] = {}
+    boxes: dict[str, DrawnBox] = {}
     facts: dict[str, dict[str, Any]] = {}
     edges: dict[tuple[str, str], None] = {}
 
@@ -27,7 +27,7 @@ def network_graph(module: Module) -> dict[str, Any]:
         starts = dict.fromkeys(owner[name] for name in read if name in owner)
         rank_of[key] = 1 + max((rank_of[start] for start in starts), default=-1)
         height = HEIGHT if about["kind"] == "layer" else OTHER_HEIGHT
-        boxes[key] = Box(key, rank_of[key], WIDTH, height)
+        boxes[key] = DrawnBox(key, rank_of[key], WIDTH, height)
         facts[key] = {"layer": None, **about}
         owner.update(dict.fromkeys(made, key))
         edges.update(dict.fromkeys((start, key) for start in starts))

@@ -13,7 +13,7 @@ from onnx import helper
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Where a quantiser puts Q/DQ, and what it quantises how.
+    """A quantiser's habits: places of Q/DQ, types and widths.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+from typing_extensions import override
 
 from .quantiser_styles import QOPERATOR, STYLES, with_qlinear_operators
 from .random_models import MAX_ACTIVATION, MAX_STEPS, Grow, GrowingModel
@@ -38,8 +39,8 @@ class StyledModel(GrowingModel):
             model = with_qlinear_operators(model)
         return model.SerializeToString()
 
+    @override
     def kinds(self, source: str) -> tuple[Grow, ...]:
-        """Return the steps that may follow a value."""
         more: tuple[Grow, ...] = (self.normalised, self.scaled, self.activation, self.shifted)
         if len(self.shapes[source]) == 4:
             more += (self.transposed, self.excited, self.convolution, self.convolution)

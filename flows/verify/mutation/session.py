@@ -204,7 +204,6 @@ class FaultSession:
             yield self.register(register.name)
 
     def register(self, name: str) -> Observation:
-        """One register."""
         return Observation(ObservationKind.REGISTER, name, self.harness.read(name))
 
     def every_offset(self) -> Iterator[Observation]:

@@ -20,7 +20,7 @@ LOADS_IN_FLIGHT = 3
 """LOAD may start instructions before earlier ones are complete; other units have one at a time."""
 
 
-class _Run:
+class _Execution:
     """One execution: dispatched instructions, queues, instructions in flight, and tokens."""
 
     def __init__(
@@ -123,7 +123,7 @@ def execute_adversarially(
     ProgramError
         When all units wait forever, or an access exceeds a memory.
     """
-    run = _Run(program, configuration, dram, seed)
+    run = _Execution(program, configuration, dram, seed)
     pace = [run.chance.choice((0.02, 0.3, 1.0, 5.0)) for _ in range(9)]
     while True:
         moves: list[tuple[float, Callable[[], None]]] = []

@@ -134,8 +134,11 @@ def _transfer(transfer: Load | Store, configuration: Configuration) -> Iterator[
     local = transfer.destination if isinstance(transfer, Load) else transfer.source
     bank = configuration.bank_bytes(local)
     starts = transfer.addresses("local")
-    if np.any(starts // bank != (starts + length - 1) // bank):
+    run = transfer.run_bytes("local", configuration)
+    if np.any(starts // bank != (starts + run - 1) // bank):
         yield f"{name} crosses a bank"
+    if isinstance(transfer, Load) and transfer.unpack:
+        yield f"load unpacks {'one tile' if run == configuration.tile_bytes else 'several tiles'}"
     if length == configuration.size_bytes(local):
         yield f"{name} whole {local.name}"
     if isinstance(transfer, Load) and _overlap(length, transfer.nest_of("local")):

@@ -169,6 +169,8 @@ def _possible_transfers(configuration: Configuration, data_bytes: int) -> Iterat
             yield f"{name} more bursts than in flight"
     yield "load runs overlap in scratchpad"
     yield "load pads all sides"
+    if configuration.packed_weights != "none":
+        yield from (f"load unpacks {what}" for what in ("one tile", "several tiles"))
 
 
 def _possible_gemm(configuration: Configuration) -> Iterator[str]:

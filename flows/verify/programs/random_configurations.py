@@ -104,6 +104,9 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "full-addresses": {"address_bits": 32, "token_bits": 8, "acc_banks": 4},
     "basic-counters": {"counters": "basic"},
     "no-counters": {"counters": "none", "bus_bits": 64},
+    "packed-weights": {"packed_weights": "int4", "wgt_depth": 64},
+    "packed-words": {"packed_weights": "int4", "lanes_out": 16, "bus_bits": 32},
+    "packed-beats": {"packed_weights": "int4", "lanes_in": 8, "lanes_out": 4, "bus_bits": 128},
     "one-operation": {"extra_operations": EXTRA_OPERATIONS[:1]},
     "many-operations": {"extra_operations": EXTRA_OPERATIONS, "lut_tables": 2},
 }
@@ -153,6 +156,7 @@ def random_configuration(seed: int) -> Configuration:
         depthwise_taps=min(lanes_in, chance.choice((0, 1, 2, 3, chance.randint(0, lanes_in)))),
         extra_operations=tuple(chance.sample(EXTRA_OPERATIONS, chance.choice((0, 0, 0, 1, 3)))),
         counters=chance.choice(("all", "all", "basic", "none")),
+        packed_weights=chance.choice(("none", "none", "int4")),
     )
 
 

@@ -29,6 +29,9 @@ SHARES = {"depthwise": 0.4, "accumulate": 0.4, "scale": 0.7, "lookup": 0.3}
 MAX_SHARE = 0.004
 """Share of GEMMs and VECTORs that may take as many steps as one loop can count."""
 
+PACKED_SHARE = 0.3
+"""Share of LOADs that unpack weights, on a machine that can."""
+
 HOT_ROWS = 24
 """Rows of a bank that a program mostly uses."""
 
@@ -177,7 +180,9 @@ class ProgramDrawing:
     # Families ----------------------------------------------------------------------------------
 
     def load(self, budget: int | None = None) -> Load:
-        """Draw a LOAD: a copy or a fill."""
+        """Draw a LOAD: a copy, a fill, or packed weights."""
+        if self.configuration.packed_weights != "none" and self.chance.random() < PACKED_SHARE:
+            return self.packed_load(budget or self.budget())
         places = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
         destination = self.chance.choices(places, (10, 5, 3, 2))[0]
         fill = self.chance.random() < (0.02 if destination is Memory.PARAM else 0.25)
@@ -186,8 +191,26 @@ class ProgramDrawing:
         if destination is Memory.PARAM and unit == 8:
             remote = self.pairs()
         (memory, local), loops = self._ends(length, extents, unit, (remote, ends))
-        fields = self.fields(Load, destination=destination, fill=fill, length=length)
+        fields = self.fields(Load, destination=destination, fill=fill, unpack=False, length=length)
         return Load(**fields, memory=memory, local=local, loops=loops)
+
+    def packed_load(self, budget: int) -> Load:
+        """Draw a LOAD that unpacks weight tiles."""
+        configuration, chance = self.configuration, self.chance
+        tile, packed = configuration.tile_bytes, configuration.packed_tile_bytes
+        step = min(configuration.packed_row_bytes, configuration.bus_bytes)
+        low, high = self.window(Memory.WGT)
+        first, room = low // tile, max(1, (high - low) // tile)
+        tiles = min(chance.choice((1, 1, 2, 3)), room, self.data_bytes // packed)
+        length = tiles * packed
+        extents = self.extents(configuration.dma_loops, max(1, budget // (length // step)))
+        local, local_moves = self.walk(extents, tiles, room)
+        memory, memory_moves = self.walk(extents, length // step, self.data_bytes // step)
+        moves = [[move * step for move in memory_moves], [move * tile for move in local_moves]]
+        return Load(
+            destination=Memory.WGT, unpack=True, length=length, memory=memory * step,
+            local=(first + local) * tile, loops=make_loops(extents, moves),
+        )  # fmt: skip
 
     def store(self, budget: int | None = None) -> Store:
         """Draw a STORE."""

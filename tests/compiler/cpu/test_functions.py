@@ -16,6 +16,8 @@ SPANS = {
     "tanh": (-10, 10),
     "erf": (-5, 5),
     "sigmoid": (-86.98, 88),
+    "sin": (-200, 200),
+    "cos": (-200, 200),
 }
 EXACT = {
     "exp": np.exp,
@@ -24,9 +26,12 @@ EXACT = {
     "tanh": np.tanh,
     "erf": special.erf,
     "sigmoid": special.expit,
+    "sin": np.sin,
+    "cos": np.cos,
     "gelu": lambda x: x * special.ndtr(x),
 }
 LIMITS = {"exp": 1.01, "decay": 1.01, "log": 1.0, "tanh": 3.0, "erf": 2.0, "sigmoid": 3.0}
+LIMITS |= {"sin": 2.0, "cos": 2.0}
 
 
 def computed(name: str, x: np.ndarray, level: str) -> np.ndarray:
@@ -64,6 +69,18 @@ def test_error_is_within_what_the_docstring_says(name: str, level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_sines_of_large_numbers_are_as_exact(name: str, level: str) -> None:
+    """Also near multiples of a quadrant, where most digits cancel, and in vectors of both kinds."""
+    quadrants = (np.arange(1, 1 << 18) * (np.pi / 2)).astype(np.float32)
+    positive = np.concatenate([dense(None), quadrants, 1e30 * quadrants])
+    x = np.concatenate([positive, -positive])
+    for numbers in (x, np.random.default_rng(3).permutation(x)):
+        error = ulps(computed(name, numbers, level), EXACT[name](numbers.astype(np.float64)))
+        assert error <= LIMITS[name]
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_gelu_is_near_in_absolute_terms(level: str) -> None:
     x = dense((-10, 10))
     got, exact = computed("gelu", x, level), EXACT["gelu"](x.astype(np.float64))
@@ -80,6 +97,8 @@ def test_ends_of_the_range_are_ieee(level: str) -> None:
         "tanh": [(infinity, 1), (-infinity, -1), (nothing, nothing), (0, 0), (-0.0, -0.0)],
         "erf": [(infinity, 1), (-infinity, -1), (nothing, nothing), (0, 0), (-0.0, -0.0)],
         "sigmoid": [(infinity, 1), (-infinity, 0), (-86.99, 0), (nothing, nothing), (0, 0.5)],
+        "sin": [(infinity, nothing), (nothing, nothing), (0, 0), (-0.0, -0.0), (1e-45, 1e-45)],
+        "cos": [(-infinity, nothing), (nothing, nothing), (0, 1), (-0.0, 1)],
         "sqrt": [(infinity, infinity), (-1, nothing), (4, 2), (0, 0)],
     }
     for name, pairs in cases.items():

@@ -142,6 +142,46 @@ def test_conversions_are_exact_or_left_to_numpy(source: str, target: str) -> Non
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [1, 7, 50, 333])
+def test_float16_is_converted_as_the_definition(columns: int, level: str) -> None:
+    """Rounded half to even, to infinity beyond its range, and to subnormal numbers."""
+    x = numbers((4, columns))
+    x[0] *= np.float32(2.0**-20)
+    x[1, 0], x[2, 0] = 65519.996, 65520.0
+    with np.errstate(over="ignore"):
+        halves = x.astype(np.float16)
+    there = built(
+        {"x": x}, lambda b: b.emit(ops.Cast("float16"), [b.emit(ops.Unary("Neg"), ["x"])])
+    )
+    back = built(
+        {"x": halves}, lambda b: b.emit(ops.Unary("Relu"), [b.emit(ops.Cast("float32"), ["x"])])
+    )
+    kernels = int(LEVELS[level].halves)
+    for graph, array in ((there, x), (back, halves)):
+        steps = selected(graph, target_at(level))
+        assert sum(len(step.nodes) for step in steps) == 1 + kernels
+        assert_same_bits(graph, {"x": array}, level)
+
+
+def test_arithmetic_of_float16_keeps_its_roundings() -> None:
+    x = normal(4, 50).astype(np.float16)
+    graph = built(
+        {"x": x}, lambda b: b.emit(ops.Binary("Add"), ["x", b.emit(ops.Unary("Relu"), ["x"])])
+    )
+    assert not selected(graph)
+
+
+def test_a_pair_of_casts_rounds_in_between() -> None:
+    x = numbers((4, 50))
+
+    def make(builder: Builder) -> str:
+        half = builder.emit(ops.Cast("float16"), ["x"])
+        return builder.emit(ops.Cast("float32"), [half])
+
+    assert_same_bits(built({"x": x}, make), {"x": x})
+
+
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("axis", [None, 1, 2])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_quantisation_saturates_as_the_definition(dtype: str, axis: int | None, level: str) -> None:

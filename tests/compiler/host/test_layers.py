@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import Convolution, real_epilogue
+from tilewright.compiler.cpu import LEVELS, Convolution, real_epilogue
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.host import HostKernel
 
+from ...processor import target_at
 from .agreement import assert_agrees, run_kernels, selected
 
 pytestmark = pytest.mark.processor
@@ -235,11 +236,50 @@ def test_many_planes_are_moved() -> None:
     assert not any(map(is_planar, kernels))
 
 
-def test_weights_that_are_computed_stay_with_numpy() -> None:
+def test_a_bias_that_is_computed_stays_with_numpy() -> None:
     network = Network()
-    x, w = network.image("x", 1, 6, 6, 4), network.image("w", 3, 3, 4, 8)
+    x, b = network.image("x", 1, 6, 6, 4), network.image("b", 8)
     conv = ops.Conv((1, 1), (0, 0, 0, 0), (1, 1), 1, channels_last=True)
-    y = network.builder.emit(conv, [x, w])
-    b = network.image("b", 8)
-    z = network.builder.emit(conv, [x, network.draw(3, 3, 4, 8), b])
-    assert not selected(network.graph(y, z))
+    y = network.builder.emit(conv, [x, network.draw(3, 3, 4, 8), b])
+    assert not selected(network.graph(y))
+
+
+WINDOWS = {
+    "3x3": ((1, 9, 11, 20), (3, 3, 20, 37), 1, {}),
+    "one channel": ((2, 6, 9, 64), (6, 6, 64, 1), 1, {"pads": (0, 0, 0, 0)}),
+    "1x1": ((2, 5, 7, 33), (1, 1, 33, 64), 1, {"pads": (0, 0, 0, 0)}),
+    "few channels": ((1, 9, 9, 3), (3, 3, 3, 8), 1, {"strides": (2, 2)}),
+    "dilated": ((1, 9, 10, 5), (3, 2, 5, 33), 1, {"dilations": (2, 2)}),
+    "each channel": ((1, 11, 10, 35), (5, 5, 1, 35), 35, {"pads": (0, 1, 2, 3)}),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_weights_may_be_computed(name: str, level: str) -> None:
+    image, weights, groups, window = WINDOWS[name]
+    network = Network()
+    x, w, bias = (
+        network.image("x", *image),
+        network.image("w", *weights),
+        network.draw(weights[3]),
+    )
+    given = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)} | window
+    conv = ops.Conv(**given, groups=groups, channels_last=True)
+    y = network.unary("Relu", network.builder.emit(conv, [x, w, bias], "conv"))
+    graph, target = network.graph(y), target_at(level)
+    (kernel,) = selected(graph, target)
+    assert kernel.reads == ("x", "w")
+    for _ in range(2):
+        expected = evaluate(graph, network.arrays)[y]
+        size = np.abs(expected).max()
+        got = run_kernels(graph, network.arrays, target)[y]
+        np.testing.assert_allclose(got / size, expected / size, atol=NEAR)
+        network.arrays["w"] = network.arrays["w"] * 2 + 1
+
+
+def test_computed_weights_of_several_groups_stay_with_numpy() -> None:
+    network = Network()
+    x, w = network.image("x", 1, 5, 5, 8), network.image("w", 3, 3, 4, 6)
+    conv = ops.Conv((1, 1), (1, 1, 1, 1), (1, 1), groups=2, channels_last=True)
+    assert not selected(network.graph(network.builder.emit(conv, [x, w], "conv")))

@@ -1,18 +1,26 @@
 """Float pooling as kernels: every divisor, border and layout of channels."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import helper
 
 from tilewright.compiler.cpu import LEVELS, compile_kernel
 from tilewright.compiler.cpu.kernels.pooling import Pooling
-from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value
+from tilewright.compiler.frontend import recognise_layers
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.importers import import_onnx
 from tilewright.errors import CompileError
 
 from ...processor import target_at
-from .agreement import assert_agrees, selected
+from ..onnx_models import model as onnx_model
+from ..onnx_models import run_onnxruntime
+from ..onnx_models import value as onnx_value
+from .agreement import assert_agrees, run_kernels, selected
 
 NO_PADS = (0, 0, 0, 0)
 
@@ -53,6 +61,49 @@ def test_windows_of_any_shape(data: st.DataObject) -> None:
     tolerance = 1e-6 if average else 0.0
     (kernel,) = assert_agrees(graph, sample(graph), absolute=tolerance)
     assert kernel.exact != average
+
+
+INDEXED = {
+    "2x2": ((2, 6, 8), ((2, 2), (2, 2), NO_PADS, (1, 1))),
+    "3x3": ((1, 9, 7), ((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))),
+    "dilated": ((1, 9, 9), ((2, 3), (1, 2), (0, 2, 1, 0), (3, 2))),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("channels", [1, 5, 16, 37])
+@pytest.mark.parametrize("name", INDEXED)
+def test_indices_are_those_of_the_first_maximum(name: str, channels: int, level: str) -> None:
+    (images, rows, columns), window = INDEXED[name]
+    graph = pooled(ops.MaxPoolIndices(*window, channels_last=True), images, rows, columns, channels)
+    x = np.random.default_rng(channels).integers(-2, 3, (images, rows, columns, channels))
+    x = x.astype(np.float32)
+    x.reshape(-1)[:: 2 * channels + 9] = np.nan
+    x.reshape(-1)[5 :: 3 * channels + 7] = np.inf
+    (kernel,) = selected(graph, target_at(level))
+    (expected,) = evaluate(graph, {"x": x}).values()
+    got = run_kernels(graph, {"x": x}, target_at(level))[graph.outputs[0].value]
+    assert got.dtype == np.int64
+    np.testing.assert_array_equal(got, expected)
+    assert kernel.exact == (window[2] == NO_PADS)
+
+
+def test_an_unpooled_image_is_that_of_onnxruntime() -> None:
+    random = np.random.default_rng(2)
+    x = random.standard_normal((2, 5, 8, 10)).astype(np.float32)
+    window: dict[str, Any] = {"kernel_shape": [2, 3], "strides": [2, 3], "pads": [0, 1, 0, 1]}
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["p", "i"], **window),
+        helper.make_node("Neg", ["p"], ["q"]),
+        helper.make_node("MaxUnpool", ["q", "i"], ["y"], **window),
+    ]
+    model = onnx_model(nodes, [onnx_value("x", np.float32, x.shape)], ["y", "i"], opset=11)
+    graph = recognise_layers(import_onnx(model.SerializeToString()))
+    assert not any(isinstance(node.attributes, ops.OnnxReference) for node in graph.nodes)
+    wanted = run_onnxruntime(model, {"x": x})
+    values = run_kernels(graph, {"x": x})
+    for output in graph.outputs:
+        np.testing.assert_array_equal(values[output.value], wanted[output.name])
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from tilewright.compiler.cpu import (
+    LEVELS,
     HeadProduct,
     LayerNormalisation,
     RowReduction,
@@ -22,7 +23,8 @@ from tilewright.compiler.graph.build import Builder
 from tilewright.compiler.host.rows import KINDS
 from tilewright.compiler.importers import import_onnx
 
-from .agreement import assert_agrees, selected
+from ...processor import target_at
+from .agreement import assert_agrees, run_kernels, selected
 from .networks import built, imported, node, normal
 
 pytestmark = pytest.mark.processor
@@ -234,16 +236,39 @@ def test_centring_twice_is_found_as_well() -> None:
     assert kernel.nodes == graph.nodes
 
 
-def test_a_scale_for_each_row_stays_outside() -> None:
+def test_a_scale_for_each_row_beside_a_bias_for_each_column_stays_outside() -> None:
     x = normal(2, 40, 40)
 
     def make(builder: Builder) -> str:
         normal_ = written_out(False, False, False, False)(builder)
         assert isinstance(normal_, str)
-        return builder.emit(ops.Binary("Mul"), [normal_, builder.constant(normal(40, 1))])
+        scaled = builder.emit(ops.Binary("Mul"), [normal_, builder.constant(normal(40, 1))])
+        return builder.emit(ops.Binary("Add"), [scaled, builder.constant(normal(40))])
 
     kernels = assert_agrees(built({"x": x}, make), {"x": x}, *TOLERANCES)
-    assert [len(kernel.nodes) for kernel in kernels] == [7, 1]
+    assert [len(kernel.nodes) for kernel in kernels] == [8, 1]
+    assert [len(kernel.constants) for kernel in kernels] == [2, 1]
+
+
+SHAPES = [(2, 5, 40), (1, 3, 7, 9), (2, 4, 64, 64), (1, 2, 80, 80), (1, 2, 81, 80), (3, 2, 1, 6, 7)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_instance_normalisation_is_one_kernel(shape: tuple[int, ...], level: str) -> None:
+    x = normal(*shape) * 3 + 50
+    weights = {"scale": normal(shape[1]), "bias": normal(shape[1])}
+    graph = imported([node("InstanceNormalization", "x scale bias")], {"x": x}, weights)
+    (kernel,) = selected(graph, target_at(level))
+    assert isinstance(kernel.description, LayerNormalisation)
+    assert kernel.description.by_row
+    got = run_kernels(graph, {"x": x}, target_at(level))[graph.outputs[0].value]
+    axes = tuple(range(2, x.ndim))
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(axes, keepdims=True)
+    normed = centred / np.sqrt(wide.var(axes, keepdims=True) + 1e-5)
+    scale, bias = (weights[name].reshape(-1, *(1,) * len(axes)) for name in ("scale", "bias"))
+    np.testing.assert_allclose(got, normed * scale + bias, rtol=1e-4, atol=1e-4)
 
 
 # Networks ----------------------------------------------------------------------------------------

@@ -222,6 +222,7 @@ class Vivado:
         self.board_parts, self.slack = board_parts, slack
         self.calls: list[tuple[str, ...]] = []
         self.project = Path()
+        self.top = ""
         self.files: list[Path] = []
         self.cells: dict[str, Cell] = {}
         self.drivers: dict[str, str] = {}
@@ -359,6 +360,8 @@ class Vivado:
         """Set parameters of a block; other properties are only noted."""
         words = self._list(options["-dict"]) if "-dict" in options else tuple(rest[:2])
         pairs = dict(zip(words[::2], words[1::2], strict=True))
+        if rest[-1] == "sources_1":
+            self.top = pairs["top"]
         if rest[-1] in self.cells:
             if unknown := pairs.keys() - PARAMETERS:
                 raise WrongScriptError(f"set_property: no parameters {sorted(unknown)}")
@@ -448,10 +451,13 @@ class Vivado:
         """Implement, and write the bitstream if asked."""
         self.implemented = True
         if options.get("-to_step") == "write_bitstream":
-            (self.project / "system_wrapper.bit").write_text("bitstream")
+            self.project.mkdir(exist_ok=True)
+            (self.project / f"{self.top}.bit").write_text(f"bitstream of {self.top}")
 
     def get_property(self, options, rest) -> str:
-        """Tell a property of a run."""
+        """Tell a property of a run, or the top of the sources."""
+        if rest == ["top", "sources_1"]:
+            return self.top
         if rest[0] == "DIR":
             return self._members("pins")[rest[1]].upper()
         values = {"PROGRESS": "100%", "STATUS": "done", "DIRECTORY": str(self.project)}

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from tilewright.compiler.exporters import export_onnx
-from tilewright.compiler.exporters.onnx_operators import EXPORTS
+from tilewright.compiler.exporters.onnx_operators import has_export
 from tilewright.compiler.frontend.import_with_inputs import import_with_inputs
 from tilewright.compiler.graph import Graph, evaluate
 from tilewright.compiler.graph.operator import OPERATORS
@@ -70,7 +70,8 @@ def comes_back(graph: Graph, inputs: Arrays) -> bool:
 
 def test_every_operator_of_the_host_has_a_writer():
     host = {kind for kind in OPERATORS.values() if not issubclass(kind, Accelerated)}
-    assert host - {*EXPORTS} == {FromBytes, Shift}  # which passes of the front end make
+    written = {kind for kind in host if has_export(kind)}
+    assert host - written == {FromBytes, Shift}  # which passes of the front end make
 
 
 def test_every_operator_comes_back_from_a_file():

@@ -37,6 +37,7 @@ ENDS = {
     "dma_loops": (1, 6),
     "address_bits": (20, 32),
     "counters": ("all", "none"),
+    "packed_weights": ("int4", "none"),
 }
 
 
