@@ -33,7 +33,7 @@ HEADING = f"""\
 Cycles of the demo's network (`examples/digits`) on {len(MACHINES)} machines, each compiled by that
 commit for a memory with a latency of 64 cycles. `make history` adds the commit that is checked out,
 `make history COMMITS="A B"` others. The cycles are exact, so every difference is a change of the
-compiler or the machine; a fall is bold.
+compiler or the machine, made by this commit or since the one in the row below. A fall is bold.
 
 """
 
