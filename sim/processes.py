@@ -19,6 +19,9 @@ STOPPING_S = 1.0
 _running: dict[subprocess.Popen, int] = {}
 """Tools that run, and the threads that wait for them."""
 
+_stops: list[set[int] | None] = []
+"""The threads of each call of `stop_processes`."""
+
 
 def run_process(
     command: Sequence[str],
@@ -41,13 +44,17 @@ def run_process(
     OSError
         When it cannot be started.
     """
+    stops = len(_stops)
     with subprocess.Popen(
         command, cwd=cwd, env=env, text=True, errors="replace", start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if on_line else subprocess.PIPE,
     ) as process:  # fmt: skip
-        _running[process] = threading.get_ident()
+        _running[process] = thread = threading.get_ident()
         try:
+            # A tool that was just being started is not among those that were stopped.
+            if any(threads is None or thread in threads for threads in _stops[stops:]):
+                _stop([process])
             if on_line is None:
                 out, errors = process.communicate()
             else:
@@ -67,6 +74,7 @@ def run_process(
 
 def stop_processes(threads: set[int] | None = None) -> None:
     """Stop the tools that some threads wait for, or all."""
+    _stops.append(threads)
     _stop([one for one, thread in list(_running.items()) if threads is None or thread in threads])
 
 

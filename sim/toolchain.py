@@ -67,7 +67,8 @@ def machine_fingerprint(compiler: str) -> str:
 
 def progress(text: str, source: str = "rtl") -> None:
     """Print progress on stderr; only results go to stdout."""
-    print(f"{source}: {printable(text)}", file=sys.stderr, flush=True)
+    # The end of the line is part of the text, since an interrupt may come between two writes.
+    print(f"{source}: {printable(text)}\n", end="", file=sys.stderr, flush=True)
 
 
 def call(

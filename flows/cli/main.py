@@ -1,7 +1,7 @@
 """The command line `tilewright`: parse, call the command, turn errors into one line and a code.
 
 Exit codes: 0 success, 1 an error in the user's model, design or data, 2 usage, 3 a missing tool,
-130 interrupted, 141 the reader of a pipe closed it.
+129 the terminal was closed, 130 interrupted, 141 the reader of a pipe closed it, 143 terminated.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import NoReturn
 from ... import __version__
 from ...errors import TilewrightError, UsageError, did_you_mean
 from ...quoting import printable
+from .signals import signals_interrupt
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "run and explain": {
@@ -99,7 +100,8 @@ INVALID_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose fr
 MAX_MESSAGE = 4_000
 """Characters of an error; a longer one repeats what the user gave."""
 
-INTERRUPTED = 130
+SIGNALLED = 128
+"""An exit code is this, plus the number of the signal that ended the command."""
 PIPE_CLOSED = 141
 
 
@@ -224,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed.function(parsed)
 
     code = guarded(call, verbose=not {"-v", "--verbose"}.isdisjoint(given))
-    if code == INTERRUPTED and arguments is None:
+    if code > SIGNALLED and arguments is None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C would kill Python as it ends
     return code
 
@@ -241,18 +243,22 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     """
     _open_closed_streams()
     _escape_what_cannot_be_printed()
+    ended_by: list[signal.Signals] = []
     try:
-        try:
-            call()
-        except SystemExit:  # after `--help`
+        with signals_interrupt(ended_by):
+            try:
+                call()
+            except SystemExit:  # after `--help`
+                sys.stdout.flush()
+                raise
             sys.stdout.flush()
-            raise
-        sys.stdout.flush()
     except TilewrightError as problem:
         return _fail(str(problem), problem.exit_code, verbose)
     except KeyboardInterrupt:
         _stop_tools()
-        return _fail("interrupted", INTERRUPTED, verbose)
+        number = (*ended_by, signal.SIGINT)[0]
+        says = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+        return _fail(says, SIGNALLED + number, verbose)
     except BrokenPipeError:
         _drop_buffered_output()
         return PIPE_CLOSED

@@ -12,7 +12,7 @@ import pytest
 
 from tilewright.errors import ToolError
 from tilewright.sim import native
-from tilewright.sim.processes import run_process, tool_threads
+from tilewright.sim.processes import run_process, stop_processes, tool_threads
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
@@ -73,27 +73,79 @@ def test_an_exception_beside_a_tool_stops_it_and_what_it_started(compiler):
     assert not is_running(wait_for(compiler))
 
 
+def test_a_tool_that_is_being_started_is_stopped_too(monkeypatch):
+    """Otherwise Python would wait for it at its end."""
+
+    class Starting(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            stop_processes()
+
+    monkeypatch.setattr(subprocess, "Popen", Starting)
+    begin = time.monotonic()
+    assert run_process(["sleep", "60"]).returncode == -signal.SIGTERM
+    assert time.monotonic() - begin < 30
+
+
+COMPILE, SWEEP = ["compile", str(MODEL)], ["sweep", str(MODEL), "--workers", "1"]
+BOARD = ["board", "--virtual"]
+
+
 @pytest.mark.parametrize(
-    "words",
-    [["compile", str(MODEL)], ["sweep", str(MODEL), "--workers", "1"], ["board", "--virtual"]],
-    ids=lambda words: words[0],
+    ("words", "number", "says"),
+    [
+        (COMPILE, signal.SIGINT, "interrupted"),
+        (SWEEP, signal.SIGINT, "interrupted"),
+        (BOARD, signal.SIGINT, "interrupted"),
+        (COMPILE, signal.SIGTERM, "ended by SIGTERM"),
+        (SWEEP, signal.SIGTERM, "ended by SIGTERM"),
+        (BOARD, signal.SIGHUP, "ended by SIGHUP"),
+    ],
+    ids=lambda value: value.name if isinstance(value, signal.Signals) else value[0],
 )
-def test_ctrl_c_stops_compilers_and_removes_what_they_began(compiler, tmp_path, words):
+def test_a_signal_stops_compilers_and_removes_what_they_began(
+    compiler, tmp_path, words, number, says
+):
     command = [sys.executable, "-m", "tilewright.flows.cli.main", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         began = wait_for(compiler, process)
         for _ in range(12):  # Python loses an interrupt that arrives while it removes an object
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
                 _, said = process.communicate(timeout=5)
                 break
         else:
             process.kill()
-            pytest.fail("Ctrl-C did not end the command")
-    assert process.returncode == 130, said
-    assert said.splitlines()[-1] == "error: interrupted"
+            pytest.fail(f"{number.name} did not end the command")
+    assert process.returncode == 128 + number, said
+    assert said.splitlines()[-1] == f"error: {says}"
     assert not is_running(began)
     assert not list((tmp_path / "cache").rglob("build-*"))
+
+
+NATIVE_IMPORT = """
+import importlib.machinery, os, signal
+from tilewright.flows.cli import main
+
+class Loader(importlib.machinery.ExtensionFileLoader):
+    def exec_module(self, module):
+        os.kill(os.getpid(), signal.{name})
+        print("imported")
+
+def call():
+    Loader("native", "native.so").exec_module(None)
+    signal.pause()
+
+raise SystemExit(main.guarded(call))
+"""
+"""A module in machine code, at whose import a signal comes."""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_waits_for_the_import_of_a_native_module(name, code):
+    """An exception in such an import made nanobind abort the process."""
+    done = run_process([sys.executable, "-c", NATIVE_IMPORT.format(name=name)])
+    assert (done.returncode, done.stdout) == (code, "imported\n"), done.stderr
 
 
 IMPATIENT = """
