@@ -18,6 +18,7 @@ GATES_ARGS ?=
 AREA_ARGS ?=
 BUILD_ARGS ?=
 CHECK ?=
+COMMITS ?=
 MODEL ?=
 MODELS ?=
 
@@ -29,7 +30,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --progress-bar off
 
 .PHONY: help setup demo test verify gates area bitstreams fuzz damage mutation lint format digits bench \
-    ablation firmware docs wheel clean
+    history ablation firmware docs wheel wheelhouse clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
@@ -58,10 +59,13 @@ help:
 	@echo "make bench   the figures of docs/figures.md (MODELS=\"A.onnx ...\": those of these networks;"
 	@echo "             SWEEP_ARGS=\"--points 24\": fewer machines in the sweep;"
 	@echo "             docs/models.md: many networks, one record each)"
+	@echo "make history  exact cycles of the commit that is checked out, into docs/history.md"
+	@echo "             (COMMITS=\"A B\": of others)"
 	@echo "make ablation  what pipelining brings ResNet-18's layers (MODEL=... for a network)"
 	@echo "make digits  train the demo's network again, into examples/digits"
 	@echo "make docs    the pages as a site, in dist/docs; fails for a link or an anchor that leads nowhere"
 	@echo "make wheel   dist/tilewright-*.whl"
+	@echo "make wheelhouse  that wheel and all that it needs, in dist/wheelhouse"
 	@echo "make clean   remove .venv, the wheel and what the tools keep; \`build\`, with your networks and"
 	@echo "             bitstreams, stays"
 
@@ -148,6 +152,9 @@ else
 	@$(BIN)/python -m tilewright.flows.bench.area_shape build/resnet18/resnet18_int8_qdq.onnx
 endif
 
+history: $(VENV)/.installed
+	@$(BIN)/python -m tilewright.flows.bench.history $(COMMITS)
+
 ablation: $(VENV)/.installed
 	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)
 
@@ -165,8 +172,14 @@ wheel: $(BIN)/pip
 	    DIST_EXTRA_CONFIG="$$scratch/setup.cfg" $(PIP) wheel --quiet --no-deps --wheel-dir dist .
 	@echo "wheel: $$(ls dist/tilewright-*.whl)"
 
+# Everything that an installation needs, for a computer without a network.
+wheelhouse: wheel
+	@rm -rf dist/wheelhouse
+	@$(PIP) wheel --quiet --wheel-dir dist/wheelhouse dist/tilewright-*.whl
+	@echo "wheelhouse: pip install --no-index --find-links dist/wheelhouse tilewright"
+
 clean:
-	@rm -rf $(VENV) dist/tilewright-*.whl dist/docs tilewright.egg-info .pytest_cache .ruff_cache \
+	@rm -rf $(VENV) dist/tilewright-*.whl dist/wheelhouse dist/docs tilewright.egg-info .pytest_cache .ruff_cache \
 	    .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: done"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .isa.settings import load_configuration
     from .runtime import Benchmark, Comparison, Profile, Session, load, open_device, save
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Accelerator": ".compiler.accelerator.target",

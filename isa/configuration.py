@@ -373,7 +373,11 @@ class Configuration(_Hashed):
 
     def to_json(self) -> str:
         """Name and parameters as JSON text that `settings.load_configuration` reads."""
-        return json.dumps({"name": self.name, **self.parameters()}, indent=2)
+        return json.dumps(self.to_dict(), indent=2)
+
+    def to_dict(self) -> dict[str, object]:
+        """Name and parameters, which `from_dict` reads."""
+        return {"name": self.name, **self.parameters()}
 
     @staticmethod
     def from_dict(values: object, source: str = "configuration") -> "Configuration":

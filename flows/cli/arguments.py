@@ -49,14 +49,6 @@ def add_configuration(parser: argparse.ArgumentParser, default: str = DEFAULT.na
     )  # fmt: skip
 
 
-def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add `--json [FILE.json]`; `what` describes its content."""
-    parser.add_argument(
-        "--json", nargs="?", const="-", metavar="FILE.json",
-        help=f"{what} for machines, to stdout or to a file",
-    )  # fmt: skip
-
-
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """Add `--trust-code`."""
     parser.add_argument(

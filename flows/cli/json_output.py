@@ -1,5 +1,6 @@
 """JSON output of results, to a file or to stdout."""
 
+import argparse
 import json
 import os
 import sys
@@ -9,6 +10,14 @@ from typing import Any
 from ...atomic_write import write_output
 from ...errors import UsageError
 from ...file_access import parse_json, read_part
+
+
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add `--json [FILE.json]`; `what` describes its content."""
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE.json",
+        help=f"{what} for machines, to stdout or to a file",
+    )  # fmt: skip
 
 
 def check_json(target: str | None) -> None:

@@ -129,7 +129,7 @@ def add_placement(parser: argparse.ArgumentParser, *, table: bool = True) -> Non
     group.add_argument(
         "--host", choices=HOST_NAMES,
         help="processor whose times are estimated: this machine's, as measured (default), or one "
-        "beside an FPGA",
+        "beside an FPGA, with assumed figures",
     )  # fmt: skip
     for name, unit, what in (
         ("--host-gops", "N", "10^9 operations a second of the host (default: that of --host)"),

@@ -1,7 +1,8 @@
 """Processors that run the layers which the accelerator does not: this one, or those beside an FPGA.
 
-The figures of other processors are derived, not measured: half the peak of their manuals for
-kernels, and typical bandwidths of their memories. They tell a microsecond from a millisecond.
+The figures of other processors are assumptions, not measured and without a source to cite: half of
+the peak that the comments below state for kernels, and typical bandwidths of their memories. They
+tell a microsecond from a millisecond.
 """
 
 import platform
@@ -48,7 +49,7 @@ HOSTS: Mapping[str, KnownHost] = {
 def host_title(name: str) -> str:
     """Return the name of a processor and where its figures are from, for people."""
     if name in HOSTS:
-        return f"{HOSTS[name].title}, with figures derived from its manual"
+        return f"{HOSTS[name].title}, with assumed figures, not measured"
     from .host_figures import measured_host, measured_while_busy  # needs the code generator
 
     when = " while it was busy" if measured_while_busy(measured_host()) else ""

@@ -30,7 +30,6 @@ from ...reports import terminal as report
 from ..arguments import (
     Advance,
     add_configuration,
-    add_json,
     chosen_configuration,
     progress_bar,
 )
@@ -47,7 +46,7 @@ from ..input_options import (
     chosen_overrides,
     refuse_overrides,
 )
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 

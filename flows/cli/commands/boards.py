@@ -16,10 +16,10 @@ from ...board.speed import Expected, expected
 from ...board.vivado import ZynqDesign
 from ...execution.timed import require_segments
 from ...synthesis.devices import DEVICES
-from ..arguments import add_json, load_module
+from ..arguments import load_module
 from ..board_options import BOARD_HELP, usual_design
 from ..console import say
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..operator_options import add_operators
 from ..placement_options import STRICT_PLACING
 from ..serial_ports import serial_ports

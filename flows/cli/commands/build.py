@@ -14,10 +14,10 @@ from ...board.quartus import write_quartus_project
 from ...board.vivado import ZynqDesign, write_project
 from ...board.vivado_system import to_json, write_system_project
 from ...synthesis.report import path_table
-from ..arguments import add_configuration, add_json, progress_bar
+from ..arguments import add_configuration, progress_bar
 from ..board_options import BOARD_HELP, configuration_of, design_of
 from ..console import configuration_sentence, say
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..tables import stdout
 
 USUAL_SEEDS = 5

@@ -13,7 +13,6 @@ from ...execution.compile_cache import SUFFIX
 from ...reports.placement_table import placement_of, show_placement, unfit_sentence
 from ..arguments import (
     add_configuration,
-    add_json,
     chosen_configuration,
     compile_anew,
     compile_model,
@@ -23,7 +22,7 @@ from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
 from ..console import configuration_sentence, idle_line, say, search_sentence
 from ..input_options import add_fixes, add_states, chosen_overrides
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing

@@ -16,6 +16,7 @@ from ...area.provenance import MODEL, OTHER_SOURCES, is_of_these_sources
 from ...area.resources import Resources, resources, smallest_device
 from ...synthesis.devices import RESOURCES, find_device
 from ..console import configuration_sentence, say
+from ..json_output import add_json, check_json, write_json
 from ..tables import stdout, table, terminal_columns
 
 
@@ -44,9 +45,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
                 "--device", metavar="NAME",
                 help="chip whose resources are compared (default: the smallest ECP5 with enough)",
             )  # fmt: skip
-            action.add_argument(
-                "--json", action="store_true", help="print a file that `--config` reads"
-            )
+            add_json(action, "the parameters, which `--config` reads,")
 
 
 def list_(arguments: argparse.Namespace) -> None:
@@ -79,11 +78,13 @@ def show(arguments: argparse.Namespace) -> None:
     UsageError
         For an unknown device, or one whose resources only synthesis can tell.
     """
+    check_json(arguments.json)
     configuration = _chosen(arguments)
     device = find_device(arguments.device) if arguments.device else None
     found = resources(configuration, device) if device else smallest_device(configuration)
     if arguments.json:
-        say(configuration.to_json())
+        write_json(arguments.json, configuration.to_dict())
+    if arguments.json == "-":
         return
     rows = [
         (name, str(getattr(configuration, name)), about.meaning, about.legal)

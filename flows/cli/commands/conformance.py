@@ -22,8 +22,8 @@ from ...conformance.cases import (
 )
 from ...conformance.kernel_cases import KernelRunner
 from ...reports import terminal as report
-from ..arguments import add_json, progress_bar
-from ..json_output import check_json, write_json
+from ..arguments import progress_bar
+from ..json_output import add_json, check_json, write_json
 
 PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
 

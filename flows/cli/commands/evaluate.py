@@ -10,11 +10,11 @@ from typing import Any
 from ....errors import UsageError
 from ....file_access import MAX_TEXT_BYTES, read_part
 from ...tuning.layer_bench import Evaluation, LayerBench, Verdict
-from ..arguments import add_configuration, add_json, chosen_configuration, load_module
+from ..arguments import add_configuration, chosen_configuration, load_module
 from ..calibration_options import add_calibration, chosen_calibration
 from ..console import say
 from ..input_options import add_fixes, chosen_overrides
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing

@@ -11,9 +11,9 @@ from ...bare_metal.folder import ObjectFile, check_folder, object_code, write_fo
 from ...bare_metal.network import Sizes, network_in_c
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments
-from ..arguments import add_configuration, add_json, chosen_configuration, load_module
+from ..arguments import add_configuration, chosen_configuration, load_module
 from ..console import configuration_sentence, say
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 

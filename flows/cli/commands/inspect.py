@@ -12,14 +12,14 @@ from ....isa.assembly import format_instruction, format_program
 from ....runtime.artifact import load
 from ....runtime.names import find_layers, layer_names, layer_nodes
 from ...reports import terminal as report
-from ..json_output import write_json
+from ..json_output import add_json, check_json, write_json
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="ARTIFACT")
     parser.add_argument("--layer", metavar="NAME", help="this layer, or the one with this node")
     parser.add_argument("--graph", action="store_true", help="the integer graph instead")
-    parser.add_argument("--json", action="store_true", help="all of it for machines")
+    add_json(parser, "all of it")
     parser.set_defaults(function=inspect)
 
 
@@ -33,10 +33,12 @@ def inspect(arguments: argparse.Namespace) -> None:
     UsageError
         If there is no such layer.
     """
+    check_json(arguments.json)
     module = load(arguments.source)
     wanted = select(module, arguments.layer)
     if arguments.json:
-        write_json("-", describe(module, wanted))
+        write_json(arguments.json, describe(module, wanted))
+    if arguments.json == "-":
         return
     if arguments.graph:
         report.say(print_graph(module.graph).rstrip())

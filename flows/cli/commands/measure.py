@@ -12,9 +12,9 @@ from ....runtime.devices import is_board, open_device
 from ....runtime.names import layer_names
 from ...board.memory_fit import Fit, LayerError, fit, layer_errors, measure, probes
 from ...execution.timed import require_segments
-from ..arguments import add_configuration, add_json, chosen_configuration, load_module
+from ..arguments import add_configuration, chosen_configuration, load_module
 from ..console import say
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..memory_options import memory_options
 from ..operator_options import add_operators
 from ..tables import stdout, table

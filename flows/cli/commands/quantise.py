@@ -9,10 +9,10 @@ from ....compiler.exporters import check_exportable, export_onnx
 from ....compiler.quantiser import NetworkQuality, accelerated_share, evaluate_quality
 from ...execution.quantise_model import QuantisedModel, quantise_model
 from ...reports import terminal as report
-from ..arguments import add_json, progress_bar
+from ..arguments import progress_bar
 from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, add_states, chosen_overrides
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..operator_options import add_operators
 
 SUFFIX = "_int8.onnx"

@@ -30,7 +30,6 @@ from ...reports.page import (
 from ...reports.placement_table import placement_of, show_placement
 from ..arguments import (
     add_configuration,
-    add_json,
     add_trust,
     chosen_configuration,
     connected_board,
@@ -42,7 +41,7 @@ from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
 from ..gate_options import add_technology, technology_options
 from ..input_options import add_fixes, chosen_overrides
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..memory_options import (
     add_memory,
     add_program_for,

@@ -15,12 +15,12 @@ from ...reports import terminal as report
 from ...reports.placement_table import placement_of, show_placement
 from ...reports.run_tables import show, to_json
 from ...reports.trace import trace_sentence, write_trace
-from ..arguments import add_configuration, add_json, add_trust, device_name, require_tools
+from ..arguments import add_configuration, add_trust, device_name, require_tools
 from ..calibration_options import add_calibration
 from ..console import search_sentence
 from ..gate_options import add_technology, technology_options
 from ..input_options import add_fixes, add_states, chosen_states
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..memory_options import (
     add_memory,
     add_program_for,

@@ -23,10 +23,10 @@ from ...sweep.spaces import SPACES, SpaceDescription, read_description
 from ...sweep.time_limit import TIME_LIMIT_S
 from ...sweep.verdict import exclusion_sentence, verdict
 from ...synthesis.flow import tool_versions
-from ..arguments import add_configuration, add_json, require_tools
+from ..arguments import add_configuration, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, note, say
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..live_page import LivePage
 from ..memory_options import add_program_for
 from ..operator_options import add_operators

@@ -31,9 +31,9 @@ from ...synthesis.report import (
     path_table,
     units_table,
 )
-from ..arguments import add_configuration, add_json, chosen_configuration, progress_bar
+from ..arguments import add_configuration, chosen_configuration, progress_bar
 from ..console import say
-from ..json_output import check_json, write_json
+from ..json_output import add_json, check_json, write_json
 from ..tables import stdout
 
 LEDGER_SEEDS = 5

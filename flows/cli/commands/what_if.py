@@ -17,7 +17,7 @@ from ..arguments import add_configuration, chosen_configuration, load_module
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import add_clock, chosen_clock, cycles_text, milliseconds_text
 from ..input_options import add_fixes, chosen_overrides
-from ..json_output import write_json
+from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_program_for, program_memory, refuse_program_for
 from ..operator_options import add_operators
 
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     add_program_for(parser)
     add_clock(parser)
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    add_json(parser, "the table")
     add_calibration(parser)
     parser.set_defaults(function=what_if)
 
@@ -56,6 +56,7 @@ def what_if(arguments: argparse.Namespace) -> None:
     TilewrightError
         For a problem with the model, the machines or the memories.
     """
+    check_json(arguments.json)
     refuse_program_for(arguments, arguments.source)
     memories, machines = asked(arguments)
     clock_mhz = chosen_clock(arguments)
@@ -72,8 +73,9 @@ def what_if(arguments: argparse.Namespace) -> None:
     found = settings(module.configuration, base_memory, memories, machines)
     base, *cycles = retime(module, [RetimedMachine({}, module.configuration, base_memory), *found])
     if arguments.json:
-        write_json("-", to_json(module, base_memory, base, found, cycles, clock_mhz))
-    else:
+        values = to_json(module, base_memory, base, found, cycles, clock_mhz)
+        write_json(arguments.json, values)
+    if arguments.json != "-":
         show(module, base_memory, base, found, cycles, clock_mhz)
 
 

@@ -1,14 +1,19 @@
 """Help: commands in groups, an example of each, and words that a shell completes."""
 
 import argparse
+import json
 import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tilewright.flows.cli.main import COMMANDS, EXAMPLES, GROUPS, main, parser
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
 
 def test_every_command_has_one_group_and_an_example():
@@ -68,3 +73,39 @@ def test_the_parser_for_completion_has_all_commands():
     whole = parser(complete=True)
     (commands,) = (a for a in whole._actions if isinstance(a, argparse._SubParsersAction))
     assert list(commands.choices) == list(COMMANDS)
+
+
+def _parsers(given: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of its commands and actions."""
+    yield given
+    for action in given._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _parsers(inner)
+
+
+def test_json_means_the_same_in_all_commands():
+    found = [
+        (action.nargs, action.const, action.metavar)
+        for each in _parsers(parser(complete=True))
+        for action in each._actions
+        if "--json" in action.option_strings
+    ]
+    assert len(found) >= 17
+    assert set(found) == {("?", "-", "FILE.json")}
+
+
+def test_json_goes_to_a_file_beside_the_table(tilewright, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tilewright("compile", DIGITS, "--config", "8x8", "-o", "digits.tw")
+    for words in (
+        ("config", "show", "8x8"), ("what-if", "digits.tw", "--latency", "16"),
+        ("inspect", "digits.tw"),
+    ):  # fmt: skip
+        table = tilewright(*words)
+        assert tilewright(*words, "--json", "it.json") == table
+        assert json.loads((tmp_path / "it.json").read_text()) == json.loads(
+            tilewright(*words, "--json")
+        )
+    tilewright("config", "show", "8x8", "--json", "mine.json")
+    assert "8x8 (8x8 MACs" in tilewright("config", "show", "mine.json")
