@@ -18,7 +18,7 @@ MIN_WEIGHT, MAX_WEIGHT = -8, 7
 """Range of a weight of 4 bits."""
 
 
-def unpack_weights(
+def unpack_tiles(
     packed: npt.NDArray[np.uint8], configuration: Configuration
 ) -> npt.NDArray[np.uint8]:
     """Unpack whole tiles.
@@ -61,7 +61,7 @@ def factors_of(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.uint8]:
     return found
 
 
-def pack_weights(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.uint8]:
+def pack_tiles(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.uint8]:
     """Pack weight tiles.
 
     Parameters

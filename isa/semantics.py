@@ -13,7 +13,7 @@ from .configuration import Configuration, Memory
 from .instructions import Gemm, Halt, Instruction, Load, ReduceMode, Store, Vector
 from .laws import ARRAYS, evaluate
 from .numbers import quantise_output
-from .packed_weights import unpack_weights
+from .packed_weights import unpack_tiles
 
 SCRATCHPADS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT, Memory.ACC)
 
@@ -93,7 +93,7 @@ class Machine:
             run = slice(local, local + load.run_bytes("local", self.configuration))
             values = dram[source : source + load.length]
             if load.unpack:
-                target[run] = unpack_weights(values, self.configuration)
+                target[run] = unpack_tiles(values, self.configuration)
             else:
                 target[run] = load.value if load.fill else values
 

@@ -17,7 +17,7 @@ from ..te.box import Box, box_size, whole_box
 from .phases import Phase, Tile, box_of
 from .strided_copy import run_cycles
 from .tile_plan import TilePlan, streamed_rows, weight_tiles
-from .weights import stored_bytes
+from .weights import fits_four_bits, four_bits_load, stored_bytes
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
 """Cycles to fill and drain a unit's pipeline."""
@@ -213,6 +213,8 @@ def _loading_weights(
     if view is not None:
         run = configuration.lanes_out if view.rows_are_runs else 1
         return run_cycles(size, run, configuration)
+    if fits_four_bits(plan.kernel, step.weights.tensor, step.window, configuration):
+        return four_bits_load(size, configuration)[1]
     run = stored_bytes(step.window, configuration)
     if run < configuration.tile_bytes:
         return run_cycles(tiles * run, run, configuration)

@@ -19,6 +19,7 @@ from ...isa.expressions import Affine, Read
 from ..tensor import Kernel, Tensor
 from .phases import Phase, phases_of
 from .tile_plan import weight_tiles
+from .weights import fits_four_bits, four_bits_load
 
 UNITS = ("gemm", "vector", "load", "store")
 """The units that share a kernel's work, in the order of the numbers of a `Demand`."""
@@ -129,18 +130,18 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
     product = tile + 1 + gemm_tail_cycles(configuration) if first else 0
     bare = every[-1].is_bare
     finish = 0 if bare else 1 + VECTOR_RESULT_CYCLES
-    loaded = _loaded_bytes(kernel, steps, made, asked)
+    loaded = _loads(kernel, steps, made, asked, configuration)
     stored = math.prod(kernel.output.shape) * np.dtype(kernel.output.dtype).itemsize
     return Demand(
         before=(tile, product, 0, product + finish),
         busy=(
             sum(_gemm_cycles(step, asked, configuration) for step in products),
             sum(_vector_cycles(step, asked, configuration) for step in steps),
-            sum(_pieces(size, memory, configuration) for (_, memory), size in loaded.items()),
+            sum(cycles for _, cycles in loaded),
             _pieces(stored, Memory.ACC if bare else Memory.ACT, configuration),
         ),
         after=(gemm_tail_cycles(configuration) + finish + 1, VECTOR_RESULT_CYCLES + 1, finish, 0),
-        traffic=(sum(loaded.values()), stored),
+        traffic=(sum(size for size, _ in loaded), stored),
     )
 
 
@@ -228,7 +229,11 @@ def _tile_load_cycles(kernel: Kernel, step: Phase, configuration: Configuration)
     """Least cycles to load a weight tile; a sliding or padded tile needs only a part."""
     assert step.weights is not None
     partial = step.window is not None or kernel.tensors[step.weights.tensor].view is not None
-    return 0 if partial else _pieces(configuration.tile_bytes, Memory.WGT, configuration)
+    if partial:
+        return 0
+    if fits_four_bits(kernel, step.weights.tensor, None, configuration):
+        return four_bits_load(configuration.tile_bytes, configuration)[1]
+    return _pieces(configuration.tile_bytes, Memory.WGT, configuration)
 
 
 def _vector_cycles(step: Phase, asked: Mapping[str, Indices], configuration: Configuration) -> int:
@@ -242,14 +247,16 @@ def _vector_cycles(step: Phase, asked: Mapping[str, Indices], configuration: Con
     )
 
 
-def _loaded_bytes(
+def _loads(
     kernel: Kernel,
     steps: tuple[Phase, ...],
     made: set[str],
     asked: Mapping[str, Indices],
-) -> dict[tuple[str, Memory], int]:
-    """Bytes that LOAD must read, by tensor and scratchpad."""
+    configuration: Configuration,
+) -> list[tuple[int, int]]:
+    """Bytes that LOAD must read, and its cycles, for each tensor and scratchpad."""
     sizes: dict[tuple[str, Memory], int] = {}
+    packed: dict[str, tuple[int, int]] = {}
     for step in steps:
         for read in step.activations:
             if read.tensor not in made:
@@ -262,10 +269,16 @@ def _loaded_bytes(
             (step.table, Memory.LUT),
         ):
             # An activation used as weights may be padded by filling, without a load.
-            if read is not None and kernel.tensors[read.tensor].view is None:
+            if read is None or kernel.tensors[read.tensor].view is not None:
+                continue
+            window = step.window if read is step.weights else None
+            if memory is Memory.WGT and fits_four_bits(kernel, read.tensor, window, configuration):
+                packed[read.tensor] = four_bits_load(_count(asked[read.tensor]), configuration)
+            else:
                 size = memory.scratchpad.element_bytes
                 sizes[read.tensor, memory] = _count(asked[read.tensor]) * size
-    return sizes
+    plain = ((n, _pieces(n, memory, configuration)) for (_, memory), n in sizes.items())
+    return [*plain, *packed.values()]
 
 
 def _pieces(size: int, memory: Memory, configuration: Configuration) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Memory
-from ...isa.instructions import Instruction, transfer_problem
+from ...isa.instructions import Instruction, transfer_problem, unpack_weights
 from ..te.box import Box, extents_of, whole_box
 from ..te.instances import Instance
 from ..te.nodes import TransferNest
@@ -20,9 +20,10 @@ from ..tensor import Tensor
 from .constants import ConstantPool, pack_parameters
 from .dma import DramTensor, load_box, load_patches, store_box
 from .scratchpads import BufferPlacer, Placed
+from .sliding import Window
 from .strided_copy import strided_copy
 from .tile_layout import TileLayout, dense_places, row_major
-from .weights import pack_weights, stored_bytes
+from .weights import fits_four_bits, pack_four_bits, pack_weights, stored_bytes
 
 PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
 """Bytes of a bias and its scale."""
@@ -150,23 +151,37 @@ class Transfers:
         self, instance: Instance, name: str, target: str, place: Placed
     ) -> list[Instruction]:
         box, room = instance.box, self._room(instance, target)
-        tensor, constants = self.program.tensors[name], self.program.kernel.constants
-        complete = _clipped(room, self.program.domains[target]) == box
-        if name in constants and complete:
-            window, key = self.buffers.windows.get(target), (name, box, room)
-            data = self.packed.get((*key, window))
-            if data is None:
-                values = _padded(constants[name], box, room, tensor.pad)
-                data = self.packed[*key, window] = pack_weights(values, window, self.limits)
-            stored = stored_bytes(window, self.limits)
-            base = self.pool.add(data), place.base
-            dims = [(len(data) // stored, stored, self.limits.tile_bytes), (stored, 1, 1)]
-            return strided_copy((Memory.DRAM, Memory.WGT), dims, base, self.limits)
+        tensor, complete = self.program.tensors[name], _clipped(room, self.program.domains[target])
+        if name in self.program.kernel.constants and complete == box:
+            return self._load_constant(name, box, room, self.buffers.windows.get(target), place)
         source = self._in_dram(name)
         if box == room:
             places = place.places
             return load_box(source, box, Memory.WGT, place.base, places, tensor.pad, self.limits)
         return self._load_lanes(box, room, source, tensor, place)
+
+    def _load_constant(
+        self, name: str, box: Box, room: Box, window: Window | None, place: Placed
+    ) -> list[Instruction]:
+        """Load weights in the order of WGT, of 4 bits where they and their tiles allow it."""
+        kernel, lanes = self.program.kernel, (self.limits.lanes_in, self.limits.lanes_out)
+        narrow = fits_four_bits(kernel, name, window, self.limits)
+        narrow &= all(low % size == 0 for (low, _), size in zip(room[-2:], lanes, strict=True))
+        data = self.packed.get((name, box, room, window))
+        if data is None:
+            values = _padded(kernel.constants[name], box, room, self.program.tensors[name].pad)
+            if narrow:
+                data = pack_four_bits(values, self.limits)
+            else:
+                data = pack_weights(values, window, self.limits)
+            self.packed[name, box, room, window] = data
+        memory = self.pool.add(data)
+        if narrow:
+            return [unpack_weights(len(data), memory, place.base)]
+        stored = stored_bytes(window, self.limits)
+        dims = [(len(data) // stored, stored, self.limits.tile_bytes), (stored, 1, 1)]
+        base = memory, place.base
+        return strided_copy((Memory.DRAM, Memory.WGT), dims, base, self.limits)
 
     def _load_lanes(
         self, box: Box, room: Box, source: DramTensor, tensor: Tensor, place: Placed

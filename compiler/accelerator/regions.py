@@ -4,9 +4,11 @@ A bank has one reader and one writer at a time, so two units that read the same 
 Buffers in separate banks never conflict.
 """
 
+import itertools
 from functools import lru_cache
 from typing import NamedTuple
 
+from ...aligned import align
 from ...isa.configuration import Configuration, Memory
 from ..te.box import Range
 
@@ -16,6 +18,43 @@ class RegionRequest(NamedTuple):
 
     least: int
     wanted: int
+
+
+def region_request(size: int, between: bool) -> RegionRequest:
+    """The space that a buffer of ACT requests.
+
+    A buffer `between` two stages needs no second place, since VECTOR writes it and then reads it.
+    """
+    return RegionRequest(size, size if between else 2 * size)
+
+
+def act_regions(
+    requests: tuple[RegionRequest, ...],
+    made: int,
+    configuration: Configuration,
+    digits: tuple[RegionRequest, ...] = (),
+) -> tuple[Range, ...]:
+    """Regions of ACT for buffers, of which VECTOR writes the last `made`; none if they do not fit.
+
+    The `digits` of sums are small and share the result's banks; their regions come last.
+    """
+    row = configuration.row_bytes(Memory.ACT)
+    ends = [*itertools.accumulate((align(one.least, row) for one in digits), initial=0)]
+    *others, (least, wanted) = requests
+    requests = (*others, RegionRequest(least + ends[-1], wanted + ends[-1]))
+    regions = divide_act(requests, 2 if made > 1 else 1, configuration)
+    regions = regions or divide_act(requests, 2, configuration)
+    if not regions or not digits:
+        return regions
+    *given, (low, high) = regions
+    small = ((low + first, low + end) for first, end in itertools.pairwise(ends))
+    return (*given, (low + ends[-1], high), *small)
+
+
+def limited_region(region: Range, slots: int, size: int) -> Range:
+    """The start of a region that a number of slots uses; the whole region for 0 slots."""
+    low, high = region
+    return (low, min(high, low + slots * size)) if slots else region
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,17 +1,15 @@
-"""TileLayout of buffers in the scratchpads, for all kernels of a program in order.
+"""Places of buffers in the scratchpads, for all kernels of a program in order.
 
 With `arena()`, a buffer takes the least recently used place. So LOAD can run ahead, even across
 kernels, as far as there is room, and data that are still on chip are not loaded again. Without
 `arena()`, every slot of a buffer has a fixed place (`fixed_places.py`).
 """
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...aligned import align
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
@@ -25,9 +23,9 @@ from .arena import Piece, ScratchpadArena
 from .fixed_places import FixedPlaces, partners_of
 from .matching import MatchedInstruction
 from .phases import corrects_sums, own_index
-from .regions import RegionRequest, divide_act
-from .sliding import Window, lane_channels
-from .tile_layout import TileLayout, dense_places, row_major
+from .regions import RegionRequest, act_regions, limited_region, region_request
+from .sliding import Window
+from .tile_layout import TileLayout, accumulator_places, dense_places, row_major
 from .weights import WeightLayout, weight_layout
 
 
@@ -361,75 +359,6 @@ def _sources(program: Program) -> dict[str, tuple[str, bool]]:
                 if read.tensor in sums:
                     found[name] = read.tensor, read.index == own_index(nest.compute)
     return found
-
-
-def region_request(size: int, between: bool) -> RegionRequest:
-    """The space that a buffer of ACT requests.
-
-    A buffer `between` two stages needs no second place, since VECTOR writes it and then reads it.
-    """
-    return RegionRequest(size, size if between else 2 * size)
-
-
-def act_regions(
-    requests: tuple[RegionRequest, ...],
-    made: int,
-    configuration: Configuration,
-    digits: tuple[RegionRequest, ...] = (),
-) -> tuple[Range, ...]:
-    """Regions of ACT for buffers, of which VECTOR writes the last `made`; none if they do not fit.
-
-    The `digits` of sums are small and share the result's banks; their regions come last.
-    """
-    row = configuration.row_bytes(Memory.ACT)
-    ends = [*itertools.accumulate((align(one.least, row) for one in digits), initial=0)]
-    *others, (least, wanted) = requests
-    requests = (*others, RegionRequest(least + ends[-1], wanted + ends[-1]))
-    regions = divide_act(requests, 2 if made > 1 else 1, configuration)
-    regions = regions or divide_act(requests, 2, configuration)
-    if not regions or not digits:
-        return regions
-    *given, (low, high) = regions
-    small = ((low + first, low + end) for first, end in itertools.pairwise(ends))
-    return (*given, (low + ends[-1], high), *small)
-
-
-def limited_region(region: Range, slots: int, size: int) -> Range:
-    """The start of a region that a number of slots uses; the whole region for 0 slots."""
-    low, high = region
-    return (low, min(high, low + slots * size)) if slots else region
-
-
-def accumulator_places(
-    sizes: tuple[int, ...], window: Window | None, configuration: Configuration
-) -> tuple[tuple[TileLayout, ...], int, int]:
-    """The layout of sums in a bank of ACC, the rows that they use, and the first complete sum.
-
-    Parameters
-    ----------
-    sizes
-        Batch, rows, columns, then channels, the last dimension in blocks.
-    """
-    lanes, block, stride, first = configuration.lanes_out, configuration.lanes_out, 1, 0
-    *outer, last = sizes
-    steps = list(outer)
-    if window is not None:
-        stride, block = window.stride, lane_channels(configuration)
-        steps[-1] = window.steps(outer[-1], configuration)
-        first = (window.taps(configuration) - 1) * lanes
-    pixels, channels = steps[:PIXELS], steps[PIXELS:]
-    strides = [place * lanes for place in row_major(pixels)]
-    if window is not None:
-        strides[-1] = stride * lanes
-    rows = math.prod(pixels)
-    blocks, size = -(-last // block), rows * lanes
-    strides += [place * size * blocks for place in row_major(channels)]
-    places = (*map(TileLayout, strides), TileLayout(1, block, size))
-    return places, rows * blocks * math.prod(channels), first
-
-
-PIXELS = 3
-"""Dimensions before the channels of a kernel: batch, row and column."""
 
 
 def _split(box: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -4,11 +4,13 @@ An axis may be blocked: index `i` lies at `i // block * outer + i % block * inne
 into lanes this way. An unblocked axis is one endless block.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...isa.configuration import Memory
+from ...isa.configuration import Configuration, Memory
+from .sliding import Window, lane_channels
 
 
 class TileLayout(NamedTuple):
@@ -79,3 +81,35 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 def dense_places(sizes: tuple[int, ...]) -> tuple[TileLayout, ...]:
     """Layout of every dimension of a dense box."""
     return tuple(map(TileLayout, row_major(sizes)))
+
+
+PIXELS = 3
+"""Dimensions before the channels of a kernel: batch, row and column."""
+
+
+def accumulator_places(
+    sizes: tuple[int, ...], window: Window | None, configuration: Configuration
+) -> tuple[tuple[TileLayout, ...], int, int]:
+    """The layout of sums in a bank of ACC, the rows that they use, and the first complete sum.
+
+    Parameters
+    ----------
+    sizes
+        Batch, rows, columns, then channels, the last dimension in blocks.
+    """
+    lanes, block, stride, first = configuration.lanes_out, configuration.lanes_out, 1, 0
+    *outer, last = sizes
+    steps = list(outer)
+    if window is not None:
+        stride, block = window.stride, lane_channels(configuration)
+        steps[-1] = window.steps(outer[-1], configuration)
+        first = (window.taps(configuration) - 1) * lanes
+    pixels, channels = steps[:PIXELS], steps[PIXELS:]
+    strides = [place * lanes for place in row_major(pixels)]
+    if window is not None:
+        strides[-1] = stride * lanes
+    rows = math.prod(pixels)
+    blocks, size = -(-last // block), rows * lanes
+    strides += [place * size * blocks for place in row_major(channels)]
+    places = (*map(TileLayout, strides), TileLayout(1, block, size))
+    return places, rows * blocks * math.prod(channels), first

@@ -14,8 +14,7 @@ from ..te.box import Range, box_size, extents_of
 from ..te.rolling import Rolling, ring_rows
 from ..tensor import Kernel
 from .phases import Phase, Tile, box_of, is_pointwise
-from .regions import RegionRequest
-from .scratchpads import act_regions, limited_region, region_request
+from .regions import RegionRequest, act_regions, limited_region, region_request
 from .sliding import lane_channels
 from .weights import weight_layout
 

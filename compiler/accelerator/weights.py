@@ -9,14 +9,20 @@ tile, one per tap; main memory need not hold the others.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from ...errors import CompileError
-from ...isa.configuration import Configuration
+from ...isa.configuration import Configuration, Memory
+from ...isa.packed_weights import MAX_FACTOR, MAX_WEIGHT, MIN_WEIGHT, factors_of, pack_tiles
+from ..tensor import Kernel
 from .sliding import Window, lane_channels
 from .strided_copy import run_cycles
 from .tile_layout import TileLayout, row_major
+
+MIN_UNPACKED, MAX_UNPACKED = MIN_WEIGHT * MAX_FACTOR, MAX_WEIGHT * MAX_FACTOR
+"""Range of weights that LOAD unpacks from 4 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,49 @@ def pack_weights(weights: np.ndarray, window: Window | None, configuration: Conf
         _place(data, tap, weights[:, column], (layout.places[0], layout.places[2]))
     tiles = data.reshape(layout.tiles, configuration.tile_bytes)
     return tiles[:, : stored_bytes(window, configuration)].tobytes()
+
+
+@lru_cache(maxsize=1 << 10)
+def fits_four_bits(
+    kernel: Kernel, name: str, window: Window | None, configuration: Configuration
+) -> bool:
+    """Tell whether the machine unpacks a kernel's weights from 4 bits, which is faster.
+
+    It is not where a beat holds whole rows of WGT, since LOAD writes a row at a time. A sliding
+    window loads only some rows of a tile, so its weights stay as they are.
+    """
+    weights = kernel.constants.get(name)
+    if configuration.packed_weights == "none" or window is not None or weights is None:
+        return False
+    if configuration.bus_bytes >= configuration.row_bytes(Memory.WGT):
+        return False
+    if weights.dtype != np.int8 or weights.ndim < 2 or kernel.tensors[name].pad:
+        return False
+    if weights.max(initial=0) > MAX_UNPACKED or weights.min(initial=0) < MIN_UNPACKED:
+        return False
+    return bool(factors_of(_tiles(weights, configuration)).all())
+
+
+def pack_four_bits(weights: np.ndarray, configuration: Configuration) -> bytes:
+    """The bytes of a box of weights int8[...] that begins with a tile, for LOAD to unpack.
+
+    Raises
+    ------
+    IsaError
+        When they do not fit.
+    """
+    return pack_tiles(_tiles(weights, configuration)).tobytes()
+
+
+def _tiles(weights: np.ndarray, configuration: Configuration) -> np.ndarray:
+    data = np.frombuffer(pack_weights(weights, None, configuration), np.int8)
+    return data.reshape(-1, configuration.lanes_in, configuration.lanes_out)
+
+
+def four_bits_load(weights: int, configuration: Configuration) -> tuple[int, int]:
+    """Least bytes and cycles of a LOAD that unpacks so many weights of 4 bits."""
+    size = -(-weights * configuration.packed_tile_bytes // configuration.tile_bytes)
+    return size, -(-size // min(configuration.packed_row_bytes, configuration.bus_bytes))
 
 
 def _place(data: np.ndarray, first: int, values: np.ndarray, places: Sequence[TileLayout]) -> None:

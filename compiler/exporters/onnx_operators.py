@@ -1,5 +1,6 @@
 """Writers of host operators: by their `OnnxForm`, or a function if that does not suffice."""
 
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ from onnx import helper
 from ..graph import Node
 from ..graph import operators as ops
 from ..graph.functions import UNARY
-from ..graph.operator import OperatorTable
 from ..graph.operators.quantisation import FLOAT8
 from ..graph.operators.recurrent import ACTIVATIONS, real_weights
 from ..graph.operators.reductions import POSITIONS
@@ -27,29 +27,25 @@ def element(dtype: str) -> int:
     return helper.np_dtype_to_tensor_dtype(np.dtype(DTYPES[dtype]))
 
 
-EXPORTS = OperatorTable()
-"""Functions that write a node, given its operator; others are written by their `OnnxForm`."""
+def write_by_form(operator: ops.Operator, writer: Writer, node: Node) -> None:
+    """Write an operator by its `OnnxForm`."""
+    form = operator.onnx
+    assert form is not None
+    names = form.attributes.items()
+    writer.add(node, form.kind, **{name: getattr(operator, ours) for name, ours in names})
+
+
+write_operator = singledispatch(write_by_form)
+"""Writer of a node by the class of its operator: one of the functions below, or its form."""
 
 
 def has_export(kind: type[ops.Operator]) -> bool:
     """Tell whether ONNX has a counterpart of an operator."""
-    return kind in EXPORTS or kind.onnx is not None
+    return kind.onnx is not None or write_operator.dispatch(kind) is not write_by_form
 
 
-def write_operator(writer: Writer, node: Node) -> None:
-    """Write a node whose operator has a counterpart in ONNX."""
-    EXPORTS.get(type(node.attributes), _by_form)(writer, node, node.attributes)
-
-
-def _by_form(writer: Writer, node: Node, operator: ops.Operator) -> None:
-    form = operator.onnx
-    assert form is not None
-    attributes = {name: getattr(operator, ours) for name, ours in form.attributes.items()}
-    writer.add(node, form.kind, **attributes)
-
-
-@EXPORTS.add(ops.Quantize, ops.Dequantize)
-def _quantisation(writer: Writer, node: Node, operator: ops.Quantize | ops.Dequantize) -> None:
+@write_operator.register
+def _quantisation(operator: ops.Quantize | ops.Dequantize, writer: Writer, node: Node) -> None:
     integers = operator.dtype if isinstance(operator, ops.Quantize) else None
     dtype = integers or writer.graph.types[node.inputs[0]].dtype
     scales, points = np.array(operator.scales, np.float32), np.array(operator.zero_points)
@@ -63,22 +59,22 @@ def _quantisation(writer: Writer, node: Node, operator: ops.Quantize | ops.Dequa
     writer.add(node, kind, scale, zero_point, **axis)
 
 
-@EXPORTS.add(ops.Reshape)
-def _reshape(writer: Writer, node: Node, operator: ops.Reshape) -> None:
+@write_operator.register
+def _reshape(operator: ops.Reshape, writer: Writer, node: Node) -> None:
     shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
     writer.add(node, "Reshape", shape, **({"allowzero": 1} if 0 in operator.shape else {}))
 
 
-@EXPORTS.add(ops.Pad)
-def _pad(writer: Writer, node: Node, operator: ops.Pad) -> None:
+@write_operator.register
+def _pad(operator: ops.Pad, writer: Writer, node: Node) -> None:
     base = node.output.name
     pads = writer.constant(f"{base}.pads", operator.before + operator.after, np.int64)
     value = writer.constant(f"{base}.value", operator.value, node.output.type.dtype)
     writer.add(node, "Pad", pads, value)
 
 
-@EXPORTS.add(ops.Slice)
-def _slice(writer: Writer, node: Node, operator: ops.Slice) -> None:
+@write_operator.register
+def _slice(operator: ops.Slice, writer: Writer, node: Node) -> None:
     axes = range(len(operator.starts))
     parts = {"starts": operator.starts, "stops": operator.stops, "axes": axes}
     parts["steps"] = operator.steps
@@ -87,27 +83,27 @@ def _slice(writer: Writer, node: Node, operator: ops.Slice) -> None:
     writer.add(node, "Slice", *names)
 
 
-@EXPORTS.add(ops.Cast)
-def _cast(writer: Writer, node: Node, operator: ops.Cast) -> None:
+@write_operator.register
+def _cast(operator: ops.Cast, writer: Writer, node: Node) -> None:
     overflows = {"saturate": 0} if operator.dtype in FLOAT8 else {}
     writer.add(node, "Cast", to=element(operator.dtype), **overflows)
 
 
-@EXPORTS.add(ops.Conv)
-def _conv(writer: Writer, node: Node, operator: ops.Conv) -> None:
-    _by_form(writer, node, operator)
+@write_operator.register
+def _conv(operator: ops.Conv, writer: Writer, node: Node) -> None:
+    write_by_form(operator, writer, node)
     kernel = writer.graph.types[node.inputs[1]].shape[2:]
     writer.nodes[-1].attribute.append(helper.make_attribute("kernel_shape", kernel))
 
 
-@EXPORTS.add(ops.TopK)
-def _topk(writer: Writer, node: Node, operator: ops.TopK) -> None:
+@write_operator.register
+def _topk(operator: ops.TopK, writer: Writer, node: Node) -> None:
     count = writer.constant(f"{node.outputs[0].name}.count", [operator.count], np.int64)
     writer.add(node, "TopK", count, axis=operator.axis, largest=int(operator.largest))
 
 
-@EXPORTS.add(ops.GeneralQuantize)
-def _general_quantize(writer: Writer, node: Node, operator: ops.GeneralQuantize) -> None:
+@write_operator.register
+def _general_quantize(operator: ops.GeneralQuantize, writer: Writer, node: Node) -> None:
     attributes: dict[str, Any] = {"axis": operator.axis, "saturate": int(operator.saturate)}
     if operator.block:
         attributes["block_size"] = operator.block
@@ -121,16 +117,16 @@ def _general_quantize(writer: Writer, node: Node, operator: ops.GeneralQuantize)
     writer.write(node, "QuantizeLinear", inputs, **attributes)
 
 
-@EXPORTS.add(ops.GeneralDequantize)
-def _general_dequantize(writer: Writer, node: Node, operator: ops.GeneralDequantize) -> None:
+@write_operator.register
+def _general_dequantize(operator: ops.GeneralDequantize, writer: Writer, node: Node) -> None:
     block = {"block_size": operator.block} if operator.block else {}
     if operator.dtype != writer.graph.types[node.inputs[1]].dtype:
         block["output_dtype"] = element(operator.dtype)
     writer.add(node, "DequantizeLinear", axis=operator.axis, **block)
 
 
-@EXPORTS.add(ops.IntegerMatMul)
-def _integer_matmul(writer: Writer, node: Node, operator: ops.IntegerMatMul) -> None:
+@write_operator.register
+def _integer_matmul(operator: ops.IntegerMatMul, writer: Writer, node: Node) -> None:
     """Write the product of a difference in int32; weights may exceed what MatMulInteger takes."""
     names = []
     for place, given in enumerate(writer.inputs(node)):
@@ -142,8 +138,8 @@ def _integer_matmul(writer: Writer, node: Node, operator: ops.IntegerMatMul) -> 
     writer.write(node, "MatMul", [centred, names[1]])
 
 
-@EXPORTS.add(ops.Unary)
-def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
+@write_operator.register
+def _unary(operator: ops.Unary, writer: Writer, node: Node) -> None:
     if operator.kind == "Clip":
         names = [
             writer.constant(f"{node.output.name}.{which}", limit, np.float32)
@@ -153,18 +149,18 @@ def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
         return
     known = UNARY[operator.kind].onnx_parameters.items()
     pairs = zip(known, operator.parameters, strict=True)
-    _kind(writer, node, operator, **{name: type(one)(value) for (name, one), value in pairs})
+    _kind(operator, writer, node, **{name: type(one)(value) for (name, one), value in pairs})
 
 
-@EXPORTS.add(ops.OwnFunction)
-def _own(writer: Writer, node: Node, operator: ops.OwnFunction) -> None:
+@write_operator.register
+def _own(operator: ops.OwnFunction, writer: Writer, node: Node) -> None:
     """Write a registered operator as it was read; its domain is a part of its name."""
     domain, _, kind = operator.name.rpartition(".")
     writer.add(node, kind, domain=domain, **dict(operator.parameters))
 
 
-@EXPORTS.add(ops.OwnKernel)
-def _own_kernel(writer: Writer, node: Node, operator: ops.OwnKernel) -> None:
+@write_operator.register
+def _own_kernel(operator: ops.OwnKernel, writer: Writer, node: Node) -> None:
     """Write a registered kernel without its constants; images in the file are [N, C, H, W]."""
     domain, _, kind = operator.name.rpartition(".")
     inputs = []
@@ -185,9 +181,8 @@ def _own_kernel(writer: Writer, node: Node, operator: ops.OwnKernel) -> None:
     writer.write(node, "Transpose", [made], perm=TO_LAST)
 
 
-@EXPORTS.add(ops.Binary)
 def _kind(
-    writer: Writer, node: Node, operator: ops.Unary | ops.Binary | ops.Reduce, **attributes: Any
+    operator: ops.Unary | ops.Binary | ops.Reduce, writer: Writer, node: Node, **attributes: Any
 ) -> None:
     """Write an operator by its kind, which in ONNX may be an attribute of another operator."""
     kind = operator.kind
@@ -196,8 +191,11 @@ def _kind(
     writer.add(node, kind, **attributes)
 
 
-@EXPORTS.add(ops.Softmax)
-def _softmax(writer: Writer, node: Node, operator: ops.Softmax) -> None:
+write_operator.register(ops.Binary, _kind)
+
+
+@write_operator.register
+def _softmax(operator: ops.Softmax, writer: Writer, node: Node) -> None:
     kind = "LogSoftmax" if operator.log else "Softmax"
     shape = node.output.type.shape
     if operator.stop == operator.axis + 1:
@@ -215,18 +213,18 @@ def _softmax(writer: Writer, node: Node, operator: ops.Softmax) -> None:
     writer.write(node, "Reshape", [soft, outer])
 
 
-@EXPORTS.add(ops.Reduce)
-def _reduce(writer: Writer, node: Node, operator: ops.Reduce) -> None:
+@write_operator.register
+def _reduce(operator: ops.Reduce, writer: Writer, node: Node) -> None:
     keep = int(operator.keep)
     if operator.kind in POSITIONS:
-        _kind(writer, node, operator, axis=operator.axes[0], keepdims=keep)
+        _kind(operator, writer, node, axis=operator.axes[0], keepdims=keep)
         return
     axes = writer.constant(f"{node.output.name}.axes", operator.axes, np.int64)
     writer.add(node, operator.kind, axes, keepdims=keep, noop_with_empty_axes=1)
 
 
-@EXPORTS.add(ops.ConvTranspose)
-def _conv_transpose(writer: Writer, node: Node, operator: ops.ConvTranspose) -> None:
+@write_operator.register
+def _conv_transpose(operator: ops.ConvTranspose, writer: Writer, node: Node) -> None:
     """Write a ConvTranspose; negative padding, which ONNX lacks, is a Pad in front of the bias."""
     inputs, base = writer.inputs(node), node.output.name
     attributes = {
@@ -256,8 +254,8 @@ def _conv_transpose(writer: Writer, node: Node, operator: ops.ConvTranspose) -> 
     writer.write(node, "Add", [spread, flat])
 
 
-@EXPORTS.add(ops.Interpolate)
-def _interpolate(writer: Writer, node: Node, operator: ops.Interpolate) -> None:
+@write_operator.register
+def _interpolate(operator: ops.Interpolate, writer: Writer, node: Node) -> None:
     """Write a Gather, Mul and Sum per tap: Resize cannot take explicit source positions."""
     x, places, weights = node.inputs
     base, whole = node.output.name, writer.names[x]
@@ -276,14 +274,14 @@ def _interpolate(writer: Writer, node: Node, operator: ops.Interpolate) -> None:
     writer.write(node, "Sum", terms)
 
 
-@EXPORTS.add(ops.Expand)
-def _expand(writer: Writer, node: Node, operator: ops.Expand) -> None:
+@write_operator.register
+def _expand(operator: ops.Expand, writer: Writer, node: Node) -> None:
     shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
     writer.add(node, "Expand", shape)
 
 
-@EXPORTS.add(ops.OnnxReference)
-def _reference(writer: Writer, node: Node, operator: ops.OnnxReference) -> None:
+@write_operator.register
+def _reference(operator: ops.OnnxReference, writer: Writer, node: Node) -> None:
     """Write an operator of ONNX as it was read; what it leaves out has an empty name."""
     made, operands = operator.node(), iter(writer.inputs(node))
     names = [next(operands) if name else "" for name in made.input]
@@ -300,22 +298,22 @@ def _reference(writer: Writer, node: Node, operator: ops.OnnxReference) -> None:
     written.output[:] = [next(results) if name else "" for name in made.output]
 
 
-@EXPORTS.add(ops.CumSum)
-def _cumsum(writer: Writer, node: Node, operator: ops.CumSum) -> None:
+@write_operator.register
+def _cumsum(operator: ops.CumSum, writer: Writer, node: Node) -> None:
     axis = writer.constant(f"{node.output.name}.axis", operator.axis, np.int64)
     flags = {"exclusive": int(operator.exclusive), "reverse": int(operator.reverse)}
     writer.add(node, "CumSum", axis, **flags)
 
 
-@EXPORTS.add(ops.MaxPoolIndices)
-def _max_pool_indices(writer: Writer, node: Node, operator: ops.MaxPoolIndices) -> None:
+@write_operator.register
+def _max_pool_indices(operator: ops.MaxPoolIndices, writer: Writer, node: Node) -> None:
     window = {name: getattr(operator, name) for name in ("strides", "pads", "dilations")}
     window |= {"kernel_shape": operator.kernel, "storage_order": int(operator.columns_first)}
     writer.add(node, "MaxPool", unused=1, **window)
 
 
-@EXPORTS.add(ops.RoiAlign)
-def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
+@write_operator.register
+def _roi_align(operator: ops.RoiAlign, writer: Writer, node: Node) -> None:
     writer.add(
         node,
         "RoiAlign",
@@ -328,8 +326,8 @@ def _roi_align(writer: Writer, node: Node, operator: ops.RoiAlign) -> None:
     )
 
 
-@EXPORTS.add(ops.Recurrent)
-def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
+@write_operator.register
+def _recurrent(operator: ops.Recurrent, writer: Writer, node: Node) -> None:
     names, alphas, betas = zip(*operator.activations, strict=True)
     counts = [len(ACTIVATIONS[name].parameters) for name in names]
     attributes: dict[str, Any] = {

@@ -36,7 +36,7 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
     check_exportable(graph)
     writer = Writer(graph)
     for node in graph.nodes:
-        write_operator(writer, node)
+        write_operator(node.attributes, writer, node)
     for output in graph.outputs:
         name = writer.names[output.value]
         if name != output.name:

@@ -34,6 +34,15 @@ class Builder:
         for value in inputs:
             self.input(value)
 
+    @classmethod
+    def from_graph(cls, graph: Graph) -> "Builder":
+        """A builder with the inputs and constants of a graph, for nodes that keep its names."""
+        builder = cls(graph.name, graph.inputs)
+        builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
+        for constant in graph.constants:
+            builder.adopt(constant)
+        return builder
+
     def input(self, value: Value) -> str:
         """Add an input and return its name."""
         self.inputs.append(value)

@@ -142,21 +142,7 @@ class Operator(ABC):
         return tuple(extents)
 
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=Operator)
-
-
-class OperatorTable(dict[type[Operator], Callable[..., Any]]):
-    """Operator class -> function; the functions register themselves."""
-
-    def add(self, *kinds: type[Operator]) -> Callable[[F], F]:
-        """Register a function for these operators."""
-
-        def register(function: F) -> F:
-            self.update(dict.fromkeys(kinds, function))
-            return function
-
-        return register
 
 
 @dataclass_transform(frozen_default=True)

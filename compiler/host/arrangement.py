@@ -3,22 +3,7 @@
 Empty arrays stand in for the values, because NumPy tracks the strides of its views.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
-
-from ..graph import Node
-from ..graph.operators import Transpose
-
-
-def view_of(source: tuple[int, ...], nodes: Iterable[Node], shape: tuple[int, ...]) -> np.ndarray:
-    """View an array of the shape `source` through the transposes among the nodes."""
-    view = np.empty(source, np.int8)
-    for node in nodes:
-        if isinstance(node.attributes, Transpose):
-            view = view.transpose(node.attributes.permutation)
-    assert view.shape == shape
-    return view
 
 
 def joined_heads(

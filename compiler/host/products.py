@@ -1,15 +1,16 @@
 """Matrix products in float32, with constant weights or of two activations."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import numpy as np
 
 from ..cpu import Epilogue, HeadProduct, MatrixProduct
 from ..graph import Node, TensorType
 from ..graph.operators import Binary, MatMul, Transpose
-from ..rewriting import op, value
-from .arrangement import joined_heads, view_of
+from ..rewriting import GraphMatch, either, fits, number, op, value
+from ..rewriting.patterns import NOTHING, GraphPattern, NodePattern
+from .arrangement import joined_heads
 from .graph_queries import in_order, per_column, scalar
 from .kernel import HERE, HostKernel, HostScope, matcher
 from .layers import with_followers
@@ -59,119 +60,95 @@ def dense(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
     return HostKernel(description, {"x": x, **fused.inputs}, {"w": weights, "bias": bias}, nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Source of a product's operand: a value, the nodes after it, and a factor."""
+def _scaled(source: GraphPattern, private: bool = False) -> tuple[NodePattern, NodePattern]:
+    """Describe a value times a number, and one divided by a number."""
+    return (
+        op(Binary("Mul"), source, number(), private=private, commutative=True),
+        op(Binary("Div"), source, number(), private=private),
+    )
 
-    name: str
-    nodes: tuple[Node, ...] = ()
-    factor: float = 1.0
+
+def _operand(name: str) -> GraphPattern:
+    """Describe a value with factors and a transpose that only the product reads."""
+    inner = either(*_scaled(value(name), private=True), value(name))
+    turned = op(Transpose, inner, capture=f"{name}_turned", private=True)
+    return either(*_scaled(either(turned, inner), private=True), turned, inner)
 
 
-@matcher(op((MatMul, Transpose, Binary)))
+LINKS = (op(Transpose), *_scaled(value()))
+"""Nodes that a product may take along."""
+
+PRODUCT = op(MatMul, _operand("a"), _operand("b"))
+ENDS = (op(Transpose, either(*_scaled(HERE), HERE), capture="turned"), *_scaled(HERE))
+"""The product of two activations, and the nodes after it; those with most nodes match first."""
+
+
+@matcher(op(MatMul), *LINKS)
 def attention(scope: HostScope, node: Node) -> HostKernel | None:
     """Match [Transposes, Mul], MatMul of two activations, [Mul], [Transpose], from any of them."""
     product: Node | None = node
     while product is not None and not isinstance(product.attributes, MatMul):
-        if not isinstance(product.attributes, Transpose) and _factor(scope, product) is None:
+        if not any(fits(link, scope, product) for link in LINKS):
             return None
         product = scope.follower(product)
     if product is None or product.output.type.dtype != "float32":
         return None
     if all(map(scope.graph.is_constant, product.inputs)) or not product.output.type.elements:
         return None
-    for kernel in _batched(scope, product):
-        if kernel is not None and node in kernel.nodes:
-            return kernel
+    ends = (*(scope.behind(product, end) for end in ENDS), NOTHING)
+    for end in filter(None, ends):
+        for match in PRODUCT.matches_node(scope, product):
+            if node in match.nodes or node in end.nodes:
+                kernel = _arranged(scope, product, match, end)
+                if kernel is not None:
+                    return kernel
     return None
 
 
-def _factor(scope: HostScope, node: Node) -> float | None:
-    """Return the number that a node multiplies by; None for 0, which no other factor can undo."""
-    if not isinstance(node.attributes, Binary) or node.attributes.kind not in ("Mul", "Div"):
-        return None
-    numbers = [scalar(scope, name) for name in node.inputs]
-    if node.attributes.kind == "Div":
-        numbers = [None, 1.0 / numbers[1] if numbers[1] else None]
-    known = [number for number in numbers if number and math.isfinite(number)]
-    constants = [name for name in node.inputs if scope.graph.is_constant(name)]
-    same = node.output.type.dtype == "float32" and len(constants) == 1
-    return known[0] if len(known) == 1 and same else None
+def _factor(scope: HostScope, nodes: Iterable[Node]) -> float | None:
+    """Return the number that nodes multiply by; None if one of them changes shapes.
+
+    Nor may it be 0, which no other factor can undo.
+    """
+    factor = 1.0
+    for node in nodes:
+        if isinstance(node.attributes, Binary):
+            x, constant = sorted(node.inputs, key=scope.is_constant)
+            by = scalar(scope, constant)
+            if by and node.attributes.kind == "Div":
+                by = 1.0 / by
+            if not by or not math.isfinite(by) or scope.shape(x) != node.output.type.shape:
+                return None
+            factor *= by
+    return factor
 
 
-def _batched(scope: HostScope, product: Node):
-    """Yield kernels for a product, those with more nodes first."""
-    a, b = (_source(scope, name) for name in product.inputs)
-    scaled = _after(scope, product, moves=False)
-    turned = _after(scope, product, moves=True)
-    plain = [Source(name) for name in product.inputs]
-    for end in dict.fromkeys((turned, scaled, (product,))):
-        for left in dict.fromkeys((a, plain[0])):
-            for right in dict.fromkeys((b, plain[1])):
-                yield _arranged(scope, product, left, right, end)
-
-
-def _source(scope: HostScope, name: str) -> Source:
-    """Trace an operand back through transposes and factors that have no other reader."""
-    factor, nodes, turned = 1.0, [], False
-    while scope.is_private(name) and (node := scope.producer(name)) is not None:
-        number = _factor(scope, node)
-        if number is not None:
-            known = [scope.graph.is_constant(one) for one in node.inputs]
-            factor, name = factor * number, node.inputs[known.index(False)]
-            if scope.graph.types[name].shape != node.output.type.shape:
-                return Source(node.output.name, tuple(nodes), factor / number)
-        elif isinstance(node.attributes, Transpose) and not turned:
-            name, turned = node.inputs[0], True
-        else:
-            break
-        nodes.insert(0, node)
-    return Source(name, tuple(nodes), factor)
-
-
-def _after(scope: HostScope, product: Node, moves: bool) -> tuple[Node, ...]:
-    """Return the product, the factor after it and, if `moves`, the transpose after it."""
-    found = [product]
-    for wanted in (_factor, None):
-        node = scope.follower(found[-1])
-        if node is None:
-            break
-        if wanted is not None and _factor(scope, node) is not None:
-            if node.output.type.shape == product.output.type.shape:
-                found.append(node)
-        elif moves and isinstance(node.attributes, Transpose):
-            found.append(node)
-            break
-    return tuple(found)
+def _view(scope: HostScope, name: str, turned: Transpose | None) -> np.ndarray:
+    """View an array of a value's shape as a product reads it."""
+    view = np.empty(scope.shape(name), np.int8)
+    return view if turned is None else view.transpose(turned.permutation)
 
 
 def _arranged(
-    scope: HostScope, product: Node, a: Source, b: Source, end: tuple[Node, ...]
+    scope: HostScope, product: Node, match: GraphMatch, end: GraphMatch
 ) -> HostKernel | None:
     """Make a kernel that reads and writes values in place; None if it cannot."""
-    types = scope.graph.types
-    shapes = [types[name].shape for name in product.inputs]
-    if min(map(len, shapes)) < 2:
+    shapes = [scope.shape(name) for name in product.inputs]
+    nodes = in_order(scope.graph, (*match.nodes, *end.nodes))
+    factor = _factor(scope, nodes)
+    if factor is None or min(map(len, shapes)) < 2:
         return None
     *lead, rows, columns = product.output.type.shape
     inner = shapes[0][-1]
-    views = [
-        view_of(types[source.name].shape, source.nodes, shape)
-        for source, shape in zip((a, b), shapes, strict=True)
-    ]
-    moves = [node for node in reversed(end) if isinstance(node.attributes, Transpose)]
-    out = np.empty(end[-1].output.type.shape, np.int8)
-    for move in moves:
-        assert isinstance(move.attributes, Transpose)
-        out = out.transpose(np.argsort(move.attributes.permutation))
-    factor = a.factor * b.factor
-    for node in end[1:]:
-        factor *= _factor(scope, node) or 1.0
+    sources = match["a"], match["b"]
+    views = [_view(scope, match[name], match[f"{name}_turned"]) for name in "ab"]
+    out = np.empty(nodes[-1].output.type.shape, np.int8)
+    if end["turned"] is not None:
+        out = out.transpose(np.argsort(end["turned"].permutation))
     epilogue = Epilogue(("mul", "sum", factor), "float32")
-    nodes = in_order(scope.graph, (*a.nodes, *b.nodes, *end))
-    bound = tuple(n for n, one in (("a", a), ("b", b)) if scope.graph.is_constant(one.name))
+    bound = tuple(n for n, name in zip("ab", sources, strict=True) if scope.is_constant(name))
     leads = [tuple(shape[:-2]) for shape in shapes]
-    if math.prod(leads[1]) == 1 and not moves and views[0].flags.c_contiguous:
+    if math.prod(leads[1]) == 1 and end["turned"] is None and views[0].flags.c_contiguous:
         merged = math.prod(leads[0]) * rows
         flags = [
             joined_heads(views[1].reshape(inner, columns), 1, 1, inner, columns, turned)
@@ -181,7 +158,7 @@ def _arranged(
             return None
         extents = 1, 1, merged, inner, columns
         description = HeadProduct(*extents, flags[0] is None, epilogue=epilogue, bound=bound)
-        return _kernel(scope, description, (a.name, b.name), nodes)
+        return _kernel(scope, description, sources, nodes)
     if not leads[0] == leads[1] == tuple(lead):
         return None
     for images, heads in _shares(lead):
@@ -195,7 +172,7 @@ def _arranged(
                 joined = (bool(flags[0]), bool(flags[1]), bool(flags[2]))
                 extents = images, heads, rows, inner, columns
                 description = HeadProduct(*extents, turned, joined, epilogue=epilogue, bound=bound)
-                return _kernel(scope, description, (a.name, b.name), nodes)
+                return _kernel(scope, description, sources, nodes)
     return None
 
 

@@ -24,10 +24,7 @@ def expand_recurrent_layers(graph: Graph) -> Graph:
     chosen = {node.outputs[0].name for node in graph.nodes if _is_expanded(graph, node)}
     if not chosen:
         return graph
-    builder = Builder(graph.name, graph.inputs)
-    builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
-    for constant in graph.constants:
-        builder.adopt(constant)
+    builder = Builder.from_graph(graph)
     for node in graph.nodes:
         if node.outputs[0].name in chosen:
             _Cells(builder, node).expand()

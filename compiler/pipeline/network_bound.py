@@ -15,21 +15,16 @@ from ..graph import Graph, Node
 from ..main_memory.segment_layout import lay_out_segment
 from ..options import DEFAULT_OPTIONS, Options
 from ..placement import DEFAULT_COSTS, STRICT_PLACEMENT, Costs, Placement
-from ..scheduling.candidate_timer import CandidateTimer
+from ..placement.node_cycles import Estimator
 from ..scheduling.fusion import Group, MovementGroup, form_groups
 from ..scheduling.given_schedules import Part
-from ..scheduling.kernel_programs import KernelPrograms
 from ..tensor import Kernel
 from .place import place
 from .request import CompileRequest
 
 
-class _FusesAll(CandidateTimer):
+class _FusesAll(Estimator):
     """A timer that searches no schedules and rates every fused kernel as fast as its parts."""
-
-    def __init__(self, configuration: Configuration) -> None:
-        programs = KernelPrograms({}, 0, configuration)
-        super().__init__(programs, configuration, lambda program, _: (len(program), None))
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """A schedule without tiles."""

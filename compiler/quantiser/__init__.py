@@ -10,17 +10,7 @@ from .quantise import QuantisedNetwork, evaluate_quality, quantise
 from .ranges import METHODS
 
 __all__ = [
-    "AUTO",
-    "EFFORTS",
-    "METHODS",
-    "Batches",
-    "LayerQuality",
-    "NetworkQuality",
-    "QuantisedNetwork",
-    "QuantiserOptions",
-    "accelerated_share",
-    "evaluate_quality",
-    "make_batches",
-    "prepare",
+    "AUTO", "EFFORTS", "METHODS", "Batches", "LayerQuality", "NetworkQuality", "QuantisedNetwork",
+    "QuantiserOptions", "accelerated_share", "evaluate_quality", "make_batches", "prepare",
     "quantise",
 ]  # fmt: skip

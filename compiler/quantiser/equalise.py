@@ -93,10 +93,7 @@ def equalise(
         weights[link.first] = weights[link.first] / factors.reshape(-1, 1, 1, 1)
         biases[link.first] = biases[link.first] / factors
         weights[link.second] = second * _per_input(second, conv.groups, factors)
-    builder = Builder(graph.name, graph.inputs)
-    builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
-    for constant in graph.constants:
-        builder.adopt(constant)
+    builder = Builder.from_graph(graph)
     for node in graph.nodes:
         name = node.outputs[0].name
         if name not in weights:

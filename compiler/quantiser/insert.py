@@ -55,10 +55,7 @@ def insert_quantisation(
     CompileError
         If the result is not a valid graph.
     """
-    builder = Builder(graph.name, graph.inputs)
-    builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
-    for constant in graph.constants:
-        builder.adopt(constant)
+    builder = Builder.from_graph(graph)
     shown: dict[str, str] = {}
 
     def quantise(name: str) -> None:

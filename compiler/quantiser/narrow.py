@@ -117,10 +117,7 @@ def _flat(y: np.ndarray, step: float) -> int:
 
 def _clamped(graph: Graph, limits: dict[str, Range]) -> Graph:
     """Return the graph with a Clip after each of these values."""
-    builder = Builder(graph.name, graph.inputs)
-    builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
-    for constant in graph.constants:
-        builder.adopt(constant)
+    builder = Builder.from_graph(graph)
     renamed: dict[str, str] = {}
     for node in graph.nodes:
         inputs = tuple(renamed.get(name, name) for name in node.inputs)

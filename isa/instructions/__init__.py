@@ -6,7 +6,13 @@ from .gemm import Gemm
 from .load import Load
 from .loops import Loop
 from .store import Store
-from .transfers import fill_memory, move_transfer, transfer, transfer_problem
+from .transfers import (
+    fill_memory,
+    move_transfer,
+    transfer,
+    transfer_problem,
+    unpack_weights,
+)
 from .vector import Combine, ReduceMode, Vector
 
 FAMILIES: tuple[type[Instruction], ...] = (Load, Gemm, Vector, Store, Sync, Halt)
@@ -32,4 +38,5 @@ __all__ = [
     "peers",
     "transfer",
     "transfer_problem",
+    "unpack_weights",
 ]

@@ -75,6 +75,16 @@ def transfer_problem(source: Memory, destination: Memory) -> str:
     )
 
 
+def unpack_weights(length: int, memory: int, local: int) -> Instruction:
+    """Unpack weight tiles of 4 bits, `length` bytes of main memory, into WGT."""
+    return _unpack_at_zero(length).moved({"memory": memory, "local": local})
+
+
+@lru_cache(maxsize=1 << 14)
+def _unpack_at_zero(length: int) -> Instruction:
+    return Load(destination=Memory.WGT, unpack=True, length=length, local=0)
+
+
 def fill_memory(
     destination: Memory, value: int, length: int, base: int, loops: tuple[Loop, ...] = ()
 ) -> Instruction:

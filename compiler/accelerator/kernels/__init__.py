@@ -1,21 +1,20 @@
 """Operators as tensor expressions; no other code of the target knows operators by name.
 
-`build_kernel` turns a graph node into a `Kernel`. A new operator needs one more function for
-`BUILDERS`, in any file of this folder. An operator that only moves values needs none: its result
-gets a place in memory (`main_memory.tensor_placement`). Channels in memory are padded to the
-machine's block, `channel_block`.
+`build_kernel` turns a graph node into a `Kernel`. A new operator needs one more function that
+`kernel_of` registers, in any file of this folder. An operator that only moves values needs none:
+its result gets a place in memory (`main_memory.tensor_placement`). Channels in memory are padded to
+the machine's block, `channel_block`.
 """
 
 from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 
-from ....errors import CompileError
 from ....isa.configuration import Configuration
 from ...graph import Graph, Node
 from ...graph.operators import Convolving
 from ...tensor import Kernel
-from .common import BUILDERS
+from .common import kernel_of
 from .convolution import convolution
 from .first_layer import Image
 
@@ -45,13 +44,8 @@ def build_kernel(
     CompileError
         When no builder knows the operator.
     """
-    builder = BUILDERS.get(type(node.attributes))
-    if builder is None:
-        raise CompileError(
-            f"node `{node.name}`: no kernel for `{node.op}`; known are "
-            f"{', '.join(sorted(cls.__name__ for cls in BUILDERS))}"
-        )
-    if isinstance(node.attributes, Convolving):
+    operator = node.attributes
+    if isinstance(operator, Convolving):
         image = (images or {}).get(node.inputs[0])
-        return convolution(node, graph, configuration, image, gather=gather)
-    return builder(node, graph, configuration)
+        return convolution(operator, node, graph, configuration, image, gather=gather)
+    return kernel_of(operator, node, graph, configuration)

@@ -1,19 +1,32 @@
 """Helpers for kernel builders: padded tensors and the requantising epilogue."""
 
 from collections.abc import Sequence
+from functools import singledispatch
 
 import numpy as np
 
+from ....errors import CompileError
 from ....isa.configuration import Configuration
 from ... import te
-from ...graph import Graph, QAdd, QAvgPool, QConv, QMatMul, QMul
-from ...graph.operator import OperatorTable
-
-BUILDERS = OperatorTable()
-"""Functions that make a kernel of a node, its graph and a configuration."""
+from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QMatMul, QMul
+from ...graph.operators import Operator
+from ...tensor import Kernel
 
 OWN_NAMES = frozenset({"acc", "bias", "centred", "offset", "product", "scale", "table", "w"})
 """Names that kernels give to tensors; an activation may have the same name."""
+
+
+@singledispatch
+def kernel_of(operator: Operator, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+    """Make the kernel of a node by the class of its operator; builders register themselves.
+
+    Raises
+    ------
+    CompileError
+        When no builder knows the operator.
+    """
+    known = ", ".join(sorted(kind.__name__ for kind in kernel_of.registry if kind is not object))
+    raise CompileError(f"node `{node.name}`: no kernel for `{operator.op}`; known are {known}")
 
 
 def channel_block(configuration: Configuration) -> int:

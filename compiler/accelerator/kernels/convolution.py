@@ -13,12 +13,12 @@ from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QConv
 from ...graph.macs import macs_of
-from ...graph.operators import Convolving, QSums
+from ...graph.operators import Convolving
 from ...tensor import Kernel
 from .common import (
-    BUILDERS,
     activation,
     channel_block,
+    kernel_of,
     padded,
     requantised,
     stored,
@@ -28,8 +28,9 @@ from .common import (
 from .first_layer import EACH, Image, gathered_pixels, gathered_window
 
 
-@BUILDERS.add(QConv, QSums)
+@kernel_of.register
 def convolution(
+    operator: Convolving,
     node: Node,
     graph: Graph,
     configuration: Configuration,
@@ -44,8 +45,6 @@ def convolution(
     is `x[.., o] * w[ky,kx,o]`. With an `image`, `x` has the windows gathered from it. With
     `gather`, a strided 1x1 convolution reads a tensor of only the pixels that it uses.
     """
-    operator = node.attributes
-    assert isinstance(operator, Convolving)
     out_shape, weights = node.output.type.shape, graph.data(node.inputs[1])
     channels_in, channels_out = graph.types[node.inputs[0]].shape[3], weights.shape[3]
     rows, columns = zip(operator.strides, operator.dilations, operator.pads[:2], strict=True)

@@ -8,14 +8,12 @@ from ....isa.vector_operations import Combine
 from ... import te
 from ...graph import Graph, Node, QAdd, QLut, QMul
 from ...tensor import Kernel
-from .common import BUILDERS, activation, pixel_axes, requantised, scalars, stored
+from .common import activation, kernel_of, pixel_axes, requantised, scalars, stored
 
 
-@BUILDERS.add(QAdd)
-def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+@kernel_of.register
+def add(operator: QAdd, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = requantise(a * ma + b * mb + constant, scale)` with zero point and clamp."""
-    operator = node.attributes
-    assert isinstance(operator, QAdd)
     first, second = node.inputs[:2]
     a = activation(first, graph, configuration)
     # Separate operands get separate banks, so that `x + x` can read both at once.
@@ -29,8 +27,8 @@ def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     return te.kernel(node.name, out, scalars(operator.constant, operator.scale, channels))
 
 
-@BUILDERS.add(QMul)
-def multiply(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+@kernel_of.register
+def multiply(operator: QMul, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = requantise((a - za) * (b - zb), scale)` with zero point and clamp.
 
     VECTOR multiplies bytes, or a value of 18 bits in ACC by a byte. So `b - zb` is computed first,
@@ -41,8 +39,6 @@ def multiply(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     UnfitError
         When `b` is broadcast along channels, which are the lanes of a step.
     """
-    operator = node.attributes
-    assert isinstance(operator, QMul)
     (first, second), (za, zb) = node.inputs, (operator.zero_point_a, operator.zero_point_b)
     shape, small = (graph.types[name].shape for name in (first, second))
     if small[3] != shape[3]:
@@ -72,8 +68,8 @@ def multiply(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     return te.kernel(node.name, out, constants)
 
 
-@BUILDERS.add(QLut)
-def look_up(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+@kernel_of.register
+def look_up(operator: QLut, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = table[x + 128]`."""
     x = activation(node.inputs[0], graph, configuration)
     pixel = pixel_axes(node.output.name, graph, configuration)

@@ -17,10 +17,10 @@ from ....isa.configuration import Configuration, Memory
 from ....isa.durations import tile_cycles
 from ... import te
 from ...graph import Graph, Node, QMatMul
-from ...graph.operators import Multiplying, QMatMulSums
+from ...graph.operators import Multiplying
 from ...tensor import Kernel
 from ..strided_copy import LATENCY_CYCLES
-from .common import BUILDERS, padded, requantised, scalars, stored, sums
+from .common import kernel_of, padded, requantised, scalars, stored, sums
 from .zero_points import corrected, corrections
 
 ROWS, CHANNELS = 2, 3
@@ -30,15 +30,13 @@ DIGITS, DIGIT_CYCLES = 2, 150
 """Digits of most sums of rows or columns, and cycles that nothing hides for each of them."""
 
 
-@BUILDERS.add(QMatMul, QMatMulSums)
-def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+@kernel_of.register
+def matmul(operator: Multiplying, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`acc[n,h,m,o] = sum a[n,h,p,m,i] * b[n,h,q,i,o]`, over i, and over p and q for zero points.
 
     With one axis for both zero points, the product is `a[n,h,p,m,i] * b[n,h,p - r,i,o]`, and the
     padding of `b` is read `r` times.
     """
-    operator = node.attributes
-    assert isinstance(operator, Multiplying)
     left, right = (graph.types[name].shape for name in node.inputs)
     joined_a, joined_b, joined_y = operator.joined
     heads = operator.heads

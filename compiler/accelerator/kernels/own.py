@@ -11,14 +11,14 @@ from ...graph import Graph, Node
 from ...graph.operators.own import QKernel, given_tensors
 from ...tensor import Axis, Kernel, Tensor
 from ..phases import phases_of
-from .common import BUILDERS, activation
+from .common import activation, kernel_of
 
 IMAGE = 4
 """Dimensions of an activation."""
 
 
-@BUILDERS.add(QKernel)
-def own_kernel(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+@kernel_of.register
+def own_kernel(operator: QKernel, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """The user's kernel, if it computes every channel by itself.
 
     Raises
@@ -26,8 +26,6 @@ def own_kernel(node: Node, graph: Graph, configuration: Configuration) -> Kernel
     UnfitError
         When it does not, or no instruction computes one of its stages.
     """
-    operator = node.attributes
-    assert isinstance(operator, QKernel)
     kernel = operator.declared
     channel = _channel(node, kernel)
     tensors: dict[str, Tensor] = {}

@@ -4,7 +4,7 @@ from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QAvgPool, QMaxPool
 from ...tensor import Kernel
-from .common import BUILDERS, activation, pixel_axes, requantised, scalars, stored
+from .common import activation, kernel_of, pixel_axes, requantised, scalars, stored
 
 LOWEST = -128
 """The padding value of maximum pooling."""
@@ -24,11 +24,11 @@ def _windows(
     return x[n, row, column, c], over
 
 
-@BUILDERS.add(QAvgPool)
-def average_pool(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+@kernel_of.register
+def average_pool(
+    operator: QAvgPool, node: Node, graph: Graph, configuration: Configuration
+) -> Kernel:
     """`out = requantise(sum(window) + constant, scale)` with zero point and clamp."""
-    operator = node.attributes
-    assert isinstance(operator, QAvgPool)
     x = activation(node.inputs[0], graph, configuration, operator.zero_point_x)
     pixel = pixel_axes(node.output.name, graph, configuration)
     total = te.sum(*_windows(x, pixel, operator, (1, 1)))
@@ -37,11 +37,11 @@ def average_pool(node: Node, graph: Graph, configuration: Configuration) -> Kern
     return te.kernel(node.name, out, scalars(operator.constant, operator.scale, channels))
 
 
-@BUILDERS.add(QMaxPool)
-def maximum_pool(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+@kernel_of.register
+def maximum_pool(
+    operator: QMaxPool, node: Node, graph: Graph, configuration: Configuration
+) -> Kernel:
     """`out = clamp(max(window))`, padded with the lowest value."""
-    operator = node.attributes
-    assert isinstance(operator, QMaxPool)
     x = activation(node.inputs[0], graph, configuration, LOWEST)
     pixel = pixel_axes(node.output.name, graph, configuration)
     most = te.max(*_windows(x, pixel, operator, operator.dilations))

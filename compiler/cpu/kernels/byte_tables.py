@@ -61,16 +61,12 @@ class ByteTable(Description):
     """
 
     size: int
+    bound = ("table",)
 
     @property
     @override
     def operands(self) -> Mapping[str, Array]:
         return {"x": self.output, "table": Array("int8", (256,))}
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """The table."""
-        return ("table",)
 
     @property
     @override

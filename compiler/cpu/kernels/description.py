@@ -43,6 +43,8 @@ class Description(ABC):
     """A kernel without code. Subclasses are frozen dataclasses whose `repr` tells everything."""
 
     __slots__ = ()
+    bound: tuple[str, ...] = ()
+    """Operands that are the same in all calls."""
 
     @property
     @abstractmethod
@@ -52,7 +54,7 @@ class Description(ABC):
     @property
     def constants(self) -> tuple[str, ...]:
         """Operands that are the same in all calls: `Kernel.bind` packs them once."""
-        return ()
+        return self.bound
 
     @property
     @abstractmethod

@@ -66,11 +66,6 @@ class Elementwise(Description):
 
     @property
     @override
-    def constants(self) -> tuple[str, ...]:
-        return self.bound
-
-    @property
-    @override
     def output(self) -> Array:
         return Array(self.dtype, self.shape)
 

@@ -71,11 +71,6 @@ class HeadProduct(Description):
 
     @property
     @override
-    def constants(self) -> tuple[str, ...]:
-        return self.bound
-
-    @property
-    @override
     def output(self) -> Array:
         shape = self.placed(2, self.images, self.heads, self.rows, self.columns)
         return Array(self.epilogue.dtype, shape)

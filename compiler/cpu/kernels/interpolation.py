@@ -49,6 +49,7 @@ class Interpolation(Description):
     advance: int
     first: int
     taps: int
+    bound = ("weights",)
 
     @property
     def blocks(self) -> int:
@@ -60,11 +61,6 @@ class Interpolation(Description):
     def operands(self) -> Mapping[str, Array]:
         weights = Array("float32", (self.taps, self.blocks * self.block))
         return {"x": Array("float32", (self.outer, self.size, self.inner)), "weights": weights}
-
-    @property
-    @override
-    def constants(self) -> tuple[str, ...]:
-        return ("weights",)
 
     @property
     @override

@@ -42,7 +42,7 @@ class Product(Description):
     """Element type of `x`."""
     epilogue: Epilogue
     computed = False
-    """Whether the weights are an operand of each call, as they lie."""
+    """True if the weights are an operand of each call, as they lie."""
     small_pairs: bool
     """True if `has_small_pairs` holds for the weights, so that instructions may be used whose sums
     of two products saturate."""

@@ -51,11 +51,6 @@ class RecurrentUpdate(Description):
 
     @property
     @override
-    def constants(self) -> tuple[str, ...]:
-        return self.bound
-
-    @property
-    @override
     def output(self) -> Array:
         return Array("float32", (self.rows, self.hidden))
 

@@ -121,17 +121,13 @@ class LayerNormalisation(RowKernel):
     epsilon: float = 1e-5
     centred: bool = True
     by_row: bool = False
+    bound = ("scale", "bias")
 
     @property
     @override
     def operands(self) -> Mapping[str, Array]:
         one = Array("float32", (self.rows if self.by_row else self.columns,))
         return {"x": self.output, "scale": one, "bias": one}
-
-    @property
-    @override
-    def constants(self) -> tuple[str, ...]:
-        return ("scale", "bias")
 
     @override
     def plan(self, target: CpuTarget) -> KernelSchedule:

@@ -8,21 +8,9 @@ from ..operator import OPERATORS, Operator
 from .convolutions import Conv, ConvTranspose
 from .elementwise import Binary, Cast, Pointwise, Unary, Where
 from .indexing import Gather, GatherElements, GatherND, Interpolate, ScatterElements, ScatterND
-from .integer import (
-    Accelerated,
-    Clamping,
-    QAdd,
-    QAvgPool,
-    QConcat,
-    QInterleave,
-    QLut,
-    QMaxPool,
-    QMul,
-    QResize,
-    QSlice,
-    Rearranging,
-)
+from .integer import Accelerated, Clamping, QAdd, QAvgPool, QLut, QMaxPool, QMul
 from .integer_layers import Convolving, FromBytes, QConv, QSums
+from .integer_movement import QConcat, QInterleave, QResize, QSlice, Rearranging
 from .integer_products import Multiplying, QMatMul, QMatMulSums
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference

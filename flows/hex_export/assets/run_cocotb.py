@@ -17,7 +17,7 @@ from cocotb_tools.runner import Verilator, VerilatorControlFile, Verilog
 
 PORTS = ("clk", "rst", "interrupt", "events", "m_axi_*", "s_axi_*")
 MAKE_VARIABLES = "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread OPT_FAST=-O1 OPT_SLOW=-O0"
-"""What the wheel's makefile lacks, and less optimisation: the time goes to Python."""
+"""Variables that the wheel's makefile lacks, and less optimisation: the time goes to Python."""
 
 
 def wheel() -> Path | None:
