@@ -5,6 +5,7 @@ when such a tensor is met, so that a network from the cache does not wait for it
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -54,7 +55,8 @@ def read_external(tensor: "onnx.TensorProto", folder: Path) -> bytes:
     parts = PurePosixPath(location)
     if not location or parts.is_absolute() or ".." in parts.parts or "\0" in location:
         raise UnreadableError(location, f"the path `{location}`, which leads out of the folder")
-    if folder.resolve() not in path.resolve().parents:
+    # `Path.resolve` would raise RuntimeError at links that lead to each other.
+    if Path(os.path.realpath(folder)) not in Path(os.path.realpath(path)).parents:
         raise UnreadableError(location, f"the link `{location}`, which leads out of the folder")
     try:
         return read_part(path, offset, length, limit=MAX_MODEL_BYTES)

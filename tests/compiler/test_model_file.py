@@ -39,6 +39,7 @@ def test_data_beside_the_model_is_read(tmp_path) -> None:
         ("/dev/zero", "the path `/dev/zero`, which leads out of the folder"),
         ("folder/../../weights.bin", "which leads out of the folder"),
         ("link", "the link `link`, which leads out of the folder"),
+        ("loop", "`loop`: Too many levels of symbolic links"),
         ("pipe", "`pipe`: not a regular file but a pipe"),
         ("folder", "`folder`: not a regular file but a folder"),
         ("none", "`none`: No such file or directory"),
@@ -53,6 +54,7 @@ def test_data_of_a_model_lies_in_files_of_its_folder(tmp_path, location, got) ->
     (folder / "folder").mkdir(parents=True)
     (tmp_path / "weights.bin").write_bytes(bytes(256))
     (folder / "link").symlink_to(tmp_path / "weights.bin")
+    (folder / "loop").symlink_to("loop")
     os.mkfifo(folder / "pipe")
     (folder / "huge").touch()
     os.truncate(folder / "huge", 1 << 40)
