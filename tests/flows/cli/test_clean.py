@@ -91,7 +91,7 @@ def test_every_kind_of_kept_file_is_known():
             if "verify" not in file.parts:
                 text = file.read_text()
                 kinds |= set(re.findall(r'kept_folder\("(\w+)"', text))
-                if "kept_folder(KIND" in text or "kept import KIND" in text:
-                    kinds |= set(re.findall(r'^KIND(?:, TASK)? = "(\w+)"', text, re.MULTILINE))
+                for name in set(re.findall(r"kept_folder\(([A-Z_]+)", text)):
+                    kinds |= set(re.findall(rf'^{name} = "(\w+)"', text, re.MULTILINE))
     kinds |= set(re.findall(r'KIND, TASK = "(\w+)"', (ROOT / "sim/gate/kept.py").read_text()))
     assert kinds | {"rtl"} == {*clean.MADE_AGAIN, clean.SWEEPS}
