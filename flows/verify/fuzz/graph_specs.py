@@ -22,6 +22,7 @@ from ....compiler.graph import (
     QLut,
     QMatMul,
     QMaxPool,
+    QMul,
     QResize,
     QSlice,
     Quantisation,
@@ -177,6 +178,18 @@ def _add(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str
     return _emit(builder, operator, sources, name, step.one("zero_point_y"))
 
 
+def _multiply(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
+    operator = QMul(
+        scale=float(np.float32(2.0 ** step.one("gain") * 40 / 73**2)),
+        zero_point_a=step.one("zero_point_a"),
+        zero_point_b=step.one("zero_point_b"),
+        zero_point_y=step.one("zero_point_y"),
+        low=step.one("low"),
+        high=step.one("high"),
+    )
+    return _emit(builder, operator, sources, name, step.one("zero_point_y"))
+
+
 def _average(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     kernel = step.pair("kernel")
     if 0 in kernel:
@@ -288,6 +301,7 @@ REALISE: dict[str, Callable[[Builder, NodeSpec, list[str], str], str]] = {
     "dense": _dense,
     "constant": _constant,
     "add": _add,
+    "multiply": _multiply,
     "average": _average,
     "maximum": _maximum,
     "table": _look_up,

@@ -15,8 +15,8 @@ MAX_TENSOR = 6000
 
 HOST_WAYS = 6
 WEIGHTS = {
-    "conv": 10, "dense": 2, "add": 5, "average": 2, "maximum": 3, "table": 2, "product": 3,
-    "join": 4, "resize": 2, "interleave": 2, "cut": 2, "host": 1, "constant": 2,
+    "conv": 10, "dense": 2, "add": 5, "multiply": 4, "average": 2, "maximum": 3, "table": 2,
+    "product": 3, "join": 4, "resize": 2, "interleave": 2, "cut": 2, "host": 1, "constant": 2,
 }  # fmt: skip
 """Relative frequency of each kind."""
 
@@ -32,16 +32,20 @@ CHAINS = (
     ("resize", "skip", "maximum"),
     ("conv", "interleave", "conv", "cut"),
     ("conv", "cut", "conv", "skip"),
+    ("conv", "squeeze", "table", "gate", "project", "sum"),
+    ("depthwise", "gate", "table"),
 )
 """Steps in a row that the compiler may fuse or store into each other.
 
-`sum` adds the first value of the chain. `skip` joins the first later value with as many pixels as
-the newest. If it does not fit, another value is used.
+`sum` adds the first value of the chain. `squeeze` averages each channel, and `gate` multiplies the
+chain's second value by the newest, as squeeze-and-excite blocks do. `skip` joins the first later
+value with as many pixels as the newest. If it does not fit, another value is used.
 """
 
 POINTWISE: dict[str, Number] = {
     "kernel": (1, 1), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1,
 }  # fmt: skip
+GLOBAL: dict[str, Number] = {"kernel": (0, 0), "pads": (0, 0, 0, 0), "strides": (1, 1)}
 CHANNELWISE = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 7), (7, 1), (2, 2), (3, 4))
 """Kernels of depthwise steps in chains."""
 
@@ -54,6 +58,10 @@ def random_sketch(seed: int) -> Sketch:
 def depth_of(shape: Shape, heads: int, transposed: bool) -> int:
     """Number of elements that a product with a second operand of this shape sums."""
     return shape[3] // max(1, heads) if transposed else shape[2]
+
+
+def _broadcasts(small: Shape, shape: Shape) -> bool:
+    return all(size in (1, own) for size, own in zip(small, shape, strict=True))
 
 
 class _Drawing:
@@ -135,6 +143,14 @@ class _Drawing:
             step = self._draw("add", newest)
             fits = self.shapes[first] == self.shapes[newest]
             return replace(step, sources=(newest, first)) if fits else step
+        if part == "squeeze":
+            step = self._draw("average", newest)
+            return replace(step, numbers={**step.numbers, **GLOBAL})
+        if part == "gate":
+            step = self._draw("multiply", newest)
+            gated = min(begun, newest)  # the chain may have no second value yet
+            fits = _broadcasts(self.shapes[newest], self.shapes[gated])
+            return replace(step, sources=(gated, newest)) if fits else step
         if part not in ("expand", "project", "depthwise"):
             return self._draw(part, newest)
         step = self._draw("conv", newest)
@@ -156,6 +172,8 @@ class _Drawing:
         """A step of a kind that reads a value."""
         if kind == "add":
             return NodeSpec(kind, *self._draw_add(source))
+        if kind == "multiply":
+            return NodeSpec(kind, *self._draw_multiply(source))
         if kind == "product":
             return NodeSpec(kind, *self._draw_product(source))
         if kind == "join":
@@ -185,7 +203,7 @@ class _Drawing:
         if kind == "average":
             numbers["constant"] = chance.choice((0, 0, chance.randint(-5000, 5000)))
             if chance.random() < 0.3:
-                numbers |= {"kernel": (0, 0), "pads": (0, 0, 0, 0), "strides": (1, 1)}
+                numbers |= GLOBAL
             return numbers
         numbers |= {"seed": chance.randrange(1 << 20), "sparse": chance.choice((0, 0, 1))}
         numbers["groups"] = chance.choice((1, 1, 1, 0, 0, 2, 3))
@@ -208,6 +226,23 @@ class _Drawing:
         chance.shuffle(pair)
         return tuple(pair), numbers
 
+    def _draw_multiply(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
+        """Multiply a value by one of its shape or one that is broadcast to it."""
+        chance = self.chance
+        both = [pair for i in range(len(self.shapes)) for pair in ((source, i), (i, source))]
+        pairs = [(a, b) for a, b in both if _broadcasts(self.shapes[b], self.shapes[a])]
+        return chance.choice(pairs), self._product_numbers()
+
+    def _product_numbers(self) -> dict[str, Number]:
+        chance = self.chance
+        return {
+            "zero_point_a": chance.choice((0, 0, self._byte())),
+            "zero_point_b": chance.choice((0, 0, self._byte())),
+            "zero_point_y": self._byte(),
+            "gain": chance.choice((0, 0, 1, -1)),
+            **self._clamp(),
+        }
+
     def _draw_product(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
         """A product with a value of the same channels (transposed) or of as many rows."""
         chance, (n, height, _, channels) = self.chance, self.shapes[source]
@@ -225,11 +260,7 @@ class _Drawing:
             "heads": heads if channels % max(1, heads) == 0 else 1,
             "transposed": int(transposed),
             "joined": (1, 1, chance.choice((0, 1))),
-            "zero_point_a": chance.choice((0, 0, self._byte())),
-            "zero_point_b": chance.choice((0, 0, self._byte())),
-            "zero_point_y": self._byte(),
-            "gain": chance.choice((0, 0, 1, -1)),
-            **self._clamp(),
+            **self._product_numbers(),
         }
         return (source, chance.choice(fits)), numbers
 

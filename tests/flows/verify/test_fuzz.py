@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.graph import Graph, QConv, evaluate, print_graph, verify
+from tilewright.compiler.graph import Graph, QConv, QMul, evaluate, print_graph, verify
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.tensor import Kernel
@@ -87,6 +87,21 @@ def test_a_seed_gives_its_graph_again_and_all_operators_are_drawn():
     assert {1, 2} <= {c.groups for c in convolutions}
     assert any(c.kind == "depthwise" for c in convolutions)
     assert any(c.dilations != (1, 1) for c in convolutions)
+
+
+def test_products_of_all_kinds_of_operands_are_drawn():
+    """Element by element, by a factor for each channel, and by one for several channels."""
+    kinds = set()
+    for seed in range(1, 201):
+        graph = realise(random_sketch(seed))
+        for node in graph.nodes:
+            if isinstance(node.attributes, QMul):
+                shape, small = (graph.types[name].shape for name in node.inputs)
+                kinds.add("equal" if small == shape else "" if small[3] != shape[3] else "channel")
+                zeros = node.attributes.zero_point_a, node.attributes.zero_point_b
+                kinds.add(tuple(map(bool, zeros)))
+    flags = (False, True)
+    assert kinds == {"equal", "channel", "", *((a, b) for a in flags for b in flags)}
 
 
 def test_chains_that_are_fused_are_drawn_often():
