@@ -56,7 +56,7 @@ def test_only_what_is_asked_for_is_chosen(zoo, capsys):
 
 
 def test_samples_fit_the_inputs_and_repeat(zoo):
-    drawn = [network for network in zoo.networks() if isinstance(network, zoo.Network)]
+    drawn = [network for network in zoo.networks() if isinstance(network, zoo.ZooNetwork)]
     for network in drawn:
         samples = zoo.draw(network.inputs, network.words, 2)
         assert list(samples) == list(network.inputs)
