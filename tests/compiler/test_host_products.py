@@ -207,6 +207,8 @@ def test_one_layer_is_no_plural(tmp_path, monkeypatch, capsys):
     onnx.save(built.made([y], x=IMAGE), "one.onnx")
     assert main(["compile", "one.onnx", "--config", "8x8", "-o", "one.tw"]) == 0
     assert "one.tw: 1 accelerator layer in " in capsys.readouterr().out
+    assert main(["run", "one.onnx", "--config", "8x8", "--compare"]) == 0
+    assert "1 of 1 accelerator layer equal in every value" in capsys.readouterr().out
 
 
 def test_one_sample_is_no_plural(tmp_path, capsys):
