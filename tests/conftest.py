@@ -32,9 +32,12 @@ HAS_ZIG = find_spec("ziglang") is not None
 collect_ignore = [] if HAS_TCL else ["flows/board/test_zynq.py"]
 collect_ignore += [] if HAS_ZIG else ["flows/bare_metal/test_soft_cpu.py"]
 
-# A shell starts jobs in the background with Ctrl-C ignored, and what a test starts inherits that.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts jobs in the background with Ctrl-C ignored, and `nohup` ignores the terminal's end.
+# What a test starts would inherit that.
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, usual)
 
 # All hardware that is simulated checks its assertions, in other processes too.
 os.environ[ASSERTIONS] = "1"

@@ -63,7 +63,7 @@ class FloatSource:
     statistics: ActivationStatistics
     equalised: bool = False
     ranges: ChosenRanges = field(default_factory=dict)
-    scales: dict[str, np.ndarray] = field(default_factory=dict)
+    scales: dict[object, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -224,6 +224,22 @@ class CandidateSearch:
             source.graph, points, plain.quantisations, found, source.scales
         )
         return replace(plain, inserted=inserted, corrections=found)
+
+    def with_four_bits(
+        self, found: QuantisationCandidate, heads: frozenset[str]
+    ) -> QuantisationCandidate:
+        """Return a candidate whose layers with these heads have weights of 4 bits.
+
+        Its biases are corrected anew: rounding to 4 bits moves the mean of a channel.
+        """
+        source, points = found.source, found.points
+        plain = source.graph, points, found.quantisations
+        inserted = insert_quantisation(*plain, None, source.scales, heads)
+        if not self.options.correct:
+            return replace(found, inserted=inserted)
+        biases = correct_biases(inserted, points, source.statistics.means, self.batches)
+        inserted = insert_quantisation(*plain, biases, source.scales, heads)
+        return replace(found, inserted=inserted, corrections=biases)
 
     def compare(self, found: list[QuantisationCandidate]) -> list[QuantisationCandidate]:
         """Measure the noise of candidates.

@@ -1,5 +1,6 @@
 """Insertion of Quantize and Dequantize into a float graph, with weights as dequantised integers."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,9 +8,11 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, Output, Quantisation, drop_unused, verify
 from ..graph import operators as ops
+from ..graph.operators import Reshape
 from .float_layer import FloatLayer, maker, origin
+from .four_bits import FourBitForm
 from .points import Points
-from .weights import least_error_scales, quantise_weights, rows_of
+from .weights import EIGHT_BITS, quantise_weights, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ def insert_quantisation(
     points: Points,
     quantisations: Mapping[str, Quantisation],
     corrections: Mapping[str, np.ndarray] | None = None,
-    scales: dict[str, np.ndarray] | None = None,
+    scales: dict[object, np.ndarray] | None = None,
+    four_bits: frozenset[str] = frozenset(),
 ) -> Inserted:
     """Return a graph in QDQ form, which the recognising passes and other tools read.
 
@@ -48,7 +52,10 @@ def insert_quantisation(
     corrections : mapping
         Output of a weighted layer -> float64[channels] to add to its bias.
     scales : dict
-        Weights -> scales that an earlier call found for this graph; new ones are added.
+        Weights and their form -> scales that an earlier call found for this graph; new ones are
+        added.
+    four_bits : frozenset of str
+        Heads of layers whose weights have 4 bits.
 
     Raises
     ------
@@ -72,7 +79,7 @@ def insert_quantisation(
         )
 
     parameters = _parameters(
-        graph, points, quantisations, corrections or {}, {} if scales is None else scales
+        graph, points, quantisations, corrections or {}, {} if scales is None else scales, four_bits
     )
     for value in graph.inputs:
         if value.name in quantisations:
@@ -107,6 +114,21 @@ def weights_of(graph: Graph, layer: FloatLayer) -> tuple[np.ndarray, np.ndarray,
     return weights, graph.data(linear.inputs[_bias_place(graph, linear)]).ravel(), 1
 
 
+def four_bit_form(graph: Graph, layer: FloatLayer) -> FourBitForm | None:
+    """Return the form of a layer's weights; None if the machine does not multiply them in tiles."""
+    weights, _, axis = weights_of(graph, layer)
+    if layer.kind == "conv":
+        (name,) = layer.inputs
+        groups = graph.types[name].shape[1] // weights.shape[1]
+        return FourBitForm(weights.shape[1], math.prod(weights.shape[2:])) if groups == 1 else None
+    # The accelerator keeps the channels of a flattened image together.
+    taps, node = 1, graph.producer(layer.inputs[0])
+    if node is not None and isinstance(node.attributes, Reshape):
+        taps = math.prod(graph.types[node.inputs[0]].shape[2:])
+    inputs, rest = divmod(weights.shape[1 - axis], taps)
+    return FourBitForm(weights.shape[1 - axis], 1) if rest else FourBitForm(inputs, taps)
+
+
 def _bias_place(graph: Graph, add: Node) -> int:
     return next(place for place, name in enumerate(add.inputs) if graph.is_constant(name))
 
@@ -125,7 +147,8 @@ def _parameters(
     points: Points,
     quantisations: Mapping[str, Quantisation],
     corrections: Mapping[str, np.ndarray],
-    scales: dict[str, np.ndarray],
+    scales: dict[object, np.ndarray],
+    four_bits: frozenset[str],
 ) -> dict[str, dict[int, _Held]]:
     """Return the integers that replace constants, by the node's output and the operand."""
     found: dict[str, dict[int, _Held]] = {}
@@ -134,12 +157,14 @@ def _parameters(
             continue
         weights, bias, axis = weights_of(graph, layer)
         bias = bias.astype(np.float64) + corrections.get(layer.output, 0.0)
-        name = maker(graph, layer.head).inputs[1]
-        if name not in scales:
-            scales[name] = least_error_scales(rows_of(weights, axis))
+        form = four_bit_form(graph, layer) if layer.head in four_bits else None
+        form = form or EIGHT_BITS
+        key = maker(graph, layer.head).inputs[1], form
+        if key not in scales:
+            scales[key] = form.scales(rows_of(weights, axis))
         held = quantise_weights(
             weights, bias, axis, input_quantisation(graph, layer, quantisations),
-            quantisations[layer.output], scales[name],
+            quantisations[layer.output], scales[key], form,
         )  # fmt: skip
         bias_held = _Held(held.bias, held.bias_scales, 0)
         found.setdefault(layer.head, {})[1] = _Held(held.data, held.scales, axis)

@@ -36,10 +36,15 @@ class QuantiserOptions:
         Layers are rescued while the share of samples that keep their class, or the signal-to-noise
         ratio after the last layers, is below this.
 
+    weight_bits : int
+        8, or 4 for weights of 4 bits where the network can bear them.
+    weight_db : float
+        Signal-to-noise ratio after the last layers that 4-bit weights must leave.
+
     Raises
     ------
     CompileError
-        For an unknown method or effort.
+        For an unknown method or effort, or other bits.
     """
 
     method: str = "mse"
@@ -51,12 +56,18 @@ class QuantiserOptions:
     least_layer_db: float = 20.0
     least_agreement: float = 0.98
     least_end_db: float = 15.0
+    weight_bits: int = 8
+    weight_db: float = 20.0
 
     def __post_init__(self) -> None:
         if self.method not in (*METHODS, AUTO):
             raise CompileError(
                 f"calibration: expected one of {', '.join((*METHODS, AUTO))}, got "
                 f"`{self.method}`; choose one"
+            )
+        if self.weight_bits not in (4, 8):
+            raise CompileError(
+                f"quantisation: expected weights of 4 or 8 bits, got {self.weight_bits}; choose one"
             )
         seconds = isinstance(self.effort, (int, float)) and 0 < self.effort < math.inf
         if not seconds and self.effort not in EFFORTS:

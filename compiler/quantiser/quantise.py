@@ -11,12 +11,14 @@ from ..graph import Graph
 from .batches import Batches
 from .budget import Clock
 from .candidates import CandidateSearch, Progress
+from .float_layer import FloatLayer
 from .measure import (
     LayerQuality,
     NetworkQuality,
     compare_networks,
     measure_layers,
 )
+from .narrow_weights import narrow_weights
 from .options import DEFAULT_OPTIONS, QuantiserOptions
 from .prepare import prepare
 from .rescue import rescue
@@ -38,6 +40,8 @@ class QuantisedNetwork:
         Whether these steps were kept.
     rescued : tuple of str
         Layers that stay in float because the network would lose too much accuracy.
+    four_bits : tuple of FloatLayer
+        Layers whose weights have 4 bits.
     end_db : float
         Signal-to-noise ratio after the last layers, on the calibration samples.
     layers : tuple of LayerQuality
@@ -50,6 +54,7 @@ class QuantisedNetwork:
     equalised: bool
     corrected: bool
     rescued: tuple[str, ...]
+    four_bits: tuple[FloatLayer, ...]
     end_db: float
     layers: tuple[LayerQuality, ...]
 
@@ -107,6 +112,9 @@ def quantise(
             again = [saved][: search.corrections] if options.correct else []
             more = search.compare([search.corrected(each) for each in again])
             best = search.best([saved, *more])
+    four_bits: tuple[FloatLayer, ...] = ()
+    if options.weight_bits == 4:
+        best, four_bits = narrow_weights(search, best)
     search.progress("measuring layers")
     qualities = measure_layers(
         best.source.graph, best.inserted, best.points, best.quantisations, search.compared
@@ -118,6 +126,7 @@ def quantise(
         best.source.equalised,
         bool(best.corrections),
         tuple(rescued.values()),
+        four_bits,
         best.end_db,
         qualities,
     )

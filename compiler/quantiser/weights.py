@@ -5,6 +5,7 @@ the accumulators would otherwise leave the range in which the machine rounds exa
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -26,6 +27,18 @@ CACHED_WEIGHTS = 1 << 15
 
 MARGIN = 1.001
 """Factor that keeps scales on the safe side of a limit despite binary32 rounding."""
+
+
+class WeightForm(Protocol):
+    """The integers that the weights of an output may be."""
+
+    def scales(self, rows: np.ndarray) -> np.ndarray:
+        """Return the scale of each row with the least squared error, float64[channels]."""
+        ...
+
+    def rounded(self, rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """Return the nearest integers of rows, float64[channels, weights of one]."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,7 @@ def quantise_weights(
     x: Quantisation,
     y: Quantisation,
     scales: np.ndarray,
+    form: WeightForm,
 ) -> LayerWeights:
     """Quantise a layer's parameters.
 
@@ -79,18 +93,22 @@ def quantise_weights(
     x, y : Quantisation
         Quantisation of the layer's input and output.
     scales : float64[channels]
-        The `least_error_scales` of the weights, which do not depend on `x` and `y`.
+        The scales of the weights in their form, which do not depend on `x` and `y`.
+    form : WeightForm
+        The integers that the weights may be.
     """
     rows = rows_of(weights, axis)
     scales = np.maximum(scales, np.abs(bias) / (x.scale * BIAS_LIMIT) * MARGIN)
     smallest = SMALL_SCALE * y.scale / x.scale * MARGIN
     # An input differs from its zero point by at most 255.
-    reach = 256 * np.abs(_rounded(rows, scales)).sum(axis=1) + np.abs(bias) / (x.scale * scales)
+    reach = 256 * np.abs(form.rounded(rows, scales)).sum(axis=1) + np.abs(bias) / (x.scale * scales)
     wide = reach >= EXACT_LIMIT
     scales = np.where(wide, np.maximum(scales, smallest), scales)
     scales = np.maximum(scales, np.finfo(np.float32).tiny / x.scale).astype(np.float32)
     integers = np.moveaxis(
-        _rounded(rows, scales).reshape(np.moveaxis(weights, axis, 0).shape), 0, axis
+        form.rounded(rows, scales.astype(np.float64)).reshape(np.moveaxis(weights, axis, 0).shape),
+        0,
+        axis,
     )
     units = np.float32(x.scale) * scales
     return LayerWeights(
@@ -139,5 +157,13 @@ def least_error_scales(rows: np.ndarray) -> np.ndarray:
     return best
 
 
-def _rounded(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    return np.clip(np.rint(rows / scales[:, None]), -MAX_MAGNITUDE, MAX_MAGNITUDE)
+class _EightBits:
+    def scales(self, rows: np.ndarray) -> np.ndarray:
+        return least_error_scales(rows)
+
+    def rounded(self, rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        return np.clip(np.rint(rows / scales[:, None]), -MAX_MAGNITUDE, MAX_MAGNITUDE)
+
+
+EIGHT_BITS = _EightBits()
+"""Any int8 but -128."""

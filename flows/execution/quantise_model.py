@@ -89,7 +89,11 @@ def quantise_model(
     chosen = {name: array[rows] for name, array in samples.inputs.items()}
     batches = make_batches(graph, chosen)
     options = QuantiserOptions(
-        calibration.method, calibration.keep_float, effort=calibration.effort
+        calibration.method,
+        calibration.keep_float,
+        effort=calibration.effort,
+        weight_bits=calibration.weight_bits,
+        weight_db=calibration.weight_db,
     )
     result = quantise(graph, batches, options, progress)
     others = np.setdiff1d(np.arange(samples.count), rows)

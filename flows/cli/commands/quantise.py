@@ -112,6 +112,11 @@ def steps_sentence(made: QuantisedModel) -> str:
         steps.insert(0, "channels equalised")
     if result.rescued:
         steps.append(f"in float to save accuracy: {', '.join(result.rescued)}")
+    if result.four_bits:
+        steps.append(
+            f"weights of 4 bits in {len(result.four_bits)} of "
+            f"{sum(each.layer.weighted for each in result.layers)} layers"
+        )
     return "; ".join(steps) or "none beside the ranges lowered the noise"
 
 
@@ -149,6 +154,7 @@ def to_json(
             "equalised": result.equalised,
             "corrected": result.corrected,
             "rescued": list(result.rescued),
+            "four_bits": [layer.name for layer in result.four_bits],
             "end_db": result.end_db,
         },
         "accelerated_macs": share,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tilewright.compiler.graph import Quantisation
 from tilewright.compiler.graph.accumulators import accumulator_bounds
 from tilewright.compiler.quantiser.weights import (
+    EIGHT_BITS,
     LayerWeights,
     least_error_scales,
     quantise_weights,
@@ -21,7 +22,8 @@ X, Y = Quantisation(0.05, -20), Quantisation(0.1, 10)
 def quantised(
     weights: np.ndarray, bias: np.ndarray, axis: int, x: Quantisation, y: Quantisation
 ) -> LayerWeights:
-    return quantise_weights(weights, bias, axis, x, y, least_error_scales(rows_of(weights, axis)))
+    scales = least_error_scales(rows_of(weights, axis))
+    return quantise_weights(weights, bias, axis, x, y, scales, EIGHT_BITS)
 
 
 def test_each_channel_has_a_scale_of_its_own() -> None:

@@ -131,9 +131,13 @@ def test_the_older_name_of_an_option_still_works(tilewright, float_model, sample
     [
         (["ablation", "--calibrate", "s.npz"], "`--calibrate`: expected a float ONNX model too, "
          "got none; give MODEL"),
-        (["passes", "m.onnx", "--method", "mse"], "`--method`, `--effort`, "
-         "`--keep-float` and `--calibration-samples` say how to quantise: expected "
+        (["passes", "m.onnx", "--method", "mse"], "`--method`, `--effort`, `--weights`, "
+         "`--weights-db`, `--keep-float` and `--calibration-samples` say how to quantise: expected "
          "`--calibrate FILE` too, got none; give samples of the float model"),
+        (["quantise", "m.onnx", "--calibrate", "s.npz", "--weights-db", "9"], "`--weights-db`: "
+         "expected `--weights 4` too; add it or leave both out"),
+        (["quantise", "m.onnx", "--calibrate", "s.npz", "--weights", "4", "--weights-db", "nan"],
+         "`--weights-db nan`: expected 0 dB or more; correct it"),
     ],
 )  # fmt: skip
 def test_quantisation_without_what_it_needs(capsys, given, message):
@@ -184,8 +188,9 @@ def test_samples_are_spread_over_the_file_and_some_are_left():
         (
             ["run", "m.onnx", "--keep-float", "conv0"],
             2,
-            "`--method`, `--effort`, `--keep-float` and `--calibration-samples` say how to "
-            "quantise: expected `--calibrate FILE` too, got none; give samples of the float model",
+            "`--method`, `--effort`, `--weights`, `--weights-db`, `--keep-float` and "
+            "`--calibration-samples` say how to quantise: expected `--calibrate FILE` too, got "
+            "none; give samples of the float model",
         ),
         (
             ["quantise", "m.onnx", "--calibrate", "s.npz", "--samples", "0"],
