@@ -70,7 +70,13 @@ def host_products(graph: Graph) -> list[Row]:
     ]
     all_in_float = all([*row["reasons"]] == [IN_FLOAT] for row in rows)
     idle = sum(everything.values()) == sum(row["host"] for row in rows)
-    advice = _advice(rows, in_float=all_in_float and idle)
+    advice = ""
+    if not (all_in_float and idle):
+        advice = _advice(rows)
+    elif any(isinstance(node.attributes, ops.Quantize | Accelerated) for node in graph.nodes):
+        advice = ADVICE[INPUT]  # the quantiser refuses a quantised model
+    elif any(_has_weights(graph, node) for node in graph.nodes):
+        advice = ADVICE[IN_FLOAT]
     if rows and advice:
         rows[-1]["sentence"] += f"; {advice}"
     return rows
@@ -86,13 +92,13 @@ def _sentence(kind: str, whole: int, reasons: Counter[str]) -> str:
     return f"{count} of {whole} {kind}{'s' * (whole != 1)} {verb} on the host: {listed}"
 
 
-def _advice(rows: Sequence[Row], *, in_float: bool) -> str:
+def _advice(rows: Sequence[Row]) -> str:
     """Say what to do about the most frequent reason; empty if there is nothing to do."""
     reasons: Counter[str] = Counter()
     for row in rows:
         reasons.update(row["reasons"])
     for reason, _ in reasons.most_common():
-        if reason == IN_FLOAT and not in_float:
+        if reason == IN_FLOAT:
             continue  # the user left parts of the network in float
         wanted = INPUT if reason == OUTPUT else reason
         for beginning, advice in ADVICE.items():
@@ -108,7 +114,19 @@ def idle_sentence(graph: Graph, rows: Sequence[Row]) -> str:
     inputs = {value.name for value in graph.inputs}
     if not any(inputs.intersection(node.inputs) for node in graph.nodes):
         return "its outputs are constants or inputs, so there is nothing to compute"
-    return "the network has no convolutions and no matrix products"
+    return "no convolution and no matrix product depends on the network's inputs"
+
+
+def _has_weights(graph: Graph, node: Node) -> bool:
+    """Whether the quantiser can quantise a layer: its weights are constants."""
+    if not isinstance(node.attributes, ops.Conv | ops.ConvTranspose | ops.MatMul | ops.Recurrent):
+        return False
+    weights = node.inputs[1]
+    maker = graph.producer(weights)
+    if maker is not None and isinstance(maker.attributes, ops.Dequantize):
+        weights = maker.inputs[0]
+    is_matrix = len(graph.types[weights].shape) == 2
+    return graph.is_constant(weights) and (is_matrix or not isinstance(node.attributes, ops.MatMul))
 
 
 def _kind(graph: Graph, node: Node) -> str:

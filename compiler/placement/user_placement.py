@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from ...errors import CompileError
 from ..graph import Graph, Node, accelerated_nodes, is_accelerated
+from ..graph.operators import Dequantize, GeneralDequantize
 from ..graph.types import FLOATS
 
 ACCELERATOR, CPU = "accelerator", "cpu"
@@ -39,7 +40,11 @@ def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, st
         able = [node for node in found if node.outputs[0].name in there]
         if side == ACCELERATOR and not able:
             listed = ", ".join(dict.fromkeys(why_not(node) for node in found))
-            in_float = any(node.outputs[0].type.dtype in FLOATS for node in found)
+            in_float = any(
+                node.outputs[0].type.dtype in FLOATS
+                and not isinstance(node.attributes, Dequantize | GeneralDequantize)
+                for node in found
+            )
             raise CompileError(
                 f"placement of `{wanted}`: the accelerator cannot run {listed}; leave it to the "
                 f"{CPU}{', or quantise it' if in_float else ''}"

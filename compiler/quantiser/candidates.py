@@ -150,11 +150,11 @@ class CandidateSearch:
         if not any(layer.weighted for layer in points.layers):
             raise CompileError(
                 f"model `{graph.name}`: expected a convolution or dense layer with constant "
-                "weights to quantise, got none; run it in float, without calibration"
+                "weights to quantise, got none; run it as it is, without calibration"
             )
         few = self.budget.calibration_samples(cost, lambda: list(batches.first(1).run(graph)))
         self.batches = batches = batches.spread(int(max(4, min(few, batches.count))))
-        self.progress(f"calibrating with {batches.count} samples")
+        self.progress(f"calibrating with {batches.count} sample{'s'[: batches.count > 1]}")
         with self.budget.doing(SLOWER * cost * batches.count):
             statistics = calibrate(graph, points, batches)
         self._apart = unlike_joins(graph, points, statistics)
@@ -251,7 +251,7 @@ class CandidateSearch:
             return found
         self.progress(
             f"comparing {len(found)} candidate{'s'[: len(found) > 1]} on "
-            f"{self.compared.count} samples"
+            f"{self.compared.count} sample{'s'[: self.compared.count > 1]}"
         )
         graphs = [each.inserted.graph for each in found]
         batches = self.compared.fitting(self.graph, *graphs)

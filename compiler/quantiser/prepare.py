@@ -62,6 +62,7 @@ def prepare(graph: Graph) -> Graph:
     if quantised is not None:
         raise CompileError(
             f"model `{graph.name}`: expected a float model to quantise, got one with "
-            f"QuantizeLinear (node `{quantised.name}`); run it as it is, without calibration"
+            f"QuantizeLinear (node `{quantised.name}`); give the float model that it was made "
+            "from, or run it as it is, without calibration"
         )
     return verify(rewrite_once(graph, give_bias, give_sum), "give_bias")

@@ -8,7 +8,7 @@ import math
 
 from ...compiler.graph import Node
 from ...compiler.graph import operators as ops
-from ...compiler.graph.types import TensorType
+from ...compiler.graph.types import FLOATS, TensorType
 from ...compiler.host import host_nodes
 from ...compiler.module import Module
 from ...errors import CompileError
@@ -53,10 +53,11 @@ def check_steps(module: Module) -> None:
         fits = len(types) == 1 and not graph.is_constant(node.inputs[0])
         is_view = isinstance(node.attributes, ops.Reshape)
         if not fits or not (is_view or _arguments(node, types[0])):
+            in_float = any(kind.dtype in FLOATS for kind in types)
             raise CompileError(
                 f"layer `{node.name}`: expected a layer of the accelerator or a host step that C "
                 f"can express ({EXPRESSIBLE}), got `{node.op}` of {', '.join(map(str, types))}; "
-                "quantise it, or cut it from the network"
+                f"{'quantise it, or ' * in_float}cut it from the network"
             )
 
 

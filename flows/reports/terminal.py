@@ -223,8 +223,8 @@ def agreement_sentences(found: dict[str, float], count: int) -> list[str]:
     return lines
 
 
-def _equal(tallies: Sequence[Tally]) -> str:
-    return f"{sum(not tally.differing for tally in tallies)} of {len(tallies)}"
+def _equal(tallies: Sequence[Tally], what: str) -> str:
+    return f"{sum(not tally.differing for tally in tallies)} of {counted(len(tallies), what)}"
 
 
 def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
@@ -244,10 +244,10 @@ def _value_sentences(comparison: Comparison, module: Module) -> list[str]:
     layers = [tally for tally in comparison.layers.values() if tally.values]
     kernels = [tally for tally in comparison.kernels.values() if not tally.tolerance]
     rounded = [tally for tally in comparison.kernels.values() if tally.tolerance]
-    compared = {"accelerator layers": layers, "host kernels": kernels}
-    counts = [f"{_equal(tallies)} {what}" for what, tallies in compared.items() if tallies]
+    compared = {"accelerator layer": layers, "host kernel": kernels}
+    counts = [_equal(tallies, what) for what, tallies in compared.items() if tallies]
     values = [*layers, *kernels, *comparison.outputs.values()]
-    said = f"reference: {_equal(values)} outputs"
+    said = f"reference: {_equal(values, 'output')}"
     if counts:
         said = f"integer reference: {' and '.join(counts)}"
     lines = [
@@ -257,7 +257,7 @@ def _value_sentences(comparison: Comparison, module: Module) -> list[str]:
     ]
     if rounded:
         lines.append(
-            f"kernels that round in another order: {_equal(rounded)} near the definition, at most "
+            f"rounding in another order: {_equal(rounded, 'kernel')} near the definition, at most "
             f"{max(tally.largest for tally in rounded):.1g} of the largest magnitude apart"
         )
     if comparison.not_kept:

@@ -1,6 +1,7 @@
 """Products that stay on the host are counted, with the reason and what to do about it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.pipeline import compile_module
-from tilewright.compiler.placement.host_products import ADVICE, INPUT
+from tilewright.compiler.placement.host_products import ADVICE, IN_FLOAT, INPUT
 from tilewright.flows.cli.main import main
 from tilewright.isa.configuration import PRESETS
 
@@ -17,6 +18,7 @@ from .onnx_models import node
 from .test_constant_operands import Model
 
 QUANTISE = ADVICE[INPUT]
+NO_PRODUCT = "no convolution and no matrix product depends on the network's inputs"
 IMAGE = (1, 4, 6, 6)
 
 
@@ -35,6 +37,19 @@ def conv(built: Model, x: str, *, quantised: bool = True, wide: bool = False) ->
 def wide(built: Model, x: str) -> str:
     held = [built.hold(np.float32(1e-3), "s"), built.hold(np.int16(0), "z")]
     return built.node("DequantizeLinear", [built.node("QuantizeLinear", [x, *held]), *held])
+
+
+def held(built: Model, *shape: int) -> str:
+    return built.hold(built.numbers.normal(size=shape).astype(np.float32), "floats")
+
+
+def floats(built: Model, x: str) -> str:
+    return conv(built, x, quantised=False)
+
+
+def recurrent(built: Model, x: str) -> str:
+    series = built.node("Reshape", [x, built.hold(np.array([6, 4, 6]), "shape")])
+    return built.node("LSTM", [series, held(built, 1, 16, 6), held(built, 1, 16, 4)], hidden_size=4)
 
 
 def report(built: Model, *outputs: str, opset: int = 21) -> Mapping[str, Any]:
@@ -86,9 +101,25 @@ CASES = {
         "1 of 1 convolution runs on the host: in float; a float model is to be quantised first: "
         "see `tilewright quantise`, or give samples with `--calibrate FILE`",
     ),
+    "a float layer in a quantised network": (
+        lambda built: floats(built, built.node("Sin", [built.quantised("x")])),
+        f"1 of 1 convolution runs on the host: in float; {QUANTISE}",
+    ),
+    "a recurrent layer with a quantised input": (
+        lambda built: recurrent(built, built.quantised("x")),
+        f"1 of 1 recurrent layer runs on the host: in float; {QUANTISE}",
+    ),
+    "a float product without weights": (
+        lambda built: built.node("MatMul", ["x", built.node("Sin", ["x"])]),
+        "1 of 1 matrix product runs on the host: in float",
+    ),
+    "a convolution of constants": (
+        lambda built: built.node("Add", ["x", floats(built, held(built, *IMAGE))]),
+        NO_PRODUCT,
+    ),
     "no product": (
         lambda built: built.node("Sigmoid", ["x"]),
-        "the network has no convolutions and no matrix products",
+        NO_PRODUCT,
     ),
     "constants": (
         lambda built: built.node("Neg", [built.hold(np.ones((2, 2), np.float32), "c")]),
@@ -102,6 +133,59 @@ def test_a_network_without_accelerated_layers_gets_advice_for_its_case(case):
     make, sentence = CASES[case]
     built = Model()
     assert report(built, make(built))["idle"] == sentence
+
+
+FLOATS = {
+    "convolution": lambda built: floats(built, "x"),
+    "weights of bytes": lambda built: conv(built, "x"),
+    "transposed": lambda built: built.node("ConvTranspose", ["x", held(built, 4, 3, 2, 2)]),
+    "recurrent layer": lambda built: recurrent(built, "x"),
+    "dense layer": lambda built: built.node("MatMul", ["x", held(built, 6, 5)]),
+    "weights of each batch": lambda built: built.node("MatMul", ["x", held(built, 4, 6, 5)]),
+    "weights on the left": lambda built: built.node("MatMul", [held(built, 5, 6), "x"]),
+    "activations": lambda built: built.node("MatMul", ["x", built.node("Sin", ["x"])]),
+    "quantised network": lambda built: floats(built, built.node("Sin", [built.quantised("x")])),
+}  # fmt: skip
+
+
+def quantise(folder: Path, built: Model, output: str, count: int = 4) -> int:
+    proto = built.made([output], x=IMAGE)
+    proto.opset_import[0].version = 21
+    onnx.save(proto, folder / "model.onnx")
+    samples = built.numbers.normal(size=(count, *IMAGE[1:])).astype(np.float32)
+    np.savez(folder / "samples.npz", x=samples)
+    names = [str(folder / name) for name in ("model.onnx", "samples.npz", "int8.onnx")]
+    return main(["quantise", names[0], "--calibrate", names[1], "-o", names[2]])
+
+
+@pytest.mark.parametrize("case", FLOATS)
+def test_who_is_told_to_quantise_can(case, tmp_path):
+    """`quantise` accepts a model exactly if the report says to quantise it."""
+    built = Model()
+    output = FLOATS[case](built)
+    told = ADVICE[IN_FLOAT] in report(built, output)["idle"]
+    assert told == (quantise(tmp_path, built, output) == 0)
+
+
+def test_a_model_of_int16_can_be_quantised_to_int8(tmp_path):
+    built = Model()
+    assert quantise(tmp_path, built, wide(built, conv(built, wide(built, "x")))) == 0
+    graph = import_model((tmp_path / "int8.onnx").read_bytes())
+    assert compile_module(graph, PRESETS["8x8"]).report["host_products"] == []
+
+
+def test_what_cannot_be_quantised_runs_as_it_is(tmp_path, capsys):
+    """Folded to constants, or quantised: neither is to run in float."""
+    built = Model()
+    assert quantise(tmp_path, built, floats(built, held(built, *IMAGE))) == 1
+    said = capsys.readouterr().err
+    assert said.endswith("weights to quantise, got none; run it as it is, without calibration\n")
+    built = Model()
+    assert quantise(tmp_path, built, built.quantised(conv(built, built.quantised("x")))) == 1
+    said = capsys.readouterr().err
+    assert said.endswith(
+        "give the float model that it was made from, or run it as it is, without calibration\n"
+    )
 
 
 def test_dynamically_quantised_products_ask_for_scales():
@@ -123,3 +207,14 @@ def test_one_layer_is_no_plural(tmp_path, monkeypatch, capsys):
     onnx.save(built.made([y], x=IMAGE), "one.onnx")
     assert main(["compile", "one.onnx", "--config", "8x8", "-o", "one.tw"]) == 0
     assert "one.tw: 1 accelerator layer in " in capsys.readouterr().out
+    assert main(["run", "one.onnx", "--config", "8x8", "--compare"]) == 0
+    assert "1 of 1 accelerator layer equal in every value" in capsys.readouterr().out
+
+
+def test_one_sample_is_no_plural(tmp_path, capsys):
+    built = Model()
+    assert quantise(tmp_path, built, floats(built, "x"), count=1) == 0
+    said = capsys.readouterr()
+    assert "calibration    1 of 1 sample of " in said.out
+    assert "\nevaluated on 1 sample that " in said.out
+    assert "1 samples" not in said.out + said.err

@@ -23,7 +23,7 @@ from tilewright.compiler.graph import (
     is_accelerated,
     verify,
 )
-from tilewright.compiler.graph.operators import Reshape, Shift, Transpose, Unary
+from tilewright.compiler.graph.operators import Dequantize, Reshape, Shift, Transpose, Unary
 from tilewright.compiler.module import Module
 from tilewright.compiler.options import DEFAULT_OPTIONS
 from tilewright.compiler.pipeline import compile_module
@@ -229,6 +229,13 @@ def test_only_a_step_in_float_is_to_be_quantised():
     graph = builder.graph([Output("y", builder.emit(Unary("Exp"), ["x"], "curve"))])
     with pytest.raises(CompileError, match=r"float32; leave it to the cpu, or quantise it$"):
         compile_module(graph, MACHINE, placement=Placement(forced=(("curve", ACCELERATOR),)))
+
+
+def test_a_dequantised_output_is_not_to_be_quantised():
+    builder = Builder("bytes", [Value("x", TensorType("int8", (1, 8)))])
+    graph = builder.graph([Output("y", builder.emit(Dequantize((0.1,), (0,)), ["x"], "floats"))])
+    with pytest.raises(CompileError, match=r"`dequantize` of float32; leave it to the cpu$"):
+        compile_module(graph, MACHINE, placement=Placement(forced=(("floats", ACCELERATOR),)))
 
 
 def test_policies_and_sides_that_do_not_exist():

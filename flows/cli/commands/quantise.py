@@ -61,7 +61,7 @@ def quantise(arguments: argparse.Namespace) -> None:
     known = labels is not None and labels.ndim == 1
     chosen = labels[rows] if labels is not None and known else None
     with progress_bar() as advance:
-        advance(f"evaluating {len(rows)} samples", 0, None)
+        advance(f"evaluating {report.counted(len(rows), 'sample')}", 0, None)
         agreement = evaluate_quality(made.result, integer, made.batches(rows), chosen)
     share = accelerated_share(integer)
     if arguments.json:
@@ -78,7 +78,7 @@ def show(made: QuantisedModel, agreement: NetworkQuality, share: float, target: 
         f"int8, {share:.1%} of the MACs on the accelerator"
     )
     say(
-        f"calibration    {len(made.rows)} of {made.samples.count} samples of "
+        f"calibration    {len(made.rows)} of {report.counted(made.samples.count, 'sample')} of "
         f"{made.samples.source}, ranges by {result.method}"
     )
     say(f"steps          {steps_sentence(made)}")
@@ -123,7 +123,7 @@ def steps_sentence(made: QuantisedModel) -> str:
 def agreement_sentences(made: QuantisedModel, agreement: NetworkQuality) -> list[str]:
     """Say how the quantised network compares with the float one."""
     seen = "that calibration did not see" if len(made.others) else "that calibrated: no others here"
-    lines = [f"evaluated on {agreement.samples} samples {seen}"]
+    lines = [f"evaluated on {report.counted(agreement.samples, 'sample')} {seen}"]
     if agreement.accuracy is not None:
         lines.append(
             f"accuracy: {agreement.float_accuracy:.2%} in float, {agreement.accuracy:.2%} in int8"

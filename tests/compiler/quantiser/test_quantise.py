@@ -152,7 +152,8 @@ def test_a_quantised_model_is_refused() -> None:
         quantised(net, net.dense(x, 4, 2))
     assert str(refusal.value) == (
         "model `model`: expected a float model to quantise, got one with QuantizeLinear (node "
-        "`quantizelinear0`); run it as it is, without calibration"
+        "`quantizelinear0`); give the float model that it was made from, or run it as it is, "
+        "without calibration"
     )
 
 

@@ -85,13 +85,23 @@ def model_of(path, builder, output):
     return path
 
 
+def test_a_host_step_of_integers_is_not_to_be_quantised(tmp_path, capsys):
+    builder = Builder()
+    scale, zero = builder.hold(0.1), builder.hold(0, "int8")
+    levels = builder.add("QuantizeLinear", dense(builder), scale, zero)
+    path = model_of(tmp_path / "most.onnx", builder, builder.add("ReduceMax", levels))
+    code, said = refused(capsys, "--c", tmp_path / "c", path)
+    assert code == 1
+    assert said.endswith("got `reduce` of int8[1, 4]; cut it from the network")
+
+
 def test_a_network_without_accelerator_layers_is_refused(tmp_path, capsys):
     builder = Builder()
     path = model_of(tmp_path / "float.onnx", builder, builder.add("Softmax", "x", axis=1))
     assert refused(capsys, "--c", tmp_path / "c", path) == (
         1,
         "error: model `float`: expected layers on the accelerator, got none, so there are no "
-        "programs to export; the network has no convolutions and no matrix products",
+        "programs to export; no convolution and no matrix product depends on the network's inputs",
     )
 
 

@@ -260,7 +260,9 @@ def test_a_file_that_cannot_be_written(capsys, float_model, samples, tmp_path):
 def test_a_quantised_model_needs_no_calibration(capsys, model, scans):
     code, _, said = said_by(capsys, "quantise", model, "--calibrate", scans)
     assert code == 1
-    assert said.endswith("run it as it is, without calibration\n")
+    assert said.endswith(
+        "give the float model that it was made from, or run it as it is, without calibration\n"
+    )
 
 
 def test_a_float_model_is_told_how_to_reach_the_accelerator(tilewright, float_model, tmp_path):
