@@ -9,7 +9,7 @@ tile, one per tap; main memory need not hold the others.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -121,7 +121,10 @@ def pack_weights(weights: np.ndarray, window: Window | None, configuration: Conf
     return tiles[:, : stored_bytes(window, configuration)].tobytes()
 
 
-@lru_cache(maxsize=1 << 10)
+_KNOWN: WeakKeyDictionary[Kernel, dict[tuple[str, int, int], bool]] = WeakKeyDictionary()
+"""Whether a kernel's weights fit 4 bits, by their name and the lanes of a tile."""
+
+
 def fits_four_bits(
     kernel: Kernel, name: str, window: Window | None, configuration: Configuration
 ) -> bool:
@@ -130,12 +133,22 @@ def fits_four_bits(
     It is not where a beat holds whole rows of WGT, since LOAD writes a row at a time. A sliding
     window loads only some rows of a tile, so its weights stay as they are.
     """
-    weights = kernel.constants.get(name)
-    if configuration.packed_weights == "none" or window is not None or weights is None:
+    if configuration.packed_weights == "none" or window is not None:
         return False
     if configuration.bus_bytes >= configuration.row_bytes(Memory.WGT):
         return False
-    if weights.dtype != np.int8 or weights.ndim < 2 or kernel.tensors[name].pad:
+    known = _KNOWN.setdefault(kernel, {})
+    key = name, configuration.lanes_in, configuration.lanes_out
+    if key not in known:
+        known[key] = _are_narrow(kernel, name, configuration)
+    return known[key]
+
+
+def _are_narrow(kernel: Kernel, name: str, configuration: Configuration) -> bool:
+    weights = kernel.constants.get(name)
+    if weights is None or kernel.tensors[name].pad:
+        return False
+    if weights.dtype != np.int8 or weights.ndim < 2:
         return False
     if weights.max(initial=0) > MAX_UNPACKED or weights.min(initial=0) < MIN_UNPACKED:
         return False
