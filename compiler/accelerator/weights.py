@@ -122,7 +122,7 @@ def pack_weights(weights: np.ndarray, window: Window | None, configuration: Conf
 
 
 _KNOWN: WeakKeyDictionary[Kernel, dict[tuple[str, int, int], bool]] = WeakKeyDictionary()
-"""Whether a kernel's weights fit 4 bits, by their name and the lanes of a tile."""
+"""Kernels whose weights were looked at: if they fit 4 bits, by name and lanes of a tile."""
 
 
 def fits_four_bits(
