@@ -13,7 +13,7 @@ from tilewright.flows.bench.cpu_operators import cases, main
 MODELS = {model.graph.name: model for model in cases()}
 
 NUMPY = ("DFT", "GridSample nearest", "GridSample cubic", "MaxUnpool")
-"""Operators of which NumPy computes a part."""
+"""Operators of which NumPy computes a part; SSE2 cannot convert float16 either."""
 
 
 @pytest.mark.cpu_kernels
@@ -42,4 +42,5 @@ def test_operators_are_machine_code(name: str, tmp_path) -> None:
     steps = select_steps(graph, graph.nodes, host())
     taken = {node.outputs[0].name for step in steps for node in step.nodes}
     left = {node.op for node in graph.nodes if node.outputs[0].name not in taken}
-    assert bool(left - {"reshape"}) == name.startswith(NUMPY), left
+    in_numpy = (*NUMPY, "Cast float") if host().level == "sse2" else NUMPY
+    assert bool(left - {"reshape"}) == name.startswith(in_numpy), left
