@@ -27,7 +27,7 @@ WORDS: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     "up": ((700, 1200), (650, 1150)),
     "go": ((350, 1500), (450, 850)),
 }
-"""First and last frequency of both formants in Hz, as `((F1, F2), (F1, F2))`."""
+"""Frequencies of the two formants in Hz, at the start and at the end of the word."""
 
 RATE_HZ = 8_000
 FRAMES, HOP, WINDOW = 32, 128, 256
@@ -36,7 +36,7 @@ TRAIN_SAMPLES, TEST_SAMPLES = 400, 200
 
 
 def sound(word: str, random: np.random.Generator) -> np.ndarray:
-    """Return a word as float[samples]: formants that glide, spoken by somebody else each time."""
+    """Return a word as float[samples]: two gliding formants of a speaker drawn anew, in noise."""
     samples = HOP * (FRAMES - 1) + WINDOW
     first, last = np.array(WORDS[word]) * random.normal(1, 0.08, (1, 2))
     path = np.linspace(0, 1, samples)[:, None]

@@ -49,25 +49,23 @@ class WeightUnpacker(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        # Place of the row in its packed tile. Runs are whole tiles, so each begins with factors.
         place = Signal(range(self.lanes_in + 1))
-        here = Signal.like(place)
         row = Signal.like(self.row, reset_less=True)
         ends_row = self.word == self.words - 1
-        m.d.comb += here.eq(Mux(self.begins, 0, place))
         with m.If(self.valid):
-            m.d.sync += place.eq(here)
             with m.If(ends_row):
-                m.d.sync += place.eq(Mux(here == self.lanes_in, 0, here + 1))
+                m.d.sync += place.eq(Mux(place == self.lanes_in, 0, place + 1))
             with m.If(self.begins):
                 m.d.sync += row.eq(self.row)
-            with m.Elif(ends_row & (here != 0)):
+            with m.Elif(ends_row & (place != 0)):
                 m.d.sync += row.eq(row + 1)
 
         word = Signal.like(self.word, reset_less=True)
         has_factors = Signal()
         m.d.sync += [
-            self.enable.eq(self.valid & (here != 0)),
-            has_factors.eq(self.valid & (here == 0)),
+            self.enable.eq(self.valid & (place != 0)),
+            has_factors.eq(self.valid & (place == 0)),
             self.address.eq(row),
             word.eq(self.word),
         ]

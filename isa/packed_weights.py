@@ -1,8 +1,8 @@
 """Weight tiles of 4 bits, as LOAD unpacks them: 4.25 bits a weight with 16 rows.
 
-A packed tile is `lanes_in` + 1 rows of `lanes_out` half bytes, the first of a byte in its low half.
-The first row holds unsigned factors, one for each column; the others hold signed weights. A weight
-of the unpacked tile is the product of the two, so any int8 result is exact.
+A packed tile has `lanes_in` + 1 rows of `lanes_out` 4-bit values, two to a byte, the first in the
+low half. The first row holds unsigned factors, one for each column; the others hold signed weights.
+An unpacked weight is the product of the two, which always fits int8.
 """
 
 import numpy as np
@@ -76,14 +76,14 @@ def pack_tiles(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.uint8]:
     Raises
     ------
     IsaError
-        When a column is not a multiple, by one factor up to 15, of weights of 4 bits.
+        When a column has no common factor up to 15 that leaves weights of 4 bits.
     """
     factors = factors_of(weights)
     if not factors.all():
         tile, column = (int(at[0]) for at in np.nonzero(factors == 0))
         raise IsaError(
-            f"tile {tile}, column {column}: its weights are no multiples of 4-bit ones by one "
-            f"factor up to {MAX_FACTOR}; keep them in 8 bits"
+            f"tile {tile}, column {column}: no common factor up to {MAX_FACTOR} leaves weights of "
+            "4 bits; keep them in 8 bits"
         )
     quotients = weights // factors[:, None].astype(np.int16)
     halves = np.concatenate([factors[:, None], quotients.astype(np.uint8)], axis=1)

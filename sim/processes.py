@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 STOPPING_S = 1.0
 """Seconds that a tool has to remove its temporary files."""
@@ -44,13 +45,12 @@ def run_process(
     OSError
         When it cannot be started.
     """
-    stops = len(_stops)
-    with subprocess.Popen(
-        command, cwd=cwd, env=env, text=True, errors="replace", start_new_session=True,
+    stops, thread = len(_stops), threading.get_ident()
+    with _start_and_register(
+        thread, command, cwd=cwd, env=env, text=True, errors="replace", start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if on_line else subprocess.PIPE,
     ) as process:  # fmt: skip
-        _running[process] = thread = threading.get_ident()
         try:
             # A tool that was just being started is not among those that were stopped.
             if any(threads is None or thread in threads for threads in _stops[stops:]):
@@ -70,6 +70,13 @@ def run_process(
         finally:
             del _running[process]
     return subprocess.CompletedProcess(command, process.returncode, out, errors)
+
+
+def _start_and_register(thread: int, command: Sequence[str], **options: Any) -> subprocess.Popen:
+    """Start a tool; `flows/cli/signals.py` knows this name, since an exception here loses it."""
+    process = subprocess.Popen(command, **options)
+    _running[process] = thread
+    return process
 
 
 def stop_processes(threads: set[int] | None = None) -> None:

@@ -38,7 +38,7 @@ API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE = (
 )
 BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)
 TIMES = re.compile(r"~?[\d.,]+ (?:us|ms|s)\b|(?<=127\.0\.0\.1:)\d+|-{2,}|\s+")
-"""What differs from run to run: times, with columns as wide as they, and ports."""
+"""Text that differs from run to run: times, with columns as wide as they, and ports."""
 
 
 def refreshed(page: Path) -> str:

@@ -22,7 +22,7 @@ from .strided_copy import run_cycles
 from .tile_layout import TileLayout, row_major
 
 MIN_UNPACKED, MAX_UNPACKED = MIN_WEIGHT * MAX_FACTOR, MAX_WEIGHT * MAX_FACTOR
-"""Range of weights that LOAD unpacks from 4 bits."""
+"""Range of int8 weights that 4 bits and a factor can represent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def pack_weights(weights: np.ndarray, window: Window | None, configuration: Conf
 
 
 _KNOWN: WeakKeyDictionary[Kernel, dict[tuple[str, int, int], bool]] = WeakKeyDictionary()
-"""Kernels whose weights were looked at: if they fit 4 bits, by name and lanes of a tile."""
+"""Earlier answers of `fits_four_bits`, by weights and lanes, for each kernel."""
 
 
 def fits_four_bits(

@@ -87,12 +87,12 @@ def sigmoid(value: TensorExpression) -> TensorExpression:
 
 
 def sin(value: TensorExpression) -> TensorExpression:
-    """The sine of a float32 number."""
+    """The sine of a float32 angle in radians."""
     return _function(Op.SIN, value)
 
 
 def cos(value: TensorExpression) -> TensorExpression:
-    """The cosine of a float32 number."""
+    """The cosine of a float32 angle in radians."""
     return _function(Op.COS, value)
 
 

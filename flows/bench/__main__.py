@@ -32,7 +32,7 @@ from .resnet18_layers import RESNET18, ConvolutionShape, layer_graph
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure all figures of the page."""
+    """Measure ResNet-18's layers on RTL and simulators, and print a table."""
     parser = argparse.ArgumentParser(prog="tilewright-bench", description=__doc__)
     parser.add_argument("--config", default="16x16", help="preset or JSON file")
     parser.add_argument("--layers", nargs="*", help="some of C2 to C11; all by default")

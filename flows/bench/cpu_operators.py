@@ -121,7 +121,10 @@ def main(arguments: list[str] | None = None) -> int:
         check_json(options.json)
         models = [model for model in cases() if options.only in model.graph.name]
         if not models:
-            raise UsageError(f"`--only {options.only}`: no operator contains it")
+            raise UsageError(
+                f"`--only {options.only}`: expected a part of an operator's name, got none of "
+                f"{', '.join(dict.fromkeys(each.graph.name.split()[0] for each in cases()))}"
+            )
         rows = []
         with tempfile.TemporaryDirectory() as folder:
             for model in models:

@@ -19,7 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ...atomic_write import write_output
-from ...errors import TilewrightError, UsageError
+from ...errors import UsageError
+from ..cli.main import guarded
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "digits" / "digits_int8_qdq.onnx"
@@ -49,7 +50,7 @@ class Line:
 
 
 def git(*arguments: str) -> str:
-    """Return what git prints.
+    """Run git in the clone, and return its output.
 
     Raises
     ------
@@ -81,13 +82,14 @@ def _cycles(folder: str, machine: str) -> int | None:
     code = "import sys; from tilewright.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
     output = Path(folder) / "network.tw"
     command = [sys.executable, "-c", code, "compile", str(MODEL), "--config", machine, "--json"]
-    done = subprocess.run(
-        [*command, "-o", str(output)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": folder, "TILEWRIGHT_CACHE": f"{folder}/cache"},
-        capture_output=True, text=True, check=False, timeout=TIME_LIMIT_S,
-    )  # fmt: skip
-    if done.returncode:
+    try:
+        done = subprocess.run(
+            [*command, "-o", str(output)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": folder, "TILEWRIGHT_CACHE": f"{folder}/cache"},
+            capture_output=True, text=True, check=True, timeout=TIME_LIMIT_S,
+        )  # fmt: skip
+    except subprocess.SubprocessError:
         return None
     return int(json.loads(done.stdout)["cycles"])
 
@@ -145,12 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--records", type=Path, default=RECORDS, help=argparse.SUPPRESS)
     parser.add_argument("--page", type=Path, default=PAGE, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    try:
-        record(options.commits, options.records, options.page)
-    except TilewrightError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return problem.exit_code
-    return 0
+    return guarded(lambda: record(options.commits, options.records, options.page))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ REPEATS = 15
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Time programs by both; return 1 if their cycles differ."""
+    """Time programs on the model and the RTL; return 1 if their cycles differ."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.timing_model", description=__doc__
     )

@@ -216,7 +216,7 @@ def script(design: ZynqDesign) -> str:
 
 
 def script_of(values: Mapping[str, str], name: str) -> str:
-    """Return a script: values, the procedures that all projects share, the steps of a file."""
+    """Return a Tcl script: its settings, the procedures that projects share, and its steps."""
     lines = "".join(f"set {name} {tcl_word(value)}\n" for name, value in values.items())
     files = (Path(__file__).with_name(each) for each in (IMPLEMENT, name))
     return lines + "".join(file.read_text("utf-8") for file in files)

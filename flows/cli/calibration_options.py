@@ -118,7 +118,8 @@ def add_calibration(
     group.add_argument(
         "--weights", type=int, choices=(8, 4), metavar="BITS",
         help="4: weights of 4 bits, with a factor for each 16 inputs, in the layers that can bear "
-        "them; a machine with packed_weights=int4 loads them in half the time (default: 8)",
+        "them, which are tried one by one whatever --effort says; a machine with "
+        "packed_weights=int4 loads them in half the time (default: 8)",
     )  # fmt: skip
     group.add_argument(
         "--weights-db", type=float, metavar="DB",

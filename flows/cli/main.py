@@ -245,7 +245,7 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     _escape_what_cannot_be_printed()
     ended_by: list[signal.Signals] = []
     try:
-        with signals_interrupt(ended_by):
+        with signals_interrupt(ended_by, _stop_tools):
             try:
                 call()
             except SystemExit:  # after `--help`
@@ -255,7 +255,6 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     except TilewrightError as problem:
         return _fail(str(problem), problem.exit_code, verbose)
     except KeyboardInterrupt:
-        _stop_tools()
         number = (*ended_by, signal.SIGINT)[0]
         says = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
         return _fail(says, SIGNALLED + number, verbose)

@@ -43,7 +43,7 @@ from ..sweep.path_limits import limits_of
 class Verdict(StrEnum):
     """Result of an attempt to use a schedule.
 
-    `illegal`: a step is refused where it stands. `no program`: every step is legal, but a stage is
+    `illegal`: a step is refused. `no program`: every step is legal, but a stage is
     not tensorised, a scratchpad is too small, or an instruction has too few loops. `wrong result`:
     the program computes something else than the layer; that is a fault of Tilewright.
     """

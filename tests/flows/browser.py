@@ -10,7 +10,7 @@ from typing import Any, Literal
 BROWSERS = "chromium", "chromium-browser", "google-chrome"
 
 WAIT_MS = 60_000
-"""How long a page may take on a busy computer."""
+"""Milliseconds that a page may take on a busy computer."""
 
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 

@@ -36,5 +36,5 @@ def test_the_least_factor_is_taken():
 def test_weights_that_do_not_fit_are_named():
     weights = np.zeros((2, DEFAULT.lanes_in, DEFAULT.lanes_out), dtype=np.int8)
     weights[1, :2, 5] = 8, 7
-    with pytest.raises(IsaError, match="tile 1, column 5: its weights are no multiples"):
+    with pytest.raises(IsaError, match="tile 1, column 5: no common factor up to 15"):
         pack_tiles(weights)

@@ -74,7 +74,7 @@ def test_an_exception_beside_a_tool_stops_it_and_what_it_started(compiler):
 
 
 def test_a_tool_that_is_being_started_is_stopped_too(monkeypatch):
-    """Otherwise Python would wait for it at its end."""
+    """Python waits at exit for the thread of a tool that was missed."""
 
     class Starting(subprocess.Popen):
         def __init__(self, *arguments, **options):
@@ -148,6 +148,28 @@ def test_a_signal_waits_for_the_import_of_a_native_module(name, code):
     assert (done.returncode, done.stdout) == (code, "imported\n"), done.stderr
 
 
+WHILE_STARTING = """
+import os, signal, subprocess
+from tilewright.flows.cli import main
+from tilewright.sim.processes import run_process
+
+class Starting(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(self.pid, flush=True)
+
+subprocess.Popen = Starting
+raise SystemExit(main.guarded(lambda: run_process(["sleep", "60"])))
+"""
+
+
+def test_a_signal_waits_for_the_start_of_a_tool_and_stops_it():
+    done = run_process([sys.executable, "-c", WHILE_STARTING])
+    assert (done.returncode, done.stderr) == (143, "error: ended by SIGTERM\n")
+    assert not is_running(int(done.stdout))
+
+
 IMPATIENT = """
 import atexit, os, signal, sys
 from tilewright.flows.cli import main
@@ -155,14 +177,33 @@ from tilewright.flows.cli import main
 def interrupt(*_):
     os.kill(os.getpid(), signal.SIGINT)
 
-atexit.register(interrupt)
+{late}
 main.parser = interrupt
 sys.exit(main.main())
 """
 
 
-def test_a_second_ctrl_c_while_python_ends_leaves_the_exit_code():
-    done = run_process([sys.executable, "-c", IMPATIENT, "boards"])
+IN_EXEC = """
+import os, signal, time
+from tilewright.flows.cli import main
+
+def call():
+    exec("os.kill(os.getpid(), signal.SIGINT); time.sleep(60)")
+
+raise SystemExit(main.guarded(call))
+"""
+
+
+def test_an_interrupt_inside_exec_leaves_the_exit_code(tmp_path):
+    """Dataclasses are made by `exec`, so a signal during an import comes there too."""
+    (tmp_path / "interrupted.py").write_text(IN_EXEC)
+    done = run_process([sys.executable, "-m", "interrupted"], cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
+@pytest.mark.parametrize("late", ["atexit.register(interrupt)", "main._stop_tools = interrupt"])
+def test_a_second_ctrl_c_while_a_command_ends_leaves_the_exit_code(late):
+    done = run_process([sys.executable, "-c", IMPATIENT.format(late=late), "boards"])
     assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
 
 

@@ -175,7 +175,7 @@ class PoolingPlaces(PoolingWindow):
 
     @property
     def macs(self) -> int:
-        """Comparisons."""
+        """Number of comparisons."""
         return self.taps * int(np.prod(self.output.shape))
 
     def prepare(

@@ -130,7 +130,7 @@ class Bench:
         return self.result
 
     async def run(self, numbers: list[int]):
-        """Run a program: its base and bytes, and base and bytes of its data."""
+        """Run a program, given address and size of its code and of its data, in bytes."""
         names = ("PROGRAM_BASE", "PROGRAM_BYTES", "DATA_BASE", "DATA_BYTES")
         for name, value in zip(names, numbers, strict=True):
             await self.write(name, value)

@@ -1,11 +1,16 @@
 """Weights of 4 bits: their form, and the layers that get them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import QuantiserOptions, make_batches, quantise
 from tilewright.compiler.quantiser.four_bits import BLOCK, FourBitForm
+from tilewright.compiler.quantiser.layers import find_layers
+from tilewright.compiler.quantiser.narrow_weights import narrow_weights
+from tilewright.compiler.quantiser.prepare import prepare
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.instructions import Load
@@ -92,6 +97,40 @@ def test_the_accelerator_loads_them_in_half_the_bytes():
     assert not any(one.unpack for one in plain)
     size = [sum(one.length * one.steps() for one in loads) for loads in (packed, plain)]
     assert size[0] < 0.6 * size[1]
+
+
+@pytest.mark.parametrize(
+    ("weight_db", "kept"),
+    [(31, []), (28, ["conv0"]), (21, ["conv0", "gemm8"]), (15, ["conv0", "gemm8", "conv4"])],
+)
+def test_layers_with_the_least_noise_per_weight_come_first(weight_db, kept):
+    """`conv4` adds less noise than `gemm8`, but more for each of its few weights."""
+    net, output = network()
+    graph = prepare(net.graph(output))
+    noise = {"conv0": 1e-3, "conv4": 3e-3, "gemm8": 5e-3}
+    names = {layer.head: layer for layer in find_layers(graph, ())}
+
+    class Search:
+        options = QuantiserOptions(weight_bits=4, weight_db=weight_db)
+
+        def progress(self, text):
+            pass
+
+        def with_four_bits(self, best, heads):
+            return SimpleNamespace(heads=heads, same_class=None)
+
+        def compare(self, found):
+            for each in found:
+                lost = sum(noise[names[head].name] for head in each.heads)
+                each.end_db = -10 * np.log10(1e-4 + lost)
+            return found
+
+    best = SimpleNamespace(
+        source=SimpleNamespace(graph=graph), points=SimpleNamespace(layers=list(names.values())),
+        end_db=40.0, same_class=None,
+    )  # fmt: skip
+    _, layers = narrow_weights(Search(), best)  # pyright: ignore[reportArgumentType]
+    assert [layer.name for layer in layers] == kept
 
 
 def test_other_numbers_of_bits_are_refused():

@@ -200,7 +200,7 @@ def evaluate(graph, configuration, memories, program_for):
 
 executors.RUNGS["sim"] = evaluate
 """
-"""What a worker runs first: some machines hang there, or kill the worker."""
+"""Code that a worker runs first; some machines hang there, or kill the worker."""
 
 
 @pytest.fixture

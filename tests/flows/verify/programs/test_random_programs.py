@@ -51,6 +51,7 @@ SLOW_CORNERS = (
     "many-banks",
     "bus-256",
     "one-burst",
+    "packed-words",
 )
 
 
