@@ -19,7 +19,7 @@ from .samples import Samples
 SLOW_S, SLOW_REPEATS = 0.1, 3
 """Repetitions of a run that takes this long; a shorter one is repeated `REPEAT` times."""
 
-WARM_DEVICES = ("cpu", "sim")
+WARM_DEVICES = ("host", "sim")
 """Devices on which a run is short enough to be repeated."""
 
 

@@ -159,14 +159,14 @@ def test_quantised_it_runs_on_the_accelerator_and_in_machine_code_bit_by_bit() -
     graph = integers()
     own = own_node(graph)
     assert isinstance(own.attributes, ops.QKernel)
-    for policy in ("accelerator", "cpu"):
+    for policy in ("accelerator", "host"):
         module = compile_module(
             graph, PRESETS["4x4"], keep_all=True, placement=Placement(policy, strict=True)
         )
         placed = [layer.op for segment in module.segments for layer in segment.layers]
         assert ("Weighted" in placed) is (policy == "accelerator")
         comparison = Comparison(module)
-        with open_device("sim" if placed else "cpu", module.configuration) as device:
+        with open_device("sim" if placed else "host", module.configuration) as device:
             session = Session(module, device, keep_all=True)
             for x in samples(3)["x"]:
                 comparison.add({"x": x}, session.run(x))
@@ -239,7 +239,7 @@ def test_a_kernel_that_does_not_fit_the_accelerator_runs_on_the_cpu(form, why) -
     register(form)
     graph = integers()
     strict = Placement(strict=True)
-    with pytest.raises(UnfitError, match=rf"layer `own`: .*{why}.*; the cpu runs it"):
+    with pytest.raises(UnfitError, match=rf"layer `own`: .*{why}.*; the host runs it"):
         compile_module(graph, PRESETS["4x4"], placement=strict)
     module = compile_module(graph, PRESETS["4x4"], keep_all=True)
     assert own_node(module.graph).output.name in module.steps

@@ -26,6 +26,7 @@ from ...synthesis.flow import tool_versions
 from ..arguments import add_configuration, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, note, say
+from ..device_options import add_chip
 from ..json_output import add_json, check_json, write_json
 from ..live_page import LivePage
 from ..memory_options import add_program_for
@@ -73,9 +74,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="exclude points that do not satisfy it, such as `act_depth <= 4096 and ms < 2`; may "
         "be repeated",
     )  # fmt: skip
-    parser.add_argument(
-        "--device", metavar="NAME", help="an FPGA whose resources are the budget, or asic"
-    )
+    add_chip(parser, "whose resources are the budget")
     parser.add_argument(
         "--minimise", metavar="NAME,...",
         help=f"figures to minimise (default: {','.join(DEFAULT_OBJECTIVES)}; for an ASIC "
@@ -87,9 +86,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--clock", type=clock_or_own, metavar="MHZ|own",
-        help="clock for times, of all machines that `--place` has not placed; own: that of each "
-        "machine on `--device`, measured earlier or estimated (default: own with `--rate` and "
-        f"`--device`, else {DEFAULT_CLOCK_MHZ:g})",
+        help="clock for times, of all machines that `--seeds` has not placed; own: that of each "
+        "machine on `--chip`, measured earlier or estimated (default: own with `--rate` and "
+        f"`--chip`, else {DEFAULT_CLOCK_MHZ:g})",
     )  # fmt: skip
     parser.add_argument(
         "--rate", type=float, metavar="N",
@@ -118,13 +117,13 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--synthesise", action="store_true",
-        help="also synthesise the machines on the front for `--device`, about a minute each; "
+        help="also synthesise the machines on the front for `--chip`, about a minute each; "
         "measured look-up tables and flip-flops then decide instead of estimates",
     )  # fmt: skip
     parser.add_argument(
-        "--place", type=int, metavar="N",
-        help="also place these machines, with seeds 1 to N, minutes to hours each; their "
-        "milliseconds are then those at the median clock",
+        "--seeds", type=int, metavar="N",
+        help="also synthesise these machines and place each N times, with seeds 1 to N, minutes to "
+        "hours each; their milliseconds are then those at the median clock",
     )  # fmt: skip
     parser.add_argument(
         "--database", type=Path, metavar="FILE",

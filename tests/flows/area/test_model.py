@@ -223,7 +223,7 @@ def test_rows_of_one_device_are_measured(device, monkeypatch):
 
     monkeypatch.setattr(command, "measure", measure)
     monkeypatch.setattr(command, "write_output", lambda path, text, about: None)
-    monkeypatch.setattr("sys.argv", ["area", *(["--device", device] if device else [])])
+    monkeypatch.setattr("sys.argv", ["area", *(["--chip", device] if device else [])])
     command.main()
     assert set(measured) == ({device} if device else {row.device for row in ROWS})
 
