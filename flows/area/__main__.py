@@ -15,7 +15,7 @@ from .provenance import MODEL, note_sources
 from .rows import AreaRow, measure, read_rows, write_rows
 from .samples import first_samples
 
-PAGE = Path(__file__).parents[2] / "docs" / "synthesis.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "synthesis.md"
 """Shows the errors."""
 
 

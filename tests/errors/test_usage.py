@@ -58,7 +58,7 @@ from tilewright.flows.cli.main import guarded, main
         (["synth", "--chip", "up5k", "--check"], "`--ledger`, `--check`: expected both "
          "`--config` and `--chip` for one row, or none of them for all rows; add or remove one"),
         (["synth", "--config", "tiny", "--chip", "xczu3eg", "--check"], "`--check`: expected a "
-         "row of docs/area.md, got tiny on xczu3eg; add it with `--ledger`"),
+         "row of docs/reference/area.md, got tiny on xczu3eg; add it with `--ledger`"),
         (["export", "m.onnx"], "one of the arguments --c --hex is required; `tilewright export "
          "--help` shows what there is"),
         (["export", "m.onnx", "--c", "c", "--input", "x.npz"], "`--input`: expected `--hex DIR`; "

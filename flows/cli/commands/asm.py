@@ -27,7 +27,7 @@ LINE_BYTES, MAX_LINES = 16, 32
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", type=Path, metavar="FILE.asm", help="see docs/isa.md")
+    parser.add_argument("source", type=Path, metavar="FILE.asm", help="see docs/reference/isa.md")
     add_configuration(parser)
     add_device(parser, ("reference", "sim", "rtl", "gate"))
     parser.add_argument(

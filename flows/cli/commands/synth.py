@@ -63,7 +63,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_json(parser, "the figures")
     parser.add_argument(
         "--ledger", action="store_true",
-        help=argparse.SUPPRESS,  # for developers: measure all changed rows of docs/area.md, or one
+        help=argparse.SUPPRESS,  # for developers: measure the changed rows of the ledger
     )  # fmt: skip
     parser.add_argument(
         "--check", action="store_true",
@@ -217,7 +217,7 @@ def chosen_rows(
     kept = next((row for row in rows if row.key == (configuration.name, device.name)), None)
     if kept is None and arguments.check:
         raise UsageError(
-            f"`--check`: expected a row of docs/area.md, got {configuration.name} on "
+            f"`--check`: expected a row of docs/reference/area.md, got {configuration.name} on "
             f"{device.name}; add it with `--ledger`"
         )
     return [(kept, configuration, device)]

@@ -51,7 +51,7 @@ def test_the_fit_is_good_on_machines_that_it_never_saw(technology):
 
 
 def test_the_page_tells_the_errors():
-    page = (Path(__file__).parents[3] / "docs" / "synthesis.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "synthesis.md").read_text()
     assert errors_table(read_model()) in page
 
 

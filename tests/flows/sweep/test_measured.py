@@ -31,7 +31,7 @@ CHIP = replace(
 
 TOOLS = {"yosys": "0.70", "nextpnr-ecp5": "0.11"}
 DOCS = Path(__file__).parents[3] / "docs"
-PAGE = DOCS / "sweeps.md"
+PAGE = DOCS / "guide" / "sweeps.md"
 
 OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
 """The space of `conftest.VARY`."""

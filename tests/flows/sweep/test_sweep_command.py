@@ -362,7 +362,7 @@ def test_a_missing_library_is_told(fails, model, database, monkeypatch, method, 
     assert line.endswith(", or choose `--search random`")
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "sweeps.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guide" / "sweeps.md"
 
 
 def blocks(language: str) -> list[str]:
