@@ -1,8 +1,6 @@
 """`tilewright sweep`: evaluate the machines of a space, and find those that no other one beats."""
 
 import argparse
-import contextlib
-import threading
 from pathlib import Path
 
 from ....atomic_write import write_output
@@ -28,7 +26,7 @@ from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, note, say
 from ..device_options import add_chip
 from ..json_output import add_json, check_json, write_json
-from ..live_page import LivePage
+from ..live_page import LivePage, add_serve
 from ..memory_options import add_program_for
 from ..operator_options import add_operators
 from ..sweep_options import (
@@ -159,11 +157,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "-o", "--output", type=Path, metavar="FILE.html",
         help="write a page that works offline: scatter, parallel coordinates, table",
     )  # fmt: skip
-    parser.add_argument(
-        "--serve", action="store_true",
-        help="show the page while it grows, at an address of this computer that has a secret "
-        "token, until Ctrl-C",
-    )  # fmt: skip
+    add_serve(parser)
     add_json(parser, "the front and all points")
     parser.set_defaults(function=sweep_)
 
@@ -251,21 +245,13 @@ def sweep_(arguments: argparse.Namespace) -> None:
                 if arguments.output:
                     say(f"{arguments.output}: open the page in a browser")
             if live and not outcome.interrupted:
-                keep_serving(live)
+                live.keep("the sweep")
         for path in arguments.export:
             say(f"{path}: {export(database, path):,} results")
     if outcome is not None and outcome.interrupted:
         raise KeyboardInterrupt
     if outcome is not None and arguments.rtl:
         compare_with_rtl(outcome, quiet=arguments.json == "-")
-
-
-def keep_serving(page: LivePage) -> None:
-    """Let the user read the final page."""
-    with contextlib.suppress(KeyboardInterrupt):
-        note(f"{page.address}: the sweep is done; Ctrl-C closes the page")
-        threading.Event().wait()
-    page.close()
 
 
 def show(outcome: SweepOutcome) -> None:
