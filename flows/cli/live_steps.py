@@ -18,7 +18,7 @@ STYLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BuildStep:
     """One step; `until_s` is when it was last heard of, in seconds from the beginning."""
 
     text: str
@@ -27,15 +27,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class BuildSteps:
     """The steps so far, and how the work ended: empty while it goes on."""
 
     title: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[BuildStep, ...] = ()
     end: str = ""
 
 
-def steps_page(found: Steps) -> str:
+def steps_page(found: BuildSteps) -> str:
     """Return the page."""
     rows = [(one.text, round(one.began_s), round(one.until_s - one.began_s)) for one in found.steps]
     state = found.end or "at work; the page loads itself again"
@@ -53,7 +53,7 @@ class LiveSteps:
 
     def __init__(self, title: str) -> None:
         self.page = LivePage(steps_page)
-        self._began, self._found = time.monotonic(), Steps(title)
+        self._began, self._found = time.monotonic(), BuildSteps(title)
         self.page.show(self._found)
 
     @contextmanager
@@ -66,7 +66,7 @@ class LiveSteps:
             if steps and steps[-1].text == text:
                 steps = (*steps[:-1], replace(steps[-1], until_s=now))
             else:
-                steps = (*steps, Step(text, now, now))
+                steps = (*steps, BuildStep(text, now, now))
             self._found = replace(self._found, steps=steps)
             self.page.show(self._found)
 

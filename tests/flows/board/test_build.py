@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -129,7 +130,7 @@ def test_a_build_places_until_the_clock_is_met(tools, tmp_path, tilewright):
     assert "--config tiny --device serial:///dev/ttyUSB0?baud=3000000" in said
 
 
-def served(words: list[object], monkeypatch) -> tuple[int, str, str]:
+def served(words: Sequence[object], monkeypatch) -> tuple[int, str, str]:
     """Exit code of a build, and its page while a tool works and at the end."""
     pages: list[LiveSteps] = []
     texts: list[str] = []
