@@ -43,6 +43,8 @@ class FunctionLowering:
         The pool's function for parallel loops and its state; None inside such a loop.
     """
 
+    emitter_type = Emitter
+
     def __init__(
         self,
         shared: LoweringContext,
@@ -51,7 +53,7 @@ class FunctionLowering:
         threads: tuple[LlvmValue, LlvmValue] | None,
     ) -> None:
         self.shared, self.builder, self.threads = shared, builder, threads
-        self.emitter = Emitter(builder, shared.target)
+        self.emitter = self.emitter_type(builder, shared.target)
         self.memory = MemoryAccess(self.emitter, symbols)
         self.buffers = Buffers(shared, self.memory)
         self.areas = self.buffers.areas

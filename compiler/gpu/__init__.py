@@ -1,0 +1,1 @@
+"""Kernels for GPUs: loop programs of blocks and threads as PTX."""
