@@ -321,5 +321,3 @@ def shared_accesses(region: Node, shared: set[str]) -> tuple[set[str], set[str]]
             writes |= {node.target.tensor} & shared
             reads |= {read.tensor for read in reads_of(node.value)} & shared
     return reads, writes
-
-

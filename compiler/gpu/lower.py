@@ -85,8 +85,10 @@ def compile_program(program: Program, target: GpuTarget) -> GpuModule:
         node.target.tensor: node.op for node in nodes(program.body) if isinstance(node, Update)
     }
     shared = LoweringContext(program, target, reduced, {})
-    found = [_kernel(nest, f"kernel{place}", shared, module)
-             for place, nest in enumerate(kernels(program))]
+    found = [
+        _kernel(nest, f"kernel{place}", shared, module)
+        for place, nest in enumerate(kernels(program))
+    ]
     text = str(module)
     for kernel in found:
         text = _with_threads(text, kernel)

@@ -14,19 +14,39 @@ from llvmlite import ir
 from typing_extensions import override
 
 from ...errors import CompileError
-from ...isa.expressions import Affine
+from ...isa.expressions import Affine, Read
+from ..cpu.codegen.areas import bytes_of as bytes_per_element
 from ..cpu.codegen.buffers import LoweringContext
-from ..cpu.codegen.emitter import I32, I64, TYPES, Emitter, LlvmBuilder, LlvmValue
-from ..cpu.codegen.environment import Environment, divided
+from ..cpu.codegen.dot_products import factors, update_inside
+from ..cpu.codegen.emitter import (
+    HALF,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    TYPES,
+    Emitter,
+    LlvmBuilder,
+    LlvmValue,
+)
+from ..cpu.codegen.environment import Environment, divided, without
 from ..cpu.codegen.lower_function import FunctionLowering
 from ..cpu.codegen.lower_values import Mask
+from ..cpu.codegen.masks import all_of
 from ..te import nodes as loops
 from ..te.affine import scaled, total
-from ..te.target import BLOCKS, REGISTER, Kind
+from ..te.target import BLOCKS, REGISTER, SHARED, Kind
 from .blocks import Spread, bytes_of, is_region, shared_accesses, thread_loops, threads_of
+from .instructions import MatrixProduct
 
 ALIGNMENT_BYTES = 16
 """Alignment of buffers in shared memory and in registers."""
+
+FRAGMENT_BYTES = 16
+"""Bytes of a row of the matrices that a warp loads at once."""
+
+VECTOR_BYTES = (2, 4, 8, 16)
+"""Bytes that a thread copies at once."""
 
 _AXES = dict(zip(BLOCKS, "xyz", strict=True))
 
@@ -42,6 +62,11 @@ class GpuEmitter(Emitter):
         """A number of the thread or of the block, as int64."""
         value = self.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}", I32, [])
         return self.builder.zext(value, I64)
+
+    def in_shared(self, pointer: LlvmValue) -> LlvmValue:
+        """A pointer to shared memory as instructions on that memory take it."""
+        kind = ir.PointerType(addrspace=3)
+        return self.builder.addrspacecast(pointer, kind)
 
     def barrier(self) -> None:
         self.intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", ir.VoidType(), [I32(0)])
@@ -117,6 +142,12 @@ def _cut(
     return found
 
 
+def _without(affine: Affine, symbols: Sequence[str]) -> Affine:
+    for symbol in symbols:
+        affine = without(affine, symbol)
+    return affine
+
+
 class KernelLowering(FunctionLowering):
     """The function of one kernel.
 
@@ -146,7 +177,7 @@ class KernelLowering(FunctionLowering):
     ) -> None:
         super().__init__(shared, builder, {}, None)
         self.spreads, self.block_threads, self.shared_memory = spreads, threads, shared_memory
-        self.grid = {kind: 1 for kind in BLOCKS}
+        self.grid = dict.fromkeys(BLOCKS, 1)
         """Blocks along each axis of the grid."""
         self._numbers: dict[str, LlvmValue] = {}
         self._units: dict[str, LlvmValue] = {}
@@ -155,6 +186,10 @@ class KernelLowering(FunctionLowering):
         self._shared: dict[str, int] = {}
         """Offsets of the buffers in shared memory."""
         self._used_bytes = 0
+        self._regions = 0
+        """Regions so far; what a region loaded from shared memory, another does not reuse."""
+        self._exist: list[LlvmValue] | None = None
+        """In a copy, bits of where the elements exist; None elsewhere."""
         self._read: set[str] = set()
         self._written: set[str] = set()
         """Shared buffers that were accessed since the last barrier."""
@@ -182,13 +217,205 @@ class KernelLowering(FunctionLowering):
             else:
                 self.node(node, env, mask)
 
+    # Products of matrices ----------------------------------------------------------------------
+
+    @override
+    def instruction(self, node: loops.InstructionNest, env: Environment) -> None:
+        law = node.instruction
+        assert isinstance(law, MatrixProduct)
+        names = [name for name, _ in law.lanes]
+        half, row, pair, column, _ = names
+        update, env, _ = update_inside(node, env, names, names[:-1])
+        area = self.areas[update.target.tensor]
+        place, _ = self.memory.place(area, self._resolved(update.target, env), env)
+        first = _without(place, names)
+        places = [
+            self.memory.address(
+                area, total(first, h * place.coefficient(half) + c * place.coefficient(column))
+            )
+            for h in range(2)
+            for c in range(2)
+        ]
+        kind = TYPES[area.tensor.dtype]
+        sums = [self.builder.load(one, align=4, typ=kind) for one in places]
+        left, right = factors(update)
+        operands = [
+            *self.fragment(left, {row: 1, half: 8}, 4, node, env),
+            *self.fragment(right, {column: 1, pair: 2}, 2, node, env),
+        ]
+        if law.sums == "float32":
+            operands = [self.builder.bitcast(one, ir.VectorType(HALF, 2)) for one in operands]
+        result = ir.LiteralStructType([kind] * 4)
+        found = self.emitter.intrinsic(law.intrinsic, result, [*operands, *sums])
+        for number, one in enumerate(places):
+            self.builder.store(self.builder.extract_value(found, number), one, align=4)
+
+    def fragment(
+        self,
+        read: Read,
+        rows: dict[str, int],
+        registers: int,
+        node: loops.InstructionNest,
+        env: Environment,
+    ) -> list[LlvmValue]:
+        """A warp's part of an operand: rows of 32 bytes, eight rows of half of them a register.
+
+        Parameters
+        ----------
+        rows
+            The loops over rows, with the rows from one iteration to the next.
+        """
+        area = self.areas[read.tensor]
+        offset, _ = self.memory.place(area, self._resolved(read, env), env)
+        apart = min(map(offset.coefficient, rows))
+        size = bytes_per_element(area)
+        steps = {name: apart * count for name, count in rows.items()} | {"tap": 1}
+        found = {name: offset.coefficient(name) for name in steps}
+        if found != steps or apart * size % FRAGMENT_BYTES or read.tensor not in self._shared:
+            raise CompileError(
+                f"{node.mnemonic}: `{read}` must lie in {SHARED}, with its taps side by side and "
+                f"rows of a multiple of {FRAGMENT_BYTES} bytes; cache_read it, and split the "
+                "reduction by whole instructions"
+            )
+        key = ("fragment", read.tensor, _without(offset, [*steps]), self._regions)
+        return self.memory.once(
+            key, lambda: self._matrices(area, _without(offset, [*steps]), apart * size, registers)
+        )
+
+    def _matrices(self, area, offset: Affine, row_bytes: int, count: int) -> list[LlvmValue]:
+        """Load matrices of 8 rows of 16 bytes: rows first, then the other half of the taps."""
+        builder, thread = self.builder, self.number("tid.x")
+        lines = 4 * count  # rows of all matrices that hold the first half of the taps
+        line = builder.and_(thread, I64(lines - 1))
+        half = builder.and_(builder.lshr(thread, I64(lines.bit_length() - 1)), I64(1))
+        place = builder.add(
+            builder.mul(line, I64(row_bytes)), builder.mul(half, I64(FRAGMENT_BYTES))
+        )
+        pointer = builder.gep(self.memory.address(area, offset), [place], source_etype=I8)
+        pointer.type = POINTER
+        emitter: Any = self.emitter
+        found = emitter.intrinsic(
+            f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}.b16.p3",
+            ir.LiteralStructType([I32] * count),
+            [emitter.in_shared(pointer)],
+        )
+        return [builder.extract_value(found, number) for number in range(count)]
+
+    def _resolved(self, read: Read, env: Environment) -> list[Affine]:
+        return [env.resolved(part) for part in read.index]
+
+    # Copies into shared memory -----------------------------------------------------------------
+
+    def copy(self, node: loops.TransferNest, env: Environment) -> None:
+        """Copy without branches: what does not exist becomes the pad, for whole instructions."""
+        self._exist = []
+        self.block(node.body, env, None)
+        self._exist = None
+
+    @override
+    def where(self, conditions, emit, env: Environment, mask: Mask) -> None:
+        if self._exist is None:
+            super().where(conditions, emit, env, mask)
+            return
+        before = list(self._exist)
+        for condition in conditions:
+            known, value = env.decide(condition)
+            if known is not True:
+                self._exist.append(self._bit(condition, value, known, env))
+        emit(mask)
+        self._exist = before
+
+    def _bit(self, condition, value: Affine, known, env: Environment) -> LlvmValue:
+        if known is False:
+            return ir.Constant(ir.IntType(1), 0)
+        if value.coefficient(env.lane):
+            ends = [end for end in (condition.low, condition.high) if end is not None]
+            start = without(value, env.lane)
+            numbers = [factor for _, factor in start.terms]
+            if any((end - start.constant) % env.lanes for end in ends) or any(
+                number % env.lanes for number in numbers
+            ):
+                raise CompileError(
+                    f"vectors of {env.lanes} elements cross the end of the copied tensor; "
+                    "split by a factor that divides its last dimension"
+                )
+            value = start
+        return self.memory.condition(value, condition.low, condition.high, replace(env, lane=""))
+
+    @override
+    def store(self, node: loops.Assign, env: Environment, mask: Mask) -> None:
+        if self._exist is None:
+            super().store(node, env, mask)
+            return
+        assert isinstance(node.value, Read)
+        source, target = self.areas[node.value.tensor], self.areas[node.target.tensor]
+        index = self._resolved(node.target, env)
+        at, step = self.memory.place(source, self._resolved(node.value, env), env)
+        to, _ = self.memory.place(target, index, env)
+        element = TYPES[source.tensor.dtype]
+        kind, align = self.emitter.vector(element, env.lanes), bytes_per_element(source)
+        if env.lanes > 1:
+            align *= env.lanes
+            whole = all(
+                number % env.lanes == 0
+                for place in (at, to)
+                for number in (place.constant, *(factor for _, factor in place.terms))
+            )
+            if step != 1 or not whole or align not in VECTOR_BYTES:
+                raise CompileError(
+                    f"a vector of {env.lanes} elements of `{source.tensor.name}` is not an "
+                    f"aligned one of {', '.join(map(str, VECTOR_BYTES))} bytes side by side; "
+                    "vectorise the innermost dimension by another factor"
+                )
+        exists = [*self._exist]
+        outside = self.memory.outside(
+            source, self._resolved(node.value, env), replace(env, lane="")
+        )
+        if outside is not None:
+            exists.append(outside)
+        if not exists:
+            value = self.builder.load(self.memory.address(source, at), align=align, typ=kind)
+        else:
+            inside = all_of(self.emitter, exists)
+            place = self.builder.select(inside, self.memory.number(at), I64(0))
+            pointer = self.builder.gep(source.pointer, [place], source_etype=element)
+            value = self.builder.load(pointer, align=align, typ=kind)
+            pad = self.emitter.constant(source.tensor.pad, value)
+            value = self.builder.select(inside, value, pad)
+        if self.memory.has_room(target, index, env):
+            self.builder.store(value, self.memory.address(target, to), align=align)
+            return
+        with self.builder.if_then(all_of(self.emitter, [self._in_room(target, index, env)])):
+            self.builder.store(value, self.memory.address(target, to), align=align)
+
+    def _in_room(self, area, index: list[Affine], env: Environment) -> LlvmValue:
+        """Whether the buffer has room for an element."""
+        pairs = zip(self.memory.inside(area, index), area.layout.shape, strict=True)
+        plain = replace(env, lane="")
+        bits = [
+            self.memory.condition(without(affine, env.lane), 0, extent, plain)
+            for affine, extent in pairs
+            if env.inside(affine, 0, extent) is not True
+        ]
+        return all_of(self.emitter, bits)
+
     @override
     def node(self, node: loops.Node, env: Environment, mask: Mask) -> None:
         before = set(self._read), set(self._written)
-        super().node(node, env, mask)
+        if isinstance(node, loops.TransferNest) and self._fills(node):
+            self.copy(node, env)
+        else:
+            super().node(node, env, mask)
         if isinstance(node, loops.Guard) and not self._in_region:
             self._read |= before[0]
             self._written |= before[1]
+
+    def _fills(self, node: loops.TransferNest) -> bool:
+        """Whether a copy fills a buffer in shared memory."""
+        return any(
+            isinstance(inner, loops.Assign) and inner.target.tensor in self._shared
+            for inner in loops.nodes(node.body)
+        )
 
     def allocate(self, node: loops.Allocate, env: Environment) -> None:
         """Reserve the buffer that the threads share, or each thread's part of it."""
@@ -216,6 +443,7 @@ class KernelLowering(FunctionLowering):
             rest //= loop.extent
             self._units[loop.variable] = self.digit(rest, loop.extent, count)
         self._in_region = True
+        self._regions += 1
         targets = {
             inner.target.tensor
             for inner in loops.nodes((node,))
@@ -264,6 +492,10 @@ class KernelLowering(FunctionLowering):
             for number in range(extent):
                 at = env.counting(node.variable, start, symbol, number, number)
                 self.block(node.body, at, mask)
+        elif node.kind is Kind.VECTORISED and self._exist is not None:
+            self.block(node.body, replace(inside, lane=symbol), mask)
+        elif node.kind is Kind.VECTORISED:
+            self.loop(replace(node, kind=Kind.UNROLLED), env, mask)
         else:
             if not self._in_region:
                 self.repeat(node)
@@ -275,5 +507,3 @@ class KernelLowering(FunctionLowering):
         reads, writes = shared_accesses(node, names | set(self._shared))
         self._read |= reads
         self._written |= writes
-
-

@@ -7,9 +7,25 @@ import llvmlite.binding as llvm
 from typing_extensions import override
 
 from ...errors import CompileError
+from ...isa.expressions import Match
+from ..te.bounds import Bounds, is_whole
+from ..te.matching import find_law
 from ..te.program import Program
-from ..te.target import BOUND, DRAM, LOOPS, REGISTER, SHARED, Kind, Scope, Target
+from ..te.reductions import has_reduction, reduction_of
+from ..te.stages import Division, Stage, State
+from ..te.target import (
+    BOUND,
+    DRAM,
+    LOOPS,
+    REGISTER,
+    SHARED,
+    Kind,
+    ScheduleError,
+    Scope,
+    Target,
+)
 from .blocks import check_blocks
+from .instructions import MATRIX_PRODUCTS, MatrixProduct
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
@@ -33,11 +49,17 @@ class Level:
         LLVM's names of the chip and of the version of PTX.
     shared_bytes
         Memory that the threads of a block share, at most.
+    instructions
+        Products of matrices.
     """
 
     cpu: str
     features: str
     shared_bytes: int
+    instructions: tuple[MatrixProduct, ...] = MATRIX_PRODUCTS
+
+    scaling = None
+    """The exponential has no instruction for powers of 2 beyond the range of float32."""
 
 
 LEVELS: Mapping[str, Level] = {
@@ -83,12 +105,43 @@ class GpuTarget(Target):
     @property
     @override
     def kinds(self) -> frozenset[Kind]:
-        return LOOPS - {Kind.VECTORISED, Kind.PARALLEL} | frozenset(BOUND)
+        return LOOPS - {Kind.PARALLEL} | frozenset(BOUND)
 
     @property
     @override
     def max_register_sums(self) -> int:
         return MAX_SUMS
+
+    @property
+    @override
+    def lane_kinds(self) -> frozenset[Kind]:
+        return frozenset({Kind.THREAD, Kind.UNROLLED})
+
+    @override
+    def instruction(self, stage: Stage, state: State, bounds: Bounds) -> MatrixProduct:
+        loops = stage.loops[stage.loops.index(stage.instruction) :]
+        extents = tuple(bounds.plans[stage.name].extents[loop] for loop in loops)
+
+        def fits(law: MatrixProduct, found: Match) -> bool:
+            types = tuple(state.tensors[read.tensor].dtype for _, read in found.reads)
+            return (
+                types in law.pairs
+                and extents == tuple(size for _, size in law.lanes)
+                and _are_lanes(law, stage, loops)
+            )
+
+        taps = [loop for loop in loops if stage.reduces(loop)]
+        if has_reduction(stage.body) and all(is_whole(stage, bounds, loop) for loop in taps):
+            found = find_law(self.properties.instructions, reduction_of(stage.body), fits)
+            if found is not None:
+                return found[0]
+        known = "; ".join(map(str, self.properties.instructions))
+        raise ScheduleError(
+            f"the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
+            f"instruction of {self.name} ({known}); split the rows by 16 and 8, the columns by 8 "
+            "and 2, and the reduction by the taps without a remainder, and bind the loops of 8 "
+            "rows and of 4 pairs to threads"
+        )
 
     @override
     def check_program(self, program: Program) -> None:
@@ -111,3 +164,21 @@ class GpuTarget(Target):
         return target.create_target_machine(
             cpu=self.properties.cpu, features=self.properties.features, opt=3
         )
+
+
+def _are_lanes(law: MatrixProduct, stage: Stage, loops: tuple[str, ...]) -> bool:
+    """Whether the loops are parts of one row, one column and one tap, and bound as declared."""
+    half, row, pair, column, tap = loops
+    splits = [relation.parts for relation in stage.relations if isinstance(relation, Division)]
+    bound = [
+        name
+        for (name, _), loop in zip(law.lanes, loops, strict=True)
+        if stage.kind(loop) is Kind.THREAD
+    ]
+    return (
+        (half, row) in splits
+        and (pair, column) in splits
+        and stage.reduces(tap)
+        and not any(map(stage.reduces, (half, row, pair, column)))
+        and bound == list(law.bound)
+    )

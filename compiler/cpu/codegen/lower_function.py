@@ -109,13 +109,17 @@ class FunctionLowering:
             value = self.values.combined(node.op, before, node.value, env, mask)
             self.write(node.target, value, env, mask)
         elif isinstance(node, loops.InstructionNest):
-            if instruction_of(node).unit:
-                self.tiles.multiply(node, env)
-            else:
-                emit_dot_product(node, env, self.values)
+            self.instruction(node, env)
         elif isinstance(node, (loops.Nest, loops.TransferNest)):
             with self.tiles.shaped(node.body, self.is_shared):
                 self.block(node.body, env, mask)
+
+    def instruction(self, node: loops.InstructionNest, env: Environment) -> None:
+        """Emit the instruction of a nest."""
+        if instruction_of(node).unit:
+            self.tiles.multiply(node, env)
+        else:
+            emit_dot_product(node, env, self.values)
 
     def store(self, node: loops.Assign, env: Environment, mask: Mask) -> None:
         """Store an element if it exists; in clipped tiles some do not."""
