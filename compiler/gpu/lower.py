@@ -1,7 +1,7 @@
 """Lower a loop program to PTX: one kernel for each nest at the root."""
 
-import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -13,7 +13,7 @@ from ..cpu.codegen.areas import CodeBuffer
 from ..cpu.codegen.buffers import LoweringContext
 from ..cpu.codegen.emitter import POINTER
 from ..cpu.codegen.environment import Environment
-from ..cpu.codegen.layout import Layout
+from ..cpu.codegen.layout import Layout, Tiles
 from ..cpu.codegen.machine_code import optimise
 from ..te.nodes import Allocate, Assign, Nest, Update, nodes
 from ..te.program import Program
@@ -23,9 +23,11 @@ from .blocks import kernels, regions, shared_of, spreads, threads_of
 from .lower_kernel import ALIGNMENT_BYTES, KernelLowering
 from .target import TRIPLE, GpuTarget
 
+NO_TILES: Mapping[str, Tiles] = {}
+
 
 @dataclass(frozen=True, slots=True)
-class GpuKernel:
+class Launch:
     """A kernel of a module, and how it is launched.
 
     Parameters
@@ -64,12 +66,19 @@ class GpuModule:
     """
 
     ptx: str
-    kernels: tuple[GpuKernel, ...]
+    kernels: tuple[Launch, ...]
     buffers: tuple[Tensor, ...]
 
 
-def compile_program(program: Program, target: GpuTarget) -> GpuModule:
+def compile_program(
+    program: Program, target: GpuTarget, tiles: Mapping[str, Tiles] = NO_TILES
+) -> GpuModule:
     """PTX for a scheduled program.
+
+    Parameters
+    ----------
+    tiles
+        Places of tensors of tiles in arrays without tiles.
 
     Raises
     ------
@@ -86,7 +95,7 @@ def compile_program(program: Program, target: GpuTarget) -> GpuModule:
     }
     shared = LoweringContext(program, target, reduced, {})
     found = [
-        _kernel(nest, f"kernel{place}", shared, module)
+        _kernel(nest, f"kernel{place}", shared, module, tiles)
         for place, nest in enumerate(kernels(program))
     ]
     text = str(module)
@@ -101,7 +110,13 @@ def compile_program(program: Program, target: GpuTarget) -> GpuModule:
     )
 
 
-def _kernel(nest: Nest, name: str, shared: LoweringContext, module: ir.Module) -> GpuKernel:
+def _kernel(
+    nest: Nest,
+    name: str,
+    shared: LoweringContext,
+    module: ir.Module,
+    tiles: Mapping[str, Tiles],
+) -> Launch:
     program = shared.program
     local = {node.tensor.name for node in nodes((nest,)) if isinstance(node, Allocate)}
     tensors = _arrays(nest, local)
@@ -118,7 +133,7 @@ def _kernel(nest: Nest, name: str, shared: LoweringContext, module: ir.Module) -
             tensor,
             program.domains[tensor_name],
             (Affine(),) * len(tensor.shape),
-            Layout.plain(tensor.shape),
+            tiles.get(tensor_name, Layout.plain(tensor.shape)),
             pointer,
             values=program.kernel.constants.get(tensor_name),
             given=tensor_name != nest.stage,
@@ -126,7 +141,7 @@ def _kernel(nest: Nest, name: str, shared: LoweringContext, module: ir.Module) -
     lowering.block((nest,), Environment({}, {}), None)
     builder.ret_void()
     x, y, z = (lowering.grid[kind] for kind in BLOCKS)
-    return GpuKernel(name, tensors, (x, y, z), threads, size)
+    return Launch(name, tensors, (x, y, z), threads, size)
 
 
 def _arrays(nest: Nest, local: set[str]) -> tuple[str, ...]:
@@ -151,7 +166,7 @@ def _shared_memory(module: ir.Module, builder: ir.IRBuilder):
     return pointer
 
 
-def _with_threads(text: str, kernel: GpuKernel) -> str:
+def _with_threads(text: str, kernel: Launch) -> str:
     """Tell the assembler the number of threads; llvmlite has no attribute for it."""
     start = re.compile(rf'(define ptx_kernel void @"?{kernel.name}"?\([^)]*\))')
     return start.sub(rf'\1 "nvvm.reqntid"="{kernel.threads}"', text, count=1)
@@ -167,8 +182,3 @@ def _assembled(text: str, target: GpuTarget, name: str) -> str:
     module.data_layout = str(machine.target_data)
     optimise(module, machine)
     return machine.emit_assembly(module)
-
-
-def blocks_of(kernel: GpuKernel) -> int:
-    """Number of blocks of a launch."""
-    return math.prod(kernel.grid)
