@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
 
 from ...errors import CompileError
@@ -63,11 +64,14 @@ class GpuModule:
         The kernels, in the order in which they run.
     buffers
         Arrays between kernels, to be allocated for the run.
+    constants
+        Arrays that the declaration gives.
     """
 
     ptx: str
     kernels: tuple[Launch, ...]
     buffers: tuple[Tensor, ...]
+    constants: Mapping[str, np.ndarray]
 
 
 def compile_program(
@@ -107,6 +111,7 @@ def compile_program(
         _assembled(text, target, program.kernel.name),
         tuple(found),
         tuple(tensor for tensor in buffers if tensor.name != output),
+        program.kernel.constants,
     )
 
 
