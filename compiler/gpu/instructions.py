@@ -13,7 +13,7 @@ from ...isa.expressions import Call, Expression, Op, Reduction, Slot
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixProduct:
+class WarpProduct:
     """`sums[half, row, pair, column] += sum over tap of a[half, row, tap] * b[pair, column, tap]`.
 
     Row `8 * half + row` and column `2 * pair + column` of the sums are thread `4 * row + pair`'s.
@@ -58,11 +58,11 @@ class MatrixProduct:
         return f"{self.mnemonic} takes {loops} of {types}, {' and '.join(self.bound)} as threads"
 
 
-MATRIX_PRODUCTS = (
-    MatrixProduct(
+WARP_PRODUCTS = (
+    WarpProduct(
         "mma.m16n8k32.s8", 32, (("int8", "int8"),), "int32", "llvm.nvvm.mma.m16n8k32.row.col.s8"
     ),
-    MatrixProduct(
+    WarpProduct(
         "mma.m16n8k16.f16",
         16,
         (("float16", "float16"),),

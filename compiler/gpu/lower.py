@@ -12,7 +12,7 @@ from ...errors import CompileError
 from ...isa.expressions import Affine, reads_of
 from ..cpu.codegen.areas import CodeBuffer
 from ..cpu.codegen.buffers import LoweringContext
-from ..cpu.codegen.emitter import POINTER
+from ..cpu.codegen.emitter import I8, POINTER, LlvmBuilder, LlvmValue
 from ..cpu.codegen.environment import Environment
 from ..cpu.codegen.layout import Layout, Tiles
 from ..cpu.codegen.machine_code import optimise
@@ -21,14 +21,14 @@ from ..te.program import Program
 from ..te.target import BLOCKS
 from ..tensor import Tensor
 from .blocks import kernels, regions, shared_of, spreads, threads_of
-from .lower_kernel import ALIGNMENT_BYTES, KernelLowering
+from .lower_kernel import ALIGNMENT_BYTES, SHARED_SPACE, KernelLowering
 from .target import TRIPLE, GpuTarget
 
 NO_TILES: Mapping[str, Tiles] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class KernelLaunch:
     """A kernel of a module, and how it is launched.
 
     Parameters
@@ -69,7 +69,7 @@ class GpuModule:
     """
 
     ptx: str
-    kernels: tuple[Launch, ...]
+    kernels: tuple[KernelLaunch, ...]
     buffers: tuple[Tensor, ...]
     constants: Mapping[str, np.ndarray]
 
@@ -121,7 +121,7 @@ def _kernel(
     shared: LoweringContext,
     module: ir.Module,
     tiles: Mapping[str, Tiles],
-) -> Launch:
+) -> KernelLaunch:
     program = shared.program
     local = {node.tensor.name for node in nodes((nest,)) if isinstance(node, Allocate)}
     tensors = _arrays(nest, local)
@@ -146,7 +146,7 @@ def _kernel(
     lowering.block((nest,), Environment({}, {}), None)
     builder.ret_void()
     x, y, z = (lowering.grid[kind] for kind in BLOCKS)
-    return Launch(name, tensors, (x, y, z), threads, size)
+    return KernelLaunch(name, tensors, (x, y, z), threads, size)
 
 
 def _arrays(nest: Nest, local: set[str]) -> tuple[str, ...]:
@@ -159,19 +159,17 @@ def _arrays(nest: Nest, local: set[str]) -> tuple[str, ...]:
     return (*(name for name in names if name not in local), nest.stage)
 
 
-def _shared_memory(module: ir.Module, builder: ir.IRBuilder):
+def _shared_memory(module: ir.Module, builder: LlvmBuilder) -> LlvmValue:
     """The address of the memory whose size the launch decides."""
-    name = "shared"
-    memory = module.globals.get(name)
+    memory: LlvmValue = module.globals.get("shared")
     if memory is None:
-        memory = ir.GlobalVariable(module, ir.ArrayType(ir.IntType(8), 0), name, addrspace=3)
+        kind = ir.ArrayType(I8, 0)
+        memory = ir.GlobalVariable(module, kind, "shared", addrspace=SHARED_SPACE)
         memory.linkage, memory.align = "external", ALIGNMENT_BYTES
-    pointer = builder.addrspacecast(memory, ir.PointerType())
-    pointer.type = POINTER
-    return pointer
+    return builder.addrspacecast(memory, POINTER)
 
 
-def _with_threads(text: str, kernel: Launch) -> str:
+def _with_threads(text: str, kernel: KernelLaunch) -> str:
     """Tell the assembler the number of threads; llvmlite has no attribute for it."""
     start = re.compile(rf'(define ptx_kernel void @"?{kernel.name}"?\([^)]*\))')
     return start.sub(rf'\1 "nvvm.reqntid"="{kernel.threads}"', text, count=1)

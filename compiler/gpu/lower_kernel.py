@@ -37,10 +37,13 @@ from ..te import nodes as loops
 from ..te.affine import scaled, total
 from ..te.target import BLOCKS, REGISTER, SHARED, Kind
 from .blocks import Spread, bytes_of, is_region, shared_accesses, thread_loops, threads_of
-from .instructions import MatrixProduct
+from .instructions import WarpProduct
 
 ALIGNMENT_BYTES = 16
 """Alignment of buffers in shared memory and in registers."""
+
+SHARED_SPACE = 3
+"""LLVM's number of shared memory."""
 
 FRAGMENT_BYTES = 16
 """Bytes of a row of the matrices that a warp loads at once."""
@@ -65,8 +68,7 @@ class GpuEmitter(Emitter):
 
     def in_shared(self, pointer: LlvmValue) -> LlvmValue:
         """A pointer to shared memory as instructions on that memory take it."""
-        kind = ir.PointerType(addrspace=3)
-        return self.builder.addrspacecast(pointer, kind)
+        return self.builder.addrspacecast(pointer, ir.PointerType(addrspace=SHARED_SPACE))
 
     def barrier(self) -> None:
         self.intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", ir.VoidType(), [I32(0)])
@@ -222,7 +224,7 @@ class KernelLowering(FunctionLowering):
     @override
     def instruction(self, node: loops.InstructionNest, env: Environment) -> None:
         law = node.instruction
-        assert isinstance(law, MatrixProduct)
+        assert isinstance(law, WarpProduct)
         names = [name for name, _ in law.lanes]
         half, row, pair, column, _ = names
         update, env, _ = update_inside(node, env, names, names[:-1])

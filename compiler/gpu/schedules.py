@@ -12,7 +12,7 @@ from ..te.schedule import Schedule
 from ..te.stages import Stage
 from ..te.target import SHARED
 from ..tensor import Kernel
-from .instructions import MatrixProduct
+from .instructions import WarpProduct
 from .target import GpuTarget
 
 FLAT_THREADS = 128
@@ -107,7 +107,7 @@ def _product(stage: Stage) -> _Product | None:
     return _Product(rows, columns, batch, taps.name, a, b, extents)
 
 
-def _law(product: _Product, schedule: Schedule, target: GpuTarget) -> MatrixProduct | None:
+def _law(product: _Product, schedule: Schedule, target: GpuTarget) -> WarpProduct | None:
     """The product of tensor cores that fits: whole taps, side by side in both operands."""
     tensors = {**schedule.kernel.tensors}
     types = tuple(tensors[read.tensor].dtype for read in (product.a, product.b))
@@ -180,7 +180,7 @@ def _tiled(schedule: Schedule, stage: Stage, product: _Product) -> None:
     _copies(schedule, name, product, to, threads, 1)
 
 
-def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: MatrixProduct) -> None:
+def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: WarpProduct) -> None:
     """Each warp keeps tiles of sums in the fragments of an instruction."""
     name, tile = stage.name, _tile(TENSOR_TILES, product)
     taps = law.taps

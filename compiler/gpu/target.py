@@ -25,7 +25,7 @@ from ..te.target import (
     Target,
 )
 from .blocks import check_blocks
-from .instructions import MATRIX_PRODUCTS, MatrixProduct
+from .instructions import WARP_PRODUCTS, WarpProduct
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
@@ -40,7 +40,7 @@ MAX_SUMS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class GpuLevel:
     """A generation of GPUs.
 
     Parameters
@@ -56,15 +56,12 @@ class Level:
     cpu: str
     features: str
     shared_bytes: int
-    instructions: tuple[MatrixProduct, ...] = MATRIX_PRODUCTS
-
-    scaling = None
-    """The exponential has no instruction for powers of 2 beyond the range of float32."""
+    instructions: tuple[WarpProduct, ...] = WARP_PRODUCTS
 
 
-LEVELS: Mapping[str, Level] = {
-    "sm90": Level("sm_90", "+ptx78", 227 << 10),
-    "sm80": Level("sm_80", "+ptx71", 163 << 10),
+LEVELS: Mapping[str, GpuLevel] = {
+    "sm90": GpuLevel("sm_90", "+ptx78", 227 << 10),
+    "sm80": GpuLevel("sm_80", "+ptx71", 163 << 10),
 }
 """The levels by name, the most capable first. Code for a level also runs on later chips."""
 
@@ -87,7 +84,7 @@ class GpuTarget(Target):
             raise CompileError(f"GPU target: unknown level `{self.level}`; choose one of {known}")
 
     @property
-    def properties(self) -> Level:
+    def properties(self) -> GpuLevel:
         return LEVELS[self.level]
 
     # The machine that schedules see -----------------------------------------------------------
@@ -118,11 +115,11 @@ class GpuTarget(Target):
         return frozenset({Kind.THREAD, Kind.UNROLLED})
 
     @override
-    def instruction(self, stage: Stage, state: State, bounds: Bounds) -> MatrixProduct:
+    def instruction(self, stage: Stage, state: State, bounds: Bounds) -> WarpProduct:
         loops = stage.loops[stage.loops.index(stage.instruction) :]
         extents = tuple(bounds.plans[stage.name].extents[loop] for loop in loops)
 
-        def fits(law: MatrixProduct, found: Match) -> bool:
+        def fits(law: WarpProduct, found: Match) -> bool:
             types = tuple(state.tensors[read.tensor].dtype for _, read in found.reads)
             return (
                 types in law.pairs
@@ -155,6 +152,9 @@ class GpuTarget(Target):
     fused = True
     """A product and a sum are one instruction, rounded once."""
 
+    scaling = None
+    """Powers of 2 beyond the range of float32 take two products."""
+
     lookup = None
     """Tables are loads."""
 
@@ -166,7 +166,7 @@ class GpuTarget(Target):
         )
 
 
-def _are_lanes(law: MatrixProduct, stage: Stage, loops: tuple[str, ...]) -> bool:
+def _are_lanes(law: WarpProduct, stage: Stage, loops: tuple[str, ...]) -> bool:
     """Whether the loops are parts of one row, one column and one tap, and bound as declared."""
     half, row, pair, column, tap = loops
     splits = [relation.parts for relation in stage.relations if isinstance(relation, Division)]

@@ -13,9 +13,8 @@ from ...te.nodes import Allocate
 from ...te.program import Program
 from ...te.target import REGISTER
 from ...te.values import LIMITS
-from ..target import CpuTarget
 from .areas import CodeBuffer, bytes_of
-from .emitter import BIT, I8, I64, TYPES, LlvmValue, number_of
+from .emitter import BIT, I8, I64, TYPES, CodeTarget, LlvmValue, number_of
 from .environment import Environment
 from .layout import Layout
 from .matrix_products import SumTiles, whole_tiles
@@ -47,7 +46,7 @@ class LoweringContext:
     """
 
     program: Program
-    target: CpuTarget
+    target: CodeTarget
     reduced: dict[str, Op]
     tiles: dict[str, SumTiles]
     workspace_bytes: int = 0

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from .running import ORDERS, drawn, run_schedule
 
 from tilewright import te
 from tilewright.compiler.gpu.lower import compile_program
@@ -10,6 +9,8 @@ from tilewright.compiler.gpu.schedules import default_schedule
 from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.te.target import ScheduleError
 from tilewright.compiler.tensor import Kernel, evaluate
+
+from .running import ORDERS, drawn, run_schedule
 
 
 def product(rows: int, columns: int, taps: int, dtype: str) -> Kernel:
@@ -102,7 +103,9 @@ def test_a_product_passes_through_shared_memory(dtype):
         ((50, 44, 40), "int8", "mad"),
     ],
 )
-def test_a_default_product_takes_the_best_instruction(sizes, dtype, instruction):
+def test_a_default_product_takes_the_best_instruction(
+    sizes: tuple[int, int, int], dtype: str, instruction: str
+):
     schedule = default_schedule(product(*sizes, dtype), GpuTarget())
     assert instruction in compile_program(schedule.program(), GpuTarget()).ptx
     check(schedule)
@@ -132,20 +135,20 @@ def refused(schedule: te.Schedule) -> str:
 
 def test_units_are_named():
     schedule = te.Schedule(transpose(8, 8), GpuTarget())
-    with pytest.raises(ScheduleError, match="unknown unit `warp`; choose block.x or"):
+    with pytest.raises(ScheduleError, match=r"unknown unit `warp`; choose block\.x or"):
         schedule.bind("out", "y", "warp")
 
 
 def test_other_machines_have_no_blocks():
     schedule = te.Schedule(transpose(8, 8))
-    with pytest.raises(ScheduleError, match="a machine of plain loops has no block.x loops"):
+    with pytest.raises(ScheduleError, match=r"a machine of plain loops has no block\.x loops"):
         schedule.bind("out", "y", "block.x")
 
 
 def test_a_unit_is_bound_once():
     schedule = te.Schedule(transpose(8, 8), GpuTarget())
     schedule.bind("out", "y", "block.x")
-    with pytest.raises(ScheduleError, match="bound to block.x already"):
+    with pytest.raises(ScheduleError, match=r"bound to block\.x already"):
         schedule.bind("out", "x", "block.x")
 
 
