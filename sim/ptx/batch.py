@@ -28,6 +28,7 @@ from .syntax import (
 if TYPE_CHECKING:
     from .copies import AsyncCopies
     from .launch import Launch
+    from .warpgroups import PendingProducts
 
 FULL = slice(None)
 Lanes = slice | np.ndarray
@@ -76,6 +77,7 @@ class BlockBatch:
         self.clocks = Clocks(len(block_ids), self.warps_per_block)
         self.executed = 0
         self.copies: AsyncCopies | None = None
+        self.products: PendingProducts | None = None
         self.initialised: dict[str, np.ndarray] = {}
         self._allocate_memory()
         self.rows: dict[str, np.ndarray] = {}

@@ -35,9 +35,10 @@ from .batch import (
 )
 from .builders import BUILDERS, unsupported
 from .faults import FaultKind, LaneFault, PtxFault
-from .initialisation import ENDS
+from .initialisation import ENDS, registers_in
 from .moves import results_of
 from .syntax import PtxInstruction, Symbol
+from .warpgroups import product_registers, refuse_pending
 from .warps import needed_lanes
 
 BUILDER_MODULES = (
@@ -60,6 +61,7 @@ class LaneScheduler:
         self.next_index = 0
         self.progress = True
         self.targets: set[int] = set()
+        self.products: set[str] = set()
         self.steps: list[Step] = []
         self.arrivals: dict[int, Arrival] = {}
         self.needs: dict[int, Callable[[np.ndarray], np.ndarray]] = {}
@@ -71,6 +73,7 @@ class LaneScheduler:
         doubtful = self.batch.launch.doubtful
         watched = {name for names in doubtful.values() for name in names}
         self.batch.initialised = {name: np.zeros(self.batch.count, bool) for name in watched}
+        self.products = {name for i in instructions for name in product_registers(i)}
         branches = {name for i in instructions for name in self._labels_of(i)}
         self.targets = {self.kernel.labels[name] for name in branches}
         self.end_of_run = [count] * (count + 1)
@@ -105,6 +108,10 @@ class LaneScheduler:
         if (needed := needed_lanes(batch, instruction)) is not None:
             self.needs[index] = needed
             step = self._whole_warps(index, step)
+        if self.products and instruction.name != "wgmma":
+            touched = {r.name for operand in instruction.operands for r in registers_in(operand)}
+            if touched & self.products:
+                step = refuse_pending(batch, step)
         results = [r.name for r in results_of(instruction) if r.name in watched]
         if doubtful:
             guard = instruction.guard.name if instruction.guard else None

@@ -44,6 +44,8 @@ def product_of(text: str, kind: str, order: str | int) -> tuple[np.ndarray, np.n
         ("matmul_fp16_sm80", "fp16", 1e-5),
         ("matmul_i8_sm80", "i8", 0),
         ("matmul_fp32_sm80", "fp32", 5e-2),
+        ("matmul_fp16_sm90", "fp16", 1e-5),
+        ("matmul_i8_sm90", "i8", 0),
     ],
 )
 def test_matrix_products_of_triton_are_right(name, kind, tolerance, order):
@@ -91,6 +93,16 @@ def test_a_wait_taken_from_a_kernel_of_triton_is_missed(order):
     with pytest.raises(PtxFault) as caught:
         product_of(text.replace(wait, ""), "fp16", order)
     assert caught.value.fault == FaultKind.PENDING_COPY
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_sums_of_wgmma_cannot_be_used_before_its_wait(order):
+    text = text_of("matmul_fp16_sm90")
+    wait = "wgmma.wait_group.sync.aligned 0;"
+    assert text.count(wait) == 1
+    with pytest.raises(PtxFault) as caught:
+        product_of(text.replace(wait, ""), "fp16", order)
+    assert caught.value.fault == FaultKind.PENDING_PRODUCT
 
 
 @pytest.mark.parametrize(

@@ -84,15 +84,13 @@ def compiled(
 def main() -> None:
     folder = Path(__file__).parent
     integers = dict.fromkeys(("M", "N", "K", "stride_a", "stride_b", "stride_c"), "i32")
-    for capability in (80,):
-        for kind, sums in (("fp16", "fp32"), ("i8", "i32"), ("fp32", "fp32")):
-            types = {"a": f"*{kind}", "b": f"*{kind}", "c": f"*{sums}", **integers}
-            accumulator = tl.int32 if sums == "i32" else tl.float32
-            constants = {"ACCUMULATOR": accumulator, "TILE": 64, "DEPTH": 32}
-            text = compiled(
-                matmul, types, constants, capability, "a b c K stride_a stride_b stride_c"
-            )
-            (folder / f"matmul_{kind}_sm{capability}.ptx").write_text(text, encoding="utf-8")
+    sums = {"fp16": "fp32", "i8": "i32", "fp32": "fp32"}
+    for kind, capability in (("fp16", 80), ("i8", 80), ("fp32", 80), ("fp16", 90), ("i8", 90)):
+        types = {"a": f"*{kind}", "b": f"*{kind}", "c": f"*{sums[kind]}", **integers}
+        accumulator = tl.int32 if kind == "i8" else tl.float32
+        constants = {"ACCUMULATOR": accumulator, "TILE": 64, "DEPTH": 32}
+        text = compiled(matmul, types, constants, capability, "a b c K stride_a stride_b stride_c")
+        (folder / f"matmul_{kind}_sm{capability}.ptx").write_text(text, encoding="utf-8")
     types = {"x": "*fp32", "y": "*fp32", "columns": "i32"}
     text = compiled(softmax, types, {"BLOCK": 256}, 80, "x y")
     (folder / "softmax_sm80.ptx").write_text(text, encoding="utf-8")
