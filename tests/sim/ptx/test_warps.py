@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.sim.ptx import run
+from tilewright.sim.ptx import FaultKind, PtxFault, run
 
 from .kernels import elementwise, kernel
 
@@ -173,3 +173,29 @@ st.global.v2.u32 [%d3+512], {%r5, %r6}; exit;"""
     kept = np.where(np.arange(16) < np.arange(32)[:, None] % 16, data, 0)
     np.testing.assert_array_equal(out[0], kept)
     np.testing.assert_array_equal(out[1, :, :8], data[:, :8])
+
+
+LAST_BLOCK = """.shared .align 4 .b32 last; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; ld.param.u64 %d1, [part];
+mad.wide.u32 %d2, %r4, 4, %d1; st.global.u32 [%d2], %r4; FENCE bar.sync 0;
+setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT; ld.param.u64 %d3, [count];
+atom.global.add.u32 %r5, [%d3], 1; st.shared.u32 [last], %r5;
+WAIT: bar.sync 0; ld.shared.u32 %r5, [last]; setp.ne.u32 %p2, %r5, 4; @%p2 exit;
+mad.wide.u32 %d4, %r1, 4, %d1; mov.u32 %r6, 0; mov.u32 %r7, 0;
+LOOP: ld.global.u32 %r8, [%d4]; add.u32 %r6, %r6, %r8; add.u64 %d4, %d4, 256;
+add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, 5; @%p3 bra LOOP;
+ld.param.u64 %d5, [out]; mad.wide.u32 %d5, %r1, 4, %d5; st.global.u32 [%d5], %r6; exit;"""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_last_block_adds_up_what_the_others_wrote_before_a_fence(order):
+    parameters = ".u64 part, .u64 count, .u64 out"
+    out = np.zeros(64, np.uint32)
+    arguments = [np.zeros(320, np.uint32), np.zeros(1, np.uint32), out]
+    one = kernel(LAST_BLOCK.replace("FENCE", "membar.gl;"), parameters)
+    run(one, 5, 64, arguments, order=order)
+    np.testing.assert_array_equal(out, np.arange(320).reshape(5, 64).sum(axis=0))
+    arguments[1][:] = 0
+    with pytest.raises(PtxFault) as caught:
+        run(kernel(LAST_BLOCK.replace("FENCE", ""), parameters), 5, 64, arguments, order=order)
+    assert caught.value.fault == FaultKind.GLOBAL_RACE
