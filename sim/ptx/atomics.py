@@ -74,7 +74,7 @@ def build_atomic(batch: BlockBatch, instruction: PtxInstruction) -> Step:
             row[lanes] = old
         if memory is batch.launch.memory:
             # A barrier behind one thread's fence makes it that of the whole block.
-            fenced = batch.fenced.reshape(len(batch.block_ids), -1).any(axis=1)
+            fenced = np.any(batch.fenced.reshape(len(batch.block_ids), -1), axis=1)
             blocks = batch.blocks[lanes]
             batch.launch.releases.atomics(
                 batch.block_ids[blocks], offsets, releasing | fenced[blocks]
