@@ -50,6 +50,8 @@ def build_atomic(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     if "cas" not in instruction.parts:
         values = values[:1]
 
+    releasing = bool({"release", "acq_rel"} & set(instruction.parts))
+
     def combine(old: np.ndarray, *new: np.ndarray) -> np.ndarray:
         if not packed:
             return operation(old, *new)
@@ -70,6 +72,13 @@ def build_atomic(batch: BlockBatch, instruction: PtxInstruction) -> Step:
             left = np.setdiff1d(left, now, assume_unique=True)
         if row is not None:
             row[lanes] = old
+        if memory is batch.launch.memory:
+            # A barrier behind one thread's fence makes it that of the whole block.
+            fenced = np.any(batch.fenced.reshape(len(batch.block_ids), -1), axis=1)
+            blocks = batch.blocks[lanes]
+            batch.launch.releases.atomics(
+                batch.block_ids[blocks], offsets, releasing | fenced[blocks]
+            )
 
     run = by_space(batch, space_of(instruction), access)
     return lambda lanes: run(batch.ids(lanes), addresses(lanes))

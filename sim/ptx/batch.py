@@ -28,6 +28,7 @@ from .syntax import (
 if TYPE_CHECKING:
     from .copies import AsyncCopies
     from .launch import Launch
+    from .warpgroups import PendingProducts
 
 FULL = slice(None)
 Lanes = slice | np.ndarray
@@ -74,8 +75,10 @@ class BlockBatch:
         self.stamp_base = (block_ids[self.blocks].astype(np.uint64) + np.uint64(1)) << np.uint64(42)
         self.stamp_base |= self.threads.astype(np.uint64) << np.uint64(32)
         self.clocks = Clocks(len(block_ids), self.warps_per_block)
+        self.fenced = np.zeros(len(block_ids) * self.warps_per_block, bool)
         self.executed = 0
         self.copies: AsyncCopies | None = None
+        self.products: PendingProducts | None = None
         self.initialised: dict[str, np.ndarray] = {}
         self._allocate_memory()
         self.rows: dict[str, np.ndarray] = {}

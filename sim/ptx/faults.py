@@ -19,12 +19,12 @@ class FaultKind(StrEnum):
     SHARED_RACE = "race in shared memory"
     GLOBAL_RACE = "race in global memory"
     PENDING_COPY = "asynchronous copy not waited for"
+    PENDING_PRODUCT = "wgmma not waited for"
     DIVERGENT_BARRIER = "divergent barrier"
     DIVERGENT_WARP = "divergent warp"
     BARRIER_COUNT = "wrong barrier count"
     DEADLOCK = "deadlock"
     ENDLESS = "endless loop"
-    WRONG_RESULT = "wrong result"
     TRAP = "trap"
 
 

@@ -41,8 +41,8 @@ def registers_in(operand: Operand) -> Iterator[VirtualRegister]:
 def reads_of(instruction: PtxInstruction) -> list[str]:
     """Names of the registers that an instruction reads, its guard included."""
     operands = instruction.operands
-    # wgmma adds to its first operand.
-    skip = 1 if results_of(instruction) and instruction.name != "wgmma" else 0
+    # wgmma adds to its first operand, or not, by a predicate: it does not count as read.
+    skip = 1 if results_of(instruction) else 0
     names = [register.name for operand in operands[skip:] for register in registers_in(operand)]
     return names + ([instruction.guard.name] if instruction.guard else [])
 

@@ -9,6 +9,7 @@ from .faults import FaultKind, PtxFault
 from .initialisation import doubtful_reads
 from .memory import DeviceMemory
 from .moves import space_of
+from .releases import FENCES, BlockReleases
 from .schedule import LaneScheduler
 from .syntax import WIDTHS, PtxKernel, Symbol, Variable
 
@@ -48,6 +49,8 @@ class Launch:
         self._places: dict[str, tuple[str, int]] = {}
         self.shared_granule, global_granule = self._granules()
         self.memory = DeviceMemory(global_granule)
+        blocks = int(np.prod(self.grid)) if self._orders_blocks() else 1
+        self.releases = BlockReleases(blocks)
         self.parameter_bytes = self._parameters(arguments)
         self.shared_bytes = self._place_variables("shared") + shared_bytes
         self.local_bytes = self._place_variables("local")
@@ -55,6 +58,14 @@ class Launch:
             if variable.space in ("global", "const"):
                 self._place_constant(variable)
         self.memory.freeze()
+
+    def _orders_blocks(self) -> bool:
+        """Tell whether the kernel has fences, by which blocks can be ordered."""
+        releasing = {"release", "acq_rel"}
+        return any(
+            instruction.name in FENCES or releasing & set(instruction.parts)
+            for instruction in self.kernel.instructions
+        )
 
     def _granules(self) -> tuple[int, int]:
         """Smallest accesses of the kernel to shared and to global memory."""

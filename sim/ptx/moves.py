@@ -192,10 +192,21 @@ def build_store(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     return lambda lanes: access(batch.ids(lanes), addresses(lanes))
 
 
-@builds("membar", "fence", "prefetch", "prefetchu", "applypriority", "discard", "nanosleep")
+@builds("membar", "fence")
+def build_fence(batch: BlockBatch, instruction: PtxInstruction) -> Step:
+    """Fences order nothing that is out of order here; an atomic after one releases."""
+    wide = not {"cta", "proxy"} & set(instruction.parts)
+
+    def run(lanes) -> None:
+        batch.fenced[batch.warps[lanes]] |= wide
+
+    return run
+
+
+@builds("prefetch", "prefetchu", "applypriority", "discard", "nanosleep")
 @builds("griddepcontrol", "setmaxnreg", "pmevent", "createpolicy")
 def build_nothing(batch: BlockBatch, instruction: PtxInstruction) -> Step:
-    """Instructions without a result here: fences order nothing that is out of order."""
+    """Instructions that have no effect here."""
     return lambda lanes: None
 
 

@@ -187,6 +187,11 @@ class _Body:
                 self.kernel.labels[self._label(match["label"])] = len(self.kernel.instructions)
             elif match["statement"]:
                 self._statement(match["statement"].strip())
+        for instruction in self.kernel.instructions:
+            target = instruction.operands[-1] if instruction.name in ("bra", "brx") else None
+            if isinstance(target, Symbol) and target.name not in self.kernel.labels:
+                detail = f"label `{target.name}` is not defined"
+                raise PtxFault(FaultKind.SYNTAX, detail, instruction.line)
 
     def _labels_of_scope(self, text: str, start: int) -> dict[str, str]:
         inside = text[start : _closing_brace(text + "}", start)]

@@ -5,47 +5,13 @@ again; instructions of whole warps wait for the lanes they name. `order` chooses
 all of a batch together (the fastest), or one warp of each block at a time until it has to wait.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
-from . import (
-    atomics,
-    bits,
-    comparisons,
-    conversions,
-    copies,
-    floats,
-    integers,
-    matrices,
-    moves,
-    warps,
-)
-from .barriers import Arrival, Barriers, build_arrival
-from .batch import (
-    EXITED,
-    FULL,
-    PARKED,
-    RUNNING,
-    BlockBatch,
-    Lanes,
-    Step,
-    guarded,
-    refuse_uninitialised,
-)
-from .builders import BUILDERS, unsupported
+from .barriers import Barriers
+from .batch import EXITED, FULL, PARKED, RUNNING, BlockBatch, Lanes, Step
 from .faults import FaultKind, LaneFault, PtxFault
-from .initialisation import ENDS
-from .moves import results_of
-from .syntax import PtxInstruction, Symbol
-from .warps import needed_lanes
-
-BUILDER_MODULES = (
-    atomics, bits, comparisons, conversions, copies, floats, integers, matrices, moves, warps
-)  # fmt: skip
-"""Modules that fill the table of builders when they are imported."""
-
-CONTROL = ("bra", "brx", "bar", "barrier", *ENDS)
+from .step_table import StepTable
+from .syntax import PtxInstruction
 
 
 class LaneScheduler:
@@ -59,99 +25,8 @@ class LaneScheduler:
         self.index = 0
         self.next_index = 0
         self.progress = True
-        self.targets: set[int] = set()
-        self.steps: list[Step] = []
-        self.arrivals: dict[int, Arrival] = {}
-        self.needs: dict[int, Callable[[np.ndarray], np.ndarray]] = {}
-        self._compile()
-
-    def _compile(self) -> None:
-        instructions = self.kernel.instructions
-        count = len(instructions)
-        doubtful = self.batch.launch.doubtful
-        watched = {name for names in doubtful.values() for name in names}
-        self.batch.initialised = {name: np.zeros(self.batch.count, bool) for name in watched}
-        branches = {name for i in instructions for name in self._labels_of(i)}
-        self.targets = {self.kernel.labels[name] for name in branches}
-        self.end_of_run = [count] * (count + 1)
-        for index in reversed(range(count)):
-            instruction = instructions[index]
-            is_control = instruction.name in CONTROL and "warp" not in instruction.parts
-            self.end_of_run[index] = index if is_control else self.end_of_run[index + 1]
-        for index, instruction in enumerate(instructions):
-            try:
-                self.steps.append(self._step(index, instruction, doubtful.get(index), watched))
-            except PtxFault as fault:
-                raise PtxFault(fault.fault, fault.detail, instruction.line) from None
-            except (ValueError, IndexError, StopIteration) as error:
-                raise unsupported(instruction) from error
-
-    def _labels_of(self, instruction: PtxInstruction) -> tuple[str, ...]:
-        labels = [operand for operand in instruction.operands if isinstance(operand, Symbol)]
-        if instruction.name == "bra":
-            return tuple(label.name for label in labels)
-        return self.kernel.branch_tables[labels[0].name] if instruction.name == "brx" else ()
-
-    def _step(self, index: int, instruction: PtxInstruction, doubtful, watched: set[str]) -> Step:
-        batch = self.batch
-        if self.end_of_run[index] == index:
-            if instruction.name in ("bar", "barrier"):
-                self.arrivals[index] = build_arrival(batch, instruction)
-            step = self._control(index, instruction)
-            return refuse_uninitialised(batch, doubtful, step) if doubtful else step
-        if instruction.name not in BUILDERS:
-            raise unsupported(instruction)
-        step = BUILDERS[instruction.name](batch, instruction)
-        if (needed := needed_lanes(batch, instruction)) is not None:
-            self.needs[index] = needed
-            step = self._whole_warps(index, step)
-        results = [r.name for r in results_of(instruction) if r.name in watched]
-        if doubtful:
-            guard = instruction.guard.name if instruction.guard else None
-            step = refuse_uninitialised(batch, [name for name in doubtful if name != guard], step)
-        if results:
-            step = self._marking(results, step)
-        step = guarded(batch, instruction, step)
-        if doubtful and instruction.guard and instruction.guard.name in doubtful:
-            step = refuse_uninitialised(batch, [instruction.guard.name], step)
-        return step
-
-    def _marking(self, names: list[str], step: Step) -> Step:
-        rows = [self.batch.initialised[name] for name in names]
-
-        def run(lanes: Lanes) -> None:
-            step(lanes)
-            for row in rows:
-                row[lanes] = True
-
-        return run
-
-    def _whole_warps(self, index: int, step: Step) -> Step:
-        """Refuse an instruction of a warp whose guard differs between the lanes."""
-
-        def run(lanes: Lanes) -> None:
-            if lanes is not FULL:
-                ready = self._ready(index, self.batch.ids(lanes))
-                if not ready.all():
-                    lane = int(self.batch.ids(lanes)[int(np.argmin(ready))])
-                    detail = f"`{self.kernel.instructions[index].opcode}` for a part of its lanes"
-                    raise LaneFault(FaultKind.DIVERGENT_WARP, detail, lane)
-            step(lanes)
-
-        return run
-
-    def _ready(self, index: int, lanes: np.ndarray) -> np.ndarray:
-        """Tell which of `lanes` have all lanes of their warp beside them that they need."""
-        warps = self.batch.warps
-        present = np.zeros(int(warps[-1]) + 1, np.uint64)
-        bits = np.uint64(1) << (lanes % 32).astype(np.uint64)
-        np.bitwise_or.at(present, warps[lanes], bits)
-        if index in self.arrivals:
-            alive = self.batch.state.reshape(-1, 32) != EXITED
-            needed = (alive << np.arange(32, dtype=np.uint64)).sum(axis=1)[warps[lanes]]
-        else:
-            needed = self.needs[index](lanes)
-        return (present[warps[lanes]] & needed) == needed
+        self.table = StepTable(batch)
+        self.table.build(self._control)
 
     def run(self) -> None:
         """Run until all lanes have exited."""
@@ -205,7 +80,7 @@ class LaneScheduler:
                 detail += f"wait in line {place.line}, at `{place.opcode}`"
             else:
                 detail += "have exited"
-            barrier = self.index in self.arrivals
+            barrier = self.index in self.table.arrivals
             raise LaneFault(
                 FaultKind.DIVERGENT_BARRIER if barrier else FaultKind.DIVERGENT_WARP, detail, lane
             )
@@ -221,12 +96,12 @@ class LaneScheduler:
 
     def _advance(self, lanes: Lanes, start: int) -> None:
         """Run `lanes` from `start` on, until they part, wait or may meet others."""
-        batch, steps, count = self.batch, self.steps, len(self.steps)
+        batch, steps, count = self.batch, self.table.steps, len(self.table.steps)
         whole = lanes is FULL or self._is_whole(batch.ids(lanes))
         index = start
         while True:
             if whole:
-                end = self.end_of_run[index]
+                end = self.table.end_of_run[index]
                 for step_index in range(index, end):
                     self.index = step_index
                     steps[step_index](lanes)
@@ -249,7 +124,7 @@ class LaneScheduler:
             steps[index](lanes)
             self.progress = True
             index = self.next_index
-            if index < 0 or (lanes is not FULL and index in self.targets):
+            if index < 0 or (lanes is not FULL and index in self.table.targets):
                 if index >= 0:
                     batch.pc[lanes] = index
                 return
@@ -263,27 +138,27 @@ class LaneScheduler:
     def _advance_partly(self, lanes: np.ndarray, start: int) -> int:
         """Run lanes of split warps to the next control instruction; -1 if they had to stop."""
         batch, index = self.batch, start
-        while index < self.end_of_run[index]:
-            if index in self.needs and not self._ready(index, lanes).all():
+        while index < self.table.end_of_run[index]:
+            if index in self.table.needs and not self.table.ready(index, lanes).all():
                 self._park(index, lanes)
                 return -1
             self.index = index
-            self.steps[index](lanes)
+            self.table.steps[index](lanes)
             batch.executed += 1
             self.progress = True
             index += 1
-            if index in self.targets:
+            if index in self.table.targets:
                 batch.pc[lanes] = index
                 return -1
-        aligned = index in self.arrivals and self.arrivals[index].aligned
-        if aligned and not self._ready(index, lanes).all():
+        aligned = index in self.table.arrivals and self.table.arrivals[index].aligned
+        if aligned and not self.table.ready(index, lanes).all():
             self._park(index, lanes)
             return -1
         return index
 
     def _park(self, index: int, lanes: np.ndarray) -> None:
         """Let the lanes whose warp is together run on alone, and the others wait."""
-        ready = self._ready(index, lanes)
+        ready = self.table.ready(index, lanes)
         self.batch.pc[lanes] = index
         self.batch.state[lanes[~ready]] = PARKED
 
@@ -314,12 +189,12 @@ class LaneScheduler:
 
     def _action(self, index: int, instruction: PtxInstruction):
         batch, kernel = self.batch, self.kernel
-        if index in self.arrivals:
-            arrival = self.arrivals[index]
+        if index in self.table.arrivals:
+            arrival = self.table.arrivals[index]
 
             def arrive(lanes: Lanes, all_lanes) -> None:
                 ids = batch.ids(lanes)
-                if arrival.aligned and not (lanes is FULL or self._ready(index, ids).all()):
+                if arrival.aligned and not (lanes is FULL or self.table.ready(index, ids).all()):
                     detail = f"`{instruction.opcode}` for a part of a warp"
                     raise LaneFault(FaultKind.DIVERGENT_BARRIER, detail, int(ids[0]))
                 batch.pc[ids] = index + 1
@@ -330,7 +205,7 @@ class LaneScheduler:
         if instruction.name == "brx":
             return self._indexed_branch(instruction)
         if instruction.name == "bra":
-            target = kernel.labels[self._labels_of(instruction)[0]]
+            target = kernel.labels[self.table.labels_of(instruction)[0]]
 
             def branch(lanes: Lanes, all_lanes) -> None:
                 if all_lanes is None:
@@ -355,7 +230,9 @@ class LaneScheduler:
 
     def _indexed_branch(self, instruction: PtxInstruction):
         selector = self.batch.source(instruction.operands[0], np.dtype(np.uint32))
-        targets = np.array([self.kernel.labels[n] for n in self._labels_of(instruction)], np.int32)
+        targets = np.array(
+            [self.kernel.labels[n] for n in self.table.labels_of(instruction)], np.int32
+        )
 
         def branch(lanes: Lanes, all_lanes) -> None:
             ids = self.batch.ids(lanes)

@@ -58,7 +58,12 @@ class Shadow:
             batch.warps[lanes][:, None], np.minimum(warps, batch.clocks.known.shape[1] - 1)
         ]
         synchronised = known >= (stamps & EPOCH)
-        return (stamps == 0) | (own_block & (own_thread | synchronised) & (stamps < PENDING))
+        before = own_block & (own_thread | synchronised) & (stamps < PENDING)
+        if not own_block.all() and len(batch.launch.releases.seen) > 1:
+            others = ((stamps & BLOCK) >> BLOCK_SHIFT).astype(np.int64) - 1
+            mine = batch.block_ids[batch.blocks[lanes]]
+            before |= ~own_block & batch.launch.releases.ordered(mine, others)
+        return (stamps == 0) | before
 
     def refuse(
         self, batch: "BlockBatch", lanes: np.ndarray, bad: np.ndarray, stamps, what: str

@@ -191,6 +191,18 @@ def test_instructions_that_are_unknown_or_ill_typed_are_refused_with_their_line(
     assert caught.value.line == line
 
 
+def test_text_that_is_no_ptx_is_refused_with_its_line():
+    for text, detail in (
+        ("bra NOWHERE;", "line 8: syntax error: label `NOWHERE` is not defined"),
+        ("add.u32 %r1, %r2, a b;", "line 8: syntax error: cannot read operand `a b`"),
+        ("@%r1 exit;", "line 8: syntax error: guard `%r1` is not a predicate"),
+        (".surface s;", "line 8: unsupported instruction: directive `.surface`"),
+    ):
+        with pytest.raises(PtxFault) as caught:
+            kernel(text)
+        assert str(caught.value) == detail
+
+
 def test_same_values_at_one_place_are_no_race():
     body = "ld.param.u64 %d1, [a]; st.global.u32 [%d1], 3; exit;"
     array = np.zeros(1, np.int32)
