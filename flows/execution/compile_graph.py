@@ -18,6 +18,7 @@ from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY
 from ...sim.timing import ExactMeasure
 from .compile_cache import CompileCache
+from .recorded_choices import recorded_choices, recorded_texts
 
 Progress = Callable[[str], None]
 
@@ -88,6 +89,7 @@ def compile_graph(
         schedules=schedules,
         keep_all=keep_all,
         lean=lean,
+        choices={} if lean else recorded_choices(recorded_texts()),
     )
     kept = CompileCache.of_request(request) if cache and not lean else None
     module = kept.load() if kept is not None else None
