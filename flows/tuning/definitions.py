@@ -74,7 +74,9 @@ def _is_known(formula: Formula) -> bool:
     return (name in OPERATIONS or name in _MORE) and all(map(_is_known, arguments))
 
 
-def expected_of(product: Convolution | MatrixProduct, arrays: Mapping[str, np.ndarray]) -> ExpectedResult:
+def expected_of(
+    product: Convolution | MatrixProduct, arrays: Mapping[str, np.ndarray]
+) -> ExpectedResult:
     """Compute a product by its definition."""
     total = sums_of(product, arrays["x"], arrays["w"])
     is_real = product.dtype == "float32"
