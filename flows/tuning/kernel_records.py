@@ -22,7 +22,9 @@ from ...file_access import parse_json, read_part
 from ..execution.recorded_choices import BEST, target_digest, target_parameters
 from ..sweep.record_checks import MAX_TEXT, ImpossibleError
 from ..sweep.records import LOST, Database, Record, RecordKey, check_row
+from .features import Features
 from .outcome import Times, TrialOutcome, TrialVerdict
+from .ranking import TriedTask
 from .tasks import KernelTask
 
 TRIAL = "cpu kernel"
@@ -64,6 +66,21 @@ class KernelRecords:
                 found[outcome.choice] = outcome
         return found
 
+    def history(self, task: KernelTask) -> list[TriedTask]:
+        """Return what is known of other tasks, on any machine."""
+        mine = task.workload, target_digest(task.target, task.threads)
+        found: dict[tuple[str, str], list[tuple[Features, float | None]]] = {}
+        for key, record in self.database.of_evaluator(TRIAL):
+            outcome = outcome_of(key, record)
+            features = features_in(record)
+            place = key.network, key.configuration
+            if place != mine and features and outcome and outcome.verdict is not TrialVerdict.LOST:
+                found.setdefault(place, []).append((features, outcome.ratio))
+        return [
+            TriedTask([each for each, _ in tried], [ratio for _, ratio in tried])
+            for _, tried in sorted(found.items())
+        ]
+
     def add(self, task: KernelTask, outcome: TrialOutcome, how: Mapping[str, Any]) -> None:
         """Record a trial.
 
@@ -97,7 +114,8 @@ class KernelRecords:
         key = RecordKey(
             evaluator, outcome.program, task.workload, target, choice_text(outcome.choice)
         )
-        figures = {**outcome.figures(), **how, "versions": self.versions}
+        features = task.features(outcome.choice)
+        figures = {**outcome.figures(), **how, "features": features, "versions": self.versions}
         self.database.add([(key, Record(figures, error))])
 
     def export(self, path: Path) -> int:
@@ -192,6 +210,14 @@ def outcome_of(key: RecordKey, record: Record) -> TrialOutcome | None:
     _, _, text = (record.error or "").partition(": ")
     steps = str(figures.get("steps", ""))
     return TrialOutcome(choice, verdict, text, key.version, steps, times)
+
+
+def features_in(record: Record) -> Features:
+    """Return the features that a record holds; none if they are no numbers by name."""
+    found = record.figures.get("features")
+    if not isinstance(found, dict):
+        return {}
+    return {name: float(one) for name, one in found.items() if isinstance(one, int | float)}
 
 
 def versions_now() -> dict[str, str]:

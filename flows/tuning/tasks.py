@@ -8,6 +8,7 @@ from ...compiler.cpu.kernels.choices import Choice, digest_of, space_of, workloa
 from ...compiler.graph import Graph
 from ...compiler.host import plan_host
 from ...errors import CompileError
+from .features import Features, features_of
 from .trial import TuningSetting
 
 
@@ -49,6 +50,10 @@ class KernelTask:
     def space(self) -> "KernelSpace":
         """Return all schedules that its planner offers."""
         return KernelSpace(tuple(space_of(self.product, self.target)))
+
+    def features(self, choice: Choice) -> Features:
+        """Return the features of a candidate."""
+        return features_of(self.product, self.target, self.threads, choice)
 
     def left_out(self, points: Iterable[Choice]) -> dict[str, int]:
         """Return why the steps' own checks refuse some of the points, with their number."""

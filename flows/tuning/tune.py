@@ -214,7 +214,8 @@ def tune(
 
 def _begun(task: KernelTask, records: KernelRecords, tuner: str, seed: int) -> TaskState:
     space = task.space()
-    return TaskState(task, space, open_tuner(tuner, space, seed), records.known(task))
+    method = open_tuner(tuner, task, space, seed, records.history(task))
+    return TaskState(task, space, method, records.known(task))
 
 
 def _most_to_gain(states: Sequence[TaskState]) -> TaskState | None:

@@ -5,13 +5,17 @@ choices.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from typing_extensions import override
 
 from ...errors import UsageError, did_you_mean
 from .tasks import KernelSpace
+
+if TYPE_CHECKING:
+    from .ranking import History
+    from .tasks import KernelTask
 
 FAILED = 10.0
 """A candidate without a time counts as this many times as slow as the default."""
@@ -125,31 +129,51 @@ class EvolutionaryTuner(Tuner):
         return best[int(min(drawn))]
 
 
-TUNERS = {"evolutionary": EvolutionaryTuner, "random": RandomTuner, "grid": GridTuner}
-"""Tuners by name, the default first."""
+TUNERS = ("evolutionary", "xgboost", "random", "grid")
+"""Names of tuners, the default first."""
 
 
-def open_tuner(name: str, space: KernelSpace, seed: int) -> Tuner:
+def open_tuner(
+    name: str, task: "KernelTask", space: KernelSpace, seed: int, history: "History" = ()
+) -> Tuner:
     """Return a new tuner.
+
+    Parameters
+    ----------
+    history
+        What is known of other tasks; only `xgboost` learns from them.
 
     Raises
     ------
     UsageError
         For an unknown name.
+    ToolError
+        If the library that it needs is not installed.
     """
     check_tuner(name)
-    return TUNERS[name](space, seed)
+    if name == "xgboost":
+        from .ranking import RankingTuner
+
+        return RankingTuner([task.features(point) for point in space.points], seed, history)
+    plain = {"evolutionary": EvolutionaryTuner, "random": RandomTuner, "grid": GridTuner}
+    return plain[name](space, seed)
 
 
 def check_tuner(name: str) -> None:
-    """Refuse an unknown tuner before a long computation.
+    """Refuse an unknown tuner, or one without its library, before a long computation.
 
     Raises
     ------
     UsageError
         For an unknown name.
+    ToolError
+        If the library that it needs is not installed.
     """
     if name not in TUNERS:
         raise UsageError(
             f"`--tuner {name}`: expected one of {', '.join(TUNERS)}" + did_you_mean(name, TUNERS)
         )
+    if name == "xgboost":
+        from .ranking import require_xgboost
+
+        require_xgboost()

@@ -40,7 +40,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--tuner", default="evolutionary", metavar="NAME",
-        help="evolutionary, random or grid (default: evolutionary)",
+        help="evolutionary, xgboost (needs the extra `sweep`), random or grid (default: "
+        "evolutionary)",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="seed of the tuner and of test data")
     parser.add_argument(

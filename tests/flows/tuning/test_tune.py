@@ -12,9 +12,10 @@ from tilewright.flows.execution.recorded_choices import best_texts, target_diges
 from tilewright.flows.sweep.records import Database
 from tilewright.flows.tuning.kernel_records import KernelRecords
 from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
+from tilewright.flows.tuning.ranking import TriedTask
 from tilewright.flows.tuning.tasks import KernelTask
 from tilewright.flows.tuning.tune import PATIENCE, TuningBudget, tune
-from tilewright.flows.tuning.tuners import TUNERS
+from tilewright.flows.tuning.tuners import TUNERS, open_tuner
 
 TARGET = generic("avx2")
 VERSIONS = {"code": "as it is"}
@@ -67,19 +68,19 @@ def tuned(tasks, measurer=None, tuner="random", budget="1000", book=None, **more
 @pytest.mark.parametrize("tuner", TUNERS)
 def test_equal_seeds_give_equal_logs_and_winners(tuner):
     tasks = [task(), task(36)]
-    logs = [json.dumps(tuned(tasks, tuner=tuner, seed=5).to_json()) for _ in range(2)]
+    logs = [json.dumps(tuned(tasks, tuner=tuner, seed=5, budget="64").to_json()) for _ in range(2)]
     assert logs[0] == logs[1]
 
 
 def test_every_tuner_finds_the_best_of_a_whole_space():
-    space = task().space()
-    model = ModelMeasurer()
+    space = task(3).space()
+    model = ModelMeasurer(best=("vectors=2", "rows=1"))
     fine = [p for p in space.points if "rows_outside=1,apart=1" not in choice_text(p)]
     least = min(model.ratio(choice_text(point)) for point in fine)
     assert least < 0.9
-    for tuner, opened in TUNERS.items():
-        method, seen = opened(space, 1), []
-        while points := method.propose(8):
+    for tuner in TUNERS:
+        method, seen = open_tuner(tuner, task(3), space, 1), []
+        while points := method.propose(32):
             seen += points
             for point in points:
                 method.learn(point, model.ratio(choice_text(space.points[point])))
@@ -91,7 +92,7 @@ def test_evolution_needs_fewer_trials_than_chance():
     ratios = [model.ratio(choice_text(point)) for point in space.points]
 
     def trials(tuner, seed):
-        method = TUNERS[tuner](space, seed)
+        method = open_tuner(tuner, task(96), space, seed)
         for count in itertools.count(1):
             (point,) = method.propose(1)
             method.learn(point, ratios[point])
@@ -216,3 +217,30 @@ def test_strange_lines_are_refused_and_nothing_is_added(tmp_path, change):
 def test_strange_budgets_are_refused(text):
     with pytest.raises(UsageError, match="expected a time such as 60s, 5m or 2h, or a number"):
         TuningBudget.parse(text)
+
+
+def test_what_other_tasks_taught_is_used_before_the_first_trial():
+    model, other = ModelMeasurer(), task(48)
+    known = other.space().points
+    history = [
+        TriedTask(
+            [other.features(point) for point in known],
+            [model.ratio(choice_text(point)) for point in known],
+        )
+    ]
+    mine = task(96)
+    space = mine.space()
+    ratios = [model.ratio(choice_text(point)) for point in space.points]
+    tuner = open_tuner("xgboost", mine, space, 0, history)
+    assert tuner.propose(1) == [0]
+    assert min(ratios[point] for point in tuner.propose(8)) == min(ratios)
+
+
+def test_records_teach_other_tasks_and_not_their_own():
+    book = records()
+    tuned([task()], book=book, budget="20")
+    assert book.history(task()) == []
+    (group,) = book.history(task(36))
+    assert len(group.ratios) == 20
+    features = [task().features(point) for point in task().space().points]
+    assert all(each in features for each in group.features)
