@@ -14,6 +14,9 @@ from ...sim.cache import cache_folder
 
 if TYPE_CHECKING:
     from ...compiler.cpu import CpuTarget
+    from ...compiler.graph import Graph
+    from ...isa.configuration import Configuration
+    from ...isa.memory_model import MemoryModel
     from ..sweep.records import Database
 
 RECORDS_VARIABLE = "TILEWRIGHT_RECORDS"
@@ -26,6 +29,9 @@ BEST = "cpu kernel best"
 
 SWEEPS, FILE = "sweeps", "records.db"
 """Folder in the cache, and name of the default database."""
+
+LAYERS = "accelerator schedules"
+"""The evaluator of records with schedules of the accelerator's layers, of one network each."""
 
 Texts = dict[tuple[str, str], str]
 """Choices by the hashes of workload and target."""
@@ -74,7 +80,46 @@ def best_texts(database: "Database") -> Texts:
         if record.error is None and isinstance(ratio, int | float) and 0 < ratio < 1:
             place, mine = (key.network, key.configuration), (float(ratio), key.digest, key.memory)
             found[place] = min(mine, found.get(place, mine))
+    return {place: text for place, (_, _, text) in sorted(found.items())} | _layer_texts(database)
+
+
+def _layer_texts(database: "Database") -> Texts:
+    """Return the schedules of accelerator layers, as JSON, that this version's compiler takes."""
+    from .compile_cache import source_digest
+
+    found: dict[tuple[str, str], tuple[int, str, str]] = {}
+    for key, record in database.of_evaluator(LAYERS):
+        figures = record.figures
+        cycles, given = figures.get("cycles"), figures.get("schedules")
+        texts = isinstance(given, dict) and all(isinstance(one, str) for one in given.values())
+        # Another compiler may have better schedules of its own, or other layers.
+        if isinstance(cycles, int) and texts and figures.get("source") == source_digest():
+            place = key.network, f"{key.configuration} {key.memory}"
+            mine = cycles, key.digest, json.dumps(given, sort_keys=True)
+            found[place] = min(mine, found.get(place, mine))
     return {place: text for place, (_, _, text) in sorted(found.items())}
+
+
+def graph_digest(graph: "Graph") -> str:
+    """Return the hash under which a network's records stand."""
+    from ...compiler.graph import print_graph
+    from ..sweep.records import digest_of
+
+    return digest_of(print_graph(graph))
+
+
+def recorded_schedules(
+    texts: Texts, graph: "Graph", configuration: "Configuration", memory: "MemoryModel"
+) -> dict[str, str]:
+    """Return schedules by layer for a network on a machine with a main memory."""
+    if not any(" " in target for _, target in texts):
+        return {}
+    from ...isa.settings import memory_text
+    from ..sweep.records import configuration_digest
+
+    target = f"{configuration_digest(configuration)} {memory_text(memory)}"
+    found = texts.get((graph_digest(graph), target))
+    return json.loads(found) if found else {}
 
 
 def recorded_choices(texts: Texts) -> Mapping[str, str]:

@@ -17,12 +17,32 @@ from ... import __version__
 from ...atomic_write import write_output
 from ...compiler.cpu.execution.kernel import code_generator_digest
 from ...compiler.cpu.kernels.choices import Choice, choice_of, choice_text, workload_of
+from ...compiler.graph import Graph
 from ...errors import TilewrightError, UsageError
 from ...file_access import parse_json, read_part
-from ..execution.recorded_choices import BEST, target_digest, target_parameters
+from ...isa.configuration import Configuration
+from ...isa.memory_model import MemoryModel
+from ...isa.settings import memory_text
+from ..execution.compile_cache import source_digest
+from ..execution.recorded_choices import (
+    BEST,
+    LAYERS,
+    graph_digest,
+    target_digest,
+    target_parameters,
+)
 from ..sweep.record_checks import MAX_TEXT, ImpossibleError
-from ..sweep.records import LOST, Database, Record, RecordKey, check_row
+from ..sweep.records import (
+    LOST,
+    Database,
+    Record,
+    RecordKey,
+    check_row,
+    configuration_digest,
+    digest_of,
+)
 from .features import Features
+from .layer_search import NetworkResult
 from .outcome import Times, TrialOutcome, TrialVerdict
 from .ranking import TriedTask
 from .tasks import KernelTask
@@ -227,3 +247,32 @@ def versions_now() -> dict[str, str]:
         "llvm": ".".join(map(str, llvm_version_info)),
         "code": code_generator_digest()[:32],
     }
+
+
+def add_layers(
+    database: Database,
+    graph: Graph,
+    configuration: Configuration,
+    memory: MemoryModel,
+    found: NetworkResult,
+) -> None:
+    """Record the schedules of a network's layers that make it faster."""
+    network, texts = graph_digest(graph), json.dumps(dict(found.schedules), sort_keys=True)
+    source = source_digest()
+    database.name_network(network, graph.name[:MAX_TEXT])
+    database.add_configurations([configuration])
+    key = RecordKey(
+        LAYERS,
+        digest_of(f"{source} {texts}"),
+        network,
+        configuration_digest(configuration),
+        memory_text(memory),
+    )
+    figures = {
+        "cycles": found.cycles,
+        "before": found.before,
+        "bound": found.bound,
+        "schedules": dict(found.schedules),
+        "source": source,
+    }
+    database.add([(key, Record(figures))])

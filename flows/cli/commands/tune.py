@@ -1,22 +1,35 @@
 """`tilewright tune`: find faster schedules of a network's kernels by trials, and keep them."""
 
 import argparse
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....errors import UsageError
+from ....isa.configuration import DEFAULT
 from ....quoting import printable
 from ....sim.cache import kept_folder
-from ...execution.recorded_choices import FILE, SWEEPS, default_records_path, records_path
+from ...execution.recorded_choices import (
+    FILE,
+    NO_RECORDS,
+    RECORDS_VARIABLE,
+    SWEEPS,
+    default_records_path,
+    records_path,
+)
 from ...sweep.records import Database
-from ..arguments import progress_bar
+from ..arguments import add_configuration, chosen_configuration, progress_bar
 from ..console import say
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
+from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 
 if TYPE_CHECKING:
+    from ....compiler.module import Module
     from ...tuning.kernel_records import KernelRecords
+    from ...tuning.layer_search import NetworkResult
     from ...tuning.tasks import KernelTask
     from ...tuning.tune import TaskState, TuningReport
 
@@ -30,6 +43,13 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     add_operators(parser)
     add_fixes(parser)
+    parser.add_argument(
+        "--target", choices=("cpu", "accelerator"), default="cpu",
+        help="kernels of this processor, by trials; or layers of the accelerator, by exact cycles "
+        "(default: cpu)",
+    )  # fmt: skip
+    add_configuration(parser)
+    add_memory(parser, "main memory of the accelerator")
     parser.add_argument(
         "--threads", type=int, metavar="N",
         help="threads that share a kernel's loops (default: all, as in `run`)",
@@ -85,7 +105,9 @@ def tune_(arguments: argparse.Namespace) -> None:
             count = records.merge_lines(arguments.imported)
             if not quiet:
                 say(f"{arguments.imported}: {count:,} new records")
-        if arguments.source is not None:
+        if arguments.source is not None and arguments.target == "accelerator":
+            _tune_layers(arguments, database)
+        elif arguments.source is not None:
             _tune_model(arguments, records, path)
         if arguments.exported:
             count = records.export(arguments.exported)
@@ -164,6 +186,83 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
     if arguments.json != "-":
         for line in sentences(report, path):
             say(line)
+
+
+def _tune_layers(arguments: argparse.Namespace, database: Database) -> None:
+    from ....compiler.frontend import import_model
+    from ...execution.compile_graph import compile_graph
+    from ...execution.timed import require_segments
+    from ...tuning.kernel_records import add_layers
+    from ...tuning.layer_search import LayerResult, search_network
+    from ...tuning.tune import TuningBudget
+
+    budget = TuningBudget.parse(arguments.budget)
+    graph = import_model(arguments.source, **chosen_overrides(arguments).of_import)
+    configuration = chosen_configuration(arguments) or DEFAULT
+    memory = memory_model(arguments).with_stalls(0.0)
+    os.environ[RECORDS_VARIABLE] = NO_RECORDS  # the search begins with the compiler's schedules
+
+    def compile_with(schedules: Mapping[str, str]) -> "Module":
+        return compile_graph(graph, configuration, memory=memory, schedules=schedules)
+
+    module = compile_with({})
+    require_segments(module, "schedules")
+    if arguments.listing:
+        _list_layers(arguments, module)
+        return
+    total = 0
+    with progress_bar() as advance:
+
+        def watch(result: LayerResult) -> None:
+            nonlocal total
+            total += 1
+            advance(f"searching {printable(result.name):.40}", total, len(module.report["layers"]))
+
+        found = search_network(
+            module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,
+            watch=watch,
+        )  # fmt: skip
+    if found.schedules:
+        add_layers(database, graph, configuration, memory, found)
+    if arguments.json:
+        write_json(arguments.json, found.to_json())
+    if arguments.json != "-":
+        for line in layer_sentences(found):
+            say(line)
+
+
+def _list_layers(arguments: argparse.Namespace, module: "Module") -> None:
+    from ...tuning.layer_search import search_layer
+
+    found = [search_layer(module, row["name"], 0) for row in module.report["layers"]]
+    if arguments.json:
+        write_json(arguments.json, {"layers": [one.to_json() for one in found]})
+    if arguments.json != "-":
+        for one in found:
+            size = f"left out: {one.skipped}" if one.skipped else f"{one.space:,} candidates"
+            say(f"{one.name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
+
+
+def layer_sentences(found: "NetworkResult") -> list[str]:
+    """Return the end of a search for people: a line for each layer, then the network."""
+    lines = []
+    for one in found.layers:
+        if one.skipped:
+            lines.append(f"{one.name}: left out: {one.skipped}")
+            continue
+        proof = one.certificate or (
+            f"not proven: {one.timed:,} of {one.space:,} candidates timed, at most {one.gap:.1%} "
+            "above the lower bound"
+        )
+        lines.append(
+            f"{one.name}: {one.default_cycles:,} cycles alone with the compiler's schedule, "
+            f"{one.cycles:,} with the best, lower bound {one.bound:,}: {proof}"
+        )
+    lines.append(
+        f"network: {found.before:,} cycles before, {found.cycles:,} now, lower bound "
+        f"{found.bound:,}; {len(found.schedules)} layers changed"
+    )
+    return lines
 
 
 def sentences(report: "TuningReport", path: Path) -> list[str]:
