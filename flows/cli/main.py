@@ -33,6 +33,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "compile": {
         "compile": "compile a model into one file",
         "quantise": "quantise a float model with a few samples",
+        "tune": "find faster schedules of a network's kernels by trials, and keep them",
         "export": "write a network as C for a board without an operating system, or as hex files",
     },
     "choose a machine": {
@@ -72,6 +73,7 @@ EXAMPLES: Mapping[str, str] = {
     "asm": "tilewright asm program.asm --config 4x4 --device rtl",
     "compile": "tilewright compile model.onnx --config ecp5-45 -o model.tw",
     "quantise": "tilewright quantise float.onnx --calibrate samples.npz -o int8.onnx",
+    "tune": "tilewright tune model.onnx --budget 5m",
     "export": "tilewright export --c firmware model.onnx --config 4x4",
     "config": "tilewright config show 16x16 --device ecp5-85",
     "sweep": "tilewright sweep model.onnx --device ecp5-45 --rate 50 --vary lanes=4x4,8x8",
