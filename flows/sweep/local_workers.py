@@ -6,7 +6,6 @@ worker then too fails.
 """
 
 import copyreg
-import ctypes
 import io
 import math
 import os
@@ -23,6 +22,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ...sim.processes import end_with_parent
 from .executors import Done, Job, run_jobs, sums_of
 from .records import LOST, Record
 from .time_limit import TIME_LIMIT_S
@@ -35,9 +35,6 @@ GRACE_S = 60.0
 
 CLOSING_S = 1.0
 """Seconds that workers have to remove their temporary files."""
-
-_PR_SET_PDEATHSIG = 1
-"""Linux's number of the request."""
 
 CODE = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve({descriptor})"
 """Python code of a worker, which imports from the same folders as this process."""
@@ -223,19 +220,13 @@ class LocalWorkers:
 def serve(descriptor: int) -> None:
     """Run batches that arrive on a pipe, until its other end is closed."""
     signal.signal(signal.SIGTERM, _stop)
-    _end_with_parent()
+    end_with_parent()
     connection = Connection(descriptor)
     with suppress(EOFError, OSError):
         graphs, time_limit_s = connection.recv()
         connection.send(None)  # ready
         while True:
             connection.send(run_jobs(graphs, connection.recv(), time_limit_s))
-
-
-def _end_with_parent() -> None:
-    """Ask the system for SIGTERM when the sweep ends, however it does."""
-    with suppress(OSError, AttributeError):  # elsewhere than on Linux, the pipe's end suffices
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _stop(*_: object) -> None:
