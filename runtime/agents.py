@@ -159,56 +159,28 @@ def host_and_port(place: str, agent: str) -> tuple[str, int]:
 
 
 class AgentConnection:
-    """A connection to an agent, which has shown the key that the user knows.
+    """A connection to an agent; see `connect`.
 
     Parameters
     ----------
     agent : str
-        Name, or `HOST:PORT`.
+        Its name, for messages.
+    identity : Identity
+        The user's keys, which sign artifacts.
+    channel : Channel
+        Closed with the connection.
 
     Raises
     ------
     DeviceError
-        If it cannot be reached, has another key or version, or does not know the user's key.
-    UsageError
-        If the user has no keys, or the address is none.
+        If it has another version, or falls silent.
+    ConnectionError
+        If it closes the connection at once.
     """
 
-    def __init__(self, agent: str) -> None:
-        self.agent, self.identity = agent, load_identity()
-        place, trusted = _trusted(agent, self.identity)
-        host, port = host_and_port(place, agent)
-        try:
-            plain = socket.create_connection((host, port), CONNECTING_S)
-        except OSError as problem:
-            why = problem.strerror or str(problem) or type(problem).__name__
-            raise self.lost(
-                f"cannot connect to {host}:{port} ({why}); start it there with `tilewright "
-                "agent`, or correct the address"
-            ) from None
-        try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            context = self.identity.context(server=False, trusted=trusted)
-            stream = context.wrap_socket(plain)
-            shown = stream.getpeercert(binary_form=True) or b""
-            if fingerprint_of(shown) not in {one.fingerprint for one in trusted}:
-                raise ssl.SSLCertVerificationError("CERTIFICATE_VERIFY_FAILED")
-            self._channel = Channel(stream)
-            self._greet()
-        except ssl.SSLError as problem:
-            plain.close()
-            raise refusal(agent, problem) from None
-        except ConnectionError as problem:
-            plain.close()
-            raise refusal(agent, problem) from None
-        except OSError as problem:
-            plain.close()
-            raise self.lost(
-                f"it does not answer ({problem}); see that an agent runs there"
-            ) from None
-        except DeviceError:
-            self.close()
-            raise
+    def __init__(self, agent: str, identity: Identity, channel: Channel) -> None:
+        self.agent, self.identity, self._channel = agent, identity, channel
+        self._greet()
 
     def _greet(self) -> None:
         """Compare versions."""
@@ -321,6 +293,54 @@ class AgentConnection:
         parts = [data, self.identity.sign(digest)]
         self.request("artifact", parts, seconds=seconds, kind=kind, signer=signer)
         return digest
+
+
+def connect(agent: str) -> AgentConnection:
+    """Connect to an agent, which has to show the key that the user knows.
+
+    Parameters
+    ----------
+    agent : str
+        Name, or `HOST:PORT`.
+
+    Raises
+    ------
+    DeviceError
+        If it cannot be reached, has another key or version, or does not know the user's key.
+    UsageError
+        If the user has no keys, or the address is none.
+    """
+    identity = load_identity()
+    place, trusted = _trusted(agent, identity)
+    host, port = host_and_port(place, agent)
+    try:
+        plain = socket.create_connection((host, port), CONNECTING_S)
+    except OSError as problem:
+        why = problem.strerror or str(problem) or type(problem).__name__
+        raise JobError(
+            JobVerdict.LOST,
+            f"agent `{agent}`: cannot connect to {host}:{port} ({why}); start it there with "
+            "`tilewright agent`, or correct the address",
+        ) from None
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain = stream = identity.context(server=False, trusted=trusted).wrap_socket(plain)
+        shown = stream.getpeercert(binary_form=True) or b""
+        if fingerprint_of(shown) not in {one.fingerprint for one in trusted}:
+            raise ssl.SSLCertVerificationError("CERTIFICATE_VERIFY_FAILED")
+        return AgentConnection(agent, identity, Channel(stream))
+    except (ssl.SSLError, ConnectionError) as problem:
+        plain.close()
+        raise refusal(agent, problem) from None
+    except OSError as problem:
+        plain.close()
+        raise JobError(
+            JobVerdict.LOST,
+            f"agent `{agent}`: no answer ({problem}); see that an agent runs there",
+        ) from None
+    except DeviceError:
+        plain.close()
+        raise
 
 
 def artifact_digest(kind: str, data: bytes) -> str:

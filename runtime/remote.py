@@ -21,7 +21,7 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.encoding import word_bytes
 from ..isa.memory_model import MemoryModel
 from ..isa.registers import counter_registers
-from .agents import AgentConnection, RemoteAddress, artifact_digest
+from .agents import AgentConnection, RemoteAddress, artifact_digest, connect
 from .arrays import from_npy
 from .device import Device, LoadedProgram, Result
 from .devices import DEVICES, SimDevice
@@ -103,7 +103,7 @@ class RemoteDevice(Device):
         self._options, self._say = dict(options), say
         self._sent: set[str] = set()
         self._checked = WeakSet[LoadedProgram]()
-        self._agent: AgentConnection | None = AgentConnection(self.address.agent)
+        self._agent: AgentConnection | None = connect(self.address.agent)
         self._token: int | None = None
         try:
             self._lease()
@@ -174,7 +174,7 @@ class RemoteDevice(Device):
     def connected(self) -> AgentConnection:
         """Return the connection to the agent, a new one if it was lost."""
         if self._agent is None:
-            self._agent = AgentConnection(self.address.agent)
+            self._agent = connect(self.address.agent)
             self._sent.clear()
         return self._agent
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from ....errors import TilewrightError, UsageError
 from ....runtime.agents import (
-    AgentConnection,
     KnownAgent,
     add_agent,
+    connect,
     forget_agent,
     known_agents,
 )
@@ -83,7 +83,7 @@ def asked(agent: KnownAgent) -> dict[str, Any]:
     """Ask an agent for its devices; one that is not there is listed with the reason."""
     found: dict[str, Any] = {"agent": agent.name, "place": agent.place, "devices": []}
     try:
-        connection = AgentConnection(agent.name)
+        connection = connect(agent.name)
         try:
             listed = connection.request("devices").take("devices", list)
             found["devices"] = [_device(agent.name, each) for each in listed]

@@ -14,7 +14,7 @@ from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import Comparison, open_device
-from tilewright.runtime.agents import AgentConnection
+from tilewright.runtime.agents import connect
 from tilewright.runtime.identity import fingerprint_of, load_identity
 from tilewright.runtime.remote import RemoteDevice
 from tilewright.runtime.wire import JobError, JobVerdict
@@ -136,7 +136,7 @@ def test_a_client_that_is_no_longer_allowed_is_refused(tmp_path, monkeypatch):
     with running(owner, "--offer", "sim") as agent:
         know("lab", agent, owner)
         with pytest.raises(DeviceError, match="it does not know your key"):
-            AgentConnection("lab")
+            connect("lab")
         allow(owner, bob)
         wait_for(lambda: reached("lab"))
         (owner.folder / "clients" / "bob.pem").unlink()
@@ -145,7 +145,7 @@ def test_a_client_that_is_no_longer_allowed_is_refused(tmp_path, monkeypatch):
 
 def reached(agent: str) -> bool:
     try:
-        AgentConnection(agent).close()
+        connect(agent).close()
     except DeviceError:
         return False
     return True
@@ -160,7 +160,7 @@ def wait_for(condition) -> None:
 
 
 def test_only_signed_artifacts_are_kept(ann):
-    connection = AgentConnection("left")
+    connection = connect("left")
     identity = load_identity()
     mine = identity.certificate.fingerprint
     for parts, signer, says in (
