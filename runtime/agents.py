@@ -180,6 +180,7 @@ class AgentConnection:
 
     def __init__(self, agent: str, identity: Identity, channel: Channel) -> None:
         self.agent, self.identity, self._channel = agent, identity, channel
+        self.is_closed = False
         self._greet()
 
     def _greet(self) -> None:
@@ -205,6 +206,7 @@ class AgentConnection:
 
     def close(self) -> None:
         """Close the connection; the agent ends what it was for."""
+        self.is_closed = True
         self._channel.close()
 
     def lost(self, why: str) -> JobError:
@@ -243,8 +245,29 @@ class AgentConnection:
         Raises
         ------
         JobError
-            With the agent's verdict, or `LOST` if it falls silent.
+            With the agent's verdict, or `LOST` if it falls silent. Unless the agent answered, the
+            connection is closed, since a late answer would be taken for that to the next request.
         """
+        try:
+            answer = self._exchange(op, parts, seconds, token, on_state, fields)
+            verdict, text = self._read_verdict(answer)
+        except BaseException:
+            self.close()
+            raise
+        if verdict is JobVerdict.OK:
+            return answer
+        raise JobError(verdict, f"agent `{self.agent}`: {verdict}: {' '.join(text.split())[:2000]}")
+
+    def _exchange(
+        self,
+        op: str,
+        parts: Sequence[bytes],
+        seconds: float,
+        token: int | None,
+        on_state: Callable[[Message], None],
+        fields: dict[str, Any],
+    ) -> Message:
+        """Send a request and receive the answer; see `request`."""
         if token is not None:
             fields["token"] = token
         end = renewed = time.monotonic()
@@ -272,18 +295,15 @@ class AgentConnection:
             if str(problem).startswith(("the end", "a message that is cut")):
                 raise self.lost(f"it ended during `{op}` with {problem}") from None
             raise self.false(problem) from None
-        return self._checked(answer)
+        return answer
 
-    def _checked(self, answer: Message) -> Message:
-        """Return an answer, or raise its verdict."""
+    def _read_verdict(self, answer: Message) -> tuple[JobVerdict, str]:
+        """Return the verdict of an answer, and its text unless all is well."""
         try:
             verdict = JobVerdict(answer.take("verdict", str))
-            if verdict is JobVerdict.OK:
-                return answer
-            text = answer.take("text", str)
+            return verdict, "" if verdict is JobVerdict.OK else answer.take("text", str)
         except (WireError, ValueError) as problem:
             raise self.false(problem) from None
-        raise JobError(verdict, f"agent `{self.agent}`: {verdict}: {' '.join(text.split())[:2000]}")
 
     def send_artifact(self, kind: str, data: bytes) -> str:
         """Send an artifact, signed by the user, and return the name under which it is kept."""

@@ -24,14 +24,25 @@ from ..isa.registers import counter_registers
 from .agents import AgentConnection, RemoteAddress, artifact_digest, connect
 from .arrays import from_npy
 from .device import Device, LoadedProgram, Result
-from .devices import DEVICES, SimDevice
+from .devices import DEVICES, ReferenceDevice, SimDevice
 from .wire import JobError, JobVerdict, Message, WireError
 
 RETRIES = 2
 """Times that a job is repeated because the agent was lost, or a lease ran out."""
 
-RECONNECTING_S = 0.5
-"""Seconds before the first new connection; the next one waits twice as long."""
+RECONNECTING_S = 20.0
+"""Seconds in which an agent that was lost may come back, as one does that is started anew."""
+
+PAUSE_S = 0.5
+
+REPEATED = (JobVerdict.LOST, JobVerdict.STALE, JobVerdict.MISSING)
+"""Verdicts that say nothing about the job."""
+
+ENDED = (
+    JobVerdict.STALE, JobVerdict.FAULT, JobVerdict.WRONG, JobVerdict.CRASHED, JobVerdict.TIMEOUT,
+    JobVerdict.MEMORY,
+)  # fmt: skip
+"""Verdicts after which the lease is over."""
 
 GRACE_S = 180.0
 """Seconds beyond a job's limit that an agent may take, to start a process and end it."""
@@ -114,7 +125,7 @@ class RemoteDevice(Device):
     @override
     def close(self) -> None:
         if self._agent is not None:
-            if self._token is not None:
+            if self._token is not None and not self._agent.is_closed:
                 with suppress(JobError):
                     self._agent.request("release", token=self._token, seconds=5.0)
             self._agent.close()
@@ -173,10 +184,21 @@ class RemoteDevice(Device):
 
     def connected(self) -> AgentConnection:
         """Return the connection to the agent, a new one if it was lost."""
-        if self._agent is None:
-            self._agent = connect(self.address.agent)
+        if self._agent is None or self._agent.is_closed:
+            self._token = None
             self._sent.clear()
+            self._agent = self._reconnect()
         return self._agent
+
+    def _reconnect(self) -> AgentConnection:
+        end = time.monotonic() + RECONNECTING_S
+        while True:
+            try:
+                return connect(self.address.agent)
+            except JobError:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(PAUSE_S)
 
     def job(self, op: str, parts: list[bytes], kind: str, data: bytes, **fields: Any) -> Message:
         """Run a job on the device; again if the agent was lost or the lease is over."""
@@ -198,13 +220,9 @@ class RemoteDevice(Device):
             except JobError as problem:
                 if problem.verdict is JobVerdict.MISSING:
                     self._sent.clear()
-                else:
+                elif problem.verdict in ENDED:
                     self._token = None
-                if problem.verdict is JobVerdict.LOST:
-                    self.close()
-                    time.sleep(RECONNECTING_S * 2**attempt)
-                again = problem.verdict in (JobVerdict.LOST, JobVerdict.STALE, JobVerdict.MISSING)
-                if not again or attempt == RETRIES:
+                if problem.verdict not in REPEATED or attempt == RETRIES:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -269,8 +287,12 @@ class RemoteDevice(Device):
         sim = SimDevice(self.configuration, self.memory).run(program.program, dram.copy())
         wrong = int(np.count_nonzero(sim.dram != after))
         says = f"{wrong:,} bytes of the data window differ from those of `sim`" if wrong else ""
-        if not says and not self.is_board and sim.exact and result.cycles not in (None, sim.cycles):
-            says = f"it counts {result.cycles:,} cycles, where `sim` counts {sim.cycles:,}"
+        timed = not self.is_board and self.address.device != ReferenceDevice.name
+        if not says and timed and sim.exact:
+            if (result.cycles, result.exact) != (sim.cycles, True):
+                says = f"it counts {result.cycles} cycles, where `sim` counts {sim.cycles}"
+            elif result.counters != sim.counters or not np.array_equal(result.spans, sim.spans):
+                says = "its counters, or the times of instructions, differ from those of `sim`"
         if says:
             raise JobError(
                 JobVerdict.WRONG,
