@@ -283,6 +283,7 @@ def refusal(agent: str, problem: Exception) -> DeviceError:
             "--certificate FILE`"
         )
     return DeviceError(
-        f"agent `{agent}`: it does not know your key ({text:.120}); hand your certificate "
-        f"(`{keys_folder() / CERTIFICATE}`) to its owner, who runs `tilewright agent --allow FILE`"
+        f"agent `{agent}`: it does not know your key, or has just ended ({text:.120}); hand your "
+        f"certificate (`{keys_folder() / CERTIFICATE}`) to its owner, who runs "
+        "`tilewright agent --allow FILE`"
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import __version__
-from ...errors import DeviceError
+from ...errors import TilewrightError
 from ...isa.configuration import CONTRACT_VERSION, PRESETS, Configuration
 from ...isa.memory_model import MemoryModel
 from ...runtime.identity import CLIENTS, Certificate, Identity, certificates, fingerprint_of
@@ -42,6 +42,8 @@ TICK_S = 0.2
 
 ALIVE_S = 2.0
 """Seconds between two signs of life to a client that waits."""
+
+OPENING = "opening"
 
 IDLE_S = 3600.0
 """Seconds after which a client that says nothing is dropped."""
@@ -146,6 +148,7 @@ class Agent:
         self.identity, self.addresses, self.limits = identity, addresses, limits
         self.table = LeaseTable.of(units, term_s, last_token=time.time_ns() // 1000)
         self.say, self.clock = say, clock
+        self._alive_s = min(ALIVE_S, term_s / 3)
         self._artifacts: OrderedDict[str, bytes] = OrderedDict()
         self._granted: dict[Ticket, asyncio.Future[Lease]] = {}
         self._workers: dict[int, WorkerProcess] = {}
@@ -354,7 +357,7 @@ class Agent:
         try:
             configuration = Configuration.from_dict(machine["configuration"], "lease")
             MemoryModel.of_parameters(machine["memory"])
-        except (DeviceError, TypeError, ValueError) as problem:
+        except (TilewrightError, TypeError, ValueError) as problem:
             raise JobError(JobVerdict.FAILED, str(problem)) from None
         device, now = message.take("device", str), self.clock()
         bitstream = configuration.hash if message.take("board", bool) else ANY
@@ -366,7 +369,7 @@ class Agent:
             self._machines[unit.name] = machine
         self.table.begin(lease.token, began)
         answer = await self._supervised(
-            client, lease.token, "opening", self._open(unit, lease.token, machine)
+            client, lease.token, OPENING, self._open(unit, lease.token, machine)
         )
         await client.send(
             "done", **answer.fields, token=lease.token, device=unit.name, kind=unit.pool,
@@ -391,7 +394,7 @@ class Agent:
                 if why := self.table.hopeless(ticket):
                     raise JobError(JobVerdict.REFUSED, why)
                 await client.send("waiting", position=self.table.position(ticket))
-                await asyncio.wait([future], timeout=ALIVE_S)
+                await asyncio.wait([future], timeout=self._alive_s)
         finally:
             client.tickets.remove(ticket)
             self._granted.pop(ticket, None)
@@ -493,8 +496,10 @@ class Agent:
         """Await a worker's answer with signs of life, and note the job's end in the table."""
         task = asyncio.ensure_future(work)
         try:
-            while not (await asyncio.wait([task], timeout=ALIVE_S))[0]:
+            while not (await asyncio.wait([task], timeout=self._alive_s))[0]:
                 await client.send(state)
+                if state == OPENING:  # the client does not know its token yet
+                    self.table.renew(token, self.clock())
             answer = task.result()
         except JobError as problem:
             if problem.verdict in HARMFUL:

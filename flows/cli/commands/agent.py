@@ -5,7 +5,9 @@ import asyncio
 import getpass
 import os
 import re
+import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from ....errors import UsageError
@@ -112,13 +114,22 @@ def agent(arguments: argparse.Namespace) -> None:
         say(f"devices        {', '.join(addresses)}")
         say(f"for example    tilewright run MODEL --device remote://{place}/{units[0].pool}")
 
+    async def serve() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        with suppress(asyncio.CancelledError):
+            await served.serve(host, port, ready)
+
     try:
-        asyncio.run(served.serve(host, port, ready))
+        asyncio.run(serve())
     except OSError as problem:
         raise UsageError(
             f"`--listen {arguments.listen}`: cannot listen there ({problem.strerror}); choose "
             "another address or port"
         ) from None
+    say("stopped")
 
 
 def offered(

@@ -50,7 +50,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--device",
         type=device_name,
         default="sim",
-        help=f"{', '.join(DEVICES)}, or a board's address (default: sim)",
+        help=f"{', '.join(DEVICES)}, a board's address, or remote://AGENT/DEVICE (default: sim)",
     )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"

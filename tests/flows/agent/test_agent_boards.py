@@ -94,7 +94,8 @@ def test_who_waits_is_told_the_place_and_time_in_the_queue_is_no_time_of_a_run(l
     results = []
 
     def wait_in_line(tell) -> None:
-        with RemoteDevice(SMALL, MemoryModel(), "remote://lab/one", {}, tell) as device:
+        device = RemoteDevice(SMALL, MemoryModel(), "remote://lab/one", {}, tell)
+        with device:
             results.append((device.run(program, image.copy()), device.times))
 
     with open_device("remote://lab/one", SMALL) as first:
