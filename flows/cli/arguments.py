@@ -335,7 +335,7 @@ def device_name(text: str) -> str:
     UsageError
         For the path of a serial port.
     """
-    from ...runtime.devices import is_board
+    from ...runtime.devices import is_address
 
     if text.startswith("/dev/"):
         raise UsageError(
@@ -343,7 +343,7 @@ def device_name(text: str) -> str:
             f"you mean `serial://{text}`?"
         )
 
-    return text if is_board(text) else text.lower()
+    return text if is_address(text) else text.lower()
 
 
 def require_tools(device: str) -> None:

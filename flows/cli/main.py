@@ -50,6 +50,10 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "board": "serve a virtual board",
         "verilog": "write the Verilog of a configuration",
     },
+    "use devices of other machines": {
+        "agent": "lend the devices of this machine to clients on others",
+        "devices": "list devices, here and on other machines, and add agents",
+    },
     "check and maintain": {
         "doctor": "check the tools",
         "clean": "remove what is kept in the cache and elsewhere",
@@ -85,6 +89,8 @@ EXAMPLES: Mapping[str, str] = {
     "measure": "tilewright measure serial:///dev/ttyUSB0 model.onnx",
     "board": "tilewright board --virtual ULX3S-25F",
     "verilog": "tilewright verilog --config 8x8 -o core.v",
+    "agent": "tilewright agent --listen 0.0.0.0:7462 --board lab=serial:///dev/ttyUSB0",
+    "devices": "tilewright devices --add lab=lab.example:7462 --certificate lab.pem",
     "doctor": "tilewright doctor",
     "clean": "tilewright clean --all",
     "completion": "tilewright completion "
