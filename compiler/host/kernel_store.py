@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ...errors import CompileError
+from ...errors import CompileError, warn_of_kernel
 from ..cpu import CompiledKernel, CpuTarget, Description, compile_kernel, load_kernel
 from ..cpu.execution.kernel import key_of
 from .plan import HostPlan
@@ -15,16 +15,18 @@ def compile_host(
 ) -> dict[str, bytes]:
     """Compile the kernels to machine code, by `key_of`; equal descriptions share it.
 
-    A kernel that cannot be compiled is omitted, and NumPy computes its nodes. `progress` is called
-    with one line for each kernel.
+    A kernel that cannot be compiled is omitted with a warning, and NumPy computes its nodes.
+    `progress` is called with one line for each kernel.
     """
     code: dict[str, bytes] = {}
     for description in plan.descriptions():
         assert plan.target is not None
         key = key_of(description, plan.target)
         if key not in code:
-            with contextlib.suppress(CompileError):
+            try:
                 code[key] = compile_kernel(description, plan.target).to_bytes()
+            except CompileError as problem:
+                warn_of_kernel(type(description).__name__, problem)
         progress(f"{type(description).__name__} for the host")
     return code
 
