@@ -72,7 +72,9 @@ def convolution(
         w = (
             widen(weights[:, :, 0], 2, x.tensor.shape[3])
             if depthwise
-            else expand_groups(weights, channels_in, operator.groups, block)
+            else expand_groups(
+                weights, channels_in, operator.groups, block, _most_outputs(weights, configuration)
+            )
         )
     weight = te.tensor("w", "int8", w.shape)
     pixel = n, y, column = te.axes(**dict(zip("nyx", out_shape[:3], strict=True)))
@@ -110,11 +112,20 @@ def convolution(
     )
 
 
-def expand_groups(weights: np.ndarray, channels_in: int, groups: int, block: int) -> np.ndarray:
+def _most_outputs(weights: np.ndarray, configuration: Configuration) -> int:
+    """Outputs of a block for which a tile has room, since no schedule cuts them."""
+    tiles = configuration.weight_tiles // math.prod(weights.shape[:2])
+    most = min(tiles, configuration.acc_depth) * configuration.lanes_out
+    return min(most, configuration.param_depth * configuration.vector_lanes)
+
+
+def expand_groups(
+    weights: np.ndarray, channels_in: int, groups: int, block: int, most: int
+) -> np.ndarray:
     """Weights int8[KH, KW, Ci/groups, Co] as int8[blocks, KH, KW, ci, co], zeros between groups.
 
-    A block is the fewest groups that read and write whole channel blocks; those of one block of
-    all channels are padded.
+    A block is the fewest groups that read and write whole channel blocks, if it has at most so many
+    outputs; otherwise it is all groups, with padded channels.
     """
     kh, kw, per_group, channels_out = weights.shape
     per_output = channels_out // groups
@@ -123,8 +134,12 @@ def expand_groups(weights: np.ndarray, channels_in: int, groups: int, block: int
         joined
         for joined in range(1, groups + 1)
         if joined == groups
-        or all(
-            joined * n % block == 0 and padded(groups, joined) * n == whole for n, whole in sizes
+        or (
+            joined * per_output <= most
+            and all(
+                joined * n % block == 0 and padded(groups, joined) * n == whole
+                for n, whole in sizes
+            )
         )
     )
     blocks = -(-groups // joined)
