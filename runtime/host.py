@@ -34,7 +34,7 @@ from ..compiler.host import (
 )
 from ..compiler.host.order import reads_of, writes_of
 from ..compiler.module import Module, Segment
-from ..errors import CompileError
+from ..errors import CompileError, warn_of_kernel
 from ..quoting import printable
 from .kernel_cache import keep_kernels, kept_kernel
 from .step_times import StepTimes
@@ -221,6 +221,7 @@ class HostSide:
                 self._calls[step.output] = tuple(steps)
             except CompileError as problem:
                 self.refused[step.output] = str(problem)
+                warn_of_kernel(step.output, problem)
         self.distrusted = store.distrusted
         keep_kernels(store.compiled)
         anew = [reason for key, reason in self.distrusted.items() if key in store.compiled]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ...errors import CompileError
+from ...errors import CompileError, warn_of_kernel
 from ..cpu import CompiledKernel, CpuTarget, Description, compile_kernel, load_kernel
 from ..cpu.execution.kernel import key_of
 from ..cpu.kernels.choices import applied_choices, with_choice
@@ -22,8 +22,9 @@ def compile_host(
 ) -> dict[str, bytes]:
     """Compile the kernels to machine code, by `key_of`; equal descriptions share it.
 
-    A kernel that cannot be compiled is omitted, and NumPy computes its nodes. `progress` is called
-    with one line for each kernel. `choices` has decisions of schedules, see `with_choice`.
+    A kernel that cannot be compiled is omitted with a warning, and NumPy computes its nodes.
+    `progress` is called with one line for each kernel. `choices` has decisions of schedules, see
+    `with_choice`.
     """
     code: dict[str, bytes] = {}
     for description in plan.descriptions():
@@ -32,8 +33,11 @@ def compile_host(
         for one in dict.fromkeys((with_choice(description, plan.target, choices), description)):
             key = key_of(one, plan.target)
             if key not in code:
-                with contextlib.suppress(CompileError):
+                try:
                     code[key] = compile_kernel(one, plan.target).to_bytes()
+                except CompileError as problem:
+                    if one == description:
+                        warn_of_kernel(type(description).__name__, problem)
             if key in code:
                 break
         progress(f"{type(description).__name__} for the host")

@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -253,7 +254,8 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     _escape_what_cannot_be_printed()
     ended_by: list[signal.Signals] = []
     try:
-        with signals_interrupt(ended_by, _stop_tools):
+        with signals_interrupt(ended_by, _stop_tools), warnings.catch_warnings():
+            warnings.showwarning = _show_warning
             try:
                 call()
             except SystemExit:  # after `--help`
@@ -284,6 +286,10 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     except Exception as problem:
         return _fault(problem, verbose)
     return 0
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"warning: {printable(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def _stop_tools() -> None:
