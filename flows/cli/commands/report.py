@@ -15,7 +15,7 @@ from ....isa.memory_model import MemoryModel
 from ....isa.settings import read_machine_and_memory
 from ....runtime import Session, open_device
 from ....runtime.device import Device, Result
-from ....runtime.devices import is_board
+from ....runtime.devices import is_board, kind_of
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments, time_segments
 from ...reports import terminal
@@ -104,7 +104,7 @@ def write_report(arguments: argparse.Namespace) -> None:
         For a problem with the model, the arguments or the tools.
     """
     check_json(arguments.json)
-    if arguments.device not in DEVICES and not is_board(arguments.device):
+    if kind_of(arguments.device) not in DEVICES and not is_board(arguments.device):
         raise UsageError(
             f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}, or a board's "
             "address" + did_you_mean(arguments.device, DEVICES, "; choose one")
