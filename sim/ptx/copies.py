@@ -12,7 +12,7 @@ from .batch import TYPES, BlockBatch, Step
 from .builders import builds, unsupported
 from .faults import FaultKind, LaneFault
 from .shadow import PENDING
-from .syntax import BitPattern, PtxInstruction
+from .syntax import BitPattern, Not, PtxInstruction, VirtualRegister
 
 U32 = TYPES["u32"]
 
@@ -88,8 +88,12 @@ def build_copy(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         raise unsupported(instruction)
     targets, sources = batch.addresses(target), batch.addresses(source)
     full_bytes = size.bits
-    sizes = None
-    if rest and "ignore" not in parts:
+    if "L2::cache_hint" in parts:
+        rest.pop()
+    sizes, ignored = None, None
+    if rest and isinstance(rest[0], Not | VirtualRegister) and is_predicate(rest[0]):
+        ignored = batch.predicate(rest[0])
+    elif rest:
         sizes = batch.source(rest[0], U32)
 
     def run(lanes) -> None:
@@ -97,6 +101,8 @@ def build_copy(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         words = np.zeros((len(ids), full_bytes // 4), np.uint32)
         addresses = sources(lanes)
         wanted = np.full(len(ids), full_bytes) if sizes is None else sizes[lanes].astype(np.int64)
+        if ignored is not None:
+            wanted = np.where(ignored(lanes), 0, full_bytes)
         if (wanted > full_bytes).any():
             row = int(np.argmax(wanted > full_bytes))
             detail = f"{wanted[row]} bytes of a copy of {full_bytes} bytes"
@@ -110,6 +116,11 @@ def build_copy(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         copies.add(ids, offsets, words)
 
     return run
+
+
+def is_predicate(operand: Not | VirtualRegister) -> bool:
+    """Tell `ignore-src`, a predicate, from the number of bytes to copy."""
+    return isinstance(operand, Not) or operand.bits == 0
 
 
 def _read(batch: BlockBatch, lanes, addresses, count: int, full_bytes: int) -> np.ndarray:

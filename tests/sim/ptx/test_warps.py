@@ -175,6 +175,17 @@ st.global.v2.u32 [%d3+512], {%r5, %r6}; exit;"""
     np.testing.assert_array_equal(out[1, :, :8], data[:, :8])
 
 
+def test_cp_async_can_ignore_its_source():
+    body = """.shared .align 16 .b8 s[512];
+mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r3, %r3, %r2;
+ld.param.u64 %d1, [a]; cvt.u64.u32 %d2, %r2; add.u64 %d3, %d1, %d2; setp.ge.u32 %p1, %r1, 20;
+cp.async.ca.shared.global [%r3], [%d3], 4, %p1; cp.async.wait_all; ld.shared.u32 %r4, [%r3];
+ld.param.u64 %d4, [b]; add.u64 %d4, %d4, %d2; st.global.u32 [%d4], %r4; exit;"""
+    data, out = np.arange(1, 21, dtype=np.uint32), np.zeros(32, np.uint32)
+    run(kernel(body, ".u64 a, .u64 b"), 1, 32, [data, out])
+    np.testing.assert_array_equal(out, [*data, *[0] * 12])
+
+
 LAST_BLOCK = """.shared .align 4 .b32 last; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
 mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; ld.param.u64 %d1, [part];
 mad.wide.u32 %d2, %r4, 4, %d1; st.global.u32 [%d2], %r4; FENCE bar.sync 0;
