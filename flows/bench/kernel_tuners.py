@@ -48,7 +48,6 @@ def tasks(target: CpuTarget, threads: int) -> Iterator[KernelTask]:
         ),
         "depthwise": Convolution(1, 28, 28, 192, 192, (3, 3), pads=PADS, groups=192),
         "depthwise stride": Convolution(1, 14, 14, 96, 96, (3, 3), (2, 2), PADS, groups=96),
-        "pointwise": Convolution(1, 7, 7, 160, 320, epilogue=relu),
     }
     for name, product in kernels.items():
         yield KernelTask((name,), product, target, threads)

@@ -42,7 +42,7 @@ from ..sweep.records import (
     digest_of,
 )
 from .features import Features
-from .layer_search import NetworkResult
+from .layer_search import SearchedNetwork
 from .outcome import Times, TrialOutcome, TrialVerdict
 from .ranking import TriedTask
 from .tasks import KernelTask
@@ -254,7 +254,7 @@ def add_layers(
     graph: Graph,
     configuration: Configuration,
     memory: MemoryModel,
-    found: NetworkResult,
+    found: SearchedNetwork,
 ) -> None:
     """Record the schedules of a network's layers that make it faster."""
     network, texts = graph_digest(graph), json.dumps(dict(found.schedules), sort_keys=True)

@@ -20,7 +20,7 @@ NEAR = 1.005
 
 
 @dataclass(frozen=True, slots=True)
-class LayerResult:
+class SearchedLayer:
     """The end of the search for one layer.
 
     Parameters
@@ -77,7 +77,7 @@ class LayerResult:
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkResult:
+class SearchedNetwork:
     """The end of the search for a network.
 
     Parameters
@@ -92,7 +92,7 @@ class NetworkResult:
     before: int
     cycles: int
     bound: int
-    layers: tuple[LayerResult, ...]
+    layers: tuple[SearchedLayer, ...]
     schedules: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class NetworkResult:
 
 def search_layer(
     module: Module, name: str, trials: int, may_go_on: Callable[[], bool] = lambda: True
-) -> LayerResult:
+) -> SearchedLayer:
     """Search the candidates of one layer.
 
     Parameters
@@ -121,7 +121,7 @@ def search_layer(
     try:
         bench = LayerBench(module, name)
     except UsageError as problem:
-        return LayerResult(name, 0, 0, 0, skipped=str(problem))
+        return SearchedLayer(name, 0, 0, 0, skipped=str(problem))
     default, bound = bench.gap.cycles, bench.gap.bound
     candidates = bench.candidates()
     best, chosen, timed = default, None, 0
@@ -134,7 +134,7 @@ def search_layer(
             best, chosen = cycles, candidate
     steps = bench.steps(chosen) if chosen else ""
     skipped = "" if candidates else "it has several kernels"
-    return LayerResult(name, default, best, bound, len(candidates), timed, steps, skipped)
+    return SearchedLayer(name, default, best, bound, len(candidates), timed, steps, skipped)
 
 
 def search_network(
@@ -143,9 +143,9 @@ def search_network(
     *,
     trials: int = 1 << 30,
     seconds: float | None = None,
-    watch: Callable[[LayerResult], None] = lambda result: None,
+    watch: Callable[[SearchedLayer], None] = lambda result: None,
     clock: Callable[[], float] = time.monotonic,
-) -> NetworkResult:
+) -> SearchedNetwork:
     """Search all layers, those that are farthest from their bound first.
 
     Parameters
@@ -158,7 +158,7 @@ def search_network(
         Limits of the candidates that are timed, and of the time.
     """
     started, left = clock(), trials
-    results: dict[str, LayerResult] = {}
+    results: dict[str, SearchedLayer] = {}
 
     def may_go_on() -> bool:
         return seconds is None or clock() - started < seconds
@@ -176,7 +176,7 @@ def search_network(
                 least, kept[result.name] = cycles, result.steps
     order = [row["name"] for row in module.report["layers"]]
     layers = tuple(results[name] for name in dict.fromkeys(order))
-    return NetworkResult(before, least, module.report["bound"], layers, kept)
+    return SearchedNetwork(before, least, module.report["bound"], layers, kept)
 
 
 def _farthest_first(module: Module) -> Iterator[str]:

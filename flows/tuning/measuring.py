@@ -31,7 +31,7 @@ START_S = 60.0
 BUILD_S = 60.0
 """Seconds that building may take."""
 
-MIN_RUN_S, CALLS = 5.0, 400.0
+MIN_RUN_S, CALLS = 30.0, 400.0
 """Seconds that a candidate may run, at least; and the number of the incumbent's calls that its
 check and its turns may take."""
 

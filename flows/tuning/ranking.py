@@ -29,7 +29,7 @@ ALIKE = 2
 
 @dataclass(frozen=True, slots=True)
 class TriedTask:
-    """What is known of another task.
+    """Outcomes of another task.
 
     Parameters
     ----------

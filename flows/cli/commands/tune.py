@@ -29,7 +29,7 @@ from ..operator_options import add_operators
 if TYPE_CHECKING:
     from ....compiler.module import Module
     from ...tuning.kernel_records import KernelRecords
-    from ...tuning.layer_search import NetworkResult
+    from ...tuning.layer_search import SearchedNetwork
     from ...tuning.tasks import KernelTask
     from ...tuning.tune import TaskState, TuningReport
 
@@ -193,7 +193,7 @@ def _tune_layers(arguments: argparse.Namespace, database: Database) -> None:
     from ...execution.compile_graph import compile_graph
     from ...execution.timed import require_segments
     from ...tuning.kernel_records import add_layers
-    from ...tuning.layer_search import LayerResult, search_network
+    from ...tuning.layer_search import SearchedLayer, search_network
     from ...tuning.tune import TuningBudget
 
     budget = TuningBudget.parse(arguments.budget)
@@ -213,7 +213,7 @@ def _tune_layers(arguments: argparse.Namespace, database: Database) -> None:
     total = 0
     with progress_bar() as advance:
 
-        def watch(result: LayerResult) -> None:
+        def watch(result: SearchedLayer) -> None:
             nonlocal total
             total += 1
             advance(f"searching {printable(result.name):.40}", total, len(module.report["layers"]))
@@ -243,7 +243,7 @@ def _list_layers(arguments: argparse.Namespace, module: "Module") -> None:
             say(f"{one.name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
 
 
-def layer_sentences(found: "NetworkResult") -> list[str]:
+def layer_sentences(found: "SearchedNetwork") -> list[str]:
     """Return the end of a search for people: a line for each layer, then the network."""
     lines = []
     for one in found.layers:

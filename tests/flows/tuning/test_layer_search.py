@@ -9,7 +9,7 @@ from tilewright.flows.cli.main import main
 from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE
 from tilewright.flows.sweep.records import Database
 from tilewright.flows.tuning.kernel_records import add_layers
-from tilewright.flows.tuning.layer_search import NetworkResult, search_layer, search_network
+from tilewright.flows.tuning.layer_search import SearchedNetwork, search_layer, search_network
 from tilewright.isa.settings import DEFAULT_MEMORY
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
@@ -52,7 +52,7 @@ def test_recorded_schedules_are_used_for_their_network_machine_and_memory(tmp_pa
     changed = compile_graph(graph, MACHINE, schedules={name: worse})
     assert changed.report["cycles"] != plain.report["cycles"]
     with Database(path) as database:
-        found = NetworkResult(9, 8, 7, (), {name: worse})
+        found = SearchedNetwork(9, 8, 7, (), {name: worse})
         add_layers(database, graph, MACHINE, DEFAULT_MEMORY, found)
     monkeypatch.setenv(RECORDS_VARIABLE, str(path))
     assert compile_graph(graph, MACHINE).report["cycles"] == changed.report["cycles"]

@@ -64,7 +64,7 @@ def test_every_fault_has_its_verdict_and_the_run_goes_on(measurer, tmp_path, mon
     poison = POISON.replace("PATH", repr(sys.path)).replace("SEEN", repr(str(tmp_path / "seen")))
     code = poison.replace("{", "{{").replace("}", "}}") + child_process.CODE
     monkeypatch.setattr(child_process, "CODE", code)
-    monkeypatch.setattr(measuring, "MIN_RUN_S", 2.0)
+    monkeypatch.setattr(measuring, "MIN_RUN_S", 15.0)
     monkeypatch.setattr(measuring, "CALLS", 0.0)
     choices = {
         "crash": (("rows", 1),),
