@@ -31,6 +31,7 @@ from ..memory_options import (
 )
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
+from ..record_options import add_records, choose_records, records_sentence
 from ..schedule_options import add_schedule, change_sentences
 
 SIMULATED_HARDWARE = ("rtl", "gate")
@@ -86,6 +87,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_placement(parser)
     add_calibration(parser)
     add_schedule(parser)
+    add_records(parser)
     add_trust(parser)
     parser.set_defaults(function=run)
 
@@ -100,6 +102,7 @@ def run(arguments: argparse.Namespace) -> None:
         comparison raises DeviceError.
     """
     check_json(arguments.json)
+    choose_records(arguments)
     check_arguments(arguments)
     placing = chosen_placing(arguments)
     memory = memory_model(arguments, arguments.source)
@@ -135,6 +138,8 @@ def run(arguments: argparse.Namespace) -> None:
             report.say(search_sentence(module.report["search"]))
         for line in change_sentences(module.report):
             report.say(line)
+        if recorded := records_sentence(len(module.choices)):
+            report.say(recorded)
         if arguments.trace:
             report.say(trace_sentence(arguments.trace, placing.clock))
         if arguments.waveform:
