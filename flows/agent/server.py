@@ -6,29 +6,28 @@ before TLS has checked its key, and none is unpickled ever.
 
 import asyncio
 import hashlib
-import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ... import __version__
 from ...errors import TilewrightError
-from ...isa.configuration import CONTRACT_VERSION, PRESETS, Configuration
+from ...isa.configuration import CONTRACT_VERSION, Configuration
 from ...isa.memory_model import MemoryModel
-from ...runtime.identity import CLIENTS, Certificate, Identity, certificates, fingerprint_of
+from ...runtime.identity import Identity
 from ...runtime.wire import (
-    SENDING_S,
     WIRE_VERSION,
     JobError,
     JobVerdict,
     Message,
     WireError,
-    encode,
     receive_message,
 )
+from .board_checks import BoardChecks
+from .clients import Client, Door
 from .leases import ANY, TERM_S, Lease, LeaseState, LeaseTable, LentDevice, StaleLeaseError, Ticket
 from .worker_process import STARTING_S, WorkerProcess
 
@@ -85,39 +84,6 @@ class Limits:
     artifact_bytes: int = 1 << 30
 
 
-@dataclass(slots=True)
-class Client:
-    """A connection with a known client.
-
-    Parameters
-    ----------
-    name : str
-    writer : StreamWriter
-    tokens : set of int
-        Its leases.
-    tickets : list of Ticket
-        Its requests that wait.
-    tasks : set of Task
-        Its jobs.
-    """
-
-    name: str
-    writer: asyncio.StreamWriter
-    tokens: set[int] = field(default_factory=set)
-    tickets: list[Ticket] = field(default_factory=list)
-    tasks: set[asyncio.Task] = field(default_factory=set)
-
-    async def send(self, op: str, parts: Sequence[bytes] = (), **fields: Any) -> None:
-        """Send a message; a client that takes none is disconnected."""
-        try:
-            async with asyncio.timeout(SENDING_S):
-                for part in encode(op, parts, **fields):
-                    self.writer.write(part)
-                await self.writer.drain()
-        except (OSError, TimeoutError):
-            self.writer.transport.abort()
-
-
 class Agent:
     """The devices of this machine, served to clients.
 
@@ -145,7 +111,7 @@ class Agent:
         say: Callable[[str], None] = print,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.identity, self.addresses, self.limits = identity, addresses, limits
+        self.limits = limits
         self.table = LeaseTable.of(units, term_s, last_token=time.time_ns() // 1000)
         self.say, self.clock = say, clock
         self._alive_s = min(ALIVE_S, term_s / 3)
@@ -153,36 +119,17 @@ class Agent:
         self._granted: dict[Ticket, asyncio.Future[Lease]] = {}
         self._workers: dict[int, WorkerProcess] = {}
         self._machines: dict[str, dict[str, Any]] = {}
-        self._places: dict[tuple[str, int], str] = {}
+        self._boards = BoardChecks(addresses, limits.memory_bytes)
         self._checks: set[asyncio.Task] = set()
         self._connections = 0
-        self._trusted: dict[str, str] = {}
-        self._signers: dict[str, Certificate] = {}
-        self._read_at: float = -1.0
-        self._context = identity.context(server=True, trusted=[identity.certificate])
-        self._read_trusted()
+        self._door = Door(identity)
 
     # Door ------------------------------------------------------------------------------------
-
-    def _read_trusted(self) -> None:
-        """Read who may come in, if that has changed; who was removed stays until disconnected."""
-        folder = self.identity.folder
-        try:
-            changed = (folder / CLIENTS).stat().st_mtime
-        except OSError:
-            changed = 0.0
-        if changed == self._read_at:
-            return
-        clients = {**certificates(folder, CLIENTS), "owner": self.identity.certificate}
-        self._read_at = changed
-        self._trusted = {one.fingerprint: name for name, one in clients.items()}
-        self._signers = {one.fingerprint: one for one in clients.values()}
-        self._context.load_verify_locations(cadata="".join(one.pem for one in clients.values()))
 
     async def serve(self, host: str, port: int, ready: Callable[[str, int], None]) -> None:
         """Serve until cancelled; `ready` is called with the address and the port."""
         server = await asyncio.start_server(
-            self._connected, host, port, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_S
+            self._connected, host, port, ssl=self._door.context, ssl_handshake_timeout=HANDSHAKE_S
         )
         try:
             ready(*server.sockets[0].getsockname()[:2])
@@ -197,7 +144,7 @@ class Agent:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection whose key TLS has checked."""
         self._connections += 1
-        name = self._name_of(writer)
+        name = self._door.name_of(writer)
         client = Client(name, writer)
         try:
             if name and self._connections <= MAX_CONNECTIONS and await self._greet(reader, client):
@@ -211,12 +158,6 @@ class Agent:
             self._connections -= 1
             await self._forget(client)
             writer.close()
-
-    def _name_of(self, writer: asyncio.StreamWriter) -> str:
-        """Return the name of the client with the certificate of a connection; empty if none."""
-        encrypted: ssl.SSLObject = writer.get_extra_info("ssl_object")
-        der = encrypted.getpeercert(binary_form=True)
-        return self._trusted.get(fingerprint_of(der), "") if der else ""
 
     async def _greet(self, reader: asyncio.StreamReader, client: Client) -> bool:
         """Compare versions, and return whether they fit."""
@@ -330,9 +271,9 @@ class Agent:
             raise WireError("an artifact of no known kind")
         data, signature = message.parts
         digest = f"{kind}-{(await asyncio.to_thread(hashlib.sha256, data)).hexdigest()}"
-        known = self._signers.get(signer)
+        known = self._door.signers.get(signer)
         if known is None or not known.has_signed(digest, signature):
-            who = self._trusted.get(signer, "a key that it does not trust")
+            who = self._door.names.get(signer, "a key that it does not trust")
             await self._refuse(
                 client, f"it runs artifacts that a trusted key signed, not this one of {who}"
             )
@@ -378,8 +319,7 @@ class Agent:
 
     async def _open(self, unit: LentDevice, token: int, machine: Mapping[str, Any]) -> Message:
         """Start a worker for a lease, which opens the device."""
-        place = self._places.get((unit.name, unit.loaded), self.addresses[unit.name][0])
-        worker = await WorkerProcess.start(place, self.limits.memory_bytes)
+        worker = await self._boards.start(unit)
         self._workers[token] = worker
         return await worker.call("open", limit_s=self.limits.job_s + STARTING_S, **machine)
 
@@ -405,7 +345,7 @@ class Agent:
 
     def _tick(self) -> None:
         """Grant, end and check what is due."""
-        self._read_trusted()
+        self._door.look()
         for lease in self.table.advance(self.clock()):
             future = self._granted.get(lease.ticket)
             if future is None or future.done():
@@ -429,39 +369,10 @@ class Agent:
 
     async def _check(self, unit: LentDevice) -> None:
         """Compare a device with a known answer after a fault."""
-        problem = ""
-        try:
-            if not unit.bitstreams:
-                await self._identify(unit)
-            machine = self._machines.get(unit.name) or _preset(unit.loaded)
-            if machine is not None:
-                place = self._places[unit.name, unit.loaded]
-                await self._ask(place, ("open", machine), ("check", {"seed": unit.faults}))
-        except JobError as error:
-            problem = f"{error.verdict}: {error}"
+        problem = await self._boards.check(unit, self._machines.get(unit.name))
         state = self.table.checked(unit.name, problem, self.clock())
         self.say(f"{unit.name}: {problem or 'gives right answers'}; now {state}")
         self._tick()
-
-    async def _identify(self, unit: LentDevice) -> None:
-        """Ask a board which machines it can be."""
-        found = []
-        for address in self.addresses[unit.name]:
-            answer = await self._ask(address, ("identify", {}))
-            found.append(answer.take("hash", int))
-            self._places[unit.name, found[-1]] = address
-        unit.bitstreams, unit.loaded = frozenset(found), found[-1]
-
-    async def _ask(self, address: str, *requests: tuple[str, Mapping[str, Any]]) -> Message:
-        """Start a worker, ask it one thing after another, and return the last answer."""
-        worker = await WorkerProcess.start(address, self.limits.memory_bytes)
-        try:
-            answer = Message("")
-            for op, fields in requests:
-                answer = await worker.call(op, limit_s=STARTING_S, **fields)
-            return answer
-        finally:
-            await worker.stop()
 
     # Jobs ------------------------------------------------------------------------------------
 
@@ -520,11 +431,3 @@ class Agent:
 
 def _versions(found: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value!s:.20}" for name, value in found.items())
-
-
-def _preset(bitstream: int) -> dict[str, Any] | None:
-    """Return how to open the preset with a hash; None if there is none."""
-    for preset in PRESETS.values():
-        if preset.hash == bitstream:
-            return {"configuration": preset.parameters(), "memory": {}, "options": {}}
-    return None

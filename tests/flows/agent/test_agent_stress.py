@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from tilewright.errors import DeviceError
-from tilewright.flows.agent import leases, server
+from tilewright.flows.agent import board_checks, leases, server
 from tilewright.flows.agent.leases import LeaseState, LentDevice
 from tilewright.flows.agent.server import Agent
 from tilewright.isa.configuration import PRESETS
@@ -118,7 +118,7 @@ class ClientThread(threading.Thread):
 @pytest.fixture
 def agent(tmp_path, monkeypatch):
     """The agent in a thread of this process; its log."""
-    monkeypatch.setattr(server, "WorkerProcess", FakeWorker)
+    monkeypatch.setattr(board_checks, "WorkerProcess", FakeWorker)
     monkeypatch.setattr(server, "TICK_S", 0.01)
     monkeypatch.setattr(leases, "QUARANTINE_S", 0.05)
     owner, log = person(tmp_path, "owner", monkeypatch), []
@@ -163,7 +163,8 @@ def test_1_000_faults_behind_an_agent_are_classified_and_none_is_served_twice(ag
     assert found["door"] == 0
     wait = threading.Event()
     for _ in range(200):
-        if all(unit.state is LeaseState.READY for unit in agent.table.units.values()):
+        ready = all(unit.state is LeaseState.READY for unit in agent.table.units.values())
+        if ready and not agent._connections:
             break
         wait.wait(0.05)
     assert not agent.table.waiting
