@@ -1,4 +1,4 @@
-"""Connections to agents, which offer devices of other machines; see docs/agents.md.
+"""Connections to agents, which offer devices of other machines; see docs/guide/agents.md.
 
 An address is `remote://AGENT/DEVICE`. AGENT is a name that `tilewright devices --add` gave, or
 `HOST:PORT`. Options follow as in `?wait=60&limit=600`: the longest wait for a free device and the

@@ -4,7 +4,7 @@
 simulator with the exact timing model. `rtl` simulates the hardware itself, and `gate` its netlist
 for an FPGA. An address opens a board, real or virtual, or any of these on another machine, where an
 agent lends it. All leave the same bytes in main memory.
-`cpu` has no accelerator: the host runs the whole network.
+`host` has no accelerator: this computer runs the whole network.
 """
 
 from dataclasses import replace
@@ -182,16 +182,16 @@ class GateDevice(HardwareDevice):
         return super()._run(program, dram)
 
 
-class CpuDevice(Device):
+class HostDevice(Device):
     """A device without an accelerator, for networks that run entirely on the host."""
 
-    name = "cpu"
+    name = "host"
 
     def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
         raise DeviceError(
             f"device `{self.name}`: expected a network without segments, got a program of "
             f"{len(program.instructions)} instructions; compile the model with the placement "
-            "`cpu`, or open another device"
+            "`host`, or open another device"
         )
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:
@@ -200,7 +200,8 @@ class CpuDevice(Device):
 
 
 DEVICES: dict[str, type[Device]] = {
-    device.name: device for device in (ReferenceDevice, SimDevice, RtlDevice, GateDevice, CpuDevice)
+    device.name: device
+    for device in (ReferenceDevice, SimDevice, RtlDevice, GateDevice, HostDevice)
 }
 """Devices by name."""
 
@@ -242,12 +243,12 @@ def open_device(
     Parameters
     ----------
     name : str
-        `reference`, `sim`, `rtl`, `gate`, `cpu`, or a board's address:
+        `reference`, `sim`, `rtl`, `gate`, `host`, or a board's address:
         `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
         `zynq:///PATH/BOARD.bit`. `remote://AGENT/DEVICE` is a device that an agent lends; see
-        docs/agents.md.
+        docs/guide/agents.md.
     configuration : Configuration or None
-        Configuration of the machine; only `cpu` needs none.
+        Configuration of the machine; only `host` needs none.
     memory : MemoryModel or None
         The model of main memory; None for the default. A board has its own.
     **options
@@ -270,7 +271,7 @@ def open_device(
             + (f"; did you mean `serial://{name}`?" if name.startswith("/dev/") else "")
         )
     if configuration is None:
-        if kind != CpuDevice.name:
+        if kind != HostDevice.name:
             raise DeviceError(
                 f"device `{name}`: expected the configuration of its machine, got none; give that "
                 f'of the module, `open_device("{name}", module.configuration)`'
@@ -286,9 +287,9 @@ def open_device(
     if name.startswith(REMOTE):
         # Imported here: it needs these devices.
         from .remote import RemoteDevice
-        from .remote_cpu import RemoteCpu
+        from .remote_host import RemoteHost
 
-        remote = RemoteCpu if kind == CpuDevice.name else RemoteDevice
+        remote = RemoteHost if kind == HostDevice.name else RemoteDevice
         return remote(configuration, memory or MemoryModel(), name, options)
     if is_board(name):
         # Imported here: without a board, no link is needed.

@@ -45,7 +45,7 @@ NO_STATES: Mapping[str, str] = MappingProxyType({})
 
 NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
 
-CPU_DEVICE = "cpu"
+HOST_DEVICE = "host"
 """The device without an accelerator, which has no configuration of its own."""
 
 KEPT_STEP_TIMES = 64
@@ -117,7 +117,7 @@ class Session:
     module : Module
         The module that `compile_graph` or `load` returns.
     device : Device
-        A device of the same configuration, or `cpu` for a module without segments; the caller
+        A device of the same configuration, or `host` for a module without segments; the caller
         closes it.
     threads : int or None
         Threads of the host's kernels; None for all processors available to this process.
@@ -150,7 +150,7 @@ class Session:
     ) -> None:
         ours, theirs = module.configuration, device.configuration
         elsewhere = isinstance(device, NetworkDevice)
-        if elsewhere or device.name == CPU_DEVICE:
+        if elsewhere or device.name == HOST_DEVICE:
             _refuse_segments(module)
         elif ours.hash != theirs.hash:
             raise DeviceError(
@@ -255,7 +255,7 @@ class Session:
     ) -> Benchmark:
         """Time runs of one sample on this machine, after a warm-up.
 
-        On `cpu` this is the network's speed. On simulators it is theirs, and not the accelerator's.
+        On `host` this is the network's speed. On simulators it is theirs, not the accelerator's.
         Parameters are those of `runtime.benchmark.benchmark`; states are afterwards as before, and
         `step_times` has the times of the host's steps.
 
@@ -355,9 +355,9 @@ def _refuse_segments(module: Module) -> None:
     """
     if layers := sum(len(segment.layers) for segment in module.segments):
         raise DeviceError(
-            f"device `{CPU_DEVICE}`: expected a network without layers for an accelerator, got "
+            f"device `{HOST_DEVICE}`: expected a network without layers for an accelerator, got "
             f"{layers} for `{module.configuration.name}`; compile the model with the placement "
-            f"`{CPU_DEVICE}`, or open another device"
+            f"`{HOST_DEVICE}`, or open another device"
         )
 
 

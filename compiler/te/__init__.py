@@ -1,9 +1,9 @@
 """Tensor expressions and schedules: declare a kernel in index notation, then transform its loops.
 
-`docs/schedules.md` is the guide. Declarations build the compiler's `Kernel`. A `Schedule` is a list
-of checked steps, and its `program` is a tree of loops. `interpret` runs the loops literally, and
-`instances` walks them as a machine would. A `Target` says what a machine has; this package knows
-none.
+`docs/guide/schedules.md` is the guide. Declarations build the compiler's `Kernel`. A `Schedule` is
+a list of checked steps, and its `program` is a tree of loops. `interpret` runs the loops literally,
+and `instances` walks them as a machine would. A `Target` says what a machine has; this package
+knows none.
 """
 
 from ..tensor import Patches, View

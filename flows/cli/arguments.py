@@ -327,25 +327,6 @@ def compile_placed(
         )
 
 
-def device_name(text: str) -> str:
-    """Return a device's name in lower case, and a board's address as it is.
-
-    Raises
-    ------
-    UsageError
-        For the path of a serial port.
-    """
-    from ...runtime.devices import is_address
-
-    if text.startswith("/dev/"):
-        raise UsageError(
-            f"`--device {text}`: expected a device's name or a board's address, got a path; did "
-            f"you mean `serial://{text}`?"
-        )
-
-    return text if is_address(text) else text.lower()
-
-
 def require_tools(device: str) -> None:
     """Check for the tools of a device before a long computation.
 

@@ -42,7 +42,7 @@ def show(
     say("")
     if not outcome.module.segments:
         able = any(map(is_accelerated, outcome.module.graph.nodes))
-        if not able and kind_of(outcome.device.name) != "cpu":
+        if not able and kind_of(outcome.device.name) != "host":
             say(idle_line(outcome.module.report))
     elif profile.cycles is not None:
         say_cycles(profile, say)

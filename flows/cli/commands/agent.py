@@ -63,7 +63,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--places", type=int, metavar="N",
-        help="clients of each simulator at a time (default: processors of this machine); `cpu` "
+        help="clients of each simulator at a time (default: processors of this machine); `host` "
         "and boards have one",
     )  # fmt: skip
     limits.add_argument(
@@ -147,7 +147,7 @@ def offered(
     for name in [] if names == "none" else names.split(","):
         if name not in DEVICES:
             raise UsageError(f"`--offer {names}`: expected names of {', '.join(DEVICES)}, or none")
-        count = 1 if name == "cpu" else places or len(os.sched_getaffinity(0))
+        count = 1 if name == "host" else places or len(os.sched_getaffinity(0))
         for index in range(count):
             units.append(LentDevice(name if count == 1 else f"{name}{index + 1}", name))
             addresses[units[-1].name] = [name]

@@ -27,7 +27,7 @@ MEANINGS = {
     "sim": "fast functional simulator, exact cycles",
     "rtl": "the hardware under Verilator",
     "gate": "its netlist for an FPGA under Verilator",
-    "cpu": "this machine's processor, no accelerator",
+    "host": "this machine's processor, no accelerator",
 }
 
 

@@ -202,10 +202,10 @@ def test_who_has_no_keys_is_told_how_to_make_them(tmp_path, monkeypatch):
 
 
 def test_a_network_runs_on_the_processor_of_another_machine(ann):
-    module = compile_graph(import_model(DIGITS), placement=Placement("cpu"))
+    module = compile_graph(import_model(DIGITS), placement=Placement("host"))
     (value,) = module.graph.inputs
     sample = np.random.default_rng(0).random(value.type.shape, np.float32)
-    with open_device("remote://right/cpu") as remote, open_device("cpu") as here:
+    with open_device("remote://right/host") as remote, open_device("host") as here:
         session = Session(module, remote)
         run, expected = session.run(sample), Session(module, here).run(sample)
         assert run.outputs.keys() == expected.outputs.keys()
@@ -221,5 +221,8 @@ def test_a_network_runs_on_the_processor_of_another_machine(ann):
 
 def test_a_network_with_segments_is_refused_there_as_here(ann):
     module = compile_graph(import_model(DIGITS), SMALL)
-    with open_device("remote://right/cpu") as remote, pytest.raises(DeviceError, match="without l"):
+    with (
+        open_device("remote://right/host") as remote,
+        pytest.raises(DeviceError, match="without l"),
+    ):
         Session(module, remote)

@@ -41,7 +41,7 @@ def test_devices_lists_what_is_here_and_there(owner, tilewright):
         listed = [(each["device"], each["kind"], each["state"]) for each in lab["devices"]]
         assert listed == [
             ("remote://lab/sim1", "sim", "ready"), ("remote://lab/sim2", "sim", "ready"),
-            ("remote://lab/cpu", "cpu", "ready"),
+            ("remote://lab/host", "host", "ready"),
         ]  # fmt: skip
         assert "remote://lab/sim2  ready" in tilewright("devices")
     assert "cannot connect to" in tilewright("devices")

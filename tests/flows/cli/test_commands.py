@@ -117,7 +117,7 @@ def test_config_show_tells_parameters_and_sizes(tilewright):
 
 
 def test_config_show_tells_what_a_chip_must_have(tilewright):
-    shown = tilewright("config", "show", "4x4", "--device", "ecp5-45").splitlines()
+    shown = tilewright("config", "show", "4x4", "--chip", "ecp5-45").splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in shown[-17:]}
     found = estimate(PRESETS["4x4"], multipliers=72)
     assert rows["ecp5-45,"] == ["unit", "LUT", "FF", "RAM", "multipliers"]
@@ -135,7 +135,7 @@ def test_config_show_tells_what_a_chip_must_have(tilewright):
 
 
 def test_config_show_tells_gate_equivalents(tilewright):
-    shown = tilewright("config", "show", "4x4", "--device", "asic").splitlines()
+    shown = tilewright("config", "show", "4x4", "--chip", "asic").splitlines()
     found = resources(PRESETS["4x4"], DEVICES["asic"]).used
     assert shown[-2].split() == ["core", *(f"{count:,}" for count in found.values())]
     assert shown[-1].startswith("gate equivalents and FF are estimates, in the median ")
@@ -143,19 +143,19 @@ def test_config_show_tells_gate_equivalents(tilewright):
 
 
 def test_config_show_says_that_the_clock_of_a_huge_array_is_unknown(tilewright):
-    changes = ("--set", "lanes_in=64", "--set", "lanes_out=64", "--device", "ecp5-85")
+    changes = ("--set", "lanes_in=64", "--set", "lanes_out=64", "--chip", "ecp5-85")
     shown = tilewright("config", "show", "16x16", *changes).splitlines()
     assert shown[-1] == "clock: unknown for this size; measure it with `tilewright synth`"
 
 
 def test_config_show_tells_when_a_chip_is_too_small(tilewright):
-    shown = tilewright("config", "show", "16x16", "--device", "ecp5-25").splitlines()
+    shown = tilewright("config", "show", "16x16", "--chip", "ecp5-25").splitlines()
     assert "ecp5-25 has too few: LUT, FF, RAM, multipliers" in shown
     assert "ecp5-85, unit " in tilewright("config", "show", "16x16")
 
 
 def test_config_show_tells_what_only_synthesis_can_tell(tilewright):
-    shown = tilewright("config", "show", "gatemate", "--device", "ccgm1a1").splitlines()
+    shown = tilewright("config", "show", "gatemate", "--chip", "ccgm1a1").splitlines()
     assert shown[-4].split() == ["core", "unknown", "unknown", "22"]
     assert shown[-2].split() == ["share", "-", "-", "34%"]
     assert shown[-1] == "only synthesis tells what is unknown: `tilewright synth --no-place`"
