@@ -7,6 +7,7 @@ from amaranth.hdl import Cat, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
+from ..errors import HardwareError
 from ..isa.configuration import Configuration, Memory
 from ..isa.durations import commands_in_flight
 from ..isa.instructions import Unit
@@ -80,9 +81,19 @@ class Core(wiring.Component):
     events : Out(8)
         For each unit `u`: bit 2u is set when an instruction starts in this cycle and takes its
         tokens (a SYNC too), bit 2u + 1 when one retires.
+
+    Raises
+    ------
+    HardwareError
+        For an option that no hardware has yet.
     """
 
     def __init__(self, configuration: Configuration, multipliers: int | None = None):
+        if configuration.row_statistics != "none":
+            raise HardwareError(
+                f"configuration `{configuration.name}`: `row_statistics` is not implemented in "
+                "hardware yet; set it to none, or run programs with it on the device `sim`"
+            )
         self.configuration, self.multipliers = configuration, multipliers
         super().__init__(core_members(configuration))
 

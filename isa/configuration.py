@@ -196,6 +196,12 @@ class Configuration(_Hashed):
         ("none", "int4"),
         optional=True,
     )
+    row_statistics: str = choice(
+        "none",
+        "statistics over rows in VECTOR, for softmax and norms: none or all",
+        ("none", "all"),
+        optional=True,
+    )
     extra_operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

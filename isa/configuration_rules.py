@@ -112,6 +112,11 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
         f"`bus_bits` = {machine.bus_bits} moves over four activation rows of {machine.lanes_in} "
         "bytes a beat; lower it or raise `lanes_in`",
     )
+    yield (
+        machine.row_statistics == "none" or machine.lut_tables > 1,
+        "`lut_tables` must be at least 2 with `row_statistics`, because entries of 16 bits take "
+        "two tables, not 1",
+    )
     yield _operations_rule(machine)
 
 

@@ -14,6 +14,7 @@ from .pipeline import (
     GEMM_TAIL_CYCLES,
     TRANSFERS_IN_FLIGHT,
     VECTOR_RESULT_CYCLES,
+    VECTOR_ROW_CYCLES,
     VECTOR_TOTAL_CYCLES,
 )
 
@@ -35,7 +36,9 @@ def gemm_tail_cycles(configuration: Configuration) -> int:
 
 def vector_tail_cycles(vector: Vector) -> int:
     """Cycles from a VECTOR's last step to its completion."""
-    return VECTOR_TOTAL_CYCLES if vector.to_acc else VECTOR_RESULT_CYCLES
+    if vector.stays_total:
+        return VECTOR_TOTAL_CYCLES
+    return VECTOR_RESULT_CYCLES + (VECTOR_ROW_CYCLES if vector.measured else 0)
 
 
 def commands_in_flight(configuration: Configuration) -> int:

@@ -13,10 +13,14 @@ from ..errors import IsaError, ProgramError
 from .configuration import Configuration, Memory
 from .encoding import encode
 from .footprints import EXACT_RUNS, bank_mask, footprint, regions_share_a_row
-from .instructions import Gemm, Instruction, Load, Loop, Vector
+from .instructions import Gemm, Instruction, Load, Loop, Statistic, Vector
 from .instructions.loops import nest_addresses, nest_jumps
+from .instructions.vector import MAX_BOUND
 from .pipeline import GEMM_REVISIT_STEPS, VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
 from .semantics import check_bounds
+
+_MAX_ELEMENTS = {Statistic.VARIANCE: 1 << 12, Statistic.POWER: 1 << 12}
+"""Elements of a row for which the spread has its bits."""
 
 _ACC = Gemm.nests["tile_loops"].index("acc"), Gemm.nests["row_loops"].index("acc")
 
@@ -147,10 +151,34 @@ def vector_faults(vector: Vector, configuration: Configuration) -> Iterator[str]
                 f"operands `a` and `b` both read ACT bank {bank}, which has one read port; move "
                 "one of them to another bank"
             )
-    for name in ("a", "b"):
+    if vector.has_rows:
+        yield from _row_faults(vector, configuration)
+    for name in ("a", "b") if "dst" in places else ():
         if name in places and regions_share_a_row(places[name], places["dst"]):
             yield from _late_reads(vector, name, configuration)
             yield from _collisions(vector, name, configuration)
+
+
+def _row_faults(vector: Vector, configuration: Configuration) -> Iterator[str]:
+    """Reject rows that are too long for their sums, or whose parameters are read once more.
+
+    A row's parameters are written when those of later rows have been read.
+    """
+    elements = vector.row_outputs() * configuration.vector_lanes
+    longest = min(vector.row_bound(vector.rows() - 1), elements)
+    limit = _MAX_ELEMENTS.get(vector.measured, MAX_BOUND)
+    if longest > limit:
+        yield (
+            f"a row of {longest} elements; `statistic={vector.measured.name.lower()}` takes at "
+            f"most {limit}; lower `bound`"
+        )
+    if vector.measured and (vector.bias or vector.scale):
+        steps, rows = vector.steps(), vector.rows()
+        if steps > EXACT_RUNS or np.unique(vector.addresses("param")).size < rows:
+            yield (
+                "rows share a row of PARAM (`param`), which is read after the first of them has "
+                "written it; move `param` from row to row or leave out `bias` and `scale`"
+            )
 
 
 def _late_reads(vector: Vector, name: str, configuration: Configuration) -> Iterator[str]:
@@ -183,7 +211,7 @@ def _collisions(vector: Vector, name: str, configuration: Configuration) -> Iter
         return  # a later output reads the slice, or has been told to split
     read, written = _reads_and_writes(vector, name)
     steps, rows = read.reshape(-1) // slices, written // slices
-    delay = (VECTOR_TOTAL_CYCLES if vector.to_acc else VECTOR_RESULT_CYCLES) - 1
+    delay = (VECTOR_TOTAL_CYCLES if vector.stays_total else VECTOR_RESULT_CYCLES) - 1
     cycles = delay + np.arange(1, rows.size + 1) * read.shape[1] - 1
     rows = rows[cycles < steps.size]
     (met,) = np.nonzero(steps[cycles[: rows.size]] == rows)

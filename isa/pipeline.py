@@ -168,7 +168,14 @@ VECTOR_RESULT_CYCLES = _constant(
     VECTOR_TOTAL_CYCLES + REQUANTISE_CYCLES + LOOKUP_CYCLES,
     "cycles",
     "VECTOR",
-    "from its last step to its completion, if it writes ACT",
+    "from its last step to its completion, if it writes anything else",
+)
+VECTOR_ROW_CYCLES = _constant(
+    "VECTOR_ROW_CYCLES",
+    32,
+    "cycles",
+    "VECTOR",
+    "from the last result of a row to its parameters in PARAM: sums across lanes, reciprocal",
 )
 
 # LOAD, STORE and the memory port -----------------------------------------------------------------

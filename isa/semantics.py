@@ -5,15 +5,27 @@ clarity; `tilewright.sim` has a fast implementation.
 """
 
 from collections.abc import Iterable
+from math import prod
 
 import numpy as np
 
 from ..errors import ProgramError
 from .configuration import Configuration, Memory
-from .instructions import Gemm, Halt, Instruction, Load, ReduceMode, Store, Vector
+from .instructions import (
+    Gemm,
+    Halt,
+    Instruction,
+    Load,
+    ReduceMode,
+    Result,
+    Statistic,
+    Store,
+    Vector,
+)
 from .laws import ARRAYS, evaluate
 from .numbers import quantise_output
 from .packed_weights import unpack_tiles
+from .row_statistics import entries_of, row_parameters, wide
 
 SCRATCHPADS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT, Memory.ACC)
 
@@ -136,6 +148,7 @@ class Machine:
             reductions *= loop.extent
         outputs = a_rows.size // reductions
         a_source = acc if vector.a_from_acc else act
+        rows = _Rows(vector, self) if vector.has_rows else None
         for output in range(outputs):
             steps = slice(output * reductions, (output + 1) * reductions)
             a = a_source[a_rows[steps]].astype(np.int32)
@@ -143,7 +156,10 @@ class Machine:
             t = reduce_steps(vector, combine_operands(vector, a, b), axis=0)
             row = None if param is None else param[param_rows[steps][0]]
             result = finish(vector, t, row, self.view(Memory.LUT))
-            (acc if vector.to_acc else act)[dst_rows[steps][0]] = result
+            if rows:
+                result = rows.take(output, byte_values(vector, t, row), result)
+            if vector.result is not Result.NONE:
+                (acc if vector.to_acc else act)[dst_rows[steps][0]] = result
 
 
 def first_steps(gemm: Gemm) -> np.ndarray:
@@ -207,7 +223,7 @@ def reduce_steps(vector: Vector, x: np.ndarray, axis: int) -> np.ndarray:
 def finish(
     vector: Vector, t: np.ndarray, param: np.ndarray | None, tables: np.ndarray
 ) -> np.ndarray:
-    """Everything after the reduction.
+    """Everything after the reduction, but for the statistics of rows.
 
     Parameters
     ----------
@@ -222,15 +238,64 @@ def finish(
     -------
     int8[..., lanes], or int32[..., lanes] for ACC.
     """
-    if vector.bias and param is not None:
-        t = t + param[..., 0].view(np.int32)
-    if vector.to_acc:
-        return t
+    if vector.becomes_byte:
+        result = byte_values(vector, t, param)
+        if vector.gives_entries:
+            return entries_of(tables, vector.table)[result.astype(np.int32) + 128]
+        if vector.looks_up_bytes:
+            return tables[vector.table][result.astype(np.int32) + 128]
+        return result
+    total = t + param[..., 0].view(np.int32) if vector.bias and param is not None else t
+    if vector.stays_total:
+        return total
+    scaled = vector.scale and param is not None
+    return wide(total, param[..., 1].view(np.float32)) if scaled else wide(total, 1)
+
+
+def byte_values(vector: Vector, t: np.ndarray, param: np.ndarray | None) -> np.ndarray:
+    """The int8 values before the look-up; parameters are as in `finish`."""
+    total = t + param[..., 0].view(np.int32) if vector.bias and param is not None else t
     scale = param[..., 1].view(np.float32) if vector.scale and param is not None else None
-    result = quantise_output(t, scale, vector.zero_point, vector.low, vector.high)
-    if vector.lookup:
-        return tables[vector.table][result.astype(np.int32) + 128]
-    return result
+    return quantise_output(total, scale, vector.zero_point, vector.low, vector.high)
+
+
+class _Rows:
+    """Rows of a VECTOR: entries beyond the bound become 0, and statistics go to PARAM."""
+
+    def __init__(self, vector: Vector, machine: Machine) -> None:
+        self.vector, self.param = vector, machine.view(Memory.PARAM)
+        self.entries = np.zeros(256, np.int32)
+        if vector.looks_up_entries:
+            self.entries = entries_of(machine.view(Memory.LUT), vector.table)
+        self.constants = 0, 0
+        if vector.measured > Statistic.MAXIMUM:
+            bias, scale = self.param[vector.param - 1, 0]
+            self.constants = int(bias.view(np.int32)), int(scale)
+        reductions = prod(loop.extent for loop in vector.reduce_loops)
+        self.places = vector.addresses("param")[::reductions]
+        self.outputs = vector.row_outputs()
+        self.values: list[np.ndarray] = []
+
+    def take(self, output: int, values: np.ndarray, result: np.ndarray) -> np.ndarray:
+        """Take the int8 values of an output; return its result."""
+        row, place = divmod(output, self.outputs)
+        valid = place * values.size + np.arange(values.size) < self.vector.row_bound(row)
+        self.values.append(values[valid].astype(np.int32))
+        if place == self.outputs - 1:
+            self._end(self.places[output], np.concatenate(self.values))
+            self.values.clear()
+        if self.vector.gives_entries:
+            return np.where(valid, result, 0)
+        return result
+
+    def _end(self, address: int, values: np.ndarray) -> None:
+        vector = self.vector
+        centre = (vector.b_multiplier & 255 ^ 128) - 128
+        entries = self.entries[values + 128]
+        found = row_parameters(vector.measured, values, entries, centre, self.constants)
+        for index, word in enumerate(found):
+            if word is not None:
+                self.param[address, :, index] = word & 0xFFFFFFFF
 
 
 def check_bounds(

@@ -12,7 +12,17 @@ import numpy as np
 from ..isa import numbers
 from ..isa.configuration import DEFAULT, OPTIONS, PARAMETERS, Configuration, Memory
 from ..isa.encoding import decode_program, word_bytes
-from ..isa.instructions import FAMILIES, Gemm, Halt, Instruction, ReduceMode, Unit, Vector
+from ..isa.instructions import (
+    FAMILIES,
+    Gemm,
+    Halt,
+    Instruction,
+    ReduceMode,
+    Result,
+    Statistic,
+    Unit,
+    Vector,
+)
 from ..isa.instructions.load import DESTINATIONS
 from ..isa.instructions.store import SOURCES
 from ..isa.pipeline import PIPELINE
@@ -61,8 +71,9 @@ def column_header() -> str:
     for codes in (Memory, Unit):
         named = ", ".join(f"{code.name} = {int(code)}" for code in codes)
         lines.append(f"namespace {codes.__name__.lower()} {{ enum {{ {named} }}; }}")
-    named = ", ".join(f"{code.name} = {int(code)}" for code in ReduceMode)
-    lines.append(f"enum class ReduceMode : std::int64_t {{ {named} }};")
+    for codes in (ReduceMode, Result, Statistic):
+        named = ", ".join(f"{code.name} = {int(code)}" for code in codes)
+        lines.append(f"enum class {codes.__name__} : std::int64_t {{ {named} }};")
     for family in FAMILIES:
         places = columns(family)
         named = {name: places[name] for name in places if "." not in name}
@@ -182,6 +193,7 @@ def _meaningless(rows: np.ndarray, configuration: Configuration) -> np.ndarray:
     vector, halt, gemm = columns(Vector), columns(Halt), columns(Gemm)
     tokens = (rows[:, halt["wait"]] | rows[:, halt["signal"]]) != 0
     bad_combine = rows[:, vector["combine"]] >= len(configuration.operations)
+    bad_statistic = rows[:, vector["statistic"]] >= len(Statistic)
     bad_flag = np.zeros(len(rows), dtype=bool)
     for level in range(LEVELS):
         extent, stride, reduces = (
@@ -189,7 +201,7 @@ def _meaningless(rows: np.ndarray, configuration: Configuration) -> np.ndarray:
         )
         bad_flag |= (extent != 1) & (reduces != (stride == 0))
     return (
-        (opcode == Vector.opcode) & bad_combine
+        (opcode == Vector.opcode) & (bad_combine | bad_statistic)
         | (opcode == Halt.opcode) & tokens
         | (opcode == Gemm.opcode) & bad_flag
     )

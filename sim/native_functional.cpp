@@ -2,7 +2,8 @@
 //
 // Each instruction's extreme addresses are checked before the first one runs, so that nothing is
 // read or written outside the arrays whatever the program. Sums wrap, hence unsigned arithmetic.
-// Generated for a machine (`native_functional.py`): `columns.h`, `lanes.h`, `operations.h`.
+// Generated for a machine (`native_functional.py`): `columns.h`, `lanes.h`, `operations.h`,
+// `reciprocals.h`.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,6 +14,8 @@
 #include "machine.h"
 #include "multiply_tile.h"
 #include "operations.h"
+#include "vector_kind.h"
+#include "vector_rows.h"
 #include "vector_step.h"
 
 namespace tilewright {
@@ -155,8 +158,12 @@ bool vector_fits(const Machine &machine, Row row) {
     const int64_t act = machine.rows(memory::ACT, VECTOR_LANES);
     const int64_t acc = machine.rows(memory::ACC, 4 * VECTOR_LANES);
     const int64_t combine = row[vector::combine];
-    const bool takes_param = row[vector::bias] || row[vector::scale];
-    return Extremes(row[vector::dst]).over(maps, 4, 0).within(row[vector::to_acc] ? acc : act) &&
+    const VectorKind kind(row);
+    const bool writes_param = kind.measured != Statistic::NONE;
+    const bool takes_param = row[vector::bias] || row[vector::scale] || writes_param;
+    const int64_t constants = kind.measured > Statistic::MAXIMUM, tables = 1 + kind.looks_up_entries;
+    return (kind.result == Result::NONE ||
+            Extremes(row[vector::dst]).over(maps, 4, 0).within(kind.to_acc ? acc : act)) &&
            Extremes(row[vector::a])
                .over(maps, 4, 1)
                .over(reduces, 2, 0)
@@ -166,14 +173,17 @@ bool vector_fits(const Machine &machine, Row row) {
            (!takes_param || Extremes(row[vector::param])
                                 .over(maps, 4, 3)
                                 .within(machine.rows(memory::PARAM, 8 * VECTOR_LANES))) &&
-           row[vector::table] < machine.rows(memory::LUT, 256) && combine < OPERATIONS;
+           row[vector::param] >= constants &&
+           row[vector::table] + tables <= machine.rows(memory::LUT, 256) && combine < OPERATIONS;
 }
 
 void run_vector(const Machine &machine, Row row) {
     const VectorStep step(machine, row);
     const Nest<4> maps(row + vector::map_loops);
     const Nest<2> reduces(row + vector::reduce_loops);
-    const auto *params = machine.as<const std::uint32_t>(memory::PARAM);
+    VectorRows rows(machine, row, step.kind);
+    VectorRows *const taking = step.kind.has_rows ? &rows : nullptr;
+    auto *params = machine.as<std::uint32_t>(memory::PARAM);
     const int64_t base[4] = {row[vector::dst], row[vector::a], row[vector::b], row[vector::param]};
     maps.steps(base, [&](const int64_t *at) {
         VectorStep::Slice total, x;
@@ -187,7 +197,7 @@ void run_vector(const Machine &machine, Row row) {
             }
             begun = true;
         });
-        step.finish(total, params + at[3] * 2 * VECTOR_LANES, at[0]);
+        step.finish(total, params + at[3] * 2 * VECTOR_LANES, at[0], taking);
     });
 }
 

@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from ..errors import ProgramError, ToolError
+from ..isa import row_statistics
 from ..isa.configuration import Configuration, Memory
 from ..isa.encoding import decode, encode_program, word_bytes
 from ..isa.instructions import Instruction
@@ -22,7 +23,14 @@ from .native import NATIVE_FLAGS, build_native
 from .operations_header import HEADER, operations_header
 from .toolchain import progress
 
-SOURCES = ("native_functional.cpp", "machine.h", "vector_step.h", "multiply_tile.h")
+SOURCES = (
+    "native_functional.cpp",
+    "machine.h",
+    "multiply_tile.h",
+    "vector_kind.h",
+    "vector_rows.h",
+    "vector_step.h",
+)
 
 
 class NativeMachine(Machine):
@@ -108,10 +116,25 @@ def _library(configuration: Configuration, flags: tuple[str, ...]) -> ctypes.CDL
         "lanes.h": header,
         **headers(),
         HEADER: operations_header(configuration.operations),
+        "reciprocals.h": _reciprocals_header(),
     }
     library = ctypes.CDLL(str(build_native("functional", SOURCES, flags, generated)))
     library.tilewright_run.restype = ctypes.c_int64
     return library
+
+
+def _reciprocals_header() -> str:
+    """Constants and tables of `isa.row_statistics` as C++."""
+    names = (
+        "FRACTION_BITS", "WIDE_LIMIT", "SIGNIFICANT_BITS", "CELL_BITS", "INTERPOLATION_BITS",
+        "SUM_BITS", "SPREAD_BITS",
+    )  # fmt: skip
+    lines = ["#pragma once", "#include <cstdint>", "namespace tilewright {"]
+    lines += [f"constexpr int {name} = {getattr(row_statistics, name)};" for name in names]
+    for octaves, name in enumerate(("RECIPROCALS", "INVERSE_ROOTS"), 1):
+        table = ", ".join(map(str, row_statistics.entries(octaves)))
+        lines.append(f"constexpr std::int32_t {name}[] = {{{table}}};")
+    return "\n".join([*lines, "}", ""])
 
 
 def functional_machine(configuration: Configuration) -> type[Machine]:

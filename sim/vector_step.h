@@ -14,6 +14,8 @@
 #include "lanes.h"
 #include "machine.h"
 #include "operations.h"
+#include "vector_kind.h"
+#include "vector_rows.h"
 
 namespace tilewright {
 
@@ -37,22 +39,22 @@ struct VectorStep {
     using Slice = std::int32_t[LANES];
 
     const Machine &machine;
+    const VectorKind kind;
     const int64_t combine;
     const ReduceMode reduce;
-    const bool a_from_acc, to_acc, bias, scale, lookup;
+    const bool a_from_acc, bias, scale;
     const std::int32_t a_multiplier, b_multiplier;
     const std::int32_t zero_point, low, high;
     const std::int8_t *table;
 
     VectorStep(const Machine &owner, Row row)
         : machine(owner),
+          kind(row),
           combine(row[vector::combine]),
           reduce(ReduceMode(row[vector::reduce])),
           a_from_acc(row[vector::a_from_acc]),
-          to_acc(row[vector::to_acc]),
           bias(row[vector::bias]),
           scale(row[vector::scale]),
-          lookup(row[vector::lookup]),
           a_multiplier(a_from_acc ? 1 : std::int32_t(row[vector::a_multiplier])),
           b_multiplier(std::int32_t(row[vector::b_multiplier])),
           zero_point(std::int32_t(row[vector::zero_point])),
@@ -92,27 +94,36 @@ struct VectorStep {
     }
 
     // Everything after the reduction; `param` holds pairs of a bias and a scale.
-    void finish(Slice &t, const std::uint32_t *param, int64_t dst) const {
+    void finish(Slice &t, std::uint32_t *param, int64_t dst, VectorRows *rows) const {
         if (bias) {
             for (int i = 0; i < LANES; ++i) {
                 t[i] = std::int32_t(std::uint32_t(t[i]) + param[2 * i]);
             }
         }
-        if (to_acc) {
+        if (!kind.becomes_byte) {
+            if (!kind.stays_total) {
+                constexpr std::uint32_t one = 0x3F800000;
+                for (int i = 0; i < LANES; ++i) t[i] = wide(t[i], scale ? param[2 * i + 1] : one);
+            }
             std::copy_n(t, LANES, acc(dst));
             return;
         }
         for (int i = 0; i < LANES; ++i) {
             t[i] = scale ? requantise(t[i], param[2 * i + 1]) : limit(t[i], -SATURATED, SATURATED);
         }
-        std::int8_t *target = act(dst);
         for (int i = 0; i < LANES; ++i) {
             const std::int32_t saturated = limit(t[i] + zero_point, -128, 127);
             t[i] = std::min(std::max(saturated, low), high);
         }
-        for (int i = 0; i < LANES; ++i) {
-            target[i] = lookup ? table[t[i] + 128] : std::int8_t(t[i]);
+        if (kind.gives_entries) {
+            rows->look_up(t, acc(dst));
+        } else if (kind.result != Result::NONE) {
+            std::int8_t *target = act(dst);
+            for (int i = 0; i < LANES; ++i) {
+                target[i] = kind.looks_up_bytes ? table[t[i] + 128] : std::int8_t(t[i]);
+            }
         }
+        if (rows) rows->take(t, param);
     }
 };
 

@@ -32,7 +32,7 @@ from .index import Index, axes, reduce_axes
 from .instances import Buffered, Instance, instances
 from .interpret import InterpretError, interpret
 from .law import apply
-from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
+from .loop_steps import Bind, Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
 from .program import Program
 from .regions import region
 from .schedule import Schedule
@@ -54,7 +54,7 @@ from .values import maximum_over as max
 from .values import sum_over as sum
 
 __all__ = [
-    "Arena", "Buffered", "CacheRead", "CacheWrite", "ComputeAt", "ComputeRoot",
+    "Arena", "Bind", "Buffered", "CacheRead", "CacheWrite", "ComputeAt", "ComputeRoot",
     "DeclaredTensor", "Fuse", "Index", "Instance", "InterpretError", "Kind", "Parallelise",
     "Patches", "Pipeline", "Precede", "Program", "Reorder", "Roll", "Schedule", "ScheduleError",
     "Scope", "SetScope", "Split", "Step", "Target", "TensorExpression", "Tensorise", "Unroll",

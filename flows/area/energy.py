@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.encoding import word_bytes
-from ...isa.instructions import Gemm, Instruction, Load, Store, Vector
+from ...isa.instructions import Gemm, Instruction, Load, Result, Store, Vector
 
 ADD_32_PJ = 0.1
 """An integer addition."""
@@ -118,9 +118,12 @@ def _vector(instruction: Vector, lanes: int, accesses: dict[Memory, int]) -> flo
     dst, dst_bytes = (Memory.ACC, 4) if instruction.to_acc else (Memory.ACT, 1)
     accesses[a] += steps * a_bytes
     accesses[Memory.ACT] += steps * instruction.combine.reads("b")
-    accesses[dst] += outputs * dst_bytes
+    accesses[dst] += outputs * dst_bytes * (instruction.result is not Result.NONE)
     accesses[Memory.PARAM] += 8 * outputs * (instruction.bias or instruction.scale)
-    accesses[Memory.LUT] += outputs * instruction.lookup
+    accesses[Memory.PARAM] += 8 * lanes * instruction.rows() * (instruction.measured > 0)
+    looked_up = instruction.looks_up_bytes + 2 * instruction.looks_up_entries
+    accesses[Memory.LUT] += outputs * looked_up
     combined = steps * (MULTIPLY_32_PJ + 2 * ADD_32_PJ)
-    finished = outputs * (ADD_32_PJ + MULTIPLY_FLOAT_PJ * instruction.scale)
+    summed = ADD_32_PJ * (instruction.measured > 0)
+    finished = outputs * (ADD_32_PJ + summed + MULTIPLY_FLOAT_PJ * instruction.scale)
     return combined + finished

@@ -24,6 +24,7 @@ from ...quoting import printable
 from ...sim.gate.tools import YOSYS, find_tool
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
+from ..execution.recorded_choices import recorded_texts
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
@@ -175,7 +176,10 @@ def placed_module(
     from ...compiler.host import host_target
     from ...runtime.artifact import load
 
-    more = ("artifact", repr(host_target()), *placing.key(), memory_text(memory))
+    more = (
+        "artifact", repr(host_target()), *placing.key(), memory_text(memory),
+        *recorded_texts().items(),
+    )  # fmt: skip
     kept = CompileCache.of_model(
         artifact, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )
@@ -249,7 +253,10 @@ def kept_module(
     if not source.is_file() or operators is None:
         return None
     quantised = calibration.key() if calibration else ()
-    more = (*quantised, *overrides.key(), *placing.key(), memory_text(memory), *operators)
+    more = (
+        *quantised, *overrides.key(), *placing.key(), memory_text(memory), *operators,
+        *recorded_texts().items(),
+    )  # fmt: skip
     return CompileCache.of_model(
         source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )

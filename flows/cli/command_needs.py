@@ -16,6 +16,7 @@ from .commands.flash import find_loader
 
 EXTRAS: Mapping[str, str] = {
     "sweep": "sweep -o, --workers, --search",
+    "agent": "agent, devices elsewhere",
     "figures": "ablation --figure",
     "torch": "tilewright.from_torch",
     "firmware": "export --c for a soft CPU",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
+from ...runtime.devices import kind_of
 from .clock_options import DEFAULT_CLOCK_MHZ, add_clock, chosen_clock
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
             f"`{option}`: expected `--placement cost` or `--table`, which estimate times, got "
             "neither; add one, or leave it out"
         )
-    if getattr(arguments, "device", "") == "host":
+    if kind_of(getattr(arguments, "device", "")) == "host":
         there = [name for name, side in forced if side == SIDES[0]]
         if policy not in (None, "host") or there:
             what = f"--place {there[0]}={SIDES[0]}" if there else f"--placement {policy}"

@@ -13,7 +13,7 @@ from .transfers import (
     transfer_problem,
     unpack_weights,
 )
-from .vector import Combine, ReduceMode, Vector
+from .vector import Combine, ReduceMode, Result, Statistic, Vector
 
 FAMILIES: tuple[type[Instruction], ...] = (Load, Gemm, Vector, Store, Sync, Halt)
 
@@ -28,7 +28,9 @@ __all__ = [
     "Loop",
     "Operand",
     "ReduceMode",
+    "Result",
     "Role",
+    "Statistic",
     "Store",
     "Sync",
     "Unit",

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..numbers import quantise_output, saturate8
-from .steps import PRODUCT, integer_table, look_up, sum_of_products, wide
+from ..row_statistics import wide
+from .steps import PRODUCT, integer_table, look_up, sum_of_products
 
 Function = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.floating]]
 

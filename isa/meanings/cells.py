@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from ...errors import IsaError
 from ..numbers import quantise_output
+from ..row_statistics import wide
 from .activations import sigmoid
-from .steps import PRODUCT, STATE_PRODUCT, Table, look_up, make_table, sum_of_products, wide
+from .steps import PRODUCT, STATE_PRODUCT, Table, look_up, make_table, sum_of_products
 
 SIGMOID_SPAN, TANH_SPAN = 8.0, 4.0
 """Magnitudes that the tables cover: beyond them, the functions are constant to 8 and 11 bits."""

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from ...errors import IsaError
 from ..numbers import EXACT_LIMIT, quantise_output
-from .steps import FRACTION_BITS, WIDE_LIMIT, inverse_root_scale, row_squares, row_sum, spread, wide
+from ..row_statistics import FRACTION_BITS, WIDE_LIMIT, wide
+from .steps import inverse_root_scale, row_squares, row_sum, spread
 
 MAX_CHANNELS = 4096
 """Length of a row: keeps `spread` within 40 bits and `C * x - S` within 21."""

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..numbers import quantise_output
-from .steps import wide
+from ..row_statistics import wide
 
 
 def residual_add(

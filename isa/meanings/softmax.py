@@ -5,7 +5,8 @@ import numpy.typing as npt
 
 from ...errors import IsaError
 from ..numbers import quantise_output
-from .steps import Table, integer_table, look_up, reciprocal_scale, row_maximum, row_sum, wide
+from ..row_statistics import wide
+from .steps import Table, integer_table, look_up, reciprocal_scale, row_maximum, row_sum
 
 MAX_KEYS = 1 << 16
 """Length of a row up to which a sum of 16-bit entries fits 32 bits."""

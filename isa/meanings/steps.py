@@ -4,24 +4,16 @@ The wide result, the tables and the sums work on all lanes of VECTOR; the recipr
 row. Everything that is not listed here (products, biases, requantising) is VECTOR as it stands.
 """
 
-import math
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import IsaError
 from ..laws import ARRAYS, evaluate
-from ..numbers import EXACT_LIMIT, SATURATED, check_scale
+from ..numbers import EXPONENT_BIAS, check_scale
+from ..row_statistics import factor_pattern, inverse_root, reciprocal, wide
 from ..vector_operations import Operation
-
-FRACTION_BITS = 8
-"""Fraction bits of a wide result's magnitude."""
-
-WIDE_LIMIT = (SATURATED << FRACTION_BITS) - 1
-"""Largest magnitude of a wide result before the odd bit is appended: 16 bits."""
 
 INDEX_BITS = 10
 """A table has 2**INDEX_BITS entries of 16 bits."""
@@ -34,51 +26,7 @@ _HALF = 1 << (INDEX_BITS - 1)
 Table = npt.NDArray[np.int16 | np.uint16]
 """1024 entries; an instruction says whether they have a sign."""
 
-SIGNIFICANT_BITS = 18
-"""Of the scales that are computed from a row's statistics; of the multipliers that do so."""
-
-CELL_BITS, INTERPOLATION_BITS = 6, 10
-"""Bits below the leading one that select an entry of the reciprocals, and those that interpolate:
-192 entries for one octave of 1/x and two of 1/sqrt(x)."""
-
-SUM_BITS, SPREAD_BITS = 32, 40
-"""Unsigned widths of a sum for `reciprocal_scale`, and of `spread`."""
-
-
 # On all lanes -----------------------------------------------------------------------------------
-
-
-def wide(totals: npt.ArrayLike, scale: npt.ArrayLike) -> npt.NDArray[np.int32]:
-    """Scale totals to an odd number of 18 bits: 9 integer bits, 8 fraction bits and a one.
-
-    The magnitude is truncated to 16 bits, saturated, and followed by a one: the result is the
-    middle of the interval of values that it stands for, so that its error is that of rounding. The
-    aligner of the requantiser holds these bits already, and negating an odd number inverts all bits
-    but the last: neither an adder nor a carry is needed.
-
-    Parameters
-    ----------
-    totals : int32[...]
-        Sums, bias included; +-2**24 and beyond saturate as they do in `requantise`.
-    scale : float32[...]
-        Multipliers, broadcast against `totals`.
-
-    Returns
-    -------
-    int32[...]
-        `+-(2 * min(floor(|totals * scale| * 256), 65535) + 1)`, in units of 1/512.
-    """
-    values = np.asarray(totals, np.int32).astype(np.int64)
-    pattern = np.asarray(scale, np.float32).view(np.uint32).astype(np.int64)
-    values, pattern = np.broadcast_arrays(values, pattern)
-    magnitude = np.abs(values)
-    product = (magnitude & (EXACT_LIMIT - 1)) * ((1 << 23) | (pattern & 0x7FFFFF))
-    shift = 150 - FRACTION_BITS - ((pattern >> 23) & 0xFF)
-    aligned = product >> np.clip(shift, 0, 63)
-    saturates = (magnitude >= EXACT_LIMIT) | ((shift < 0) & (magnitude != 0))
-    limited = np.where(saturates, WIDE_LIMIT, np.minimum(aligned, WIDE_LIMIT))
-    negative = (values < 0) ^ (pattern >> 31 == 1)
-    return np.where(negative, -(2 * limited + 1), 2 * limited + 1).astype(np.int32)
 
 
 def look_up(wides: npt.ArrayLike, table: Table) -> npt.NDArray[np.int32]:
@@ -194,58 +142,17 @@ def reciprocal_scale(sums: npt.ArrayLike, factor: float) -> npt.NDArray[np.float
     factor : float
         Positive constant; its 18 upper significant bits count.
     """
-    return _scale(_looked_up(sums, SUM_BITS, 1), factor)
+    return _as_scale(reciprocal(sums, factor_pattern(factor)))
 
 
 def inverse_root_scale(spreads: npt.ArrayLike, factor: float) -> npt.NDArray[np.float32]:
     """Compute `factor / sqrt(spreads)` likewise, from positive values of SPREAD_BITS bits."""
-    return _scale(_looked_up(spreads, SPREAD_BITS, 2), factor)
+    return _as_scale(inverse_root(spreads, factor_pattern(factor)))
 
 
-def _looked_up(
-    values: npt.ArrayLike, bits: int, octaves: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Read `_entries(octaves)` for positive integers `v * 2**(octaves * e)`, 1 <= v < 2**octaves.
-
-    Returns
-    -------
-    int64[...], int64[...]
-        Significands of SIGNIFICANT_BITS bits, the leading one included, and `e`.
-    """
-    whole = np.asarray(values, np.int64)
-    if np.any((whole < 1) | (whole >> bits != 0)):
-        raise IsaError(f"row statistics: expected integers from 1 to 2**{bits} - 1")
-    leading = np.sum([whole >> bit != 0 for bit in range(1, bits)], axis=0)
-    left = CELL_BITS + INTERPOLATION_BITS - leading
-    fraction = np.where(left >= 0, whole << np.maximum(left, 0), whole >> np.maximum(-left, 0))
-    fraction &= (1 << (CELL_BITS + INTERPOLATION_BITS)) - 1
-    cell = (leading % octaves << CELL_BITS) + (fraction >> INTERPOLATION_BITS)
-    rest = fraction & ((1 << INTERPOLATION_BITS) - 1)
-    entries = _entries(octaves)
-    fall = (entries[cell] - entries[cell + 1]) * rest >> INTERPOLATION_BITS
-    return (1 << (SIGNIFICANT_BITS - 1)) + entries[cell] - fall, leading // octaves
-
-
-@cache
-def _entries(octaves: int) -> npt.NDArray[np.int64]:
-    """Significands of 2/v (one octave) or 2/sqrt(v) (two) without their leading one."""
-    cells = 1 << CELL_BITS
-    position = np.arange(octaves * cells + 1)
-    points = (1 + position % cells / cells) * 2.0 ** (position // cells)
-    fractions = np.rint((2 * points ** (-1 / octaves) - 1) * 2.0 ** (SIGNIFICANT_BITS - 1))
-    return np.minimum(fractions, (1 << (SIGNIFICANT_BITS - 1)) - 1).astype(np.int64)
-
-
-def _scale(
-    found: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], factor: float
-) -> npt.NDArray[np.float32]:
-    """Multiply the reciprocals of `_looked_up` by a constant and pack them as binary32."""
-    significand, exponent = found
-    fraction, power = math.frexp(factor)
-    product = significand * round(fraction * (1 << SIGNIFICANT_BITS))
-    double = product >> (2 * SIGNIFICANT_BITS - 1)
-    kept = product >> (SIGNIFICANT_BITS - 1 + double)
-    scale = np.ldexp(kept.astype(np.float64), power - exponent + double - SIGNIFICANT_BITS - 1)
-    narrow = scale.astype(np.float32)
-    check_scale(narrow, "scale of a row")
-    return narrow
+def _as_scale(pattern: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """Values of binary32 patterns whose exponents may leave the range, which is refused."""
+    significand = (pattern & 0x7FFFFF | 1 << 23).astype(np.float64)
+    scale = np.ldexp(significand, (pattern >> 23) - EXPONENT_BIAS - 23)
+    check_scale(scale, "scale of a row")
+    return scale.astype(np.float32)

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "bus.h"
+#include "vector_kind.h"
 
 namespace tilewright {
 
@@ -186,8 +187,13 @@ private:
         time.first = time.start + 1;
         time.last = time.start + op.steps;
         vector_complete = time.complete =
-            time.last +
-            (op.row[vector::to_acc] ? VECTOR_TOTAL_CYCLES : VECTOR_RESULT_CYCLES);
+            time.last + vector_tail(VectorKind(op.row));
+    }
+
+    static Cycle vector_tail(const VectorKind &kind) {
+        if (kind.stays_total) return VECTOR_TOTAL_CYCLES;
+        const bool measured = kind.measured != Statistic::NONE;
+        return VECTOR_RESULT_CYCLES + (measured ? VECTOR_ROW_CYCLES : 0);
     }
 
     void place_end(std::int32_t index) {

@@ -32,8 +32,8 @@ def library() -> ctypes.CDLL:
         Without a compiler.
     """
     folder = Path(__file__).parent
-    names = ("engine.cpp", "engine.h", "bus.h", "issuer.h", "ports.h", "program.h", "../decode.h")
-    sources = [folder / name for name in names]
+    names = ("engine.cpp", "engine.h", "bus.h", "issuer.h", "ports.h", "program.h")
+    sources = [folder / name for name in (*names, "../decode.h", "../vector_kind.h")]
     flags = (*NATIVE_FLAGS, "-fvisibility-inlines-hidden", "-fno-semantic-interposition")
     return _load(str(build_native("timing", sources, flags, generated=headers())))
 

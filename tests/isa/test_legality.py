@@ -6,7 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
-from tilewright.isa.instructions import Combine, Gemm, Load, Loop, ReduceMode, Vector
+from tilewright.isa.footprints import conflicts, footprint
+from tilewright.isa.instructions import (
+    Combine,
+    Gemm,
+    Load,
+    Loop,
+    ReduceMode,
+    Result,
+    Statistic,
+    Vector,
+)
 from tilewright.isa.legality import gemm_faults, instruction_faults, vector_faults
 from tilewright.isa.pipeline import GEMM_REVISIT_STEPS
 from tilewright.isa.semantics import Machine
@@ -253,6 +263,61 @@ def test_unpacking_needs_the_option():
         "configuration `16x16` cannot unpack weights (`packed_weights` is none); leave out "
         "`unpack` or set `packed_weights` to int4"
     )
+
+
+ROWS = DEFAULT.replace(name="rows", row_statistics="all")
+
+
+def rows(extents, param_strides, **fields):
+    """Two or more loops, from row to row and inside, with a stride of `param` each."""
+    loops = zip(extents, param_strides, strict=True)
+    told = {"result": Result.NONE, "statistic": Statistic.MAXIMUM, "dst": 0, "a": 0, "param": 1}
+    return Vector(
+        map_loops=tuple(Loop(n, (0, 0, 0, stride)) for n, stride in loops), **{**told, **fields}
+    )
+
+
+SHARED_ROWS = "rows share a row of PARAM (`param`), which is read after the first of them"
+LONG = {"statistic": Statistic.VARIANCE}
+
+
+@pytest.mark.parametrize(
+    ("vector", "sentence"),
+    [
+        (rows((4, 3), (1, 0)), ""),
+        (rows((4, 3), (1, 0), bias=True), ""),
+        (rows((2, 4, 3), (0, 1, 0)), ""),
+        (rows((2, 4, 3), (0, 1, 0), bias=True), SHARED_ROWS),
+        (rows((2, 4, 3), (2, 1, 0), scale=True), SHARED_ROWS),
+        (rows((2, 4, 3), (4, 1, 0), scale=True), ""),
+        (rows((2, 256), (1, 0), **LONG), ""),
+        (rows((2, 257), (1, 0), **LONG), "a row of 4112 elements; `statistic=variance` takes"),
+        (rows((2, 257), (1, 0), **LONG, bound=4095, bound_step=1), ""),
+        (rows((3, 257), (1, 0), **LONG, bound=4095, bound_step=1), "a row of 4097 elements"),
+        (rows((2, 257), (1, 0), statistic=Statistic.SUM), ""),
+        (rows((4,), (1,), statistic=Statistic.SUM, param=0), "bytes -128 to -1 of PARAM"),
+        (rows((4,), (1,), param=0), ""),
+        (rows((4,), (1,), param=125), "bytes 16000 to 16511 of PARAM"),
+        (rows((4,), (1,), statistic=Statistic.SUM, table=1), "bytes 256 to 767 of LUT"),
+        (rows((4,), (1,), table=1), ""),
+        (rows((4,), (1,), to_acc=True, result=Result.WIDE, param=127), ""),
+    ],
+)
+def test_rows_fit_their_sums_and_are_not_read_again(vector, sentence):
+    found = " ".join(instruction_faults(vector, ROWS, 1 << 16))
+    assert sentence in found if sentence else not found
+
+
+def test_statistics_read_constants_and_write_parameters():
+    vector = rows((4, 3), (1, 0), statistic=Statistic.SUM)
+    used = footprint(vector.moved({"param": 3}), ROWS)
+    read = {(place.memory, place.low, place.high) for place in used.read_regions}
+    assert read == {(Memory.ACT, 0, 15), (Memory.PARAM, 256, 383), (Memory.LUT, 0, 511)}
+    (written,) = used.written_regions
+    assert (written.memory, written.low, written.high) == (Memory.PARAM, 384, 895)
+    load = Load(destination=Memory.PARAM, length=128, local=0)
+    assert conflicts(load, vector, ROWS)
+    assert not conflicts(load, Vector(dst=0, a=0, bias=True, param=7), ROWS)
 
 
 LEGAL = [

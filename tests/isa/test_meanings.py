@@ -12,6 +12,7 @@ from tilewright.errors import IsaError
 from tilewright.isa import DEFAULT, meanings
 from tilewright.isa.meanings import steps
 from tilewright.isa.numbers import EXACT_LIMIT, requantise
+from tilewright.isa.row_statistics import wide
 
 TOTALS = st.integers(-(2**31), 2**31 - 1)
 PATTERNS = st.integers(0x20000000, 0x4FFFFFFF)
@@ -30,14 +31,14 @@ def test_a_wide_result_is_the_truncated_product_and_a_one(total, pattern, negati
     exact = abs(Fraction(total) * Fraction(float(scale))) * 256
     kept = 65535 if abs(total) >= 2**24 else min(int(exact), 65535)
     expected = (2 * kept + 1) * (-1 if (total < 0) != negative else 1)
-    assert int(steps.wide(total, scale)) == expected
+    assert int(wide(total, scale)) == expected
 
 
 @given(st.integers(-(2**24) + 1, 2**24 - 1), PATTERNS)
 def test_a_wide_result_is_as_near_as_rounding_would_bring_it(total, pattern):
     exact = Fraction(total) * Fraction(float(scale_of(pattern)))
     if abs(exact) < 255:
-        found = Fraction(int(steps.wide(total, scale_of(pattern))), 512)
+        found = Fraction(int(wide(total, scale_of(pattern))), 512)
         assert abs(found - exact) <= Fraction(1, 512)
         assert abs(found - int(requantise(total, scale_of(pattern)))) <= 1
 
@@ -52,13 +53,13 @@ def test_every_wide_result_has_one_of_1024_places():
 def test_a_table_of_integers_is_exact():
     x = np.arange(-255, 256)
     table = steps.integer_table(lambda x: x * 128.0, np.int16)
-    assert np.array_equal(steps.look_up(steps.wide(x, 1), table), x * 128)
+    assert np.array_equal(steps.look_up(wide(x, 1), table), x * 128)
 
 
 def test_a_table_is_taken_in_the_middle_of_its_intervals():
     table = steps.make_table(lambda x: x, 4.0, 4 / 512)
     totals = np.arange(-1024, 1024)
-    found = steps.look_up(steps.wide(totals, 0.25), table)
+    found = steps.look_up(wide(totals, 0.25), table)
     assert np.abs(found - totals / 2).max() <= 1
 
 

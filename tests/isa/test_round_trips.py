@@ -45,9 +45,10 @@ CONFIGURATIONS = [
     DEFAULT.replace(name="least loops", tile_loops=1, row_loops=1, map_loops=1, dma_loops=1),
     DEFAULT.replace(name="no taps", depthwise_taps=0),
     DEFAULT.replace(name="packed weights", packed_weights="int4"),
+    DEFAULT.replace(name="row statistics", row_statistics="all"),
     DEFAULT.replace(name="more operations", extra_operations=EXTRA_OPERATIONS),
 ]
-MEANINGFUL = {("halt", "wait"): 0, ("halt", "signal"): 0}
+MEANINGFUL = {("halt", "wait"): 0, ("halt", "signal"): 0, ("vector", "statistic"): 4}
 """Greatest code that means something, where that is not the field's greatest value."""
 
 

@@ -33,7 +33,7 @@ from tilewright.compiler.graph.operators import (
 from tilewright.compiler.host import MIN_WORK
 from tilewright.compiler.module import Module
 from tilewright.compiler.pipeline import compile_module
-from tilewright.errors import CompileError, DeviceError
+from tilewright.errors import CompileError, DeviceError, KernelWarning
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, load, open_device, save
 from tilewright.runtime.compare import TOLERANCE, Tally
@@ -332,6 +332,22 @@ def test_changed_code_is_not_run(module, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.cpu_kernels
+def test_a_kernel_that_does_not_compile_is_seen(graph, monkeypatch):
+    def refuse(*_):
+        raise CompileError("no registers left")
+
+    monkeypatch.setattr("tilewright.compiler.host.kernel_store.compile_kernel", refuse)
+    with pytest.warns(KernelWarning) as seen:
+        module = compile_module(graph, SMALL)
+    assert not module.code
+    for one in seen:
+        assert "does not compile, so NumPy computes it" in str(one.message)
+        assert "no registers left; this is a fault of Tilewright" in str(one.message)
+    with pytest.raises(KernelWarning):  # tests turn it into an error
+        compile_module(graph, SMALL)
+
+
+@pytest.mark.cpu_kernels
 def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph, tmp_path, monkeypatch):
     """One kernel at a time cannot be compiled; those that read its value look in the arena."""
     patch_cache(monkeypatch, tmp_path)
@@ -349,7 +365,8 @@ def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph, tmp_path,
         with monkeypatch.context() as patch, open_device("sim", SMALL) as sim:
             patch.setattr(f"{store}.compile_kernel", compile_other)
             rest = {other: data for other, data in module.code.items() if other != key}
-            session = Session(replace(module, code=rest), sim)
+            with pytest.warns(KernelWarning, match="not this one"):
+                session = Session(replace(module, code=rest), sim)
             outputs = session.run(inputs()).outputs
         refused |= set(session.host.refused)
         for name, array in expected.items():

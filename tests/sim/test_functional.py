@@ -7,10 +7,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
+from tilewright.flows.verify.programs.random_configurations import (
+    EXTRA_OPERATIONS,
+    software_configurations,
+)
+from tilewright.flows.verify.programs.random_instructions import ProgramDrawing
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
-from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, ReduceMode, Store, Vector
+from tilewright.isa.instructions import (
+    Combine,
+    Gemm,
+    Halt,
+    Load,
+    Loop,
+    ReduceMode,
+    Result,
+    Statistic,
+    Store,
+    Vector,
+)
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.functional import FunctionalMachine, reads_results, runs_overlap
 from tilewright.sim.native import NATIVE_FLAGS
@@ -69,6 +84,46 @@ def random_scratchpads(configuration, seed):
 def test_random_programs_leave_equal_memories(name, seed):
     program, dram = random_program(PRESETS[name], seed)
     assert_same(PRESETS[name], program, dram)
+
+
+ROWS = {
+    name: machine
+    for name, machine in software_configurations().items()
+    if machine.row_statistics != "none"
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_random_programs_with_rows_leave_equal_memories(name):
+    for seed in range(12):
+        assert_same(ROWS[name], *random_program(ROWS[name], seed))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_equal_their_definition_from_any_state(name):
+    met = set()
+    for seed in range(150):
+        vector = ProgramDrawing(ROWS[name], seed, DATA_BYTES).vector(60)
+        if not vector.has_rows and vector.result is Result.USUAL:
+            continue
+        met.add((vector.measured, vector.result, vector.rows() > 1, vector.row_outputs() > 1))
+        scratchpads = random_scratchpads(ROWS[name], seed)
+        scratchpads[Memory.PARAM][:] = random_parameters(scratchpads[Memory.PARAM].size, seed)
+        assert_same(ROWS[name], [vector], np.zeros(DATA_BYTES, np.uint8), scratchpads)
+    for column, values in enumerate((Statistic, Result, (False, True), (False, True))):
+        assert {each[column] for each in met} == set(values)
+
+
+def random_parameters(size, seed):
+    """Pairs of a bias and a scale, most of which neither saturate nor vanish."""
+    draw = np.random.default_rng(seed)
+    pairs = np.stack(
+        [draw.integers(-500, 500, size // 8), draw.integers(0, 1 << 32, size // 8)], axis=-1
+    )
+    usual = draw.random(size // 8) < 0.8
+    scales = np.exp(draw.uniform(-8, 1, size // 8)).astype(np.float32).view(np.uint32)
+    pairs[usual, 1] = scales[usual]
+    return pairs.astype(np.uint32).view(np.uint8).reshape(-1)
 
 
 @pytest.mark.parametrize("depthwise", [False, True])

@@ -6,7 +6,7 @@ from pathlib import Path
 from ....compiler.module import Module
 from ....errors import DeviceError, UsageError
 from ....runtime import open_device
-from ....runtime.devices import DEVICES
+from ....runtime.devices import DEVICES, kind_of
 from ...execution.run_module import chosen_module
 from ...execution.run_samples import run_samples
 from ...execution.samples import Samples, random_samples, read_samples
@@ -32,6 +32,7 @@ from ..memory_options import (
 )
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
+from ..record_options import add_records, choose_records, records_sentence
 from ..schedule_options import add_schedule, change_sentences
 
 SIMULATED_HARDWARE = ("rtl", "gate")
@@ -82,6 +83,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_placement(parser)
     add_calibration(parser)
     add_schedule(parser)
+    add_records(parser)
     add_trust(parser)
     parser.set_defaults(function=run)
 
@@ -96,6 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
         comparison raises DeviceError.
     """
     check_json(arguments.json)
+    choose_records(arguments)
     check_arguments(arguments)
     placing = chosen_placing(arguments)
     memory = memory_model(arguments, arguments.source)
@@ -110,7 +113,7 @@ def run(arguments: argparse.Namespace) -> None:
     samples = choose_samples(arguments, module)
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         memory, placing = device.memory, placing.on(device)
-        checked = arguments.compare or device.name in SIMULATED_HARDWARE
+        checked = arguments.compare or kind_of(device.name) in SIMULATED_HARDWARE
         compare_with = int(checked and device.name != "sim")
         outcome = run_samples(
             module, device, samples, compare=arguments.compare, compare_with=compare_with,
@@ -131,6 +134,8 @@ def run(arguments: argparse.Namespace) -> None:
             report.say(search_sentence(module.report["search"]))
         for line in change_sentences(module.report):
             report.say(line)
+        if recorded := records_sentence(len(module.choices)):
+            report.say(recorded)
         if arguments.trace:
             report.say(trace_sentence(arguments.trace, placing.clock))
         if arguments.waveform:
@@ -166,14 +171,14 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only the RTL has "
             "waveforms"
         )
-    if arguments.trace and arguments.device == "reference":
+    if arguments.trace and kind_of(arguments.device) == "reference":
         raise UsageError(
             "`--trace`: expected `--device sim`, `rtl` or `gate`, got `reference`; the definition "
             "of the instructions knows no time"
         )
     refuse_memory(arguments)
     refuse_program_for(arguments, arguments.source, arguments.device)
-    if arguments.trace and arguments.device == "host":
+    if arguments.trace and kind_of(arguments.device) == "host":
         raise UsageError(
             "`--trace`: expected `--device sim`, `rtl` or `gate`, got `host`; there are no cycles "
             "without an accelerator"

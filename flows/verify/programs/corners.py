@@ -227,9 +227,16 @@ def _vector(vector: Vector, configuration: Configuration) -> Iterator[str]:
             (True, True): "does both",
         }
         yield f"vector {what[both]}"
-    if vector.low > vector.high and not vector.to_acc:
+    if vector.low > vector.high and vector.becomes_byte:
         yield "vector low above high"
     places = {access.operand: access for access in vector.accesses(configuration)}
+    if vector.has_rows:
+        yield "vector several rows" if vector.rows() > 1 else "vector one row"
+        elements = vector.row_outputs() * configuration.vector_lanes
+        if vector.row_bound(0) < elements:
+            yield "vector bound inside a row"
+    if "dst" not in places:
+        return
     for operand in ("dst", "a"):
         if _banks(places[operand], configuration) > 1:
             yield f"vector.{operand} changes {places[operand].memory.name} bank"

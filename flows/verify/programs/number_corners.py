@@ -98,7 +98,7 @@ class _Watched(Machine):
             exact = t.astype(np.int64) + bias
             t = t + bias
             self._note("vector bias wraps", exact != t)
-        if not vector.to_acc:
+        if vector.becomes_byte:
             self._finish(vector, t, pairs[..., 1].view(np.float32))
         super()._vector(vector)
 
@@ -122,7 +122,7 @@ class _Watched(Machine):
         value = np.clip(total, -128, 127)
         self._note("clamped from below", value < vector.low)
         self._note("clamped from above", value > vector.high)
-        if vector.lookup:
+        if vector.looks_up_bytes:
             index = np.minimum(np.maximum(value, vector.low), vector.high)
             self._note("look-up of the first entry", index == -128)
             self._note("look-up of the last entry", index == 127)

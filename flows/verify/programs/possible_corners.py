@@ -201,6 +201,8 @@ def _possible_vector(configuration: Configuration) -> Iterator[str]:
     lanes = max(configuration.lanes_in, configuration.lanes_out)
     if lanes > configuration.vector_lanes:
         yield "vector part of a row"
+    if configuration.row_statistics != "none":
+        yield from ("vector one row", "vector several rows", "vector bound inside a row")
 
 
 def _possible_orders(configuration: Configuration, length: int) -> Iterator[str]:

@@ -118,6 +118,24 @@ def verification_configurations() -> dict[str, Configuration]:
     return {name: PRESETS[name] for name in SMALL_PRESETS} | corners
 
 
+_WITHOUT_HARDWARE: dict[str, dict[str, Any]] = {
+    "row-statistics": {"row_statistics": "all", "lut_tables": 2},
+    "narrow-rows": {
+        "row_statistics": "all", "lut_tables": 4, "lanes_in": 8, "lanes_out": 4, "vector_lanes": 2,
+        "param_depth": 128,
+    },
+    "wide-rows": {"row_statistics": "all", "lut_tables": 4, "lanes_in": 16, "lanes_out": 16,
+                  "vector_lanes": 8, "map_loops": 3},
+}  # fmt: skip
+"""Entries with options that only the simulators have yet."""
+
+
+def software_configurations() -> dict[str, Configuration]:
+    """`verification_configurations`, and those whose hardware does not exist yet."""
+    found = {name: SMALL.replace(name=name, **told) for name, told in _WITHOUT_HARDWARE.items()}
+    return verification_configurations() | found
+
+
 def random_configuration(seed: int) -> Configuration:
     """Draw a legal configuration of at most 8 x 8 lanes; the same seed gives the same one."""
     chance = random.Random(seed)
@@ -126,6 +144,7 @@ def random_configuration(seed: int) -> Configuration:
         return 1 << chance.randint(low.bit_length() - 1, high.bit_length() - 1)
 
     lanes_in, lanes_out = power(2, 8), power(2, 8)
+    row_statistics = chance.choice(("none", "none", "all"))
     widest_bus = min(256, 4 * lanes_in * 8)
     bus_bits = power(32, widest_bus)
     return Configuration(
@@ -140,7 +159,7 @@ def random_configuration(seed: int) -> Configuration:
         acc_banks=power(2, 8),
         acc_depth=power(8, 128),
         param_depth=power(2, 32),
-        lut_tables=power(1, 4),
+        lut_tables=power(1 if row_statistics == "none" else 2, 4),
         bus_bits=bus_bits,
         burst_beats=power(1, min(256, 4096 * 8 // bus_bits)),
         outstanding_bursts=power(1, 64),
@@ -157,6 +176,7 @@ def random_configuration(seed: int) -> Configuration:
         extra_operations=tuple(chance.sample(EXTRA_OPERATIONS, chance.choice((0, 0, 0, 1, 3)))),
         counters=chance.choice(("all", "all", "basic", "none")),
         packed_weights=chance.choice(("none", "none", "int4")),
+        row_statistics=row_statistics,
     )
 
 

@@ -12,7 +12,18 @@ from math import prod
 from typing import Any
 
 from ....isa.configuration import Configuration, Memory
-from ....isa.instructions import Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
+from ....isa.instructions import (
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    Result,
+    Statistic,
+    Store,
+    Sync,
+    Unit,
+    Vector,
+)
 from ....isa.instructions.store import SOURCES
 from ....isa.legality import has_faults
 from ....isa.pipeline import GEMM_REVISIT_STEPS
@@ -31,6 +42,12 @@ MAX_SHARE = 0.004
 
 PACKED_SHARE = 0.3
 """Share of LOADs that unpack weights, on a machine that can."""
+
+ROW_SHARE = 0.5
+"""Share of VECTORs that may have rows and wide results, on a machine that can."""
+
+UNUSED = {"result": Result.USUAL, "statistic": Statistic.NONE}
+"""Fields of the others."""
 
 HOT_ROWS = 24
 """Rows of a bank that a program mostly uses."""
@@ -315,14 +332,20 @@ class ProgramDrawing:
             dst, dst_moves = a, a_moves
         else:
             dst, dst_moves = self.operand(maps, *dst_place, self.window(dst_place[0]))
+        rows = configuration.row_statistics != "none" and chance.random() < ROW_SHARE
         row = configuration.row_bytes(Memory.PARAM)
-        param, param_moves = self.operand(maps, Memory.PARAM, row, self.window(Memory.PARAM))
+        inner = chance.randint(0, len(maps)) if rows else 0
+        outer = maps[: len(maps) - inner]
+        param, param_moves = self.operand(outer, Memory.PARAM, row, self.window(Memory.PARAM))
+        param_moves += [0] * inner
         moves = [dst_moves, a_moves[: len(maps)], b_moves[: len(maps)], param_moves]
         fields = self.fields(Vector, a_from_acc=from_acc, to_acc=to_acc)
         if chance.random() < 0.8:
             bounds = fields["low"], fields["high"]
             fields |= {"low": min(bounds), "high": max(bounds)}
-        return Vector(
+        if not rows:
+            fields |= {name: value for name, value in UNUSED.items() if name in fields}
+        drawn = Vector(
             **fields,
             dst=dst,
             a=a,
@@ -331,6 +354,10 @@ class ProgramDrawing:
             map_loops=make_loops(maps, moves),
             reduce_loops=make_loops(reduces, [a_moves[len(maps) :], b_moves[len(maps) :]]),
         )
+        if drawn.looks_up_entries:  # two tables, and constants before the first row of PARAM
+            table = min(drawn.table, configuration.lut_tables - 2)
+            drawn = dataclasses.replace(drawn, table=table, param=max(drawn.param, 1))
+        return drawn
 
     def sync(self) -> Sync:
         """Draw a SYNC, which has only tokens."""

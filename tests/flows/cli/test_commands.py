@@ -1,14 +1,16 @@
 """`compile`, `inspect`, `config`, `doctor` and the options of `tilewright` itself."""
 
 import json
+import warnings
 
 import pytest
 
 import tilewright as package
 from tilewright.compiler.graph import parse_graph
+from tilewright.errors import CompileError, KernelWarning, warn_of_kernel
 from tilewright.flows.area.model import estimate
 from tilewright.flows.area.resources import resources
-from tilewright.flows.cli.main import main
+from tilewright.flows.cli.main import guarded, main
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.isa.assembly import parse_program
 from tilewright.isa.configuration import CONTRACT_VERSION, PARAMETERS, PRESETS
@@ -200,3 +202,16 @@ def test_config_show_explains_every_parameter(tilewright, monkeypatch):
         assert about.legal in line
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, tilewright("config", "show", "8x16").splitlines()[1:])) <= 80
+
+
+def test_a_warning_is_one_line(capsys):
+    def call() -> None:
+        warn_of_kernel("Product", CompileError("no registers\nleft"))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", KernelWarning)
+        assert guarded(call) == 0
+    assert capsys.readouterr().err == (
+        "warning: host kernel `Product` does not compile, so NumPy computes it, which takes "
+        "longer: no registers left; this is a fault of Tilewright: report it with the model\n"
+    )
