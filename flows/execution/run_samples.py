@@ -108,7 +108,7 @@ def run_samples(
     seconds = time.perf_counter() - began
     stacked, first = np.stack(outputs), runs[0]
     times, host = None, first.host
-    if host.seconds and (device.name == "sim" or kind_of(device.name) == "cpu"):
+    if host.seconds and (device.name == "sim" or kind_of(device.name) == "host"):
         slow = seconds / samples.count >= SLOW_S
         often = repeat or (SLOW_REPEATS if slow else REPEAT)
         times = session.benchmark(next(iter(samples)), repeat=often)

@@ -89,7 +89,7 @@ class KernelSpace:
 def tasks_of(graph: Graph, target: CpuTarget, threads: int) -> list[KernelTask]:
     """Return the kernels of a network on the host that can be tuned, each description once.
 
-    The whole network runs on the host, as with `--device cpu`.
+    The whole network runs on the host, as with `--device host`.
     """
     steps = tuple(node.outputs[0].name for node in graph.nodes)
     found: dict[Convolution | MatrixProduct, list[str]] = {}

@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "%(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--offer", default="sim,rtl,cpu", metavar="NAME,...",
+        "--offer", default="sim,rtl,host", metavar="NAME,...",
         help=f"simulators and processors: of {', '.join(DEVICES)}, or `none` (default: "
         "%(default)s)",
     )  # fmt: skip

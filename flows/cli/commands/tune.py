@@ -44,9 +44,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_operators(parser)
     add_fixes(parser)
     parser.add_argument(
-        "--target", choices=("cpu", "accelerator"), default="cpu",
+        "--target", choices=("host", "accelerator"), default="host",
         help="kernels of this processor, by trials; or layers of the accelerator, by exact cycles "
-        "(default: cpu)",
+        "(default: host)",
     )  # fmt: skip
     add_configuration(parser)
     add_memory(parser, "main memory of the accelerator")

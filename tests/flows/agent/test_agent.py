@@ -37,7 +37,7 @@ def two_agents(tmp_path_factory):
             allow(owner, ann)
         with (
             running(left, "--offer", "sim,reference", "--places", "1") as first,
-            running(right, "--offer", "sim,rtl,cpu", "--places", "2") as second,
+            running(right, "--offer", "sim,rtl,host", "--places", "2") as second,
         ):
             for one in (ann.use(patch), eve.use(patch)):
                 one.use(patch)

@@ -45,7 +45,7 @@ def records(tmp_path):
 
 
 def on_cpu():
-    return compile_graph(import_model(DIGITS), placement=Placement("cpu"))
+    return compile_graph(import_model(DIGITS), placement=Placement("host"))
 
 
 def test_equal_records_give_equal_programs(records, monkeypatch):
@@ -62,12 +62,12 @@ def test_equal_records_give_equal_programs(records, monkeypatch):
 
 def test_the_commands_say_that_records_are_used(records, tmp_path, capsys):
     target = tmp_path / "digits.tw"
-    command = ["compile", str(DIGITS), "--placement", "cpu", "-o", str(target)]
+    command = ["compile", str(DIGITS), "--placement", "host", "-o", str(target)]
     sentence = f"records: schedules of 1 kernel from `{records}`; `--no-records` ignores them"
     for _ in range(2):  # the second time from the cache
         assert main([*command, "--records", str(records)]) == 0
         assert sentence in capsys.readouterr().out
-    run = ["run", str(target), "--device", "cpu", "--compare"]
+    run = ["run", str(target), "--device", "host", "--compare"]
     assert main([*run, "--records", str(records)]) == 0
     assert "records: schedules of 1 kernel" in capsys.readouterr().out
     assert main([*command, "--no-records"]) == 0
@@ -80,7 +80,7 @@ def test_strange_choices_of_an_artifact_are_refused_or_ignored(records, monkeypa
     key = next(iter(module.choices))
     path = tmp_path / "strange.tw"
     path.write_bytes(artifact_bytes(replace(module, choices={key: "wings=3"})))
-    assert main(["run", str(path), "--device", "cpu", "--compare"]) == 0
+    assert main(["run", str(path), "--device", "host", "--compare"]) == 0
     with pytest.raises(ArtifactError, match="`choices`: expected texts by key"):
         load(artifact_bytes(replace(module, choices={key: 3})))  # type: ignore[dict-item]
 
