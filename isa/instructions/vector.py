@@ -36,7 +36,7 @@ class Result(IntEnum):
 
 
 class Statistic(IntEnum):
-    """What VECTOR gives to PARAM at the end of a row, on a machine with `row_statistics`."""
+    """Parameters that a row gives to PARAM at its end, on a machine with `row_statistics`."""
 
     NONE = 0
     MAXIMUM = 1

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.errors import ConfigurationError, HardwareError, IsaError
-from tilewright.hardware.core import Core
+from tilewright.errors import ConfigurationError, IsaError
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.encoding import decode_program, encode_program
@@ -225,11 +224,6 @@ def test_a_machine_without_the_option_refuses_its_fields(name):
     with pytest.raises(IsaError, match=rf"no statistics over rows .* leave out `{name}`"):
         encode_program([vector], PRESETS["4x4"])
     assert decode_program(encode_program([vector], MACHINES[0]), MACHINES[0]) == (vector,)
-
-
-def test_hardware_without_the_units_is_refused_before_it_is_generated():
-    with pytest.raises(HardwareError, match="`row_statistics` is not implemented in hardware"):
-        Core(MACHINES[0])
 
 
 def test_entries_need_two_tables():

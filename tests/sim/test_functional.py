@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.flows.verify.programs.random_configurations import (
     EXTRA_OPERATIONS,
-    software_configurations,
+    verification_configurations,
 )
 from tilewright.flows.verify.programs.random_instructions import ProgramDrawing
 from tilewright.flows.verify.programs.random_programs import random_program
@@ -88,7 +88,7 @@ def test_random_programs_leave_equal_memories(name, seed):
 
 ROWS = {
     name: machine
-    for name, machine in software_configurations().items()
+    for name, machine in verification_configurations().items()
     if machine.row_statistics != "none"
 }
 
