@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .compiler.placement import Placement
     from .compiler.quantiser import QuantiserOptions
     from .compiler.register_operator import register_operator
+    from .compiler.schedule_kernel import schedule_kernel
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
     from .flows.tuning.layer_bench import LayerBench
@@ -52,6 +53,7 @@ _HOMES = {
     "open_device": ".runtime",
     "register_operator": ".compiler.register_operator",
     "save": ".runtime",
+    "schedule_kernel": ".compiler.schedule_kernel",
     "te": ".compiler.te",
 }
 """Public name -> the module that defines or exports it, or that is meant itself (`te`)."""
@@ -80,6 +82,7 @@ __all__ = [
     "open_device",
     "register_operator",
     "save",
+    "schedule_kernel",
     "te",
 ]
 

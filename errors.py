@@ -1,6 +1,7 @@
 """Every error a user can meet, one class per layer; the command line prints one line and exits."""
 
 import sys
+import warnings
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,6 +53,20 @@ class ImportModelError(TilewrightError):
 
 class CompileError(TilewrightError):
     """A graph cannot be compiled for the chosen configuration."""
+
+
+class KernelWarning(UserWarning):
+    """A kernel of the host cannot be compiled, so NumPy computes its layers."""
+
+
+def warn_of_kernel(name: str, problem: CompileError) -> None:
+    """Warn the user, with the name of the kernel or of its layer, and with the reason."""
+    warnings.warn(
+        f"host kernel `{name}` does not compile, so NumPy computes it, which takes longer: "
+        f"{problem}; this is a fault of Tilewright: report it with the model",
+        KernelWarning,
+        stacklevel=2,
+    )
 
 
 class UnfitError(CompileError):

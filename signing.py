@@ -93,18 +93,30 @@ def _create(path: Path) -> None:
 
 
 def _read(path: Path) -> bytes:
-    """The key in a file.
+    """The key in a file; raises as `read_private`, and `ValueError` for another length."""
+    key = read_private(path, KEY_BYTES)
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"`{path}`: expected {KEY_BYTES} bytes; remove it, so that it is made new")
+    return key
+
+
+def read_private(path: Path, max_bytes: int) -> bytes:
+    """The content of a key's file.
 
     Raises
     ------
+    OSError
+        When it cannot be read.
     ValueError
-        When the file is not a key, or others may read or change it.
+        When it is larger, not a regular file, or others may read or change it.
     """
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
-        key = file.read(KEY_BYTES + 1)
-    if len(key) != KEY_BYTES or not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"`{path}`: expected {KEY_BYTES} bytes; remove it, so that it is made new")
+        key = file.read(max_bytes + 1)
+    if len(key) > max_bytes or not stat.S_ISREG(status.st_mode):
+        raise ValueError(
+            f"`{path}`: expected {max_bytes} bytes at most; remove it, so that it is made new"
+        )
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise ValueError(
             f"`{path}`: expected a file that only you can read and write; remove it, so that it "

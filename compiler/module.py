@@ -186,6 +186,8 @@ class Module:
     code
         Machine code of the host's kernels by their keys (`host.kernel_store.compile_host`).
         Kernels that are missing here are compiled when the module runs.
+    choices
+        Decisions of the schedules of the host's kernels (`cpu.kernels.choices.with_choice`).
     trust_code
         Whether to run machine code that this user's key has not signed. Otherwise it is compiled
         when the module runs.
@@ -199,6 +201,7 @@ class Module:
     report: Mapping[str, Any]
     memory: MemoryModel = field(default_factory=MemoryModel)
     code: Mapping[str, bytes] = field(default_factory=dict)
+    choices: Mapping[str, str] = field(default_factory=dict)
     trust_code: bool = False
 
     def __repr__(self) -> str:

@@ -108,7 +108,7 @@ def fit(weights: dict[str, np.ndarray], inputs: np.ndarray, labels: np.ndarray, 
     """Fit the last layer to the outputs of the one before, for which the network is run."""
     onnx.save(network(weights), path)
     graph = import_model(path, outputs=("flatten",))
-    session = Session(compile_graph(graph, placement=Placement("cpu")), open_device("cpu"))
+    session = Session(compile_graph(graph, placement=Placement("host")), open_device("host"))
     seen = np.concatenate([session.run(x[None]).outputs["flatten"] for x in inputs])
     seen = np.hstack([seen, np.ones((len(seen), 1))])
     wanted = 4 * np.eye(len(WORDS))[labels] - 1

@@ -8,7 +8,7 @@ quantised, compiled and run, and every layer is compared with the integer refere
 
     python examples/own_operators.py                    # functional simulation, exact cycles
     python examples/own_operators.py --device rtl       # the hardware itself, under Verilator
-    python examples/own_operators.py --device cpu       # machine code for this processor
+    python examples/own_operators.py --device host       # machine code for this processor
 
 Every command that takes a model takes this file too:
 
@@ -113,7 +113,7 @@ def write(folder: Path) -> tuple[Path, Path]:
 def main(arguments: list[str] | None = None) -> int:
     """Quantise the network, run it on a device, and compare every layer."""
     parser = argparse.ArgumentParser(description="a network with operators of one's own")
-    parser.add_argument("--device", choices=("sim", "rtl", "cpu"), default="sim")
+    parser.add_argument("--device", choices=("sim", "rtl", "host"), default="sim")
     device = parser.parse_args(arguments).device
     with TemporaryDirectory() as folder:
         model, samples = write(Path(folder))

@@ -460,7 +460,7 @@ _PRESETS = (
         wgt_depth=4096,
         bus_bits=128,
     ),
-    # Named for the FPGA that they fill as far as its multipliers go; docs/area.md has the figures.
+    # Named for the FPGA whose multipliers they fill; docs/reference/area.md has the figures.
     Configuration(
         name="ecp5-25",
         lanes_in=4,

@@ -1,4 +1,4 @@
-"""Write the reference manual, `docs/isa.md`, from the contract.
+"""Write the reference manual, `docs/reference/isa.md`, from the contract.
 
 `python -m tilewright.isa.manual` rewrites it; a test fails while it is out of date. The
 explanations are the docstrings of the things that they explain; this file only arranges them.
@@ -24,7 +24,7 @@ from .markdown import docstring_sections, paragraphs, table
 from .pipeline import GEMM_REVISIT_STEPS, PIPELINE
 from .registers import REGISTER_SPACE_BYTES, REGISTERS, Error
 
-MANUAL = Path(__file__).resolve().parent.parent / "docs" / "isa.md"
+MANUAL = Path(__file__).resolve().parent.parent / "docs" / "reference" / "isa.md"
 
 SCRATCHPADS: tuple[tuple[Memory, str, str, str, str], ...] = (
     (Memory.ACT, "`lanes_in` int8", "LOAD, VECTOR", "GEMM, VECTOR, STORE", "activations"),
@@ -213,8 +213,8 @@ def _pipeline() -> Iterator[str]:
     yield from ("## Pipelines and queues", "")
     yield from paragraphs(
         """
-        These numbers are the same in every configuration. [The timing model](timing.md) uses
-        them to compute the cycle in which each instruction starts and retires.
+        These numbers are the same in every configuration. [The timing model](../design/timing.md)
+        uses them to compute the cycle in which each instruction starts and retires.
         """
     )
     yield from table(

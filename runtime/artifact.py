@@ -93,6 +93,8 @@ def artifact_bytes(module: Module, *, level: int = 6) -> bytes:
         "constants": [constant.name for constant in module.graph.constants],
         "sha256": {name: _sha256(data) for name, data in sorted(entries.items())},
     }
+    if module.choices:
+        manifest["choices"] = dict(module.choices)
     entries[MANIFEST] = json.dumps(manifest, indent=1, sort_keys=True).encode()
     return pack(entries, level)
 
@@ -185,6 +187,13 @@ def _memory(manifest: Mapping) -> MemoryModel:
     return read_memory(take(manifest, "memory", str), "manifest: `memory`")
 
 
+def _choices(manifest: Mapping) -> dict[str, str]:
+    choices = manifest.get("choices", {})
+    if not isinstance(choices, dict) or not all(isinstance(one, str) for one in choices.values()):
+        raise ArtifactError(f"manifest: `choices`: expected texts by key, got others; {AGAIN}")
+    return choices
+
+
 def _readable(text: str) -> str:
     """Put a message on one line, without the middle if it repeats a long part of the file."""
     text, half = " ".join(text.split()), MAX_MESSAGE // 2
@@ -218,7 +227,8 @@ def _load(
             if name.startswith(CODE)
         }
         module = module_of(graph, built_for, manifest, segments)
-        return replace(module, memory=_memory(manifest), code=code)
+        choices = _choices(manifest)
+        return replace(module, memory=_memory(manifest), code=code, choices=choices)
     except KeyError as problem:
         raise ArtifactError(f"expected an entry `{problem.args[0]}`, got none; {AGAIN}") from None
 

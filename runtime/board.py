@@ -38,7 +38,7 @@ from ..isa.registers import (
 )
 from ..sim.explain_hang import explain_hang
 from ..sim.timing import Timer, Timing
-from .device import Device, LoadedProgram, Result
+from .device import Device, LoadedProgram, OtherConfigurationError, Result
 from .link import Connection, Link
 from .spot_checks import SpotChecks
 from .transports import Address, LinkBrokenError, reopen
@@ -216,10 +216,11 @@ class BoardDevice(Device):
         if configuration != expected.hash:
             known = (each for each in PRESETS.values() if each.hash == configuration)
             other = f"`{named.name}`" if (named := next(known, None)) else "none of the presets"
-            raise DeviceError(
+            raise OtherConfigurationError(
                 f"device `{self.name}`: expected configuration `{expected.name}` "
                 f"({expected.hash:#010x}), got a board with {other} ({configuration:#010x}); "
-                "load the bitstream of that configuration, or choose the board's with `--config`"
+                "load the bitstream of that configuration, or choose the board's with `--config`",
+                configuration,
             )
         self.memory_bytes, self.clock_hz = found["MEMORY_BYTES"], found["CLOCK_HZ"]
         memory = _memory_model(found)

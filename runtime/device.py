@@ -1,9 +1,10 @@
 """Interface of all devices, and the result of a run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +14,21 @@ from ..isa.encoding import decode_program, encode_program
 from ..isa.instructions import Instruction
 from ..isa.memory_model import MemoryModel
 
+if TYPE_CHECKING:
+    from ..compiler.module import Module
+    from .benchmark import Benchmark
+    from .profile import HostRun
+
 Program = bytes | Sequence[Instruction]
 """A program, as encoded or decoded instructions."""
+
+
+class OtherConfigurationError(DeviceError):
+    """A board holds another machine than it was opened as; `found` is its hash."""
+
+    def __init__(self, text: str, found: int) -> None:
+        super().__init__(text)
+        self.found = found
 
 
 class LoadedProgram:
@@ -79,6 +93,37 @@ class Result:
     def __repr__(self) -> str:
         time = "no time" if self.cycles is None else f"{self.cycles:,} cycles"
         return f"<Result of `{self.device}`: {time}, {self.dram.size:,} bytes of data>"
+
+
+@dataclass(frozen=True, slots=True)
+class Repetitions:
+    """The repetitions that time a run; see `benchmark.benchmark`."""
+
+    number: int
+    repeat: int
+    min_repeat_ms: float
+    warm_up_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRun:
+    """A run of a whole network elsewhere.
+
+    Parameters
+    ----------
+    outputs : dict
+        By name.
+    values : dict
+        Values of all steps, if they were asked for.
+    host : HostRun
+    benchmark : Benchmark or None
+        The times of repeated runs there, if they were asked for.
+    """
+
+    outputs: dict[str, np.ndarray]
+    values: dict[str, np.ndarray]
+    host: "HostRun"
+    benchmark: "Benchmark | None" = None
 
 
 class Device(ABC):
@@ -150,3 +195,18 @@ class Device(ABC):
 
     def __exit__(self, *_) -> None:
         self.close()
+
+
+class NetworkDevice(Device):
+    """A processor of another machine, which runs whole networks."""
+
+    @abstractmethod
+    def run_network(
+        self,
+        module: "Module",
+        inputs: Mapping[str, np.ndarray],
+        *,
+        keep_all: bool = False,
+        timing: Repetitions | None = None,
+    ) -> NetworkRun:
+        """Run a network without segments on inputs that fit it; repeatedly with a timing."""

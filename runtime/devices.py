@@ -2,8 +2,9 @@
 
 `reference` executes the definition of the instructions. `sim` combines the fast functional
 simulator with the exact timing model. `rtl` simulates the hardware itself, and `gate` its netlist
-for an FPGA. An address opens a board, real or virtual. All leave the same bytes in main memory.
-`cpu` has no accelerator: the host runs the whole network.
+for an FPGA. An address opens a board, real or virtual, or any of these on another machine, where an
+agent lends it. All leave the same bytes in main memory.
+`host` has no accelerator: this computer runs the whole network.
 """
 
 from dataclasses import replace
@@ -181,16 +182,16 @@ class GateDevice(HardwareDevice):
         return super()._run(program, dram)
 
 
-class CpuDevice(Device):
+class HostDevice(Device):
     """A device without an accelerator, for networks that run entirely on the host."""
 
-    name = "cpu"
+    name = "host"
 
     def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
         raise DeviceError(
             f"device `{self.name}`: expected a network without segments, got a program of "
             f"{len(program.instructions)} instructions; compile the model with the placement "
-            "`cpu`, or open another device"
+            "`host`, or open another device"
         )
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:
@@ -199,7 +200,8 @@ class CpuDevice(Device):
 
 
 DEVICES: dict[str, type[Device]] = {
-    device.name: device for device in (ReferenceDevice, SimDevice, RtlDevice, GateDevice, CpuDevice)
+    device.name: device
+    for device in (ReferenceDevice, SimDevice, RtlDevice, GateDevice, HostDevice)
 }
 """Devices by name."""
 
@@ -208,10 +210,26 @@ ZYNQ = "zynq://"
 SCHEMES = "serial://", "tcp://", ZYNQ
 """Beginnings of the addresses of boards."""
 
+REMOTE = "remote://"
+"""Beginning of the addresses of devices that agents lend."""
+
+
+def is_address(name: str) -> bool:
+    """Whether a device is named by an address."""
+    return name.startswith((*SCHEMES, REMOTE))
+
+
+def kind_of(name: str) -> str:
+    """Return the name in `DEVICES` of a device, here or elsewhere; or a board's address."""
+    if not name.startswith(REMOTE):
+        return name
+    device = name.partition("?")[0].rpartition("/")[2]
+    return device if device in DEVICES else name
+
 
 def is_board(name: str) -> bool:
-    """Whether a device is named by a board's address."""
-    return name.startswith(SCHEMES)
+    """Whether a device is named by a board's address, here or on another machine."""
+    return is_address(name) and kind_of(name) not in DEVICES
 
 
 def open_device(
@@ -225,11 +243,12 @@ def open_device(
     Parameters
     ----------
     name : str
-        `reference`, `sim`, `rtl`, `gate`, `cpu`, or a board's address:
+        `reference`, `sim`, `rtl`, `gate`, `host`, or a board's address:
         `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
-        `zynq:///PATH/BOARD.bit`.
+        `zynq:///PATH/BOARD.bit`. `remote://AGENT/DEVICE` is a device that an agent lends; see
+        docs/guide/agents.md.
     configuration : Configuration or None
-        Configuration of the machine; only `cpu` needs none.
+        Configuration of the machine; only `host` needs none.
     memory : MemoryModel or None
         The model of main memory; None for the default. A board has its own.
     **options
@@ -244,26 +263,34 @@ def open_device(
     ToolError
         If Verilator or a C++ compiler is missing, for `rtl` and `gate`; or Yosys, for `gate`.
     """
-    if name not in DEVICES and not is_board(name):
+    kind = kind_of(name)
+    if kind not in DEVICES and not is_address(name):
         raise DeviceError(
             f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}, or the address of a "
-            "board, `serial://...`, `tcp://...` or `zynq://...`"
+            "board, `serial://...`, `tcp://...` or `zynq://...`, or `remote://AGENT/DEVICE`"
             + (f"; did you mean `serial://{name}`?" if name.startswith("/dev/") else "")
         )
     if configuration is None:
-        if name != CpuDevice.name:
+        if kind != HostDevice.name:
             raise DeviceError(
                 f"device `{name}`: expected the configuration of its machine, got none; give that "
                 f'of the module, `open_device("{name}", module.configuration)`'
             )
         configuration = DEFAULT
-    known = DEVICES[name].options if name in DEVICES else ()
+    known = DEVICES[kind].options if kind in DEVICES else ()
     for option in options:
         if option not in known:
             raise DeviceError(
                 f"device `{name}`: has no option `{option}`; "
                 + (f"expected one of {', '.join(known)}" if known else "it takes none")
             )
+    if name.startswith(REMOTE):
+        # Imported here: it needs these devices.
+        from .remote import RemoteDevice
+        from .remote_host import RemoteHost
+
+        remote = RemoteHost if kind == HostDevice.name else RemoteDevice
+        return remote(configuration, memory or MemoryModel(), name, options)
     if is_board(name):
         # Imported here: without a board, no link is needed.
         if name.startswith(ZYNQ):

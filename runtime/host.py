@@ -34,7 +34,7 @@ from ..compiler.host import (
 )
 from ..compiler.host.order import reads_of, writes_of
 from ..compiler.module import Module, Segment
-from ..errors import CompileError
+from ..errors import CompileError, warn_of_kernel
 from ..quoting import printable
 from .kernel_cache import keep_kernels, kept_kernel
 from .step_times import StepTimes
@@ -134,7 +134,7 @@ class HostSide:
         self.refused: dict[str, str] = {}
         self.distrusted: dict[str, str] = {}
         self._calls: dict[str, tuple[NativeStep, ...]] = {}
-        self._prepare(module.code, trust_code=module.trust_code)
+        self._prepare(module.code, module.choices, trust_code=module.trust_code)
         self.stages = tuple(self._stages(module.segments, keep_all=keep_all))
         self.reads = {output.value for output in self._graph.outputs}.union(
             *(reads_of(event, module.segments) for event in self.plan.events),
@@ -205,20 +205,23 @@ class HostSide:
                 array = array.copy(order="K")
             values[value.name] = array
 
-    def _prepare(self, code: Mapping[str, bytes], *, trust_code: bool) -> None:
+    def _prepare(
+        self, code: Mapping[str, bytes], choices: Mapping[str, str], *, trust_code: bool
+    ) -> None:
         """Load the machine code and bind constants; NumPy replaces a kernel without code."""
         if self.plan.target is None:
             return
         from ..compiler.host.kernel_store import KernelStore
         from .native_steps import native_steps
 
-        store = KernelStore(self.plan.target, code, self.threads, trust_code, kept_kernel)
+        store = KernelStore(self.plan.target, code, self.threads, trust_code, choices, kept_kernel)
         for step in self.plan.kernels:
             try:
                 steps = native_steps(self._graph, step, self._places, store.get)
                 self._calls[step.output] = tuple(steps)
             except CompileError as problem:
                 self.refused[step.output] = str(problem)
+                warn_of_kernel(step.output, problem)
         self.distrusted = store.distrusted
         keep_kernels(store.compiled)
         anew = [reason for key, reason in self.distrusted.items() if key in store.compiled]

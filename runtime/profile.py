@@ -21,7 +21,7 @@ from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
 from .device import Result
 
-ACCELERATOR, CPU, HOST = "accelerator", "cpu", "host"
+ACCELERATOR, HOST, NUMPY = "accelerator", "host", "numpy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LayerProfile:
     op : str
         The operators, joined with `+`.
     target : str
-        `accelerator`, `cpu` for kernels of the CPU target, or `host` for NumPy.
+        `accelerator`, `host` for kernels of the CPU target, or `numpy`, on the host too.
     macs : int
         Multiplications, as the model defines them.
     instructions : int
@@ -256,7 +256,7 @@ def _host_row(
         " + ".join(dict.fromkeys(node.name for node in nodes)),
         names[step],
         "+".join(node.op for node in nodes),
-        HOST if kernel is None else CPU,
+        NUMPY if kernel is None else HOST,
         numpy_macs if kernel is None else kernel.macs,
         microseconds=None if seconds is None else seconds * 1e6,
     )

@@ -27,7 +27,7 @@ from ..errors import DeviceError, InputError
 from ..html_tables import html_table
 from ..isa.encoding import encode_program
 from .benchmark import MIN_REPEAT_MS, REPEAT, WARM_UP_S, Benchmark, benchmark
-from .device import Device, Result
+from .device import Device, NetworkDevice, Repetitions, Result
 from .host import HostSide
 from .names import layer_names
 from .profile import HostRun, Profile, profile_of
@@ -45,7 +45,7 @@ NO_STATES: Mapping[str, str] = MappingProxyType({})
 
 NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
 
-CPU_DEVICE = "cpu"
+HOST_DEVICE = "host"
 """The device without an accelerator, which has no configuration of its own."""
 
 KEPT_STEP_TIMES = 64
@@ -117,7 +117,7 @@ class Session:
     module : Module
         The module that `compile_graph` or `load` returns.
     device : Device
-        A device of the same configuration, or `cpu` for a module without segments; the caller
+        A device of the same configuration, or `host` for a module without segments; the caller
         closes it.
     threads : int or None
         Threads of the host's kernels; None for all processors available to this process.
@@ -149,7 +149,8 @@ class Session:
         states: Mapping[str, str] = NO_STATES,
     ) -> None:
         ours, theirs = module.configuration, device.configuration
-        if device.name == CPU_DEVICE:
+        elsewhere = isinstance(device, NetworkDevice)
+        if elsewhere or device.name == HOST_DEVICE:
             _refuse_segments(module)
         elif ours.hash != theirs.hash:
             raise DeviceError(
@@ -167,6 +168,7 @@ class Session:
             self._windows = [data_window(segment) for segment in module.segments]
             self._kept = [kept_layers(segment) for segment in module.segments]
             self._names = layer_names(module)
+            least_work = None if elsewhere else least_work  # its kernels are made there
             self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
         except MemoryError as problem:
             raise _not_enough_memory(module.name, problem) from problem
@@ -253,7 +255,7 @@ class Session:
     ) -> Benchmark:
         """Time runs of one sample on this machine, after a warm-up.
 
-        On `cpu` this is the network's speed. On simulators it is theirs, and not the accelerator's.
+        On `host` this is the network's speed. On simulators it is theirs, not the accelerator's.
         Parameters are those of `runtime.benchmark.benchmark`; states are afterwards as before, and
         `step_times` has the times of the host's steps.
 
@@ -263,6 +265,13 @@ class Session:
             As for `run`, and for a number of repetitions below 1.
         """
         held, self.step_times = self._held, deque[Mapping[str, float]](maxlen=KEPT_STEP_TIMES)
+        if isinstance(self.device, NetworkDevice):
+            given = check_inputs(self.module.graph, inputs, held)
+            timing = Repetitions(number, repeat, min_repeat_ms, warm_up_s)
+            timed = self.device.run_network(self.module, given, timing=timing)
+            self.step_times.append(timed.host.seconds)
+            assert timed.benchmark is not None
+            return timed.benchmark
 
         def call() -> None:
             self.step_times.append(self.run(inputs).host.seconds)
@@ -281,6 +290,10 @@ class Session:
     def _run(self, given: Mapping[str, np.ndarray]) -> Run:
         """Run once, in the session's own memory and windows."""
         module, graph = self.module, self.module.graph
+        if isinstance(self.device, NetworkDevice):
+            there = self.device.run_network(module, given, keep_all=self._keep_all)
+            values = there.values
+            return Run(there.outputs, {}, (), there.host, values, module, self._names, given)
         values = {**self._constants, **given}
         layers: dict[str, np.ndarray] = {}
         results: dict[int, Result] = {}
@@ -342,9 +355,9 @@ def _refuse_segments(module: Module) -> None:
     """
     if layers := sum(len(segment.layers) for segment in module.segments):
         raise DeviceError(
-            f"device `{CPU_DEVICE}`: expected a network without layers for an accelerator, got "
+            f"device `{HOST_DEVICE}`: expected a network without layers for an accelerator, got "
             f"{layers} for `{module.configuration.name}`; compile the model with the placement "
-            f"`{CPU_DEVICE}`, or open another device"
+            f"`{HOST_DEVICE}`, or open another device"
         )
 
 

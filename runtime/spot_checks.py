@@ -21,6 +21,10 @@ SHARE = 0.05
 """Share of a board's time that checks may take, beside the first one of each program."""
 
 
+class WrongResultError(DeviceError):
+    """A device gave another result than its definition."""
+
+
 class SpotChecks:
     """The checks of a board.
 
@@ -71,7 +75,7 @@ class SpotChecks:
 
         Raises
         ------
-        DeviceError
+        WrongResultError
             If a byte differs.
         """
         started = time.monotonic()
@@ -82,7 +86,7 @@ class SpotChecks:
         wrong = np.flatnonzero(expected != after)
         if wrong.size:
             first, total = wrong[0], sum(end - start for start, end in stored)
-            raise DeviceError(
+            raise WrongResultError(
                 f"device `{self.name}`: wrong results, {wrong.size:,} of {total:,} bytes that a "
                 f"program stored differ from those of `sim`, first byte {first:#x} of the data "
                 f"window (expected {expected[first]:#04x}, got {after[first]:#04x}); do not use "

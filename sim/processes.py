@@ -4,6 +4,7 @@ Each tool has a process group of its own, so that what it starts ends with it. A
 for a tool cannot be interrupted; the tool is, and the thread reports that it failed.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -16,6 +17,9 @@ from typing import Any
 
 STOPPING_S = 1.0
 """Seconds that a tool has to remove its temporary files."""
+
+_PR_SET_PDEATHSIG = 1
+"""Linux's number of the request."""
 
 _running: dict[subprocess.Popen, int] = {}
 """Tools that run, and the threads that wait for them."""
@@ -108,3 +112,9 @@ def tool_threads(count: int) -> Iterator[ThreadPoolExecutor]:
         raise
     finally:
         pool.shutdown()
+
+
+def end_with_parent() -> None:
+    """Ask the system to send this process SIGTERM when its parent ends, however it does."""
+    with suppress(OSError, AttributeError):  # elsewhere than on Linux, the pipe's end suffices
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))

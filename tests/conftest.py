@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tilewright.compiler.cpu import LEVELS, host, host_levels
 from tilewright.errors import ProcessorError
+from tilewright.flows.execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE
 from tilewright.sim.verilate import ASSERTIONS
 
 # Machines are noisy: time is measured by `make bench`, never a reason to fail. Examples are the
@@ -38,6 +39,9 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, usual)
+
+# Nor do programs depend on what the user has tuned on this computer.
+os.environ[RECORDS_VARIABLE] = NO_RECORDS
 
 # All hardware that is simulated checks its assertions, in other processes too.
 os.environ[ASSERTIONS] = "1"

@@ -32,9 +32,15 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
-API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE = (
+API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE, LIFE_PAGE = (
     ROOT / "docs" / name
-    for name in ("api.md", "own-operators.md", "schedules.md", "write-schedules.md")
+    for name in (
+        "reference/api.md",
+        "guide/own-operators.md",
+        "guide/schedules.md",
+        "guide/write-schedules.md",
+        "design/life-of-a-layer.md",
+    )
 )
 BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)
 TIMES = re.compile(r"~?[\d.,]+ (?:us|ms|s)\b|(?<=127\.0\.0\.1:)\d+|-{2,}|\s+")

@@ -1,4 +1,4 @@
-"""The page on the Python interface: every public name, and listings that its code prints."""
+"""Pages in Python: every public name has its place, and listings are what the code prints."""
 
 import re
 
@@ -7,9 +7,9 @@ import pytest
 import tilewright
 from tilewright.compiler.registered import REGISTERED
 
-from .listings import API_PAGE, OPERATORS_PAGE, WRITERS_PAGE, refreshed
+from .listings import API_PAGE, LIFE_PAGE, OPERATORS_PAGE, WRITERS_PAGE, refreshed
 
-PAGES = [API_PAGE, OPERATORS_PAGE, WRITERS_PAGE]
+PAGES = [API_PAGE, OPERATORS_PAGE, WRITERS_PAGE, LIFE_PAGE]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -1,4 +1,4 @@
-"""docs/licences.md against the packages that are installed."""
+"""docs/reference/licences.md against the packages that are installed."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def installed() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, tuple[str, str, str]]:
-    text = (ROOT / "docs" / "licences.md").read_text()
+    text = (ROOT / "docs" / "reference" / "licences.md").read_text()
     return {
         name: (use, licence, remark.strip()) for name, use, licence, remark in ROW.findall(text)
     }

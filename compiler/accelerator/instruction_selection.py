@@ -11,6 +11,7 @@ from ..te.bounds import Bounds, StagePlan, spans
 from ..te.matching import steps_along
 from ..te.stages import Fusion, Stage, State, qualified
 from ..te.target import ScheduleError
+from ..tensor import Compute
 from .exactness import check_exact, check_inside, reads_at_edges
 from .matching import MatchedInstruction, find_pattern, lane_axes
 from .sliding import window_of
@@ -28,7 +29,7 @@ def matched_instruction(
         value or cannot read an operand in this order.
     """
     names = (stage.name, *(read.tensor for read in stage.reads))
-    places = {name: Memory[state.scope(name)] for name in names}
+    places = {name: (Memory[state.scope(name)],) for name in names}
     try:
         pattern, found = find_pattern(stage.compute, places, patterns_of(configuration))
     except CompileError as error:
@@ -46,7 +47,7 @@ def matched_instruction(
     if window is None:
         axes = lane_axes(pattern, stage.compute, found)
         lanes = {axis: (pattern.lanes[lane],) for lane, axis in axes.items() if axis is not None}
-        _check_operands(stage, pattern, found)
+        check_operands(stage.compute, pattern, found)
     elif not state.arena:
         raise ScheduleError(
             "the sums of a window that slides need rows of ACC between the outputs; add "
@@ -88,10 +89,10 @@ def check_sizes(
             _check_lane(plan, bounds, axis, tile, lanes, taker, parameter)
 
 
-def _check_operands(stage: Stage, pattern: Pattern, found: Match) -> None:
+def check_operands(compute: Compute, pattern: Pattern, found: Match) -> None:
     """Every operand must move with exactly the lanes of its law, one element per lane."""
     mnemonic = pattern.family.mnemonic
-    for lane, axis in lane_axes(pattern, stage.compute, found).items():
+    for lane, axis in lane_axes(pattern, compute, found).items():
         for slot, read in found.reads:
             follows = steps_along(read, axis) if axis else {}
             wanted = {slot.lanes.index(lane) - len(slot.lanes): 1} if lane in slot.lanes else {}

@@ -3,16 +3,16 @@
 Nothing here knows an instruction by name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...errors import CompileError
-from ...isa.configuration import Memory
+from ...isa.configuration import SCRATCHPADS, Memory
 from ...isa.expressions import Match, Read
 from ...isa.instructions import Role
 from ...isa.patterns import PATTERNS, Pattern
 from ..te.matching import find_law
-from ..tensor import Compute
+from ..tensor import Compute, Tensor
 from .sliding import Window, window_of
 
 
@@ -49,9 +49,19 @@ class MatchedInstruction(NamedTuple):
         return next(r.tensor for slot, r in reads if self.pattern.role(slot) is Role.WEIGHTS)
 
 
+def memories_of(tensors: Iterable[Tensor]) -> dict[str, list[Memory]]:
+    """The scratchpads that hold elements of a tensor's type, for each tensor."""
+    return {
+        tensor.name: [
+            memory for memory, kind in SCRATCHPADS.items() if tensor.dtype in kind.elements
+        ]
+        for tensor in tensors
+    }
+
+
 def find_pattern(
     compute: Compute,
-    places: Mapping[str, Memory] | None = None,
+    places: Mapping[str, Collection[Memory]] | None = None,
     patterns: Sequence[Pattern] = PATTERNS,
 ) -> tuple[Pattern, Match]:
     """The first declared instruction whose law the compute's expression matches.
@@ -61,7 +71,7 @@ def find_pattern(
     compute
         The stage.
     places
-        The memory of each tensor. None accepts an instruction for any places of the operands.
+        The memories where each tensor may lie. None accepts an instruction for any places.
     patterns
         The laws of the machine's instructions.
 
@@ -91,7 +101,7 @@ def find_pattern(
 
 
 def _misplaced(
-    pattern: Pattern, compute: Compute, found: Match, places: Mapping[str, Memory]
+    pattern: Pattern, compute: Compute, found: Match, places: Mapping[str, Collection[Memory]]
 ) -> str:
     """The message about an operand in the wrong memory; empty if all are right."""
     named = [(pattern.output, compute.output.name)]
@@ -102,11 +112,13 @@ def _misplaced(
             for memory in pattern.places[slot.operand]
             if not (slot.byte and memory is Memory.ACC)
         ]
-        if places[tensor] not in allowed:
+        if not {*places[tensor]} & {*allowed}:
+            lies, takes = (
+                " or ".join(memory.name for memory in each) for each in (places[tensor], allowed)
+            )
             return (
-                f"compute `{compute.output.name}`: tensor `{tensor}` lies in "
-                f"{places[tensor].name}; {pattern.family.mnemonic} takes `{slot.operand}` from "
-                f"{' or '.join(memory.name for memory in allowed)}"
+                f"compute `{compute.output.name}`: tensor `{tensor}` lies in {lies}; "
+                f"{pattern.family.mnemonic} takes `{slot.operand}` from {takes}"
             )
     return ""
 

@@ -11,16 +11,20 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...errors import CompileError
+from ...isa.configuration import Memory
 from ...isa.expressions import Affine, Read, reads_of
 from ...isa.instructions import Role
 from ..te.box import Box
 from ..tensor import Compute, Kernel
 from .dma import PIXEL_AXES
-from .matching import find_pattern, lane_axes
+from .matching import find_pattern, lane_axes, memories_of
 from .sliding import Window, window_of
 
 Tile = Mapping[str, int]
 """Extent of every axis in a tile."""
+
+Places = Mapping[str, Collection[Memory]]
+"""The memories where each tensor may lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +198,16 @@ def phases_of(kernel: Kernel) -> tuple[Phase, ...]:
 
 
 def _phases(kernel: Kernel) -> tuple[Phase, ...]:
+    places = memories_of(kernel.tensors.values()) | memories_of(one.output for one in kernel.stages)
     phases, before = [], []
     for stage in kernel.stages:
         before.append(stage)
-        bare = stage is kernel.stages[-1] and _is_product(stage)
+        bare = stage is kernel.stages[-1] and _is_product(stage, places)
         if bare or (stage.output.dtype == "int8" and not _is_digit(stage, kernel)):
-            if sum(map(_is_product, before)) > 1 + sum(_is_early(one, stage) for one in before):
+            early = sum(_is_early(one, stage) for one in before)
+            if sum(_is_product(one, places) for one in before) > 1 + early:
                 raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
-            phases.append(_phase(tuple(before)))
+            phases.append(_phase(tuple(before), places))
             before = []
     if before:
         raise CompileError(f"kernel `{kernel.name}`: a product needs a stage that finishes it")
@@ -221,8 +227,8 @@ def corrects_sums(name: str, computes: Sequence[Compute], sums: Collection[str])
     return max(given, default=0) > 1 and bool(readers) and all(n & {*sums} for n in readers)
 
 
-def _is_product(stage: Compute) -> bool:
-    pattern, _ = find_pattern(stage)
+def _is_product(stage: Compute, places: Places) -> bool:
+    pattern, _ = find_pattern(stage, places)
     return pattern.role(pattern.output) is Role.ACCUMULATOR
 
 
@@ -231,12 +237,12 @@ def _is_early(stage: Compute, finish: Compute) -> bool:
     return finish.axes[PIXEL_AXES].name not in {axis.name for axis in stage.axes}
 
 
-def _phase(computes: tuple[Compute, ...]) -> Phase:
+def _phase(computes: tuple[Compute, ...], places: Places) -> Phase:
     inside = {compute.output.name: compute.output.dtype for compute in computes}
     given: dict[str, Any] = {}
     partials = []
     for compute in computes:
-        pattern, found = find_pattern(compute)
+        pattern, found = find_pattern(compute, places)
         roles = {read: pattern.role(slot) for slot, read in found.reads}
         streams = tuple(
             {

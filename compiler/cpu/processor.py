@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from ...isa.expressions import Match, Read, Slot
-from ..te.bounds import Bounds
+from ..te.bounds import Bounds, is_whole
 from ..te.matching import find_law, steps_along
 from ..te.reductions import has_reduction, reduction_of
-from ..te.stages import Division, Stage, State
+from ..te.stages import Stage, State
 from ..te.target import DRAM, REGISTER, Kind, ScheduleError, Scope, Target
 from .instructions import MachineInstruction
 
@@ -70,7 +70,7 @@ class Processor(Target):
         # Extra rows and lanes do no harm to sums in registers.
         private = stage.nested or stage.scope == REGISTER
         needed = [loop for loop in loops if stage.reduces(loop) or not private]
-        if has_reduction(stage.body) and all(_is_whole(stage, bounds, loop) for loop in needed):
+        if has_reduction(stage.body) and all(is_whole(stage, bounds, loop) for loop in needed):
             found = find_law(self.instructions, reduction_of(stage.body), fits)
             if found is not None:
                 return found[0]
@@ -98,18 +98,6 @@ def _has_lanes(law: MachineInstruction, extents: tuple[int, ...]) -> bool:
     if law.max_rows and len(extents) == len(sizes):
         sizes[0] = min(sizes[0], extents[0])
     return extents == tuple(sizes)
-
-
-def _is_whole(stage: Stage, bounds: Bounds, loop: str) -> bool:
-    """Whether all blocks of the loop are whole."""
-    extents = bounds.plans[stage.name].extents
-    while True:
-        found = [r for r in stage.relations if isinstance(r, Division) and loop in r.parts]
-        if not found:
-            return not any(loop in r.names for r in stage.relations)
-        loop = found[0].parent
-        if extents[loop] % found[0].factor:
-            return False
 
 
 def _follow(

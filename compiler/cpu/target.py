@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 from ...errors import CompileError, ProcessorError, UsageError
 from ..cpu_level import LEVEL_VARIABLE, NO_LEVEL, level_cap
 from . import x86
-from .instructions import Level, MachineInstruction, RegisterTile, TableLookup
+from .instructions import Level, MachineInstruction, RegisterTile, Scaling, TableLookup
 from .processor import Processor
 
 llvm.initialize_all_targets()
@@ -69,6 +69,11 @@ class CpuTarget:
         """The instruction for tables of 256 bytes; None where each byte is a load."""
         found = self.properties.lookup
         return found if found and f"+{found.feature}," in f"{self.features}," else None
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """The instruction for powers of 2 beyond the range of float32; None without one."""
+        return self.properties.scaling
 
     @property
     def fused(self) -> bool:

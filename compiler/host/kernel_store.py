@@ -3,30 +3,58 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from ...errors import CompileError
+from ...errors import CompileError, warn_of_kernel
 from ..cpu import CompiledKernel, CpuTarget, Description, compile_kernel, load_kernel
 from ..cpu.execution.kernel import key_of
+from ..cpu.kernels.choices import applied_choices, with_choice
 from .plan import HostPlan
+
+NO_CHOICES: Mapping[str, str] = MappingProxyType({})
+"""The planners' own decisions everywhere."""
 
 
 def compile_host(
-    plan: HostPlan, progress: Callable[[str], None] = lambda line: None
+    plan: HostPlan,
+    progress: Callable[[str], None] = lambda line: None,
+    choices: Mapping[str, str] = NO_CHOICES,
 ) -> dict[str, bytes]:
     """Compile the kernels to machine code, by `key_of`; equal descriptions share it.
 
-    A kernel that cannot be compiled is omitted, and NumPy computes its nodes. `progress` is called
-    with one line for each kernel.
+    A kernel that cannot be compiled is omitted with a warning, and NumPy computes its nodes.
+    `progress` is called with one line for each kernel. `choices` has decisions of schedules, see
+    `with_choice`.
     """
     code: dict[str, bytes] = {}
     for description in plan.descriptions():
         assert plan.target is not None
-        key = key_of(description, plan.target)
-        if key not in code:
-            with contextlib.suppress(CompileError):
-                code[key] = compile_kernel(description, plan.target).to_bytes()
+        # A record may hold decisions that this version cannot compile.
+        for one in dict.fromkeys((with_choice(description, plan.target, choices), description)):
+            key = key_of(one, plan.target)
+            if key not in code:
+                try:
+                    code[key] = compile_kernel(one, plan.target).to_bytes()
+                except CompileError as problem:
+                    if one == description:
+                        warn_of_kernel(type(description).__name__, problem)
+            if key in code:
+                break
         progress(f"{type(description).__name__} for the host")
     return code
+
+
+def used_choices(
+    plan: HostPlan, code: Mapping[str, bytes], choices: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the choices with which `compile_host` made machine code."""
+    target = plan.target
+    if target is None or not choices:
+        return {}
+    made = applied_choices(
+        plan.descriptions(), target, choices, lambda one: key_of(one, target) in code
+    )
+    return dict(made)
 
 
 @dataclass(slots=True)
@@ -44,6 +72,8 @@ class KernelStore:
         Threads that share a kernel's parallel loops.
     trust_code : bool
         Whether to run machine code that this user's key has not signed.
+    choices : mapping
+        Decisions of schedules, see `with_choice`.
     kept : callable
         Returns machine code by its key, from a cache of what was compiled earlier, or None.
 
@@ -59,6 +89,7 @@ class KernelStore:
     code: Mapping[str, bytes]
     threads: int
     trust_code: bool = False
+    choices: Mapping[str, str] = field(default_factory=dict)
     kept: Callable[[str], bytes | None] = lambda key: None
     distrusted: dict[str, str] = field(default_factory=dict)
     compiled: dict[str, bytes] = field(default_factory=dict)
@@ -72,6 +103,7 @@ class KernelStore:
         CompileError
             If it cannot be compiled.
         """
+        description = with_choice(description, self.target, self.choices)
         key = key_of(description, self.target)
         if key not in self._loaded:
             self._loaded[key] = self._find(key, description)

@@ -15,6 +15,7 @@ from ...errors import CompileError, ImportModelError
 from ..graph import TensorType, evaluate_outputs
 from ..graph import operators as ops
 from ..graph.types import DTYPES, FLOATS, MAX_MADE_BYTES, check_size
+from .onnx_blocks import channel_scales
 from .onnx_reader import NodeReader
 from .onnx_scope import Named
 from .onnx_tensors import ELEMENT_TYPES, ONNX_TYPES
@@ -189,6 +190,9 @@ class OnnxNode(NodeReader):
         x, scale, zero_point = self.input(index), index + 1, index + 2
         name = f"{self.result}.{self.proto.input[scale]}"
         if general:
+            plain = self._by_channel(x, scale, axis)
+            if plain is not None:
+                return plain
             requested = ELEMENT_TYPES.get(self.attribute("output_dtype", 0), self.type(scale).dtype)
             dtype = requested if requested in FLOATS else "float32"
             operator = ops.GeneralDequantize(*self._along(x, scale, axis), dtype)
@@ -228,6 +232,19 @@ class OnnxNode(NodeReader):
         rank = len(self.builder.types[x].shape)
         along = self.normalise(axis, rank) if self.type(scale).elements > 1 else 0
         return along, self.attribute("block_size", 0)
+
+    def _by_channel(self, x: str, scale: int, axis: int) -> str | None:
+        """Emit constants with scales of blocks as a Dequantize; None if channels have no scales."""
+        along, block = self._along(x, scale, axis)
+        known = [self.known(name) for name in self._with_scale(x, scale)]
+        arrays = [each for each in known if each is not None]
+        if not block or len(arrays) < len(known):
+            return None
+        found = channel_scales(*arrays, axis=along, block=block)
+        if found is None:
+            return None
+        whole, scaling = found
+        return self.emit(scaling, [self.builder.constant(whole, f"{self.result}.whole")])
 
     def _with_scale(self, x: str, scale: int) -> list[str]:
         given = [scale, scale + 1] if self.has(scale + 1) else [scale]

@@ -218,14 +218,12 @@ def import_matmul_bits(node: OnnxNode) -> str:
         zeros = _unpacked(node.constant(3).reshape(columns, -1), bits)[:, :blocks]
     if weights.size != columns * blocks * block or scales.size != columns * blocks:
         node.fail(f"{columns * blocks} blocks of {block}", f"{weights.size} weights", "correct it")
-    constants = [
+    real = node.as_operator(
+        "DequantizeLinear",
         node.array(weights.reshape(columns, -1)[:, :rows], f"{node.result}.weights"),
         node.array(scales.reshape(columns, blocks), f"{node.result}.scales"),
         node.array(zeros.reshape(columns, blocks), f"{node.result}.zeros"),
-    ]
-    real = node.emit(
-        ops.GeneralDequantize(1, block, str(scales.dtype)), constants, f"{node.result}.real"
-    )
+    ).dequantize(0, 1, general=True)
     turned = node.transpose(real, (1, 0), f"{node.result}.turned")
     product = import_matmul(node.as_operator("MatMul", node.input(0), turned))
     return node.binary("Add", product, node.input(5)) if node.has(5) else product

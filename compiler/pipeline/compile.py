@@ -11,7 +11,7 @@ from ...errors import UnfitError
 from ...isa.configuration import Configuration
 from ..graph import Graph, Node
 from ..host import host_target, plan_host, report_of_host
-from ..host.kernel_store import compile_host
+from ..host.kernel_store import compile_host, used_choices
 from ..module import Module
 from ..placement import misfits, placed_layers, placement_report
 from ..placement.host_products import host_products, idle_sentence
@@ -201,19 +201,20 @@ def _with_host(
     """Compile the host's kernels, and report the placement."""
     graph = placed.graph
     host = plan_host(graph, module.steps, module.segments, host_target())
-    code = compile_host(host, progress)
+    code = compile_host(host, progress, request.choices)
+    choices = used_choices(host, code, request.choices)
     on_accelerator = [linked.placed_layers for linked in segments]
     layers = placed_layers(graph, module.steps, on_accelerator, host.kernels)
     placement = placement_report(graph, layers, request.placement, placed.decision, request.costs)
     products = host_products(graph)
     report = {
         **module.report,
-        "host": report_of_host(host),
+        "host": {**report_of_host(host), "recorded": len(choices)},
         "placement": placement,
         "host_products": products,
         "idle": "" if segments else idle_sentence(graph, products),
     }
-    return replace(module, code=code, report=report)
+    return replace(module, code=code, choices=choices, report=report)
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def _placed(placed: PlacedGraph, wanted: Wanted | None) -> Iterator[StagePart]:
     unfit = {name: why for name, why in placed.decision.cycles.items() if isinstance(why, str)}
     reasons = float_reasons(graph) | unfit
     for number, part in enumerate(placed.parts):
-        lines = [f"# part {number}: {'accelerator' if placed.is_segment(part) else 'cpu'}"]
+        lines = [f"# part {number}: {'accelerator' if placed.is_segment(part) else 'host'}"]
         for node in part:
             if wanted is None or wanted(node):
                 why = reasons.get(node.outputs[0].name)

@@ -67,7 +67,7 @@ def _refuse_large_data(model: str, data_bytes: int, configuration: Configuration
         raise CompileError(
             f"model `{model}`: its activations and constants take {data_bytes:,} bytes, but "
             f"`address_bits` = {configuration.address_bits} of configuration "
-            f"`{configuration.name}` reaches {reach:,}; raise it, or leave layers to the cpu"
+            f"`{configuration.name}` reaches {reach:,}; raise it, or leave layers to the host"
         )
 
 

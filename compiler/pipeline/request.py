@@ -64,6 +64,8 @@ class CompileRequest:
     lean
         Leave out what cycles do not depend on: the checker's proof, the host's machine code, notes,
         and the report of the placement. The module is for timing alone.
+    choices
+        Decisions of the schedules of the host's kernels, see `cpu.kernels.choices.with_choice`.
     """
 
     graph: Graph
@@ -75,6 +77,7 @@ class CompileRequest:
     schedules: Mapping[str, str] = field(default_factory=dict)
     keep_all: bool = False
     lean: bool = False
+    choices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

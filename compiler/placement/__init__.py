@@ -20,14 +20,14 @@ from .decide import (
 from .layers import PlacedLayer, placed_layers
 from .node_cycles import misfits
 from .table import placement_report
-from .user_placement import ACCELERATOR, CPU
+from .user_placement import ACCELERATOR, HOST
 
 __all__ = [
     "ACCELERATOR",
     "COST",
-    "CPU",
     "DEFAULT_COSTS",
     "DEFAULT_PLACEMENT",
+    "HOST",
     "POLICIES",
     "STRICT_PLACEMENT",
     "Costs",

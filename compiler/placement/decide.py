@@ -18,14 +18,14 @@ from .improve import improve
 from .node_cycles import Cycles, cycles_alone, cycles_by_node
 from .problem import problem_of
 from .timeline import Evaluator
-from .user_placement import ACCELERATOR, CPU, user_sides
+from .user_placement import ACCELERATOR, HOST, user_sides
 
 COST = "cost"
 
 NO_REFUSALS: Mapping[str, str] = MappingProxyType({})
 """No nodes that do not fit."""
 
-POLICIES = (ACCELERATOR, COST, CPU)
+POLICIES = (ACCELERATOR, COST, HOST)
 """The accelerator runs every node that it can; the nodes that are cheapest there; none."""
 
 
@@ -38,7 +38,7 @@ class Placement:
     policy : str
         One of `POLICIES`, for all nodes without a choice by name.
     forced : tuple of tuple
-        Pairs of a name and a side, `accelerator` or `cpu`. The name is a node's name, the end of
+        Pairs of a name and a side, `accelerator` or `host`. The name is a node's name, the end of
         one, or a pattern with `*`. Later pairs win.
     strict : bool
         Refuse a network with a layer that does not fit the configuration, instead of leaving the
@@ -60,16 +60,16 @@ class Placement:
                 f"placement `{self.policy}`: expected one of {', '.join(POLICIES)}; choose one"
             )
         for name, side in self.forced:
-            if side not in (ACCELERATOR, CPU):
+            if side not in (ACCELERATOR, HOST):
                 raise CompileError(
-                    f"placement of `{name}`: expected {ACCELERATOR} or {CPU}, got `{side}`; "
+                    f"placement of `{name}`: expected {ACCELERATOR} or {HOST}, got `{side}`; "
                     "choose one"
                 )
 
     @property
     def leaves_all(self) -> bool:
         """Whether the host runs everything, for any network."""
-        return self.policy == CPU and all(side == CPU for _, side in self.forced)
+        return self.policy == HOST and all(side == HOST for _, side in self.forced)
 
 
 DEFAULT_PLACEMENT = Placement()
@@ -137,7 +137,7 @@ def decide(
         for name in (node.output.name for node in able)
         if forced.get(name, placement.policy) == ACCELERATOR and name not in refused
     }
-    moved = [node for node in able if forced.get(node.output.name) == CPU]
+    moved = [node for node in able if forced.get(node.output.name) == HOST]
     cycles = {**cycles_alone(graph, moved, configuration, options), **refused}
     return Decision(frozenset(chosen), forced, cycles)
 
@@ -150,5 +150,5 @@ def _refuse_forced(graph: Graph, forced: Mapping[str, str], cycles: Cycles) -> N
             assert node is not None
             raise UnfitError(
                 f"placement of `{node.name}`: expected a layer that fits the accelerator, got: "
-                f"{refusal}, or leave the layer to the {CPU}"
+                f"{refusal}, or leave the layer to the {HOST}"
             )

@@ -35,7 +35,8 @@ ADVICE = {
     "quantise` does for the float model",
     WIDER: "the accelerator multiplies int8: quantise the float model to 8 bits, as `tilewright "
     "quantise` does",
-    WEIGHTS: "the accelerator multiplies int8 weights with a scale for each output channel",
+    WEIGHTS: "the accelerator multiplies int8 weights with a scale for each output channel; "
+    "scales of blocks must be whole multiples of it, so that the weights still fit int8",
 }
 """The beginning of a reason -> what to do about it."""
 

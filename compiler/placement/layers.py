@@ -10,10 +10,10 @@ from ..host.order import HostEvent, nodes_of, order_events
 from .costs import Costs
 from .problem import ns_of
 from .timeline import SegmentValues, Timeline, segment_values, timeline
-from .user_placement import ACCELERATOR, CPU
+from .user_placement import ACCELERATOR, HOST
 
-HOST = "host"
-"""Target of layers in NumPy; `cpu` is for kernels of the CPU target on the same processor."""
+NUMPY = "numpy"
+"""Target of layers that NumPy computes; `host` is for kernels of the CPU target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PlacedLayer:
     name, op : str
         Its name and operator in reports.
     target : str
-        `accelerator`, `cpu` for a kernel of the CPU target, or `host` for NumPy.
+        `accelerator`, `host` for a kernel of the CPU target, or `numpy`, on the host too.
     nodes : tuple of Node
         Its nodes in order; only one in NumPy.
     cycles : int or None
@@ -85,9 +85,9 @@ def placed_layers(
         elif kernel := ending.get(step):
             name = " + ".join(dict.fromkeys(node.name for node in kernel.nodes))
             op = "+".join(node.op for node in kernel.nodes)
-            layers.append(PlacedLayer(name, op, CPU, kernel.nodes, kernel=kernel))
+            layers.append(PlacedLayer(name, op, HOST, kernel.nodes, kernel=kernel))
         elif step not in inside and (node := graph.producer(step)) is not None:
-            layers.append(PlacedLayer(node.name, node.op, HOST, (node,)))
+            layers.append(PlacedLayer(node.name, node.op, NUMPY, (node,)))
     return layers
 
 

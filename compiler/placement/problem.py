@@ -13,7 +13,7 @@ from ..graph import Graph, accelerated_nodes
 from .costs import NS_PER_US, Costs
 from .min_cut import FlowNetwork
 from .node_cycles import Cycles
-from .user_placement import ACCELERATOR, CPU
+from .user_placement import ACCELERATOR, HOST
 
 OUTSIDE = ""
 """The host, as producer of the network's inputs and reader of its outputs."""
@@ -74,7 +74,7 @@ class Problem:
 
     def solve(self) -> frozenset[str]:
         """Return the accelerator's nodes in the cheapest assignment; in a tie, the most nodes."""
-        network, source, sink = FlowNetwork(), (ACCELERATOR,), (CPU,)
+        network, source, sink = FlowNetwork(), (ACCELERATOR,), (HOST,)
         known = [*self.host_ns.values(), *self.accelerator_ns.values()]
         endless = 1 + sum(time for time in known if time is not None)
         endless += sum(crossing.enter_ns + crossing.leave_ns for crossing in self.crossings)
@@ -85,7 +85,7 @@ class Problem:
         network.connect(OUTSIDE, sink, endless)
         for number, crossing in enumerate(self.crossings):
             # Cut once, for any number of readers on the other side.
-            leaving, entering = (number, CPU), (number, ACCELERATOR)
+            leaving, entering = (number, HOST), (number, ACCELERATOR)
             network.connect(crossing.maker, leaving, crossing.leave_ns)
             network.connect(entering, crossing.maker, crossing.enter_ns)
             for reader in crossing.readers:
@@ -104,7 +104,7 @@ def problem_of(graph: Graph, cycles: Cycles, forced: Mapping[str, str], costs: C
     }
     return Problem(
         {name: None if forced.get(name) == ACCELERATOR else time for name, time in host.items()},
-        {name: None if forced.get(name) == CPU else time for name, time in there.items()},
+        {name: None if forced.get(name) == HOST else time for name, time in there.items()},
         crossings_of(graph, costs),
     )
 

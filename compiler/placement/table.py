@@ -13,9 +13,9 @@ from ..graph import Graph, is_accelerated
 from .costs import NS_PER_US, Costs
 from .decide import COST, Decision, Placement
 from .float_reasons import float_reasons
-from .layers import HOST, PlacedLayer, layers_timeline
+from .layers import PlacedLayer, layers_timeline
 from .problem import Crossing, crossings_of
-from .user_placement import ACCELERATOR, CPU, why_not
+from .user_placement import ACCELERATOR, HOST, why_not
 
 UNFIT = "does not fit there: "
 """The beginning of the reason of a layer that the accelerator could run with more resources."""
@@ -217,5 +217,5 @@ def _reason(
         return "cheaper by the estimate before it was compiled"
     if own <= other:
         return f"cheaper by {-gain:,.1f} us"
-    far = CPU if layer.accelerated else ACCELERATOR
+    far = HOST if layer.accelerated else ACCELERATOR
     return f"the {far} is faster by {own - other:,.1f} us, but the transfer costs more"

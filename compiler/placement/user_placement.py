@@ -9,7 +9,7 @@ from ..graph import Graph, Node, accelerated_nodes, is_accelerated
 from ..graph.operators import Dequantize, GeneralDequantize
 from ..graph.types import FLOATS
 
-ACCELERATOR, CPU = "accelerator", "cpu"
+ACCELERATOR, HOST = "accelerator", "host"
 
 WILD = "*?["
 """Characters that make a name a pattern."""
@@ -47,7 +47,7 @@ def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, st
             )
             raise CompileError(
                 f"placement of `{wanted}`: the accelerator cannot run {listed}; leave it to the "
-                f"{CPU}{', or quantise it' if in_float else ''}"
+                f"{HOST}{', or quantise it' if in_float else ''}"
             )
         sides |= {node.output.name: side for node in able}
     return sides

@@ -1,9 +1,9 @@
 """Tensor expressions and schedules: declare a kernel in index notation, then transform its loops.
 
-`docs/schedules.md` is the guide. Declarations build the compiler's `Kernel`. A `Schedule` is a list
-of checked steps, and its `program` is a tree of loops. `interpret` runs the loops literally, and
-`instances` walks them as a machine would. A `Target` says what a machine has; this package knows
-none.
+`docs/guide/schedules.md` is the guide. Declarations build the compiler's `Kernel`. A `Schedule` is
+a list of checked steps, and its `program` is a tree of loops. `interpret` runs the loops literally,
+and `instances` walks them as a machine would. A `Target` says what a machine has; this package
+knows none.
 """
 
 from ..tensor import Patches, View
@@ -32,7 +32,7 @@ from .index import Index, axes, reduce_axes
 from .instances import Buffered, Instance, instances
 from .interpret import InterpretError, interpret
 from .law import apply
-from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
+from .loop_steps import Bind, Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
 from .program import Program
 from .regions import region
 from .schedule import Schedule
@@ -54,7 +54,7 @@ from .values import maximum_over as max
 from .values import sum_over as sum
 
 __all__ = [
-    "Arena", "Buffered", "CacheRead", "CacheWrite", "ComputeAt", "ComputeRoot",
+    "Arena", "Bind", "Buffered", "CacheRead", "CacheWrite", "ComputeAt", "ComputeRoot",
     "DeclaredTensor", "Fuse", "Index", "Instance", "InterpretError", "Kind", "Parallelise",
     "Patches", "Pipeline", "Precede", "Program", "Reorder", "Roll", "Schedule", "ScheduleError",
     "Scope", "SetScope", "Split", "Step", "Target", "TensorExpression", "Tensorise", "Unroll",

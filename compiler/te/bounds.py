@@ -170,6 +170,18 @@ class Bounds:
         return [self.interval(affine, fixed) for affine in read.index]
 
 
+def is_whole(stage: Stage, bounds: Bounds, loop: str) -> bool:
+    """Whether all blocks of the loop are whole."""
+    extents = bounds.plans[stage.name].extents
+    while True:
+        found = [r for r in stage.relations if isinstance(r, Division) and loop in r.parts]
+        if not found:
+            return not any(loop in r.names for r in stage.relations)
+        loop = found[0].parent
+        if extents[loop] % found[0].factor:
+            return False
+
+
 def infer_bounds(state: State, known: Bounds | None = None) -> Bounds:
     """Plan every stage.
 

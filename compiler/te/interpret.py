@@ -1,8 +1,8 @@
 """Run a loop program literally, so that a wrong bound is an error and not hidden.
 
 Every buffer has only its allocated elements, and all of them start as poison. It is an error to
-read an element that was never written, or to access an element outside the buffer. Parallel and
-vectorised loops run in random order. Use small shapes: an element takes tens of microseconds.
+read an element that was never written, or to access an element outside the buffer. Loops that need
+no order run in random order. Use small shapes: an element takes tens of microseconds.
 """
 
 import operator
@@ -19,7 +19,6 @@ from .affine import value_of
 from .nodes import Allocate, Assign, Block, For, Guard, Let, Node, Update, holds, let_value
 from .program import Program
 from .rolling import Rows
-from .target import Kind
 
 Values = dict[str, int]
 
@@ -150,7 +149,7 @@ class _Interpreter:
     def step(self, node: Node, values: Values) -> None:
         if isinstance(node, For):
             numbers = self.numbers(node, values)
-            if node.kind in (Kind.PARALLEL, Kind.VECTORISED):
+            if not node.kind.keeps_order:
                 self.random.shuffle(numbers)
             for number in numbers:
                 values[node.variable] = number

@@ -111,7 +111,7 @@ def _check_forward(stage: Stage, state: State, bounds: Bounds) -> None:
         return
     anew = bounds.behind(rolling.others)
     for variable, extent, kind in _restarting(stage, state, bounds):
-        forward = kind in (Kind.SERIAL, Kind.UNROLLED)
+        forward = kind.keeps_order
         if variable == moving[0]:
             if forward:
                 return

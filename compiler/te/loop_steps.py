@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from .stages import Division, Fusion, Stage, State
 from .steps import Step
-from .target import Kind, ScheduleError
+from .target import BLOCKS, BOUND, Kind, ScheduleError
 
 
 def _refuse_inside(stage: Stage, loop: str) -> None:
@@ -125,35 +125,36 @@ class Reorder(Step):
         return state.with_stage(stage.changed(loops=tuple(loops)))
 
 
+def _marked(state: State, name: str, loop: str, kind: Kind) -> State:
+    """Let a loop run its iterations in another way than one after the other."""
+    stage = state.stage(name)
+    stage.position(loop)
+    if kind is not Kind.UNROLLED and stage.reduces(loop):
+        raise ScheduleError(
+            f"`{loop}` is a reduction loop of `{name}`, whose iterations depend on "
+            "each other; choose a data loop"
+        )
+    if kind not in state.target.kinds:
+        raise ScheduleError(f"{state.target.name} has no {kind.value} loops")
+    if not (kind in state.target.lane_kinds and stage.has_lanes(loop)):
+        _refuse_inside(stage, loop)
+    known = stage.kind(loop)
+    if known is not Kind.SERIAL:
+        raise ScheduleError(f"`{loop}` is {known.value} already; choose another loop")
+    if loop in dict(stage.depths):
+        raise ScheduleError(f"`{loop}` is pipelined, so it runs in order; choose another loop")
+    return state.with_stage(stage.changed(kinds=(*stage.kinds, (loop, kind))))
+
+
 @dataclass(frozen=True, slots=True)
 class _Mark(Step):
-    """Let a loop run its iterations in another way than one after the other."""
-
     kind: ClassVar[Kind] = Kind.SERIAL
     stage: str
     loop: str
 
     @override
     def apply(self, state: State) -> State:
-        stage = state.stage(self.stage)
-        stage.position(self.loop)
-        if self.kind is not Kind.UNROLLED and stage.reduces(self.loop):
-            raise ScheduleError(
-                f"`{self.loop}` is a reduction loop of `{self.stage}`, whose iterations depend on "
-                "each other; choose a data loop"
-            )
-        if self.kind not in state.target.kinds:
-            raise ScheduleError(f"{state.target.name} has no {self.kind.value} loops")
-        if not (self.kind in state.target.lane_kinds and stage.has_lanes(self.loop)):
-            _refuse_inside(stage, self.loop)
-        known = stage.kind(self.loop)
-        if known is not Kind.SERIAL:
-            raise ScheduleError(f"`{self.loop}` is {known.value} already; choose another loop")
-        if self.loop in dict(stage.depths):
-            raise ScheduleError(
-                f"`{self.loop}` is pipelined, so it runs in order; choose another loop"
-            )
-        return state.with_stage(stage.changed(kinds=(*stage.kinds, (self.loop, self.kind))))
+        return _marked(state, self.stage, self.loop, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,32 @@ class Parallelise(_Mark):
     """Parallelise a data loop: run its iterations in any order, or at once."""
 
     kind: ClassVar[Kind] = Kind.PARALLEL
+
+
+@dataclass(frozen=True, slots=True)
+class Bind(Step):
+    """Bind a data loop to a unit of a GPU: each of its iterations is a block or a thread.
+
+    The thread loops of a nest together number the threads of a block, the innermost fastest.
+    """
+
+    stage: str
+    loop: str
+    unit: str
+
+    @override
+    def apply(self, state: State) -> State:
+        units = {kind.value: kind for kind in BOUND}
+        if self.unit not in units:
+            raise ScheduleError(f"unknown unit `{self.unit}`; choose {' or '.join(units)}")
+        kind = units[self.unit]
+        for other, known in state.stage(self.stage).kinds:
+            if known is kind and kind in BLOCKS:
+                raise ScheduleError(
+                    f"`{other}` of `{self.stage}` is bound to {self.unit} already; fuse the two "
+                    "loops, or choose another unit"
+                )
+        return _marked(state, self.stage, self.loop, kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ..tensor import Kernel
 from .bounds import Bounds
 from .build import build_program
 from .legality import check_state
-from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
+from .loop_steps import Bind, Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
 from .program import Program
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
 from .stages import Division, Fusion, Stage, initial_state
@@ -135,6 +135,10 @@ class Schedule:
         """Parallelise a data loop: run its iterations in any order."""
         self.apply(Parallelise(stage, loop))
 
+    def bind(self, stage: str, loop: str, unit: str) -> None:
+        """Bind a data loop to `block.x`, `block.y`, `block.z` or `thread`."""
+        self.apply(Bind(stage, loop, unit))
+
     def pipeline(self, stage: str, loop: str, depth: int) -> None:
         """Pipeline a loop: give every buffer inside it `depth` slots."""
         self.apply(Pipeline(stage, loop, depth))
@@ -196,9 +200,17 @@ class Schedule:
         return self._bounds.instructions if self._bounds else {}
 
     def program(self) -> Program:
-        """The loop program after all steps."""
+        """The loop program after all steps.
+
+        Raises
+        ------
+        ScheduleError
+            When the target does not run it.
+        """
         if self._program is None:
-            self._program = build_program(self._state, self._bounds)
+            program = build_program(self._state, self._bounds)
+            self.target.check_program(program)
+            self._program = program
         return self._program
 
     def history(self) -> list[tuple[str, str]]:

@@ -12,10 +12,14 @@ from ...errors import CompileError
 
 if TYPE_CHECKING:
     from .bounds import Bounds
+    from .program import Program
     from .stages import Stage, State
 
 DRAM = "DRAM"
 """Scope of main memory, where the kernel's inputs and its output are."""
+
+SHARED = "SHARED"
+"""Scope of the memory that the threads of a block share."""
 
 REGISTER = "REGISTER"
 """Scope of the sums of a reduction whose result the same stage processes further.
@@ -48,6 +52,25 @@ class Kind(Enum):
     UNROLLED = "unrolled"
     VECTORISED = "vectorised"
     PARALLEL = "parallel"
+    BLOCK_X = "block.x"
+    BLOCK_Y = "block.y"
+    BLOCK_Z = "block.z"
+    THREAD = "thread"
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether iterations run one after the other."""
+        return self in (Kind.SERIAL, Kind.UNROLLED)
+
+
+BLOCKS = (Kind.BLOCK_X, Kind.BLOCK_Y, Kind.BLOCK_Z)
+"""Loops whose iterations are blocks of threads; blocks share no memory but the main one."""
+
+BOUND = (*BLOCKS, Kind.THREAD)
+"""Loops whose iterations are bound to units of the machine, by `bind`."""
+
+LOOPS = frozenset(Kind) - frozenset(BOUND)
+"""The kinds of loops of a machine that has neither blocks nor threads of its own."""
 
 
 class Scope(NamedTuple):
@@ -96,7 +119,7 @@ class Target:
     @property
     def kinds(self) -> frozenset[Kind]:
         """The kinds of loops that it runs."""
-        return frozenset(Kind)
+        return LOOPS
 
     @property
     def lane_kinds(self) -> frozenset[Kind]:
@@ -132,6 +155,15 @@ class Target:
             When there is no instruction, or the sizes do not fit.
         """
         self.instruction(stage, state, bounds)
+
+    def check_program(self, program: "Program") -> None:
+        """Refuse a loop program that the machine does not run, though every step is legal.
+
+        Raises
+        ------
+        ScheduleError
+            When it does not.
+        """
 
 
 PLAIN = Target()

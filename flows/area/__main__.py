@@ -15,7 +15,7 @@ from .provenance import MODEL, note_sources
 from .rows import AreaRow, measure, read_rows, write_rows
 from .samples import first_samples
 
-PAGE = Path(__file__).parents[2] / "docs" / "synthesis.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "synthesis.md"
 """Shows the errors."""
 
 
@@ -44,7 +44,7 @@ def main() -> None:
         help="also measure the first N samples; without it, only rows that exist",
     )  # fmt: skip
     parser.add_argument(
-        "--device", metavar="NAME",
+        "--chip", metavar="NAME",
         help="measure rows of this device only; of the samples, those that fit it (default: all "
         "rows, and samples on ECP5s of several sizes)",
     )  # fmt: skip
@@ -54,16 +54,16 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = read_rows()
     if not arguments.fit:
-        samples = first_samples(arguments.rows, arguments.device)
+        samples = first_samples(arguments.rows, arguments.chip)
         names = {(configuration.name, chip) for configuration, chip in samples}
         samples += [
             (row.machine, row.device)
             for row in rows
-            if row.key not in names and arguments.device in (None, row.device)
+            if row.key not in names and arguments.chip in (None, row.device)
         ]
         measure(samples, rows, write_rows, lambda line: print(line, flush=True))
         rows = read_rows()
-        if arguments.device is None:
+        if arguments.chip is None:
             note_sources(MODEL)
     text = coefficients(rows)
     before, after = (errors_table(json.loads(each)) for each in (DATA.read_text("utf-8"), text))

@@ -167,7 +167,7 @@ def fit_or_scale(
 
 
 def errors_table(model: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the errors of a model as the table of `docs/synthesis.md`."""
+    """Return the errors of a model as the table of `docs/guide/synthesis.md`."""
     lines = ["| family | rows | | median error | worst |", "| --- | ---: | --- | ---: | ---: |"]
     for family, found in model.items():
         for resource, of in found["errors"].items():

@@ -1,1 +1,1 @@
-"""Benchmarks: the figures of docs/figures.md."""
+"""Benchmarks: the figures of docs/reference/figures.md."""

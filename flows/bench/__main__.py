@@ -1,4 +1,4 @@
-"""The figures of docs/figures.md: utilisation of ResNet-18's layers, and speeds.
+"""The figures of docs/reference/figures.md: utilisation of ResNet-18's layers, and speeds.
 
 One run measures everything. Speeds are ratios or rates on this machine, not limits. The functional
 simulators, compiled and in NumPy, are compared without the timing model.

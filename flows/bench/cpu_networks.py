@@ -19,7 +19,7 @@ from ...compiler.frontend import import_model
 from ...compiler.graph import Graph
 from ...compiler.host import Evaluate, HostStep, RunKernel
 from ...compiler.pipeline import compile_module
-from ...compiler.placement import CPU, Placement
+from ...compiler.placement import HOST, Placement
 from ...errors import UsageError
 from ...isa.settings import load_configuration
 from ...runtime import Session, open_device
@@ -104,7 +104,7 @@ def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
     graph = import_model(model)
     inputs = random_inputs(graph)
     configuration = load_configuration("16x16")
-    module = compile_module(graph, configuration, placement=Placement(CPU))
+    module = compile_module(graph, configuration, placement=Placement(HOST))
     steps: list[Mapping[str, float]] = []
     with open_device("sim", configuration) as device:
         session = Session(module, device, threads=threads)

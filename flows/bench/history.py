@@ -1,4 +1,4 @@
-"""Exact cycles of the demo's network by commit: `docs/history.md`.
+"""Exact cycles of the demo's network by commit: `docs/reference/history.md`.
 
 A commit is unpacked into a folder of its own and compiles the same file as all others, for a few
 machines. Cycles have no noise, so every difference between two lines is a change that was made.
@@ -24,7 +24,8 @@ from ..cli.main import guarded
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "digits" / "digits_int8_qdq.onnx"
-RECORDS, PAGE = Path(__file__).with_name("history.jsonl"), ROOT / "docs" / "history.md"
+RECORDS = Path(__file__).with_name("history.jsonl")
+PAGE = ROOT / "docs" / "reference" / "history.md"
 MACHINES = ("4x4", "8x8", "16x16", "ecp5-25")
 TIME_LIMIT_S = 600
 

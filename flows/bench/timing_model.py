@@ -1,4 +1,4 @@
-"""Speed of the timing model compared with the RTL, in one run: those of docs/figures.md.
+"""Speed of the timing model compared with the RTL, in one run: those of docs/reference/figures.md.
 
 Every program is compiled once. The RTL's time excludes building the simulator. The model's time is
 given without decoding the program (as in a sweep) and with decoding (as in one run).

@@ -1,4 +1,4 @@
-"""Boards as files: reads, checks and completes them. `docs/add-a-board.md` describes the format."""
+"""Boards as files: reads, checks and completes them, as in `docs/guide/add-a-board.md`."""
 
 import re
 import tomllib

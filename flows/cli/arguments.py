@@ -24,6 +24,7 @@ from ...quoting import printable
 from ...sim.gate.tools import YOSYS, find_tool
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
+from ..execution.recorded_choices import recorded_texts
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
@@ -175,7 +176,10 @@ def placed_module(
     from ...compiler.host import host_target
     from ...runtime.artifact import load
 
-    more = ("artifact", repr(host_target()), *placing.key(), memory_text(memory))
+    more = (
+        "artifact", repr(host_target()), *placing.key(), memory_text(memory),
+        *recorded_texts().items(),
+    )  # fmt: skip
     kept = CompileCache.of_model(
         artifact, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )
@@ -249,7 +253,10 @@ def kept_module(
     if not source.is_file() or operators is None:
         return None
     quantised = calibration.key() if calibration else ()
-    more = (*quantised, *overrides.key(), *placing.key(), memory_text(memory), *operators)
+    more = (
+        *quantised, *overrides.key(), *placing.key(), memory_text(memory), *operators,
+        *recorded_texts().items(),
+    )  # fmt: skip
     return CompileCache.of_model(
         source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )
@@ -318,25 +325,6 @@ def compile_placed(
             cache=registered_key() is None,  # otherwise the callers cache the module by its file
             memory=memory,
         )
-
-
-def device_name(text: str) -> str:
-    """Return a device's name in lower case, and a board's address as it is.
-
-    Raises
-    ------
-    UsageError
-        For the path of a serial port.
-    """
-    from ...runtime.devices import is_board
-
-    if text.startswith("/dev/"):
-        raise UsageError(
-            f"`--device {text}`: expected a device's name or a board's address, got a path; did "
-            f"you mean `serial://{text}`?"
-        )
-
-    return text if is_board(text) else text.lower()
 
 
 def require_tools(device: str) -> None:

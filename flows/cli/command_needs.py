@@ -16,6 +16,7 @@ from .commands.flash import find_loader
 
 EXTRAS: Mapping[str, str] = {
     "sweep": "sweep -o, --workers, --search",
+    "agent": "agent, devices elsewhere",
     "figures": "ablation --figure",
     "torch": "tilewright.from_torch",
     "firmware": "export --c for a soft CPU",
@@ -47,7 +48,7 @@ class Need:
 
 def command_needs() -> list[Need]:
     """Return what single commands need; nothing is started, since the first run takes a minute."""
-    needs = [_synthesis("synth --device asic, run --device gate", [YOSYS])]
+    needs = [_synthesis("synth --chip asic, run --device gate", [YOSYS])]
     families = {device.family.name: device.family for device in DEVICES.values()}
     for family in families.values():
         if family.placer is None:

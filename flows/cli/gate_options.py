@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
+from ...runtime.devices import kind_of
 from ...sim.gate.cell_models import MODELS
 
 DEFAULT = next(iter(MODELS))
@@ -28,7 +29,7 @@ def technology_options(arguments: argparse.Namespace) -> dict[str, Any]:
     name = arguments.technology
     if name is None:
         return {}
-    if arguments.device != "gate":
+    if kind_of(arguments.device) != "gate":
         raise UsageError(
             f"`--technology`: expected `--device gate`, got `{arguments.device}`; only a netlist "
             "has cells"

@@ -4,6 +4,8 @@ Its address has a token, so other users of the computer and other sites in the b
 it. The browser loads the page again every few seconds until the work is done.
 """
 
+import argparse
+import contextlib
 import secrets
 import threading
 from collections.abc import Callable
@@ -15,12 +17,22 @@ from typing_extensions import override
 
 from ...errors import ToolError
 from ...file_access import reason
+from .console import note
 
 LOOPBACK = "127.0.0.1"
 
 REFRESH_S = 3
 
 WAITING = "<!doctype html><html lang=en><title>Tilewright</title><p>The first results come soon."
+
+
+def add_serve(parser: argparse.ArgumentParser) -> None:
+    """Add `--serve`."""
+    parser.add_argument(
+        "--serve", action="store_true",
+        help="show the page while it grows, at an address of this computer that has a secret "
+        "token, until Ctrl-C",
+    )  # fmt: skip
 
 
 class LivePage:
@@ -84,6 +96,13 @@ class LivePage:
     def show(self, data: Any, *, done: bool = False) -> None:
         """Show other data, which nobody changes any more; once `done`, it is loaded no more."""
         self._data, self._done = data, done
+
+    def keep(self, what: str) -> None:
+        """Let the user read the final page until Ctrl-C, then stop serving."""
+        with contextlib.suppress(KeyboardInterrupt):
+            note(f"{self.address}: {what} is done; Ctrl-C closes the page")
+            threading.Event().wait()
+        self.close()
 
     def close(self) -> None:
         """Stop serving."""

@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -33,6 +34,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "compile": {
         "compile": "compile a model into one file",
         "quantise": "quantise a float model with a few samples",
+        "tune": "find faster schedules of a network's kernels by trials, and keep them",
         "export": "write a network as C for a board without an operating system, or as hex files",
     },
     "choose a machine": {
@@ -48,6 +50,10 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "measure": "measure the main memory of a board, and its error in each layer",
         "board": "serve a virtual board",
         "verilog": "write the Verilog of a configuration",
+    },
+    "use devices of other machines": {
+        "agent": "lend the devices of this machine to clients on others",
+        "devices": "list devices, here and on other machines, and add agents",
     },
     "check and maintain": {
         "doctor": "check the tools",
@@ -72,17 +78,20 @@ EXAMPLES: Mapping[str, str] = {
     "asm": "tilewright asm program.asm --config 4x4 --device rtl",
     "compile": "tilewright compile model.onnx --config ecp5-45 -o model.tw",
     "quantise": "tilewright quantise float.onnx --calibrate samples.npz -o int8.onnx",
+    "tune": "tilewright tune model.onnx --budget 5m",
     "export": "tilewright export --c firmware model.onnx --config 4x4",
-    "config": "tilewright config show 16x16 --device ecp5-85",
-    "sweep": "tilewright sweep model.onnx --device ecp5-45 --rate 50 --vary lanes=4x4,8x8",
+    "config": "tilewright config show 16x16 --chip ecp5-85",
+    "sweep": "tilewright sweep model.onnx --chip ecp5-45 --rate 50 --vary lanes=4x4,8x8",
     "ablation": "tilewright ablation model.onnx --config 8x8",
     "boards": "tilewright boards model.onnx",
-    "synth": "tilewright synth --config 4x4 --device ecp5-45 --no-place",
+    "synth": "tilewright synth --config 4x4 --chip ecp5-45 --no-place",
     "build": "tilewright build --board ULX3S-25F",
     "flash": "tilewright flash --board ULX3S-25F",
     "measure": "tilewright measure serial:///dev/ttyUSB0 model.onnx",
     "board": "tilewright board --virtual ULX3S-25F",
     "verilog": "tilewright verilog --config 8x8 -o core.v",
+    "agent": "tilewright agent --listen 0.0.0.0:7462 --board lab=serial:///dev/ttyUSB0",
+    "devices": "tilewright devices --add lab=lab.example:7462 --certificate lab.pem",
     "doctor": "tilewright doctor",
     "clean": "tilewright clean --all",
     "completion": "tilewright completion "
@@ -245,7 +254,8 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     _escape_what_cannot_be_printed()
     ended_by: list[signal.Signals] = []
     try:
-        with signals_interrupt(ended_by, _stop_tools):
+        with signals_interrupt(ended_by, _stop_tools), warnings.catch_warnings():
+            warnings.showwarning = _show_warning
             try:
                 call()
             except SystemExit:  # after `--help`
@@ -276,6 +286,10 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     except Exception as problem:
         return _fault(problem, verbose)
     return 0
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"warning: {printable(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def _stop_tools() -> None:

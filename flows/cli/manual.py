@@ -1,4 +1,4 @@
-"""Write the reference of all commands, `docs/commands.md`, from their parsers.
+"""Write the reference of all commands, `docs/reference/commands.md`, from their parsers.
 
 `python -m tilewright.flows.cli.manual` rewrites it; a test fails while it is out of date.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from ...isa.markdown import table
 from .main import COMMANDS, parser
 
-MANUAL = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
+MANUAL = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
 
 INTRODUCTION = """\
 # Commands

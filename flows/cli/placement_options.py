@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
+from ...runtime.devices import kind_of
 from .clock_options import DEFAULT_CLOCK_MHZ, add_clock, chosen_clock
 
 if TYPE_CHECKING:
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from ...compiler.placement.costs import Costs
     from ...runtime.device import Device
 
-POLICIES = ("accelerator", "cost", "cpu")
-SIDES = ("accelerator", "cpu")
+POLICIES = ("accelerator", "cost", "host")
+SIDES = ("accelerator", "host")
 HOST_NAMES = ("here", "cortex-a9", "cortex-a53", "picorv32")
 """As in `compiler.placement` and `execution.hosts`, which a command with a kept network omits."""
 
@@ -112,11 +113,11 @@ def add_placement(parser: argparse.ArgumentParser, *, table: bool = True) -> Non
     group.add_argument(
         "--placement", choices=POLICIES,
         help="accelerator: every layer that can run there (default); cost: the least estimated "
-        "time; cpu: nothing on the accelerator",
+        "time; host: nothing on the accelerator",
     )  # fmt: skip
     group.add_argument(
         "--place", action="append", default=[], metavar="LAYER=SIDE",
-        help="run a node on `cpu` or `accelerator`; LAYER is its name, the end of it or a pattern "
+        help="run a node on `host` or `accelerator`; LAYER is its name, the end of it or a pattern "
         "with `*`; may be repeated, the last match counts",
     )  # fmt: skip
     if table:
@@ -158,7 +159,7 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
         name, _, side = text.rpartition("=")
         if not name or side not in SIDES:
             raise UsageError(
-                f"`--place {text}`: expected LAYER=cpu or LAYER=accelerator; correct it"
+                f"`--place {text}`: expected LAYER=host or LAYER=accelerator; correct it"
             )
         forced.append((name, side))
     figures = {name: getattr(arguments, name) for name in FIGURES}
@@ -175,15 +176,15 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
             f"`{option}`: expected `--placement cost` or `--table`, which estimate times, got "
             "neither; add one, or leave it out"
         )
-    if getattr(arguments, "device", "") == "cpu":
+    if kind_of(getattr(arguments, "device", "")) == "host":
         there = [name for name, side in forced if side == SIDES[0]]
-        if policy not in (None, "cpu") or there:
+        if policy not in (None, "host") or there:
             what = f"--place {there[0]}={SIDES[0]}" if there else f"--placement {policy}"
             raise UsageError(
-                f"`{what}`: expected a device that is an accelerator, got `--device cpu`; leave "
+                f"`{what}`: expected a device that is an accelerator, got `--device host`; leave "
                 "one of them out"
             )
-        policy = "cpu"
+        policy = "host"
     return Placing(
         policy or POLICIES[0],
         tuple(forced),

@@ -94,14 +94,14 @@ def chosen_device(
     UsageError
         For an unknown device, or one whose resources only synthesis can tell.
     """
-    name = arguments.device or description.device
+    name = arguments.chip or description.chip
     if not name:
         return None
     device = find_device(name)
     known = [each.name for each in DEVICES.values() if is_modelled(each.family.technology)]
     if device.name not in known:
         raise UsageError(
-            f"`--device {name}`: expected one of {', '.join(known)}, because the resources "
+            f"`--chip {name}`: expected one of {', '.join(known)}, because the resources "
             "of others are known only after synthesis; choose one, or set limits with `--where`"
         )
     return device
@@ -117,19 +117,17 @@ def chosen_build(arguments: argparse.Namespace, device: FpgaDevice | None) -> Bu
     ToolError
         When a tool is missing.
     """
-    seeds = arguments.place
+    seeds = arguments.seeds
     if seeds is None and not arguments.synthesise:
         return None
-    option = "--synthesise" if seeds is None else f"--place {seeds}"
+    option = "--synthesise" if seeds is None else f"--seeds {seeds}"
     if seeds is not None and seeds < 1:
         raise UsageError(f"`{option}`: expected 1 or more; correct it")
     if device is None:
-        raise UsageError(
-            f"`{option}`: expected also `--device NAME`, the chip to build for; add it"
-        )
+        raise UsageError(f"`{option}`: expected also `--chip NAME`, the chip to build for; add it")
     if seeds is not None and device.family.placer is None:
         raise UsageError(
-            f"`{option}`: expected a device with an open placer, such as ecp5-45, got "
+            f"`{option}`: expected a chip with an open placer, such as ecp5-45, got "
             f"`{device.name}`; choose another one, or `--synthesise`"
         )
     tool_versions(device)
@@ -160,7 +158,7 @@ def chosen_conditions(
             found.append(replace(limit, text=f"{each} at {arguments.rate:g} a second"))
     if device:
         found += [
-            read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--device`")
+            read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--chip`")
             for resource in BUDGET
             if resource in device.capacity
         ]
@@ -207,7 +205,7 @@ def chosen_own_clock(arguments: argparse.Namespace, device: FpgaDevice | None) -
         return by_default
     if device is None:
         raise UsageError(
-            "`--clock own`: expected also `--device NAME`, the chip on which machines have a clock;"
+            "`--clock own`: expected also `--chip NAME`, the chip on which machines have a clock;"
             " add it"
         )
     arguments.clock = None

@@ -1,6 +1,6 @@
 """ONNX's operator tests on the host's kernels; a kernel runs every node that it supports.
 
-The module has no accelerator, as with `--device cpu`, and even the smallest kernels are used.
+The module has no accelerator, as with `--device host`, and even the smallest kernels are used.
 Machine code is generated once for all cases with the same kernel description.
 """
 
@@ -39,7 +39,7 @@ class KernelRunner:
 
     code: dict[str, bytes] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    _device: Device = field(default_factory=lambda: open_device("cpu", MACHINE))
+    _device: Device = field(default_factory=lambda: open_device("host", MACHINE))
 
     def run(
         self, graph: Graph, inputs: Mapping[str, np.ndarray]

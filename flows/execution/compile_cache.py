@@ -121,7 +121,7 @@ class CompileCache:
         digest = hashlib.sha256(print_graph(graph).encode())
         more = (
             "graph", repr(host_target()), memory_text(request.memory), request.placement,
-            request.costs, *sorted(request.schedules.items()),
+            request.costs, *sorted(request.schedules.items()), *sorted(request.choices.items()),
         )  # fmt: skip
         return cls(
             graph.name, digest, request.configuration, request.options,

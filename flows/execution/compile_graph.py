@@ -18,6 +18,7 @@ from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY
 from ...sim.timing import ExactMeasure
 from .compile_cache import CompileCache
+from .recorded_choices import recorded_choices, recorded_schedules, recorded_texts
 
 Progress = Callable[[str], None]
 
@@ -78,6 +79,9 @@ def compile_graph(
     CompileError
         When a layer does not fit the configuration, or the placement is not possible.
     """
+    texts = {} if lean else recorded_texts()
+    if not schedules and placement == DEFAULT_PLACEMENT and options == DEFAULT_OPTIONS:
+        schedules = recorded_schedules(texts, graph, configuration, memory.with_stalls(0.0))
     request = CompileRequest(
         graph=graph,
         configuration=configuration,
@@ -88,6 +92,7 @@ def compile_graph(
         schedules=schedules,
         keep_all=keep_all,
         lean=lean,
+        choices={} if lean else recorded_choices(texts),
     )
     kept = CompileCache.of_request(request) if cache and not lean else None
     module = kept.load() if kept is not None else None

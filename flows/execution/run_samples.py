@@ -11,6 +11,7 @@ from ...compiler.module import Module
 from ...runtime import Comparison, Session, open_device
 from ...runtime.benchmark import REPEAT, Benchmark
 from ...runtime.device import Device, Result
+from ...runtime.devices import kind_of
 from ...runtime.profile import Profile, profile_of
 from ...runtime.session import NO_STATES, Run
 from ..cli.arguments import progress_bar
@@ -18,9 +19,6 @@ from .samples import Samples
 
 SLOW_S, SLOW_REPEATS = 0.1, 3
 """Repetitions of a run that takes this long; a shorter one is repeated `REPEAT` times."""
-
-WARM_DEVICES = ("cpu", "sim")
-"""Devices on which a run is short enough to be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ def run_samples(
     seconds = time.perf_counter() - began
     stacked, first = np.stack(outputs), runs[0]
     times, host = None, first.host
-    if host.seconds and device.name in WARM_DEVICES:
+    if host.seconds and (device.name == "sim" or kind_of(device.name) == "cpu"):
         slow = seconds / samples.count >= SLOW_S
         often = repeat or (SLOW_REPEATS if slow else REPEAT)
         times = session.benchmark(next(iter(samples)), repeat=often)

@@ -16,6 +16,7 @@ from ...errors import CompileError
 from ...isa.instructions import Instruction
 from ...isa.memory_model import MemoryModel
 from ...runtime.device import Result
+from ...runtime.devices import kind_of
 from ...runtime.names import layer_names
 from ...runtime.profile import layer_cycles
 from ...sim.timing import Timing, time_program
@@ -143,7 +144,7 @@ def time_segments(
         What a device measured for each segment; only measurements of hardware are used.
     """
     names = layer_names(module)
-    measured = [result.spans if result.device in HARDWARE else None for result in results]
+    measured = [result.spans if kind_of(result.device) in HARDWARE else None for result in results]
     measured += [None] * (len(module.segments) - len(measured))
     return [
         TimedSegment(

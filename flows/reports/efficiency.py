@@ -45,7 +45,7 @@ class Efficiency:
         used, energy = self.resources.used, self.energy
         return {
             "gops": self.gops,
-            "device": self.resources.device.name,
+            "chip": self.resources.device.name,
             "resources": dict(used),
             "gops_per_lut": self.gops / used["lut"],
             "gops_per_multiplier": self.gops / used["multipliers"],

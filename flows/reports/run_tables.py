@@ -7,7 +7,9 @@ from typing import Any
 
 from ...compiler.graph import is_accelerated
 from ...isa.settings import memory_text
+from ...runtime.devices import kind_of
 from ...runtime.profile import Profile
+from ...runtime.remote import RemoteDevice
 from ..cli.clock_options import DEFAULT_CLOCK_MHZ
 from ..cli.console import idle_line
 from ..cli.memory_options import program_sentence
@@ -28,6 +30,8 @@ def show(
     say(f"network        {outcome.module.name}: {report.host_sentence(profile)}")
     say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
     say(f"device         {outcome.device.name}")
+    if isinstance(outcome.device, RemoteDevice):
+        say(f"agent          {outcome.device.times}")
     if line := program_sentence(outcome.module, outcome.device.memory):
         say(f"memory         {line}")
     say(f"inputs         {count} sample{plural} of {outcome.samples.source}")
@@ -38,7 +42,7 @@ def show(
     say("")
     if not outcome.module.segments:
         able = any(map(is_accelerated, outcome.module.graph.nodes))
-        if not able and outcome.device.name != "cpu":
+        if not able and kind_of(outcome.device.name) != "host":
             say(idle_line(outcome.module.report))
     elif profile.cycles is not None:
         say_cycles(profile, say)
@@ -91,6 +95,8 @@ def to_json(outcome: RunOutcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[s
     profile, speed = outcome.profile.to_json(), outcome_speed(outcome, clock_mhz)
     there = speed.accelerator_ms if speed else None
     efficiency = efficiency_of(outcome.module, outcome.profile.macs, there)
+    device = outcome.device
+    remote = {"agent": asdict(device.times)} if isinstance(device, RemoteDevice) else {}
     result: dict[str, Any] = {
         "network": outcome.module.name,
         "configuration": {
@@ -99,6 +105,7 @@ def to_json(outcome: RunOutcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[s
             **configuration.parameters(),
         },
         "device": outcome.device.name,
+        **remote,
         "memory": asdict(outcome.device.memory),
         "program_for": memory_text(outcome.module.memory),
         "samples": outcome.samples.count,

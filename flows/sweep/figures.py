@@ -47,7 +47,7 @@ FIGURES: Mapping[str, str] = MappingProxyType(
     {
         **TIMES,
         **COUNTS,
-        CLOCK: "clock in MHz: that of `--clock` until `--place` has measured it",
+        CLOCK: "clock in MHz: that of `--clock` until `--seeds` has measured it",
         **{name: PARAMETERS[name].meaning for name in NUMBERS},
         **{name: MEMORY[name] for name in ("latency", "bandwidth", "outstanding")},
     }

@@ -1,28 +1,18 @@
 """Workers of a sweep on this computer: processes that read jobs from a pipe.
 
-Only this process holds the other end of the pipe, so nobody else can give a worker work. When a
-worker dies, its batch is run again, job by job, while no other batch runs; a job that kills a
-worker then too fails.
+When a worker dies, its batch is run again, job by job, while no other batch runs; a job that kills
+a worker then too fails.
 """
 
-import copyreg
-import ctypes
-import io
 import math
-import os
-import pickle
-import signal
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe, wait
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING
 
+from .child_process import ChildProcess, begin_service, close_all, pickled
 from .executors import Done, Job, run_jobs, sums_of
 from .records import LOST, Record
 from .time_limit import TIME_LIMIT_S
@@ -32,52 +22,6 @@ if TYPE_CHECKING:
 
 GRACE_S = 60.0
 """Seconds beyond its time limit after which a worker that does not answer is killed."""
-
-CLOSING_S = 1.0
-"""Seconds that workers have to remove their temporary files."""
-
-_PR_SET_PDEATHSIG = 1
-"""Linux's number of the request."""
-
-CODE = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve({descriptor})"
-"""Python code of a worker, which imports from the same folders as this process."""
-
-
-def _read_only(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    return MappingProxyType(content)
-
-
-class _Pickler(pickle.Pickler):
-    """A pickler that knows read-only mappings, which graphs have."""
-
-    dispatch_table = copyreg.dispatch_table | {
-        MappingProxyType: lambda one: (_read_only, (dict(one),))
-    }
-
-
-@dataclass(eq=False, slots=True)
-class SweepWorker:
-    """A process with the batch that it runs.
-
-    Parameters
-    ----------
-    limit_s, deadline
-        Seconds for its batch, and the time of `time.monotonic` at which it counts as hanging.
-    is_ready
-        Whether it has begun to read jobs.
-    """
-
-    process: subprocess.Popen[bytes]
-    connection: Connection
-    handle: int | None = None
-    limit_s: float = 0.0
-    deadline: float = math.inf
-    is_ready: bool = False
-
-    def stop(self, number: signal.Signals) -> None:
-        """Send a signal to the process and to all that it started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
 
 
 class LocalWorkers:
@@ -97,13 +41,11 @@ class LocalWorkers:
         self, graphs: Sequence["Graph"], workers: int, time_limit_s: float = TIME_LIMIT_S
     ) -> None:
         self.workers, self._time_limit_s = workers, time_limit_s
-        setting = io.BytesIO()
-        _Pickler(setting).dump((list(graphs), time_limit_s))
-        self._setting = setting.getvalue()
+        self._setting = pickled((list(graphs), time_limit_s))
         self._jobs: dict[int, Sequence[Job]] = {}
         self._queue: deque[int] = deque()
         self._lost: list[int] = []
-        self._running: list[SweepWorker] = []
+        self._running: list[ChildProcess] = []
         self._count = 0
 
     def submit(self, jobs: Sequence[Job]) -> int:
@@ -127,14 +69,8 @@ class LocalWorkers:
 
     def close(self) -> None:
         """Stop all workers and what they started; running batches are dropped."""
-        for worker in self._running:
-            worker.stop(signal.SIGTERM)
-        deadline = time.monotonic() + CLOSING_S
-        for worker in self._running:
-            with suppress(subprocess.TimeoutExpired):
-                worker.process.wait(max(0.0, deadline - time.monotonic()))
-        for worker in list(self._running):
-            self._remove(worker)
+        close_all(self._running)
+        self._running.clear()
 
     def _start(self) -> None:
         """Hand queued batches to workers without one, of which new ones are made if needed."""
@@ -152,19 +88,9 @@ class LocalWorkers:
             with suppress(OSError):  # it has died, which `_collect` finds
                 worker.connection.send(tuple(jobs))
 
-    def _new_worker(self) -> SweepWorker:
-        ours, theirs = Pipe()
-        code = CODE.format(path=sys.path, module=__name__, descriptor=theirs.fileno())
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-            start_new_session=True,  # Ctrl-C reaches this process alone, which then stops them
-        )  # fmt: skip
-        theirs.close()
-        worker = SweepWorker(process, ours)
+    def _new_worker(self) -> ChildProcess:
+        worker = ChildProcess.start(__name__, self._setting)
         self._running.append(worker)
-        with suppress(OSError):
-            ours.send_bytes(self._setting)
         return worker
 
     def _collect(self) -> list[tuple[int, Done]]:
@@ -195,10 +121,8 @@ class LocalWorkers:
             self._lost.append(handle)
         return found
 
-    def _remove(self, worker: SweepWorker) -> None:
-        worker.stop(signal.SIGKILL)
-        worker.process.wait()
-        worker.connection.close()
+    def _remove(self, worker: ChildProcess) -> None:
+        worker.end()
         self._running.remove(worker)
 
     def _run_alone(self, jobs: Sequence[Job]) -> Done:
@@ -222,21 +146,9 @@ class LocalWorkers:
 
 def serve(descriptor: int) -> None:
     """Run batches that arrive on a pipe, until its other end is closed."""
-    signal.signal(signal.SIGTERM, _stop)
-    _end_with_parent()
-    connection = Connection(descriptor)
+    connection = begin_service(descriptor)
     with suppress(EOFError, OSError):
         graphs, time_limit_s = connection.recv()
         connection.send(None)  # ready
         while True:
             connection.send(run_jobs(graphs, connection.recv(), time_limit_s))
-
-
-def _end_with_parent() -> None:
-    """Ask the system for SIGTERM when the sweep ends, however it does."""
-    with suppress(OSError, AttributeError):  # elsewhere than on Linux, the pipe's end suffices
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
-
-
-def _stop(*_: object) -> None:
-    raise SystemExit

@@ -61,7 +61,7 @@ class Build:
     def to_json(self) -> dict[str, Any]:
         """Return the device, the tools and the seeds as JSON values."""
         return {
-            "device": self.device.name,
+            "chip": self.device.name,
             "tools": tool_versions(self.device),
             "seeds": list(self.seeds),
         }

@@ -391,6 +391,42 @@ class Database:
                 (evaluator, network, count),
             ).fetchall()
 
+    def of_evaluator(self, evaluator: str, network: str = "") -> Iterator[tuple[RecordKey, Record]]:
+        """Yield the checked records of an evaluator, perhaps of one network, in a fixed order."""
+        with self._explained():
+            found = self._connection.execute(
+                "select * from records where evaluator = ? and ? in ('', network) order by key",
+                (evaluator, network),
+            )
+            for row in found:
+                check_record(row)
+                yield RecordKey(*row[1:6]), Record(figures_of(row[7]), error_of(row[8]))
+
+    def names(self) -> dict[str, str]:
+        """Return the names of networks by their hashes."""
+        return dict(self._rows_of("networks", _check_network))
+
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        """Return the parameters of configurations by their hashes."""
+        rows = self._rows_of("configurations", lambda row: parameters_of(*row))
+        return {digest: parameters_of(digest, text) for digest, text in rows}
+
+    def add_parameters(self, parameters: Mapping[str, int | str]) -> str:
+        """Record the parameters of a target that is no configuration, and return their hash."""
+        text = json.dumps(dict(parameters), sort_keys=True)
+        self._write("insert or ignore into configurations values (?, ?)", [(digest_of(text), text)])
+        return digest_of(text)
+
+    def merge_rows(self, rows: Mapping[str, Iterable[Sequence[Any]]]) -> int:
+        """Add rows by table, which `check_row` accepts, and return the number of new records."""
+        before = len(self)
+        with self._explained(), self._transaction():
+            for table, marks, _ in _TABLES:
+                self._connection.executemany(
+                    f"insert into {table} values {marks}", rows.get(table, ())
+                )
+        return len(self) - before
+
     def merge(self, other: Path) -> int:
         """Copy the records of another database, and return the number of new ones.
 
@@ -487,6 +523,18 @@ _TABLES = (
     ),
 )
 """Tables that are merged, how a row is inserted, and its check."""
+
+
+def check_row(table: str, row: Sequence[Any]) -> None:
+    """Check a row of a table.
+
+    Raises
+    ------
+    ImpossibleError
+        If a database of sweeps cannot have it.
+    """
+    next(check for name, _, check in _TABLES if name == table)(row)
+
 
 _CURES = {
     "locked": "wait for the other process, or choose another file",

@@ -25,7 +25,7 @@ SPACES: Mapping[str, Mapping[str, object]] = MappingProxyType(
 )
 """Predefined spaces by name: values of the dimensions."""
 
-KEYS = ("base", "clock_mhz", "device", "minimise", "set", "vary", "weights", "where")
+KEYS = ("base", "chip", "clock_mhz", "minimise", "set", "vary", "weights", "where")
 """Keys of a TOML file."""
 
 
@@ -47,8 +47,8 @@ class SpaceDescription:
         Conditions.
     minimise
         Objectives.
-    device
-        The device whose resources limit the machines.
+    chip
+        The FPGA whose resources limit the machines.
     clock_mhz
         The clock in MHz.
     weights
@@ -61,7 +61,7 @@ class SpaceDescription:
     changes: Mapping[str, int | str] = field(default_factory=dict)
     where: tuple[str, ...] = ()
     minimise: tuple[str, ...] = ()
-    device: str | None = None
+    chip: str | None = None
     clock_mhz: float | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ def read_description(name_or_path: str) -> SpaceDescription:
         changes=_numbers(values, "set", (int, str), source),
         where=_texts(values, "where", source),
         minimise=_texts(values, "minimise", source),
-        device=_typed(values, "device", str, None, source),
+        chip=_typed(values, "chip", str, None, source),
         clock_mhz=_typed(values, "clock_mhz", (int, float), None, source),
         weights=_numbers(values, "weights", (int, float), source),
     )

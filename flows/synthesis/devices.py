@@ -132,7 +132,7 @@ class FpgaDevice:
     Parameters
     ----------
     name
-        As `--device` takes it.
+        As `--chip` takes it.
     part
         The vendor's name of the chip.
     package
@@ -537,7 +537,7 @@ def find_device(name: str) -> FpgaDevice:
     found = DEVICES.get(name.lower())
     if found is None:
         raise UsageError(
-            f"`--device {name}`: expected one of {', '.join(DEVICES)}"
+            f"`--chip {name}`: expected one of {', '.join(DEVICES)}"
             + did_you_mean(name, DEVICES, "; choose one")
         )
     return found

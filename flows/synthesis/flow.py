@@ -104,7 +104,7 @@ class Synthesis:
         return {
             "configuration": self.configuration.name,
             "parameters": self.configuration.parameters(),
-            "device": self.device.name,
+            "chip": self.device.name,
             "rtl": self.rtl,
             "tools": self.tools,
             "resources": self.resources,

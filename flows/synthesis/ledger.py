@@ -1,4 +1,4 @@
-"""The ledger: area and clock of chosen configurations, in `ledger.jsonl` and `docs/area.md`."""
+"""The ledger: area and clock of configurations, in `ledger.jsonl` and `docs/reference/area.md`."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .flow import Synthesis
 
 DATA = Path(__file__).with_name("ledger.jsonl")
-PAGE = Path(__file__).parents[2] / "docs" / "area.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "area.md"
 
 COLUMNS = [
     name for name in RESOURCES if any(name in device.capacity for device in DEVICES.values())
@@ -28,7 +28,7 @@ INTRODUCTION = """\
 # Area and clock
 
 Written by `tilewright synth --ledger` from `flows/synthesis/ledger.jsonl`; do not edit.
-[synthesis.md](synthesis.md) explains how to measure your own configuration.
+[synthesis.md](../guide/synthesis.md) explains how to measure your own configuration.
 
 Each row is the whole core: all units, the memory port and the registers. LUT, FF, RAM and
 multipliers are what the chip spends, as nextpnr counts them after packing, with the share of the

@@ -19,7 +19,7 @@ def introduction(found: Synthesis) -> list[str]:
     tools = ", ".join(f"{name} {number}" for name, number in found.tools.items())
     return [
         f"configuration  {configuration_sentence(found.configuration)}",
-        f"device         {device.name}: {device.part}, {device.package}",
+        f"chip           {device.name}: {device.part}, {device.package}",
         f"tools          {tools}",
         f"RTL            {found.rtl}",
     ]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...compiler.accelerator.kernels import build_kernel
+from ...compiler.accelerator.search import Candidate, legal_candidates
 from ...compiler.accelerator.target import Accelerator
 from ...compiler.graph import Rearranging
 from ...compiler.graph.evaluate import evaluate_node
@@ -157,6 +158,24 @@ class LayerBench:
         inputs = tuple(name for name in group.inputs if not graph.is_constant(name))
         layout = replace(layout, inputs=inputs, outputs=(group.output,))
         return Grouped(mine, machine, layout, (group,))
+
+    def candidates(self) -> list[Candidate]:
+        """Every candidate of the compiler, the likeliest first; none if it has several kernels."""
+        work = self._grouped.groups[0].work
+        if len(work) != 1:
+            return []
+        depth = self._request.options.pipeline_depth
+        found = legal_candidates(work[0][0], self._grouped.searched, depth)
+        return sorted(found, key=lambda one: one.estimated_cycles)
+
+    def cycles(self, candidate: Candidate) -> int:
+        """Exact cycles of the layer alone with a candidate; `NEVER` if it cannot be lowered."""
+        return self._timer.cycles((self._grouped.groups[0].work[0][0], candidate))
+
+    def steps(self, candidate: Candidate) -> str:
+        """The steps of a candidate's schedule, as `evaluate` takes them."""
+        kernel = self._grouped.groups[0].work[0][0]
+        return str(self._timer.programs.schedule(kernel, candidate))
 
     def evaluate(self, text: str) -> Evaluation:
         """Judge a schedule: steps, one a line; see `compiler.scheduling.given_schedules`."""

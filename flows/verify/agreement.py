@@ -1,7 +1,7 @@
 """`make verify`: one question has one answer, whichever command or function is asked.
 
 A case is a random network, machine and main memory. `compile`, `run` (of the model and of the
-artifact), `report`, `report --compare`, `sweep`, `what-if`, `ablation` and the API must all give
+artifact), `report`, `report --pair`, `sweep`, `what-if`, `ablation` and the API must all give
 the same cycles, and with `--program-for` the cycles of that other program. Each of them compiles
 with an empty cache of its own. No program for a narrower memory port is faster on a machine than
 the program that was compiled for it, and no program is slower behind a wider port, the arbiter's
@@ -146,7 +146,7 @@ def answers(case: NetworkCase, folder: Path) -> dict[str, dict[str, int]]:
         "what-if": _what_if(folder, artifact)["base"]["cycles"],
         "API": _api(folder, case, case.memory),
     }
-    a, b = _json(folder, "report", model, "--compare", side, side, "-o", page)["sides"]
+    a, b = _json(folder, "report", model, "--pair", side, side, "-o", page)["sides"]
     own |= {"report, side A": a["figures"]["cycles"], "report, side B": b["figures"]["cycles"]}
     if case.seed % 8 == 0:  # it compiles many variants
         own["ablation"] = _json(folder, "ablation", *here, *memory)["variants"][0]["cycles"]

@@ -146,9 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of the first program (default 0)")
     parser.add_argument("--length", type=int, default=40, help="instructions (default 40)")
     parser.add_argument("--config", default="tiny", help="a small one (default tiny)")
-    parser.add_argument(
-        "--device", choices=DEVICES, default=DEVICES[0], help=f"default {DEVICES[0]}"
-    )
+    parser.add_argument("--chip", choices=DEVICES, default=DEVICES[0], help=f"default {DEVICES[0]}")
     return parser
 
 
@@ -156,7 +154,7 @@ def _verify(options: argparse.Namespace) -> int:
     if options.programs < 1 or options.length < 1:
         raise UsageError("`--programs` and `--length` must be at least 1")
     configuration = load_configuration(options.config)
-    chip = find_device(options.device)
+    chip = find_device(options.chip)
     cells = find_cells(chip.family.technology.value)
     library = build_gates(configuration, cells, shared_multipliers(chip))
     began, tally = time.monotonic(), GateTally()

@@ -82,7 +82,7 @@ HEADER = """\
 //
 // Ports:
 //   m_axi_*    AXI4 master without identifiers: reads the program, reads and writes data
-//   s_axi_*    AXI4-Lite slave: the registers of the host (docs/isa.md)
+//   s_axi_*    AXI4-Lite slave: the registers of the host (docs/reference/isa.md)
 //   interrupt  high while the run is done, or after an error stopped it
 //   events     two bits a unit (LOAD, GEMM, VECTOR, STORE): an instruction starts, one retires
 //

@@ -1,7 +1,7 @@
 """Integer meanings of attention, norms, activations and recurrent cells, in NumPy.
 
 Each is a sequence of `steps`, passes of VECTOR over rows; the section Notes of its docstring lists
-them. `docs/meanings.md` says which steps the instruction set has.
+them. `docs/design/meanings.md` says which steps the instruction set has.
 """
 
 from .activations import byte_table, gelu, gelu_tanh, sigmoid, silu, swiglu

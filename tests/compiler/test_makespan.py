@@ -26,7 +26,7 @@ from tilewright.compiler.placement.decide import Placement
 from tilewright.compiler.placement.improve import improve
 from tilewright.compiler.placement.problem import Problem, crossings_of
 from tilewright.compiler.placement.timeline import Evaluator, Timeline
-from tilewright.compiler.placement.user_placement import ACCELERATOR, CPU
+from tilewright.compiler.placement.user_placement import ACCELERATOR, HOST
 from tilewright.isa.configuration import PRESETS
 
 SHAPE = (1, 4, 4, 16)
@@ -220,14 +220,14 @@ def report(placement: Placement) -> dict[str, Any]:
 
 
 def test_the_report_tells_what_both_sides_take_at_once():
-    shared = report(Placement("cpu", (("left", ACCELERATOR),)))
+    shared = report(Placement("host", (("left", ACCELERATOR),)))
     rows, total = {row["name"]: row for row in shared["rows"]}, shared["total_us"]
     left, right = rows["left"]["accelerator_us"], rows["right"]["host_us"]
     assert left > 900
     assert right > 900
     assert total["sum"] == pytest.approx(left + right + total["transfer"])
     assert total["makespan"] == pytest.approx(max(left, right) + total["transfer"], abs=10)
-    for policy in (ACCELERATOR, CPU):
+    for policy in (ACCELERATOR, HOST):
         total = report(Placement(policy))["total_us"]
         assert total["makespan"] == pytest.approx(total["sum"], abs=0.1), "one side has nothing"
 
@@ -236,7 +236,7 @@ def test_the_report_tells_what_both_sides_take_at_once():
 def test_what_costs_decide_takes_the_least_with_both_sides_at_work():
     found = report(Placement("cost"))
     others = [
-        report(Placement(CPU, tuple((name, ACCELERATOR) for name in names)))
+        report(Placement(HOST, tuple((name, ACCELERATOR) for name in names)))
         for names in ((), ("left",), ("right",), ("left", "right"))
     ]
     makespans = [other["total_us"]["makespan"] for other in others]

@@ -89,7 +89,7 @@ def test_devices_give_the_product(device, small):
 def test_the_host_multiplies_as_the_definition(graph):
     inputs = inputs_of(graph)
     with open_device("sim", PRESETS["16x16"]) as opened:
-        module = compile_module(graph, PRESETS["16x16"], placement=Placement("cpu"))
+        module = compile_module(graph, PRESETS["16x16"], placement=Placement("host"))
         assert not module.segments
         found = Session(module, opened).run(inputs).outputs["y"]
     np.testing.assert_array_equal(found, evaluate(graph, inputs)["y"])

@@ -159,19 +159,53 @@ def test_quantised_it_runs_on_the_accelerator_and_in_machine_code_bit_by_bit() -
     graph = integers()
     own = own_node(graph)
     assert isinstance(own.attributes, ops.QKernel)
-    for policy in ("accelerator", "cpu"):
+    for policy in ("accelerator", "host"):
         module = compile_module(
             graph, PRESETS["4x4"], keep_all=True, placement=Placement(policy, strict=True)
         )
         placed = [layer.op for segment in module.segments for layer in segment.layers]
         assert ("Weighted" in placed) is (policy == "accelerator")
         comparison = Comparison(module)
-        with open_device("sim" if placed else "cpu", module.configuration) as device:
+        with open_device("sim" if placed else "host", module.configuration) as device:
             session = Session(module, device, keep_all=True)
             for x in samples(3)["x"]:
                 comparison.add({"x": x}, session.run(x))
         assert comparison.first_difference() is None
         assert comparison.equal
+
+
+def summed(x, w, shift: int):
+    index = axes(x)
+    return te.kernel("summed", te.compute("out", "float32", index, x[index] + w[index]))
+
+
+def summed_int8(x, w, shift: int, quantisation):
+    index = axes(x)
+    value = te.clamp(x[index] + w[index], quantisation.low, quantisation.high)
+    return te.kernel("summed", te.compute("out", "int8", index, value))
+
+
+def test_a_kernel_of_two_activations_runs_on_the_accelerator() -> None:
+    register(summed_int8, summed)
+    random = np.random.default_rng(3)
+    weights = {"k": (random.normal(size=(6, 6, 1, 1)) * 0.4).astype(np.float32)}
+    nodes = [
+        node("Conv", ["x", "k"], ["a"], name="before"),
+        node("Conv", ["a", "k"], ["b"], name="between"),
+        node("Weighted", ["a", "b"], ["y"], name="own", domain=DOMAIN),
+    ]
+    made = model(nodes, [value("x", np.float32, SHAPE)], ["y"], weights).SerializeToString()
+    graph = import_onnx(made)
+    graph = quantise(graph, make_batches(graph, samples()), QuantiserOptions()).integer_graph()
+    module = compile_module(graph, PRESETS["4x4"], keep_all=True, placement=Placement(strict=True))
+    assert "Weighted" in [layer.op for segment in module.segments for layer in segment.layers]
+    comparison = Comparison(module)
+    with open_device("sim", module.configuration) as device:
+        session = Session(module, device, keep_all=True)
+        for x in samples(3)["x"]:
+            comparison.add({"x": x}, session.run(x))
+    assert comparison.first_difference() is None
+    assert comparison.equal
 
 
 def test_the_form_in_integers_gets_scales_zero_points_and_limits() -> None:
@@ -239,7 +273,7 @@ def test_a_kernel_that_does_not_fit_the_accelerator_runs_on_the_cpu(form, why) -
     register(form)
     graph = integers()
     strict = Placement(strict=True)
-    with pytest.raises(UnfitError, match=rf"layer `own`: .*{why}.*; the cpu runs it"):
+    with pytest.raises(UnfitError, match=rf"layer `own`: .*{why}.*; the host runs it"):
         compile_module(graph, PRESETS["4x4"], placement=strict)
     module = compile_module(graph, PRESETS["4x4"], keep_all=True)
     assert own_node(module.graph).output.name in module.steps

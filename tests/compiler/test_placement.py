@@ -33,7 +33,7 @@ from tilewright.compiler.placement.decide import Placement
 from tilewright.compiler.placement.min_cut import FlowNetwork
 from tilewright.compiler.placement.node_cycles import cycles_alone, cycles_by_node
 from tilewright.compiler.placement.problem import OUTSIDE, Crossing, Problem
-from tilewright.compiler.placement.user_placement import ACCELERATOR, CPU, user_sides
+from tilewright.compiler.placement.user_placement import ACCELERATOR, HOST, user_sides
 from tilewright.errors import CompileError, UnfitError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
@@ -145,7 +145,7 @@ def test_by_default_the_accelerator_runs_all_that_it_can():
 
 
 def test_the_host_runs_whole_networks():
-    module, rows = placed(network(), placement=Placement("cpu"))
+    module, rows = placed(network(), placement=Placement("host"))
     assert module.segments == ()
     assert module.report["cycles"] is None or module.report["cycles"] == 0
     assert not any(row["target"] == "accelerator" for row in rows.values())
@@ -164,11 +164,11 @@ def test_costs_decide(costs, segments):
 def test_every_placement_gives_the_same_bits(seed):
     graph, chance = network(), random.Random(seed)
     able = [node.name for node in graph.nodes if is_accelerated(node)]
-    forced = tuple((name, chance.choice((ACCELERATOR, CPU))) for name in able)
+    forced = tuple((name, chance.choice((ACCELERATOR, HOST))) for name in able)
     module, rows = placed(graph, placement=Placement("cost", forced), costs=FAST_HOST)
     for name, side in forced:
         targets = {row["target"] for at, row in rows.items() if name in at.split(" + ")}
-        assert targets <= ({"accelerator"} if side == ACCELERATOR else {"cpu", "host"})
+        assert targets <= ({"accelerator"} if side == ACCELERATOR else {"host", "numpy"})
     x = np.random.default_rng(seed).integers(-128, 128, (1, 8, 8, 16)).astype(np.int8)
     with open_device("sim", MACHINE) as device:
         got = Session(module, device).run(x).outputs["y"]
@@ -176,7 +176,7 @@ def test_every_placement_gives_the_same_bits(seed):
 
 
 def test_what_is_not_said_of_is_as_the_policy_wants():
-    wish = (("block/*", CPU), ("second", ACCELERATOR))
+    wish = (("block/*", HOST), ("second", ACCELERATOR))
     module, rows = placed(network(), placement=Placement(forced=wish))
     assert rows["block/second"]["target"] == "accelerator"
     assert rows["block/second"]["reason"] == "forced"
@@ -201,20 +201,20 @@ def test_what_is_not_said_of_is_as_the_policy_wants():
 )
 def test_a_wish_names_nodes_by_name_end_part_or_pattern(wanted, names):
     graph = network()
-    found = user_sides(graph, [(wanted, CPU)])
+    found = user_sides(graph, [(wanted, HOST)])
     assert {node.name for node in graph.nodes if node.outputs[0].name in found} == names
-    assert set(found.values()) == {CPU}
+    assert set(found.values()) == {HOST}
 
 
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        (("blok/ad", CPU), "placement of `blok/ad`: expected a layer of `net`, the end of a "
+        (("blok/ad", HOST), "placement of `blok/ad`: expected a layer of `net`, the end of a "
          "layer's name or a pattern with `*`, got none; the nearest are `block/add`"),
-        (("d", CPU), "placement of `d`: expected the end of one layer's name, got that of "
+        (("d", HOST), "placement of `d`: expected the end of one layer's name, got that of "
          "`block/add`, `block/second`; give more of the name, or `*d` for all of them"),
         (("turn", ACCELERATOR), "placement of `turn`: the accelerator cannot run `transpose` of "
-         "int8; leave it to the cpu"),
+         "int8; leave it to the host"),
     ],
 )  # fmt: skip
 def test_a_wish_that_cannot_be_fulfilled(wish, message):
@@ -227,21 +227,21 @@ def test_a_wish_that_cannot_be_fulfilled(wish, message):
 def test_only_a_step_in_float_is_to_be_quantised():
     builder = Builder("float", [Value("x", TensorType("float32", (1, 8)))])
     graph = builder.graph([Output("y", builder.emit(Unary("Exp"), ["x"], "curve"))])
-    with pytest.raises(CompileError, match=r"float32; leave it to the cpu, or quantise it$"):
+    with pytest.raises(CompileError, match=r"float32; leave it to the host, or quantise it$"):
         compile_module(graph, MACHINE, placement=Placement(forced=(("curve", ACCELERATOR),)))
 
 
 def test_a_dequantised_output_is_not_to_be_quantised():
     builder = Builder("bytes", [Value("x", TensorType("int8", (1, 8)))])
     graph = builder.graph([Output("y", builder.emit(Dequantize((0.1,), (0,)), ["x"], "floats"))])
-    with pytest.raises(CompileError, match=r"`dequantize` of float32; leave it to the cpu$"):
+    with pytest.raises(CompileError, match=r"`dequantize` of float32; leave it to the host$"):
         compile_module(graph, MACHINE, placement=Placement(forced=(("floats", ACCELERATOR),)))
 
 
 def test_policies_and_sides_that_do_not_exist():
-    with pytest.raises(CompileError, match="expected one of accelerator, cost, cpu"):
+    with pytest.raises(CompileError, match="expected one of accelerator, cost, host"):
         Placement("fastest")
-    with pytest.raises(CompileError, match="expected accelerator or cpu, got `gpu`"):
+    with pytest.raises(CompileError, match="expected accelerator or host, got `gpu`"):
         Placement(forced=(("add", "gpu"),))
     with pytest.raises(CompileError, match="expected a positive `clock`, got 0"):
         Costs(clock_mhz=0)
@@ -303,7 +303,7 @@ def test_the_total_is_that_of_the_rows():
     )
 
 
-@pytest.mark.parametrize("policy", ["accelerator", "cost", "cpu"])
+@pytest.mark.parametrize("policy", ["accelerator", "cost", "host"])
 def test_samples_without_elements_are_the_hosts(policy):
     shapes = {"x": (1, 2, 2, 8), "e": (1, 2, 2, 0)}
     values = [Value(name, TensorType("int8", shape)) for name, shape in shapes.items()]

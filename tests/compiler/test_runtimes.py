@@ -1,6 +1,6 @@
 """Results of ONNX Runtime decide where ONNX's reference evaluator stands alone.
 
-The cases are those that `docs/conformance.md` lists.
+The cases are those that `docs/reference/conformance.md` lists.
 """
 
 import itertools

@@ -10,7 +10,7 @@ from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate, verify
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.pipeline import compile_module
-from tilewright.compiler.placement import CPU, Placement
+from tilewright.compiler.placement import HOST, Placement
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.devices import open_device
@@ -76,7 +76,7 @@ def test_sums_leave_the_accelerator_as_int32(case, name):
 @pytest.mark.processor
 @pytest.mark.parametrize("case", [case for case in CASES if case != "one pixel"])
 def test_the_host_computes_the_same_sums_in_machine_code(case):
-    module, _ = run(product(**CASES[case]), "8x8", placement=Placement(CPU))
+    module, _ = run(product(**CASES[case]), "8x8", placement=Placement(HOST))
     assert not module.segments
     host = module.report["host"]
     assert (host["kernels"], host["numpy"]) == (1, 0)
@@ -140,7 +140,7 @@ def test_sums_of_two_activations_leave_as_int32(case, name):
 @pytest.mark.parametrize("case", MATRICES)
 def test_the_host_computes_the_same_sums_of_two_activations(case, monkeypatch):
     monkeypatch.setattr("tilewright.compiler.host.select.MIN_WORK", 0)
-    module, _ = run(matrices(case), "8x8", placement=Placement(CPU))
+    module, _ = run(matrices(case), "8x8", placement=Placement(HOST))
     host = module.report["host"]
     assert (host["kernels"], host["numpy"]) == (1, 0)
 

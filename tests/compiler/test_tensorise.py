@@ -26,7 +26,7 @@ def dense(extents):
 
 def tensorise(compute, tile, buffers, configuration, accumulate=False):
     memories = {name: buffer.memory for name, buffer in buffers.items()}
-    pattern, found = find_pattern(compute, memories)
+    pattern, found = find_pattern(compute, {name: (at,) for name, at in memories.items()})
     axes = lane_axes(pattern, compute, found)
     lanes = {one: (pattern.lanes[lane],) for lane, one in axes.items() if one is not None}
     matched = MatchedInstruction(pattern, found, None, lanes, ())

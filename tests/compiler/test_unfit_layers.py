@@ -21,7 +21,7 @@ from tilewright.compiler.graph.macs import macs_of
 from tilewright.compiler.passes.split_pools import split_pools
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.pipeline.network_bound import network_demands
-from tilewright.compiler.placement import COST, CPU, STRICT_PLACEMENT, Costs, HostSpeed, Placement
+from tilewright.compiler.placement import COST, HOST, STRICT_PLACEMENT, Costs, HostSpeed, Placement
 from tilewright.compiler.placement.user_placement import ACCELERATOR
 from tilewright.errors import CompileError, UnfitError
 from tilewright.flows.execution.timed import require_segments
@@ -142,14 +142,14 @@ def test_a_layer_that_does_not_fit_is_the_hosts(policy, measure):
     assert equal
 
 
-@pytest.mark.parametrize("policy", [ACCELERATOR, COST, CPU])
+@pytest.mark.parametrize("policy", [ACCELERATOR, COST, HOST])
 def test_a_layer_that_does_not_fit_is_refused_if_the_user_wants_it_there(policy):
     graph = network({"first": MAXIMA[0], "long": LONG}, (1, 6, 200, 4))
     with pytest.raises(UnfitError) as found:
         compile_module(graph, GATEMATE, placement=Placement(policy, (("long", ACCELERATOR),)))
     assert str(found.value) == (
         "placement of `long`: expected a layer that fits the accelerator, got: "
-        f"{TOO_LONG}, or leave the layer to the cpu"
+        f"{TOO_LONG}, or leave the layer to the host"
     )
 
 
@@ -203,7 +203,7 @@ def test_data_beyond_the_reach_of_addresses_are_refused():
         compile_module(convolution((1, 1, 1, 1024), (1, 1, 1024, 1024)), GATEMATE)
     assert str(found.value) == (
         "model `net`: its activations and constants take 1,050,880 bytes, but `address_bits` = 20 "
-        "of configuration `gatemate` reaches 1,048,576; raise it, or leave layers to the cpu"
+        "of configuration `gatemate` reaches 1,048,576; raise it, or leave layers to the host"
     )
 
 

@@ -50,29 +50,29 @@ def test_no_verilator(fail, model, monkeypatch):
 def test_no_llvm(fail, model, tmp_path, monkeypatch, capsys):
     """An artifact with kernels for the host needs it, unless NumPy does their work."""
     artifact = tmp_path / "host.tw"
-    assert main(["compile", str(model), "-o", str(artifact), "--placement", "cpu"]) == 0
+    assert main(["compile", str(model), "-o", str(artifact), "--placement", "host"]) == 0
     capsys.readouterr()
     for name in tuple(sys.modules):
         if f"{name}.".startswith("tilewright.compiler.cpu."):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    assert fail("run", artifact, "--device", "cpu") == (
+    assert fail("run", artifact, "--device", "host") == (
         3,
         "error: kernels for this processor: the Python package `llvmlite` is not installed; run "
         "`pip install llvmlite`, or set `TILEWRIGHT_CPU_LEVEL=none` to run them in NumPy",
     )
     monkeypatch.setenv("TILEWRIGHT_CPU_LEVEL", "none")
     module = load(artifact)
-    with open_device("cpu", module.configuration) as cpu:
+    with open_device("host", module.configuration) as cpu:
         assert Session(module, cpu).host.plan.target is None
 
 
-@pytest.mark.parametrize("device", ["ecp5-25", "gate"])
-def test_no_yosys(fail, model, tools, monkeypatch, device):
+@pytest.mark.parametrize("option", ["--chip=ecp5-25", "--device=gate"])
+def test_no_yosys(fail, model, tools, monkeypatch, option):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     monkeypatch.setenv("CXX", "/bin/true")
-    words = ("run", model) if device == "gate" else ("synth",)
-    assert fail(*words, "--config", "tiny", "--device", device) == (
+    words = ("run", model) if option == "--device=gate" else ("synth",)
+    assert fail(*words, "--config", "tiny", option) == (
         3,
         f"error: synthesis: no `yosys` found; run `{install_command('synth')}`, or set `YOSYS`",
     )

@@ -25,7 +25,7 @@ from tilewright.flows.cli.main import guarded, main
         (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config --help` "
          "shows what there is"),
         (["run", "m.onnx", "--device", "fpga"], "`--device fpga`: expected one of reference, sim, "
-         "rtl, gate, cpu, or a board's address; choose one"),
+         "rtl, gate, host, or a board's address; choose one"),
         (["run", "m.onnx", "--technology", "ecp5"], "`--technology`: expected `--device gate`, got "
          "`sim`; only a netlist has cells"),
         (["report", "m.onnx", "--device", "gate", "--technology", "gowinn"], "`--technology "
@@ -39,26 +39,26 @@ from tilewright.flows.cli.main import guarded, main
         (["run", "m.onnx", "--device", "reference", "--trace", "t.json"], "`--trace`: expected "
          "`--device sim`, `rtl` or `gate`, got `reference`; the definition of the instructions "
          "knows no time"),
-        (["synth", "--config", "tiny"], "`--device`: expected one of ecp5-25, ecp5-45, ecp5-85, "
+        (["synth", "--config", "tiny"], "`--chip`: expected one of ecp5-25, ecp5-45, ecp5-85, "
          "up5k, gw2ar-18, gw2a-18, ccgm1a1, xc7z020, xc7a35t, xc7a100t, "
          "xczu3eg, xck26, 5csea6, asic, got none; choose one"),
-        (["synth", "--device", "ecp5_25"], "`--device ecp5_25`: expected one of ecp5-25, ecp5-45, "
+        (["synth", "--chip", "ecp5_25"], "`--chip ecp5_25`: expected one of ecp5-25, ecp5-45, "
          "ecp5-85, up5k, gw2ar-18, gw2a-18, ccgm1a1, xc7z020, xc7a35t, xc7a100t, "
          "xczu3eg, xck26, 5csea6, asic; did you mean `ecp5-25`?"),
-        (["synth", "--ledger", "--config", "tiny", "--device", "asic"], "`--device asic`: expected "
+        (["synth", "--ledger", "--config", "tiny", "--chip", "asic"], "`--chip asic`: expected "
          "a chip with `--ledger` and `--check`; choose one"),
-        (["synth", "--device", "up5k", "--seeds", "0"], "`--seeds 0`: expected 1 or more; correct "
+        (["synth", "--chip", "up5k", "--seeds", "0"], "`--seeds 0`: expected 1 or more; correct "
          "it"),
-        (["synth", "--device", "up5k", "--clock", "0"], "`--clock 0`: expected 1 to 1000 MHz; "
+        (["synth", "--chip", "up5k", "--clock", "0"], "`--clock 0`: expected 1 to 1000 MHz; "
          "correct it"),
         (["synth", "--ledger", "--no-place"], "`--no-place`: expected `--check` with it, since "
          "rows of the ledger have a clock; leave it out"),
         (["synth", "--ledger", "--json"], "`--json`: expected one configuration without "
          "`--ledger` and `--check`; leave one of them out"),
-        (["synth", "--device", "up5k", "--check"], "`--ledger`, `--check`: expected both "
-         "`--config` and `--device` for one row, or none of them for all rows; add or remove one"),
-        (["synth", "--config", "tiny", "--device", "xczu3eg", "--check"], "`--check`: expected a "
-         "row of docs/area.md, got tiny on xczu3eg; add it with `--ledger`"),
+        (["synth", "--chip", "up5k", "--check"], "`--ledger`, `--check`: expected both "
+         "`--config` and `--chip` for one row, or none of them for all rows; add or remove one"),
+        (["synth", "--config", "tiny", "--chip", "xczu3eg", "--check"], "`--check`: expected a "
+         "row of docs/reference/area.md, got tiny on xczu3eg; add it with `--ledger`"),
         (["export", "m.onnx"], "one of the arguments --c --hex is required; `tilewright export "
          "--help` shows what there is"),
         (["export", "m.onnx", "--c", "c", "--input", "x.npz"], "`--input`: expected `--hex DIR`; "
@@ -69,26 +69,26 @@ from tilewright.flows.cli.main import guarded, main
          "xilinx7, ultrascale, gowin, ice40, gatemate, cyclone5, asic; choose one"),
         (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "
          "`.sv`; rename it"),
-        (["run", "m.onnx", "--device", "cpu", "--trace", "t.json"], "`--trace`: expected "
-         "`--device sim`, `rtl` or `gate`, got `cpu`; there are no cycles without an "
+        (["run", "m.onnx", "--device", "host", "--trace", "t.json"], "`--trace`: expected "
+         "`--device sim`, `rtl` or `gate`, got `host`; there are no cycles without an "
          "accelerator"),
-        (["run", "m.onnx", "--device", "cpu", "--placement", "cost"], "`--placement cost`: "
-         "expected a device that is an accelerator, got `--device cpu`; leave one of them out"),
-        (["run", "m.onnx", "--device", "cpu", "--place", "a=accelerator"],
-         "`--place a=accelerator`: expected a device that is an accelerator, got `--device cpu`; "
+        (["run", "m.onnx", "--device", "host", "--placement", "cost"], "`--placement cost`: "
+         "expected a device that is an accelerator, got `--device host`; leave one of them out"),
+        (["run", "m.onnx", "--device", "host", "--place", "a=accelerator"],
+         "`--place a=accelerator`: expected a device that is an accelerator, got `--device host`; "
          "leave one of them out"),
-        (["run", "m.onnx", "--place", "conv1"], "`--place conv1`: expected LAYER=cpu or "
+        (["run", "m.onnx", "--place", "conv1"], "`--place conv1`: expected LAYER=host or "
          "LAYER=accelerator; correct it"),
         (["compile", "m.onnx", "--place", "conv1=fpga"], "`--place conv1=fpga`: expected "
-         "LAYER=cpu or LAYER=accelerator; correct it"),
+         "LAYER=host or LAYER=accelerator; correct it"),
         (["compile", "m.onnx", "--clock", "0"], "`--clock 0`: expected a positive number; "
          "correct it"),
         (["run", "m.onnx", "--host-gops", "3", "--json"], "`--host-gops`: expected `--placement "
          "cost` or `--table`, which estimate times, got neither; add one, or leave it out"),
         (["compile", "m.onnx", "--link-gbps", "5"], "`--link-gbps`: expected `--placement cost` or "
          "`--table`, which estimate times, got neither; add one, or leave it out"),
-        (["run", "m.onnx", "--device", "cpu", "--stalls", "0.1"], "`--stalls`: expected `--device "
-         "sim`, `rtl` or `gate`, got `cpu`; it has no effect there, leave it out"),
+        (["run", "m.onnx", "--device", "host", "--stalls", "0.1"], "`--stalls`: expected `--device "
+         "sim`, `rtl` or `gate`, got `host`; it has no effect there, leave it out"),
         (["run", "m.onnx", "--device", "reference", "--latency", "9"], "`--latency`: expected "
          "`--device sim`, `rtl` or `gate`, got `reference`; it has no effect there, leave it out"),
         (["report", "m.onnx", "--device", "reference"], "`--device reference`: expected one of "
@@ -212,9 +212,9 @@ def test_a_reader_that_goes_away_is_no_error():
          "NAME=PROBABILITY per byte, with NAME one of lose, flip, pause, reset, unplug, for "
          "example `--fault flip=0.001`"),
         (["run", "m.onnx", "--device", "simm"], "`--device simm`: expected one of reference, sim, "
-         "rtl, gate, cpu, or a board's address; did you mean `sim`?"),
+         "rtl, gate, host, or a board's address; did you mean `sim`?"),
         (["run", "m.onnx", "--placement", "costs"], "`--placement costs`: expected one of "
-         "accelerator, cost, cpu; did you mean `cost`?"),
+         "accelerator, cost, host; did you mean `cost`?"),
         (["run", "m.onnx", "--placment", "cost"], "unknown arguments `--placment cost`; did you "
          "mean `--placement`?"),
     ],

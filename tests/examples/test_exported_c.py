@@ -1,4 +1,4 @@
-"""The last command of `docs/bare-metal.md` runs exported C, and prints its listing."""
+"""The last command of `docs/guide/bare-metal.md` runs exported C, and prints its listing."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_the_listing_is_what_the_command_prints(tmp_path):
-    page = (ROOT / "docs" / "bare-metal.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guide" / "bare-metal.md").read_text("utf-8")
     command, _, printed = page.rpartition("```\n$ ")[2].partition("\n")
     assert command == "python examples/exported_c.py"
     (tmp_path / "examples").symlink_to(ROOT / "examples")

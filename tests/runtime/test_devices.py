@@ -90,7 +90,7 @@ def test_an_unknown_device_is_refused():
         open_device("fpga", SMALL)
     assert str(refused.value) == (
         "device `fpga`: unknown; expected one of reference, sim, rtl, gate, cpu, or the address of "
-        "a board, `serial://...`, `tcp://...` or `zynq://...`"
+        "a board, `serial://...`, `tcp://...` or `zynq://...`, or `remote://AGENT/DEVICE`"
     )
 
 

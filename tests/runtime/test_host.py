@@ -33,7 +33,7 @@ from tilewright.compiler.graph.operators import (
 from tilewright.compiler.host import MIN_WORK
 from tilewright.compiler.module import Module
 from tilewright.compiler.pipeline import compile_module
-from tilewright.errors import CompileError, DeviceError
+from tilewright.errors import CompileError, DeviceError, KernelWarning
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, load, open_device, save
 from tilewright.runtime.compare import TOLERANCE, Tally
@@ -93,7 +93,7 @@ def test_without_kernels_all_is_numpy(module, graph):
     assert ran.host.kernels == ()
     for name, expected in evaluate(graph, {"x": inputs()}).items():
         np.testing.assert_array_equal(ran.outputs[name], expected)
-    assert {layer.target for layer in ran.profile.layers} == {"host"}
+    assert {layer.target for layer in ran.profile.layers} == {"numpy"}
 
 
 @pytest.mark.cpu_kernels
@@ -109,7 +109,7 @@ def test_products_in_numpy_count_their_multiplications():
     made = compile_module(builder.graph(outputs), SMALL)
     given = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
     macs = {"by.x": 4 * 32 * 48 * 40, "by.z": 2 * 8 * 4}
-    for least_work, target in ((MIN_WORK, "cpu"), (1 << 30, "host"), (None, "host")):
+    for least_work, target in ((MIN_WORK, "host"), (1 << 30, "numpy"), (None, "numpy")):
         with open_device("sim", SMALL) as sim:
             profile = Session(made, sim, least_work=least_work).run(given).profile
         assert [layer.target for layer in profile.layers] == [target] * 2
@@ -332,6 +332,22 @@ def test_changed_code_is_not_run(module, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.cpu_kernels
+def test_a_kernel_that_does_not_compile_is_seen(graph, monkeypatch):
+    def refuse(*_):
+        raise CompileError("no registers left")
+
+    monkeypatch.setattr("tilewright.compiler.host.kernel_store.compile_kernel", refuse)
+    with pytest.warns(KernelWarning) as seen:
+        module = compile_module(graph, SMALL)
+    assert not module.code
+    for one in seen:
+        assert "does not compile, so NumPy computes it" in str(one.message)
+        assert "no registers left; this is a fault of Tilewright" in str(one.message)
+    with pytest.raises(KernelWarning):  # tests turn it into an error
+        compile_module(graph, SMALL)
+
+
+@pytest.mark.cpu_kernels
 def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph, tmp_path, monkeypatch):
     """One kernel at a time cannot be compiled; those that read its value look in the arena."""
     patch_cache(monkeypatch, tmp_path)
@@ -349,7 +365,8 @@ def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph, tmp_path,
         with monkeypatch.context() as patch, open_device("sim", SMALL) as sim:
             patch.setattr(f"{store}.compile_kernel", compile_other)
             rest = {other: data for other, data in module.code.items() if other != key}
-            session = Session(replace(module, code=rest), sim)
+            with pytest.warns(KernelWarning, match="not this one"):
+                session = Session(replace(module, code=rest), sim)
             outputs = session.run(inputs()).outputs
         refused |= set(session.host.refused)
         for name, array in expected.items():

@@ -59,13 +59,13 @@ def products() -> Module:
 def parted() -> Module:
     """A network with a convolution on the host, between two segments."""
     graph = import_model(DIGITS / "digits_int8_qdq.onnx")
-    return compile_module(graph, SMALL, placement=Placement(forced=(("conv2", "cpu"),)))
+    return compile_module(graph, SMALL, placement=Placement(forced=(("conv2", "host"),)))
 
 
 @pytest.mark.cpu_kernels
 def test_products_count_in_kernels_and_in_numpy(products):
     macs = {"by.x": 4 * 32 * 48 * 40, "by.z": 2 * 8 * 4, "flat.x": 0, "flat.z": 0}
-    for host, target in ((kernels_of(products), "cpu"), (HostRun(), "host")):
+    for host, target in ((kernels_of(products), "host"), (HostRun(), "numpy")):
         found = profile(products, host)
         targets = {layer.name: layer.target for layer in found.layers}
         assert targets["by.x"] == targets["by.z"] == target
@@ -76,9 +76,9 @@ def test_products_count_in_kernels_and_in_numpy(products):
 
 def test_the_use_of_the_array_does_not_depend_on_the_host(parted):
     kernels, numpy = profile(parted, kernels_of(parted)), profile(parted, HostRun())
-    assert {layer.target for layer in numpy.layers} == {"accelerator", "host"}
+    assert {layer.target for layer in numpy.layers} == {"accelerator", "numpy"}
     assert (numpy.macs, numpy.utilisation) == (kernels.macs, kernels.utilisation)
     assert numpy.all_macs == kernels.all_macs == numpy.macs + 73_728
     assert numpy.to_json()["totals"]["macs"] == numpy.macs
     (conv2,) = (layer for layer in numpy.layers if layer.name == "conv2")
-    assert (conv2.target, conv2.macs, conv2.utilisation) == ("host", 73_728, None)
+    assert (conv2.target, conv2.macs, conv2.utilisation) == ("numpy", 73_728, None)

@@ -115,7 +115,7 @@ def test_layers_say_where_they_run_and_what_they_move(module, scans):
         profile = Session(module, sim).run(scans[:1]).profile
     layers = len(module.segments[0].layers)
     assert [layer.target for layer in profile.layers] == [
-        "host", "host", *["accelerator"] * layers, "host", "host",
+        "numpy", "numpy", *["accelerator"] * layers, "numpy", "numpy",
     ]  # fmt: skip
     program = module.segments[0].program
     loads = [i for i in program if isinstance(i, Load) and not i.fill]
@@ -260,16 +260,16 @@ def test_a_tensor_that_cannot_be_shared_is_refused(module, scans):
 
 def test_the_cpu_needs_no_configuration(module, scans):
     graph = import_model(DIGITS / "digits_int8_qdq.onnx")
-    for_cpu = compile_module(graph, SMALL, placement=Placement("cpu"))
-    with open_device("cpu") as cpu, open_device("sim", SMALL) as sim:
-        ours = Session(for_cpu, cpu, threads=1).run(scans[:1])
+    for_host = compile_module(graph, SMALL, placement=Placement("host"))
+    with open_device("host") as cpu, open_device("sim", SMALL) as sim:
+        ours = Session(for_host, cpu, threads=1).run(scans[:1])
         theirs = Session(module, sim).run(scans[:1])
         np.testing.assert_array_equal(ours.outputs["logits"], theirs.outputs["logits"])
         with pytest.raises(DeviceError) as raised:
             Session(module, cpu)
     assert str(raised.value) == (
-        "device `cpu`: expected a network without layers for an accelerator, got 5 for `8x16`; "
-        "compile the model with the placement `cpu`, or open another device"
+        "device `host`: expected a network without layers for an accelerator, got 5 for `8x16`; "
+        "compile the model with the placement `host`, or open another device"
     )
     with pytest.raises(DeviceError, match="device `sim`: expected the configuration of its mach"):
         open_device("sim")

@@ -1,8 +1,7 @@
 """One expression for convolutions, depthwise convolutions and dense layers.
 
-A grouped convolution whose groups fit a channel block becomes block-diagonal: for each block of
-channels, a small dense convolution with zeros between groups. Other grouped convolutions become
-dense.
+A grouped convolution becomes block-diagonal: for each block of channels, a small dense convolution
+with zeros between groups. It is dense only if its groups don't add up to whole channel blocks.
 """
 
 import math
@@ -73,7 +72,9 @@ def convolution(
         w = (
             widen(weights[:, :, 0], 2, x.tensor.shape[3])
             if depthwise
-            else expand_groups(weights, channels_in, operator.groups, block)
+            else expand_groups(
+                weights, channels_in, operator.groups, block, _most_outputs(weights, configuration)
+            )
         )
     weight = te.tensor("w", "int8", w.shape)
     pixel = n, y, column = te.axes(**dict(zip("nyx", out_shape[:3], strict=True)))
@@ -111,27 +112,43 @@ def convolution(
     )
 
 
-def expand_groups(weights: np.ndarray, channels_in: int, groups: int, block: int) -> np.ndarray:
+def _most_outputs(weights: np.ndarray, configuration: Configuration) -> int:
+    """Outputs of a block for which a tile has room, since no schedule cuts them."""
+    tiles = configuration.weight_tiles // math.prod(weights.shape[:2])
+    most = min(tiles, configuration.acc_depth) * configuration.lanes_out
+    return min(most, configuration.param_depth * configuration.vector_lanes)
+
+
+def expand_groups(
+    weights: np.ndarray, channels_in: int, groups: int, block: int, most: int
+) -> np.ndarray:
     """Weights int8[KH, KW, Ci/groups, Co] as int8[blocks, KH, KW, ci, co], zeros between groups.
 
-    Depthwise weights with one output per channel become `Ci / block` diagonal blocks. All other
-    weights become one block of all channels.
+    A block is the fewest groups that read and write whole channel blocks, if it has at most so many
+    outputs; otherwise it is all groups, with padded channels.
     """
     kh, kw, per_group, channels_out = weights.shape
-    if groups == 1:
-        w = widen(widen(weights, 2, padded(channels_in, block)), 3, padded(channels_out, block))
-        return w[None]
-    if groups == channels_in == channels_out:
-        channels = padded(channels_out, block)
-        taps = widen(weights, 3, channels)[:, :, 0].reshape(kh, kw, channels // block, block)
-        w = np.zeros((channels // block, kh, kw, block, block), dtype=weights.dtype)
-        lanes = np.arange(block)
-        w[:, :, :, lanes, lanes] = taps.transpose(2, 0, 1, 3)
-        return w
-    dense = np.zeros((kh, kw, channels_in, channels_out), dtype=weights.dtype)
     per_output = channels_out // groups
+    sizes = [(n, padded(groups * n, block)) for n in (per_group, per_output)]
+    joined = next(
+        joined
+        for joined in range(1, groups + 1)
+        if joined == groups
+        or (
+            joined * per_output <= most
+            and all(
+                joined * n % block == 0 and padded(groups, joined) * n == whole
+                for n, whole in sizes
+            )
+        )
+    )
+    blocks = -(-groups // joined)
+    ci, co = (whole // blocks for _, whole in sizes)
+    kernels = weights.reshape(kh, kw, per_group, groups, per_output)
+    w = np.zeros((blocks, kh, kw, ci, co), dtype=weights.dtype)
     for group in range(groups):
-        rows = slice(group * per_group, (group + 1) * per_group)
-        columns = slice(group * per_output, (group + 1) * per_output)
-        dense[:, :, rows, columns] = weights[..., columns]
-    return expand_groups(dense, channels_in, 1, block)
+        first, place = divmod(group, joined)
+        rows = slice(place * per_group, (place + 1) * per_group)
+        columns = slice(place * per_output, (place + 1) * per_output)
+        w[first, :, :, rows, columns] = kernels[:, :, :, group]
+    return w

@@ -43,7 +43,7 @@ def multiply(operator: QMul, node: Node, graph: Graph, configuration: Configurat
     shape, small = (graph.types[name].shape for name in (first, second))
     if small[3] != shape[3]:
         raise UnfitError(
-            f"node `{node.name}`: `{second}` has one value for several channels; the cpu runs it"
+            f"node `{node.name}`: `{second}` has one value for several channels; the host runs it"
         )
     if small == shape and za and not zb:
         first, second, za, zb = second, first, zb, za

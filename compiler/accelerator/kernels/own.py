@@ -87,4 +87,4 @@ def _channel(node: Node, kernel: Kernel) -> dict[str, bool]:
 
 
 def _unfit(node: Node, why: str) -> UnfitError:
-    return UnfitError(f"layer `{node.name}`: {why}; the cpu runs it, or declare it otherwise")
+    return UnfitError(f"layer `{node.name}`: {why}; the host runs it, or declare it otherwise")

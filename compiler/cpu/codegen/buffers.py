@@ -13,9 +13,8 @@ from ...te.nodes import Allocate
 from ...te.program import Program
 from ...te.target import REGISTER
 from ...te.values import LIMITS
-from ..target import CpuTarget
 from .areas import CodeBuffer, bytes_of
-from .emitter import BIT, I8, I64, TYPES, LlvmValue, number_of
+from .emitter import BIT, I8, I64, TYPES, CodeTarget, LlvmValue, number_of
 from .environment import Environment
 from .layout import Layout
 from .matrix_products import SumTiles, whole_tiles
@@ -47,7 +46,7 @@ class LoweringContext:
     """
 
     program: Program
-    target: CpuTarget
+    target: CodeTarget
     reduced: dict[str, Op]
     tiles: dict[str, SumTiles]
     workspace_bytes: int = 0
@@ -82,10 +81,10 @@ class Buffers:
 
     def in_workspace(self, node: Allocate, env: Environment, workspace: LlvmValue) -> CodeBuffer:
         """Allocate a buffer at the root."""
-        area = self._area(node, env, workspace)
+        area = self.area(node, env, workspace)
         start = self.shared.reserve(bytes_of(area) * area.layout.size)
         pointer = self.emitter.builder.gep(workspace, [I64(start)], source_etype=I8)
-        return self._area(node, env, pointer)
+        return self.area(node, env, pointer)
 
     def on_stack(self, node: Allocate, env: Environment) -> CodeBuffer:
         """Allocate a buffer inside a loop, private to a thread; LLVM keeps small ones in registers.
@@ -104,9 +103,10 @@ class Buffers:
                 f"{STACK_BYTES} that fit the stack; split the loops around it, or compute it at "
                 "the root"
             )
-        return self._area(node, env, self.emitter.alloca(element, count, ALIGNMENT_BYTES))
+        return self.area(node, env, self.emitter.alloca(element, count, ALIGNMENT_BYTES))
 
-    def _area(self, node: Allocate, env: Environment, pointer: LlvmValue) -> CodeBuffer:
+    def area(self, node: Allocate, env: Environment, pointer: LlvmValue) -> CodeBuffer:
+        """The buffer at an address, from now on."""
         unbounded = tuple((-(1 << 62), 1 << 62) for _ in node.shape)
         domain = self.shared.program.domains.get(node.tensor.name, unbounded)
         origin = tuple(map(env.resolved, node.origin))

@@ -53,7 +53,10 @@ def instruction_of(node: InstructionNest) -> MachineInstruction:
 
 
 def update_inside(
-    node: InstructionNest, env: Environment, symbols: Sequence[str]
+    node: InstructionNest,
+    env: Environment,
+    symbols: Sequence[str],
+    private: Sequence[str] = ("lane", "row"),
 ) -> tuple[Update, Environment, tuple[int, ...]]:
     """The statement of an instruction, its environment, and the extents of its loops.
 
@@ -61,18 +64,20 @@ def update_inside(
     ----------
     symbols
         A name for the counter of each loop; `lane` is that of the lanes.
+    private
+        Loops whose sums beyond the end may be computed as well, since they stay in registers.
     """
     block, extents = node.body, []
     for symbol in symbols:
-        loop, env = _inner(block, env)
+        loop, env = _inner(block, env, private)
         assert isinstance(loop, For)
         start, extent = env.resolved(loop.start), loop.extent
         env = env.counting(loop.variable, start, symbol, 0, extent - 1)
         block = loop.body
         extents.append(extent)
-    update, env = _inner(block, env)
+    update, env = _inner(block, env, private)
     assert isinstance(update, Update)
-    return update, replace(env, lane="lane"), tuple(extents)
+    return update, replace(env, lane="lane" if "lane" in symbols else ""), tuple(extents)
 
 
 def factors(update: Update) -> Sequence[Read]:
@@ -122,11 +127,10 @@ def operand(
     return area, offset
 
 
-def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment]:
-    """The node inside definitions and guards of rows and lanes, with its environment.
-
-    Rows and lanes beyond the end are computed as well; their sums stay in registers, unused.
-    """
+def _inner(
+    block: tuple[Node, ...], env: Environment, private: Sequence[str]
+) -> tuple[Node, Environment]:
+    """The node inside definitions and guards of private sums, with its environment."""
     *outer, node = block
     for let in outer:
         assert isinstance(let, Let)
@@ -135,12 +139,12 @@ def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment
     if isinstance(node, Guard):
         for condition in node.conditions:
             known, value = env.decide(condition)
-            if not known and not (value.coefficient("lane") or value.coefficient("row")):
+            if not known and not any(map(value.coefficient, private)):
                 raise CompileError(
                     f"a dot product is guarded by a condition on `{condition.value}`, which is the "
                     "same in all lanes and rows; split the loops around it without a remainder"
                 )
-        return _inner(node.body, env)
+        return _inner(node.body, env, private)
     return node, env
 
 

@@ -5,11 +5,11 @@ their names.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from llvmlite import ir
 
-from ..target import CpuTarget
+from ..instructions import Scaling, TableLookup
 
 LlvmValue = Any
 LlvmType = Any
@@ -43,6 +43,30 @@ CONTRACT = ("contract",)
 """Flag: a product and a sum may be fused and rounded once."""
 
 
+class CodeTarget(Protocol):
+    """The properties of a target on which code depends."""
+
+    @property
+    def lanes(self) -> int:
+        """32-bit elements of a register."""
+        ...
+
+    @property
+    def fused(self) -> bool:
+        """Whether a product and a sum are one instruction, rounded once."""
+        ...
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """The instruction for powers of 2 beyond the range of float32."""
+        ...
+
+    @property
+    def lookup(self) -> TableLookup | None:
+        """The instruction for tables of 256 bytes."""
+        ...
+
+
 class Emitter:
     """A builder inside one function.
 
@@ -54,7 +78,7 @@ class Emitter:
         The processor to compile for.
     """
 
-    def __init__(self, builder: LlvmBuilder, target: CpuTarget) -> None:
+    def __init__(self, builder: LlvmBuilder, target: CodeTarget) -> None:
         self.builder, self.target = builder, target
 
     # Types ---------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ _BLOCKS = ((48, 0), (73, 25), (98, 50), (123, 75), (128, 100))
 def exp(e: Emitter, x: LlvmValue) -> LlvmValue:
     """The exponential, within 1.01 ULP even if it is subnormal; infinity above 88.73."""
     value, power, shifted = _exponential(e, _limited(e, x, -104.0, 89.0))
-    scaling = e.target.properties.scaling
+    scaling = e.target.scaling
     if scaling and e.whole_registers(x):
         return e.by_register(partial(_scaled, e, scaling), value, power)
     # Powers of 2 beyond the range of float32, in two steps.

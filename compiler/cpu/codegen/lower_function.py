@@ -43,6 +43,8 @@ class FunctionLowering:
         The pool's function for parallel loops and its state; None inside such a loop.
     """
 
+    emitter_type = Emitter
+
     def __init__(
         self,
         shared: LoweringContext,
@@ -51,7 +53,7 @@ class FunctionLowering:
         threads: tuple[LlvmValue, LlvmValue] | None,
     ) -> None:
         self.shared, self.builder, self.threads = shared, builder, threads
-        self.emitter = Emitter(builder, shared.target)
+        self.emitter = self.emitter_type(builder, shared.target)
         self.memory = MemoryAccess(self.emitter, symbols)
         self.buffers = Buffers(shared, self.memory)
         self.areas = self.buffers.areas
@@ -107,13 +109,17 @@ class FunctionLowering:
             value = self.values.combined(node.op, before, node.value, env, mask)
             self.write(node.target, value, env, mask)
         elif isinstance(node, loops.InstructionNest):
-            if instruction_of(node).unit:
-                self.tiles.multiply(node, env)
-            else:
-                emit_dot_product(node, env, self.values)
+            self.instruction(node, env)
         elif isinstance(node, (loops.Nest, loops.TransferNest)):
             with self.tiles.shaped(node.body, self.is_shared):
                 self.block(node.body, env, mask)
+
+    def instruction(self, node: loops.InstructionNest, env: Environment) -> None:
+        """Emit the instruction of a nest."""
+        if instruction_of(node).unit:
+            self.tiles.multiply(node, env)
+        else:
+            emit_dot_product(node, env, self.values)
 
     def store(self, node: loops.Assign, env: Environment, mask: Mask) -> None:
         """Store an element if it exists; in clipped tiles some do not."""

@@ -141,7 +141,7 @@ class MemoryAccess:
             inside = all(0 <= i < size for i, size in zip(place, area.values.shape, strict=True))
             number = area.values[place].item() if inside else area.tensor.pad
             return number_of(TYPES[area.tensor.dtype], number)
-        outside = self._outside(area, index, env)
+        outside = self.outside(area, index, env)
         offset, step = self.place(area, index, env)
         if step == 1 and (mask is not None or outside is not None):
             padded = outside is None or area.private or area.tensor.pad == 0
@@ -203,7 +203,7 @@ class MemoryAccess:
         name = f"llvm.masked.scatter.{suffix(value.type)}.v{env.lanes}p0"
         emitter.intrinsic(name, ir.VoidType(), [value, pointers, I32(size), bits])
 
-    def _outside(
+    def outside(
         self, area: CodeBuffer, index: Sequence[Affine], env: Environment
     ) -> LlvmValue | None:
         """Mask of the elements that exist; None if all do."""

@@ -28,9 +28,10 @@ from ...te.target import REGISTER
 from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
+from .choices import Choices
 from .description import KernelSchedule, even_blocks, round_up
 from .epilogue import SCALED, occurs_only_in
-from .tiles import panels, schedule_copy, unrolled
+from .tiles import panels, pick_steps, schedule_copy, unrolled
 from .winograd import TilePlanner
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ _INVERSE_OF_9 = pow(9, -1, 1 << 32)
 class ByteWinogradPlanner(TilePlanner):
     """The declaration and schedule of one convolution of bytes for one target."""
 
-    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
-        super().__init__(conv, target, TILE)
+    def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
+        super().__init__(conv, target, TILE, choices)
         self.channels = round_up(conv.channels_in, TAPS)
         most, vectors = target.tile.vectors, -(-conv.channels_out // target.lanes)
         self.block = even_blocks(self.across, most)
@@ -99,8 +100,9 @@ class ByteWinogradPlanner(TilePlanner):
             if self.down % rows == 0 and (self.whole or rows * row <= STACK_BYTES):
                 self.group = rows
         pixels = self.group * self.block
-        wide = max(v for v in (1, 2, 4) if vectors % v == 0 and (v == 1 or v * pixels <= most))
-        self.panel = wide * target.lanes
+        fitting = [v for v in (4, 2, 1) if vectors % v == 0 and (v == 1 or v * pixels <= most)]
+        self.panel = choices.pick("vectors", fitting[0], fitting) * target.lanes
+        self.steps = pick_steps(choices, self.channels // TAPS)
         self.room = round_up(conv.channels_out, self.panel)
         self.buffers = {
             "lines": 2 * POINTS * (TILE * self.across + 2) * self.channels,
@@ -120,6 +122,12 @@ class ByteWinogradPlanner(TilePlanner):
             occurs_only_in(name, SCALED, formula) for name in ("sum", "bias", "scale")
         )
 
+    @property
+    def fits(self) -> bool:
+        """Whether there is a vector of channels, and buffers fit the stack."""
+        small = max(self.buffers.values()) <= STACK_BYTES
+        return small and self.conv.channels_out >= self.target.lanes
+
     def is_faster_than(self, rate: float) -> bool:
         """Whether its buffers fit the stack and the estimated time is shorter.
 
@@ -129,7 +137,7 @@ class ByteWinogradPlanner(TilePlanner):
             Products per lane of direct convolution in the time of one instruction.
         """
         c, lanes = self.conv, self.target.lanes
-        if c.channels_out < lanes or max(self.buffers.values()) > STACK_BYTES:
+        if not self.fits:
             return False
         tiles, vectors = c.batch * self.down * self.across, self.room / lanes
         products = tiles * POINTS**2 * self.channels / TAPS * vectors
@@ -238,7 +246,7 @@ class ByteWinogradPlanner(TilePlanner):
         s.compute_at(register, "products", "tx.o")
         s.split(register, "k", TAPS)
         s.split(register, "o", self.target.lanes)
-        order = unrolled(s, register, ("n", "i", "j", "k.o"), self.channels // TAPS)
+        order = unrolled(s, register, ("n", "i", "j", "k.o"), self.steps)
         s.reorder(register, *order, "ty", "tx", "o.o", "o.i", "k.i")
         s.tensorise(register, "o.i")
         for stage, loops in (("products", inner[:3]), (register, ("ty", "tx", "o.o"))):

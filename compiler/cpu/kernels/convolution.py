@@ -12,6 +12,7 @@ from typing_extensions import override
 from ....errors import CompileError
 from ..target import CpuTarget
 from .byte_winograd import ByteWinogradPlanner
+from .choices import Choice, Choices
 from .depthwise import DepthwisePlanner
 from .description import Array
 from .direct_convolution import DirectPlanner
@@ -81,6 +82,7 @@ class Convolution(Windowed, Product):
     groups: int = 1
     planes: bool = False
     computed: bool = False
+    choice: Choice = ()
     title = "convolution"
 
     def __post_init__(self) -> None:
@@ -131,27 +133,36 @@ class Convolution(Windowed, Product):
         return (self.batch, *self.size_out, self.channels_out)
 
     @override
-    def planner(self, target: CpuTarget) -> ProductPlanner:
+    def method(self, target: CpuTarget, choices: Choices) -> ProductPlanner:
         if self.planes:
-            return PlanarPlanner(self, target)
+            return PlanarPlanner(self, target, choices)
         if self.is_matrix and not self.computed:
             rows = self.batch * self.height * self.width
             extents, pairs = (rows, self.channels_in, self.channels_out), self.small_pairs
             product = MatrixProduct(*extents, self.dtype, self.epilogue, small_pairs=pairs)
-            return MatrixPlanner(product, target)
+            return MatrixPlanner(product, target, choices)
         if self.is_depthwise:
-            return DepthwisePlanner(self, target)
+            return DepthwisePlanner(self, target, choices)
         if self.groups > 1:
-            return GroupedPlanner(self, target)
-        direct = DirectPlanner(self, target)
+            return GroupedPlanner(self, target, choices)
+        name, others = self._methods(target)
+        if choices.pick_name("method", name, others) == "direct":
+            return DirectPlanner(self, target, choices)
+        planner = WinogradPlanner if self.dtype == "float32" else ByteWinogradPlanner
+        return planner(self, target, choices)
+
+    def _methods(self, target: CpuTarget) -> tuple[str, tuple[str, ...]]:
+        """The method that is probably faster, and those that are possible."""
         unit = self.strides == self.dilations == (1, 1)
-        if self.computed:
-            return direct
-        if not direct.matrix and self.winograd and unit and self.kernel == (3, 3):
-            if self.dtype == "float32":
-                planner = WinogradPlanner(self, target)
-                return planner if planner.is_faster else direct
-            if ByteWinogradPlanner.computes(self):
-                planner = ByteWinogradPlanner(self, target)
-                return planner if planner.is_faster_than(direct.way.rate) else direct
-        return direct
+        if self.computed or not (self.winograd and unit and self.kernel == (3, 3)):
+            return "direct", ()
+        direct = DirectPlanner(self, target, Choices())
+        if self.dtype == "float32":
+            fits, faster = True, WinogradPlanner(self, target, Choices()).is_faster
+        elif ByteWinogradPlanner.computes(self):
+            planner = ByteWinogradPlanner(self, target, Choices())
+            fits, faster = planner.fits, planner.is_faster_than(direct.way.rate)
+        else:
+            return "direct", ()
+        name = "winograd" if faster and not direct.matrix else "direct"
+        return name, ("direct", "winograd") if fits else ()

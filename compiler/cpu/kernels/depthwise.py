@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
+from .choices import Choices
 from .description import KernelSchedule, even_blocks
 from .product import ProductPlanner
 
@@ -39,10 +40,13 @@ SEVERAL = 5
 class DepthwisePlanner(ProductPlanner):
     """The declaration and schedule of one depthwise convolution for one target."""
 
-    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
-        self.conv, self.target = conv, target
+    def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
+        self.conv, self.target, self.choices = conv, target, choices
         self.real = conv.narrow or conv.dtype == "float32"
         """True if sums are float32."""
+        self.tile = self._pick_tile()
+        self.shares_code = self._picks(self._shares_code(), "shared")
+        self.loops_rows = self._picks(self._loops_rows(), "looped")
 
     @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
@@ -57,21 +61,34 @@ class DepthwisePlanner(ProductPlanner):
     def plan(self) -> KernelSchedule:
         processor = self.target.processor
         schedule = te.Schedule(te.kernel("depthwise", self._declared()), processor)
-        lanes, (rows, pixels) = self.target.lanes, self._tile()
+        lanes, (rows, pixels) = self.target.lanes, self.tile
         schedule.split("out", "y", rows)
         schedule.split("out", "x", pixels)
         schedule.split("out", "c", lanes)
         schedule.reorder("out", "n", "y.o", "x.o", "c.o", "ky", "kx", "y.i", "x.i", "c.i")
-        if self._shares_code():
+        if self.shares_code:
             schedule.fuse("out", "x.o", "c.o")
         if self.conv.taps <= MAX_TAPS:
-            for loop in ("kx",) if self._loops_rows() else ("ky", "kx"):
+            for loop in ("kx",) if self.loops_rows else ("ky", "kx"):
                 schedule.unroll("out", loop)
         for loop in ("y.i", "x.i"):
             schedule.unroll("out", loop)
         schedule.vectorise("out", "c.i")
         schedule.parallelise("out", "y.o")
         return KernelSchedule(schedule)
+
+    def _pick_tile(self) -> tuple[int, int]:
+        """Rows and columns of a tile, whose sums fit the registers."""
+        rows, pixels = self._tile()
+        room = self.target.registers - 4
+        rows = self.choices.pick("rows", rows, (1, 2, 4))
+        columns = self.conv.size_out[1]
+        sizes = {even_blocks(columns, most) for most in range(1, max(2, room // rows + 1))}
+        fitting = even_blocks(columns, max(1, min(pixels, room // rows)))
+        return rows, self.choices.pick("pixels", fitting, sorted(sizes))
+
+    def _picks(self, default: bool, name: str) -> bool:
+        return self.choices.pick(name, int(default), (0, 1)) > 0
 
     def _tile(self) -> tuple[int, int]:
         """Rows and columns of a tile.
@@ -99,13 +116,13 @@ class DepthwisePlanner(ProductPlanner):
         vectors of 16 elements. Narrower vectors would be read element by element, and so would
         everything if the channels were not whole vectors.
         """
-        pixels, columns = self._tile()[1], self.conv.size_out[1]
+        pixels, columns = self.tile[1], self.conv.size_out[1]
         whole = columns % pixels == 0 and self.conv.channels_out % self.target.lanes == 0
         return self.target.lanes == 16 and whole and columns >= MANY * pixels
 
     def _loops_rows(self) -> bool:
         """Whether the rows of a large window stay a loop, for a fifth of the code."""
-        if self.conv.taps <= SMALL or self._shares_code():
+        if self.conv.taps <= SMALL or self.shares_code:
             return False
         least = 14 if self.conv.dtype == "float32" else 28
         return self.target.registers == 32 and self.conv.size_out[1] >= least

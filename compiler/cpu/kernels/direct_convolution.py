@@ -19,9 +19,10 @@ from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
-from .description import KernelSchedule, even_blocks, round_up
+from .choices import Choices
+from .description import KernelSchedule, round_up
 from .product import MAX_PARTS, PanelPlanner, parts_for_threads
-from .tiles import MatrixTile, Multiplication, panels, schedule_copy
+from .tiles import MatrixTile, panels, pick_multiplication, schedule_copy
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class DirectPlanner(PanelPlanner):
     """The declaration and schedule of one convolution for one target."""
 
-    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
+    def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
         self.conv, width = conv, conv.size_out[1]
         self.merged = conv.dilations[1] == 1
         """True if a row of the window is one run."""
@@ -38,8 +39,9 @@ class DirectPlanner(PanelPlanner):
         """Runs of a window."""
         run = conv.channels_in * (conv.kernel[1] if self.merged else 1)
         sizes = width, self.runs, run
-        way = Multiplication.of(conv.dtype, target, conv.small_pairs, *sizes)
-        super().__init__(conv, target, way, conv.channels_out)
+        way = pick_multiplication(choices, conv.dtype, target, conv.small_pairs, sizes)
+        super().__init__(conv, target, way, conv.channels_out, choices)
+        self.pick_panel()
         self.depth = round_up(run, way.depth)
         """Elements of a run, for whole instructions."""
         if way.most_rows:
@@ -48,8 +50,8 @@ class DirectPlanner(PanelPlanner):
         """Lines of the image in a tile."""
         self.parts = self._parts()
         """Parts of the image that threads share; 1 if they share panels and lines instead."""
-        most = target.tile.rows
-        self.tile_rows = self.matrix.height if self.matrix else even_blocks(width, most)
+        self.tile_rows = self.matrix.height if self.matrix else self.pick_rows(width)
+        self.pick_steps()
 
     def _lines(self) -> int:
         """Return 2 if each tile takes two lines, so that it uses its weights twice.
@@ -60,7 +62,8 @@ class DirectPlanner(PanelPlanner):
         height, tile = self.conv.size_out[0], self.matrix
         if tile is None or tile.down > 1 or height == 1:
             return 1
-        return 2 if height % 2 == 0 or self.columns > 2 * self.panel else 1
+        default = 2 if height % 2 == 0 or self.columns > 2 * self.panel else 1
+        return self.choices.pick("lines", default, (1, 2))
 
     def _parts(self) -> int:
         """Return the parts of the image: equal ones, because a tile that is cut off tests rows."""
@@ -69,7 +72,8 @@ class DirectPlanner(PanelPlanner):
             return 1
         equal = [parts for parts in range(1, min(lines, MAX_PARTS) + 1) if lines % parts == 0]
         itemsize = 4 if self.way.instruction is None else 1
-        return parts_for_threads(dict.fromkeys(equal, 1), math.prod(self.conv.weights) * itemsize)
+        weight_bytes = math.prod(self.conv.weights) * itemsize
+        return self.pick_parts(parts_for_threads(dict.fromkeys(equal, 1), weight_bytes), equal)
 
     @override
     def plan(self) -> KernelSchedule:

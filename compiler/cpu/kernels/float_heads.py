@@ -11,10 +11,11 @@ from typing_extensions import override
 from ... import te
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
+from .choices import Choices
 from .description import KernelSchedule, even_blocks, round_up
 from .matrix_product import GAP, SAFE_ROWS, WAY_BYTES
 from .product import Planner
-from .tiles import panel_of, schedule_copy, schedule_tiles
+from .tiles import panel_of, pick_steps, schedule_copy, schedule_tiles
 
 if TYPE_CHECKING:
     from .head_product import HeadProduct
@@ -38,7 +39,14 @@ class FloatHeadPlanner(Planner):
         out = self._declared(packed, moved, panel)
         s = te.Schedule(te.kernel("batched_product", out), target.processor)
         order = ("n", "h", "o.o", "x.o", "t")
-        schedule_tiles(s, "out", (("x", pixels), ("o", panel)), order, lanes, depth=p.inner)
+        schedule_tiles(
+            s,
+            "out",
+            (("x", pixels), ("o", panel)),
+            order,
+            lanes,
+            steps=pick_steps(Choices(), p.inner),
+        )
         place = parallel = "o.o"
         if p.images * p.heads > 1:
             parallel = s.fuse("out", "n", "h")

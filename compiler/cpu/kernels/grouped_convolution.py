@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
+from .choices import Choices
 from .description import KernelSchedule, even_blocks, round_up
 from .product import PanelPlanner
 from .tiles import Multiplication, panels, schedule_copy
@@ -24,19 +25,20 @@ if TYPE_CHECKING:
 class GroupedPlanner(PanelPlanner):
     """The declaration and schedule of one grouped convolution for one target."""
 
-    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
+    def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
         self.conv, part = conv, conv.channels_out // conv.groups
         fitting = [n for n in range(1, conv.groups + 1) if conv.groups % n == 0]
         self.joined = next((n for n in fitting if n * part >= target.lanes), conv.groups)
         self.groups = conv.groups // self.joined
         way = Multiplication.of(conv.dtype, target, conv.small_pairs)
-        super().__init__(conv, target, way, conv.channels_out // self.groups)
+        super().__init__(conv, target, way, conv.channels_out // self.groups, choices)
         self.is_wide = self.columns < target.lanes
         self.depth = round_up(conv.channels_in // self.groups, way.taps)
         most = target.tile
         self.tile_rows = even_blocks(
             conv.size_out[1], most.rows if self.panel > target.lanes else most.rows_alone
         )
+        self.pick_steps()
 
     @override
     def plan(self) -> KernelSchedule:

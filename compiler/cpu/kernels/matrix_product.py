@@ -16,11 +16,12 @@ from ....errors import InputError
 from ....isa.numbers import int8_terms
 from ... import te
 from ..target import CpuTarget
-from .description import Array, KernelSchedule, even_blocks, round_up
+from .choices import Choice, Choices
+from .description import Array, KernelSchedule, round_up
 from .epilogue import WITH_BIAS, Epilogue
 from .product import MAX_PARTS, PanelPlanner, Product, parts_for_threads
 from .rows import columns_at_once, compute_in_row, reduced
-from .tiles import MatrixTile, Multiplication, panels, schedule_copy
+from .tiles import MatrixTile, panels, pick_multiplication, schedule_copy
 
 WAY_BYTES = 4096
 """Distance at which addresses share a set of L1, on all x86-64 so far."""
@@ -78,6 +79,7 @@ class MatrixProduct(Product):
     small_pairs: bool = False
     parts: int = 1
     limit: int = 0
+    choice: Choice = ()
 
     @property
     @override
@@ -92,8 +94,8 @@ class MatrixProduct(Product):
         return (self.rows, self.columns)
 
     @override
-    def planner(self, target: CpuTarget) -> "MatrixPlanner":
-        return MatrixPlanner(self, target)
+    def method(self, target: CpuTarget, choices: Choices) -> "MatrixPlanner":
+        return MatrixPlanner(self, target, choices)
 
 
 def limit_of(w: np.ndarray) -> int:
@@ -105,11 +107,12 @@ def limit_of(w: np.ndarray) -> int:
 class MatrixPlanner(PanelPlanner):
     """A product of a matrix with constant weights, in register tiles."""
 
-    def __init__(self, product: MatrixProduct, target: CpuTarget) -> None:
+    def __init__(self, product: MatrixProduct, target: CpuTarget, choices: Choices) -> None:
         dtype = "int16" if product.limit else product.dtype
         pairs, sizes = product.small_pairs, (product.rows, 1, product.inner)
-        way = Multiplication.of(dtype, target, pairs, *sizes)
-        super().__init__(product, target, way, product.columns)
+        way = pick_multiplication(choices, dtype, target, pairs, sizes)
+        super().__init__(product, target, way, product.columns, choices)
+        self.pick_panel()
         self.product = product
         self.runs = 1 if way.words else product.parts
         self.depth = round_up(product.inner, way.depth)
@@ -119,10 +122,23 @@ class MatrixPlanner(PanelPlanner):
         self.parts = self._parts()
         """Parts of the rows that threads share; 1 if they share panels instead."""
         self.part = math.ceil(product.rows / self.parts)
-        self.tile_rows = even_blocks(self.part, target.tile.rows)
         if self.matrix:
             self.tile_rows = self.matrix.height
             self.part = round_up(self.part, self.tile_rows)
+        else:
+            self.tile_rows = self.pick_rows(self.part)
+        self.rows_outside = self.parts > 1 or choices.pick("rows_outside", 0, (1,)) > 0
+        """True if all columns are computed for some rows, then for the next rows."""
+        self.apart = not product.limit and self._pick_apart()
+        """True if rows are copied to addresses that compete less for the sets of L1."""
+        self.pick_steps()
+
+    def _pick_apart(self) -> bool:
+        p = self.product
+        size = 2 if self.way.words else np.dtype(p.dtype).itemsize
+        # else the rows of a tile would compete for the same set of L1
+        default = p.inner * size % WAY_BYTES == 0 and self.tile_rows > SAFE_ROWS
+        return self.choices.pick("apart", int(default), (0, 1)) > 0
 
     def _parts(self) -> int:
         """Return the parts of the rows that threads share.
@@ -141,7 +157,8 @@ class MatrixPlanner(PanelPlanner):
                 fixed = math.ceil(part / tiles) + TILE_ROWS
                 costs[parts] = 1 if self.matrix else parts * tiles * fixed
         itemsize = 4 if self.way.instruction is None else 1
-        return parts_for_threads(costs, p.inner * p.columns * itemsize)
+        default = parts_for_threads(costs, p.inner * p.columns * itemsize)
+        return self.pick_parts(default, costs)
 
     @override
     def plan(self) -> KernelSchedule:
@@ -151,7 +168,7 @@ class MatrixPlanner(PanelPlanner):
         stages = [stage.name for stage in s.stages]
         if "padded" in stages:
             schedule_copy(s, "padded", "px", lanes * (1 if way.instruction is None else 4), "py")
-        outer, rows = ["o.o", "x.o"], "x"
+        outer, rows = ["x.o", "o.o"] if self.rows_outside else ["o.o", "x.o"], "x"
         if self.parts > 1:
             s.split(self.name, "x", self.part)
             outer, rows = ["x.o", "o.o", "x.i.o"], "x.i"
@@ -188,9 +205,7 @@ class MatrixPlanner(PanelPlanner):
         p, way = self.product, self.way
         source = te.tensor("x", p.dtype, (p.rows * p.inner,))
         whole = round_up(p.rows, self.tile_rows) if self.matrix else p.rows
-        size = 2 if way.words else np.dtype(p.dtype).itemsize
-        if p.inner * size % WAY_BYTES == 0 and self.tile_rows > SAFE_ROWS:
-            # else the rows of a tile would compete for the same set of L1
+        if self.apart:
             py, px = axes = te.axes(py=whole, px=p.inner + GAP)
             return way.moved("padded", axes, source[py * p.inner + px], source)[x, t]
         place, reach = x * p.inner + t, (whole - 1) * p.inner + self.depth

@@ -13,7 +13,8 @@ from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
-from .description import KernelSchedule, even_blocks
+from .choices import Choices
+from .description import KernelSchedule
 from .product import PanelPlanner
 from .tiles import Multiplication, panels, schedule_copy
 
@@ -26,11 +27,12 @@ class PlanarPlanner(PanelPlanner):
 
     depth = 1
 
-    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
+    def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
         way = Multiplication.of(conv.dtype, target)
-        super().__init__(conv, target, way, conv.channels_out)
+        super().__init__(conv, target, way, conv.channels_out, choices)
+        self.pick_panel()
         self.conv = conv
-        self.tile_rows = even_blocks(conv.size_out[1], target.tile.rows)
+        self.tile_rows = self.pick_rows(conv.size_out[1])
         self.window = (conv.channels_in, *conv.kernel, conv.channels_out)
         """Extents of the weights in the order of the reduction, [I, KH, KW, O]."""
 

@@ -2,7 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from typing_extensions import override
@@ -12,10 +14,21 @@ from ... import te
 from ...te.values import bare_axis
 from ..codegen.layout import Layout
 from ..target import CpuTarget
-from .description import Array, Description, KernelSchedule, round_up
+from .choices import Choice, Choices
+from .description import Array, Description, KernelSchedule, even_blocks, round_up
 from .epilogue import BIASED, Epilogue, occurs_only_in
 from .quantised import check_small_pairs
-from .tiles import MatrixTile, Multiplication, panel_of, schedule_matrix_tiles, schedule_tiles
+from .tiles import (
+    MatrixTile,
+    Multiplication,
+    panel_of,
+    pick_steps,
+    schedule_matrix_tiles,
+    schedule_tiles,
+)
+
+MAX_VECTORS = 4
+"""Vectors of the widest panel."""
 
 MIN_PARTS, MAX_PARTS = 3, 64
 """Smallest and largest number of parts into which rows are cut for threads."""
@@ -43,6 +56,8 @@ class Product(Description):
     epilogue: Epilogue
     computed = False
     """True if the weights are an operand of each call, as they lie."""
+    choice: Choice
+    """Decisions for one target, as a tuner found them; the planner makes all others."""
     small_pairs: bool
     """True if `has_small_pairs` holds for the weights, so that instructions may be used whose sums
     of two products saturate."""
@@ -86,8 +101,32 @@ class Product(Description):
         return math.prod((*self.factors[1].shape[:-1], *self.extents))
 
     @abstractmethod
+    def method(self, target: CpuTarget, choices: Choices) -> "ProductPlanner":
+        """The planner for a target, which asks for its free decisions."""
+
     def planner(self, target: CpuTarget) -> "ProductPlanner":
-        """The method that is used on a target."""
+        """The method that is used on a target.
+
+        Raises
+        ------
+        CompileError
+            When `choice` has an answer that is not legal on this target.
+        """
+        choices = Choices(self.choice)
+        found = self.method(target, choices)
+        choices.check_known()
+        return found
+
+    def with_choice(self, choice: Choice) -> Self:
+        """The same product with these decisions."""
+        mine: Any = self  # subclasses are dataclasses
+        return replace(mine, choice=choice)
+
+    def questions(self, target: CpuTarget) -> Mapping[str, tuple[int | str, ...]]:
+        """The free decisions on a target, each with its legal answers, the default first."""
+        choices = Choices(self.choice)
+        self.method(target, choices)
+        return choices.asked
 
     @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
@@ -131,22 +170,60 @@ class PanelPlanner(ProductPlanner):
         How elements are multiplied.
     columns
         Columns of the output, or of one group of them.
+    choices
+        The free decisions; by default, the planner makes all of them.
     """
 
     tile_rows: int
     """Rows of a tile."""
     depth: int
-    """Iterations of the innermost loop of the reduction."""
+    """Elements of the innermost loop of the reduction."""
+    steps = 1
+    """Iterations of that loop between two branches."""
 
     def __init__(
-        self, product: Product, target: CpuTarget, way: Multiplication, columns: int
+        self,
+        product: Product,
+        target: CpuTarget,
+        way: Multiplication,
+        columns: int,
+        choices: Choices | None = None,
     ) -> None:
         self.target, self.way, self.epilogue = target, way, product.epilogue
         self.columns, self.panel = columns, panel_of(columns, target)
+        self.choices = choices or Choices()
         self.matrix: MatrixTile | None = None
         """The tile, if the kernel uses matrix instructions."""
         self.is_wide = way.instruction is not None and columns < target.lanes
         """True if a whole vector of columns is computed, and the output cut from it."""
+
+    def pick_panel(self) -> None:
+        """Choose the vectors of a panel."""
+        lanes = self.target.lanes
+        most = min(MAX_VECTORS, -(-self.columns // lanes))
+        default = self.panel // lanes
+        self.panel = lanes * self.choices.pick("vectors", default, range(1, most + 1))
+
+    def pick_rows(self, extent: int) -> int:
+        """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""
+        vectors, registers = self.panel // self.target.lanes, self.target.registers
+        # Each step holds the weights of a panel, and an activation that all of them share.
+        most = max(1, (registers - 1) // vectors - 1)
+        default = even_blocks(extent, min(most, self.target.tile.rows))
+        others = (even_blocks(extent, rows) for rows in range(most, 0, -1))
+        return self.choices.pick("rows", default, others)
+
+    def pick_steps(self) -> None:
+        """Choose how far the reduction is unrolled."""
+        depth = self.depth // self.way.depth
+        if not self.matrix:
+            self.steps = pick_steps(self.choices, depth, is_full=self.way.instruction is not None)
+
+    def pick_parts(self, default: int, legal: Collection[int]) -> int:
+        """Choose the parts of the rows: of those that are legal, about one for each octave."""
+        scale = (2**power for power in range(MAX_PARTS.bit_length()))
+        near = (min(legal, key=lambda parts: abs(parts - size)) for size in scale)
+        return self.choices.pick("parts", default, near)
 
     @property
     def name(self) -> str:
@@ -208,8 +285,8 @@ class PanelPlanner(ProductPlanner):
             sizes, groups = ((rows, self.matrix), columns), (f"{taps}.o", f"{taps}.i")
             schedule_matrix_tiles(s, self.name, sizes, order, lanes, groups, lines)
         else:
-            sizes, run = ((rows, self.tile_rows), columns), 1 if taps else self.depth
-            schedule_tiles(s, self.name, sizes, order, lanes, taps, run)
+            sizes = (rows, self.tile_rows), columns
+            schedule_tiles(s, self.name, sizes, order, lanes, taps, self.steps)
 
     def layouts(self, w: Layout, *groups: int) -> dict[str, Layout]:
         """Layouts of the weights, and of constants with one number for each column."""

@@ -14,6 +14,7 @@ from ..codegen.layout import Layout
 from ..instructions import MachineInstruction
 from ..processor import MAX_SUMS, Processor
 from ..target import CpuTarget
+from .choices import Choices
 from .description import round_up
 
 MIN_ROWS, MIN_DEPTH, MIN_RUN = 4, 32, 20
@@ -135,6 +136,22 @@ class Multiplication:
         return te.compute(name, "int16" if self.words else source.tensor.dtype, axes, element)
 
 
+def pick_multiplication(
+    choices: Choices, dtype: str, target: CpuTarget, small_pairs: bool, sizes: tuple[int, int, int]
+) -> Multiplication:
+    """Choose between matrix instructions, where they fit, and dot products.
+
+    Parameters
+    ----------
+    sizes
+        Rows, runs of a reduction, and elements of a run, as for `Multiplication.of`.
+    """
+    way = Multiplication.of(dtype, target, small_pairs, *sizes)
+    if way.most_rows and not choices.pick("matrix", 1, (0,)):
+        return Multiplication.of(dtype, target, small_pairs)
+    return way
+
+
 def panel_of(columns: int, target: CpuTarget) -> int:
     """Columns of a panel: one vector if it covers all columns, else two."""
     return (1 if columns <= target.lanes else 2) * target.lanes
@@ -190,7 +207,7 @@ def schedule_tiles(
     order: Sequence[str],
     lanes: int,
     taps: str = "",
-    depth: int = 1,
+    steps: int = 1,
 ) -> None:
     """Cut a stage into register tiles.
 
@@ -206,16 +223,15 @@ def schedule_tiles(
         Lanes of a vector.
     taps
         The loop over the taps of a dot product; empty for float32.
-    depth
-        Iterations of the innermost of these loops, to unroll it by a few. A tile of bytes needs all
-        registers for one iteration, so 1 leaves the loop as it is.
+    steps
+        Iterations of the innermost of these loops between two branches; they divide it.
     """
     (rows, high), (columns, panel) = sizes
     s.split(stage, rows, high)
     s.split(stage, columns, panel)
     s.split(stage, f"{columns}.i", lanes)
     inner = [f"{rows}.i", f"{columns}.i.o", f"{columns}.i.i"]
-    order = unrolled(s, stage, order, depth)
+    order = unrolled(s, stage, order, steps)
     s.reorder(stage, *order, *inner, *([taps] if taps else []))
     s.unroll(stage, inner[0])
     s.unroll(stage, inner[1])
@@ -267,15 +283,26 @@ def schedule_copy(s: te.Schedule, stage: str, loop: str, width: int, *outer: str
     s.parallelise(stage, s.fuse(stage, *outer))
 
 
-def unrolled(s: te.Schedule, stage: str, order: Sequence[str], depth: int) -> Sequence[str]:
-    """Unroll the last of some loops, of `depth` iterations, by a few; return all loops."""
+def unrolled(s: te.Schedule, stage: str, order: Sequence[str], steps: int) -> Sequence[str]:
+    """Unroll the last of some loops by `steps`; return all loops."""
     *outer, last = order
-    for count in UNROLLED:
-        if depth % count == 0 and depth > count:
-            s.split(stage, last, count)
-            s.unroll(stage, f"{last}.i")
-            return *outer, f"{last}.o", f"{last}.i"
-    return order
+    if steps == 1:
+        return order
+    s.split(stage, last, steps)
+    s.unroll(stage, f"{last}.i")
+    return *outer, f"{last}.o", f"{last}.i"
+
+
+def pick_steps(choices: Choices, depth: int, *, is_full: bool = False) -> int:
+    """Steps of a reduction of `depth` iterations between two branches.
+
+    Parameters
+    ----------
+    is_full
+        Whether a tile needs all registers for one iteration, so that 1 is the default.
+    """
+    fitting = [count for count in UNROLLED if depth % count == 0 and depth > count]
+    return choices.pick("unroll", 1 if is_full else next(iter(fitting), 1), (1, *fitting))
 
 
 def panels(

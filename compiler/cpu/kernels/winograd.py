@@ -19,10 +19,11 @@ from ...te.target import REGISTER
 from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
+from .choices import Choices
 from .description import KernelSchedule, even_blocks, round_up
 from .epilogue import Extent
 from .product import ProductPlanner
-from .tiles import panels, schedule_copy, unrolled
+from .tiles import panels, pick_steps, schedule_copy, unrolled
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -57,8 +58,8 @@ class TilePlanner(ProductPlanner):
         Outputs of a tile along each dimension.
     """
 
-    def __init__(self, conv: "Convolution", target: CpuTarget, size: int) -> None:
-        self.conv, self.target = conv, target
+    def __init__(self, conv: "Convolution", target: CpuTarget, size: int, choices: Choices) -> None:
+        self.conv, self.target, self.choices = conv, target, choices
         self.down, self.across = (-(-extent // size) for extent in conv.size_out)
         self.tiles = Tiles.of_image(conv.output.shape, size)
         """Layout of the output's tiles."""
@@ -88,8 +89,19 @@ class TilePlanner(ProductPlanner):
 class WinogradPlanner(TilePlanner):
     """The declaration and schedule of one float32 convolution for one target."""
 
-    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
-        super().__init__(conv, target, TILE)
+    def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
+        super().__init__(conv, target, TILE, choices)
+        vectors = choices.pick("vectors", 2, (1, 2, 3, 4))
+        self.panel = vectors * target.lanes
+        most = max(1, (target.registers - 1) // vectors - 1)
+        default = even_blocks(self.across, min(most, target.tile.rows))
+        others = (even_blocks(self.across, tiles) for tiles in range(most, 0, -1))
+        self.pixels = choices.pick("tiles", default, others)
+        """Tiles whose products are in registers at the same time."""
+        self.steps = pick_steps(choices, conv.channels_in)
+        fits = 64 * self.across * max(conv.channels_in, conv.channels_out) <= STACK_BYTES
+        self.by_rows = choices.pick("by_rows", int(fits), (0, 1) if fits else ()) > 0
+        """True if tiles, products and sums are made for one row of tiles after the other."""
 
     @property
     def is_faster(self) -> bool:
@@ -129,30 +141,28 @@ class WinogradPlanner(TilePlanner):
         """Tiles, products and sums are made for one row of tiles after the other where those of a
         row fit the stack, else each for the whole image.
         """
-        c, lanes = self.conv, self.target.lanes
+        lanes = self.target.lanes
         kernel = te.kernel("convolution", self.declared(), CHANGES)
         s = te.Schedule(kernel, self.target.processor)
         schedule_copy(s, "padded", "pc", lanes, "pn", "py")
-        panel = 2 * lanes
         for stage in ("tiles", "products"):
             s.cache_write(stage, REGISTER)
         _schedule_tiles(s, lanes)
-        pixels = even_blocks(self.across, self.target.tile.rows)
-        _schedule_sums(s, pixels, panel, lanes, self.conv.channels_in)
+        _schedule_sums(s, self.pixels, self.panel, lanes, self.steps)
         s.split("out", "o", lanes)
         s.reorder("out", "n", "ty", "tx", "o.o", "p", "q", "dy", "dx", "o.i")
         for loop in ("p", "q", "dy", "dx"):
             s.unroll("out", loop)
         s.vectorise("out", "o.i")
-        if 64 * self.across * max(c.channels_in, c.channels_out) <= STACK_BYTES:
+        if self.by_rows:
             s.compute_at("products", "out", "ty")
             s.compute_at("tiles", "out", "ty")
         else:
             s.parallelise("tiles", "ty")
             s.parallelise("products", s.fuse("products", "i", "j", "o.o"))
         s.parallelise("out", "ty")
-        w = panels(kernel.tensors["w"].shape, panel, order=(0, 1, 3, 2))
-        return self.placed(s, w, round_up(c.channels_out, lanes))
+        w = panels(kernel.tensors["w"].shape, self.panel, order=(0, 1, 3, 2))
+        return self.placed(s, w, round_up(self.conv.channels_out, lanes))
 
     @override
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
@@ -174,14 +184,14 @@ def _schedule_tiles(s: te.Schedule, lanes: int) -> None:
     s.vectorise("tiles.REGISTER", "c")
 
 
-def _schedule_sums(s: te.Schedule, pixels: int, panel: int, lanes: int, depth: int) -> None:
+def _schedule_sums(s: te.Schedule, pixels: int, panel: int, lanes: int, steps: int) -> None:
     s.split("products", "tx", pixels)
     s.split("products", "o", panel)
     s.split("products", "o.i", lanes)
     s.reorder("products", "n", "i", "j", "o.o", "ty", "tx.o", "tx.i", "o.i.o", "o.i.i")
     s.compute_at("products.REGISTER", "products", "tx.o")
     s.split("products.REGISTER", "o", lanes)
-    loops = unrolled(s, "products.REGISTER", ("n", "ty", "i", "j", "k"), depth)
+    loops = unrolled(s, "products.REGISTER", ("n", "ty", "i", "j", "k"), steps)
     s.reorder("products.REGISTER", *loops, "tx", "o.o", "o.i")
     for stage, loops in (("products", ("tx.i", "o.i.o")), ("products.REGISTER", ("tx", "o.o"))):
         for loop in loops:

@@ -16,8 +16,9 @@ from ....isa.encoding import encode_program
 from ....runtime import open_device
 from ....runtime.device import Result
 from ...reports.terminal import counted
-from ..arguments import add_configuration, chosen_configuration, device_name, require_tools
+from ..arguments import add_configuration, chosen_configuration, require_tools
 from ..console import configuration_sentence, say
+from ..device_options import add_device
 from ..memory_options import add_memory, memory_model
 
 DATA_BYTES, MAX_DATA_BYTES = 4096, 1 << 28
@@ -26,12 +27,9 @@ LINE_BYTES, MAX_LINES = 16, 32
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", type=Path, metavar="FILE.asm", help="see docs/isa.md")
+    parser.add_argument("source", type=Path, metavar="FILE.asm", help="see docs/reference/isa.md")
     add_configuration(parser)
-    parser.add_argument(
-        "--device", type=device_name, default="sim",
-        help="sim, rtl, gate or a board's address (default: sim)",
-    )  # fmt: skip
+    add_device(parser, ("reference", "sim", "rtl", "gate"))
     parser.add_argument(
         "--data", type=Path, metavar="FILE",
         help=f"bytes of the data window before the run (default: {DATA_BYTES:,} zeros)",

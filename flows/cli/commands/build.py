@@ -1,6 +1,7 @@
 """`tilewright build`: a bitstream of a configuration for a board, or its vendor's project."""
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 
 from ....errors import HardwareError, UsageError
@@ -13,11 +14,14 @@ from ...board.processors import ZynqBoard
 from ...board.quartus import write_quartus_project
 from ...board.vivado import ZynqDesign, write_project
 from ...board.vivado_system import to_json, write_system_project
+from ...synthesis.devices import DEVICES
 from ...synthesis.report import path_table
 from ..arguments import add_configuration, progress_bar
 from ..board_options import BOARD_HELP, configuration_of, design_of
-from ..console import configuration_sentence, say
+from ..console import configuration_sentence, note, say
 from ..json_output import add_json, check_json, write_json
+from ..live_page import add_serve
+from ..live_steps import LiveSteps
 from ..tables import stdout
 
 USUAL_SEEDS = 5
@@ -43,6 +47,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="folder for the results (default: build/BOARD)",
     )  # fmt: skip
     add_json(parser, "the report")
+    add_serve(parser)
     parser.set_defaults(function=build_board)
 
 
@@ -66,6 +71,11 @@ def build_board(arguments: argparse.Namespace) -> None:
         )
     check_numbers(arguments)
     board = find_board(arguments.board)
+    if arguments.serve and DEVICES[board.device].family.packer is None:
+        raise UsageError(
+            f"`--serve`: expected a board whose bitstream is built here, got `{board.name}`, whose "
+            "project is written at once; leave it out"
+        )
     if isinstance(board, ZynqBoard):
         build_project(board, arguments)
         return
@@ -77,13 +87,19 @@ def build_board(arguments: argparse.Namespace) -> None:
     if design.device.family.packer is None:
         build_system_project(design, arguments, folder)
         return
-    with progress_bar() as advance:
-        built = build(design, arguments.seeds or USUAL_SEEDS, advance)
+    live = LiveSteps(f"{design.configuration.name} on {board.name}") if arguments.serve else None
+    if live:
+        note(f"{live.page.address}: watch the build in a browser")
+    with progress_bar() as advance, live.beside(advance) if live else nullcontext(advance) as tell:
+        built = build(design, arguments.seeds or USUAL_SEEDS, tell)
     bitstream = write_bitstream(built, folder) if built.meets_clock else None
     if arguments.json:
         write_json(arguments.json, built.to_json(bitstream))
     if shows:
         show(built, bitstream)
+    if live:
+        live.end(timing_problem(built) if bitstream is None else f"bitstream: {bitstream}")
+        live.page.keep("the build")
     if bitstream is None:
         raise HardwareError(timing_problem(built))
 

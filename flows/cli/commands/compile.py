@@ -26,6 +26,7 @@ from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
+from ..record_options import add_records, choose_records, records_sentence
 from ..schedule_options import add_schedules, change_sentences, chosen_schedules
 
 
@@ -45,6 +46,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_placement(parser)
     add_calibration(parser)
     add_schedules(parser)
+    add_records(parser)
     add_memory(parser, "main memory")
     add_json(parser, "cycles and lower bound of each layer")
     parser.set_defaults(function=compile_)
@@ -59,6 +61,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         For a problem with the model, the configuration or the path.
     """
     check_json(arguments.json)
+    choose_records(arguments)
     configuration = chosen_configuration(arguments) or DEFAULT
     target = arguments.output or Path(arguments.source.stem + SUFFIX)
     asked = {
@@ -129,6 +132,8 @@ def compile_(arguments: argparse.Namespace) -> None:
             for row in report.get("host_products", ()):
                 say(row["sentence"])
         say(memory_sentence(values))
+        if recorded := records_sentence(values["host"]["recorded"]):
+            say(recorded)
         if arguments.table:
             show_placement(values["placement"])
 

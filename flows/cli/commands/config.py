@@ -16,6 +16,7 @@ from ...area.provenance import MODEL, OTHER_SOURCES, is_of_these_sources
 from ...area.resources import Resources, resources, smallest_device
 from ...synthesis.devices import RESOURCES, find_device
 from ..console import configuration_sentence, say
+from ..device_options import add_chip
 from ..json_output import add_json, check_json, write_json
 from ..tables import stdout, table, terminal_columns
 
@@ -41,10 +42,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         )  # fmt: skip
         action.set_defaults(function=function)
         if name == "show":
-            action.add_argument(
-                "--device", metavar="NAME",
-                help="chip whose resources are compared (default: the smallest ECP5 with enough)",
-            )  # fmt: skip
+            add_chip(
+                action, "whose resources are compared (default: the smallest ECP5 with enough)"
+            )
             add_json(action, "the parameters, which `--config` reads,")
 
 
@@ -80,7 +80,7 @@ def show(arguments: argparse.Namespace) -> None:
     """
     check_json(arguments.json)
     configuration = _chosen(arguments)
-    device = find_device(arguments.device) if arguments.device else None
+    device = find_device(arguments.chip) if arguments.chip else None
     found = resources(configuration, device) if device else smallest_device(configuration)
     if arguments.json:
         write_json(arguments.json, configuration.to_dict())

@@ -25,7 +25,7 @@ from ...reports import terminal as report
 from ..arguments import progress_bar
 from ..json_output import add_json, check_json, write_json
 
-PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "conformance.md"
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

@@ -119,7 +119,7 @@ def export_hex(arguments: argparse.Namespace, module: Module) -> None:
         say(f"configuration  {configuration_sentence(module.configuration)}")
         say(f"memory         {export.memory_bytes:,} bytes, with programs, constants and inputs")
         say(f"runs           {export.runs}, about {export.cycles:,} cycles")
-        say("next           run `bench.v` with `core.v`; see docs/integrate.md")
+        say("next           run `bench.v` with `core.v`; see docs/guide/integrate.md")
 
 
 def show(folder: Path, module: Module, sizes: Sizes, code: ObjectFile | None) -> None:
@@ -132,4 +132,4 @@ def show(folder: Path, module: Module, sizes: Sizes, code: ObjectFile | None) ->
     say(f"values         {sizes.values:,} bytes of the CPU's own memory")
     if code is not None:
         say(f"code           {code.text_bytes:,} bytes (`{code.compiler} -Os`)")
-    say(f"next           make -C {folder} BOARD=../board.h; see docs/bare-metal.md")
+    say(f"next           make -C {folder} BOARD=../board.h; see docs/guide/bare-metal.md")

@@ -1,6 +1,6 @@
 """`tilewright report`: write an HTML page that shows where a network's cycles went, and why.
 
-With `--compare A B`, the page has two reports side by side: earlier ones, or two of this call.
+With `--pair A B`, the page has two reports side by side: earlier ones, or two of this call.
 """
 
 import argparse
@@ -9,13 +9,12 @@ from typing import Any
 
 from ....atomic_write import write_output
 from ....compiler.module import Module
-from ....errors import DeviceError, UsageError, did_you_mean
+from ....errors import DeviceError, UsageError
 from ....isa.configuration import Configuration
 from ....isa.memory_model import MemoryModel
 from ....isa.settings import read_machine_and_memory
 from ....runtime import Session, open_device
 from ....runtime.device import Device, Result
-from ....runtime.devices import is_board
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments, time_segments
 from ...reports import terminal
@@ -33,12 +32,12 @@ from ..arguments import (
     add_trust,
     chosen_configuration,
     connected_board,
-    device_name,
     load_module,
     require_tools,
 )
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
+from ..device_options import add_device
 from ..gate_options import add_technology, technology_options
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
@@ -62,7 +61,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "source", type=Path, nargs="?", metavar="MODEL", help="ONNX file or artifact"
     )
     parser.add_argument(
-        "--compare", nargs=2, metavar=("A", "B"),
+        "--pair", nargs=2, metavar=("A", "B"),
         help="two reports side by side; with MODEL, A and B are machines or memories "
         "(8x8, 16x16,act_depth=512, latency=200), without it reports (pages or files of --json), "
         "models or artifacts",
@@ -70,12 +69,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_configuration(parser)
     add_operators(parser)
     add_fixes(parser)
-    parser.add_argument(
-        "--device",
-        type=device_name,
-        default="sim",
-        help="sim: exact timing model; rtl, gate or a board's address: hardware too",
-    )
+    add_device(parser, DEVICES, "; all but sim run the hardware too")
     add_technology(parser)
     parser.add_argument(
         "--input",
@@ -104,20 +98,15 @@ def write_report(arguments: argparse.Namespace) -> None:
         For a problem with the model, the arguments or the tools.
     """
     check_json(arguments.json)
-    if arguments.device not in DEVICES and not is_board(arguments.device):
-        raise UsageError(
-            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}, or a board's "
-            "address" + did_you_mean(arguments.device, DEVICES, "; choose one")
-        )
     refuse_memory(arguments)
     technology_options(arguments)
-    if arguments.compare:
+    if arguments.pair:
         write_comparison(arguments)
         return
     if arguments.source is None:
         raise UsageError(
             "MODEL: expected an ONNX file or an artifact; name one, or two reports with "
-            "`--compare A B`"
+            "`--pair A B`"
         )
     memory = memory_model(arguments, arguments.source)
     data = timed(arguments, arguments.source, chosen_configuration(arguments), memory)
@@ -148,22 +137,22 @@ def write_comparison(arguments: argparse.Namespace) -> None:
     """
     if arguments.table:
         raise UsageError(
-            "`--table`: expected a report of one network, got `--compare`; leave one of them out"
+            "`--table`: expected a report of one network, got `--pair`; leave one of them out"
         )
-    read = all(Path(text).suffix in REPORT_SUFFIXES for text in arguments.compare)
+    read = all(Path(text).suffix in REPORT_SUFFIXES for text in arguments.pair)
     if read and arguments.source is None and (arguments.config or arguments.changes):
         raise UsageError(
-            "`--config`, `--set`: expected a model to time, got two reports after `--compare`; "
+            "`--config`, `--set`: expected a model to time, got two reports after `--pair`; "
             "leave them out"
         )
-    sides = [side_data(arguments, text) for text in arguments.compare]
+    sides = [side_data(arguments, text) for text in arguments.pair]
     data = comparison(*sides)
     target = arguments.output or Path("compare.html")
     write_output(target, render_comparison(data), f"`--output {target}`")
     if arguments.json:
         write_json(arguments.json, data)
     if arguments.json != "-":
-        for name, text, side in zip("AB", arguments.compare, data["sides"], strict=True):
+        for name, text, side in zip("AB", arguments.pair, data["sides"], strict=True):
             time = cycles_text(side["figures"]["cycles"], side["clock_mhz"])
             machine = side["configuration"]["name"]
             terminal.say(f"{name}  {text}: {side['network']} on {machine}, {time}")
@@ -182,18 +171,18 @@ def side_data(arguments: argparse.Namespace, text: str) -> dict[str, Any]:
     """
     if arguments.source is not None:
         side = read_machine_and_memory(
-            text, f"`--compare {text}`", chosen_configuration(arguments),
+            text, f"`--pair {text}`", chosen_configuration(arguments),
             memory_model(arguments, arguments.source),
             arguments.changes,
         )  # fmt: skip
         return timed(arguments, arguments.source, *side)
-    path, option = Path(text), f"`--compare {text}`"
+    path, option = Path(text), f"`--pair {text}`"
     if path.suffix in REPORT_SUFFIXES:
         return read_report(path, option)
     if not path.exists():
         raise UsageError(
             f"{option}: expected a report, a model or an artifact, found no such file; to compare "
-            "machines, name the model too: `tilewright report MODEL --compare A B`"
+            "machines, name the model too: `tilewright report MODEL --pair A B`"
         )
     return timed(arguments, path, chosen_configuration(arguments), memory_model(arguments, path))
 

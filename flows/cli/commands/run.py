@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 
 from ....compiler.module import Module
-from ....errors import DeviceError, UsageError, did_you_mean
+from ....errors import DeviceError, UsageError
 from ....runtime import open_device
-from ....runtime.devices import DEVICES, is_board
+from ....runtime.devices import DEVICES, kind_of
 from ...execution.run_module import chosen_module
 from ...execution.run_samples import run_samples
 from ...execution.samples import Samples, random_samples, read_samples
@@ -15,9 +15,10 @@ from ...reports import terminal as report
 from ...reports.placement_table import placement_of, show_placement
 from ...reports.run_tables import show, to_json
 from ...reports.trace import trace_sentence, write_trace
-from ..arguments import add_configuration, add_trust, device_name, require_tools
+from ..arguments import add_configuration, add_trust, require_tools
 from ..calibration_options import add_calibration
 from ..console import search_sentence
+from ..device_options import add_device
 from ..gate_options import add_technology, technology_options
 from ..input_options import add_fixes, add_states, chosen_states
 from ..json_output import add_json, check_json, write_json
@@ -31,12 +32,13 @@ from ..memory_options import (
 )
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
+from ..record_options import add_records, choose_records, records_sentence
 from ..schedule_options import add_schedule, change_sentences
 
 SIMULATED_HARDWARE = ("rtl", "gate")
 """Devices that take so long that one more run on `sim`, to compare data windows, is nothing."""
 
-TRUSTED = ("reference", "sim", "cpu")
+TRUSTED = ("reference", "sim", "host")
 """Devices that results are compared with; no sentence asks for a comparison of theirs."""
 
 
@@ -46,12 +48,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_operators(parser)
     add_fixes(parser)
     add_states(parser)
-    parser.add_argument(
-        "--device",
-        type=device_name,
-        default="sim",
-        help=f"{', '.join(DEVICES)}, or a board's address (default: sim)",
-    )
+    add_device(parser, tuple(DEVICES), "; host: this computer's processor, without an accelerator")
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
     )
@@ -86,6 +83,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_placement(parser)
     add_calibration(parser)
     add_schedule(parser)
+    add_records(parser)
     add_trust(parser)
     parser.set_defaults(function=run)
 
@@ -100,6 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
         comparison raises DeviceError.
     """
     check_json(arguments.json)
+    choose_records(arguments)
     check_arguments(arguments)
     placing = chosen_placing(arguments)
     memory = memory_model(arguments, arguments.source)
@@ -114,7 +113,7 @@ def run(arguments: argparse.Namespace) -> None:
     samples = choose_samples(arguments, module)
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         memory, placing = device.memory, placing.on(device)
-        checked = arguments.compare or device.name in SIMULATED_HARDWARE
+        checked = arguments.compare or kind_of(device.name) in SIMULATED_HARDWARE
         compare_with = int(checked and device.name != "sim")
         outcome = run_samples(
             module, device, samples, compare=arguments.compare, compare_with=compare_with,
@@ -135,6 +134,8 @@ def run(arguments: argparse.Namespace) -> None:
             report.say(search_sentence(module.report["search"]))
         for line in change_sentences(module.report):
             report.say(line)
+        if recorded := records_sentence(len(module.choices)):
+            report.say(recorded)
         if arguments.trace:
             report.say(trace_sentence(arguments.trace, placing.clock))
         if arguments.waveform:
@@ -159,11 +160,6 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     UsageError
         If arguments conflict; the message names one.
     """
-    if arguments.device not in DEVICES and not is_board(arguments.device):
-        raise UsageError(
-            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}, or a board's "
-            "address" + did_you_mean(arguments.device, DEVICES, "; choose one")
-        )
     for option in ("samples", "repeat"):
         count = getattr(arguments, option)
         if count is not None and count < 1:
@@ -175,16 +171,16 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only the RTL has "
             "waveforms"
         )
-    if arguments.trace and arguments.device == "reference":
+    if arguments.trace and kind_of(arguments.device) == "reference":
         raise UsageError(
             "`--trace`: expected `--device sim`, `rtl` or `gate`, got `reference`; the definition "
             "of the instructions knows no time"
         )
     refuse_memory(arguments)
     refuse_program_for(arguments, arguments.source, arguments.device)
-    if arguments.trace and arguments.device == "cpu":
+    if arguments.trace and kind_of(arguments.device) == "host":
         raise UsageError(
-            "`--trace`: expected `--device sim`, `rtl` or `gate`, got `cpu`; there are no cycles "
+            "`--trace`: expected `--device sim`, `rtl` or `gate`, got `host`; there are no cycles "
             "without an accelerator"
         )
 

@@ -1,8 +1,6 @@
 """`tilewright sweep`: evaluate the machines of a space, and find those that no other one beats."""
 
 import argparse
-import contextlib
-import threading
 from pathlib import Path
 
 from ....atomic_write import write_output
@@ -26,8 +24,9 @@ from ...synthesis.flow import tool_versions
 from ..arguments import add_configuration, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, note, say
+from ..device_options import add_chip
 from ..json_output import add_json, check_json, write_json
-from ..live_page import LivePage
+from ..live_page import LivePage, add_serve
 from ..memory_options import add_program_for
 from ..operator_options import add_operators
 from ..sweep_options import (
@@ -73,9 +72,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="exclude points that do not satisfy it, such as `act_depth <= 4096 and ms < 2`; may "
         "be repeated",
     )  # fmt: skip
-    parser.add_argument(
-        "--device", metavar="NAME", help="an FPGA whose resources are the budget, or asic"
-    )
+    add_chip(parser, "whose resources are the budget")
     parser.add_argument(
         "--minimise", metavar="NAME,...",
         help=f"figures to minimise (default: {','.join(DEFAULT_OBJECTIVES)}; for an ASIC "
@@ -87,9 +84,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--clock", type=clock_or_own, metavar="MHZ|own",
-        help="clock for times, of all machines that `--place` has not placed; own: that of each "
-        "machine on `--device`, measured earlier or estimated (default: own with `--rate` and "
-        f"`--device`, else {DEFAULT_CLOCK_MHZ:g})",
+        help="clock for times, of all machines that `--seeds` has not placed; own: that of each "
+        "machine on `--chip`, measured earlier or estimated (default: own with `--rate` and "
+        f"`--chip`, else {DEFAULT_CLOCK_MHZ:g})",
     )  # fmt: skip
     parser.add_argument(
         "--rate", type=float, metavar="N",
@@ -118,13 +115,13 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--synthesise", action="store_true",
-        help="also synthesise the machines on the front for `--device`, about a minute each; "
+        help="also synthesise the machines on the front for `--chip`, about a minute each; "
         "measured look-up tables and flip-flops then decide instead of estimates",
     )  # fmt: skip
     parser.add_argument(
-        "--place", type=int, metavar="N",
-        help="also place these machines, with seeds 1 to N, minutes to hours each; their "
-        "milliseconds are then those at the median clock",
+        "--seeds", type=int, metavar="N",
+        help="also synthesise these machines and place each N times, with seeds 1 to N, minutes to "
+        "hours each; their milliseconds are then those at the median clock",
     )  # fmt: skip
     parser.add_argument(
         "--database", type=Path, metavar="FILE",
@@ -160,11 +157,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "-o", "--output", type=Path, metavar="FILE.html",
         help="write a page that works offline: scatter, parallel coordinates, table",
     )  # fmt: skip
-    parser.add_argument(
-        "--serve", action="store_true",
-        help="show the page while it grows, at an address of this computer that has a secret "
-        "token, until Ctrl-C",
-    )  # fmt: skip
+    add_serve(parser)
     add_json(parser, "the front and all points")
     parser.set_defaults(function=sweep_)
 
@@ -252,21 +245,13 @@ def sweep_(arguments: argparse.Namespace) -> None:
                 if arguments.output:
                     say(f"{arguments.output}: open the page in a browser")
             if live and not outcome.interrupted:
-                keep_serving(live)
+                live.keep("the sweep")
         for path in arguments.export:
             say(f"{path}: {export(database, path):,} results")
     if outcome is not None and outcome.interrupted:
         raise KeyboardInterrupt
     if outcome is not None and arguments.rtl:
         compare_with_rtl(outcome, quiet=arguments.json == "-")
-
-
-def keep_serving(page: LivePage) -> None:
-    """Let the user read the final page."""
-    with contextlib.suppress(KeyboardInterrupt):
-        note(f"{page.address}: the sweep is done; Ctrl-C closes the page")
-        threading.Event().wait()
-    page.close()
 
 
 def show(outcome: SweepOutcome) -> None:

@@ -33,6 +33,7 @@ from ...synthesis.report import (
 )
 from ..arguments import add_configuration, chosen_configuration, progress_bar
 from ..console import say
+from ..device_options import add_chip
 from ..json_output import add_json, check_json, write_json
 from ..tables import stdout
 
@@ -42,7 +43,7 @@ LEDGER_SEEDS = 5
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     add_configuration(parser)
-    parser.add_argument("--device", metavar="NAME", help=f"one of {', '.join(DEVICES)}")
+    add_chip(parser, f"to build for: one of {', '.join(DEVICES)}")
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="place N times, with seeds 1 to N (default: 1)"
     )
@@ -62,7 +63,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_json(parser, "the figures")
     parser.add_argument(
         "--ledger", action="store_true",
-        help=argparse.SUPPRESS,  # for developers: measure all changed rows of docs/area.md, or one
+        help=argparse.SUPPRESS,  # for developers: measure the changed rows of the ledger
     )  # fmt: skip
     parser.add_argument(
         "--check", action="store_true",
@@ -94,9 +95,9 @@ def synth(arguments: argparse.Namespace) -> None:
         refuse_beside_ledger(arguments)
         keep_ledger(arguments)
         return
-    if arguments.device is None:
-        raise UsageError(f"`--device`: expected one of {', '.join(DEVICES)}, got none; choose one")
-    device, configuration = find_device(arguments.device), chosen_configuration(arguments)
+    if arguments.chip is None:
+        raise UsageError(f"`--chip`: expected one of {', '.join(DEVICES)}, got none; choose one")
+    device, configuration = find_device(arguments.chip), chosen_configuration(arguments)
     found = measure(arguments, configuration or DEFAULT, device, arguments.seeds or 1)
     if arguments.json:
         write_json(arguments.json, found.to_json(arguments.depth))
@@ -201,22 +202,22 @@ def chosen_rows(
         row to check.
     """
     configuration = chosen_configuration(arguments)
-    if configuration is None and arguments.device is None:
+    if configuration is None and arguments.chip is None:
         return [(row, row.machine, find_device(row.device)) for row in rows]
-    if configuration is None or arguments.device is None:
+    if configuration is None or arguments.chip is None:
         raise UsageError(
-            "`--ledger`, `--check`: expected both `--config` and `--device` for one row, or "
+            "`--ledger`, `--check`: expected both `--config` and `--chip` for one row, or "
             "none of them for all rows; add or remove one"
         )
-    device = find_device(arguments.device)
+    device = find_device(arguments.chip)
     if not device.capacity:
         raise UsageError(
-            f"`--device {device.name}`: expected a chip with `--ledger` and `--check`; choose one"
+            f"`--chip {device.name}`: expected a chip with `--ledger` and `--check`; choose one"
         )
     kept = next((row for row in rows if row.key == (configuration.name, device.name)), None)
     if kept is None and arguments.check:
         raise UsageError(
-            f"`--check`: expected a row of docs/area.md, got {configuration.name} on "
+            f"`--check`: expected a row of docs/reference/area.md, got {configuration.name} on "
             f"{device.name}; add it with `--ledger`"
         )
     return [(kept, configuration, device)]

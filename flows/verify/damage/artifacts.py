@@ -29,7 +29,7 @@ from ....compiler.host import MIN_WORK, host_target, plan_host
 from ....compiler.host.kernel_store import compile_host
 from ....compiler.module import Module
 from ....compiler.pipeline import compile_module
-from ....compiler.placement import ACCELERATOR, CPU, Placement
+from ....compiler.placement import ACCELERATOR, HOST, Placement
 from ....errors import TilewrightError
 from ....isa.configuration import PRESETS
 from ....runtime.artifact import artifact_bytes, load
@@ -58,7 +58,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.o
 def small_networks() -> tuple[bytes, ...]:
     """Artifacts of small networks for the accelerator and for the host."""
     graphs = [import_model(EXAMPLE), *(realise(random_sketch(seed)) for seed in SKETCHES)]
-    return tuple(good_artifact(graph, side) for graph in graphs for side in (ACCELERATOR, CPU))
+    return tuple(good_artifact(graph, side) for graph in graphs for side in (ACCELERATOR, HOST))
 
 
 def good_artifact(graph: Graph, policy: str) -> bytes:
@@ -107,7 +107,7 @@ def try_artifact(path: Path, data: bytes, seed: int) -> tuple[str, str]:
             module = load(path, trust_code=trusts(seed))
             step = "running"
             inputs = random_inputs(module.graph, seed)
-            with open_device("sim" if module.segments else "cpu", module.configuration) as device:
+            with open_device("sim" if module.segments else "host", module.configuration) as device:
                 least_work = 0 if seed % 8 else MIN_WORK
                 session = Session(module, device, keep_all=seed % 3 == 0, least_work=least_work)
                 run = session.run(inputs)

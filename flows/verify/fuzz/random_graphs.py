@@ -26,6 +26,8 @@ CHAINS = (
     ("conv", "sum", "table", "maximum"),
     ("conv", "table", "average"),
     ("depthwise", "average"),
+    ("expand", "grouped", "project", "sum"),
+    ("grouped", "maximum"),
     ("conv", "maximum", "depthwise"),
     ("conv", "maximum", "conv", "resize", "skip", "conv"),
     ("expand", "depthwise", "skip", "project", "skip"),
@@ -151,9 +153,14 @@ class _Drawing:
             gated = min(begun, newest)  # the chain may have no second value yet
             fits = _broadcasts(self.shapes[newest], self.shapes[gated])
             return replace(step, sources=(gated, newest)) if fits else step
-        if part not in ("expand", "project", "depthwise"):
+        if part not in ("expand", "project", "depthwise", "grouped"):
             return self._draw(part, newest)
         step = self._draw("conv", newest)
+        if part == "grouped":
+            inputs = self.shapes[newest][3]
+            groups = [n for n in range(1, inputs) if inputs % n == 0] or [1]
+            own = {"groups": chance.choice(groups[-3:]), "channels": chance.randint(1, 9)}
+            return replace(step, numbers={**step.numbers, **own})
         if part == "depthwise":
             kernel = chance.choice(CHANNELWISE)
             window = {**step.numbers, "kernel": kernel, "groups": 0, "channels": 1}

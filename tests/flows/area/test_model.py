@@ -51,7 +51,7 @@ def test_the_fit_is_good_on_machines_that_it_never_saw(technology):
 
 
 def test_the_page_tells_the_errors():
-    page = (Path(__file__).parents[3] / "docs" / "synthesis.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "synthesis.md").read_text()
     assert errors_table(read_model()) in page
 
 
@@ -223,7 +223,7 @@ def test_rows_of_one_device_are_measured(device, monkeypatch):
 
     monkeypatch.setattr(command, "measure", measure)
     monkeypatch.setattr(command, "write_output", lambda path, text, about: None)
-    monkeypatch.setattr("sys.argv", ["area", *(["--device", device] if device else [])])
+    monkeypatch.setattr("sys.argv", ["area", *(["--chip", device] if device else [])])
     command.main()
     assert set(measured) == ({device} if device else {row.device for row in ROWS})
 

@@ -1,4 +1,4 @@
-"""The table of presets for chips in `docs/synthesis.md`."""
+"""The table of presets for chips in `docs/guide/synthesis.md`."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from tilewright.flows.area.counts import count_blocks
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.isa.configuration import PRESETS
 
-PAGE = Path(__file__).parents[3] / "docs" / "synthesis.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guide" / "synthesis.md"
 CHIPS = {
     "ecp5-25": "ecp5-25",
     "ecp5-45": "ecp5-45",

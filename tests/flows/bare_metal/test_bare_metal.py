@@ -66,7 +66,7 @@ def test_make_without_a_board_says_what_it_needs(digits, tmp_path):
     assert done.returncode == 2
     assert done.stderr == (
         "Makefile:11: *** expected a header that says where the core and its memory are, such as "
-        "`make BOARD=../board.h`; docs/bare-metal.md has one of two lines.  Stop.\n"
+        "`make BOARD=../board.h`; docs/guide/bare-metal.md has one of two lines.  Stop.\n"
     )
     subprocess.run(["make", "-C", tmp_path / "c", "clean"], check=True)
 

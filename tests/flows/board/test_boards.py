@@ -137,7 +137,7 @@ def test_boards_claim_no_check_that_is_not_made_here():
     assert claim("the tools take chip, package and pins") == bitstreams, "test_bitstreams.py"
     zynq = known_boards().keys() - BOARDS.keys()
     assert claim("a stand-in for Vivado") == zynq | ddr, "test_zynq.py, test_vivado_system.py"
-    page = (Path(__file__).parents[3] / "docs" / "boards.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "boards.md").read_text()
     measured = page.partition("| asked | reached |")[2].partition("\n\n")[0]
     assert claim("placed and routed at its clock") == {
         name for name in known_boards() if f"| {name} |" in measured

@@ -13,7 +13,7 @@ from tilewright.flows.cli.board_options import usual_design
 from tilewright.flows.cli.main import parser
 
 DOCS = Path(__file__).parents[3] / "docs"
-ADD = (DOCS / "add-a-board.md").read_text()
+ADD = (DOCS / "guide" / "add-a-board.md").read_text()
 LISTINGS = re.findall(r"```toml\n(.*?)```", ADD, re.DOTALL)
 
 
@@ -26,9 +26,9 @@ def test_listings_are_boards(listing, tmp_path):
 
 
 def rows_of(heading: str) -> dict[str, list[str]]:
-    """The rows of a table in docs/boards.md, by board; `A-1, -2` stands for `A-1` and `A-2`."""
+    """The rows of a table in the page, by board; `A-1, -2` stands for `A-1` and `A-2`."""
     found: dict[str, list[str]] = {}
-    page = (DOCS / "boards.md").read_text()
+    page = (DOCS / "guide" / "boards.md").read_text()
     for line in page.partition(heading)[2].partition("\n\n")[0].splitlines()[2:]:
         names, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         first, *others = re.sub(r" \(.*\)", "", names).split(", ")

@@ -1,6 +1,7 @@
 """`tilewright build` and `tilewright flash` with programs in place of the tools."""
 
 import json
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -12,6 +13,8 @@ import pytest
 from tilewright.flows.board.design import Design
 from tilewright.flows.board.floorplan import COLOURS
 from tilewright.flows.board.known_boards import pin_boards
+from tilewright.flows.cli.live_page import LivePage
+from tilewright.flows.cli.live_steps import LiveSteps
 from tilewright.flows.cli.main import main
 from tilewright.isa.configuration import PRESETS
 
@@ -124,6 +127,56 @@ def test_a_build_places_until_the_clock_is_met(tools, tmp_path, tilewright):
     assert "placed         70.0 MHz with seed 1, 80.0 MHz with seed 2" in said
     assert f"next           tilewright flash {tmp_path / 'again'}" in said
     assert "--config tiny --device serial:///dev/ttyUSB0?baud=3000000" in said
+
+
+def served(words: list[object], monkeypatch) -> tuple[int, str, str]:
+    """Exit code of a build, and its page while a tool works and at the end."""
+    pages: list[LiveSteps] = []
+    texts: list[str] = []
+    beside = LiveSteps.beside
+
+    def watched(steps, advance):
+        pages.append(steps)
+
+        def noted(text: str, done: int, total: int | None) -> None:
+            advance(text, done, total)
+            texts.append(steps.page.text())
+
+        return beside(steps, noted)
+
+    monkeypatch.setattr(LiveSteps, "beside", watched)
+    monkeypatch.setattr(LivePage, "keep", lambda page, what: page.close())
+    code = main([str(word) for word in (*words, "--serve")])
+    return code, texts[-1], pages[0].page.text()
+
+
+def test_a_build_is_watched(tools, tmp_path, monkeypatch, capsys):
+    code, during, after = served([*BUILD, "-o", tmp_path / "out"], monkeypatch)
+    assert code == 0
+    assert "watch the build in a browser" in capsys.readouterr().err
+    assert "at work" in during
+    assert re.search("<td[^>]*>tiny on ULX3S-25F: seed 1", after)
+    assert f"bitstream: {tmp_path / 'out' / 'ULX3S-25F.bit'}" in after
+
+
+def test_a_build_that_misses_its_clock_says_so_on_its_page(tools, monkeypatch, capsys):
+    code, _, after = served([*BUILD, "--seeds", "1"], monkeypatch)
+    assert code == 1
+    assert "at work" not in after
+    assert "80" in capsys.readouterr().err
+    assert re.search("role=status>[^<]*clock", after)
+
+
+def test_a_tool_that_fails_ends_the_page(tools, monkeypatch, capsys):
+    monkeypatch.setenv("YOSYS", "/bin/false")
+    code, _, after = served(BUILD, monkeypatch)
+    assert code == 1
+    assert "`yosys` rejected the design" in after
+
+
+def test_a_project_that_is_written_at_once_has_no_page(capsys):
+    assert main(["build", "--board", "PYNQ-Z1", "--serve"]) == 2
+    assert "`--serve`: expected a board whose bitstream is built here" in capsys.readouterr().err
 
 
 def test_a_missed_clock_names_the_path_and_remedies(tools, tmp_path, capsys):

@@ -1,14 +1,16 @@
 """`compile`, `inspect`, `config`, `doctor` and the options of `tilewright` itself."""
 
 import json
+import warnings
 
 import pytest
 
 import tilewright as package
 from tilewright.compiler.graph import parse_graph
+from tilewright.errors import CompileError, KernelWarning, warn_of_kernel
 from tilewright.flows.area.model import estimate
 from tilewright.flows.area.resources import resources
-from tilewright.flows.cli.main import main
+from tilewright.flows.cli.main import guarded, main
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.isa.assembly import parse_program
 from tilewright.isa.configuration import CONTRACT_VERSION, PARAMETERS, PRESETS
@@ -115,7 +117,7 @@ def test_config_show_tells_parameters_and_sizes(tilewright):
 
 
 def test_config_show_tells_what_a_chip_must_have(tilewright):
-    shown = tilewright("config", "show", "4x4", "--device", "ecp5-45").splitlines()
+    shown = tilewright("config", "show", "4x4", "--chip", "ecp5-45").splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in shown[-17:]}
     found = estimate(PRESETS["4x4"], multipliers=72)
     assert rows["ecp5-45,"] == ["unit", "LUT", "FF", "RAM", "multipliers"]
@@ -133,7 +135,7 @@ def test_config_show_tells_what_a_chip_must_have(tilewright):
 
 
 def test_config_show_tells_gate_equivalents(tilewright):
-    shown = tilewright("config", "show", "4x4", "--device", "asic").splitlines()
+    shown = tilewright("config", "show", "4x4", "--chip", "asic").splitlines()
     found = resources(PRESETS["4x4"], DEVICES["asic"]).used
     assert shown[-2].split() == ["core", *(f"{count:,}" for count in found.values())]
     assert shown[-1].startswith("gate equivalents and FF are estimates, in the median ")
@@ -141,19 +143,19 @@ def test_config_show_tells_gate_equivalents(tilewright):
 
 
 def test_config_show_says_that_the_clock_of_a_huge_array_is_unknown(tilewright):
-    changes = ("--set", "lanes_in=64", "--set", "lanes_out=64", "--device", "ecp5-85")
+    changes = ("--set", "lanes_in=64", "--set", "lanes_out=64", "--chip", "ecp5-85")
     shown = tilewright("config", "show", "16x16", *changes).splitlines()
     assert shown[-1] == "clock: unknown for this size; measure it with `tilewright synth`"
 
 
 def test_config_show_tells_when_a_chip_is_too_small(tilewright):
-    shown = tilewright("config", "show", "16x16", "--device", "ecp5-25").splitlines()
+    shown = tilewright("config", "show", "16x16", "--chip", "ecp5-25").splitlines()
     assert "ecp5-25 has too few: LUT, FF, RAM, multipliers" in shown
     assert "ecp5-85, unit " in tilewright("config", "show", "16x16")
 
 
 def test_config_show_tells_what_only_synthesis_can_tell(tilewright):
-    shown = tilewright("config", "show", "gatemate", "--device", "ccgm1a1").splitlines()
+    shown = tilewright("config", "show", "gatemate", "--chip", "ccgm1a1").splitlines()
     assert shown[-4].split() == ["core", "unknown", "unknown", "22"]
     assert shown[-2].split() == ["share", "-", "-", "34%"]
     assert shown[-1] == "only synthesis tells what is unknown: `tilewright synth --no-place`"
@@ -200,3 +202,16 @@ def test_config_show_explains_every_parameter(tilewright, monkeypatch):
         assert about.legal in line
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, tilewright("config", "show", "8x16").splitlines()[1:])) <= 80
+
+
+def test_a_warning_is_one_line(capsys):
+    def call() -> None:
+        warn_of_kernel("Product", CompileError("no registers\nleft"))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", KernelWarning)
+        assert guarded(call) == 0
+    assert capsys.readouterr().err == (
+        "warning: host kernel `Product` does not compile, so NumPy computes it, which takes "
+        "longer: no registers left; this is a fault of Tilewright: report it with the model\n"
+    )

@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tilewright.flows.cli.commands import sweep as command
 from tilewright.flows.cli.live_page import LOOPBACK, LivePage
 
 
@@ -63,12 +62,13 @@ def test_a_sweep_is_watched(monkeypatch, capsys, tmp_path, model):
         show(page, data, done=done)
         shown.append(data)
 
-    def keep(page):
+    def keep(page, what):
+        assert what == "the sweep"
         kept.append(ask(page).read())
         page.close()
 
     monkeypatch.setattr(LivePage, "show", watched)
-    monkeypatch.setattr(command, "keep_serving", keep)
+    monkeypatch.setattr(LivePage, "keep", keep)
     words = ["--vary", "lanes=4x4,8x8", "--database", tmp_path / "kept.db", "--workers", 0]
     assert command_line(["sweep", model, "--serve", *words]) == 0
     first, *_, last = shown

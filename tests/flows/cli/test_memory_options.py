@@ -68,6 +68,6 @@ def test_a_bus_that_no_memory_has(model, capsys, bus, code, message):
 
 
 def test_a_bus_has_no_effect_on_a_board(model, capsys):
-    assert main(["run", str(model), "--device", "cpu", "--shared-bus", "6,7,7,781"]) == 2
+    assert main(["run", str(model), "--device", "host", "--shared-bus", "6,7,7,781"]) == 2
     said = capsys.readouterr().err
-    assert "`--shared-bus`: expected `--device sim`, `rtl` or `gate`, got `cpu`" in said
+    assert "`--shared-bus`: expected `--device sim`, `rtl` or `gate`, got `host`" in said

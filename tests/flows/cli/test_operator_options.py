@@ -57,7 +57,7 @@ def changed(tmp_path: Path, old: str, new: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("device", ["sim", "cpu"])
+@pytest.mark.parametrize("device", ["sim", "host"])
 def test_a_network_is_quantised_run_and_compared(files, device, tmp_path):
     model, samples = files
     shown = tmp_path / "run.json"
@@ -66,7 +66,7 @@ def test_a_network_is_quantised_run_and_compared(files, device, tmp_path):
     assert main([*command, "--compare", "--json", str(shown)]) == 0
     layers = json.loads(shown.read_text())["layers"]
     (layer,) = (one for one in layers if one["op"] == "Correlation")
-    assert layer["target"] == ("accelerator" if device == "sim" else "cpu")
+    assert layer["target"] == ("accelerator" if device == "sim" else "host")
 
 
 LAW, KERNEL = "(x + sqrt(x * x + b)) / 2", "a[place] * b[place]"
@@ -106,7 +106,7 @@ def test_a_network_of_laws_alone_is_cached_by_its_file(tmp_path, monkeypatch):
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
     model = tmp_path / "twice.onnx"
     onnx.save(helper.make_model(made, opset_imports=opsets, ir_version=8), model)
-    command = ["run", str(model), "--operators", str(laws), "--device", "cpu"]
+    command = ["run", str(model), "--operators", str(laws), "--device", "host"]
     assert main(command) == 0
     with monkeypatch.context() as patch:
         patch.setattr(arguments, "compile_anew", None)  # it is not called

@@ -30,7 +30,7 @@ from tilewright.flows.conformance.cases import (
 )
 from tilewright.flows.conformance.kernel_cases import KernelRunner
 
-PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "conformance.md"
 LISTED = read_listed(PAGE.read_text())
 
 

@@ -22,7 +22,7 @@ from tilewright.flows.conformance.cases import (
     run_case,
 )
 
-PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "conformance.md"
 
 CHANGED = {
     "GroupNormalization": "a scale for each group, not for each channel",

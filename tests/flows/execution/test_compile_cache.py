@@ -378,7 +378,7 @@ def test_nothing_is_timed_where_the_accelerator_runs_nothing(compilations, monke
         raise AssertionError("the timing model is not needed")
 
     monkeypatch.setattr(timing, "library", library)
-    placing = Placing(policy="cpu")
+    placing = Placing(policy="host")
     module = compile_model(MODEL, PRESETS["8x8"], placing=placing)
     assert not module.segments
     assert "search" not in module.report

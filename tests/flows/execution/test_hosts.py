@@ -17,7 +17,7 @@ def test_the_option_names_every_host():
 @pytest.mark.cpu_kernels
 def test_a_named_host_takes_the_place_of_this_machine(tilewright, model, tmp_path):
     page = tmp_path / "page.html"
-    words = ("report", model, "--config", "8x8", "-o", page, "--place", "conv2=cpu", "--json")
+    words = ("report", model, "--config", "8x8", "-o", page, "--place", "conv2=host", "--json")
     times = []
     for name in ("cortex-a53", "cortex-a9", "picorv32"):
         placement = json.loads(tilewright(*words, "--host", name))["placement"]

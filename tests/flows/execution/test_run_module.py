@@ -15,7 +15,7 @@ from tilewright.flows.execution import compile_graph
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import load, save
 
-HOSTED = Placing("cpu", stated=True)
+HOSTED = Placing("host", stated=True)
 
 
 @pytest.fixture
@@ -40,15 +40,15 @@ def kept_files(tmp_path: Path) -> dict[str, Path]:
 def test_the_second_run_of_an_artifact_compiles_nothing(
     tilewright, artifact, compilations, monkeypatch, scans
 ):
-    words = ("run", artifact, "--device", "cpu", "--input", scans, "--samples", 4, "--json")
+    words = ("run", artifact, "--device", "host", "--input", scans, "--samples", 4, "--json")
     first = json.loads(tilewright(*words))
-    assert compilations == ["cpu"]
+    assert compilations == ["host"]
     monkeypatch.setattr(kernel_store, "compile_kernel", None)
     second = json.loads(tilewright(*words))
-    assert compilations == ["cpu"]
+    assert compilations == ["host"]
     for found in (first, second):
         assert found["accuracy"] == found["equal_values"] == 1.0
-        assert any(layer["target"] == "cpu" for layer in found["layers"])
+        assert any(layer["target"] == "host" for layer in found["layers"])
         assert not any(layer["target"] == "accelerator" for layer in found["layers"])
 
 
@@ -56,16 +56,16 @@ def test_the_second_run_of_an_artifact_compiles_nothing(
 def test_the_second_report_about_an_artifact_compiles_nothing(
     tilewright, artifact, compilations, tmp_path
 ):
-    words = ("report", artifact, "--place", "conv2=cpu", "-o", tmp_path / "page.html", "--json")
+    words = ("report", artifact, "--place", "conv2=host", "-o", tmp_path / "page.html", "--json")
     first, second = (json.loads(tilewright(*words)) for _ in range(2))
     assert compilations == ["accelerator"]
     assert first | {"date": ""} == second | {"date": ""}
     (row,) = (row for row in first["placement"]["rows"] if row["name"] == "conv2")
-    assert (row["target"], row["reason"]) == ("cpu", "forced")
+    assert (row["target"], row["reason"]) == ("host", "forced")
 
 
 def test_what_a_run_compiled_a_report_takes(tilewright, artifact, compilations, tmp_path):
-    wish = ("--place", "conv2=cpu", "--json")
+    wish = ("--place", "conv2=host", "--json")
     ran = json.loads(tilewright("run", artifact, *wish))
     told = json.loads(tilewright("report", artifact, "-o", tmp_path / "page.html", *wish))
     assert compilations == ["accelerator"]
@@ -85,11 +85,11 @@ def test_another_wish_artifact_or_processor_is_compiled(artifact, compilations, 
     placed_module(artifact, None, HOSTED, keep_all=False)
     placed_module(artifact, None, Placing(stated=True), keep_all=False)
     placed_module(artifact, None, HOSTED, keep_all=True)
-    assert compilations == ["cpu", "accelerator", "cpu"]
+    assert compilations == ["host", "accelerator", "host"]
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr("tilewright.compiler.host.host_target", lambda: None)
         placed_module(artifact, None, HOSTED, keep_all=False)
-    assert compilations == ["cpu", "accelerator", "cpu", "cpu"]
+    assert compilations == ["host", "accelerator", "host", "host"]
     placed_module(artifact, None, HOSTED, keep_all=False)
     assert len(compilations) == 4
     save(load(artifact), artifact, level=0)
@@ -106,7 +106,7 @@ def test_damaged_files_are_replaced(artifact, compilations, tmp_path, suffix, da
     for _ in range(2):
         again = placed_module(artifact, None, HOSTED, keep_all=False)
         assert (again.steps, again.code) == (whole.steps, whole.code)
-        assert compilations == ["cpu", "cpu"]
+        assert compilations == ["host", "host"]
 
 
 @pytest.mark.parametrize("copied", [[".tw"], [".json"], [".tw", ".json"]])
@@ -122,23 +122,25 @@ def test_what_was_kept_for_something_else_is_replaced(artifact, compilations, tm
     assert module.segments == ()
     table = module.report["placement"]
     assert isinstance(table, dict)
-    assert table["policy"] == "cpu"
-    assert compilations == ["accelerator", "cpu", "cpu"]
+    assert table["policy"] == "host"
+    assert compilations == ["accelerator", "host", "host"]
 
 
 def test_a_network_for_another_machine_is_refused_every_time(artifact, compilations, capsys):
-    words = ["run", str(artifact), "--device", "cpu"]
+    words = ["run", str(artifact), "--device", "host"]
     for _ in range(2):
         assert main([*words, "--config", "8x16"]) == 1
         assert "expected a program for configuration `8x16`" in capsys.readouterr().err
         assert main(words) == 0
         capsys.readouterr()
     assert main([*words, "--config", "8x8"]) == 0, "the one that it was compiled for"
-    assert compilations == ["cpu", "cpu"], "asked for by name is another wish"
+    assert compilations == ["host", "host"], "asked for by name is another wish"
 
 
 @pytest.mark.parametrize("wish", [["--calibrate", "random"], ["--fix", "scan=1"]])
-@pytest.mark.parametrize("command", [["run", "--device", "cpu"], ["report", "--placement", "cpu"]])
+@pytest.mark.parametrize(
+    "command", [["run", "--device", "host"], ["report", "--placement", "host"]]
+)
 def test_wishes_that_an_artifact_cannot_fulfil(artifact, compilations, capsys, command, wish):
     assert main([*command, str(artifact), *wish]) == 2
     assert "artifact" in capsys.readouterr().err
@@ -146,7 +148,7 @@ def test_wishes_that_an_artifact_cannot_fulfil(artifact, compilations, capsys, c
 
 
 def test_an_artifact_that_is_not_there(capsys, tmp_path):
-    assert main(["run", str(tmp_path / "no.tw"), "--device", "cpu"]) == 1
+    assert main(["run", str(tmp_path / "no.tw"), "--device", "host"]) == 1
     assert capsys.readouterr().err.startswith(f"error: artifact `{tmp_path / 'no.tw'}`: expected")
 
 

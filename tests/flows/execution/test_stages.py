@@ -49,9 +49,9 @@ def test_linking_adds_tokens_and_changes_no_instruction(whole):
 
 def test_the_placed_stage_says_which_side_runs_each_node(whole):
     titles = [line for line in whole["placed"].lines if line.startswith("#")]
-    assert titles == ["# part 0: cpu", "# part 1: accelerator", "# part 2: cpu"]
-    cpu = stages(placement=Placement("cpu"))
-    assert [line for line in cpu["placed"].lines if line[0] == "#"] == ["# part 0: cpu"]
+    assert titles == ["# part 0: host", "# part 1: accelerator", "# part 2: host"]
+    cpu = stages(placement=Placement("host"))
+    assert [line for line in cpu["placed"].lines if line[0] == "#"] == ["# part 0: host"]
     assert cpu["linked"].lines == []
 
 

@@ -1,4 +1,4 @@
-"""`tilewright report --compare`: two reports side by side, however they were made."""
+"""`tilewright report --pair`: two reports side by side, however they were made."""
 
 import json
 import re
@@ -89,7 +89,7 @@ def test_machines_pages_and_files_give_the_same_comparison(
     tilewright, model, tmp_path, data, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    said = tilewright("report", model, "--compare", "8x8", "16x16,latency=200", "--json", "c.json")
+    said = tilewright("report", model, "--pair", "8x8", "16x16,latency=200", "--json", "c.json")
     (a, b) = (side["figures"]["cycles"] for side in data["sides"])
     assert said.splitlines() == [
         f"A  8x8: digits_int8_qdq on 8x8, {a:,} cycles, {a / 1e5:.3g} ms at 100 MHz",
@@ -101,14 +101,14 @@ def test_machines_pages_and_files_give_the_same_comparison(
     found = json.loads((tmp_path / "c.json").read_text())
     assert undated(found) == undated(data)
     assert (tmp_path / "compare.html").read_text() == render_comparison(found)
-    printed = tilewright("report", "--compare", "a.html", "b.json", "--json")
+    printed = tilewright("report", "--pair", "a.html", "b.json", "--json")
     assert undated(json.loads(printed)) == undated(data)
 
 
 def test_a_side_says_its_parameters_and_takes_the_others_from_the_command(
     tilewright, model, tmp_path
 ):
-    words = ["--compare", "act_depth=1024,lanes=8x16", "8x8", "--latency", "80", "--json"]
+    words = ["--pair", "act_depth=1024,lanes=8x16", "8x8", "--latency", "80", "--json"]
     sides = json.loads(tilewright("report", model, "-o", tmp_path / "c.html", *words))["sides"]
     first, second = (side["configuration"] for side in sides)
     assert first["name"] == "16x16,act_depth=1024,lanes=8x16"
@@ -130,23 +130,23 @@ def test_a_report_of_an_earlier_version_may_lack_efficiency(reports):
     ("words", "message"),
     [
         ([], "MODEL: expected an ONNX file or an artifact; name one, or two reports with "
-         "`--compare A B`"),
-        (["--compare", "8x8", "16x16"], "`--compare 8x8`: expected a report, a model or an "
+         "`--pair A B`"),
+        (["--pair", "8x8", "16x16"], "`--pair 8x8`: expected a report, a model or an "
          "artifact, found no such file; to compare machines, name the model too: `tilewright "
-         "report MODEL --compare A B`"),
-        (["--compare", "none.json", "b.json"], "`--compare none.json`: cannot be read, got `No "
+         "report MODEL --pair A B`"),
+        (["--pair", "none.json", "b.json"], "`--pair none.json`: cannot be read, got `No "
          "such file or directory`; check the path"),
-        (["--compare", "a.json", "a.json", "--config", "8x8"], "`--config`, `--set`: expected a "
-         "model to time, got two reports after `--compare`; leave them out"),
-        (["m.onnx", "--compare", "8x8", "8x8", "--table"], "`--table`: expected a report of one "
-         "network, got `--compare`; leave one of them out"),
-        (["m.onnx", "--compare", "8x8,latency", "8x8"], "`--compare 8x8,latency`: expected "
+        (["--pair", "a.json", "a.json", "--config", "8x8"], "`--config`, `--set`: expected a "
+         "model to time, got two reports after `--pair`; leave them out"),
+        (["m.onnx", "--pair", "8x8", "8x8", "--table"], "`--table`: expected a report of one "
+         "network, got `--pair`; leave one of them out"),
+        (["m.onnx", "--pair", "8x8,latency", "8x8"], "`--pair 8x8,latency`: expected "
          "NAME=VALUE such as `act_depth=4096`, got `latency`; correct it"),
-        (["m.onnx", "--compare", "act_dept=8", "8x8"], "`--compare act_dept=8`: unknown parameter "
+        (["m.onnx", "--pair", "act_dept=8", "8x8"], "`--pair act_dept=8`: unknown parameter "
          "`act_dept`; expected lanes, or a parameter of the configuration (`tilewright config "
          "show`), or a property of main memory (latency, bandwidth, outstanding, shared_bus); did "
          "you mean `act_depth`?"),
-        (["m.onnx", "--compare", "act_depth=512..1024", "8x8"], "`--compare act_depth=512..1024`: "
+        (["m.onnx", "--pair", "act_depth=512..1024", "8x8"], "`--pair act_depth=512..1024`: "
          "expected one value of `act_depth`, got `512..1024`; choose one"),
     ],
 )  # fmt: skip
@@ -160,9 +160,9 @@ def test_usage(capsys, words, message):
 def test_other_files_are_rejected(capsys, tmp_path, text, suffix):
     path = tmp_path / f"other{suffix}"
     path.write_bytes(text.encode("latin-1"))
-    assert main(["report", "--compare", str(path), str(path)]) == 2
+    assert main(["report", "--pair", str(path), str(path)]) == 2
     assert capsys.readouterr().err == (
-        f"error: `--compare {path}`: expected a page of `tilewright report` or its `--json` file, "
+        f"error: `--pair {path}`: expected a page of `tilewright report` or its `--json` file, "
         "got another file; make one with `tilewright report MODEL --json FILE.json`\n"
     )
 

@@ -18,7 +18,7 @@ def run(tilewright, model) -> dict:
 def test_speed_is_divided_by_what_the_machine_takes(run):
     found, machine = run["efficiency"], PRESETS["8x8"]
     cycles, macs = run["totals"]["cycles"], run["totals"]["macs"]
-    assert found["device"] == "ecp5-45"
+    assert found["chip"] == "ecp5-45"
     assert found["gops"] == pytest.approx(2 * macs / cycles * 125e6 / 1e9)
     assert found["resources"]["lut"] == estimate(machine, multipliers=72).lut
     multipliers = count_blocks(machine, multipliers=72).multipliers
@@ -49,7 +49,7 @@ def test_energy_does_not_depend_on_the_clock(run, tilewright, model):
 
 
 def test_there_is_no_efficiency_without_the_accelerator(tilewright, model):
-    values = json.loads(tilewright("run", model, "--device", "cpu", "--json"))
+    values = json.loads(tilewright("run", model, "--device", "host", "--json"))
     assert values["efficiency"] is None
 
 

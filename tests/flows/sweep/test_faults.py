@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tilewright.errors import CompileError, ToolError
-from tilewright.flows.sweep import Database, Space, executors, local_workers
+from tilewright.flows.sweep import Database, Space, child_process, executors, local_workers
 from tilewright.flows.sweep.evaluators import SIM, version_of
 from tilewright.flows.sweep.executors import Done, InProcess, Job, OnDask
 from tilewright.flows.sweep.local_workers import LocalWorkers
@@ -208,7 +208,7 @@ def poisoned(digits, tmp_path, monkeypatch):
     """A worker with `POISON`, which writes the depths that it starts to a file."""
     poison = POISON.replace("STARTS", repr(str(tmp_path / "starts"))).replace("TIMED", repr(TIMED))
     poison = poison.replace("{", "{{").replace("}", "}}")
-    monkeypatch.setattr(local_workers, "CODE", poison + local_workers.CODE)
+    monkeypatch.setattr(child_process, "CODE", poison + child_process.CODE)
     monkeypatch.setattr(local_workers, "GRACE_S", 1)
     executor = LocalWorkers([digits.graph], workers=1, time_limit_s=2)
     yield executor
@@ -260,7 +260,7 @@ def test_closing_stops_workers_and_what_they_started(digits, monkeypatch):
         "import os, subprocess, time; helper = subprocess.Popen(['sleep', '3600']); "
         "os.write({descriptor}, helper.pid.to_bytes(4, 'big')); time.sleep(3600)"
     )
-    monkeypatch.setattr(local_workers, "CODE", compiler)
+    monkeypatch.setattr(child_process, "CODE", compiler)
     executor = LocalWorkers([digits.graph], workers=1)
     executor.submit([])
     (worker,) = executor._running

@@ -31,7 +31,7 @@ CHIP = replace(
 
 TOOLS = {"yosys": "0.70", "nextpnr-ecp5": "0.11"}
 DOCS = Path(__file__).parents[3] / "docs"
-PAGE = DOCS / "sweeps.md"
+PAGE = DOCS / "guide" / "sweeps.md"
 
 OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
 """The space of `conftest.VARY`."""
@@ -305,7 +305,7 @@ def test_progress_tells_machines_and_steps(swept, database, tools):
 
 def test_a_run_without_a_terminal_prints_lines(model, database, tools, monkeypatch, capsys):
     monkeypatch.setattr("tilewright.flows.cli.arguments.LINE_SECONDS", 0.0)
-    options = ("--device", "ecp5-85", "--place", 1, "--database", database.path)
+    options = ("--chip", "ecp5-85", "--seeds", 1, "--database", database.path)
     assert main([str(argument) for argument in ("sweep", model, *OPTIONS, *options)]) == 0
     lines = [line.partition(" s: ")[2] for line in capsys.readouterr().err.splitlines()]
     front = lines[-1].split()[2]
@@ -319,7 +319,7 @@ def test_the_command_tells_what_was_measured(tilewright, model, database, tools,
     clocks = {1: 50.0, 2: 80.5}
     tools.clock_mhz = lambda name, seed: clocks[seed]
     table, page = tmp_path / "all.csv", tmp_path / "sweep.html"
-    options = (*OPTIONS, "--database", database.path, "--device", "ecp5-85", "--place", 2)
+    options = (*OPTIONS, "--database", database.path, "--chip", "ecp5-85", "--seeds", 2)
     said = tilewright("sweep", model, *options, "--export", table, "-o", page)
     heading, rows = said.partition("\nmeasured on ")[2].split("\n", 1)
     assert heading == (
@@ -333,7 +333,7 @@ def test_the_command_tells_what_was_measured(tilewright, model, database, tools,
     assert first.count("(exact)") == 3
     assert first.split()[-8:] == ["65.2", "MHz", "50.0", "to", "80.5", "2", "of", "2"]
     values = json.loads(tilewright("sweep", model, *options, "--json"))
-    assert values["build"] == {"device": "ecp5-85", "tools": TOOLS, "seeds": [1, 2]}
+    assert values["build"] == {"chip": "ecp5-85", "tools": TOOLS, "seeds": [1, 2]}
     for point in values["points"]:
         assert (point["measured"] is not None) == (point["state"] == "front")
         if point["measured"]:
@@ -347,7 +347,7 @@ def test_the_command_tells_what_was_measured(tilewright, model, database, tools,
 
 def test_the_command_of_the_page_runs(tilewright, database, tools, monkeypatch):
     monkeypatch.chdir(DOCS.parent)
-    (command,) = re.findall(r"```sh\ntilewright ([^`]*--place[^`]*)```", PAGE.read_text())
+    (command,) = re.findall(r"```sh\ntilewright ([^`]*--seeds[^`]*)```", PAGE.read_text())
     arguments = shlex.split(command.replace("\\\n", " "))
     said = tilewright(*arguments, "--database", database.path, "--workers", 0)
     assert "smallest ms, lut:\nlanes  cycles" in said
@@ -381,12 +381,12 @@ def test_the_page_marks_what_was_measured(browse, swept, database, tools, tmp_pa
     [
         (
             ("--synthesise",),
-            "`--synthesise`: expected also `--device NAME`, the chip to build for; add it",
+            "`--synthesise`: expected also `--chip NAME`, the chip to build for; add it",
         ),
-        (("--place", 0, "--device", "ecp5-45"), "`--place 0`: expected 1 or more; correct it"),
+        (("--seeds", 0, "--chip", "ecp5-45"), "`--seeds 0`: expected 1 or more; correct it"),
         (
-            ("--place", 3, "--device", "xc7z020"),
-            "`--place 3`: expected a device with an open placer, such as ecp5-45, got `xc7z020`; "
+            ("--seeds", 3, "--chip", "xc7z020"),
+            "`--seeds 3`: expected a chip with an open placer, such as ecp5-45, got `xc7z020`; "
             "choose another one, or `--synthesise`",
         ),
     ],
@@ -399,7 +399,7 @@ def test_wrong_options_are_explained(model, tmp_path, capsys, options, message):
 
 def test_a_missing_tool_is_told_before_anything_runs(model, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("YOSYS", "no-such-yosys")
-    options = ("--device", "ecp5-45", "--synthesise", "--database", tmp_path / "s.db")
+    options = ("--chip", "ecp5-45", "--synthesise", "--database", tmp_path / "s.db")
     assert main([str(argument) for argument in ("sweep", model, *options)]) == 3
     assert "`YOSYS` is `no-such-yosys`" in capsys.readouterr().err
     assert not (tmp_path / "s.db").exists()
@@ -407,10 +407,10 @@ def test_a_missing_tool_is_told_before_anything_runs(model, tmp_path, capsys, mo
 
 @pytest.mark.slow
 def test_yosys_measures_a_small_machine(tilewright, model, tmp_path):
-    options = ("--config", "tiny", "--vary", "queue_depth=2", "--device", "ecp5-25")
+    options = ("--config", "tiny", "--vary", "queue_depth=2", "--chip", "ecp5-25")
     command = ("sweep", model, *options, "--database", tmp_path / "s.db", "--workers", 0)
     (point,) = json.loads(tilewright(*command, "--synthesise", "--json"))["points"]
-    synthesis = ("synth", "--config", "tiny", "--device", "ecp5-25", "--no-place", "--json")
+    synthesis = ("synth", "--config", "tiny", "--chip", "ecp5-25", "--no-place", "--json")
     expected = json.loads(tilewright(*synthesis))
     assert point["measured"]["counts"] == {"ram": 0, **expected["resources"]}
     assert point["measured"]["rtl"] == expected["rtl"]

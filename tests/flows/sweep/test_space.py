@@ -128,7 +128,7 @@ def test_every_named_space_has_legal_machines_only(name):
 def test_a_file_describes_a_sweep(tmp_path):
     path = tmp_path / "space.toml"
     path.write_text(
-        'base = "8x16"\ndevice = "ecp5-45"\nclock_mhz = 120\nwhere = ["ms < 2"]\n'
+        'base = "8x16"\nchip = "ecp5-45"\nclock_mhz = 120\nwhere = ["ms < 2"]\n'
         'minimise = ["ms", "ram"]\nset = { lut_tables = 1 }\nweights = { digits = 2 }\n'
         '[vary]\nlanes = ["4x4", "8x8"]\nact_depth = "512..1024"\nlatency = [16, 64]\n'
     )

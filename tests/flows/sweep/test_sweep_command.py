@@ -138,9 +138,7 @@ def test_a_file_and_options_describe_the_same_sweep(tilewright, model, database,
 
 def test_a_device_is_a_budget(tilewright, model, database):
     values = json.loads(
-        tilewright(
-            "sweep", model, *OPTIONS, "--database", database, "--device", "ecp5-45", "--json"
-        )
+        tilewright("sweep", model, *OPTIONS, "--database", database, "--chip", "ecp5-45", "--json")
     )
     assert values["where"] == [
         "multipliers <= 72", "ram <= 108", "lut <= 43848", "ff <= 43848",
@@ -154,7 +152,7 @@ def test_logic_is_that_of_a_machine_for_the_chip(tilewright, model, database):
     options = ("sweep", model, *OPTIONS, "--database", database, "--minimise", "ms,lut", "--json")
     fewest, on_chip = (
         {point["chosen"]["lanes"]: point["figures"] for point in json.loads(said)["points"]}
-        for said in (tilewright(*options), tilewright(*options, "--device", "ecp5-85"))
+        for said in (tilewright(*options), tilewright(*options, "--chip", "ecp5-85"))
     )
     assert on_chip["4x4"]["lut"] < fewest["4x4"]["lut"]
     assert on_chip["4x4"]["multipliers"] == fewest["4x4"]["multipliers"] == 20
@@ -165,7 +163,7 @@ def test_logic_is_that_of_a_machine_for_the_chip(tilewright, model, database):
 
 
 def test_resources_are_those_of_the_chips_family(tilewright, model, database):
-    options = ("--device", "xc7z020", "--database", database, "--json")
+    options = ("--chip", "xc7z020", "--database", database, "--json")
     values = json.loads(tilewright("sweep", model, *OPTIONS, *options))
     assert values["where"] == [
         "multipliers <= 220", "ram <= 280", "lut <= 53200", "ff <= 106400",
@@ -184,7 +182,7 @@ def test_resources_are_those_of_the_chips_family(tilewright, model, database):
     ],
 )
 def test_resources_of_a_gowin_and_an_asic(device, where, tilewright, model, database):
-    options = ("--config", "tiny", "--vary", "bus_bits=32,64", "--device", device)
+    options = ("--config", "tiny", "--vary", "bus_bits=32,64", "--chip", device)
     said = tilewright("sweep", model, *options, "--database", database)
     values = json.loads(tilewright("sweep", model, *options, "--database", database, "--json"))
     assert values["where"] == where
@@ -206,7 +204,7 @@ def test_gates_can_be_minimised_on_any_device(tilewright, model, database):
 
 def test_a_machine_whose_memories_only_synthesis_knows_is_told(fails, model, database):
     deep = ("--config", "4x4", "--set", "act_depth=32768", "--vary", "bus_bits=32")
-    code, message = fails("sweep", model, *deep, "--device", "xczu3eg", "--database", database)
+    code, message = fails("sweep", model, *deep, "--chip", "xczu3eg", "--database", database)
     assert code == 2
     assert "on `xczu3eg`: a queue or a bank is so deep that its block RAMs are known" in message
 
@@ -286,8 +284,8 @@ def test_weights_count_networks(tilewright, model, database):
             "parameter, got `size`",
         ),
         (
-            ("--device", "up5k"),
-            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, gw2ar-18, gw2a-18, "
+            ("--chip", "up5k"),
+            "`--chip up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, gw2ar-18, gw2a-18, "
             "xc7z020, xc7a35t, xc7a100t, xczu3eg, xck26, asic, because the resources of "
             "others are known only after synthesis; choose "
             "one, or set limits with `--where`",
@@ -364,7 +362,7 @@ def test_a_missing_library_is_told(fails, model, database, monkeypatch, method, 
     assert line.endswith(", or choose `--search random`")
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "sweeps.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guide" / "sweeps.md"
 
 
 def blocks(language: str) -> list[str]:
@@ -445,7 +443,7 @@ def test_the_nearest_miss_is_named_before_anything_is_compiled(tilewright, model
 def test_the_cheapest_machine_that_meets_a_rate_is_found_at_its_own_clock(
     tilewright, model, database
 ):
-    words = ("sweep", model, *OPTIONS, "--database", database, "--device", "ecp5-85", "--json")
+    words = ("sweep", model, *OPTIONS, "--database", database, "--chip", "ecp5-85", "--json")
     found = json.loads(tilewright(*words, "--rate", 4000))
     front = [point for point in found["points"] if point["state"] == "front"]
     assert found["objectives"] == ["lut"]
@@ -459,6 +457,6 @@ def test_the_cheapest_machine_that_meets_a_rate_is_found_at_its_own_clock(
 def test_an_own_clock_needs_a_device(fails, model):
     assert fails("sweep", model, "--clock", "own") == (
         2,
-        "`--clock own`: expected also `--device NAME`, the chip on which machines have a clock; "
+        "`--clock own`: expected also `--chip NAME`, the chip on which machines have a clock; "
         "add it",
     )

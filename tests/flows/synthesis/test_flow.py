@@ -39,7 +39,7 @@ def test_registers_at_the_ports_are_not_counted():
 
 
 def test_an_unknown_device():
-    with pytest.raises(UsageError, match="`--device ecp5`: expected one of ecp5-25, ecp5-45, "):
+    with pytest.raises(UsageError, match="`--chip ecp5`: expected one of ecp5-25, ecp5-45, "):
         find_device("ecp5")
 
 

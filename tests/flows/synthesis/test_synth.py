@@ -72,7 +72,7 @@ def test_a_row_whose_rtl_changed_is_renewed(tilewright, ledger):
 
 def test_a_row_is_added(tilewright, ledger):
     ledger.found = replace(ledger.found, configuration=PRESETS["4x4"])
-    tilewright("synth", "--ledger", "--config", "4x4", "--device", "ecp5-25")
+    tilewright("synth", "--ledger", "--config", "4x4", "--chip", "ecp5-25")
     assert ledger.written == ([KEPT, row_of(ledger.found)],)
 
 
@@ -95,7 +95,7 @@ def test_a_check_without_places_compares_resources(tilewright, ledger):
 
 def test_a_design_that_is_too_large_is_shown_and_refused(ledger, capsys):
     ledger.found = figures("new", 30_000, (100.0,))
-    assert main(["synth", "--config", "tiny", "--device", "ecp5-25"]) == 1
+    assert main(["synth", "--config", "tiny", "--chip", "ecp5-25"]) == 1
     said = capsys.readouterr()
     assert "124 %" in said.out
     assert said.err == (
@@ -111,7 +111,7 @@ def test_an_asic_is_not_compared_with_a_chip(tilewright, monkeypatch):
         figures("new", 0, ()), device=DEVICES["asic"], netlist=cells, packed=cells.total
     )
     monkeypatch.setattr(synth, "synthesise", lambda *arguments, **options: found)
-    said = tilewright("synth", "--config", "tiny", "--device", "asic")
+    said = tilewright("synth", "--config", "tiny", "--chip", "asic")
     rows = [line.split() for line in said.splitlines() if line]
     assert ["unit", "gate", "equivalents", "FF", "memory", "bits"] in rows
     assert ["gemm", "2,500", "90", "-"] in rows
@@ -122,7 +122,7 @@ def test_clock_and_critical_path(tilewright, ledger):
     """`tests/flows/board/test_bitstreams.py` places a machine."""
     path = (CriticalStep("gemm.level", 0.5, 3.5), CriticalStep("gemm.busy", 0.25, 3.75))
     ledger.found = replace(ledger.found, placements=(RoutedDesign(7, 125.0, path),))
-    said = tilewright("synth", "--config", "tiny", "--device", "ecp5-25")
+    said = tilewright("synth", "--config", "tiny", "--chip", "ecp5-25")
     assert "clock: 125.0 MHz" in said
     assert "critical path of seed 7: " in said
     rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line}
@@ -131,7 +131,7 @@ def test_clock_and_critical_path(tilewright, ledger):
 
 @pytest.mark.slow
 def test_figures_by_unit(tilewright):
-    command = ["synth", "--config", "tiny", "--device", "ecp5-25", "--no-place"]
+    command = ["synth", "--config", "tiny", "--chip", "ecp5-25", "--no-place"]
     said = tilewright(*command, "--depth", "2")
     rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line}
     assert "gemm.array" in rows
@@ -143,7 +143,7 @@ def test_figures_by_unit(tilewright):
 
 @pytest.mark.slow
 def test_xilinx_is_estimated(tilewright):
-    found = json.loads(tilewright("synth", "--config", "tiny", "--device", "xc7z020", "--json"))
+    found = json.loads(tilewright("synth", "--config", "tiny", "--chip", "xc7z020", "--json"))
     assert found["clock"] is None
     assert set(found["tools"]) == {"yosys"}
     assert found["resources"]["multipliers"] == sum(

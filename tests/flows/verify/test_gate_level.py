@@ -22,7 +22,7 @@ DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 @pytest.mark.slow
 def test_random_programs_on_the_netlist(capsys):
     """Bytes of main memory, ACT and ACC, and every cycle."""
-    assert main(["--programs", "20", "--device", "ecp5-25"]) == 0
+    assert main(["--programs", "20", "--chip", "ecp5-25"]) == 0
     assert "20 programs, " in capsys.readouterr().out
 
 
@@ -58,7 +58,7 @@ def test_the_digits_network_on_the_netlist(capsys):
     for device in ("sim", "gate"):
         words = ["run", str(DIGITS / "digits_int8_qdq.onnx"), "--config", "tiny", "--compare"]
         words += ["--input", str(DIGITS / "test_digits.npz"), "--samples", "1", "--json"]
-        assert command([*words, "--device", device]) == 0
+        assert command([*words, "--chip", device]) == 0
         found = json.loads(capsys.readouterr().out)
         cycles[device] = found["totals"]["cycles"], [each["cycles"] for each in found["layers"]]
     assert cycles["gate"] == cycles["sim"]

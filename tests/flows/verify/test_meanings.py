@@ -34,7 +34,7 @@ def test_a_meaning_that_agrees_less_is_reported(monkeypatch, capsys):
 
 
 def test_the_page_has_the_comparisons_that_the_command_makes():
-    page = (ROOT / "docs" / "meanings.md").read_text("utf-8")
+    page = (ROOT / "docs" / "design" / "meanings.md").read_text("utf-8")
     for one in cases.draw_all(seed=0, rows=4):
         assert f"| {one.name} |" in page
 

@@ -1,4 +1,4 @@
-"""The listings of docs/integrate.md: its commands run, its code connects every port."""
+"""The listings of docs/guide/integrate.md: its commands run, its code connects every port."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ from tilewright.flows.verilog.readable import core_ports
 from tilewright.isa.configuration import PRESETS
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "integrate.md").read_text()
+PAGE = (ROOT / "docs" / "guide" / "integrate.md").read_text()
 PORTS = {port.name: port.direction for port in core_ports(PRESETS["tiny"])}
 
 
@@ -50,9 +50,9 @@ def test_the_litex_module_connects_every_port(monkeypatch):
     stub.LiteXModule = type("LiteXModule", (), {"specials": []})  # pyright: ignore[reportAttributeAccessIssue]
     monkeypatch.setitem(sys.modules, "litex.gen", stub)
     text, system = blocks("python")
-    compile(system, "docs/integrate.md", "exec")
+    compile(system, "docs/guide/integrate.md", "exec")
     namespace: dict = {}
-    exec(compile(text, "docs/integrate.md", "exec"), namespace)
+    exec(compile(text, "docs/guide/integrate.md", "exec"), namespace)
     instance = namespace["Instance"]
     namespace["Tilewright"].__init__(MagicMock(), MagicMock())
     connected = instance.call_args.kwargs

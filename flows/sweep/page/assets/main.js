@@ -28,9 +28,9 @@ function showHeading() {
   const { counts } = DATA;
   const count = (state) => counts[state] || 0;
   if (DATA.build) {
-    const { device, tools, seeds } = DATA.build;
+    const { chip, tools, seeds } = DATA.build;
     const by = Object.entries(tools).map(([name, version]) => `${name} ${version}`);
-    byId("measured").textContent = ` Figures with * were measured on ${device} by ` +
+    byId("measured").textContent = ` Figures with * were measured on ${chip} by ` +
       `${listed(by)}${seeds.length ? `, the clock as the median over seeds ${seeds.join(", ")}` : ""}.`;
   }
   byId("cards").append(

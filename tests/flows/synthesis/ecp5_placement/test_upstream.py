@@ -41,5 +41,6 @@ def test_the_installed_nextpnr_still_needs_the_refinement():
     assert not has_the_fix(version), (
         f"nextpnr {version} contains commit 930fef44: set `refines=False` for the ECP5 in "
         "`flows/synthesis/devices.py` and run `make area`; if no clock is lower than in "
-        "`docs/area.md`, delete `flows/synthesis/ecp5_placement`, `refines` and these tests"
+        "`docs/reference/area.md`, delete `flows/synthesis/ecp5_placement`, `refines` and these "
+        "tests"
     )

@@ -1,0 +1,184 @@
+"""GPUs for which kernels are compiled: their memories, their loops, and how LLVM names them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+from typing_extensions import override
+
+from ...errors import CompileError
+from ...isa.expressions import Match
+from ..te.bounds import Bounds, is_whole
+from ..te.matching import find_law
+from ..te.program import Program
+from ..te.reductions import has_reduction, reduction_of
+from ..te.stages import Division, Stage, State
+from ..te.target import (
+    BOUND,
+    DRAM,
+    LOOPS,
+    REGISTER,
+    SHARED,
+    Kind,
+    ScheduleError,
+    Scope,
+    Target,
+)
+from .blocks import check_blocks
+from .instructions import WARP_PRODUCTS, WarpProduct
+
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+
+TRIPLE = "nvptx64-nvidia-cuda"
+
+MAX_THREADS = 1024
+"""Most threads of a block."""
+
+MAX_SUMS = 1 << 16
+"""Most sums that the threads of a block hold in registers: 32 bits each of 255 registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLevel:
+    """A generation of GPUs.
+
+    Parameters
+    ----------
+    cpu, features
+        LLVM's names of the chip and of the version of PTX.
+    shared_bytes
+        Memory that the threads of a block share, at most.
+    instructions
+        Products of matrices.
+    """
+
+    cpu: str
+    features: str
+    shared_bytes: int
+    instructions: tuple[WarpProduct, ...] = WARP_PRODUCTS
+
+
+LEVELS: Mapping[str, GpuLevel] = {
+    "sm90": GpuLevel("sm_90", "+ptx78", 227 << 10),
+    "sm80": GpuLevel("sm_80", "+ptx71", 163 << 10),
+}
+"""The levels by name, the most capable first. Code for a level also runs on later chips."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTarget(Target):
+    """A generation of GPUs as schedules and code generation see it.
+
+    Parameters
+    ----------
+    level
+        One of `LEVELS`.
+    """
+
+    level: str = "sm80"
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            known = ", ".join(LEVELS)
+            raise CompileError(f"GPU target: unknown level `{self.level}`; choose one of {known}")
+
+    @property
+    def properties(self) -> GpuLevel:
+        return LEVELS[self.level]
+
+    # The machine that schedules see -----------------------------------------------------------
+
+    @property
+    @override
+    def name(self) -> str:
+        return f"a GPU of level `{self.level}`"
+
+    @property
+    @override
+    def scopes(self) -> Mapping[str, Scope]:
+        return {DRAM: Scope(), SHARED: Scope(self.properties.shared_bytes), REGISTER: Scope()}
+
+    @property
+    @override
+    def kinds(self) -> frozenset[Kind]:
+        return LOOPS - {Kind.PARALLEL} | frozenset(BOUND)
+
+    @property
+    @override
+    def max_register_sums(self) -> int:
+        return MAX_SUMS
+
+    @property
+    @override
+    def lane_kinds(self) -> frozenset[Kind]:
+        return frozenset({Kind.THREAD, Kind.UNROLLED})
+
+    @override
+    def instruction(self, stage: Stage, state: State, bounds: Bounds) -> WarpProduct:
+        loops = stage.loops[stage.loops.index(stage.instruction) :]
+        extents = tuple(bounds.plans[stage.name].extents[loop] for loop in loops)
+
+        def fits(law: WarpProduct, found: Match) -> bool:
+            types = tuple(state.tensors[read.tensor].dtype for _, read in found.reads)
+            return (
+                types in law.pairs
+                and extents == tuple(size for _, size in law.lanes)
+                and _are_lanes(law, stage, loops)
+            )
+
+        taps = [loop for loop in loops if stage.reduces(loop)]
+        if has_reduction(stage.body) and all(is_whole(stage, bounds, loop) for loop in taps):
+            found = find_law(self.properties.instructions, reduction_of(stage.body), fits)
+            if found is not None:
+                return found[0]
+        known = "; ".join(map(str, self.properties.instructions))
+        raise ScheduleError(
+            f"the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
+            f"instruction of {self.name} ({known}); split the rows by 16 and 8, the columns by 8 "
+            "and 2, and the reduction by the taps without a remainder, and bind the loops of 8 "
+            "rows and of 4 pairs to threads"
+        )
+
+    @override
+    def check_program(self, program: Program) -> None:
+        check_blocks(program, MAX_THREADS, self.properties.shared_bytes)
+
+    # The processor that the code generator sees ------------------------------------------------
+
+    lanes = 1
+    """Elements of a register: a thread computes with scalars."""
+
+    fused = True
+    """A product and a sum are one instruction, rounded once."""
+
+    scaling = None
+    """Powers of 2 beyond the range of float32 take two products."""
+
+    lookup = None
+    """Tables are loads."""
+
+    def machine(self) -> llvm.TargetMachine:
+        """LLVM's code generator for the target."""
+        target = llvm.Target.from_triple(TRIPLE)
+        return target.create_target_machine(
+            cpu=self.properties.cpu, features=self.properties.features, opt=3
+        )
+
+
+def _are_lanes(law: WarpProduct, stage: Stage, loops: tuple[str, ...]) -> bool:
+    """Whether the loops are parts of one row, one column and one tap, and bound as declared."""
+    half, row, pair, column, tap = loops
+    splits = [relation.parts for relation in stage.relations if isinstance(relation, Division)]
+    bound = [
+        name
+        for (name, _), loop in zip(law.lanes, loops, strict=True)
+        if stage.kind(loop) is Kind.THREAD
+    ]
+    return (
+        (half, row) in splits
+        and (pair, column) in splits
+        and stage.reduces(tap)
+        and not any(map(stage.reduces, (half, row, pair, column)))
+        and bound == list(law.bound)
+    )

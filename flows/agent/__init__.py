@@ -1,0 +1,1 @@
+"""The agent: offers the devices of a machine to clients elsewhere."""

@@ -1,0 +1,321 @@
+"""`tilewright tune`: find faster schedules of a network's kernels by trials, and keep them."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ....errors import UsageError
+from ....isa.configuration import DEFAULT
+from ....quoting import printable
+from ....sim.cache import kept_folder
+from ...execution.recorded_choices import (
+    FILE,
+    NO_RECORDS,
+    RECORDS_VARIABLE,
+    SWEEPS,
+    default_records_path,
+    records_path,
+)
+from ...sweep.records import Database
+from ..arguments import add_configuration, chosen_configuration, progress_bar
+from ..console import say
+from ..input_options import add_fixes, chosen_overrides
+from ..json_output import add_json, check_json, write_json
+from ..memory_options import add_memory, memory_model
+from ..operator_options import add_operators
+
+if TYPE_CHECKING:
+    from ....compiler.module import Module
+    from ...tuning.kernel_records import KernelRecords
+    from ...tuning.layer_search import SearchedNetwork
+    from ...tuning.tasks import KernelTask
+    from ...tuning.tune import TaskState, TuningReport
+
+DEFAULT_BUDGET = "60s"
+
+
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", type=Path, metavar="MODEL", nargs="?",
+        help="ONNX file; without it, only records are imported and exported",
+    )  # fmt: skip
+    add_operators(parser)
+    add_fixes(parser)
+    parser.add_argument(
+        "--target", choices=("cpu", "accelerator"), default="cpu",
+        help="kernels of this processor, by trials; or layers of the accelerator, by exact cycles "
+        "(default: cpu)",
+    )  # fmt: skip
+    add_configuration(parser)
+    add_memory(parser, "main memory of the accelerator")
+    parser.add_argument(
+        "--threads", type=int, metavar="N",
+        help="threads that share a kernel's loops (default: all, as in `run`)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--budget", default=DEFAULT_BUDGET, metavar="TIME|TRIALS",
+        help=f"60s, 5m, 2h, or a number of trials (default: {DEFAULT_BUDGET})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tuner", default="evolutionary", metavar="NAME",
+        help="evolutionary, xgboost (needs the extra `sweep`), random or grid (default: "
+        "evolutionary)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="seed of the tuner and of test data")
+    parser.add_argument(
+        "--db", type=Path, metavar="FILE", dest="database",
+        help="database of records (default: that of sweeps in the cache, which `compile` and `run` "
+        "use)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--list", action="store_true", dest="listing",
+        help="print the kernels, the sizes of their spaces, and what was left out; measure nothing",
+    )  # fmt: skip
+    parser.add_argument(
+        "--import", type=Path, metavar="FILE", dest="imported",
+        help="first add the records of a file of JSON lines",
+    )  # fmt: skip
+    parser.add_argument(
+        "--export", type=Path, metavar="FILE", dest="exported",
+        help="at the end, write all records of kernels as JSON lines",
+    )  # fmt: skip
+    add_json(parser, "every trial")
+    parser.set_defaults(function=tune_)
+
+
+def tune_(arguments: argparse.Namespace) -> None:
+    """Tune, list, or exchange records.
+
+    Raises
+    ------
+    TilewrightError
+        For a problem with the model, the options or the database.
+    """
+    check_json(arguments.json)
+    check_arguments(arguments)
+    from ...tuning.kernel_records import KernelRecords
+
+    path = arguments.database or _default_database()
+    with Database(path) as database:
+        records = KernelRecords(database)
+        quiet = arguments.json == "-"
+        if arguments.imported:
+            count = records.merge_lines(arguments.imported)
+            if not quiet:
+                say(f"{arguments.imported}: {count:,} new records")
+        if arguments.source is not None and arguments.target == "accelerator":
+            _tune_layers(arguments, database)
+        elif arguments.source is not None:
+            _tune_model(arguments, records, path)
+        if arguments.exported:
+            count = records.export(arguments.exported)
+            if not quiet:
+                say(f"{arguments.exported}: {count:,} records")
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Reject arguments that make no sense.
+
+    Raises
+    ------
+    UsageError
+        The message names one.
+    """
+    from ...tuning.tuners import check_tuner
+
+    check_tuner(arguments.tuner)
+    if arguments.source is None and not (arguments.imported or arguments.exported):
+        raise UsageError("MODEL: expected an ONNX file, or `--import` or `--export`; name one")
+    if arguments.threads is not None and arguments.threads < 1:
+        raise UsageError(f"`--threads {arguments.threads}`: expected 1 or more; correct it")
+    if arguments.seed < 0:
+        raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
+
+
+def _default_database() -> Path:
+    named = records_path()
+    if named is not None and named != default_records_path():
+        return named
+    return kept_folder(SWEEPS, "tune") / FILE
+
+
+def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: Path) -> None:
+    from ....compiler.frontend import import_model, recognise_layers
+    from ....compiler.host import host_target
+    from ...execution.recorded_choices import usable_threads
+    from ...tuning.measuring import ProcessMeasurer
+    from ...tuning.tasks import tasks_of
+    from ...tuning.tune import TuningBudget, tune
+
+    budget = TuningBudget.parse(arguments.budget)
+    target = host_target()
+    if target is None:
+        raise UsageError(
+            "`tune`: this processor has no kernels in machine code, so there is nothing to tune; "
+            "run it on x86-64"
+        )
+    graph = recognise_layers(
+        import_model(arguments.source, **chosen_overrides(arguments).of_import)
+    )
+    tasks = tasks_of(graph, target, arguments.threads or usable_threads())
+    if not tasks:
+        raise UsageError(
+            f"`{arguments.source}`: expected convolutions or matrix products, got none that the "
+            "processor computes in kernels; there is nothing to tune"
+        )
+    if arguments.listing:
+        _list(arguments, tasks)
+        return
+    measurer = ProcessMeasurer()
+    try:
+        with progress_bar() as advance:
+
+            def watch(state: "TaskState", trials: int) -> None:
+                text = f"tuning {printable(state.task.title):.40}: {state.ratio:.3f} of the default"
+                advance(text, trials, budget.trials)
+
+            report = tune(
+                tasks, measurer, records, arguments.tuner, budget, seed=arguments.seed, watch=watch
+            )
+    finally:
+        measurer.close()
+    if arguments.json:
+        write_json(arguments.json, report.to_json())
+    if arguments.json != "-":
+        for line in sentences(report, path):
+            say(line)
+
+
+def _tune_layers(arguments: argparse.Namespace, database: Database) -> None:
+    from ....compiler.frontend import import_model
+    from ...execution.compile_graph import compile_graph
+    from ...execution.timed import require_segments
+    from ...tuning.kernel_records import add_layers
+    from ...tuning.layer_search import SearchedLayer, search_network
+    from ...tuning.tune import TuningBudget
+
+    budget = TuningBudget.parse(arguments.budget)
+    graph = import_model(arguments.source, **chosen_overrides(arguments).of_import)
+    configuration = chosen_configuration(arguments) or DEFAULT
+    memory = memory_model(arguments).with_stalls(0.0)
+    os.environ[RECORDS_VARIABLE] = NO_RECORDS  # the search begins with the compiler's schedules
+
+    def compile_with(schedules: Mapping[str, str]) -> "Module":
+        return compile_graph(graph, configuration, memory=memory, schedules=schedules)
+
+    module = compile_with({})
+    require_segments(module, "schedules")
+    if arguments.listing:
+        _list_layers(arguments, module)
+        return
+    total = 0
+    with progress_bar() as advance:
+
+        def watch(result: SearchedLayer) -> None:
+            nonlocal total
+            total += 1
+            advance(f"searching {printable(result.name):.40}", total, len(module.report["layers"]))
+
+        found = search_network(
+            module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,
+            watch=watch,
+        )  # fmt: skip
+    if found.schedules:
+        add_layers(database, graph, configuration, memory, found)
+    if arguments.json:
+        write_json(arguments.json, found.to_json())
+    if arguments.json != "-":
+        for line in layer_sentences(found):
+            say(line)
+
+
+def _list_layers(arguments: argparse.Namespace, module: "Module") -> None:
+    from ...tuning.layer_search import search_layer
+
+    found = [search_layer(module, row["name"], 0) for row in module.report["layers"]]
+    if arguments.json:
+        write_json(arguments.json, {"layers": [one.to_json() for one in found]})
+    if arguments.json != "-":
+        for one in found:
+            size = f"left out: {one.skipped}" if one.skipped else f"{one.space:,} candidates"
+            say(f"{one.name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
+
+
+def layer_sentences(found: "SearchedNetwork") -> list[str]:
+    """Return the end of a search for people: a line for each layer, then the network."""
+    lines = []
+    for one in found.layers:
+        if one.skipped:
+            lines.append(f"{one.name}: left out: {one.skipped}")
+            continue
+        proof = one.certificate or (
+            f"not proven: {one.timed:,} of {one.space:,} candidates timed, at most {one.gap:.1%} "
+            "above the lower bound"
+        )
+        lines.append(
+            f"{one.name}: {one.default_cycles:,} cycles alone with the compiler's schedule, "
+            f"{one.cycles:,} with the best, lower bound {one.bound:,}: {proof}"
+        )
+    lines.append(
+        f"network: {found.before:,} cycles before, {found.cycles:,} now, lower bound "
+        f"{found.bound:,}; {len(found.schedules)} layers changed"
+    )
+    return lines
+
+
+def sentences(report: "TuningReport", path: Path) -> list[str]:
+    """Return the end of a run for people: a line for each kernel, then the network."""
+    lines = []
+    for state in report.states:
+        found = state.ratio
+        gain = f"{1 / found:.2f} times as fast" if found < 1 else "the default is the best"
+        failed = {name: count for name, count in state.verdicts.items() if name != "ok"}
+        apart = "".join(f", {count} {name}" for name, count in sorted(failed.items()))
+        lines.append(
+            f"{state.task.title}: {len(state.outcomes)} of {len(state.space):,} schedules tried"
+            f"{apart}: {gain}"
+        )
+    if report.after_s:
+        lines.append(
+            f"kernels: {1e3 * report.before_s:.3f} ms before, {1e3 * report.after_s:.3f} ms now, "
+            f"{report.before_s / report.after_s:.2f} times as fast, after {report.trials:,} trials"
+        )
+    lines.append(f"ended: {report.stopped}")
+    lines.append(f"records: {path}; `compile` and `run` use them")
+    return lines
+
+
+def _list(arguments: argparse.Namespace, tasks: "list[KernelTask]") -> None:
+    rows = []
+    with progress_bar() as advance:
+        for done, task in enumerate(tasks):
+            advance(f"listing {printable(task.title):.40}", done, len(tasks))
+            space = task.space()
+            rows.append(
+                {
+                    "kernels": list(task.names),
+                    "workload": task.workload,
+                    "kind": type(task.product).__name__,
+                    "threads": task.threads,
+                    "level": task.target.level,
+                    "macs": task.product.macs,
+                    "space": len(space),
+                    "choices": {name: list(values) for name, values in space.questions.items()},
+                    "left_out": task.left_out(space.points),
+                }
+            )
+    if arguments.json:
+        write_json(arguments.json, {"tasks": rows})
+    if arguments.json == "-":
+        return
+    for task, row in zip(tasks, rows, strict=True):
+        say(
+            f"{task.title}: {row['kind']}, {row['macs']:,} multiplications, {row['level']}, "
+            f"{row['threads']} thread{'s' * (row['threads'] != 1)}: {row['space']:,} schedules"
+        )
+        for name, values in row["choices"].items():
+            say(f"  {name}: {', '.join(map(str, values))}")
+        for reason, count in row["left_out"].items():
+            say(f"  left out {count}: {reason}")

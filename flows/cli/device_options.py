@@ -1,0 +1,44 @@
+"""`--device`, which runs programs, and `--chip`, which has resources: alike in all commands."""
+
+import argparse
+from collections.abc import Sequence
+
+from ...errors import UsageError, did_you_mean
+
+
+def add_device(parser: argparse.ArgumentParser, names: Sequence[str], note: str = "") -> None:
+    """Add `--device`, which takes one of `names`, in any case, or an address.
+
+    An address is that of a board, or of a device that an agent lends on another machine.
+    """
+
+    def device(text: str) -> str:
+        from ...runtime.devices import is_address, is_board, kind_of
+
+        if is_board(text):
+            return text
+        if is_address(text) and kind_of(text) in names:
+            return text
+        if text.startswith("/dev/"):
+            raise UsageError(
+                f"`--device {text}`: expected a device's name or a board's address, got a path; "
+                f"did you mean `serial://{text}`?"
+            )
+        name = text if is_address(text) else text.lower()
+        if name not in names:
+            raise UsageError(
+                f"`--device {text}`: expected one of {', '.join(names)}, or a board's address"
+                + did_you_mean(name, names, "; choose one")
+            )
+        return name
+
+    parser.add_argument(
+        "--device", type=device, default="sim", metavar="NAME|ADDRESS",
+        help=f"what runs the program: {', '.join(names)}, a board's address, or "
+        f"remote://AGENT/DEVICE (default: sim){note}",
+    )  # fmt: skip
+
+
+def add_chip(parser: argparse.ArgumentParser, use: str) -> None:
+    """Add `--chip`; `use` continues the help, after an FPGA or an ASIC."""
+    parser.add_argument("--chip", metavar="NAME", help=f"FPGA, or `asic`, {use}")

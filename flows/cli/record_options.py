@@ -1,0 +1,38 @@
+"""`--records` and `--no-records`: where schedules of the host's kernels come from."""
+
+import argparse
+import os
+from pathlib import Path
+
+from ...quoting import printable
+from ..execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE, records_path
+
+
+def add_records(parser: argparse.ArgumentParser) -> None:
+    """Add both options."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--records", type=Path, metavar="FILE",
+        help="database with the schedules that `tune` found (default: that in the cache)",
+    )  # fmt: skip
+    group.add_argument(
+        "--no-records", action="store_true", help="ignore the schedules that `tune` found"
+    )
+
+
+def choose_records(arguments: argparse.Namespace) -> None:
+    """Let this process, and all that it starts, use the records that the user chose."""
+    if arguments.no_records:
+        os.environ[RECORDS_VARIABLE] = NO_RECORDS
+    elif arguments.records is not None:
+        os.environ[RECORDS_VARIABLE] = str(arguments.records)
+
+
+def records_sentence(count: int) -> str:
+    """Say that schedules of records are used; nothing if there are none."""
+    if not count:
+        return ""
+    return (
+        f"records: schedules of {count} kernel{'s' * (count != 1)} from "
+        f"`{printable(str(records_path()))}`; `--no-records` ignores them"
+    )

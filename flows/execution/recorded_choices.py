@@ -1,0 +1,165 @@
+"""Schedules of kernels that `tilewright tune` found, for compilations on this computer.
+
+The records lie in the database of sweeps in the cache folder. `TILEWRIGHT_RECORDS` names another
+file, or is `none`. Equal records give equal programs.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...sim.cache import cache_folder
+
+if TYPE_CHECKING:
+    from ...compiler.cpu import CpuTarget
+    from ...compiler.graph import Graph
+    from ...isa.configuration import Configuration
+    from ...isa.memory_model import MemoryModel
+    from ..sweep.records import Database
+
+RECORDS_VARIABLE = "TILEWRIGHT_RECORDS"
+"""The environment variable that names the database."""
+NO_RECORDS = "none"
+"""Its value for compilations without records."""
+
+BEST = "cpu kernel best"
+"""The evaluator of records that compilations use."""
+
+SWEEPS, FILE = "sweeps", "records.db"
+"""Folder in the cache, and name of the default database."""
+
+LAYERS = "accelerator schedules"
+"""The evaluator of records with schedules of the accelerator's layers, of one network each."""
+
+Texts = dict[tuple[str, str], str]
+"""Choices by the hashes of workload and target."""
+
+
+def records_path() -> Path | None:
+    """Return the database of records, which may not exist; None without records."""
+    named = os.environ.get(RECORDS_VARIABLE, "")
+    if named == NO_RECORDS:
+        return None
+    return Path(named) if named else default_records_path()
+
+
+def default_records_path() -> Path:
+    """Return the database in the cache."""
+    return cache_folder() / SWEEPS / FILE
+
+
+def recorded_texts() -> Texts:
+    """Return the best choices of all workloads and targets; neither LLVM nor NumPy is loaded.
+
+    Raises
+    ------
+    DatabaseError
+        If the user named a file that is not a database of sweeps.
+    """
+    path = records_path()
+    if path is None or not (path.is_file() or os.environ.get(RECORDS_VARIABLE)):
+        return {}
+    from ..sweep.records import Database, DatabaseError
+
+    try:
+        with Database(path, read_only=True) as database:
+            return best_texts(database)
+    except DatabaseError:
+        if os.environ.get(RECORDS_VARIABLE):
+            raise
+        return {}  # a sweep says what is wrong with it; compiling does not depend on it
+
+
+def best_texts(database: "Database") -> Texts:
+    """Return the choices with the best times; of equal times, those with the smallest key."""
+    found: dict[tuple[str, str], tuple[float, str, str]] = {}
+    for key, record in database.of_evaluator(BEST):
+        ratio = record.figures.get("ratio")
+        if record.error is None and isinstance(ratio, int | float) and 0 < ratio < 1:
+            place, mine = (key.network, key.configuration), (float(ratio), key.digest, key.memory)
+            found[place] = min(mine, found.get(place, mine))
+    return {place: text for place, (_, _, text) in sorted(found.items())} | _layer_texts(database)
+
+
+def _layer_texts(database: "Database") -> Texts:
+    """Return the schedules of accelerator layers, as JSON, that this version's compiler takes."""
+    from .compile_cache import source_digest
+
+    found: dict[tuple[str, str], tuple[int, str, str]] = {}
+    for key, record in database.of_evaluator(LAYERS):
+        figures = record.figures
+        cycles, given = figures.get("cycles"), figures.get("schedules")
+        texts = isinstance(given, dict) and all(isinstance(one, str) for one in given.values())
+        # Another compiler may have better schedules of its own, or other layers.
+        if isinstance(cycles, int) and texts and figures.get("source") == source_digest():
+            place = key.network, f"{key.configuration} {key.memory}"
+            mine = cycles, key.digest, json.dumps(given, sort_keys=True)
+            found[place] = min(mine, found.get(place, mine))
+    return {place: text for place, (_, _, text) in sorted(found.items())}
+
+
+def graph_digest(graph: "Graph") -> str:
+    """Return the hash under which a network's records stand."""
+    from ...compiler.graph import print_graph
+    from ..sweep.records import digest_of
+
+    return digest_of(print_graph(graph))
+
+
+def recorded_schedules(
+    texts: Texts, graph: "Graph", configuration: "Configuration", memory: "MemoryModel"
+) -> dict[str, str]:
+    """Return schedules by layer for a network on a machine with a main memory."""
+    if not any(" " in target for _, target in texts):
+        return {}
+    from ...isa.settings import memory_text
+    from ..sweep.records import configuration_digest
+
+    target = f"{configuration_digest(configuration)} {memory_text(memory)}"
+    found = texts.get((graph_digest(graph), target))
+    return json.loads(found) if found else {}
+
+
+def recorded_choices(texts: Texts) -> Mapping[str, str]:
+    """Return the choices for this processor and the threads of a session, for a request."""
+    from ...compiler.host import host_target
+
+    target = host_target() if texts else None
+    if target is None:
+        return {}
+    from ...compiler.cpu.kernels.choices import choice_key
+
+    mine = target_digest(target, usable_threads())
+    return {
+        choice_key(workload, target): text
+        for (workload, configuration), text in texts.items()
+        if configuration == mine
+    }
+
+
+def usable_threads() -> int:
+    """Return the threads that a session uses by default."""
+    return len(os.sched_getaffinity(0))
+
+
+def target_parameters(target: "CpuTarget", threads: int) -> Mapping[str, int | str]:
+    """Return what a record's target is: the processor with all its features, and the threads."""
+    from ..sweep.records import digest_of
+
+    return {
+        "kind": "cpu",
+        "triple": target.triple,
+        "cpu": target.cpu,
+        "features": digest_of(target.features),
+        "level": target.level,
+        "threads": threads,
+    }
+
+
+def target_digest(target: "CpuTarget", threads: int) -> str:
+    """Return the hash under which a target's records stand."""
+    from ..sweep.records import digest_of
+
+    return digest_of(json.dumps(dict(target_parameters(target, threads)), sort_keys=True))

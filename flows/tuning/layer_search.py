@@ -1,0 +1,184 @@
+"""Certified search of accelerator schedules: exact cycles, the likeliest candidates first.
+
+A layer alone takes its candidates in the order of their estimates, and ends with a proof: either
+all legal candidates were timed, or the best one is so near the lower bound that none can gain more.
+What is faster alone need not be faster in the network, where layers overlap. So the last word is
+the exact time of the whole network.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...compiler.module import Module
+from ...errors import UsageError
+from .layer_bench import LayerBench
+
+NEAR = 1.005
+"""A layer is done if its cycles are within this factor of the lower bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedLayer:
+    """The end of the search for one layer.
+
+    Parameters
+    ----------
+    default_cycles, cycles, bound
+        Cycles of the layer alone with the compiler's schedule and with the best one, and a lower
+        bound for all schedules.
+    space, timed
+        Number of legal candidates, and of those that were timed.
+    steps
+        The best schedule, if it is not the compiler's.
+    skipped
+        Why the layer has no candidates; empty if it has.
+    """
+
+    name: str
+    default_cycles: int
+    cycles: int
+    bound: int
+    space: int = 0
+    timed: int = 0
+    steps: str = ""
+    skipped: str = ""
+
+    @property
+    def gap(self) -> float:
+        """Share that a schedule outside of the space could at most save, relative to the bound."""
+        return self.cycles / self.bound - 1 if self.bound else 0.0
+
+    @property
+    def certificate(self) -> str:
+        """The proof with which the search ended; empty if it was ended before."""
+        if self.skipped:
+            return ""
+        if self.cycles <= NEAR * self.bound:
+            return f"within {self.gap:.2%} of the lower bound of all schedules"
+        if self.timed == self.space:
+            return f"the best of all {self.space:,} candidates"
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "layer": self.name,
+            "default_cycles": self.default_cycles,
+            "cycles": self.cycles,
+            "bound": self.bound,
+            "gap": self.gap,
+            "space": self.space,
+            "timed": self.timed,
+            "certificate": self.certificate,
+            "skipped": self.skipped,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedNetwork:
+    """The end of the search for a network.
+
+    Parameters
+    ----------
+    before, cycles, bound
+        Exact cycles of the network with the compiler's schedules and with the best ones, and the
+        lower bound of its layers with any schedules.
+    schedules
+        Steps by layer that make the network faster.
+    """
+
+    before: int
+    cycles: int
+    bound: int
+    layers: tuple[SearchedLayer, ...]
+    schedules: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "cycles_before": self.before,
+            "cycles": self.cycles,
+            "bound": self.bound,
+            "layers": [one.to_json() for one in self.layers],
+            "schedules": dict(self.schedules),
+        }
+
+
+def search_layer(
+    module: Module, name: str, trials: int, may_go_on: Callable[[], bool] = lambda: True
+) -> SearchedLayer:
+    """Search the candidates of one layer.
+
+    Parameters
+    ----------
+    trials
+        Most candidates to time.
+    may_go_on
+        Asked before each candidate.
+    """
+    try:
+        bench = LayerBench(module, name)
+    except UsageError as problem:
+        return SearchedLayer(name, 0, 0, 0, skipped=str(problem))
+    default, bound = bench.gap.cycles, bench.gap.bound
+    candidates = bench.candidates()
+    best, chosen, timed = default, None, 0
+    for candidate in candidates:
+        if best <= NEAR * bound or timed >= trials or not may_go_on():
+            break
+        timed += 1
+        cycles = bench.cycles(candidate)
+        if cycles < best:
+            best, chosen = cycles, candidate
+    steps = bench.steps(chosen) if chosen else ""
+    skipped = "" if candidates else "it has several kernels"
+    return SearchedLayer(name, default, best, bound, len(candidates), timed, steps, skipped)
+
+
+def search_network(
+    module: Module,
+    compile_with: Callable[[Mapping[str, str]], Module],
+    *,
+    trials: int = 1 << 30,
+    seconds: float | None = None,
+    watch: Callable[[SearchedLayer], None] = lambda result: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> SearchedNetwork:
+    """Search all layers, those that are farthest from their bound first.
+
+    Parameters
+    ----------
+    module
+        The network with the compiler's schedules.
+    compile_with
+        Compiles it with given schedules, by layer.
+    trials, seconds
+        Limits of the candidates that are timed, and of the time.
+    """
+    started, left = clock(), trials
+    results: dict[str, SearchedLayer] = {}
+
+    def may_go_on() -> bool:
+        return seconds is None or clock() - started < seconds
+
+    for name in _farthest_first(module):
+        results[name] = search_layer(module, name, left, may_go_on)
+        left -= results[name].timed
+        watch(results[name])
+    kept: dict[str, str] = {}
+    before = least = module.report["cycles"]
+    for result in results.values():
+        if result.steps and may_go_on():
+            cycles = compile_with({**kept, result.name: result.steps}).report["cycles"]
+            if cycles < least:
+                least, kept[result.name] = cycles, result.steps
+    order = [row["name"] for row in module.report["layers"]]
+    layers = tuple(results[name] for name in dict.fromkeys(order))
+    return SearchedNetwork(before, least, module.report["bound"], layers, kept)
+
+
+def _farthest_first(module: Module) -> Iterator[str]:
+    rows = sorted(module.report["layers"], key=lambda row: row["bound"] - row["cycles"])
+    yield from dict.fromkeys(row["name"] for row in rows)

@@ -1,0 +1,112 @@
+"""The tasks of a network: its kernels that have a space of schedules, each of them once."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...compiler.cpu import Convolution, CpuTarget, MatrixProduct
+from ...compiler.cpu.kernels.choices import Choice, digest_of, space_of, workload_of
+from ...compiler.graph import Graph
+from ...compiler.host import plan_host
+from ...errors import CompileError
+from .features import Features, features_of
+from .trial import TuningSetting
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTask:
+    """A kernel to tune.
+
+    Parameters
+    ----------
+    names
+        The values that kernels of this description compute.
+    """
+
+    names: tuple[str, ...]
+    product: Convolution | MatrixProduct
+    target: CpuTarget
+    threads: int
+
+    @property
+    def workload(self) -> str:
+        """Hash of what it computes."""
+        return digest_of(workload_of(self.product))
+
+    @property
+    def count(self) -> int:
+        """Number of kernels in the network."""
+        return len(self.names)
+
+    @property
+    def title(self) -> str:
+        """A name for people: the first kernel's, and the number of others."""
+        more = f" and {self.count - 1} more" if self.count > 1 else ""
+        return f"{self.names[0]}{more}"
+
+    def setting(self, seed: int) -> TuningSetting:
+        """Return the task for a process that measures."""
+        return TuningSetting(self.product, self.target, self.threads, seed)
+
+    def space(self) -> "KernelSpace":
+        """Return all schedules that its planner offers."""
+        return KernelSpace(tuple(space_of(self.product, self.target)))
+
+    def features(self, choice: Choice) -> Features:
+        """Return the features of a candidate."""
+        return features_of(self.product, self.target, self.threads, choice)
+
+    def left_out(self, points: Iterable[Choice]) -> dict[str, int]:
+        """Return why the steps' own checks refuse some of the points, with their number."""
+        found: dict[str, int] = {}
+        for choice in points:
+            try:
+                self.product.with_choice(choice).plan(self.target)
+            except CompileError as problem:
+                text = str(problem)
+                found[text] = found.get(text, 0) + 1
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpace:
+    """The points of a task, the default first."""
+
+    points: tuple[Choice, ...]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def questions(self) -> dict[str, tuple[int | str, ...]]:
+        """All answers of each question, in the order in which they first occur."""
+        found: dict[str, dict[int | str, None]] = {}
+        for point in self.points:
+            for name, value in point:
+                found.setdefault(name, {})[value] = None
+        return {name: tuple(values) for name, values in found.items()}
+
+
+def tasks_of(graph: Graph, target: CpuTarget, threads: int) -> list[KernelTask]:
+    """Return the kernels of a network on the host that can be tuned, each description once.
+
+    The whole network runs on the host, as with `--device cpu`.
+    """
+    steps = tuple(node.outputs[0].name for node in graph.nodes)
+    found: dict[Convolution | MatrixProduct, list[str]] = {}
+    for step in plan_host(graph, steps, (), target).kernels:
+        for description in step.descriptions():
+            if isinstance(description, Convolution | MatrixProduct):
+                found.setdefault(description, []).append(step.output)
+    return [KernelTask(tuple(names), product, target, threads) for product, names in found.items()]
+
+
+def without_space(graph: Graph, target: CpuTarget, tasks: Sequence[KernelTask]) -> dict[str, int]:
+    """Return the kinds of kernels that have no space of schedules, with their number."""
+    steps = tuple(node.outputs[0].name for node in graph.nodes)
+    known = {task.product for task in tasks}
+    found: dict[str, int] = {}
+    for description in plan_host(graph, steps, (), target).descriptions():
+        if description not in known:
+            kind = type(description).__name__
+            found[kind] = found.get(kind, 0) + 1
+    return found

@@ -1,0 +1,277 @@
+"""The tuning of a network: trials go to the kernel with the most to gain, until a stop.
+
+Every outcome is recorded as soon as it is known, so a run that was interrupted continues where it
+was: known outcomes are taken from the records, in the order in which the tuner asks for them.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...compiler.cpu.kernels.choices import Choice, choice_text
+from ...errors import UsageError
+from .kernel_records import KernelRecords
+from .measuring import TrialMeasurer
+from .outcome import TrialOutcome, TrialVerdict
+from .tasks import KernelSpace, KernelTask
+from .tuners import Tuner, open_tuner
+
+BATCH = 8
+"""Candidates between two decisions on the next task."""
+
+MIN_GAIN = 0.02
+"""A candidate is better if it is faster than the incumbent by this share; less is noise."""
+
+PATIENCE = 4
+"""Batches without a better candidate after which a task is left alone."""
+
+OPTIMISM = 0.3
+"""Share of a kernel's time that its first batch is expected to save."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningBudget:
+    """A limit of a run; None sets none.
+
+    Parameters
+    ----------
+    seconds
+        Seconds of the whole run.
+    trials
+        Trials of all tasks, known ones included.
+    """
+
+    seconds: float | None = None
+    trials: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "TuningBudget":
+        """Read `60s`, `5m`, `2h` or a number of trials.
+
+        Raises
+        ------
+        UsageError
+            For another text.
+        """
+        units = {"s": 1, "m": 60, "h": 3600}
+        number, unit = (text[:-1], units.get(text[-1:])) if text[-1:] in units else (text, None)
+        if number.isascii() and number.isdecimal() and 0 < len(number) < 8 and int(number):
+            return cls(seconds=int(number) * unit) if unit else cls(trials=int(number))
+        raise UsageError(
+            f"`--budget {text}`: expected a time such as 60s, 5m or 2h, or a number of trials"
+        )
+
+
+@dataclass(slots=True)
+class TaskState:
+    """A task in the middle of its search.
+
+    Parameters
+    ----------
+    best
+        The incumbent; its ratio is 1 before a better one is known.
+    stopped
+        Why it gets no more trials; empty while it may.
+    """
+
+    task: KernelTask
+    space: KernelSpace
+    tuner: Tuner
+    known: dict[Choice, TrialOutcome]
+    best: TrialOutcome | None = None
+    outcomes: list[TrialOutcome] = field(default_factory=list)
+    batches: int = 0
+    idle_batches: int = 0
+    last_gain: float = 0.0
+    default_s: float = 0.0
+    stopped: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """Time of the best schedule over the default's."""
+        return (self.best and self.best.ratio) or 1.0
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """Number of outcomes by verdict."""
+        return dict(Counter(str(one.verdict) for one in self.outcomes))
+
+
+@dataclass(frozen=True, slots=True)
+class TuningReport:
+    """The end of a run.
+
+    Parameters
+    ----------
+    stopped
+        Why it ended.
+    before_s, after_s
+        Seconds of all tuned kernels of a run of the network, with their defaults, and with the
+        best schedules; by the times of the trials.
+    """
+
+    states: tuple[TaskState, ...]
+    stopped: str
+
+    @property
+    def before_s(self) -> float:
+        return math.fsum(one.default_s * one.task.count for one in self.states)
+
+    @property
+    def after_s(self) -> float:
+        return math.fsum(one.default_s * one.task.count * one.ratio for one in self.states)
+
+    @property
+    def trials(self) -> int:
+        """Trials of all tasks."""
+        return sum(len(one.outcomes) for one in self.states)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "stopped": self.stopped,
+            "trials": self.trials,
+            "before_s": self.before_s,
+            "after_s": self.after_s,
+            "tasks": [
+                {
+                    "kernels": list(one.task.names),
+                    "workload": one.task.workload,
+                    "space": len(one.space),
+                    "trials": len(one.outcomes),
+                    "verdicts": one.verdicts,
+                    "default_s": one.default_s,
+                    "ratio": one.ratio,
+                    "choice": choice_text(one.best.choice) if one.best else "default",
+                    "stopped": one.stopped,
+                    "log": [
+                        {
+                            "choice": choice_text(each.choice),
+                            "verdict": str(each.verdict),
+                            "text": each.text,
+                            "ratio": each.ratio,
+                        }
+                        for each in one.outcomes
+                    ],
+                }
+                for one in self.states
+            ],
+        }
+
+
+Watch = Callable[[TaskState, int], None]
+"""Called after each batch with its task and the number of all trials so far."""
+
+
+def tune(
+    tasks: Sequence[KernelTask],
+    measurer: TrialMeasurer,
+    records: KernelRecords,
+    tuner: str,
+    budget: TuningBudget,
+    *,
+    seed: int = 0,
+    watch: Watch = lambda state, trials: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> TuningReport:
+    """Tune the kernels of a network.
+
+    Parameters
+    ----------
+    clock
+        Seconds, for the budget.
+
+    Returns
+    -------
+    TuningReport
+        Also after Ctrl-C, with what was found until then.
+    """
+    states = [_begun(task, records, tuner, seed) for task in tasks]
+    how = {"tuner": tuner, "seed": seed}
+    started, trials, stopped = clock(), 0, ""
+    try:
+        while not stopped:
+            state = _most_to_gain(states)
+            if state is None:
+                stopped = "no task has anything left to gain"
+                break
+            count = BATCH if budget.trials is None else min(BATCH, budget.trials - trials)
+            if count <= 0:
+                stopped = f"budget of {budget.trials:,} trials"
+            elif budget.seconds is not None and clock() - started >= budget.seconds:
+                stopped = f"budget of {budget.seconds:,.0f} s"
+            else:
+                trials += _run_batch(state, count, measurer, records, how, seed)
+                watch(state, trials)
+    except KeyboardInterrupt:
+        stopped = "interrupted; the same command continues"
+    records.database.flush()
+    return TuningReport(tuple(states), stopped)
+
+
+def _begun(task: KernelTask, records: KernelRecords, tuner: str, seed: int) -> TaskState:
+    space = task.space()
+    method = open_tuner(tuner, task, space, seed, records.history(task))
+    return TaskState(task, space, method, records.known(task))
+
+
+def _most_to_gain(states: Sequence[TaskState]) -> TaskState | None:
+    """Return the task with the largest expected gain for the network."""
+    timed = [one for one in states if one.default_s]
+    rates = sorted(one.default_s / max(1, one.task.product.macs) for one in timed)
+    s_per_mac = rates[len(rates) // 2] if rates else 1.0
+
+    def gain(state: TaskState) -> float:
+        once = state.default_s or s_per_mac * state.task.product.macs
+        expected = max(state.last_gain, OPTIMISM / (1 + state.batches) ** 2)
+        return once * state.task.count * state.ratio * expected
+
+    return max((one for one in states if not one.stopped), key=gain, default=None)
+
+
+def _run_batch(
+    state: TaskState,
+    count: int,
+    measurer: TrialMeasurer,
+    records: KernelRecords,
+    how: Mapping[str, Any],
+    seed: int,
+) -> int:
+    """Judge the next candidates of a task, and return their number."""
+    # Only the default at first, because the others are compared with it.
+    points = state.tuner.propose(1 if not state.outcomes else count)
+    choices = {point: state.space.points[point] for point in points}
+    incumbent = state.best.choice if state.best else ()
+    before = state.ratio
+    missing = [one for one in choices.values() if one not in state.known]
+    measured = measurer.measure(state.task.setting(seed), missing, incumbent) if missing else ()
+    fresh = iter(measured)
+    for point, choice in choices.items():
+        outcome = state.known.get(choice)
+        if outcome is None:
+            outcome = next(fresh)
+            records.add(state.task, outcome, how)
+        state.outcomes.append(outcome)
+        state.tuner.learn(point, outcome.ratio)
+        if outcome.times is None:
+            continue
+        if not state.default_s:
+            state.default_s = outcome.times.default_s
+        gained = min(outcome.times.to_incumbent, outcome.times.ratio / state.ratio)
+        is_better = gained < 1 - MIN_GAIN and outcome.times.ratio < min(state.ratio, 1 - MIN_GAIN)
+        if outcome.verdict is TrialVerdict.OK and is_better:
+            state.best = outcome
+            records.add_best(state.task, outcome, how)
+    state.batches += 1
+    state.last_gain = 1 - state.ratio / before
+    state.idle_batches = 0 if state.last_gain else state.idle_batches + 1
+    if len(state.outcomes) == len(state.space) or not points:
+        state.stopped = "all of its space was tried"
+    elif state.idle_batches > PATIENCE:
+        state.stopped = f"no gain over the noise in {PATIENCE} batches"
+    elif not state.default_s:
+        state.stopped = f"its default failed: {state.outcomes[0].text}"
+    return len(points)

@@ -1,0 +1,113 @@
+"""Choices of schedules: every point of a space computes the same, and strange ones are refused."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.cpu import (
+    LEVELS,
+    Convolution,
+    MatrixProduct,
+    Requantisation,
+    compile_kernel,
+    generic,
+    real_epilogue,
+)
+from tilewright.compiler.cpu.kernels.choices import (
+    choice_key,
+    choice_of,
+    choice_text,
+    digest_of,
+    space_of,
+    with_choice,
+    workload_of,
+)
+from tilewright.errors import CompileError
+from tilewright.flows.tuning.definitions import data_of, expected_of
+
+from ...processor import VECTOR_LEVELS, target_at
+
+BYTES = {"dtype": "uint8", "epilogue": Requantisation("uint8", 4).epilogue()}
+WINDOW = {"kernel": (3, 3), "pads": (1, 1, 1, 1)}
+KERNELS: dict[str, Convolution | MatrixProduct] = {
+    "window": Convolution(1, 9, 10, 33, 40, **WINDOW),
+    "window of bytes": Convolution(1, 9, 10, 16, 40, **WINDOW, narrow=True, **BYTES),
+    "stride": Convolution(1, 12, 12, 8, 40, (1, 1), (2, 2), epilogue=real_epilogue("relu")),
+    "depthwise": Convolution(1, 7, 6, 20, 20, **WINDOW, groups=20),
+    "depthwise bytes": Convolution(1, 7, 6, 20, 20, **WINDOW, groups=20, narrow=True, **BYTES),
+    "image in planes": Convolution(1, 12, 12, 3, 20, **WINDOW, planes=True),
+    "product": MatrixProduct(20, 66, 100),
+    "product of bytes": MatrixProduct(23, 64, 100, **BYTES),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_first_point_is_the_default(name: str, level: str) -> None:
+    target = generic(level)
+    points = space_of(KERNELS[name], target)
+    assert len(set(points)) == len(points) > 5
+    plans = [KERNELS[name].with_choice(choice).plan(target) for choice in ((), points[0])]
+    steps = [(list(map(str, plan.schedule.steps)), plan.layouts) for plan in plans]
+    assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_points_compute_the_same(name: str, level: str) -> None:
+    product, target = KERNELS[name], target_at(level)
+    data = [(arrays, expected_of(product, arrays)) for arrays in data_of(product, 3)]
+    points = random.Random(name + level).sample(space_of(product, target), 3)
+    for choice in points:
+        kernel = compile_kernel(product.with_choice(choice), target, threads=2)
+        for arrays, expected in data:
+            difference = expected.difference(kernel(*arrays.values()))
+            assert not difference, f"{choice_text(choice)}: {difference}"
+
+
+def test_the_definition_notices_one_wrong_value() -> None:
+    product = KERNELS["product of bytes"]
+    for arrays in data_of(product, 0):
+        expected = expected_of(product, arrays)
+        assert not expected.difference(expected.values.astype(np.uint8))
+        wrong = expected.values.astype(np.uint8)
+        wrong[2, 3] ^= 1
+        assert expected.difference(wrong).startswith("1 of 2,300 values differ from the definition")
+
+
+def test_choices_survive_as_text() -> None:
+    for choice in space_of(KERNELS["window"], generic("avx2")):
+        assert choice_of(choice_text(choice)) == choice
+    assert choice_of("default") == ()
+
+
+@pytest.mark.parametrize("text", ["", "rows", "rows=", "=3", "rows=1e9", "rows=-1", "a b=1"])
+def test_other_texts_are_no_choices(text: str) -> None:
+    if text == "rows=1e9":  # a name as a value, which no planner offers
+        with pytest.raises(CompileError, match="`rows=1e9`: expected one of"):
+            KERNELS["product"].with_choice(choice_of(text)).planner(generic("avx2"))
+        return
+    with pytest.raises(CompileError, match="expected choices as NAME=VALUE"):
+        choice_of(text)
+
+
+def test_illegal_and_unknown_choices_are_refused_with_those_that_exist() -> None:
+    product, target = KERNELS["product"], generic("avx2")
+    with pytest.raises(CompileError, match="`vectors=9`: expected one of 2, 1, 3, 4; leave it out"):
+        product.with_choice((("vectors", 9),)).planner(target)
+    with pytest.raises(CompileError, match="unknown choice `wings`; this one has vectors, parts"):
+        product.with_choice((("wings", 2),)).planner(target)
+
+
+def test_choices_hold_for_one_workload_on_one_target() -> None:
+    product, target = KERNELS["product"], generic("avx2")
+    key = choice_key(digest_of(workload_of(product)), target)
+    chosen = with_choice(product, target, {key: "vectors=1"})
+    assert chosen == replace(product, choice=(("vectors", 1),))
+    assert with_choice(product, generic("sse2"), {key: "vectors=1"}) is product
+    other = replace(product, rows=21)
+    assert with_choice(other, target, {key: "vectors=1"}) is other
+    for strange in ("vectors=7", "wings=2", "no choice"):
+        assert with_choice(product, target, {key: strange}) is product

@@ -1,0 +1,83 @@
+"""Run kernels of the GPU target in the interpreter of PTX."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright import te
+from tilewright.compiler.gpu.kernel import GpuKernel
+from tilewright.compiler.gpu.lower import GpuModule, compile_program
+from tilewright.compiler.gpu.target import GpuTarget
+from tilewright.compiler.tensor import Kernel, Tensor
+from tilewright.sim.ptx import parse_ptx, run
+
+ORDERS = ("together", "descending", 7)
+"""Orders of warps, which must not matter."""
+
+
+def run_module(
+    module: GpuModule,
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]],
+    given: Mapping[str, np.ndarray],
+    order: str | int = "together",
+) -> np.ndarray:
+    """Launch all kernels of a module and return the last one's output."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in module.constants.items()}
+    arrays |= given
+    output = module.kernels[-1].tensors[-1]
+    kernels = parse_ptx(module.ptx)
+    for launch in module.kernels:
+        name = launch.tensors[-1]
+        dtype, shape = tensors[name]
+        arrays[name] = np.zeros(shape, dtype)
+        run(
+            kernels[launch.name],
+            launch.grid,
+            launch.threads,
+            [arrays[tensor] for tensor in launch.tensors],
+            shared_bytes=launch.shared_bytes,
+            order=order,
+        )
+    return arrays[output]
+
+
+def run_schedule(
+    schedule: te.Schedule, given: Mapping[str, np.ndarray], order: str | int = "together"
+) -> np.ndarray:
+    target = schedule.target
+    assert isinstance(target, GpuTarget)
+    module = compile_program(schedule.program(), target)
+    return run_module(module, _shapes(schedule.kernel.tensors), given, order)
+
+
+def run_kernel(
+    kernel: GpuKernel,
+    given: Mapping[str, np.ndarray],
+    constants: Mapping[str, np.ndarray],
+    order: str | int = "together",
+) -> np.ndarray:
+    arrays = {name: array.reshape(kernel.tensors[name][1]) for name, array in given.items()}
+    arrays |= kernel.prepare(constants)
+    found = run_module(kernel.module, kernel.tensors, arrays, order)
+    return found.reshape(kernel.description.output.shape)
+
+
+def drawn(kernel: Kernel, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random inputs."""
+    random = np.random.default_rng(seed)
+    return {name: draw(kernel.tensors[name], random) for name in kernel.inputs}
+
+
+def draw(tensor: Tensor, random: np.random.Generator) -> np.ndarray:
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind == "f":
+        return random.standard_normal(tensor.shape).astype(dtype)
+    if dtype.kind == "b":
+        return random.integers(0, 2, tensor.shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    low, high = max(limits.min, -1000), min(limits.max, 1000)
+    return random.integers(low, high, tensor.shape, dtype, endpoint=True)
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}

@@ -1,0 +1,213 @@
+"""Loops bound to blocks and threads: legality, and PTX that computes what `interpret` does."""
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.compiler.gpu.lower import compile_program
+from tilewright.compiler.gpu.schedules import default_schedule
+from tilewright.compiler.gpu.target import GpuTarget
+from tilewright.compiler.te.target import ScheduleError
+from tilewright.compiler.tensor import Kernel, evaluate
+
+from .running import ORDERS, drawn, run_schedule
+
+
+def product(rows: int, columns: int, taps: int, dtype: str) -> Kernel:
+    y, x = te.axes(y=rows, x=columns)
+    (r,) = te.reduce_axes(r=taps)
+    a, b = te.tensor("a", dtype, (rows, taps)), te.tensor("b", dtype, (columns, taps))
+    sums = te.sum(a[y, r] * b[x, r], over=r)
+    if dtype != "int8":
+        return te.kernel("product", te.compute("c", "float32", (y, x), sums))
+    scale = te.tensor("scale", "float32", (columns,))
+    value = te.clamp(te.requantise(sums, scale[x]), -128, 127)
+    constants = {"scale": np.linspace(1e-4, 4e-4, columns, dtype=np.float32)}
+    return te.kernel("product", te.compute("c", "int8", (y, x), value), constants)
+
+
+def shared_product(kernel: Kernel) -> te.Schedule:
+    """Blocks of 16 x 16 sums, four of each thread, with operands in shared memory."""
+    s = te.Schedule(kernel, GpuTarget())
+    yo, yi = s.split("c", "y", 16)
+    xo, xi = s.split("c", "x", 16)
+    ro, ri = s.split("c", "r", 8)
+    y, own_y = s.split("c", yi, 2)
+    x, own_x = s.split("c", xi, 2)
+    s.reorder("c", yo, xo, ro, y, x, ri, own_y, own_x)
+    s.bind("c", yo, "block.y")
+    s.bind("c", xo, "block.x")
+    s.bind("c", y, "thread")
+    s.bind("c", x, "thread")
+    for tensor in "ab":
+        copy = s.cache_read(tensor, "SHARED", "c")
+        s.compute_at(copy, "c", ro)
+        row, tap = next(stage.loops for stage in s.stages if stage.name == copy)
+        _, own = s.split(copy, s.fuse(copy, row, tap), 64)
+        s.bind(copy, own, "thread")
+    return s
+
+
+def softmax(rows: int, columns: int) -> Kernel:
+    i, j = te.axes(i=rows, j=columns)
+    (k,) = te.reduce_axes(k=columns)
+    x = te.tensor("x", "float32", (rows, columns))
+    most = te.compute("most", "float32", (i,), te.max(x[i, k], over=k))
+    power = te.compute("power", "float32", (i, j), te.exp(x[i, j] - most[i]))
+    total = te.compute("total", "float32", (i,), te.sum(power[i, k], over=k))
+    return te.kernel("softmax", te.compute("out", "float32", (i, j), power[i, j] / total[i]))
+
+
+def depthwise(size: int, channels: int) -> Kernel:
+    y, x, c = te.axes(y=size, x=size, c=channels)
+    ky, kx = te.reduce_axes(ky=3, kx=3)
+    image = te.tensor("image", "int8", (size, size, channels), pad=-3)
+    w = te.tensor("w", "int8", (3, 3, channels))
+    sums = te.sum(image[y + ky - 1, x + kx - 1, c] * w[ky, kx, c], over=(ky, kx))
+    return te.kernel("depthwise", te.compute("out", "int32", (y, x, c), sums))
+
+
+def transpose(rows: int, columns: int) -> Kernel:
+    y, x = te.axes(y=columns, x=rows)
+    a = te.tensor("a", "float32", (rows, columns))
+    return te.kernel("transpose", te.compute("out", "float32", (y, x), a[x, y]))
+
+
+def check(schedule: te.Schedule, orders: tuple[str | int, ...] = ORDERS) -> None:
+    given = drawn(schedule.kernel)
+    expected = np.asarray(evaluate(schedule.kernel, given))
+    for order in orders:
+        found = run_schedule(schedule, given, order)
+        if expected.dtype.kind == "f":
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_a_product_passes_through_shared_memory(dtype):
+    schedule = shared_product(product(37, 20, 21, dtype))
+    check(schedule)
+    given = drawn(schedule.kernel)
+    interpreted = te.interpret(schedule.program(), given)
+    found = run_schedule(schedule, given)
+    np.testing.assert_allclose(found, interpreted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "instruction"),
+    [
+        ((80, 44, 128), "int8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"),
+        ((33, 70, 48), "float16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
+        ((50, 44, 40), "float32", "fma.rn.f32"),
+        ((50, 44, 40), "int8", "mad"),
+    ],
+)
+def test_a_default_product_takes_the_best_instruction(
+    sizes: tuple[int, int, int], dtype: str, instruction: str
+):
+    schedule = default_schedule(product(*sizes, dtype), GpuTarget())
+    assert instruction in compile_program(schedule.program(), GpuTarget()).ptx
+    check(schedule)
+
+
+@pytest.mark.parametrize(
+    "kernel", [softmax(5, 33), depthwise(7, 12), transpose(9, 21)], ids=lambda k: k.name
+)
+def test_every_other_kernel_runs_element_by_element(kernel):
+    check(default_schedule(kernel, GpuTarget()), ("together", "descending"))
+
+
+def test_schedules_for_gpus_are_text():
+    schedule = default_schedule(product(80, 44, 128, "int8"), GpuTarget())
+    again = te.Schedule.parse(schedule.kernel, str(schedule), GpuTarget())
+    assert str(again.program()) == str(schedule.program())
+
+
+# What is refused ---------------------------------------------------------------------------------
+
+
+def refused(schedule: te.Schedule) -> str:
+    with pytest.raises(ScheduleError) as caught:
+        schedule.program()
+    return str(caught.value)
+
+
+def test_units_are_named():
+    schedule = te.Schedule(transpose(8, 8), GpuTarget())
+    with pytest.raises(ScheduleError, match=r"unknown unit `warp`; choose block\.x or"):
+        schedule.bind("out", "y", "warp")
+
+
+def test_other_machines_have_no_blocks():
+    schedule = te.Schedule(transpose(8, 8))
+    with pytest.raises(ScheduleError, match=r"a machine of plain loops has no block\.x loops"):
+        schedule.bind("out", "y", "block.x")
+
+
+def test_a_unit_is_bound_once():
+    schedule = te.Schedule(transpose(8, 8), GpuTarget())
+    schedule.bind("out", "y", "block.x")
+    with pytest.raises(ScheduleError, match=r"bound to block\.x already"):
+        schedule.bind("out", "x", "block.x")
+
+
+def test_blocks_are_outside_of_threads():
+    schedule = te.Schedule(transpose(8, 8), GpuTarget())
+    schedule.bind("out", "y", "thread")
+    schedule.bind("out", "x", "block.x")
+    assert "reorder it outward" in refused(schedule)
+
+
+def test_a_block_has_at_most_1024_threads():
+    schedule = te.Schedule(transpose(64, 64), GpuTarget())
+    schedule.bind("out", "y", "thread")
+    schedule.bind("out", "x", "thread")
+    assert "4096 threads in a block, more than the 1024" in refused(schedule)
+
+
+def test_what_threads_share_is_not_main_memory():
+    schedule = te.Schedule(softmax(4, 8), GpuTarget())
+    schedule.bind("out", "i", "block.x")
+    schedule.compute_at("total", "out", "i")
+    assert "`total` is computed inside `out`, so it must lie in SHARED or REGISTER" in refused(
+        schedule
+    )
+    schedule.set_scope("total", "SHARED")
+    check(schedule, ("together",))
+
+
+def test_shared_memory_is_outside_of_threads():
+    schedule = te.Schedule(softmax(4, 8), GpuTarget())
+    schedule.bind("out", "i", "thread")
+    schedule.compute_at("total", "out", "i")
+    schedule.set_scope("total", "SHARED")
+    assert "computed inside a loop over threads" in refused(schedule)
+    schedule.set_scope("total", "REGISTER")
+    check(schedule, ("together",))
+
+
+def test_shared_memory_ends():
+    schedule = te.Schedule(transpose(512, 512), GpuTarget())
+    copy = schedule.cache_read("a", "SHARED", "out")
+    schedule.split("out", "y", 512)
+    schedule.compute_at(copy, "out", "y.o")
+    assert "take 1048576 bytes, more than the 166912 of a block" in refused(schedule)
+
+
+def test_a_thread_reads_only_what_it_wrote():
+    x = te.tensor("x", "float32", (8, 16))
+    (i,), (j,) = te.axes(i=8), te.axes(j=16)
+    twice = te.compute("twice", "float32", (i, j), x[i, j] + x[i, j])
+    schedule = te.Schedule(
+        te.kernel("pair", te.compute("out", "float32", (i, j), twice[i, j] * x[i, j])), GpuTarget()
+    )
+    schedule.bind("out", "i", "block.x")
+    schedule.compute_at("twice", "out", "i")
+    schedule.set_scope("twice", "REGISTER")
+    schedule.bind("out", "j", "thread")
+    _, inner = schedule.split("twice", "j", 4)
+    schedule.bind("twice", inner, "thread")
+    assert "not dealt to the threads alike" in refused(schedule)
+    schedule.set_scope("twice", "SHARED")
+    check(schedule, ("together", "descending"))

@@ -1,0 +1,107 @@
+"""`tilewright agent` and `tilewright devices`: keys, agents, lists, and what is refused."""
+
+import json
+import stat
+
+import pytest
+
+from tilewright.errors import UsageError
+from tilewright.flows.agent.leases import LeaseState
+from tilewright.flows.cli.commands.agent import offered
+from tilewright.flows.cli.main import main
+
+from .agents import Person, person, running
+
+
+@pytest.fixture
+def owner(tmp_path, monkeypatch) -> Person:
+    return person(tmp_path, "owner", monkeypatch)
+
+
+def test_keys_are_made_once_and_only_their_owner_can_read_them(
+    tmp_path, monkeypatch, tilewright, capsys
+):
+    home = Person(tmp_path / "ann", "ann").use(monkeypatch)
+    said = tilewright("agent", "--new-keys", "ann")
+    assert str(home.certificate) in said
+    assert stat.S_IMODE((home.folder / "agent.key").stat().st_mode) == 0o600
+    assert main(["agent", "--new-keys", "ann"]) == 2
+    assert "has some already, which others may trust" in capsys.readouterr().err
+    (home.folder / "agent.key").chmod(0o644)
+    assert main(["agent"]) == 2
+    assert "expected a file that only you can read and write" in capsys.readouterr().err
+
+
+def test_devices_lists_what_is_here_and_there(owner, tilewright):
+    with running(owner, "--offer", "sim,cpu", "--places", "2") as agent:
+        tilewright("devices", "--add", f"lab={agent.place}", "--certificate", owner.certificate)
+        found = json.loads(tilewright("devices", "--json"))
+        assert [each["device"] for each in found["local"]][:2] == ["reference", "sim"]
+        (lab,) = found["agents"]
+        listed = [(each["device"], each["kind"], each["state"]) for each in lab["devices"]]
+        assert listed == [
+            ("remote://lab/sim1", "sim", "ready"), ("remote://lab/sim2", "sim", "ready"),
+            ("remote://lab/host", "host", "ready"),
+        ]  # fmt: skip
+        assert "remote://lab/sim2  ready" in tilewright("devices")
+    assert "cannot connect to" in tilewright("devices")
+    tilewright("devices", "--remove", "lab")
+    assert json.loads(tilewright("devices", "--json"))["agents"] == []
+
+
+def test_run_takes_a_device_of_an_agent(owner, tilewright, model, scans):
+    with running(owner, "--offer", "sim") as agent:
+
+        def result(device: str) -> dict:
+            given = ("--config", "8x8", "--input", scans, "--samples", "1", "--json")
+            return json.loads(tilewright("run", model, "--device", device, *given))
+
+        there, here = result(f"remote://{agent.place}/sim"), result("sim")
+    for name in ("layers", "totals", "counters"):
+        for each in (there, here):
+            for layer in each["layers"]:
+                layer.pop("microseconds", None)
+        assert there[name] == here[name], name
+    assert there["agent"]["runs"] == 1
+    assert there["agent"]["run_s"] > 0
+
+
+def test_a_board_begins_with_a_check_and_a_simulator_has_places():
+    units, addresses = offered("rtl", ["ulx=serial:///dev/ttyUSB0"], 2)
+    assert [unit.name for unit in units] == ["rtl1", "rtl2", "ulx"]
+    assert units[-1].state is LeaseState.CHECKING
+    assert addresses["ulx"] == ["serial:///dev/ttyUSB0"]
+
+
+@pytest.mark.parametrize(
+    ("names", "boards", "says"),
+    [
+        ("fpga", [], "`--offer fpga`: expected names of reference, sim"),
+        ("none", [], "expected at least one device"),
+        ("sim", ["ulx"], "`--board ulx`: expected NAME=ADDRESS"),
+        ("sim", ["rtl=tcp://h:1"], "with a name of your own"),
+        ("sim", ["ulx=remote://lab/rtl"], "expected NAME=ADDRESS"),
+        ("none", ["ulx=tcp://h:1", "ulx=tcp://h:2"], "each with a name of its own"),
+        ("none", ["a/b=tcp://h:1"], "name `a/b`: expected letters"),
+    ],
+)
+def test_offers_that_make_no_sense_are_refused(names, boards, says):
+    with pytest.raises(UsageError) as refused:
+        offered(names, boards, None)
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["agent", "--name", "x"], "`--name`: expected `--allow FILE.pem`"),
+        (["agent", "--term", "0"], "`--term 0`: expected more than 0"),
+        (["agent", "--listen", "nowhere:x"], "`nowhere:x`: expected HOST:PORT"),
+        (["agent", "--allow", "missing.pem"], "certificate `missing.pem`: expected one that"),
+        (["devices", "--add", "lab=h:1"], "`--add`, `--certificate`: expected both or neither"),
+        (["devices", "--remove", "lab"], "agent `lab`: you know none of this name"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(owner, capsys, arguments, says):
+    assert main(arguments) == 2
+    assert says in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""`tilewright tune`: what it finds is used by `compile` and `run`, and can be turned off."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tilewright import compile_graph, import_model
+from tilewright.compiler.cpu import host
+from tilewright.compiler.placement import Placement
+from tilewright.errors import ArtifactError
+from tilewright.flows.cli.main import main
+from tilewright.flows.execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE, usable_threads
+from tilewright.flows.sweep.records import Database
+from tilewright.flows.tuning.kernel_records import KernelRecords
+from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
+from tilewright.flows.tuning.tasks import tasks_of
+from tilewright.runtime.artifact import artifact_bytes, load
+
+pytestmark = pytest.mark.cpu_kernels
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
+CHOICE = (("vectors", 1), ("unroll", 2))
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path, monkeypatch):
+    """A cache of its own; the commands' options change the variable of records."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv(RECORDS_VARIABLE, NO_RECORDS)
+
+
+@pytest.fixture
+def records(tmp_path):
+    """A database in which the dense layer has a schedule."""
+    path = tmp_path / "records.db"
+    with Database(path) as database:
+        for task in tasks_of(import_model(DIGITS), host(), usable_threads()):
+            if task.names == ("dense.qconv",) or "dense" in task.names[0]:
+                times = Times(0.5, 0.5, 1e-6, 0.0, 2e-6, 31)
+                outcome = TrialOutcome(CHOICE, TrialVerdict.OK, "", "program", "steps", times)
+                KernelRecords(database).add_best(task, outcome, {})
+    return path
+
+
+def on_cpu():
+    return compile_graph(import_model(DIGITS), placement=Placement("cpu"))
+
+
+def test_equal_records_give_equal_programs(records, monkeypatch):
+    plain = artifact_bytes(on_cpu())
+    monkeypatch.setenv(RECORDS_VARIABLE, str(records))
+    module = on_cpu()
+    assert list(module.choices.values()) == ["vectors=1,unroll=2"]
+    tuned = artifact_bytes(module)
+    assert tuned == artifact_bytes(on_cpu()) != plain
+    assert load(tuned).choices == module.choices
+    monkeypatch.setenv(RECORDS_VARIABLE, NO_RECORDS)
+    assert artifact_bytes(on_cpu()) == plain
+
+
+def test_the_commands_say_that_records_are_used(records, tmp_path, capsys):
+    target = tmp_path / "digits.tw"
+    command = ["compile", str(DIGITS), "--placement", "cpu", "-o", str(target)]
+    sentence = f"records: schedules of 1 kernel from `{records}`; `--no-records` ignores them"
+    for _ in range(2):  # the second time from the cache
+        assert main([*command, "--records", str(records)]) == 0
+        assert sentence in capsys.readouterr().out
+    run = ["run", str(target), "--device", "cpu", "--compare"]
+    assert main([*run, "--records", str(records)]) == 0
+    assert "records: schedules of 1 kernel" in capsys.readouterr().out
+    assert main([*command, "--no-records"]) == 0
+    assert "records:" not in capsys.readouterr().out
+
+
+def test_strange_choices_of_an_artifact_are_refused_or_ignored(records, monkeypatch, tmp_path):
+    monkeypatch.setenv(RECORDS_VARIABLE, str(records))
+    module = on_cpu()
+    key = next(iter(module.choices))
+    path = tmp_path / "strange.tw"
+    path.write_bytes(artifact_bytes(replace(module, choices={key: "wings=3"})))
+    assert main(["run", str(path), "--device", "cpu", "--compare"]) == 0
+    with pytest.raises(ArtifactError, match="`choices`: expected texts by key"):
+        load(artifact_bytes(replace(module, choices={key: 3})))  # type: ignore[dict-item]
+
+
+def test_a_database_that_the_user_names_has_to_exist(tmp_path, capsys):
+    missing = tmp_path / "missing.db"
+    assert main(["compile", str(DIGITS), "--records", str(missing)]) == 1
+    assert f"database `{missing}`: cannot be used" in capsys.readouterr().err
+
+
+def test_a_network_is_tuned_listed_and_exchanged(tmp_path, capsys):
+    path, lines = tmp_path / "new.db", tmp_path / "lines.jsonl"
+    command = ["tune", str(DIGITS), "--db", str(path), "--threads", "1"]
+    assert main([*command, "--list", "--json"]) == 0
+    tasks = json.loads(capsys.readouterr().out)["tasks"]
+    assert len(tasks) == 4
+    assert all(task["space"] > 5 for task in tasks)
+    assert main([*command, "--budget", "3", "--export", str(lines)]) == 0
+    said = capsys.readouterr().out
+    assert "ended: budget of 3 trials" in said
+    assert len(lines.read_text().splitlines()) >= 3
+    other = tmp_path / "other.db"
+    for sentence in (f"{len(lines.read_text().splitlines())} new records", "0 new records"):
+        assert main(["tune", "--db", str(other), "--import", str(lines)]) == 0
+        assert sentence in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tuner", "rondom"], "`--tuner rondom`: expected one of "),
+        (["--budget", "soon"], "`--budget soon`: expected a time such as 60s, 5m or 2h"),
+        (["--threads", "0"], "`--threads 0`: expected 1 or more"),
+        (["--seed", "-1"], "`--seed -1`: expected 0 or more"),
+    ],
+)
+def test_mistakes_of_the_user(options, message, tmp_path, capsys):
+    assert main(["tune", str(DIGITS), "--db", str(tmp_path / "it.db"), *options]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""The certified search of accelerator schedules, on exact cycles: equal runs give equal answers."""
+
+from pathlib import Path
+
+import pytest
+
+from tilewright import PRESETS, compile_graph, import_model
+from tilewright.flows.cli.main import main
+from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE
+from tilewright.flows.sweep.records import Database
+from tilewright.flows.tuning.kernel_records import add_layers
+from tilewright.flows.tuning.layer_search import SearchedNetwork, search_layer, search_network
+from tilewright.isa.settings import DEFAULT_MEMORY
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
+MACHINE = PRESETS["8x8"]
+
+
+@pytest.fixture(scope="module")
+def module():
+    return compile_graph(import_model(DIGITS), MACHINE)
+
+
+def test_a_layer_ends_with_a_proof(module):
+    found = search_layer(module, "pool", 100)
+    assert found.timed == found.space == 5
+    assert found.certificate == "the best of all 5 candidates"
+    assert found.bound <= found.cycles < found.default_cycles
+    assert found == search_layer(module, "pool", 100)
+    cut = search_layer(module, "pool", 2)
+    assert (cut.timed, cut.certificate) == (2, "")
+
+
+def test_the_network_decides_and_equal_runs_are_equal(module):
+    graph = import_model(DIGITS)
+
+    def compile_with(schedules):
+        return compile_graph(graph, MACHINE, schedules=schedules)
+
+    runs = [search_network(module, compile_with, trials=40) for _ in range(2)]
+    assert runs[0] == runs[1]
+    (found, _) = runs
+    assert found.cycles == compile_with(found.schedules).report["cycles"] <= found.before
+    assert sum(layer.timed for layer in found.layers) <= 40
+
+
+def test_recorded_schedules_are_used_for_their_network_machine_and_memory(tmp_path, monkeypatch):
+    graph, path = import_model(DIGITS), tmp_path / "records.db"
+    plain = compile_graph(graph, MACHINE)
+    worse = plain.segments[0].layers[0].schedule.replace(", 8)", ", 4)", 1)
+    name = plain.segments[0].layers[0].name
+    changed = compile_graph(graph, MACHINE, schedules={name: worse})
+    assert changed.report["cycles"] != plain.report["cycles"]
+    with Database(path) as database:
+        found = SearchedNetwork(9, 8, 7, (), {name: worse})
+        add_layers(database, graph, MACHINE, DEFAULT_MEMORY, found)
+    monkeypatch.setenv(RECORDS_VARIABLE, str(path))
+    assert compile_graph(graph, MACHINE).report["cycles"] == changed.report["cycles"]
+    other = PRESETS["4x4"]
+    cycles = compile_graph(graph, other).report["cycles"]
+    monkeypatch.undo()
+    assert cycles == compile_graph(graph, other).report["cycles"]
+    assert compile_graph(graph, MACHINE).report["cycles"] == plain.report["cycles"]
+
+
+def test_the_command_says_how_each_layer_ended(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv(RECORDS_VARIABLE, "none")
+    command = ["tune", str(DIGITS), "--target", "accelerator", "--config", "8x8"]
+    assert main([*command, "--db", str(tmp_path / "it.db"), "--budget", "20"]) == 0
+    said = capsys.readouterr().out
+    assert "not proven: " in said
+    assert "network: 5,249 cycles before, " in said

@@ -1,0 +1,116 @@
+"""Kernels that Triton compiled give right results in every order: a second reading of PTX."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.sim.ptx import FaultKind, PtxFault, PtxKernel, parse_ptx, run
+
+FOLDER = Path(__file__).parent / "triton_kernels"
+ORDERS = ("together", "ascending", "descending", 5)
+TYPES = {"fp16": np.float16, "fp32": np.float32, "i8": np.int8}
+
+
+def text_of(name: str) -> str:
+    return (FOLDER / f"{name}.ptx").read_text(encoding="utf-8")
+
+
+def first_kernel(text: str) -> PtxKernel:
+    return next(iter(parse_ptx(text).values()))
+
+
+def product_of(text: str, kind: str, order: str | int) -> tuple[np.ndarray, np.ndarray]:
+    """A product with tails in every dimension; what the kernel found, and what is right."""
+    random = np.random.default_rng(0)
+    m, n, k = 72, 100, 80
+    dtype = TYPES[kind]
+    if kind == "i8":
+        a, b = (random.integers(-128, 128, shape, dtype) for shape in ((m, k), (k, 112)))
+    else:
+        a, b = (random.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, 112)))
+    c = np.zeros((m, 112), np.int32 if kind == "i8" else np.float32)
+    sizes = [m, n, k, k, 112, 112]
+    run(first_kernel(text), (2, 2), 128, [a, b, c, *sizes], 65536, order=order)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    exact[:, n:] = 0
+    return c, exact
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("name", "kind", "tolerance"),
+    [
+        ("matmul_fp16_sm80", "fp16", 1e-5),
+        ("matmul_i8_sm80", "i8", 0),
+        ("matmul_fp32_sm80", "fp32", 5e-2),
+        ("matmul_fp16_sm90", "fp16", 1e-5),
+        ("matmul_i8_sm90", "i8", 0),
+    ],
+)
+def test_matrix_products_of_triton_are_right(name, kind, tolerance, order):
+    found, exact = product_of(text_of(name), kind, order)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_softmax_of_triton_is_right(order):
+    x = np.random.default_rng(1).standard_normal((5, 200)).astype(np.float32)
+    y = np.zeros_like(x)
+    run(first_kernel(text_of("softmax_sm80")), 5, 128, [x, y, 200], 1024, order=order)
+    exponential = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(y, exponential / exponential.sum(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_atomics_of_triton_count_every_element(order):
+    x = np.random.default_rng(1).integers(0, 16, 1000, np.int32)
+    counts = np.zeros(16, np.int32)
+    run(first_kernel(text_of("histogram_sm80")), 4, 128, [x, counts, 1000], 4096, order=order)
+    np.testing.assert_array_equal(counts, np.bincount(x, minlength=16))
+
+
+BARRIER = "bar.sync \t0;"
+
+
+@pytest.mark.parametrize("order", ["together", "descending"])
+@pytest.mark.parametrize("number", range(6))
+def test_a_barrier_taken_from_a_kernel_of_triton_is_missed(number, order):
+    parts = text_of("matmul_fp16_sm80").split(BARRIER)
+    assert len(parts) == 7
+    parts[number : number + 2] = ["".join(parts[number : number + 2])]
+    with pytest.raises(PtxFault) as caught:
+        product_of(BARRIER.join(parts), "fp16", order)
+    kinds = FaultKind.SHARED_RACE, FaultKind.UNINITIALISED_SHARED, FaultKind.PENDING_COPY
+    assert caught.value.fault in kinds
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_wait_taken_from_a_kernel_of_triton_is_missed(order):
+    text = text_of("matmul_fp16_sm80")
+    wait = "cp.async.wait_group \t1;"
+    assert text.count(wait) == 1
+    with pytest.raises(PtxFault) as caught:
+        product_of(text.replace(wait, ""), "fp16", order)
+    assert caught.value.fault == FaultKind.PENDING_COPY
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_sums_of_wgmma_cannot_be_used_before_its_wait(order):
+    text = text_of("matmul_fp16_sm90")
+    wait = "wgmma.wait_group.sync.aligned 0;"
+    assert text.count(wait) == 1
+    with pytest.raises(PtxFault) as caught:
+        product_of(text.replace(wait, ""), "fp16", order)
+    assert caught.value.fault == FaultKind.PENDING_PRODUCT
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("ldmatrix.sync.aligned.m8n8.x4.trans", "ldmatrix.sync.aligned.m8n8.x4")],
+)
+def test_a_wrong_fragment_differs_from_the_definition(right, wrong):
+    text = text_of("matmul_fp16_sm80")
+    assert right in text
+    found, exact = product_of(text.replace(right, wrong), "fp16", "together")
+    assert np.abs(found - exact).max() > 1
