@@ -11,7 +11,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
-from ..isa.instructions import Result, Statistic, Vector
+from ..isa.instructions import ResultKind, Statistic, Vector
 from ..isa.pipeline import READ_LATENCY, VECTOR_OPERAND_CYCLES, VECTORS_IN_FLIGHT
 from .affine import AffineNest
 from .delay import delayed
@@ -150,7 +150,7 @@ class VectorUnit(wiring.Component):
         pending, still = Signal(), Signal(self.configuration.map_loops, reset_less=True)
 
         def measured(of) -> Value:
-            becomes_byte = ~of.to_acc | (of.result >= Result.ENTRY)
+            becomes_byte = ~of.to_acc | (of.result >= ResultKind.ENTRY)
             return Mux(becomes_byte, of.statistic, Statistic.NONE)
 
         started = Signal()  # the constants are there a cycle after the command
@@ -181,7 +181,7 @@ class VectorUnit(wiring.Component):
             rows.address.eq(targets.addresses.param),
             rows.ends.eq(targets.ends),
             datapath.looks_up_entries.eq(
-                (constants.to_acc & (constants.result == Result.ENTRY))
+                (constants.to_acc & (constants.result == ResultKind.ENTRY))
                 | (rows.statistic > Statistic.MAXIMUM)
             ),
         ]
@@ -207,14 +207,14 @@ class VectorUnit(wiring.Component):
         datapath = self.datapath
         wiring.connect(m, wiring.flipped(self.param_write), rows.param)
         values = self._slices(self.acc.data, Memory.ACC)
-        with m.If(constants.result == Result.NONE):
+        with m.If(constants.result == ResultKind.NONE):
             m.d.comb += [self.act.enable.eq(0), self.acc.enable.eq(0)]
-        with m.Elif(constants.to_acc & (constants.result != Result.USUAL)):
+        with m.Elif(constants.to_acc & (constants.result != ResultKind.USUAL)):
             m.d.comb += [self.act.enable.eq(0), self.acc.enable.eq(datapath.results_valid)]
             for value in values:
                 for lane, place in enumerate(value):
                     entry = Mux(rows.mask[lane], datapath.entries[lane], 0)
-                    wide = constants.result == Result.WIDE
+                    wide = constants.result == ResultKind.WIDE
                     m.d.comb += place.eq(Mux(wide, datapath.wides[lane], entry))
         for lane in range(self.configuration.vector_lanes):
             m.d.comb += [

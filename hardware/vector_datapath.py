@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
-from ..isa.instructions.vector import Result, Vector
+from ..isa.instructions.vector import ResultKind, Vector
 from .blocks import lane_blocks
 from .delay import delayed
 from .fan_out import copied
@@ -175,7 +175,7 @@ class VectorDatapath(wiring.Component):
         outputs = Signal(self.RESULTS_LATENCY - self.TOTALS_LATENCY)
         stays_total = constants.to_acc
         if self.has_rows:
-            stays_total &= constants.result == Result.USUAL
+            stays_total &= constants.result == ResultKind.USUAL
         m.d.sync += [
             steps.eq(Cat(self.valid, steps)),
             firsts.eq(Cat(self.first, firsts)),

@@ -17,7 +17,7 @@ from .instructions import (
     Instruction,
     Load,
     ReduceMode,
-    Result,
+    ResultKind,
     Statistic,
     Store,
     Vector,
@@ -158,7 +158,7 @@ class Machine:
             result = finish(vector, t, row, self.view(Memory.LUT))
             if rows:
                 result = rows.take(output, byte_values(vector, t, row), result)
-            if vector.result is not Result.NONE:
+            if vector.result is not ResultKind.NONE:
                 (acc if vector.to_acc else act)[dst_rows[steps][0]] = result
 
 

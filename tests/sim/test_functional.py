@@ -21,7 +21,7 @@ from tilewright.isa.instructions import (
     Load,
     Loop,
     ReduceMode,
-    Result,
+    ResultKind,
     Statistic,
     Store,
     Vector,
@@ -104,13 +104,13 @@ def test_rows_equal_their_definition_from_any_state(name):
     met = set()
     for seed in range(150):
         vector = ProgramDrawing(ROWS[name], seed, DATA_BYTES).vector(60)
-        if not vector.has_rows and vector.result is Result.USUAL:
+        if not vector.has_rows and vector.result is ResultKind.USUAL:
             continue
         met.add((vector.measured, vector.result, vector.rows() > 1, vector.row_outputs() > 1))
         scratchpads = random_scratchpads(ROWS[name], seed)
         scratchpads[Memory.PARAM][:] = random_parameters(scratchpads[Memory.PARAM].size, seed)
         assert_same(ROWS[name], [vector], np.zeros(DATA_BYTES, np.uint8), scratchpads)
-    for column, values in enumerate((Statistic, Result, (False, True), (False, True))):
+    for column, values in enumerate((Statistic, ResultKind, (False, True), (False, True))):
         assert {each[column] for each in met} == set(values)
 
 
