@@ -7,7 +7,6 @@ from amaranth.hdl import Cat, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from ..errors import HardwareError
 from ..isa.configuration import Configuration, Memory
 from ..isa.durations import commands_in_flight
 from ..isa.instructions import Unit
@@ -81,19 +80,9 @@ class Core(wiring.Component):
     events : Out(8)
         For each unit `u`: bit 2u is set when an instruction starts in this cycle and takes its
         tokens (a SYNC too), bit 2u + 1 when one retires.
-
-    Raises
-    ------
-    HardwareError
-        For an option that no hardware has yet.
     """
 
     def __init__(self, configuration: Configuration, multipliers: int | None = None):
-        if configuration.row_statistics != "none":
-            raise HardwareError(
-                f"configuration `{configuration.name}`: `row_statistics` is not implemented in "
-                "hardware yet; set it to none, or run programs with it on the device `sim`"
-            )
         self.configuration, self.multipliers = configuration, multipliers
         super().__init__(core_members(configuration))
 
@@ -104,7 +93,10 @@ class Core(wiring.Component):
         gating = ClockGating(m, platform, control.clear, control.clears)
 
         pads = {}
+        has_rows = configuration.row_statistics != "none"
         for memory, (readers, writers) in CLIENTS.items():
+            if memory is Memory.PARAM and has_rows:
+                writers = (*writers, "vector")
             pads[memory] = Scratchpad(
                 configuration, memory, readers, writers, announces=memory is Memory.ACC
             )
@@ -214,6 +206,8 @@ class Core(wiring.Component):
             (vector.acc, acc.write_vector),
         ):
             wiring.connect(m, client, port)
+        if self.configuration.row_statistics != "none":
+            wiring.connect(m, vector.param_write, param.write_vector)
         for client, port in (
             (load.act, act.write_load),
             (load.wgt, wgt.write_load),

@@ -28,6 +28,8 @@ class LookupTable(wiring.Component):
     ----------
     tables : int
         Number of tables, a power of two.
+    gives_entries : bool
+        Whether the table may hold entries of 16 bits.
 
     Members
     -------
@@ -40,6 +42,12 @@ class LookupTable(wiring.Component):
     table : In(range(tables))
     value : Out(int8)
         Value for the index `LATENCY` cycles ago.
+    entries : In(1)
+        Look up an entry instead; stable like `enable`, which is high too.
+    unchanged : Out(int8)
+        The index in the cycle of its value.
+    entry : Out(16)
+        Entry of the index, in two tables from `table` on.
     write_address : In(range(tables * 64))
         Row of four bytes: `table * 64 + index // 4`.
     write_data : In(32)
@@ -50,8 +58,9 @@ class LookupTable(wiring.Component):
 
     LATENCY = LOOKUP_CYCLES
 
-    def __init__(self, tables: int):
-        self.tables = tables
+    def __init__(self, tables: int, gives_entries: bool = False):
+        self.tables, self.gives_entries = tables, gives_entries
+        members = {"entries": In(1), "unchanged": Out(signed(8)), "entry": Out(16)}
         super().__init__(
             {
                 "index": In(signed(8)),
@@ -62,6 +71,7 @@ class LookupTable(wiring.Component):
                 "write_address": In(range(tables * ROWS)),
                 "write_data": In(8 * ROW_BYTES),
                 "write_bytes": In(ROW_BYTES),
+                **(members if gives_entries else {}),
             }
         )
 
@@ -83,4 +93,16 @@ class LookupTable(wiring.Component):
         ]
         with m.If(self.active):
             m.d.sync += value.eq(Mux(self.enable, rows.read_data.word_select(byte, 8), unchanged))
+        if self.gives_entries:
+            self._look_up_entries(m, rows, position, unchanged, byte[0])
         return m
+
+    def _look_up_entries(self, m: Module, rows: Ram, position, unchanged, half) -> None:
+        entry = Signal(16, reset_less=True)
+        index = Signal(signed(8), reset_less=True)
+        with m.If(self.entries):
+            table = (self.table + position[-1])[: len(self.table)]
+            m.d.comb += rows.read_address.eq(Cat(position[1:-1], table))
+        with m.If(self.active):
+            m.d.sync += [index.eq(unchanged), entry.eq(rows.read_data.word_select(half, 16))]
+        m.d.comb += [self.unchanged.eq(index), self.entry.eq(entry)]

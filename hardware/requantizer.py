@@ -14,6 +14,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.numbers import EXACT_BITS, EXPONENT_BIAS, SATURATED
 from ..isa.pipeline import REQUANTISE_CYCLES
+from ..isa.row_statistics import FRACTION_BITS, WIDE_LIMIT
 from .delay import delayed
 from .logic_adder import Gate, LogicAdder, less
 from .selection import choose
@@ -39,6 +40,9 @@ PLACE_OFFSET = (1 << 8) - 1 - POINT
 """The inverse exponent plus the zeros of the magnitude exceed the place by this number. It is a
 multiple of `1 << SHIFT_BITS`, so the lowest bits of the sum are the place."""
 
+WIDE_BITS = WIDE_LIMIT.bit_length() + 2
+"""Width of a wide result: a sign above its magnitude, and a one below."""
+
 BLOCK_BITS = 17
 """The significands are multiplied by blocks of this width, and one more bit."""
 
@@ -48,6 +52,11 @@ class Requantizer(wiring.Component):
 
     Latency `LATENCY` cycles; never stalls. With `scaled` low the total is not scaled, which equals
     a scale of 1.
+
+    Parameters
+    ----------
+    gives_wide : bool
+        Whether there is a `wide`.
 
     Members
     -------
@@ -60,17 +69,26 @@ class Requantizer(wiring.Component):
         Stable, like `scaled`, while totals are in flight; `high` takes precedence over `low`.
     result : Out(int8)
         Result for the total `LATENCY` cycles ago.
+    wide : Out(int18)
+        `isa.row_statistics.wide` of it.
     """
 
     LATENCY = REQUANTISE_CYCLES
 
-    total: In(signed(32))
-    scale: In(32)
-    scaled: In(1)
-    zero_point: In(signed(8))
-    low: In(signed(8))
-    high: In(signed(8))
-    result: Out(signed(8))
+    def __init__(self, gives_wide: bool = False):
+        self.gives_wide = gives_wide
+        super().__init__(
+            {
+                "total": In(signed(32)),
+                "scale": In(32),
+                "scaled": In(1),
+                "zero_point": In(signed(8)),
+                "low": In(signed(8)),
+                "high": In(signed(8)),
+                "result": Out(signed(8)),
+                **({"wide": Out(signed(WIDE_BITS))} if gives_wide else {}),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -140,6 +158,11 @@ class Requantizer(wiring.Component):
             saturates.eq(inexact | (is_above & normal[-1])),
             reaches.eq(Cat(shift > bit for bit in range(len(reaches)))),
         ]
+        if self.gives_wide:
+            # The same window with more fraction bits, which longer shifts reach.
+            is_near = high_place.matches(first + 1)
+            far = Cat(low_place, is_near, ~is_inside & ~is_near & ~is_above)
+            far = delayed(m, far, multiplier.LATENCY, "far_line")
         shift = delayed(m, shift, multiplier.LATENCY - 1, "shift_line")
         reaches = delayed(m, reaches, multiplier.LATENCY - 2, "reaches_line")
         saturates = delayed(m, saturates, multiplier.LATENCY - 1, "saturates_line")
@@ -167,6 +190,14 @@ class Requantizer(wiring.Component):
             exceeds_half.eq(some | (half_step & rest)),
             nears_half.eq(every & half_step),
         ]
+
+        if self.gives_wide:
+            fine = Signal(WIDE_BITS - 2, reset_less=True)
+            seen = product[-WINDOW_BITS - FRACTION_BITS + 1 :] >> far[: SHIFT_BITS + 1]
+            m.d.sync += fine.eq(seen & (~far[-1]).replicate(WIDE_BITS - 2))
+            limited = fine | overflows.replicate(WIDE_BITS - 2)
+            odd = Cat(Const(1, 1), limited ^ negative.replicate(WIDE_BITS - 2), negative)
+            m.d.comb += self.wide.eq(delayed(m, odd, 2, "wide_line"))
 
         # Zero point and clamp; the bounds lie inside int8, so the clamp also saturates. A negative
         # value is the inverse of its magnitude, and 1 more unless the magnitude is rounded up.

@@ -6,12 +6,12 @@ output). Each nest advances with its data, so no address travels through the pip
 
 from collections.abc import Iterable
 
-from amaranth.hdl import Assert, Cat, Module, Signal, Value
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
-from ..isa.instructions import Vector
+from ..isa.instructions import ResultKind, Statistic, Vector
 from ..isa.pipeline import READ_LATENCY, VECTOR_OPERAND_CYCLES, VECTORS_IN_FLIGHT
 from .affine import AffineNest
 from .delay import delayed
@@ -20,6 +20,7 @@ from .layouts import command_layout
 from .scratchpad import RowFormat, elements
 from .selection import choose
 from .vector_datapath import VectorDatapath
+from .vector_rows import VectorRows
 
 
 class VectorUnit(wiring.Component):
@@ -50,6 +51,7 @@ class VectorUnit(wiring.Component):
     def __init__(self, configuration: Configuration, blocks: int | None = None):
         self.configuration = configuration
         self.datapath = VectorDatapath(configuration, blocks)
+        self.rows = VectorRows(configuration) if configuration.row_statistics != "none" else None
         formats = {
             memory: RowFormat(configuration, memory)
             for memory in (Memory.ACT, Memory.ACC, Memory.PARAM)
@@ -69,6 +71,7 @@ class VectorUnit(wiring.Component):
                 "table_data": tables["table_data"],
                 "table_bytes": tables["table_bytes"],
                 "busy": Out(1),
+                **({"param_write": Out(formats[Memory.PARAM].write_port())} if self.rows else {}),
             }
         )
 
@@ -84,7 +87,8 @@ class VectorUnit(wiring.Component):
         m.submodules.datapath = datapath = self.datapath
         m.submodules.steps = steps = self._nest(("a", "b"), nests)
         m.submodules.channels = parameters = self._nest(("param",), outer)
-        m.submodules.targets = targets = self._nest(("dst",), outer)
+        target_operands = ("dst", "param") if self.rows else ("dst",)
+        m.submodules.targets = targets = self._nest(target_operands, outer)
         m.submodules.in_flight = in_flight = InFlight(VECTORS_IN_FLIGHT)
 
         accepts = Signal()
@@ -110,7 +114,10 @@ class VectorUnit(wiring.Component):
         constants = Signal(datapath.constants.shape(), reset_less=True)
         reads_b = Signal(reset_less=True)
         # Like the nests, the constants follow the command until it is accepted.
-        with m.If(~targets.active):
+        idle = ~targets.active
+        if self.rows:
+            idle &= ~self._take_rows(m, self.rows, accepts, constants, targets, in_flight)
+        with m.If(idle):
             m.d.sync += reads_b.eq(
                 Cat(
                     command.combine != code
@@ -131,7 +138,89 @@ class VectorUnit(wiring.Component):
         self._read_operands(m, constants, reads_b, steps)
         self._read_parameters(m, constants, steps, parameters)
         self._write(m, targets, written)
+        if self.rows:
+            self._write_rows(m, self.rows, constants)
+            self._read_constants(m, self.rows, accepts)
         return m
+
+    def _take_rows(self, m: Module, rows: VectorRows, accepts, constants, targets, in_flight):
+        """Connect the rows; return whether their parameters are still to come."""
+        m.submodules.rows = rows
+        command, datapath = self.commands.payload, self.datapath
+        pending, still = Signal(), Signal(self.configuration.map_loops, reset_less=True)
+
+        def measured(of) -> Value:
+            becomes_byte = ~of.to_acc | (of.result >= ResultKind.ENTRY)
+            return Mux(becomes_byte, of.statistic, Statistic.NONE)
+
+        started = Signal()  # the constants are there a cycle after the command
+        m.d.sync += started.eq(accepts)
+        with m.If(rows.done):
+            m.d.sync += pending.eq(0)
+        with m.If(accepts & (measured(command) != Statistic.NONE)):
+            m.d.sync += pending.eq(1)
+        with m.If(~targets.active & ~pending):
+            m.d.sync += still.eq(
+                Cat(
+                    (loop.extent_minus_one == 0) | (loop.jumps.param == 0)
+                    for loop in targets.parameters.loops
+                )
+            )
+        unmeasured = rows.statistic == Statistic.NONE
+        m.d.comb += [
+            self.commands.ready.eq(targets.idle & in_flight.room & ~pending),
+            targets.load.eq(self.commands.valid & in_flight.room & ~pending),
+            in_flight.complete.eq(rows.done | (targets.advance & targets.last & unmeasured)),
+            rows.start.eq(started),
+            rows.statistic.eq(measured(constants)),
+            rows.centre.eq(constants.b_multiplier[:8].as_signed()),
+            rows.bound_minus_one.eq(constants.bound),
+            rows.bound_step.eq(constants.bound_step),
+            rows.still.eq(still),
+            rows.valid.eq(datapath.results_valid),
+            rows.address.eq(targets.addresses.param),
+            rows.ends.eq(targets.ends),
+            datapath.looks_up_entries.eq(
+                (constants.to_acc & (constants.result == ResultKind.ENTRY))
+                | (rows.statistic > Statistic.MAXIMUM)
+            ),
+        ]
+        return pending
+
+    def _read_constants(self, m: Module, rows: VectorRows, accepts) -> None:
+        """Read E and F, from the row of PARAM before the first one, before any other row."""
+        pair = Cat(elements(self.param.data, 32)[:2])
+        kept = Signal(64, reset_less=True)
+        taken = Signal(READ_LATENCY)
+        m.d.sync += taken.eq(Cat(accepts, taken))
+        with m.If(accepts):
+            m.d.comb += [
+                self.param.enable.eq(self.commands.payload.statistic > Statistic.MAXIMUM),
+                self.param.address.eq(self.commands.payload.param - 1),
+            ]
+        with m.If(taken[-1]):
+            m.d.sync += kept.eq(pair)
+        m.d.comb += [rows.epsilon.eq(kept[:32].as_signed()), rows.factor.eq(kept[32:])]
+
+    def _write_rows(self, m: Module, rows: VectorRows, constants) -> None:
+        """Write results other than totals and bytes, and the parameters of rows."""
+        datapath = self.datapath
+        wiring.connect(m, wiring.flipped(self.param_write), rows.param)
+        values = self._slices(self.acc.data, Memory.ACC)
+        with m.If(constants.result == ResultKind.NONE):
+            m.d.comb += [self.act.enable.eq(0), self.acc.enable.eq(0)]
+        with m.Elif(constants.to_acc & (constants.result != ResultKind.USUAL)):
+            m.d.comb += [self.act.enable.eq(0), self.acc.enable.eq(datapath.results_valid)]
+            for value in values:
+                for lane, place in enumerate(value):
+                    entry = Mux(rows.mask[lane], datapath.entries[lane], 0)
+                    wide = constants.result == ResultKind.WIDE
+                    m.d.comb += place.eq(Mux(wide, datapath.wides[lane], entry))
+        for lane in range(self.configuration.vector_lanes):
+            m.d.comb += [
+                rows.values[lane].eq(datapath.values[lane]),
+                rows.entries[lane].eq(datapath.entries[lane]),
+            ]
 
     def _read_operands(self, m: Module, constants, reads_b: Signal, steps: AffineNest) -> None:
         """Read a and b of one step, and register their slices for the datapath."""

@@ -8,10 +8,12 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
-from ..isa.instructions.vector import Vector
+from ..isa.instructions.vector import ResultKind, Vector
 from .blocks import lane_blocks
+from .delay import delayed
 from .fan_out import copied
 from .lookup_table import ROW_BYTES, ROWS, LookupTable
+from .requantizer import WIDE_BITS
 from .technology import Technology
 from .vector_lane import VectorLane
 
@@ -59,7 +61,12 @@ class VectorDatapath(wiring.Component):
         `totals` has a slice for ACC; only if `constants.to_acc`.
     results : Out(int8)[vector_lanes]
     results_valid : Out(1)
-        `results` has a slice for ACT; only if not `constants.to_acc`.
+        `results` has a slice for ACT; only if not `constants.to_acc`. With `row_statistics`, one
+        that is not a total.
+    values, entries, wides : Out(int8), Out(16), Out(int18) [vector_lanes]
+        Value before the look-up, entry and wide result beside `results`, with `row_statistics`.
+    looks_up_entries : In(1)
+        Tables hold entries; stable like `constants`.
     busy : Out(1)
         A step is in flight; low in the cycle after its slice has appeared.
     table_address : In(range(tables * 64))
@@ -76,7 +83,14 @@ class VectorDatapath(wiring.Component):
 
     def __init__(self, configuration: Configuration, blocks: int | None = None):
         self.configuration, self.blocks = configuration, blocks
+        self.has_rows = configuration.row_statistics != "none"
         lanes = configuration.vector_lanes
+        members = {
+            "values": Out(signed(8)).array(lanes),
+            "entries": Out(16).array(lanes),
+            "wides": Out(signed(WIDE_BITS)).array(lanes),
+            "looks_up_entries": In(1),
+        }
         super().__init__(
             {
                 "constants": In(constants_layout(configuration)),
@@ -96,6 +110,7 @@ class VectorDatapath(wiring.Component):
                 "table_address": In(range(configuration.lut_tables * ROWS)),
                 "table_data": In(8 * ROW_BYTES),
                 "table_bytes": In(ROW_BYTES),
+                **(members if self.has_rows else {}),
             }
         )
 
@@ -117,7 +132,7 @@ class VectorDatapath(wiring.Component):
         a_from_acc = copied(m, platform, constants.a_from_acc, lanes, "a_from_acc")
         for index in range(lanes):
             lane = VectorLane(constants.shape(), self.configuration.operations, blocks)
-            table = LookupTable(self.configuration.lut_tables)
+            table = LookupTable(self.configuration.lut_tables, self.has_rows)
             m.submodules[f"lane_{index}"] = EnableInserter(active)(lane) if holds else lane
             m.submodules[f"table_{index}"] = table
             m.d.comb += [
@@ -140,6 +155,17 @@ class VectorDatapath(wiring.Component):
                 table.write_bytes.eq(self.table_bytes),
                 self.results[index].eq(table.value),
             ]
+            if self.has_rows:
+                m.d.comb += [
+                    table.enable.eq(constants.lookup | self.looks_up_entries),
+                    table.entries.eq(self.looks_up_entries),
+                    self.values[index].eq(table.unchanged),
+                    self.entries[index].eq(table.entry),
+                    self.wides[index].eq(delayed(m, lane.wide, LookupTable.LATENCY, "wides")),
+                ]
+                # Bytes of a table of entries are no result.
+                with m.If(self.looks_up_entries):
+                    m.d.comb += self.results[index].eq(table.unchanged)
 
         # Bit n: n + 1 cycles ago a step was taken; it was the first; it was the last, so that a
         # slice follows; such a slice for ACT passed its total.
@@ -147,16 +173,19 @@ class VectorDatapath(wiring.Component):
         firsts = Signal(VectorLane.REDUCE_DELAY - 1, reset_less=True)
         slices = Signal(self.TOTALS_LATENCY)
         outputs = Signal(self.RESULTS_LATENCY - self.TOTALS_LATENCY)
+        stays_total = constants.to_acc
+        if self.has_rows:
+            stays_total &= constants.result == ResultKind.USUAL
         m.d.sync += [
             steps.eq(Cat(self.valid, steps)),
             firsts.eq(Cat(self.first, firsts)),
             slices.eq(Cat(self.valid & self.last, slices)),
-            outputs.eq(Cat(slices[-1] & ~constants.to_acc, outputs)),
+            outputs.eq(Cat(slices[-1] & ~stays_total, outputs)),
         ]
         m.d.comb += [
             reduces.eq(steps[-2]),
             restarts.eq(firsts[-1]),
-            self.totals_valid.eq(slices[-1] & constants.to_acc),
+            self.totals_valid.eq(slices[-1] & stays_total),
             self.results_valid.eq(outputs[-1]),
             self.busy.eq(steps.any() | slices.any() | outputs.any()),
         ]

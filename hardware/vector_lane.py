@@ -14,7 +14,7 @@ from .delay import delayed
 from .fan_out import copied
 from .logic_adder import Gate, LogicAdder
 from .multiplier import Multiplier
-from .requantizer import Requantizer
+from .requantizer import WIDE_BITS, Requantizer
 from .vector_factors import VectorFactors
 
 
@@ -53,6 +53,8 @@ class VectorLane(wiring.Component):
         Parameters of a step, `PARAM_DELAY` cycles after it.
     total : Out(int32)
     result : Out(int8)
+    wide : Out(int18)
+        Wide result in the cycle of `result`, with `row_statistics`.
     """
 
     REDUCE_DELAY = VECTOR_REDUCE_CYCLES
@@ -67,6 +69,7 @@ class VectorLane(wiring.Component):
         blocks: int = USUAL_LANE_BLOCKS,
     ):
         self.operations, self.blocks = operations, blocks
+        self.gives_wide = "statistic" in constants_layout.members
         super().__init__(
             {
                 "constants": In(constants_layout),
@@ -79,6 +82,7 @@ class VectorLane(wiring.Component):
                 "scale": In(32),
                 "total": Out(signed(32)),
                 "result": Out(signed(8)),
+                **({"wide": Out(signed(WIDE_BITS))} if self.gives_wide else {}),
             }
         )
 
@@ -93,7 +97,7 @@ class VectorLane(wiring.Component):
         m.submodules.combined = combined_adder = LogicAdder(32, Gate.OR)
         m.submodules.reduced = reduced_adder = LogicAdder(33, Gate.OR, Gate.XOR)
         m.submodules.total = total_adder = LogicAdder(32, Gate.OR)
-        m.submodules.requantizer = requantizer = Requantizer()
+        m.submodules.requantizer = requantizer = Requantizer(self.gives_wide)
 
         # Every operation is one sum of two products, so all take the same time.
         factors = VectorFactors(m, self.operations, constants, self.a_acc, self.a_act, self.b)
@@ -161,4 +165,6 @@ class VectorLane(wiring.Component):
             requantizer.high.eq(constants.high),
             self.result.eq(requantizer.result),
         ]
+        if self.gives_wide:
+            m.d.comb += self.wide.eq(requantizer.wide)
         return m

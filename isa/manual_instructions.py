@@ -8,7 +8,7 @@ from . import vector_operations
 from .assembly import format_instruction, loop_keyword, parse_instruction
 from .configuration import Configuration, Memory
 from .fields import Field, width
-from .instructions import FAMILIES, Instruction, ReduceMode, Result, Statistic, Unit, Vector
+from .instructions import FAMILIES, Instruction, ReduceMode, ResultKind, Statistic, Unit, Vector
 from .instructions.store import SOURCES
 from .markdown import docstring_sections, paragraphs, section_entries, table, ticks
 from .read_law import FORMS
@@ -16,7 +16,7 @@ from .read_law import FORMS
 CODES: dict[tuple[str, str], Sequence[IntEnum]] = {
     ("load", "destination"): (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT),
     ("vector", "reduce"): tuple(ReduceMode),
-    ("vector", "result"): tuple(Result),
+    ("vector", "result"): tuple(ResultKind),
     ("vector", "statistic"): tuple(Statistic),
     ("store", "source"): SOURCES,
     ("sync", "target"): tuple(Unit),

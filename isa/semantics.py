@@ -17,7 +17,7 @@ from .instructions import (
     Instruction,
     Load,
     ReduceMode,
-    Result,
+    ResultKind,
     Statistic,
     Store,
     Vector,
@@ -158,7 +158,7 @@ class Machine:
             result = finish(vector, t, row, self.view(Memory.LUT))
             if rows:
                 result = rows.take(output, byte_values(vector, t, row), result)
-            if vector.result is not Result.NONE:
+            if vector.result is not ResultKind.NONE:
                 (acc if vector.to_acc else act)[dst_rows[steps][0]] = result
 
 
@@ -248,8 +248,9 @@ def finish(
     total = t + param[..., 0].view(np.int32) if vector.bias and param is not None else t
     if vector.stays_total:
         return total
-    scaled = vector.scale and param is not None
-    return wide(total, param[..., 1].view(np.float32)) if scaled else wide(total, 1)
+    if vector.scale and param is not None:
+        return wide(total, param[..., 1].view(np.float32))
+    return wide(total, 1)
 
 
 def byte_values(vector: Vector, t: np.ndarray, param: np.ndarray | None) -> np.ndarray:

@@ -18,7 +18,7 @@ from ..isa.instructions import (
     Halt,
     Instruction,
     ReduceMode,
-    Result,
+    ResultKind,
     Statistic,
     Unit,
     Vector,
@@ -71,7 +71,7 @@ def column_header() -> str:
     for codes in (Memory, Unit):
         named = ", ".join(f"{code.name} = {int(code)}" for code in codes)
         lines.append(f"namespace {codes.__name__.lower()} {{ enum {{ {named} }}; }}")
-    for codes in (ReduceMode, Result, Statistic):
+    for codes in (ReduceMode, ResultKind, Statistic):
         named = ", ".join(f"{code.name} = {int(code)}" for code in codes)
         lines.append(f"enum class {codes.__name__} : std::int64_t {{ {named} }};")
     for family in FAMILIES:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ..isa.configuration import Memory
-from ..isa.instructions import Gemm, Load, Result, Store, Vector
+from ..isa.instructions import Gemm, Load, ResultKind, Store, Vector
 from ..isa.instructions.loops import nest_addresses
 from ..isa.semantics import Machine, combine_operands, depthwise_sums, finish, reduce_steps
 
@@ -103,7 +103,7 @@ class FunctionalMachine(Machine):
         return self.view(Memory.WGT).reshape(-1, configuration.lanes_in, configuration.lanes_out)
 
     def _vector(self, vector: Vector) -> None:
-        if vector.has_rows or vector.result is Result.NONE:
+        if vector.has_rows or vector.result is ResultKind.NONE:
             super()._vector(vector)
             return
         lanes = self.configuration.vector_lanes

@@ -162,7 +162,7 @@ bool vector_fits(const Machine &machine, Row row) {
     const bool writes_param = kind.measured != Statistic::NONE;
     const bool takes_param = row[vector::bias] || row[vector::scale] || writes_param;
     const int64_t constants = kind.measured > Statistic::MAXIMUM, tables = 1 + kind.looks_up_entries;
-    return (kind.result == Result::NONE ||
+    return (kind.result == ResultKind::NONE ||
             Extremes(row[vector::dst]).over(maps, 4, 0).within(kind.to_acc ? acc : act)) &&
            Extremes(row[vector::a])
                .over(maps, 4, 1)

@@ -9,17 +9,17 @@
 namespace tilewright {
 
 struct VectorKind {
-    const Result result;
+    const ResultKind result;
     const bool to_acc, gives_entries, stays_total, becomes_byte;
     const Statistic measured;
     const bool looks_up_entries, looks_up_bytes, has_rows;
 
     explicit VectorKind(const std::int64_t *row)
-        : result(Result(row[vector::result])),
+        : result(ResultKind(row[vector::result])),
           to_acc(row[vector::to_acc]),
-          gives_entries(to_acc && result == Result::ENTRY),
-          stays_total(to_acc && result == Result::USUAL),
-          becomes_byte(!to_acc || gives_entries || result == Result::NONE),
+          gives_entries(to_acc && result == ResultKind::ENTRY),
+          stays_total(to_acc && result == ResultKind::USUAL),
+          becomes_byte(!to_acc || gives_entries || result == ResultKind::NONE),
           measured(becomes_byte ? Statistic(row[vector::statistic]) : Statistic::NONE),
           looks_up_entries(gives_entries || measured > Statistic::MAXIMUM),
           looks_up_bytes(row[vector::lookup] && !looks_up_entries),

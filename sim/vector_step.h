@@ -117,7 +117,7 @@ struct VectorStep {
         }
         if (kind.gives_entries) {
             rows->look_up(t, acc(dst));
-        } else if (kind.result != Result::NONE) {
+        } else if (kind.result != ResultKind::NONE) {
             std::int8_t *target = act(dst);
             for (int i = 0; i < LANES; ++i) {
                 target[i] = kind.looks_up_bytes ? table[t[i] + 128] : std::int8_t(t[i]);

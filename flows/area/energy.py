@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.encoding import word_bytes
-from ...isa.instructions import Gemm, Instruction, Load, Result, Store, Vector
+from ...isa.instructions import Gemm, Instruction, Load, ResultKind, Store, Vector
 
 ADD_32_PJ = 0.1
 """An integer addition."""
@@ -118,7 +118,7 @@ def _vector(instruction: Vector, lanes: int, accesses: dict[Memory, int]) -> flo
     dst, dst_bytes = (Memory.ACC, 4) if instruction.to_acc else (Memory.ACT, 1)
     accesses[a] += steps * a_bytes
     accesses[Memory.ACT] += steps * instruction.combine.reads("b")
-    accesses[dst] += outputs * dst_bytes * (instruction.result is not Result.NONE)
+    accesses[dst] += outputs * dst_bytes * (instruction.result is not ResultKind.NONE)
     accesses[Memory.PARAM] += 8 * outputs * (instruction.bias or instruction.scale)
     accesses[Memory.PARAM] += 8 * lanes * instruction.rows() * (instruction.measured > 0)
     looked_up = instruction.looks_up_bytes + 2 * instruction.looks_up_entries

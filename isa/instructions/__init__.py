@@ -13,7 +13,7 @@ from .transfers import (
     transfer_problem,
     unpack_weights,
 )
-from .vector import Combine, ReduceMode, Result, Statistic, Vector
+from .vector import Combine, ReduceMode, ResultKind, Statistic, Vector
 
 FAMILIES: tuple[type[Instruction], ...] = (Load, Gemm, Vector, Store, Sync, Halt)
 
@@ -28,7 +28,7 @@ __all__ = [
     "Loop",
     "Operand",
     "ReduceMode",
-    "Result",
+    "ResultKind",
     "Role",
     "Statistic",
     "Store",

@@ -22,7 +22,7 @@ class ReduceMode(IntEnum):
     MAX = 1
 
 
-class Result(IntEnum):
+class ResultKind(IntEnum):
     """The result of a slice, on a machine with `row_statistics`."""
 
     USUAL = 0
@@ -36,7 +36,7 @@ class Result(IntEnum):
 
 
 class Statistic(IntEnum):
-    """What VECTOR gives to PARAM at the end of a row, on a machine with `row_statistics`."""
+    """Parameters that a row gives to PARAM at its end, on a machine with `row_statistics`."""
 
     NONE = 0
     MAXIMUM = 1
@@ -152,7 +152,7 @@ class Vector(Instruction):
     high: int = 127
     lookup: bool = False
     table: int = 0
-    result: Result = Result.USUAL
+    result: ResultKind = ResultKind.USUAL
     statistic: Statistic = Statistic.NONE
     bound: int = MAX_BOUND
     bound_step: int = 0
@@ -170,7 +170,11 @@ class Vector(Instruction):
                 f"vector: `combine` must be an operation, such as `Combine.ADD` or one of "
                 f"`Configuration.operations`, not {self.combine!r}"
             )
-        for name, codes in (("reduce", ReduceMode), ("result", Result), ("statistic", Statistic)):
+        for name, codes in (
+            ("reduce", ReduceMode),
+            ("result", ResultKind),
+            ("statistic", Statistic),
+        ):
             object.__setattr__(self, name, codes(getattr(self, name)))
 
     @classmethod
@@ -277,12 +281,12 @@ class Vector(Instruction):
     @property
     def stays_total(self) -> bool:
         """Whether the result is the total after the bias, for ACC."""
-        return self.to_acc and self.result is Result.USUAL
+        return self.to_acc and self.result is ResultKind.USUAL
 
     @property
     def becomes_byte(self) -> bool:
         """Whether the int8 value is computed, of which statistics are taken."""
-        return not self.to_acc or self.gives_entries or self.result is Result.NONE
+        return not self.to_acc or self.gives_entries or self.result is ResultKind.NONE
 
     @property
     def measured(self) -> Statistic:
@@ -292,7 +296,7 @@ class Vector(Instruction):
     @property
     def gives_entries(self) -> bool:
         """Whether the result is an entry of 16 bits."""
-        return self.to_acc and self.result is Result.ENTRY
+        return self.to_acc and self.result is ResultKind.ENTRY
 
     @property
     def looks_up_entries(self) -> bool:
@@ -302,7 +306,7 @@ class Vector(Instruction):
     @property
     def looks_up_bytes(self) -> bool:
         """Whether the result is looked up in a table of bytes."""
-        writes = not self.to_acc and self.result is not Result.NONE
+        writes = not self.to_acc and self.result is not ResultKind.NONE
         return self.lookup and writes and not self.looks_up_entries
 
     @property
@@ -342,7 +346,9 @@ class Vector(Instruction):
         if name == "scale":
             return not self.stays_total
         if name == "lookup":
-            return not self.to_acc and self.result is not Result.NONE and not self.looks_up_entries
+            return (
+                not self.to_acc and self.result is not ResultKind.NONE and not self.looks_up_entries
+            )
         if name == "table":
             return self.looks_up_bytes or self.looks_up_entries
         if name == "statistic":
@@ -361,7 +367,7 @@ class Vector(Instruction):
         if operand.name == "param":
             return self.bias or self.scale
         if operand.name == "dst":
-            return self.result is not Result.NONE
+            return self.result is not ResultKind.NONE
         return True
 
     def accesses(self, configuration: Configuration) -> Iterator[Access]:
@@ -387,5 +393,10 @@ _ROW_FIELDS = (
 )
 """Fields of a machine with `row_statistics`."""
 
-_USUAL = {"result": Result.USUAL, "statistic": Statistic.NONE, "bound": MAX_BOUND, "bound_step": 0}
+_USUAL = {
+    "result": ResultKind.USUAL,
+    "statistic": Statistic.NONE,
+    "bound": MAX_BOUND,
+    "bound_step": 0,
+}
 """Their values on any other machine."""

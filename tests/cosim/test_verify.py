@@ -21,6 +21,7 @@ CONFIGURATIONS = (
     "single-beats",
     "bus-256",
     "queue-1",
+    "narrow-rows",
 )
 PROGRAMS = 40
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from tilewright.flows.verify.programs.random_configurations import software_configurations
+from tilewright.flows.verify.programs.random_configurations import verification_configurations
 from tilewright.isa.checker import check
 from tilewright.isa.clearing import clearing_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 
-MACHINES = {**PRESETS, **software_configurations()}
+MACHINES = {**PRESETS, **verification_configurations()}
 
 
 @pytest.mark.parametrize("name", MACHINES)

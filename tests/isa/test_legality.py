@@ -13,7 +13,7 @@ from tilewright.isa.instructions import (
     Load,
     Loop,
     ReduceMode,
-    Result,
+    ResultKind,
     Statistic,
     Vector,
 )
@@ -271,7 +271,7 @@ ROWS = DEFAULT.replace(name="rows", row_statistics="all")
 def rows(extents, param_strides, **fields):
     """Two or more loops, from row to row and inside, with a stride of `param` each."""
     loops = zip(extents, param_strides, strict=True)
-    told = {"result": Result.NONE, "statistic": Statistic.MAXIMUM, "dst": 0, "a": 0, "param": 1}
+    told = {"result": ResultKind.NONE, "statistic": Statistic.MAXIMUM, "dst": 0, "a": 0, "param": 1}
     return Vector(
         map_loops=tuple(Loop(n, (0, 0, 0, stride)) for n, stride in loops), **{**told, **fields}
     )
@@ -300,7 +300,7 @@ LONG = {"statistic": Statistic.VARIANCE}
         (rows((4,), (1,), param=125), "bytes 16000 to 16511 of PARAM"),
         (rows((4,), (1,), statistic=Statistic.SUM, table=1), "bytes 256 to 767 of LUT"),
         (rows((4,), (1,), table=1), ""),
-        (rows((4,), (1,), to_acc=True, result=Result.WIDE, param=127), ""),
+        (rows((4,), (1,), to_acc=True, result=ResultKind.WIDE, param=127), ""),
     ],
 )
 def test_rows_fit_their_sums_and_are_not_read_again(vector, sentence):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.flows.verify.programs.random_configurations import (
     EXTRA_OPERATIONS,
-    software_configurations,
+    verification_configurations,
 )
 from tilewright.flows.verify.programs.random_instructions import ProgramDrawing
 from tilewright.flows.verify.programs.random_programs import random_program
@@ -21,7 +21,7 @@ from tilewright.isa.instructions import (
     Load,
     Loop,
     ReduceMode,
-    Result,
+    ResultKind,
     Statistic,
     Store,
     Vector,
@@ -88,7 +88,7 @@ def test_random_programs_leave_equal_memories(name, seed):
 
 ROWS = {
     name: machine
-    for name, machine in software_configurations().items()
+    for name, machine in verification_configurations().items()
     if machine.row_statistics != "none"
 }
 
@@ -104,13 +104,13 @@ def test_rows_equal_their_definition_from_any_state(name):
     met = set()
     for seed in range(150):
         vector = ProgramDrawing(ROWS[name], seed, DATA_BYTES).vector(60)
-        if not vector.has_rows and vector.result is Result.USUAL:
+        if not vector.has_rows and vector.result is ResultKind.USUAL:
             continue
         met.add((vector.measured, vector.result, vector.rows() > 1, vector.row_outputs() > 1))
         scratchpads = random_scratchpads(ROWS[name], seed)
         scratchpads[Memory.PARAM][:] = random_parameters(scratchpads[Memory.PARAM].size, seed)
         assert_same(ROWS[name], [vector], np.zeros(DATA_BYTES, np.uint8), scratchpads)
-    for column, values in enumerate((Statistic, Result, (False, True), (False, True))):
+    for column, values in enumerate((Statistic, ResultKind, (False, True), (False, True))):
         assert {each[column] for each in met} == set(values)
 
 

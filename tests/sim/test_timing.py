@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tilewright.flows.verify.programs.random_configurations import (
     random_configuration,
     random_memory_parameters,
-    software_configurations,
+    verification_configurations,
 )
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
@@ -24,7 +24,7 @@ from tilewright.sim.timing.native import TimedProgram
 from tilewright.sim.timing.shared_bus import model_of
 from tilewright.sim.timing.stalls import Wait, activity
 
-CONFIGURATIONS = software_configurations()
+CONFIGURATIONS = verification_configurations()
 
 GEMM = Gemm(act=0, wgt=0, acc=0, tile_loops=(Loop(9, (16, 1, 0)),), row_loops=(Loop(196, (1, 1)),))
 

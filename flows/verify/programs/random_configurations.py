@@ -107,6 +107,22 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "packed-weights": {"packed_weights": "int4", "wgt_depth": 64},
     "packed-words": {"packed_weights": "int4", "lanes_out": 16, "bus_bits": 32},
     "packed-beats": {"packed_weights": "int4", "lanes_in": 8, "lanes_out": 4, "bus_bits": 128},
+    "row-statistics": {"row_statistics": "all", "lut_tables": 2},
+    "narrow-rows": {
+        "row_statistics": "all",
+        "lut_tables": 4,
+        "lanes_in": 8,
+        "vector_lanes": 2,
+        "param_depth": 128,
+    },
+    "wide-rows": {
+        "row_statistics": "all",
+        "lut_tables": 4,
+        "lanes_in": 16,
+        "lanes_out": 16,
+        "vector_lanes": 8,
+        "map_loops": 3,
+    },
     "one-operation": {"extra_operations": EXTRA_OPERATIONS[:1]},
     "many-operations": {"extra_operations": EXTRA_OPERATIONS, "lut_tables": 2},
 }
@@ -116,24 +132,6 @@ def verification_configurations() -> dict[str, Configuration]:
     """The small presets and the named corners, by name; always the same ones in the same order."""
     corners = {name: SMALL.replace(name=name, **changes) for name, changes in _CHANGES.items()}
     return {name: PRESETS[name] for name in SMALL_PRESETS} | corners
-
-
-_WITHOUT_HARDWARE: dict[str, dict[str, Any]] = {
-    "row-statistics": {"row_statistics": "all", "lut_tables": 2},
-    "narrow-rows": {
-        "row_statistics": "all", "lut_tables": 4, "lanes_in": 8, "lanes_out": 4, "vector_lanes": 2,
-        "param_depth": 128,
-    },
-    "wide-rows": {"row_statistics": "all", "lut_tables": 4, "lanes_in": 16, "lanes_out": 16,
-                  "vector_lanes": 8, "map_loops": 3},
-}  # fmt: skip
-"""Entries with options that only the simulators have yet."""
-
-
-def software_configurations() -> dict[str, Configuration]:
-    """`verification_configurations`, and those whose hardware does not exist yet."""
-    found = {name: SMALL.replace(name=name, **told) for name, told in _WITHOUT_HARDWARE.items()}
-    return verification_configurations() | found
 
 
 def random_configuration(seed: int) -> Configuration:

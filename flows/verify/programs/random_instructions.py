@@ -17,7 +17,7 @@ from ....isa.instructions import (
     Instruction,
     Load,
     Loop,
-    Result,
+    ResultKind,
     Statistic,
     Store,
     Sync,
@@ -46,7 +46,7 @@ PACKED_SHARE = 0.3
 ROW_SHARE = 0.5
 """Share of VECTORs that may have rows and wide results, on a machine that can."""
 
-UNUSED = {"result": Result.USUAL, "statistic": Statistic.NONE}
+UNUSED = {"result": ResultKind.USUAL, "statistic": Statistic.NONE}
 """Fields of the others."""
 
 HOT_ROWS = 24

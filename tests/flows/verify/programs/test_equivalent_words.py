@@ -6,7 +6,7 @@ import pytest
 from tilewright.flows.verify.programs.equivalent_words import equivalent_words
 from tilewright.flows.verify.programs.random_configurations import (
     random_memory_parameters,
-    software_configurations,
+    verification_configurations,
 )
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
@@ -15,7 +15,7 @@ from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.rtl import RtlCore
 
-NAMED = software_configurations()
+NAMED = verification_configurations()
 
 
 @pytest.mark.parametrize("name", NAMED)

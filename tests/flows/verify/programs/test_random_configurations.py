@@ -7,14 +7,14 @@ import pytest
 from tilewright.flows.verify.programs.random_configurations import (
     random_configuration,
     random_memory_parameters,
-    software_configurations,
+    verification_configurations,
 )
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.memory_model import MemoryModel
 
-NAMED = software_configurations()
+NAMED = verification_configurations()
 ENDS = {
     "lanes_in": (2, 16),
     "lanes_out": (2, 16),

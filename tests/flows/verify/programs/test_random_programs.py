@@ -10,7 +10,7 @@ from tilewright.flows.verify.programs.adversary import execute_adversarially, fi
 from tilewright.flows.verify.programs.corners import coverage, program_corners
 from tilewright.flows.verify.programs.number_corners import NUMBER_CORNERS
 from tilewright.flows.verify.programs.possible_corners import possible_corners
-from tilewright.flows.verify.programs.random_configurations import software_configurations
+from tilewright.flows.verify.programs.random_configurations import verification_configurations
 from tilewright.flows.verify.programs.random_programs import PROFILES, profile_of, random_program
 from tilewright.isa.assembly import format_program, parse_program
 from tilewright.isa.checker import check
@@ -38,7 +38,7 @@ VARIANTS = {
 }
 
 
-VERIFIED = software_configurations()
+VERIFIED = verification_configurations()
 FAST_CORNERS = ("tiny",)
 SLOW_CORNERS = (
     "4x4",
