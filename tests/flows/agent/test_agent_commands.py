@@ -33,7 +33,7 @@ def test_keys_are_made_once_and_only_their_owner_can_read_them(
 
 
 def test_devices_lists_what_is_here_and_there(owner, tilewright):
-    with running(owner, "--offer", "sim,cpu", "--places", "2") as agent:
+    with running(owner, "--offer", "sim,host", "--places", "2") as agent:
         tilewright("devices", "--add", f"lab={agent.place}", "--certificate", owner.certificate)
         found = json.loads(tilewright("devices", "--json"))
         assert [each["device"] for each in found["local"]][:2] == ["reference", "sim"]

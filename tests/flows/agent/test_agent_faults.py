@@ -40,7 +40,7 @@ PROGRAM, IMAGE = random_program(SMALL, 1)
 
 
 class SlowBoard(StubBoard):
-    """A board that takes its time for a program while `seconds` is set, and says so."""
+    """A board that takes up to `seconds` for a program, until that is 0, and says so."""
 
     def __init__(self) -> None:
         super().__init__(SMALL)
@@ -49,7 +49,9 @@ class SlowBoard(StubBoard):
     def _start(self) -> None:
         if self.seconds:
             self.started.set()
-            time.sleep(self.seconds)
+            end = time.monotonic() + self.seconds
+            while time.monotonic() < end and self.seconds:
+                time.sleep(0.02)
         super()._start()
 
 
