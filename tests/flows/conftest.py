@@ -13,8 +13,8 @@ from tilewright.flows.cli.main import main
 from .browser import open_page
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
-PROGRESS = re.compile(r"\d+ s: ")
-"""Start of the line that a slow machine prints every few seconds without a terminal."""
+PROGRESS = re.compile(r"\d+ s: |rtl: (generating|compiling)")
+"""Start of the lines of long work: every few seconds without a terminal, and for a core's code."""
 
 
 @pytest.fixture
