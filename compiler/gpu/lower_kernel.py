@@ -279,6 +279,11 @@ class KernelLowering(FunctionLowering):
                 f"rows of a multiple of {FRAGMENT_BYTES} bytes; cache_read it, and split the "
                 "reduction by whole instructions"
             )
+        if not self.memory.has_room(area, self._resolved(read, env), env):
+            raise CompileError(
+                f"{node.mnemonic}: `{read}` reaches beyond `{read.tensor}`, which is smaller than "
+                "the block's tile; split rows and columns by factors that do not exceed them"
+            )
         key = ("fragment", read.tensor, _without(offset, [*steps]), self._regions)
         return self.memory.once(
             key, lambda: self._matrices(area, _without(offset, [*steps]), apart * size, registers)

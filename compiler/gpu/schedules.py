@@ -126,12 +126,23 @@ def _law(product: _Product, schedule: Schedule, target: GpuTarget) -> WarpProduc
 
 
 def _tile(tiles: tuple[Tile, ...], product: _Product) -> Tile:
-    """The largest tile that leaves enough blocks; else the smallest."""
+    """The largest tile that leaves enough blocks; else the smallest. None exceeds the product."""
     rows, columns, _ = product.extents
+    chosen = tiles[-1]
     for tile in tiles:
         if -(-rows // tile.rows) * -(-columns // tile.columns) >= MIN_BLOCKS:
-            return tile
-    return tiles[-1]
+            chosen = tile
+            break
+    high, wide = _halved(chosen.rows, rows), _halved(chosen.columns, columns)
+    own = min(chosen.own_rows, high), min(chosen.own_columns, wide)
+    return Tile(high, wide, chosen.taps, *own)
+
+
+def _halved(size: int, most: int) -> int:
+    """A size, halved until it is at most `most`."""
+    while size > most:
+        size //= 2
+    return size
 
 
 def _grid(schedule: Schedule, name: str, product: _Product, outer: tuple[str, str]) -> None:

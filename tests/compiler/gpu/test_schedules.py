@@ -1,5 +1,7 @@
 """Loops bound to blocks and threads: legality, and PTX that computes what `interpret` does."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tilewright.compiler.gpu.schedules import default_schedule
 from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.te.target import ScheduleError
 from tilewright.compiler.tensor import Kernel, evaluate
+from tilewright.errors import CompileError
 
 from .running import ORDERS, drawn, run_schedule
 
@@ -111,6 +114,15 @@ def test_a_default_product_takes_the_best_instruction(
     check(schedule)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_products_of_any_size_are_right(seed):
+    draw = random.Random(seed)
+    dtype, taps = draw.choice([("int8", 32), ("float16", 16), ("float32", 5)])
+    rows, columns = draw.randint(1, 90), draw.randint(1, 90)
+    kernel = product(rows, columns, taps * draw.randint(1, 6), dtype)
+    check(default_schedule(kernel, GpuTarget()), ("together",))
+
+
 @pytest.mark.parametrize(
     "kernel", [softmax(5, 33), depthwise(7, 12), transpose(9, 21)], ids=lambda k: k.name
 )
@@ -193,6 +205,14 @@ def test_shared_memory_ends():
     schedule.split("out", "y", 512)
     schedule.compute_at(copy, "out", "y.o")
     assert "take 1048576 bytes, more than the 166912 of a block" in refused(schedule)
+
+
+def test_instructions_stay_inside_their_operands():
+    kernel = product(40, 20, 64, "int8")
+    text = str(default_schedule(kernel, GpuTarget())).replace("split(c, x, 16)", "split(c, x, 32)")
+    schedule = te.Schedule.parse(kernel, text, GpuTarget())
+    with pytest.raises(CompileError, match=r"reaches beyond `b\.SHARED`"):
+        compile_program(schedule.program(), GpuTarget())
 
 
 def test_a_thread_reads_only_what_it_wrote():
