@@ -17,9 +17,24 @@ import numpy as np
 
 from ...isa.expressions import Affine, Read, reads_of
 from ..te.affine import scaled, total, variable
-from ..te.nodes import Allocate, Assign, Block, For, Let, Nest, Node, Update, nodes
+from ..te.nodes import (
+    Allocate,
+    Assign,
+    Block,
+    For,
+    InstructionNest,
+    Let,
+    Nest,
+    Node,
+    TransferNest,
+    Update,
+    nodes,
+)
 from ..te.program import Program
 from ..te.target import BLOCKS, DRAM, REGISTER, SHARED, Kind, ScheduleError
+
+LINE_BYTES = 128
+"""Bytes of shared memory that all banks together deliver at once."""
 
 
 class Owner(NamedTuple):
@@ -138,9 +153,9 @@ def shared_of(kernel: Nest) -> int:
 
 
 def bytes_of(node: Allocate) -> int:
-    """Bytes of a buffer, rounded up to whole vectors of 16 bytes."""
+    """Bytes of a buffer in shared memory; each slot begins at a line."""
     size = math.prod(node.shape) * np.dtype(node.tensor.dtype).itemsize
-    return max(1, node.slots) * -(-size // 16) * 16
+    return max(1, node.slots) * -(-size // LINE_BYTES) * LINE_BYTES
 
 
 def _allocated(kernel: Nest, scope: str) -> Iterator[Allocate]:
@@ -321,3 +336,21 @@ def shared_accesses(region: Node, shared: set[str]) -> tuple[set[str], set[str]]
             writes |= {node.target.tensor} & shared
             reads |= {read.tensor for read in reads_of(node.value)} & shared
     return reads, writes
+
+
+def operands_of(kernel: Nest) -> frozenset[str]:
+    """The buffers that copies alone fill and instructions alone read."""
+    copied, read, others = set[str](), set[str](), set[str]()
+
+    def walk(block: Block, source: str, instruction: bool) -> None:
+        for node in block:
+            if isinstance(node, (Assign, Update)):
+                (copied if source else others).add(node.target.tensor)
+                for one in reads_of(node.value):
+                    (read if instruction else others).add(one.tensor)
+            elif not isinstance(node, (Let, Allocate)):
+                inside = node.source if isinstance(node, TransferNest) else source
+                walk(node.body, inside, instruction or isinstance(node, InstructionNest))
+
+    walk((kernel,), "", False)
+    return frozenset(copied & read - others)

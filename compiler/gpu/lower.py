@@ -20,7 +20,7 @@ from ..te.nodes import Allocate, Assign, Nest, Update, nodes
 from ..te.program import Program
 from ..te.target import BLOCKS
 from ..tensor import Tensor
-from .blocks import kernels, regions, shared_of, spreads, threads_of
+from .blocks import kernels, operands_of, regions, shared_of, spreads, threads_of
 from .lower_kernel import ALIGNMENT_BYTES, SHARED_SPACE, KernelLowering
 from .target import TRIPLE, GpuTarget
 
@@ -131,7 +131,7 @@ def _kernel(
     size = shared_of(nest)
     memory = _shared_memory(module, builder) if size else None
     threads = max(map(threads_of, regions((nest,))))
-    lowering = KernelLowering(shared, builder, spreads(nest), threads, memory)
+    lowering = KernelLowering(shared, builder, spreads(nest), threads, memory, operands_of(nest))
     for tensor_name, pointer in zip(tensors, function.args, strict=True):
         tensor = program.tensors[tensor_name]
         lowering.areas[tensor_name] = CodeBuffer(

@@ -2,19 +2,26 @@
 
 A barrier stands wherever a region reads shared memory that others wrote, or writes what others may
 still read. Barriers stand outside the loops over threads, so all threads reach them.
+
+In a pipelined loop, copies into shared memory run ahead of the computation: those of iteration
+`i + depth - 1` start in iteration `i`, into the slot that iteration `i - 1` has read. They are
+asynchronous where a thread copies 4, 8 or 16 bytes at once.
+
+What products of matrices read is swizzled: in each line of shared memory, its pieces of 16 bytes
+are exchanged by the number of the line, so that eight rows of a matrix lie in different banks.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from llvmlite import ir
 from typing_extensions import override
 
 from ...errors import CompileError
 from ...isa.expressions import Affine, Read
+from ..cpu.codegen.areas import CodeBuffer
 from ..cpu.codegen.areas import bytes_of as bytes_per_element
 from ..cpu.codegen.buffers import LoweringContext
 from ..cpu.codegen.dot_products import factors, update_inside
@@ -36,17 +43,31 @@ from ..cpu.codegen.masks import all_of
 from ..te import nodes as loops
 from ..te.affine import scaled, total
 from ..te.target import BLOCKS, REGISTER, SHARED, Kind
-from .blocks import Spread, bytes_of, is_region, shared_accesses, thread_loops, threads_of
+from .blocks import (
+    LINE_BYTES,
+    Spread,
+    bytes_of,
+    is_region,
+    shared_accesses,
+    thread_loops,
+    threads_of,
+)
 from .instructions import WarpProduct
 
 ALIGNMENT_BYTES = 16
 """Alignment of buffers in shared memory and in registers."""
 
-SHARED_SPACE = 3
-"""LLVM's number of shared memory."""
+GLOBAL_SPACE, SHARED_SPACE = 1, 3
+"""LLVM's numbers of main memory and of shared memory."""
+
+ASYNCHRONOUS_BYTES = (4, 8, 16)
+"""Bytes that an asynchronous copy moves."""
 
 FRAGMENT_BYTES = 16
 """Bytes of a row of the matrices that a warp loads at once."""
+
+PIECES = LINE_BYTES // FRAGMENT_BYTES
+"""Rows of matrices that fit a line."""
 
 VECTOR_BYTES = (2, 4, 8, 16)
 """Bytes that a thread copies at once."""
@@ -69,6 +90,30 @@ class GpuEmitter(Emitter):
     def in_shared(self, pointer: LlvmValue) -> LlvmValue:
         """A pointer to shared memory as instructions on that memory take it."""
         return self.builder.addrspacecast(pointer, ir.PointerType(addrspace=SHARED_SPACE))
+
+    def copy_async(
+        self, target: LlvmValue, source: LlvmValue, size: int, inside: LlvmValue | None
+    ) -> None:
+        """Start a copy of `size` bytes into shared memory; zeros where the bit is not set."""
+        way = "cg" if size == max(ASYNCHRONOUS_BYTES) else "ca"
+        given = I32(size) if inside is None else self.builder.select(inside, I32(size), I32(0))
+        self.intrinsic(
+            f"llvm.nvvm.cp.async.{way}.shared.global.{size}.s",
+            ir.VoidType(),
+            [
+                self.in_shared(target),
+                self.builder.addrspacecast(source, ir.PointerType(addrspace=GLOBAL_SPACE)),
+                given,
+            ],
+        )
+
+    def commit(self) -> None:
+        """End a group of asynchronous copies."""
+        self.intrinsic("llvm.nvvm.cp.async.commit.group", ir.VoidType(), [])
+
+    def wait(self, groups: int) -> None:
+        """Wait until at most so many groups of this thread are unfinished."""
+        self.intrinsic("llvm.nvvm.cp.async.wait.group", ir.VoidType(), [I32(groups)])
 
     def barrier(self) -> None:
         self.intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", ir.VoidType(), [I32(0)])
@@ -165,8 +210,11 @@ class KernelLowering(FunctionLowering):
         Threads of a block.
     shared_memory
         Address of the memory that threads share.
+    operands
+        Buffers that only copies write and only instructions read.
     """
 
+    emitter: GpuEmitter
     emitter_type = GpuEmitter
 
     def __init__(
@@ -176,6 +224,7 @@ class KernelLowering(FunctionLowering):
         spreads: dict[str, Spread],
         threads: int,
         shared_memory: LlvmValue,
+        operands: frozenset[str],
     ) -> None:
         super().__init__(shared, builder, {}, None)
         self.spreads, self.block_threads, self.shared_memory = spreads, threads, shared_memory
@@ -192,6 +241,11 @@ class KernelLowering(FunctionLowering):
         """Regions so far; what a region loaded from shared memory, another does not reuse."""
         self._exist: list[LlvmValue] | None = None
         """In a copy, bits of where the elements exist; None elsewhere."""
+        self._swizzled = operands
+        self._slots: dict[str, LlvmValue] = {}
+        """For each buffer of a pipelined loop, the slot of the iteration that is emitted."""
+        self._ahead = False
+        """Whether copies are emitted that run ahead."""
         self._read: set[str] = set()
         self._written: set[str] = set()
         """Shared buffers that were accessed since the last barrier."""
@@ -199,9 +253,8 @@ class KernelLowering(FunctionLowering):
     def number(self, name: str) -> LlvmValue:
         """A number of the thread or the block, read at the function's entry."""
         if name not in self._numbers:
-            emitter: Any = self.emitter
             with self.builder.goto_entry_block():
-                self._numbers[name] = emitter.register(name)
+                self._numbers[name] = self.emitter.register(name)
         return self._numbers[name]
 
     @override
@@ -298,15 +351,26 @@ class KernelLowering(FunctionLowering):
         place = builder.add(
             builder.mul(line, I64(row_bytes)), builder.mul(half, I64(FRAGMENT_BYTES))
         )
-        pointer = builder.gep(self.memory.address(area, offset), [place], source_etype=I8)
-        pointer.type = POINTER
-        emitter: Any = self.emitter
-        found = emitter.intrinsic(
+        pointer = self._in_line(area, offset, place)
+        found = self.emitter.intrinsic(
             f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}.b16.p3",
             ir.LiteralStructType([I32] * count),
-            [emitter.in_shared(pointer)],
+            [self.emitter.in_shared(pointer)],
         )
         return [builder.extract_value(found, number) for number in range(count)]
+
+    def _in_line(self, area: CodeBuffer, offset: Affine, more: LlvmValue | None) -> LlvmValue:
+        """Address of an element of shared memory, plus some bytes; see the module on swizzles."""
+        builder = self.builder
+        place = self.memory.number(offset)
+        place = builder.mul(place, I64(bytes_per_element(area)))
+        place = place if more is None else builder.add(place, more)
+        if area.tensor.name in self._swizzled:
+            line = builder.and_(builder.udiv(place, I64(LINE_BYTES)), I64(PIECES - 1))
+            place = builder.xor(place, builder.mul(line, I64(FRAGMENT_BYTES)))
+        found = builder.gep(area.pointer, [place], source_etype=I8)
+        found.type = POINTER
+        return found
 
     def _resolved(self, read: Read, env: Environment) -> list[Affine]:
         return [env.resolved(part) for part in read.index]
@@ -375,25 +439,34 @@ class KernelLowering(FunctionLowering):
                     "vectorise the innermost dimension by another factor"
                 )
         exists = [*self._exist]
-        outside = self.memory.outside(
-            source, self._resolved(node.value, env), replace(env, lane="")
-        )
-        if outside is not None:
-            exists.append(outside)
-        if not exists:
-            value = self.builder.load(self.memory.address(source, at), align=align, typ=kind)
-        else:
-            inside = all_of(self.emitter, exists)
-            place = self.builder.select(inside, self.memory.number(at), I64(0))
-            pointer = self.builder.gep(source.pointer, [place], source_etype=element)
-            value = self.builder.load(pointer, align=align, typ=kind)
+        for affine, (low, high) in zip(self._resolved(node.value, env), source.domain, strict=True):
+            if env.inside(affine, low, high) is not True:
+                exists.append(self._bit(loops.Condition(affine, low, high), affine, None, env))
+        inside = all_of(self.emitter, exists) if exists else None
+        has_room = self.memory.has_room(target, index, env)
+        pointer = self._pointer(source, at, inside)
+        if self._ahead and has_room and align in ASYNCHRONOUS_BYTES and source.tensor.pad == 0:
+            self.emitter.copy_async(self._in_line(target, to, None), pointer, align, inside)
+            return
+        value = self.builder.load(pointer, align=align, typ=kind)
+        if inside is not None:
             pad = self.emitter.constant(source.tensor.pad, value)
             value = self.builder.select(inside, value, pad)
-        if self.memory.has_room(target, index, env):
-            self.builder.store(value, self.memory.address(target, to), align=align)
+        if has_room:
+            self.builder.store(value, self._in_line(target, to, None), align=align)
             return
         with self.builder.if_then(all_of(self.emitter, [self._in_room(target, index, env)])):
-            self.builder.store(value, self.memory.address(target, to), align=align)
+            self.builder.store(value, self._in_line(target, to, None), align=align)
+
+    def _pointer(self, area: CodeBuffer, at: Affine, inside: LlvmValue | None) -> LlvmValue:
+        """Address of elements, or that of the first ones where they do not exist."""
+        if inside is None:
+            return self.memory.address(area, at)
+        place = self.builder.select(inside, self.memory.number(at), I64(0))
+        element = TYPES[area.tensor.dtype]
+        found = self.builder.gep(area.pointer, [place], source_etype=element)
+        found.type = POINTER
+        return found
 
     def _in_room(self, area, index: list[Affine], env: Environment) -> LlvmValue:
         """Whether the buffer has room for an element."""
@@ -431,8 +504,12 @@ class KernelLowering(FunctionLowering):
             if name not in self._shared:
                 self._shared[name] = self._used_bytes
                 self._used_bytes += bytes_of(node)
-            place = [I64(self._shared[name])]
-            pointer = self.builder.gep(self.shared_memory, place, source_etype=ir.IntType(8))
+            place: LlvmValue = I64(self._shared[name])
+            if (slot := self._slots.get(name)) is not None:
+                size = bytes_of(node) // max(1, node.slots)
+                place = self.builder.add(place, self.builder.mul(slot, I64(size)))
+            pointer = self.builder.gep(self.shared_memory, [place], source_etype=I8)
+            pointer.type = POINTER
             self.buffers.area(node, env, pointer)
             return
         layout = SpreadLayout(node.shape, self.spreads[name])
@@ -475,10 +552,9 @@ class KernelLowering(FunctionLowering):
 
     def order(self, region: loops.Node) -> None:
         """Set a barrier if a region needs what other threads did before, or overwrites it."""
-        reads, writes = shared_accesses(region, set(self._shared))
+        reads, writes = shared_accesses(region, self._shared.keys() - self._slots.keys())
         if reads & self._written or writes & (self._read | self._written):
-            emitter: Any = self.emitter
-            emitter.barrier()
+            self.emitter.barrier()
             self._read, self._written = set(), set()
         self._read |= reads
         self._written |= writes
@@ -503,10 +579,69 @@ class KernelLowering(FunctionLowering):
             self.block(node.body, replace(inside, lane=symbol), mask)
         elif node.kind is Kind.VECTORISED:
             self.loop(replace(node, kind=Kind.UNROLLED), env, mask)
+        elif node.depth > 1 and not self._in_region and (ahead := self._copies(node)):
+            self.pipeline(node, ahead, env, symbol)
         else:
             if not self._in_region:
                 self.repeat(node)
             self.counted(symbol, extent, partial(self.block, node.body, inside, mask))
+
+    # Pipelined loops ---------------------------------------------------------------------------
+
+    def _copies(self, node: loops.For) -> tuple[loops.Node, ...]:
+        """The buffers in shared memory that copies at the head of a loop fill, with the copies."""
+        found: list[loops.Node] = []
+        for inner in node.body:
+            if (isinstance(inner, loops.Allocate) and inner.scope == SHARED) or (
+                isinstance(inner, loops.Nest) and inner.compute is None and found
+            ):
+                found.append(inner)
+            else:
+                break
+        return tuple(found)
+
+    def pipeline(
+        self, node: loops.For, ahead: tuple[loops.Node, ...], env: Environment, symbol: str
+    ) -> None:
+        """Emit a loop whose copies run `depth - 1` iterations ahead of the rest."""
+        emitter, builder, depth = self.emitter, self.builder, node.depth
+        names = [one.tensor.name for one in ahead if isinstance(one, loops.Allocate)]
+        start, last = env.resolved(node.start), node.extent - 1
+        rest = node.body[len(ahead) :]
+
+        def emit(block: loops.Block, number: LlvmValue, copying: bool) -> None:
+            """A part of an iteration, whose buffers are in its slots."""
+            slot = builder.urem(number, I64(depth))
+            self._slots |= dict.fromkeys(names, slot)
+            counter = self.shared.fresh(node.variable)
+            self.memory.symbols[counter] = number
+            self._ahead = copying
+            self.memory.open()
+            self.block(block, env.counting(node.variable, start, counter, 0, last), None)
+            self.memory.close()
+            self._ahead = False
+
+        emitter.barrier()  # earlier readers of the memory are done
+        for number in range(depth - 1):
+            if number <= last:
+                emit(ahead, I64(number), copying=True)
+            emitter.commit()
+
+        def iteration() -> None:
+            number = self.memory.symbols[symbol]
+            emitter.wait(depth - 2)
+            emitter.barrier()
+            following = builder.add(number, I64(depth - 1))
+            with builder.if_then(builder.icmp_unsigned("<=", following, I64(last))):
+                emit(ahead, following, copying=True)
+            emitter.commit()
+            emit((*(one for one in ahead if isinstance(one, loops.Allocate)), *rest), number, False)
+
+        self.counted(symbol, node.extent, iteration)
+        emitter.wait(0)
+        for name in names:
+            self._read.add(name)
+            del self._slots[name]
 
     def repeat(self, node: loops.For) -> None:
         """Count the accesses of a loop's last iteration as earlier ones of the next."""

@@ -39,6 +39,9 @@ TENSOR_TILES = (Tile(128, 128, 64, 64, 32), Tile(64, 64, 64, 32, 32), Tile(32, 3
 THREAD_TILES = (Tile(64, 64, 16, 4, 4), Tile(32, 32, 16, 4, 2), Tile(16, 16, 16, 2, 1))
 """Tiles of threads without tensor cores."""
 
+PIPELINE_DEPTH = 3
+"""Iterations whose operands are in shared memory: one that computes, and two on their way."""
+
 MIN_BLOCKS = 64
 """Blocks that a tile must leave: a GPU runs about a hundred at once."""
 
@@ -214,6 +217,8 @@ def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: Warp
         schedule.bind(name, loop, "thread")
     for loop in (step, down, across, half, column):
         schedule.unroll(name, loop)
+    if product.extents[2] > taps:
+        schedule.pipeline(name, to, PIPELINE_DEPTH)
     warps = (tile.rows // tile.own_rows) * (tile.columns // tile.own_columns)
     _copies(schedule, name, product, to, 32 * warps, law.taps // 2)
     schedule.tensorise(name, half)

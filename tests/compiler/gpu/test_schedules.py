@@ -1,6 +1,8 @@
 """Loops bound to blocks and threads: legality, and PTX that computes what `interpret` does."""
 
 import random
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.te.target import ScheduleError
 from tilewright.compiler.tensor import Kernel, evaluate
 from tilewright.errors import CompileError
+from tilewright.sim.ptx import PtxFault
 
-from .running import ORDERS, drawn, run_schedule
+from .running import ORDERS, drawn, run_module, run_schedule
 
 
 def product(rows: int, columns: int, taps: int, dtype: str) -> Kernel:
@@ -112,6 +115,30 @@ def test_a_default_product_takes_the_best_instruction(
     schedule = default_schedule(product(*sizes, dtype), GpuTarget())
     assert instruction in compile_program(schedule.program(), GpuTarget()).ptx
     check(schedule)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_copies_of_a_pipelined_loop_run_ahead(depth):
+    schedule = shared_product(product(37, 20, 21, "int8"))
+    schedule.pipeline("c", "r.o", depth)
+    check(schedule)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+@pytest.mark.parametrize("taken", ["cp.async.wait_group", "bar.sync"])
+def test_a_pipelined_loop_needs_its_wait_and_its_barrier(dtype, taken):
+    """The copies are asynchronous, and without what the loop waits for, they are read too early."""
+    schedule = default_schedule(product(70, 40, 192, dtype), GpuTarget())
+    check(schedule)
+    module = compile_program(schedule.program(), GpuTarget())
+    assert module.ptx.count("cp.async.cg.shared.global") == 6  # two before the loop, one inside
+    loop = module.ptx.index("$L__BB")
+    first = re.compile(rf"{re.escape(taken)}[^;]*;").search(module.ptx, loop)
+    assert first
+    wrong = replace(module, ptx=module.ptx[: first.start()] + module.ptx[first.end() :])
+    shapes = {name: (t.dtype, t.shape) for name, t in schedule.kernel.tensors.items()}
+    with pytest.raises(PtxFault, match=r"not waited for|uninitialised shared memory"):
+        run_module(wrong, shapes, drawn(schedule.kernel), "ascending")
 
 
 @pytest.mark.parametrize("seed", range(12))
