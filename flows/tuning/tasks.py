@@ -8,6 +8,7 @@ from ...compiler.cpu.kernels.choices import Choice, digest_of, space_of, workloa
 from ...compiler.graph import Graph
 from ...compiler.host import plan_host
 from ...errors import CompileError
+from ...runtime.names import node_names
 from .features import Features, features_of
 from .trial import TuningSetting
 
@@ -19,7 +20,7 @@ class KernelTask:
     Parameters
     ----------
     names
-        The values that kernels of this description compute.
+        Short names of the kernels of this description.
     """
 
     names: tuple[str, ...]
@@ -92,12 +93,13 @@ def tasks_of(graph: Graph, target: CpuTarget, threads: int) -> list[KernelTask]:
     The whole network runs on the host, as with `--device host`.
     """
     steps = tuple(node.outputs[0].name for node in graph.nodes)
+    names = node_names(graph)
     found: dict[Convolution | MatrixProduct, list[str]] = {}
     for step in plan_host(graph, steps, (), target).kernels:
         for description in step.descriptions():
             if isinstance(description, Convolution | MatrixProduct):
-                found.setdefault(description, []).append(step.output)
-    return [KernelTask(tuple(names), product, target, threads) for product, names in found.items()]
+                found.setdefault(description, []).append(names[step.output])
+    return [KernelTask(tuple(own), product, target, threads) for product, own in found.items()]
 
 
 def without_space(graph: Graph, target: CpuTarget, tasks: Sequence[KernelTask]) -> dict[str, int]:

@@ -270,7 +270,9 @@ def sentences(report: "TuningReport", path: Path) -> list[str]:
     lines = []
     for state in report.states:
         found = state.ratio
-        gain = f"{1 / found:.2f} times as fast" if found < 1 else "the default is the best"
+        gain = f"{1 / found:.2f} times as fast" if found < 1 else "the default stays the best"
+        if not state.outcomes:
+            gain = "the default stays"
         failed = {name: count for name, count in state.verdicts.items() if name != "ok"}
         apart = "".join(f", {count} {name}" for name, count in sorted(failed.items()))
         lines.append(
