@@ -7,17 +7,31 @@ once it has compared the RTL of every row.
 
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from ...atomic_write import write_output
+from ...isa.configuration import OPTIONS, Configuration
 from ...sim.hardware_sources import ROOT, hardware_sources
+from .rows import read_rows
 
 LEDGER, MODEL = "ledger", "model"
 """Files of rows: clocks and areas; areas that the model is fitted to."""
 SOURCES = Path(__file__).with_name("measured_sources.json")
 OTHER_SOURCES = "measured before the hardware's sources changed; run `tilewright synth`"
 """Note beside a figure that the RTL here may not have."""
+
+
+def unmeasured_options(configurations: Iterable[Configuration]) -> tuple[str, ...]:
+    """Return the options of machines that no machine of the model has: estimates leave them out."""
+    used = {name for one in configurations for name in one.parameters() if name in OPTIONS}
+    return tuple(sorted(used - _measured_options()))
+
+
+@cache
+def _measured_options() -> frozenset[str]:
+    return frozenset(name for row in read_rows() for name in row.parameters)
 
 
 @cache

@@ -12,7 +12,12 @@ from ....isa.configuration import (
 from ....isa.encoding import word_bytes
 from ....isa.settings import changed, load_configuration
 from ...area.clock import clock_of, measured_rows
-from ...area.provenance import MODEL, OTHER_SOURCES, is_of_these_sources
+from ...area.provenance import (
+    MODEL,
+    OTHER_SOURCES,
+    is_of_these_sources,
+    unmeasured_options,
+)
 from ...area.resources import Resources, resources, smallest_device
 from ...synthesis.devices import RESOURCES, find_device
 from ..console import configuration_sentence, say
@@ -143,6 +148,8 @@ def _show_resources(configuration: Configuration, found: Resources) -> None:
             f"{' and '.join(errors)} are estimates, in the median {' and '.join(errors.values())} "
             "off; others are exact"
         )
+        if left_out := unmeasured_options((configuration,)):
+            say(f"the estimates leave out {' and '.join(left_out)}, which no measured machine has")
         if not is_of_these_sources(MODEL):
             say(f"the estimates are of machines {OTHER_SOURCES}")
     if len(used) < len(names):

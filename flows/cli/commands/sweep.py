@@ -7,7 +7,12 @@ from ....atomic_write import write_output
 from ....errors import HardwareError, UsageError
 from ....isa.settings import memory_text, text_of
 from ....sim.timing.native import build_in_background
-from ...area.provenance import MODEL, OTHER_SOURCES, is_of_these_sources
+from ...area.provenance import (
+    MODEL,
+    OTHER_SOURCES,
+    is_of_these_sources,
+    unmeasured_options,
+)
 from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
 from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES
@@ -308,6 +313,9 @@ def show(outcome: SweepOutcome) -> None:
     headings = [*varied, *(name.replace("_", " ") for name in figures)]
     stdout().print(table([*headings, "equal"] if several else headings, rows, left=0))
     estimated_names = {"lut", "ff", "gates"} & {*outcome.shown, *outcome.objectives}
+    machines = (result.point.machine.configuration for result in outcome.front)
+    if estimated_names and (left_out := unmeasured_options(machines)):
+        say(f"estimates leave out {' and '.join(left_out)}, which no measured machine has")
     if estimated_names and not is_of_these_sources(MODEL):
         say(f"estimates of {', '.join(sorted(estimated_names))} are of machines {OTHER_SOURCES}")
     if outcome.build is not None:

@@ -2,12 +2,14 @@
 
 import json
 import warnings
+from functools import partial
 
 import pytest
 
 import tilewright as package
 from tilewright.compiler.graph import parse_graph
 from tilewright.errors import CompileError, KernelWarning, warn_of_kernel
+from tilewright.flows.area import provenance
 from tilewright.flows.area.model import estimate
 from tilewright.flows.area.resources import resources
 from tilewright.flows.cli.main import guarded, main
@@ -132,6 +134,16 @@ def test_config_show_tells_what_a_chip_must_have(tilewright):
     assert rows["share"][2:] == ["28%", "39%"]
     assert shown[-2].startswith("LUT and FF are estimates, in the median ")
     assert shown[-1].startswith("clock: about ")
+
+
+def test_config_show_says_which_options_its_estimates_leave_out(tilewright, monkeypatch):
+    shown = partial(tilewright, "config", "show", "4x4", "--set", "packed_weights=int4")
+    left_out = "the estimates leave out packed_weights, which no measured machine has"
+    monkeypatch.setattr(provenance, "_measured_options", frozenset)
+    assert left_out in shown().splitlines()
+    assert "leave out" not in tilewright("config", "show", "4x4")
+    monkeypatch.setattr(provenance, "_measured_options", lambda: frozenset({"packed_weights"}))
+    assert "leave out" not in shown()
 
 
 def test_config_show_tells_gate_equivalents(tilewright):
