@@ -371,7 +371,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_tour_gives_its_answer(tilewright, database, monkeypatch):
-    monkeypatch.chdir(PAGE.parents[1])
+    monkeypatch.chdir(PAGE.parents[2])
     (command,) = (block for block in blocks("sh") if "latency=100" in block)
     arguments = shlex.split(command.replace("\\\n", " "))[1:]
     narrow = [a.replace("256..2048", "512").replace("32..128", "128") for a in arguments]
@@ -382,7 +382,7 @@ def test_the_tour_gives_its_answer(tilewright, database, monkeypatch):
 
 
 def test_the_listing_in_python_runs(monkeypatch, capsys):
-    monkeypatch.chdir(PAGE.parents[1])
+    monkeypatch.chdir(PAGE.parents[2])
     (listing,) = blocks("python")
     exec(compile(listing, str(PAGE), "exec"), {})
     lines = capsys.readouterr().out.splitlines()
