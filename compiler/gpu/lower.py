@@ -21,7 +21,8 @@ from ..te.program import Program
 from ..te.target import BLOCKS
 from ..tensor import Tensor
 from .blocks import kernels, operands_of, regions, shared_of, spreads, threads_of
-from .lower_kernel import ALIGNMENT_BYTES, SHARED_SPACE, KernelLowering
+from .emitter import ALIGNMENT_BYTES, SHARED_SPACE
+from .lower_kernel import KernelLowering
 from .target import TRIPLE, GpuTarget
 
 NO_TILES: Mapping[str, Tiles] = {}

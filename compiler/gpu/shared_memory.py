@@ -1,0 +1,187 @@
+"""Shared memory: addresses, and copies into it without branches.
+
+What products of matrices read is swizzled: in each line of shared memory, its pieces of 16 bytes
+are exchanged by the number of the line, so that eight rows of a matrix lie in different banks.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from llvmlite import ir
+
+from ...errors import CompileError
+from ...isa.expressions import Affine, Read
+from ..cpu.codegen.areas import CodeBuffer, bytes_of
+from ..cpu.codegen.emitter import BIT, I8, I64, POINTER, TYPES, LlvmValue
+from ..cpu.codegen.environment import Environment, without
+from ..cpu.codegen.masks import all_of
+from ..cpu.codegen.memory import MemoryAccess
+from ..te.nodes import Assign, Condition
+from .blocks import LINE_BYTES
+from .emitter import ASYNCHRONOUS_BYTES, GpuEmitter
+
+PIECE_BYTES = 16
+"""Bytes that stay side by side when a line is swizzled: a row of a matrix that a warp loads."""
+
+PIECES = LINE_BYTES // PIECE_BYTES
+"""Pieces of a line."""
+
+VECTOR_BYTES = (2, 4, 8, 16)
+"""Bytes that a thread copies at once."""
+
+
+class SharedMemory:
+    """The shared memory of one kernel.
+
+    Parameters
+    ----------
+    emitter, memory
+        Emit the code.
+    areas
+        The buffers that exist now, by tensor.
+    swizzled
+        Buffers that only copies write and only instructions read.
+    """
+
+    def __init__(
+        self,
+        emitter: GpuEmitter,
+        memory: MemoryAccess,
+        areas: dict[str, CodeBuffer],
+        swizzled: frozenset[str],
+    ) -> None:
+        self.emitter, self.memory, self.areas, self.swizzled = emitter, memory, areas, swizzled
+        self.runs_ahead = False
+        """Whether copies belong to a later iteration, so that they may be asynchronous."""
+        self._exist: list[LlvmValue] | None = None
+        """In a copy, bits of where the elements exist; None elsewhere."""
+
+    def address(self, area: CodeBuffer, offset: Affine, more: LlvmValue | None) -> LlvmValue:
+        """Address of an element, plus some bytes."""
+        builder = self.emitter.builder
+        place = builder.mul(self.memory.number(offset), I64(bytes_of(area)))
+        place = place if more is None else builder.add(place, more)
+        if area.tensor.name in self.swizzled:
+            line = builder.and_(builder.udiv(place, I64(LINE_BYTES)), I64(PIECES - 1))
+            place = builder.xor(place, builder.mul(line, I64(PIECE_BYTES)))
+        found = builder.gep(area.pointer, [place], source_etype=I8)
+        found.type = POINTER
+        return found
+
+    # Copies --------------------------------------------------------------------------------------
+
+    @property
+    def is_copying(self) -> bool:
+        return self._exist is not None
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Copy inside of the block: what does not exist becomes the pad, for whole instructions."""
+        self._exist = []
+        yield
+        self._exist = None
+
+    def where(
+        self, conditions: Sequence[Condition], emit: Callable[[], None], env: Environment
+    ) -> None:
+        """Emit code whose elements exist where conditions hold."""
+        assert self._exist is not None
+        before = list(self._exist)
+        for condition in conditions:
+            known, value = env.decide(condition)
+            if known is False:
+                self._exist.append(ir.Constant(BIT, 0))
+            elif known is None:
+                self._exist.append(self._bit(replace(condition, value=value), env))
+        emit()
+        self._exist = before
+
+    def _bit(self, condition: Condition, env: Environment) -> LlvmValue:
+        """The bit of a condition, which must be the same for all elements of a vector."""
+        value, low, high = condition.value, condition.low, condition.high
+        if value.coefficient(env.lane):
+            value = without(value, env.lane)
+            ends = [end - value.constant for end in (low, high) if end is not None]
+            if any(number % env.lanes for number in (*ends, *(k for _, k in value.terms))):
+                raise CompileError(
+                    f"vectors of {env.lanes} elements cross the end of the copied tensor; "
+                    "split by a factor that divides its last dimension"
+                )
+        return self.memory.condition(value, low, high, replace(env, lane=""))
+
+    def copy(self, node: Assign, env: Environment) -> None:
+        """Copy an element, or a vector of them."""
+        assert isinstance(node.value, Read)
+        assert self._exist is not None
+        builder = self.emitter.builder
+        source, target = self.areas[node.value.tensor], self.areas[node.target.tensor]
+        read, index = (
+            [env.resolved(part) for part in one.index] for one in (node.value, node.target)
+        )
+        (at, step), (to, _) = (
+            self.memory.place(area, place, env) for area, place in ((source, read), (target, index))
+        )
+        size = bytes_of(source) * env.lanes
+        if env.lanes > 1:
+            self._check_vector(source, (at, to), step, size, env)
+        exists = [*self._exist]
+        for affine, (low, high) in zip(read, source.domain, strict=True):
+            if env.inside(affine, low, high) is not True:
+                exists.append(self._bit(Condition(affine, low, high), env))
+        inside = all_of(self.emitter, exists) if exists else None
+        pointer = self._existing(source, at, inside)
+        has_room = self.memory.has_room(target, index, env)
+        if self.runs_ahead and has_room and size in ASYNCHRONOUS_BYTES and source.tensor.pad == 0:
+            self.emitter.copy_async(self.address(target, to, None), pointer, size, inside)
+            return
+        kind = self.emitter.vector(TYPES[source.tensor.dtype], env.lanes)
+        value = builder.load(pointer, align=size, typ=kind)
+        if inside is not None:
+            pad = self.emitter.constant(source.tensor.pad, value)
+            value = builder.select(inside, value, pad)
+        if has_room:
+            builder.store(value, self.address(target, to, None), align=size)
+            return
+        with builder.if_then(self._in_room(target, index, env)):
+            builder.store(value, self.address(target, to, None), align=size)
+
+    def _check_vector(
+        self,
+        source: CodeBuffer,
+        places: tuple[Affine, ...],
+        step: int,
+        size: int,
+        env: Environment,
+    ) -> None:
+        numbers = [
+            number
+            for place in places
+            for number in (place.constant, *(factor for _, factor in place.terms))
+        ]
+        if step != 1 or any(number % env.lanes for number in numbers) or size not in VECTOR_BYTES:
+            raise CompileError(
+                f"a vector of {env.lanes} elements of `{source.tensor.name}` is not an aligned "
+                f"one of {', '.join(map(str, VECTOR_BYTES))} bytes side by side; vectorise the "
+                "innermost dimension by another factor"
+            )
+
+    def _existing(self, area: CodeBuffer, at: Affine, inside: LlvmValue | None) -> LlvmValue:
+        """Address of elements, or that of the first ones where they do not exist."""
+        if inside is None:
+            return self.memory.address(area, at)
+        place = self.emitter.builder.select(inside, self.memory.number(at), I64(0))
+        element = TYPES[area.tensor.dtype]
+        found = self.emitter.builder.gep(area.pointer, [place], source_etype=element)
+        found.type = POINTER
+        return found
+
+    def _in_room(self, area: CodeBuffer, index: list[Affine], env: Environment) -> LlvmValue:
+        """Whether the buffer has room for an element."""
+        pairs = zip(self.memory.inside(area, index), area.layout.shape, strict=True)
+        bits = [
+            self.memory.condition(without(affine, env.lane), 0, extent, replace(env, lane=""))
+            for affine, extent in pairs
+            if env.inside(affine, 0, extent) is not True
+        ]
+        return all_of(self.emitter, bits)
