@@ -53,7 +53,7 @@ class SharedMemory:
     ) -> None:
         self.emitter, self.memory, self.areas, self.swizzled = emitter, memory, areas, swizzled
         self.runs_ahead = False
-        """Whether copies belong to a later iteration, so that they may be asynchronous."""
+        """Set while the copies of a later iteration are emitted, which may be asynchronous."""
         self._exist: list[LlvmValue] | None = None
         """In a copy, bits of where the elements exist; None elsewhere."""
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from ...atomic_write import write_output
 from ...isa.configuration import OPTIONS, Configuration
 from ...sim.hardware_sources import ROOT, hardware_sources
-from .rows import read_rows
 
 LEDGER, MODEL = "ledger", "model"
 """Files of rows: clocks and areas; areas that the model is fitted to."""
@@ -26,11 +25,13 @@ OTHER_SOURCES = "measured before the hardware's sources changed; run `tilewright
 def unmeasured_options(configurations: Iterable[Configuration]) -> tuple[str, ...]:
     """Return the options of machines that no machine of the model has: estimates leave them out."""
     used = {name for one in configurations for name in one.parameters() if name in OPTIONS}
-    return tuple(sorted(used - _measured_options()))
+    return tuple(sorted(used - _measured_options())) if used else ()
 
 
 @cache
 def _measured_options() -> frozenset[str]:
+    from .rows import read_rows  # with the hardware, which a short answer does without
+
     return frozenset(name for row in read_rows() for name in row.parameters)
 
 
