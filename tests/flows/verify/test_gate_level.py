@@ -58,7 +58,7 @@ def test_the_digits_network_on_the_netlist(capsys):
     for device in ("sim", "gate"):
         words = ["run", str(DIGITS / "digits_int8_qdq.onnx"), "--config", "tiny", "--compare"]
         words += ["--input", str(DIGITS / "test_digits.npz"), "--samples", "1", "--json"]
-        assert command([*words, "--chip", device]) == 0
+        assert command([*words, "--device", device]) == 0
         found = json.loads(capsys.readouterr().out)
         cycles[device] = found["totals"]["cycles"], [each["cycles"] for each in found["layers"]]
     assert cycles["gate"] == cycles["sim"]
