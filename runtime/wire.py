@@ -209,7 +209,6 @@ class Channel:
         self._stream = stream
 
     def close(self) -> None:
-        """Close the socket."""
         self._stream.close()
 
     def send(self, op: str, parts: Sequence[bytes] = (), **fields: Any) -> None:

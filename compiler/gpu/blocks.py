@@ -31,7 +31,7 @@ from ..te.nodes import (
     nodes,
 )
 from ..te.program import Program
-from ..te.target import BLOCKS, DRAM, REGISTER, SHARED, Kind, ScheduleError
+from ..te.target import BLOCKS, BOUND, DRAM, REGISTER, SHARED, Kind, ScheduleError
 
 LINE_BYTES = 128
 """Bytes of shared memory that all banks together deliver at once."""
@@ -67,12 +67,9 @@ def is_region(node: Node) -> bool:
     if isinstance(node, For) and node.kind is Kind.THREAD:
         return True
     return not any(
-        isinstance(inner, Allocate) or (isinstance(inner, For) and inner.kind in _OUTSIDE)
+        isinstance(inner, Allocate) or (isinstance(inner, For) and inner.kind in BOUND)
         for inner in nodes((node,))
     )
-
-
-_OUTSIDE = (*BLOCKS, Kind.THREAD)
 
 
 def thread_loops(region: Node) -> tuple[For, ...]:

@@ -28,7 +28,7 @@ PIECES = LINE_BYTES // PIECE_BYTES
 """Pieces of a line."""
 
 VECTOR_BYTES = (2, 4, 8, 16)
-"""Bytes that a thread copies at once."""
+"""Sizes of a copy by one instruction of a thread."""
 
 
 class SharedMemory:

@@ -99,17 +99,22 @@ def build_mma(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     return run
 
 
+def _matrix_rows(batch: BlockBatch, instruction: PtxInstruction, count: int) -> np.ndarray:
+    """Room for the rows of `count` matrices of each warp, four words a row; their shape is 8x8."""
+    if "m8n8" not in instruction.parts or f"x{count}" not in instruction.parts:
+        raise unsupported(instruction)
+    return np.empty((batch.count // 32, 8 * count, 4), np.uint32)
+
+
 @builds("ldmatrix")
 def build_load_matrix(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     """`ldmatrix` of 8x8 matrices of 16 bits: lanes 8 i to 8 i + 7 address the rows of matrix i."""
     result, address = instruction.operands
     targets = [batch.row(register, U32) for register in registers(result)]
     count = len(targets)
-    if "m8n8" not in instruction.parts or f"x{count}" not in instruction.parts:
-        raise unsupported(instruction)
+    rows = _matrix_rows(batch, instruction, count)
     addresses = batch.addresses(address)
     transpose = "trans" in instruction.parts
-    rows = np.empty((batch.count // 32, 8 * count, 4), np.uint32)
 
     def load(memory, lanes, offsets) -> None:
         rows[lanes // 32, lanes % 32] = memory.load(batch, lanes, offsets, 4, 4)
@@ -135,11 +140,9 @@ def build_store_matrix(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     address, value = instruction.operands
     sources = [batch.source(register, U32) for register in registers(value)]
     count = len(sources)
-    if "m8n8" not in instruction.parts or f"x{count}" not in instruction.parts:
-        raise unsupported(instruction)
+    rows = _matrix_rows(batch, instruction, count)
     addresses = batch.addresses(address)
     transpose = "trans" in instruction.parts
-    rows = np.empty((batch.count // 32, 8 * count, 4), np.uint32)
 
     def store(memory, lanes, offsets) -> None:
         memory.store(batch, lanes, offsets, rows[lanes // 32, lanes % 32])

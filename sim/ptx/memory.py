@@ -1,5 +1,6 @@
 """Address spaces: device buffers with bounds, shared memory of blocks, local memory, parameters."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ SHARED_WINDOW, LOCAL_WINDOW, PARAMETER_WINDOW = 0x7F00, 0x7F01, 0x7F02
 """Windows of generic addresses; buffers have the windows from 1 on."""
 
 
-class AddressSpace:
+class AddressSpace(ABC):
     """Bytes with typed views; offsets are checked by `locate`."""
 
     shadow: SharedShadow | GlobalShadow | None = None
@@ -28,11 +29,11 @@ class AddressSpace:
         self.data = np.zeros(-(-size_bytes // 16) * 16, np.uint8)
         self.words = {width: self.data.view(f"u{width}") for width in (1, 2, 4, 8)}
 
+    @abstractmethod
     def locate(
         self, batch: "BlockBatch", lanes: np.ndarray, addresses: np.ndarray, size: int, store: bool
     ) -> np.ndarray:
         """Offsets into `data` of accesses of `size` bytes; refuse those outside and misaligned."""
-        raise NotImplementedError
 
     def load(
         self,

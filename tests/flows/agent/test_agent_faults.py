@@ -229,7 +229,7 @@ def test_odd_messages_of_a_known_client_harm_nobody(shared):
         encode("lease", device="sim", board=False, configuration=SMALL.parameters(),
                memory={"latency_cycles": []}, options={}),
         encode("lease", device="sim", board=False, configuration=SMALL.parameters(),
-               memory={}, options={"trace": "/tmp/odd"}),
+               memory={}, options={"trace": "odd.vcd"}),
     ):  # fmt: skip
         _, *answers = say(hello, b"".join(odd))
         for answer in answers:
