@@ -15,6 +15,7 @@ from tilewright.compiler.te.target import ScheduleError
 from tilewright.compiler.tensor import Kernel, evaluate
 from tilewright.errors import CompileError
 from tilewright.sim.ptx import PtxFault
+from tilewright.sim.ptx.memory import PrivateMemory
 
 from .running import ORDERS, drawn, run_module, run_schedule
 
@@ -139,6 +140,25 @@ def test_a_pipelined_loop_needs_its_wait_and_its_barrier(dtype, taken):
     shapes = {name: (t.dtype, t.shape) for name, t in schedule.kernel.tensors.items()}
     with pytest.raises(PtxFault, match=r"not waited for|uninitialised shared memory"):
         run_module(wrong, shapes, drawn(schedule.kernel), "ascending")
+
+
+@pytest.mark.parametrize(
+    ("taps", "dtype"), [(32, "int8"), (64, "int8"), (192, "int8"), (80, "float16")]
+)
+def test_eight_rows_of_a_matrix_lie_in_different_banks(monkeypatch, taps, dtype):
+    found = []
+    locate = PrivateMemory.locate
+
+    def recorded(self, batch, lanes, addresses, size, store):
+        if not store:
+            found.append(addresses // 16 % 8)
+        return locate(self, batch, lanes, addresses, size, store)
+
+    monkeypatch.setattr(PrivateMemory, "locate", recorded)
+    check(default_schedule(product(70, 40, taps, dtype), GpuTarget()), ("together",))
+    assert found
+    for pieces in found:
+        assert (np.sort(pieces.reshape(-1, 8), axis=1) == np.arange(8)).all()
 
 
 @pytest.mark.parametrize("seed", range(12))
