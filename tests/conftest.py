@@ -6,6 +6,7 @@ are, and which levels this processor lacks. Nor is `tkinter`: some systems keep 
 in a package of their own, and pip has none. Nor is the extra `firmware`, a C compiler of 410 MB.
 """
 
+import gc
 import os
 import signal
 from importlib.util import find_spec
@@ -50,6 +51,21 @@ MODELS = Path(__file__).parents[2] / "shared" / "models"
 
 REASON = "processor"
 """Name of the property of a report that says why its test was not run."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Hide what lives to the end, half a million objects, from the cyclic garbage collector.
+
+    It would visit them while they are made, and again and again while the tests run: that took a
+    third of the time of some tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """The command line as a function, and the files that it is given."""
 
+import importlib
 import json
 import re
 from collections.abc import Callable
@@ -9,12 +10,39 @@ import pytest
 
 from tilewright.flows.area import provenance
 from tilewright.flows.cli.main import main
+from tilewright.flows.execution.compile_cache import CompileCache
 
 from .browser import open_page
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 PROGRESS = re.compile(r"\d+ s: |rtl: (generating|compiling)")
 """Start of the lines of long work: every few seconds without a terminal, and for a core's code."""
+
+COMPILER = importlib.import_module("tilewright.flows.execution.compile_graph")
+"""The module, whose name in its package is also that of a function."""
+
+COMPILE = COMPILER.compile_with_exact_times
+
+_KEPT: dict[object, object] = {}
+
+
+@pytest.fixture
+def compiled_once(monkeypatch) -> None:
+    """Compile each request once in this process, however often the test asks for it."""
+
+    def compile_once(request, progress, store=None):
+        key = CompileCache.of_request(request).path.name, request.lean, store is None
+        if key not in _KEPT:
+            _KEPT[key] = COMPILE(request, progress, store)
+        return _KEPT[key]
+
+    monkeypatch.setattr(COMPILER, COMPILE.__name__, compile_once)
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch, compiled_once) -> None:
+    """Compile each time, as users do, where the folder's tests have `compiled_once`."""
+    monkeypatch.setattr(COMPILER, COMPILE.__name__, COMPILE)
 
 
 @pytest.fixture
