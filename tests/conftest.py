@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tilewright.compiler.cpu import LEVELS, host, host_levels
+from tilewright.compiler.cpu_level import level_cap
 from tilewright.errors import ProcessorError
 from tilewright.flows.execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE
 from tilewright.sim.verilate import ASSERTIONS
@@ -66,6 +67,20 @@ def pytest_collection():
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under a capped level, leave out tests that name a level: the cap does not change them."""
+    if level_cap() not in LEVELS:
+        return
+    of_a_level = [
+        item for item in items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        and "level" in item.callspec.params
+    ]  # fmt: skip
+    config.hook.pytest_deselected(items=of_a_level)
+    named = set(of_a_level)
+    items[:] = [item for item in items if item not in named]
 
 
 @pytest.fixture(autouse=True)

@@ -180,6 +180,21 @@ def test_what_the_processor_cannot_run_is_reported(pytester, monkeypatch):
     assert result.ret == 0
 
 
+def test_tests_that_name_a_level_run_once(pytester, monkeypatch):
+    """CI runs them without a cap, where each level of the processor is tried."""
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
+    pytester.makepyfile(
+        "import pytest\n"
+        "@pytest.mark.parametrize('level', ['avx2', 'sse2'])\ndef test_code(level): ...\n"
+        "@pytest.mark.parametrize('size', [1, 2])\ndef test_other(size): ...\n"
+        "def test(): ..."
+    )
+    pytester.runpytest_inprocess("--collect-only").stdout.fnmatch_lines("*5 tests collected*")
+    monkeypatch.setenv("TILEWRIGHT_CPU_LEVEL", "sse2")
+    result = pytester.runpytest_inprocess("--collect-only")
+    result.stdout.fnmatch_lines("*3/5 tests collected (2 deselected)*")
+
+
 def test_every_public_name_loads():
     assert sorted(tilewright.__all__) == sorted(tilewright._HOMES)
     for name in tilewright.__all__:

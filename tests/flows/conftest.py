@@ -21,7 +21,7 @@ PROGRESS = re.compile(r"\d+ s: |rtl: (generating|compiling)")
 COMPILER = importlib.import_module("tilewright.flows.execution.compile_graph")
 """The module, whose name in its package is also that of a function."""
 
-COMPILE = COMPILER.compile_with_exact_times
+COMPILE = COMPILER.compile_request
 
 _KEPT: dict[object, object] = {}
 
@@ -30,10 +30,10 @@ _KEPT: dict[object, object] = {}
 def compiled_once(monkeypatch) -> None:
     """Compile each request once in this process, however often the test asks for it."""
 
-    def compile_once(request, progress, store=None):
+    def compile_once(request, progress, *, measure, store):
         key = CompileCache.of_request(request).path.name, request.lean, store is None
         if key not in _KEPT:
-            _KEPT[key] = COMPILE(request, progress, store)
+            _KEPT[key] = COMPILE(request, progress, measure=measure, store=store)
         return _KEPT[key]
 
     monkeypatch.setattr(COMPILER, COMPILE.__name__, compile_once)
@@ -82,10 +82,14 @@ def artifact(tilewright, model, tmp_path) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def sources_file(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("sources") / provenance.SOURCES.name
+
+
 @pytest.fixture(autouse=True)
-def measured_sources(monkeypatch, tmp_path_factory):
+def measured_sources(monkeypatch, sources_file):
     """Kept figures are of these sources, as after `synth --ledger`; else commands add a note."""
-    own = tmp_path_factory.mktemp("sources") / provenance.SOURCES.name
     kinds = (provenance.LEDGER, provenance.MODEL)
-    own.write_text(json.dumps(dict.fromkeys(kinds, provenance.source_hash())))
-    monkeypatch.setattr(provenance, "SOURCES", own)
+    sources_file.write_text(json.dumps(dict.fromkeys(kinds, provenance.source_hash())), "utf-8")
+    monkeypatch.setattr(provenance, "SOURCES", sources_file)
