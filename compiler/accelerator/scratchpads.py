@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
@@ -30,7 +28,13 @@ from .regions import RegionRequest, act_regions, limited_region, region_request
 from .sliding import Window
 from .tile_layout import TileLayout, accumulator_places, dense_places, row_major
 from .weights import WeightLayout, weight_layout
-from .wide_weights import WIDE, FurtherTiles, excess_of, further_counts, further_tiles
+from .wide_weights import (
+    FurtherTiles,
+    excess_of,
+    further_counts,
+    further_tiles,
+    wide_constants,
+)
 
 TABLE_BYTES = 256
 """Bytes of a table of LUT."""
@@ -153,6 +157,7 @@ class BufferPlacer:
             if isinstance(node, TransferNest)
         }
         """The source of each copy."""
+        self.wide = wide_constants(program.kernel, self.copied)
         self.allocates = program.buffers
         self.windows: dict[str, Window] = {}
         for name, matched in instructions.items():
@@ -187,33 +192,20 @@ class BufferPlacer:
 
     def most_tiles(self, name: str, shape: tuple[int, ...]) -> int:
         """Weight tiles of any box with this shape, at most."""
-        tiles, wide = self.weights(name, shape).tiles, self._wide(name)
-        if wide is not None:
-            window = self.windows.get(name)
-            tiles += further_counts(excess_of(wide), shape, window, self.configuration).most
+        tiles = self.weights(name, shape).tiles
+        if name in self.wide:
+            excess, window = excess_of(self.wide[name]), self.windows.get(name)
+            tiles += further_counts(excess, shape, window, self.configuration).most
         return tiles
 
     def _further(self, name: str, box: Box) -> tuple[FurtherTiles, ...]:
-        key, wide = (name, box), self._wide(name)
-        if wide is None:
+        if name not in self.wide:
             return ()
+        key = name, box
         if key not in self.known_further:
-            values = padded_box(wide, box, box, 0)
-            window = self.windows.get(name)
+            values, window = padded_box(self.wide[name], box, box, 0), self.windows.get(name)
             self.known_further[key] = further_tiles(values, window, self.configuration)
         return self.known_further[key]
-
-    def _wide(self, name: str) -> np.ndarray | None:
-        """The weights that a buffer holds, if some exceed int8."""
-        source = self.copied[name]
-        if self.program.tensors[source].dtype != WIDE:
-            return None
-        if source not in self.program.kernel.constants:
-            raise CompileError(
-                f"kernel `{self.program.kernel.name}`: `{source}` is {WIDE}, and only constant "
-                "weights may exceed int8"
-            )
-        return self.program.kernel.constants[source]
 
     def allocate(self, buffered: Buffered) -> Placed:
         """Place a buffer; its data may be on chip already.

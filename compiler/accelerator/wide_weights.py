@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ...isa.expressions import Affine
 from ...isa.numbers import int8_terms
 from ..te.box import Box, Range, extents_of, whole_box
+from ..tensor import Kernel
 from .sliding import Window
 from .tile_layout import TileLayout
 from .weights import weight_layout
@@ -59,6 +61,31 @@ class FurtherCounts(NamedTuple):
     least: int = 0
 
 
+def wide_constants(kernel: Kernel, copied: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """The weights beyond int8 that buffers hold, by buffer.
+
+    Parameters
+    ----------
+    copied
+        Source of each buffer that is a copy.
+
+    Raises
+    ------
+    CompileError
+        When such weights are not constant.
+    """
+    found = {}
+    for name, source in copied.items():
+        if source in kernel.tensors and kernel.tensors[source].dtype == WIDE:
+            if source not in kernel.constants:
+                raise CompileError(
+                    f"kernel `{kernel.name}`: `{source}` is {WIDE}, and only constant weights may "
+                    "exceed int8"
+                )
+            found[name] = kernel.constants[source]
+    return found
+
+
 def int8_parts(
     weights: np.ndarray, window: Window | None, configuration: Configuration
 ) -> Iterator[tuple[Box, np.ndarray]]:
@@ -99,7 +126,7 @@ def further_tiles(
 
 
 class Excess(NamedTuple):
-    """Where weights exceed int8: their shape, and for each int8 term of the excess, its places."""
+    """Shape of weights, and for each int8 term of their excess, the places where it is not zero."""
 
     shape: tuple[int, ...]
     terms: tuple[np.ndarray, ...]
