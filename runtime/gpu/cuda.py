@@ -292,7 +292,7 @@ def level_of(device: str, major: int, minor: int) -> str:
         It runs none.
     """
     for name in LEVELS:
-        if 10 * major + minor >= int(name.removeprefix("sm")):
+        if name.startswith("sm") and 10 * major + minor >= int(name.removeprefix("sm")):
             return name
     raise DeviceError(
         f"device `gpu:cuda` ({device}): expected a compute capability of 8.0 or more, got "

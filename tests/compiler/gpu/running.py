@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright import te
+from tilewright.compiler.gpu.kernel import GpuKernel
 from tilewright.compiler.gpu.lower import GpuModule, compile_program
 from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.tensor import Kernel, Tensor
@@ -47,6 +48,18 @@ def run_schedule(
     assert isinstance(target, GpuTarget)
     module = compile_program(schedule.program(), target)
     return run_module(module, _shapes(schedule.kernel.tensors), given, order)
+
+
+def run_kernel(
+    kernel: GpuKernel,
+    given: Mapping[str, np.ndarray],
+    constants: Mapping[str, np.ndarray],
+    order: str | int = "together",
+) -> np.ndarray:
+    arrays = {name: array.reshape(kernel.tensors[name][1]) for name, array in given.items()}
+    arrays |= kernel.prepare(constants)
+    found = run_module(kernel.module, kernel.tensors, arrays, order)
+    return found.reshape(kernel.description.output.shape)
 
 
 def drawn(kernel: Kernel, seed: int = 0) -> dict[str, np.ndarray]:

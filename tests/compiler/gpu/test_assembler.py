@@ -11,8 +11,8 @@ from tilewright.compiler.graph import Graph
 from tilewright.compiler.host import plan_host
 from tilewright.compiler.tensor import Kernel
 
-from ...runtime.gpu.networks import digits, spotter, transformer
 from .assembler import assemble
+from .test_networks import digits, spotter, transformer
 from .test_schedules import depthwise, product, softmax, transpose
 
 LATER = "sm_86", "sm_89", "sm_100", "sm_120"

@@ -19,8 +19,8 @@ from tilewright.runtime import Comparison, Session, open_device
 from tilewright.runtime.device import Device
 from tilewright.runtime.gpu import GpuSide, network
 
+from ...compiler.gpu.test_networks import digits, spotter, transformer
 from .fake_cuda import FakeCuda, install
-from .networks import digits, spotter, transformer
 
 DRIVERS = "cuda", "interpreter"
 
@@ -67,7 +67,9 @@ def compare(found: np.ndarray, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("network", [digits, spotter, transformer], ids=lambda make: make.__name__)
-def test_whole_networks_run_as_ptx(network: Callable[[], tuple[Graph, dict[str, np.ndarray]]]):
+def test_every_step_of_a_network_is_right(
+    network: Callable[[], tuple[Graph, dict[str, np.ndarray]]],
+):
     graph, inputs = network()
     module = compiled(graph)
     with open_device("gpu:interpreter") as device:
