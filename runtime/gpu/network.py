@@ -1,9 +1,10 @@
 """The host's part of a run on a GPU: kernels in memory that is planned once, queued together.
 
-The GPU takes over the plan of the host. Steps that are no kernels, such as movements and recurrent
-layers, are computed in NumPy, between copies. `refused` names them.
+The GPU takes over the plan of the host. Steps that are no kernels, such as concatenations and
+recurrent layers, are computed in NumPy, between copies. `refused` names them.
 """
 
+import sys
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,11 @@ from typing_extensions import override
 
 from ...aligned import align
 from ...compiler.cpu import CpuTarget
-from ...compiler.gpu import GpuKernel, GpuModule, compile_kernel, planned_for
+from ...compiler.gpu import GpuKernel, GpuModule, compile_copy, compile_kernel, planned_for
 from ...compiler.graph import Graph, Node
 from ...compiler.graph.types import DTYPES
 from ...compiler.host import Alias, HostKernel, HostStep
+from ...compiler.host.movements import Movement
 from ...compiler.module import Module
 from ...compiler.tensor import Tensor
 from ...errors import CompileError, warn_of_kernel
@@ -217,35 +219,49 @@ class GpuSide(HostSide):
     def _prepare(self, module: Module) -> None:
         memory = self.plan.memory
         self._memory.plan(memory.offsets, memory.arena_bytes)
-        compiled: dict[Any, tuple[GpuKernel, tuple[GpuFunction, ...]]] = {}
-        ready: dict[str, tuple[GpuKernel, tuple[GpuFunction, ...]]] = {}
+        loaded: dict[str, tuple[GpuKernel | GpuModule, tuple[GpuFunction, ...]]] = {}
+        ready: dict[str, str] = {}
         for step in self.plan.kernels:
-            if not isinstance(step, HostKernel):
-                self.refused[step.output] = f"{type(step).__name__}: not a kernel"
-                continue
             try:
-                key = repr(step.description)
-                if key not in compiled:
-                    kernel = compile_kernel(step.description, self.driver.target)
-                    compiled[key] = kernel, self.driver.load(kernel.module)
-                ready[step.output] = compiled[key]
+                if (key := _key(step)) not in loaded:
+                    code = self._compile(step)
+                    if code is None:
+                        self.refused[step.output] = f"{type(step).__name__}: not a kernel"
+                        continue
+                    loaded[key] = code, self.driver.load(_module(code))
+                ready[step.output] = key
             except CompileError as problem:
                 self.refused[step.output] = str(problem)
                 warn_of_kernel(step.output, problem)
-        used = [_workspace_bytes(kernel.module) for kernel, _ in ready.values()]
+        used = [_workspace_bytes(_module(code)) for code, _ in loaded.values()]
         self._workspace = self._memory.allocate(max(used, default=0))
         for step in self.plan.kernels:
-            if isinstance(step, HostKernel) and step.output in ready:
-                self._calls[step.output] = tuple(self._launches(step, *ready[step.output]))
+            if step.output in ready:
+                code, functions = loaded[ready[step.output]]
+                self._calls[step.output] = tuple(self._launches(step, code, functions))
+
+    def _compile(self, step: HostStep) -> GpuKernel | GpuModule | None:
+        """The code of a step; None if there is none."""
+        if isinstance(step, HostKernel):
+            return compile_kernel(step.description, self.driver.target)
+        if isinstance(step, Movement) and step.fill is None and len(step.boxes) == 1:
+            elements = self._graph.types[step.reads[0]].elements
+            return compile_copy(step.boxes[0], elements, step.itemsize, self.driver.target)
+        return None
 
     def _launches(
-        self, step: HostKernel, kernel: GpuKernel, functions: Sequence[GpuFunction]
+        self, step: HostStep, code: GpuKernel | GpuModule, functions: Sequence[GpuFunction]
     ) -> list[GpuLaunch]:
         """The kernels of a step, with their arrays; all steps share one workspace."""
-        module, memory = kernel.module, self._memory
-        constants = {**module.constants, **kernel.prepare(step.constants)}
+        module, memory = _module(code), self._memory
+        constants = dict(module.constants)
+        if isinstance(step, HostKernel) and isinstance(code, GpuKernel):
+            constants |= code.prepare(step.constants)
+            inputs = step.inputs
+        else:
+            inputs = {f"in{place}": name for place, name in enumerate(step.reads)}
         wanted = {name for launch in module.kernels for name in launch.tensors}
-        buffers = {name: memory.of(value) for name, value in step.inputs.items()}
+        buffers = {name: memory.of(value) for name, value in inputs.items()}
         buffers |= {name: memory.upload(constants[name]) for name in wanted & constants.keys()}
         place = 0
         for tensor in module.buffers:
@@ -273,6 +289,16 @@ class GpuSide(HostSide):
         computed = [n for n in names if n in shown and self._memory.origin(n) in self._calls]
         others = [n for n in views if n.output.name in shown - set(computed)]
         return GpuBatch(self.driver, self._memory, launches, views, copied, computed, others)
+
+
+def _key(step: HostStep) -> str:
+    """A text that only steps with equal code share."""
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        return repr(step.description if isinstance(step, HostKernel) else step)
+
+
+def _module(code: GpuKernel | GpuModule) -> GpuModule:
+    return code.module if isinstance(code, GpuKernel) else code
 
 
 def _tensor_bytes(tensor: Tensor) -> int:
