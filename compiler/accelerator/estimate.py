@@ -145,8 +145,9 @@ class _Compute:
             window = math.prod(step.reductions.values())
         # A partial value that is broadcast takes few steps.
         whole = sum(one.compute.extents == step.finish.extents for one in step.partials)
-        steps = size // configuration.vector_lanes * (window + whole)
-        self.vector_piece = 0 if step.is_bare else steps + INSTRUCTION_OVERHEAD_CYCLES
+        steps = size // configuration.vector_lanes * (window * step.passes + whole)
+        overhead = INSTRUCTION_OVERHEAD_CYCLES * step.passes
+        self.vector_piece = 0 if step.is_bare else steps + overhead
         self.vector = self.spatial * self.groups * self.vector_piece
 
 

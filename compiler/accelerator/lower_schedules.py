@@ -24,6 +24,7 @@ from .dma import DramTensor
 from .lower_copies import Transfers
 from .matching import MatchedInstruction
 from .program_size import too_large
+from .row_passes import RowPasses
 from .scratchpads import TABLE_BYTES, BufferPlacer, Placed, Scratchpads
 from .strided_copy import fill_bytes
 from .tensorise import Form, Tensoriser
@@ -145,8 +146,9 @@ class _Operand:
 
     def buffer(self, placed: Placed, starts: Mapping[str, int]) -> Buffer:
         """The address of the element at the start of every axis, and the strides of the axes."""
-        if placed.memory is Memory.LUT:
-            return Buffer(placed.memory, placed.base // TABLE_BYTES, {}, ())
+        if not self.index:
+            table = TABLE_BYTES if placed.memory is Memory.LUT else 1
+            return Buffer(placed.memory, placed.base // table, {}, ())
         base = placed.base
         rolling = placed.rolling
         for dimension, affine in enumerate(self.index):
@@ -209,12 +211,13 @@ class _KernelLowering:
         self.transfers = Transfers(
             self.program, self.buffers, lowering.dram, lowering.pool, known.packed
         )
+        partners = self.buffers.partners
         self.pairs = {
-            name: pair
+            name: {partners[one.tensor] for one in reads if one.tensor in partners}
             for name, (_, *reads) in self.operands.items()
-            if len(pair := [one.tensor for one in reads if one.tensor in self.buffers.partners]) > 1
         }
         self.placed: dict[str, Placed] = {}
+        self.rows: dict[str, RowPasses] = {}
 
     def run(self) -> None:
         """Emit all instructions, each with its purpose."""
@@ -248,8 +251,8 @@ class _KernelLowering:
         starts = {axis: low for axis, (low, _) in instance.ranges.items()}
         tile = instance.tile
         own, *reads = self.operands[compute.output.name]
-        if compute.output.name in self.pairs:
-            self._check_pair(instance, self.pairs[compute.output.name])
+        for pair in self.pairs[compute.output.name]:
+            self._check_pair(instance, pair)
         buffers = {}
         for read in reads:
             placed = self.placed[read.tensor]
@@ -258,6 +261,9 @@ class _KernelLowering:
         target = self.placed[compute.output.name]
         self._check_alive(compute.output.name, target)
         rolling = target.rolling
+        if self.instructions[compute.output.name].pattern.passes:
+            buffers[compute.output.name] = own.buffer(target, starts)
+            return self._passes(compute, tile, buffers)
         if rolling is None:
             buffers[compute.output.name] = own.buffer(target, starts)
             return [
@@ -276,6 +282,23 @@ class _KernelLowering:
             found += self._instructions(
                 compute, {**tile, row: high - low}, part, instance.accumulate
             )
+        return found
+
+    def _passes(
+        self, compute: Compute, tile: Mapping[str, int], buffers: dict[str, Buffer]
+    ) -> list[Instruction]:
+        """Instructions that pass over the rows of a tile, one after the other."""
+        name = compute.output.name
+        if name not in self.rows:
+            self.rows[name] = RowPasses(self.instructions[name], compute, self.configuration)
+        rows, sizes = self.rows[name], tuple(tile[axis.name] for axis in compute.axes)
+        sums = _own(compute).buffer(self.buffers.row_sums(sizes), dict.fromkeys(tile, 0))
+        given = rows.buffers(tile, buffers, sums)
+        found: list[Instruction] = []
+        for stage in rows.computes:
+            used = rows.used(stage, given)
+            found += self._instructions(stage, tile, used, accumulate=False)
+        rows.check(found, tile)
         return found
 
     def _further(
@@ -327,9 +350,16 @@ class _KernelLowering:
         memories = {name: buffer.memory for name, buffer in buffers.items()}
         key = compute.output.name, *memories.items()
         if key not in self.tensorisers:
-            matched = self.instructions[compute.output.name]
+            matched = self._matched(compute.output.name)
             self.tensorisers[key] = Tensoriser(matched, compute, memories, self.configuration)
         return self.tensorisers[key]
+
+    def _matched(self, name: str) -> MatchedInstruction:
+        """The instruction of a stage, or of one of its passes."""
+        passes = (
+            rows.instructions[name] for rows in self.rows.values() if name in rows.instructions
+        )
+        return next(passes, None) or self.instructions[name]
 
     def _pad(self, rolled: Rolled) -> list[Instruction]:
         """The border of rows that were added to a ring."""
@@ -362,7 +392,7 @@ class _KernelLowering:
                 f"arena of {placed.memory.name} before its use; compute it further inside"
             )
 
-    def _check_pair(self, instance: Instance, names: list[str]) -> None:
+    def _check_pair(self, instance: Instance, names: Sequence[str]) -> None:
         """A bias and a scale are one operand, so they must be adjacent in PARAM."""
         first, *others = (self.placed[name] for name in names)
         if any((one.base, one.lows) != (first.base, first.lows) for one in others):

@@ -4,7 +4,7 @@ A phase computes a tile of activations from tiles of activations. In a fused ker
 between phases stay on chip.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -91,9 +91,11 @@ class Phase:
         main memory or from earlier phases, as those that `partials` read.
     window
         The sliding window of a depthwise product.
-    weights, bias, scale, table
+    weights, bias, scale, table, epsilon, factor
         Reads by operand. All of them are constants, but weights may also be an activation in main
-        memory.
+        memory. The last two are for statistics of rows.
+    passes
+        Instructions over each element of the finish.
     excess
         Where constant weights exceed int8.
     """
@@ -108,8 +110,26 @@ class Phase:
     bias: Read | None = None
     scale: Read | None = None
     table: Read | None = None
+    epsilon: Read | None = None
+    factor: Read | None = None
+    passes: int = 1
     partials: tuple[Partial, ...] = ()
     excess: Excess | None = field(default=None, compare=False)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether each element depends on all channels of its pixel."""
+        return self.epsilon is not None
+
+    @property
+    def constants(self) -> Iterator[tuple[Read, Memory]]:
+        """The reads of constants by the finish, with their scratchpads."""
+        places = (self.table, Memory.LUT), *((read, Memory.PARAM) for read in self._pairs)
+        return ((read, memory) for read, memory in places if read is not None)
+
+    @property
+    def _pairs(self) -> tuple[Read | None, ...]:
+        return self.bias, self.scale, self.epsilon, self.factor
 
     @property
     def is_bare(self) -> bool:
@@ -270,7 +290,8 @@ def _phase(computes: tuple[Compute, ...], places: Places) -> Phase:
                 **reads,
             }
         elif compute is computes[-1]:
-            given |= {"finish": compute, "operands": streams, **reads}
+            passes = len(pattern.passes) or 1
+            given |= {"finish": compute, "operands": streams, "passes": passes, **reads}
         else:
             sums = [r.tensor for r in roles if r.tensor in inside and inside[r.tensor] == "int32"]
             source = next(iter(sums), "")

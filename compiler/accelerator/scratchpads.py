@@ -13,6 +13,7 @@ from functools import cached_property
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
+from ...isa.instructions import Role
 from ..te.box import Box, Range, extents_of
 from ..te.instances import Buffered
 from ..te.nodes import Allocate, TransferNest, nodes
@@ -164,6 +165,13 @@ class BufferPlacer:
             if matched.window is not None:
                 self.windows[name] = self.windows[matched.weights] = matched.window
         self.partners = partners_of(program)
+        self.statistics = {
+            read.tensor: math.prod(self.allocates[name].shape[:-1])
+            for name, matched in instructions.items()
+            for slot, read in matched.found.reads
+            if matched.pattern.role(slot) is Role.EPSILON
+        }
+        """Rows of PARAM behind the constants of statistics, one for each row of a tile."""
         self.sources = _sources(program)
         self.ends: dict[str, tuple[Placed, int, int]] = {}
         """For sums in ACC: their place, and the first row of their bank and the last one in use."""
@@ -232,6 +240,21 @@ class BufferPlacer:
             return self._acc(name, buffered)
         return self._held(Memory[scope], name, buffered)
 
+    def row_sums(self, sizes: tuple[int, ...]) -> Placed:
+        """Place what passes over the same rows leave in ACC for the next one.
+
+        Raises
+        ------
+        CompileError
+            When a bank is too small.
+        """
+        limits = self.configuration
+        places, rows, _ = accumulator_places(sizes, None, limits)
+        if rows > limits.acc_depth:
+            raise self._too_few_rows("the rows", sizes, rows, limits.acc_depth)
+        base = self.scratchpads.take_bank() * limits.acc_depth * limits.lanes_out
+        return Placed(Memory.ACC, base, (0,) * len(sizes), places)
+
     # The arena -----------------------------------------------------------------------------------
 
     def _held(self, memory: Memory, name: str, buffered: Buffered) -> Placed:
@@ -251,8 +274,9 @@ class BufferPlacer:
             elements = (layout.tiles + sum(more.tiles for more in further)) * unit
         elif memory is Memory.PARAM:
             name, unit = self.partners.get(name, (name,))[0], self.configuration.vector_lanes
+            elements += self.statistics.get(name, 0) * unit
         elif memory is Memory.LUT:
-            places, elements, unit = (TileLayout(1),), TABLE_BYTES, TABLE_BYTES
+            unit = TABLE_BYTES
         piece, missing = self._take(memory, name, buffered.held, -(-elements // unit), region)
         return Placed(memory, piece.base * unit, lows, places, missing, piece, further=further)
 
@@ -288,13 +312,18 @@ class BufferPlacer:
             self.sums[key] = accumulator_places(sizes, self.windows.get(name), limits)
         places, rows, first = self.sums[key]
         if used + rows > limits.acc_depth:
-            raise CompileError(
-                f"kernel `{self.program.kernel.name}`: `{name}` {list(sizes)} takes {rows} rows of "
-                f"ACC and a bank has {limits.acc_depth - used}; split more or raise `acc_depth`"
-            )
+            raise self._too_few_rows(f"`{name}`", sizes, rows, limits.acc_depth - used)
         found = Placed(Memory.ACC, (bank + used) * limits.lanes_out + first, lows, places)
         self.ends[name] = found, bank, used + rows
         return found
+
+    def _too_few_rows(
+        self, what: str, sizes: tuple[int, ...], rows: int, left: int
+    ) -> CompileError:
+        return CompileError(
+            f"kernel `{self.program.kernel.name}`: {what} {list(sizes)} takes {rows} rows of "
+            f"ACC and a bank has {left}; split more or raise `acc_depth`"
+        )
 
     def _take(
         self, memory: Memory, name: str, box: Box, size: int, room: Range
@@ -320,7 +349,7 @@ class BufferPlacer:
                 weights += self.most_tiles(name, one.shape)
             elif one.scope == Memory.PARAM.name and name not in counted:
                 counted.update(self.partners.get(name, (name,)))
-                parameters += -(-math.prod(one.shape) // lanes)
+                parameters += -(-math.prod(one.shape) // lanes) + self.statistics.get(name, 0)
         return {Memory.WGT: weights, Memory.PARAM: parameters}
 
     def _regions(self, computes: tuple[Compute, ...]) -> dict[str, Range]:

@@ -197,7 +197,8 @@ def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
 
 def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
     """Whether accumulators, weights and parameters of a tile fit."""
-    if any(tile[axis] < phase.extents[axis] for axis in phase.bordered):
+    whole = (*phase.bordered, *(phase.channels if phase.has_rows else ()))
+    if any(tile[axis] < phase.extents[axis] for axis in whole):
         return False
     if parameter_rows(phase, tile, configuration) > configuration.param_depth:
         return False
@@ -207,9 +208,10 @@ def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
 
 
 def parameter_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
-    """Rows of PARAM that a tile's biases and scales take."""
+    """Rows of PARAM that a tile's biases and scales take, and the statistics of its rows."""
     channels = math.prod(tile[axis] for axis in phase.channels)
-    return len(phase.parameters) * -(-channels // configuration.vector_lanes)
+    rows = len(phase.parameters) * -(-channels // configuration.vector_lanes)
+    return rows + (1 + math.prod(tile[axis] for axis in phase.pixels) if phase.has_rows else 0)
 
 
 def streamed_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
@@ -228,6 +230,9 @@ def accumulator_rows(phase: Phase, tile: Tile, configuration: Configuration) -> 
         channels = math.prod(tile[axis] for axis in phase.channels)
         block = lane_channels(configuration) if phase.window else configuration.lanes_out
         rows = streamed_rows(phase, tile, configuration) * -(-channels // block)
+    if phase.has_rows:
+        sizes = [tile[axis.name] for axis in phase.finish.axes]
+        rows = math.prod(sizes[:-1]) * -(-sizes[-1] // configuration.lanes_out)
     early = 0
     for one in phase.partials:
         if one.compute.output.dtype == "int32" and not one.in_place:
