@@ -18,7 +18,7 @@ from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
 from ..tensor import Kernel, Tensor
 from .phases import Phase, phases_of
-from .tile_plan import weight_tiles
+from .tile_plan import tiles_of
 from .weights import fits_four_bits, four_bits_load
 
 UNITS = ("gemm", "vector", "load", "store")
@@ -209,7 +209,8 @@ def _gemm_cycles(step: Phase, wanted: Mapping[str, Indices], configuration: Conf
         rows *= (columns - 1) * min(step.window.stride, taps) + taps
     elif step.pixels[2] not in moved:
         rows *= columns
-    work = [(weight_tiles(step, tile, configuration), rows)]
+    tiles, further = tiles_of(step, tile, configuration)
+    work = [(tiles + further.least, rows)]
     for one in step.partials:
         if one.weights is not None:
             depth = math.prod(axis.extent for axis in one.compute.reductions)

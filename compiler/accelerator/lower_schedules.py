@@ -4,7 +4,7 @@ The instructions have the order of the loop program. A later pass adds the token
 instruction wait for another; it derives them from the instructions' footprints.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from .scratchpads import TABLE_BYTES, BufferPlacer, Placed, Scratchpads
 from .strided_copy import fill_bytes
 from .tensorise import Form, Tensoriser
 from .tile_layout import Buffer, TileLayout
+from .wide_weights import tile_inside
 
 OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
 """Contents of each scratchpad, as notes name them; activations in ACT have names of their own."""
@@ -265,7 +266,10 @@ class _KernelLowering:
             return self._passes(compute, tile, buffers)
         if rolling is None:
             buffers[compute.output.name] = own.buffer(target, starts)
-            return self._instructions(compute, tile, buffers, instance.accumulate)
+            return [
+                *self._instructions(compute, tile, buffers, instance.accumulate),
+                *self._further(compute, starts, tile, buffers),
+            ]
         row = compute.axes[rolling.dimension].name
         first = starts[row]
         whole = own.buffer(target, starts)
@@ -296,6 +300,32 @@ class _KernelLowering:
             found += self._instructions(stage, tile, used, accumulate=False)
         rows.check(found, tile)
         return found
+
+    def _further(
+        self,
+        compute: Compute,
+        starts: Mapping[str, int],
+        tile: Mapping[str, int],
+        buffers: Mapping[str, Buffer],
+    ) -> Iterator[Instruction]:
+        """Instructions that add the products of the further tiles of wide weights."""
+        for read in self.operands[compute.output.name][1:]:
+            placed = self.placed[read.tensor]
+            for more in placed.further:
+                ranges = zip(placed.lows, more.box, strict=True)
+                box = tuple((place + first, place + last) for place, (first, last) in ranges)
+                part = tile_inside(read.index, box, starts, tile)
+                if part is None:
+                    continue
+                moved = dict(buffers)
+                begins = {axis: low for axis, (low, _) in part.items()}
+                for axis, begin in begins.items():
+                    moved = {n: one.moved(axis, begin - starts[axis]) for n, one in moved.items()}
+                lows, base = tuple(low for low, _ in box), placed.base + more.offset
+                at = Placed(placed.memory, base, lows, more.places)
+                moved[read.tensor] = read.buffer(at, {**starts, **begins})
+                sizes = {**tile, **{axis: end - low for axis, (low, end) in part.items()}}
+                yield from self._instructions(compute, sizes, moved, accumulate=True)
 
     def _instructions(
         self,

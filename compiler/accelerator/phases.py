@@ -5,7 +5,7 @@ between phases stay on chip.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,6 +19,7 @@ from ..tensor import Compute, Kernel
 from .dma import PIXEL_AXES
 from .matching import find_pattern, lane_axes, memories_of
 from .sliding import Window, window_of
+from .wide_weights import Excess, excess_of
 
 Tile = Mapping[str, int]
 """Extent of every axis in a tile."""
@@ -95,6 +96,8 @@ class Phase:
         memory. The last two are for statistics of rows.
     passes
         Instructions over each element of the finish.
+    excess
+        Where constant weights exceed int8.
     """
 
     product: Compute | None
@@ -111,6 +114,7 @@ class Phase:
     factor: Read | None = None
     passes: int = 1
     partials: tuple[Partial, ...] = ()
+    excess: Excess | None = field(default=None, compare=False)
 
     @property
     def has_rows(self) -> bool:
@@ -186,8 +190,8 @@ class Phase:
         return tuple(axis for affine in index for axis, _ in affine.terms)
 
     @cached_property
-    def weight_tiles(self) -> dict[tuple[int, ...], int]:
-        """Cache of `plan.weight_tiles`: weight tiles by machine and tile."""
+    def weight_tiles(self) -> dict[tuple[int, ...], Any]:
+        """Cache of `tile_plan.tiles_of`: weight tiles by machine and tile."""
         return {}
 
     @cached_property
@@ -227,7 +231,9 @@ def _phases(kernel: Kernel) -> tuple[Phase, ...]:
             early = sum(_is_early(one, stage) for one in before)
             if sum(_is_product(one, places) for one in before) > 1 + early:
                 raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
-            phases.append(_phase(tuple(before), places))
+            phase = _phase(tuple(before), places)
+            given = kernel.constants.get(phase.weights.tensor) if phase.weights else None
+            phases.append(phase if given is None else replace(phase, excess=excess_of(given)))
             before = []
     if before:
         raise CompileError(f"kernel `{kernel.name}`: a product needs a stage that finishes it")

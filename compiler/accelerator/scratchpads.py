@@ -16,11 +16,12 @@ from ...isa.expressions import reads_of
 from ...isa.instructions import Role
 from ..te.box import Box, Range, extents_of
 from ..te.instances import Buffered
-from ..te.nodes import Allocate
+from ..te.nodes import Allocate, TransferNest, nodes
 from ..te.program import Program
 from ..te.rolling import Rolling
 from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
+from .constants import padded_box
 from .fixed_places import FixedPlaces, partners_of
 from .matching import MatchedInstruction
 from .phases import corrects_sums, own_index
@@ -28,6 +29,13 @@ from .regions import RegionRequest, act_regions, limited_region, region_request
 from .sliding import Window
 from .tile_layout import TileLayout, accumulator_places, dense_places, row_major
 from .weights import WeightLayout, weight_layout
+from .wide_weights import (
+    FurtherTiles,
+    excess_of,
+    further_counts,
+    further_tiles,
+    wide_constants,
+)
 
 TABLE_BYTES = 256
 """Bytes of a table of LUT."""
@@ -96,6 +104,8 @@ class Placed:
         Its piece of an arena, which shows whether other data have replaced it.
     rolling
         The ring, if the buffer is a ring of rows.
+    further
+        The further tiles of wide weights.
     """
 
     memory: Memory
@@ -105,6 +115,7 @@ class Placed:
     missing: bool = True
     piece: Piece | None = None
     rolling: Rolling | None = None
+    further: tuple[FurtherTiles, ...] = ()
 
 
 class BufferPlacer:
@@ -140,6 +151,14 @@ class BufferPlacer:
         self.program, self.scratchpads = program, scratchpads
         self.configuration = scratchpads.configuration
         self.copies = {name: nest for name, nest in program.nests.items() if nest.compute is None}
+        self.copied = {
+            name: node.source
+            for name, nest in self.copies.items()
+            for node in nodes(nest.body)
+            if isinstance(node, TransferNest)
+        }
+        """The source of each copy."""
+        self.wide = wide_constants(program.kernel, self.copied)
         self.allocates = program.buffers
         self.windows: dict[str, Window] = {}
         for name, matched in instructions.items():
@@ -158,6 +177,7 @@ class BufferPlacer:
         """For sums in ACC: their place, and the first row of their bank and the last one in use."""
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
+        self.known_further: dict[tuple[str, Box], tuple[FurtherTiles, ...]] = {}
         self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[TileLayout, ...], int, int]] = {}
         if arena:
             self.regions = self._regions(computes)
@@ -176,7 +196,24 @@ class BufferPlacer:
         return self.layouts[key]
 
     def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
-        return self.weights(name, shape).tiles * self.configuration.tile_bytes
+        return self.most_tiles(name, shape) * self.configuration.tile_bytes
+
+    def most_tiles(self, name: str, shape: tuple[int, ...]) -> int:
+        """Weight tiles of any box with this shape, at most."""
+        tiles = self.weights(name, shape).tiles
+        if name in self.wide:
+            excess, window = excess_of(self.wide[name]), self.windows.get(name)
+            tiles += further_counts(excess, shape, window, self.configuration).most
+        return tiles
+
+    def _further(self, name: str, box: Box) -> tuple[FurtherTiles, ...]:
+        if name not in self.wide:
+            return ()
+        key = name, box
+        if key not in self.known_further:
+            values, window = padded_box(self.wide[name], box, box, 0), self.windows.get(name)
+            self.known_further[key] = further_tiles(values, window, self.configuration)
+        return self.known_further[key]
 
     def allocate(self, buffered: Buffered) -> Placed:
         """Place a buffer; its data may be on chip already.
@@ -191,7 +228,11 @@ class BufferPlacer:
             memory, (lows, sizes) = Memory[scope], _split(buffered.box)
             base = self.fixed.base(name, buffered.slot)
             if memory is Memory.WGT:
-                return Placed(memory, base, lows, self.weights(name, sizes).places)
+                places, further = (
+                    self.weights(name, sizes).places,
+                    self._further(name, buffered.box),
+                )
+                return Placed(memory, base, lows, places, further=further)
             return Placed(memory, base, lows, dense_places(sizes))
         if buffered.allocate.rolling is not None:
             return self._ring(name, buffered.allocate.rolling)
@@ -225,16 +266,19 @@ class BufferPlacer:
             region = self.regions[name]
         elif buffered.allocate.slots and memory in (Memory.WGT, Memory.PARAM):
             region = 0, min(region[1], buffered.allocate.slots * self._totals[memory])
+        further: tuple[FurtherTiles, ...] = ()
         if memory is Memory.WGT:
             layout, unit = self.weights(name, sizes), self.configuration.tile_bytes
-            places, elements = layout.places, layout.tiles * unit
+            further = self._further(name, buffered.held)
+            places = layout.places
+            elements = (layout.tiles + sum(more.tiles for more in further)) * unit
         elif memory is Memory.PARAM:
             name, unit = self.partners.get(name, (name,))[0], self.configuration.vector_lanes
             elements += self.statistics.get(name, 0) * unit
         elif memory is Memory.LUT:
             unit = TABLE_BYTES
         piece, missing = self._take(memory, name, buffered.held, -(-elements // unit), region)
-        return Placed(memory, piece.base * unit, lows, places, missing, piece)
+        return Placed(memory, piece.base * unit, lows, places, missing, piece, further=further)
 
     def _ring(self, name: str, rolling: Rolling) -> Placed:
         size = rolling.elements
@@ -302,7 +346,7 @@ class BufferPlacer:
         counted: set[str] = set()
         for name, one in self.allocates.items():
             if one.scope == Memory.WGT.name:
-                weights += self.weights(name, one.shape).tiles
+                weights += self.most_tiles(name, one.shape)
             elif one.scope == Memory.PARAM.name and name not in counted:
                 counted.update(self.partners.get(name, (name,)))
                 parameters += -(-math.prod(one.shape) // lanes) + self.statistics.get(name, 0)

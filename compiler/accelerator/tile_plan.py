@@ -17,6 +17,7 @@ from .phases import Phase, Tile, box_of, is_pointwise
 from .regions import RegionRequest, act_regions, limited_region, region_request
 from .sliding import lane_channels
 from .weights import weight_layout
+from .wide_weights import FurtherCounts, further_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,16 +243,25 @@ def accumulator_rows(phase: Phase, tile: Tile, configuration: Configuration) -> 
 
 
 def weight_tiles(phase: Phase, tile: Tile, configuration: Configuration) -> int:
-    """Weight tiles of one chunk: every channel, tap and lane block of the tile."""
+    """Weight tiles of one chunk, at most: every channel, tap and lane block of the tile."""
+    tiles, further = tiles_of(phase, tile, configuration)
+    return tiles + further.most
+
+
+def tiles_of(phase: Phase, tile: Tile, configuration: Configuration) -> tuple[int, FurtherCounts]:
+    """Weight tiles of one chunk that hold int8 weights, and what wide weights add to them."""
     if phase.weights is None:
-        return 0
+        return 0, FurtherCounts()
     lanes = configuration.lanes_in, configuration.lanes_out, configuration.depthwise_taps
     key = (*lanes, *(tile[axis] for axis in phase.weight_axes))
     known = phase.weight_tiles
     if key not in known:
         box = box_of(phase.weights, {}, tile)
         extents = extents_of(box)
-        known[key] = weight_layout(extents, phase.window, configuration).tiles
+        tiles, further = weight_layout(extents, phase.window, configuration).tiles, FurtherCounts()
+        if phase.excess is not None:
+            further = further_counts(phase.excess, extents, phase.window, configuration)
+        known[key] = tiles, further
     return known[key]
 
 

@@ -92,7 +92,7 @@ def compile_program(
     CompileError
         When a loop cannot be executed as scheduled.
     """
-    target.check_program(program)
+    program = target.complete(program)
     module = ir.Module(name=program.kernel.name)
     module.triple = TRIPLE
     reduced = {

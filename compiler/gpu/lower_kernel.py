@@ -1,8 +1,5 @@
 """Emit one kernel: what a block does, with its threads side by side.
 
-A barrier stands wherever a region reads shared memory that others wrote, or writes what others may
-still read. Barriers stand outside the loops over threads, so all threads reach them.
-
 In a pipelined loop, copies into shared memory run ahead of the computation: those of iteration
 `i + depth - 1` start in iteration `i`, into the slot that iteration `i - 1` has read. They are
 asynchronous where a thread copies 4, 8 or 16 bytes at once.
@@ -19,8 +16,8 @@ from ..cpu.codegen.environment import Environment
 from ..cpu.codegen.lower_function import FunctionLowering
 from ..cpu.codegen.lower_values import Mask
 from ..te import nodes as loops
-from ..te.target import BLOCKS, REGISTER, SHARED, Kind
-from .blocks import Spread, bytes_of, is_region, shared_accesses, thread_loops, threads_of
+from ..te.target import BLOCKS, REGISTER, Kind
+from .blocks import Spread, bytes_of, copies_ahead, is_region, thread_loops, threads_of
 from .emitter import ALIGNMENT_BYTES, GpuEmitter
 from .shared_memory import SharedMemory
 from .spread_layout import SpreadLayout
@@ -77,9 +74,6 @@ class KernelLowering(FunctionLowering):
         """Regions so far."""
         self._slots: dict[str, LlvmValue] = {}
         """For each buffer of a pipelined loop, the slot of the iteration that is emitted."""
-        self._read: set[str] = set()
-        self._written: set[str] = set()
-        """Shared buffers that were accessed since the last barrier."""
 
     def number(self, name: str) -> LlvmValue:
         """A number of the thread or the block, read at the function's entry."""
@@ -98,6 +92,8 @@ class KernelLowering(FunctionLowering):
                 env = self.let(node, env)
             elif isinstance(node, loops.Allocate):
                 self.allocate(node, env)
+            elif isinstance(node, loops.Barrier):
+                self.emitter.barrier()
             elif is_region(node):
                 self.region(node, env)
             else:
@@ -123,15 +119,11 @@ class KernelLowering(FunctionLowering):
 
     @override
     def node(self, node: loops.Node, env: Environment, mask: Mask) -> None:
-        before = set(self._read), set(self._written)
         if isinstance(node, loops.TransferNest) and self._fills(node):
             with self.copies.copying():
                 self.block(node.body, env, None)
         else:
             super().node(node, env, mask)
-        if isinstance(node, loops.Guard) and not self._in_region:
-            self._read |= before[0]
-            self._written |= before[1]
 
     def _fills(self, node: loops.TransferNest) -> bool:
         """Whether a copy fills a buffer in shared memory."""
@@ -163,7 +155,6 @@ class KernelLowering(FunctionLowering):
 
     def region(self, node: loops.Node, env: Environment) -> None:
         """Emit what each thread runs alone; surplus threads wait."""
-        self.order(node)
         count = threads_of(node)
         rest, self._units = count, {}
         for loop in thread_loops(node):
@@ -193,15 +184,6 @@ class KernelLowering(FunctionLowering):
             value = self.builder.udiv(value, I64(divisor))
         return self.builder.urem(value, I64(extent)) if divisor * extent < count else value
 
-    def order(self, region: loops.Node) -> None:
-        """Set a barrier if a region needs what other threads did before, or overwrites it."""
-        reads, writes = shared_accesses(region, self._shared.keys() - self._slots.keys())
-        if reads & self._written or writes & (self._read | self._written):
-            self.emitter.barrier()
-            self._read, self._written = set(), set()
-        self._read |= reads
-        self._written |= writes
-
     @override
     def loop(self, node: loops.For, env: Environment, mask: Mask) -> None:
         start, extent = env.resolved(node.start), node.extent
@@ -222,26 +204,12 @@ class KernelLowering(FunctionLowering):
             self.block(node.body, replace(inside, lane=symbol), mask)
         elif node.kind is Kind.VECTORISED:
             self.loop(replace(node, kind=Kind.UNROLLED), env, mask)
-        elif node.depth > 1 and not self._in_region and (ahead := self._copies(node)):
+        elif not self._in_region and (ahead := copies_ahead(node)):
             self.pipeline(node, ahead, env, symbol)
         else:
-            if not self._in_region:
-                self.repeat(node)
             self.counted(symbol, extent, partial(self.block, node.body, inside, mask))
 
     # Pipelined loops ---------------------------------------------------------------------------
-
-    def _copies(self, node: loops.For) -> tuple[loops.Node, ...]:
-        """The buffers in shared memory that copies at the head of a loop fill, with the copies."""
-        found: list[loops.Node] = []
-        for inner in node.body:
-            if (isinstance(inner, loops.Allocate) and inner.scope == SHARED) or (
-                isinstance(inner, loops.Nest) and inner.compute is None and found
-            ):
-                found.append(inner)
-            else:
-                break
-        return tuple(found)
 
     def pipeline(
         self, node: loops.For, ahead: tuple[loops.Node, ...], env: Environment, symbol: str
@@ -250,7 +218,8 @@ class KernelLowering(FunctionLowering):
         emitter, builder, depth = self.emitter, self.builder, node.depth
         names = [one.tensor.name for one in ahead if isinstance(one, loops.Allocate)]
         start, last = env.resolved(node.start), node.extent - 1
-        rest = node.body[len(ahead) :]
+        barrier, *rest = node.body[len(ahead) :]
+        assert isinstance(barrier, loops.Barrier)
 
         def emit(block: loops.Block, number: LlvmValue, copying: bool) -> None:
             """A part of an iteration, whose buffers are in its slots."""
@@ -264,7 +233,6 @@ class KernelLowering(FunctionLowering):
             self.memory.close()
             self.copies.runs_ahead = False
 
-        emitter.barrier()  # earlier readers of the memory are done
         for number in range(depth - 1):
             if number <= last:
                 emit(ahead, I64(number), copying=True)
@@ -278,17 +246,9 @@ class KernelLowering(FunctionLowering):
             with builder.if_then(builder.icmp_unsigned("<=", following, I64(last))):
                 emit(ahead, following, copying=True)
             emitter.commit()
-            emit((*(one for one in ahead if isinstance(one, loops.Allocate)), *rest), number, False)
+            emit((*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest), number, False)
 
         self.counted(symbol, node.extent, iteration)
         emitter.wait(0)
         for name in names:
-            self._read.add(name)
             del self._slots[name]
-
-    def repeat(self, node: loops.For) -> None:
-        """Count the accesses of a loop's last iteration as earlier ones of the next."""
-        names = {n.tensor.name for n in loops.nodes((node,)) if isinstance(n, loops.Allocate)}
-        reads, writes = shared_accesses(node, names | set(self._shared))
-        self._read |= reads
-        self._written |= writes

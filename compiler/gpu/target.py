@@ -24,6 +24,7 @@ from ..te.target import (
     Scope,
     Target,
 )
+from .barriers import with_barriers
 from .blocks import check_blocks
 from .instructions import WARP_PRODUCTS, WarpProduct
 
@@ -141,8 +142,9 @@ class GpuTarget(Target):
         )
 
     @override
-    def check_program(self, program: Program) -> None:
+    def complete(self, program: Program) -> Program:
         check_blocks(program, MAX_THREADS, self.properties.shared_bytes)
+        return with_barriers(program)
 
     # The processor that the code generator sees ------------------------------------------------
 

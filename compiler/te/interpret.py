@@ -16,7 +16,7 @@ from ...isa.expressions import ROW_OPS, Call, Expression, Literal, Op, Read, Rea
 from ...isa.numbers import INT8_MAX, INT8_MIN, requantise
 from ..tensor import REALS, rows_of
 from .affine import value_of
-from .nodes import Allocate, Assign, Block, For, Guard, Let, Node, Update, holds, let_value
+from .nodes import Allocate, Assign, Barrier, Block, For, Guard, Let, Node, Update, holds, let_value
 from .program import Program
 from .rolling import Rows
 
@@ -169,7 +169,7 @@ class _Interpreter:
             self.write(node.target, value, values)
         elif isinstance(node, Update):
             self.update(node, values)
-        else:
+        elif not isinstance(node, Barrier):  # one iteration after the other needs none
             self.run(node.body, values)
 
     def numbers(self, node: For, values: Values) -> list[int]:

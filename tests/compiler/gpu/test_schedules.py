@@ -177,6 +177,51 @@ def test_every_other_kernel_runs_element_by_element(kernel):
     check(default_schedule(kernel, GpuTarget()), ("together", "descending"))
 
 
+def around_barriers(schedule: te.Schedule) -> list[tuple[str, str]]:
+    """The lines before and after each barrier."""
+    lines = list(map(str.strip, str(schedule.program()).splitlines()))
+    return [(lines[n - 1], lines[n + 1]) for n, line in enumerate(lines) if line == "barrier"]
+
+
+FILL_A, FILL_B = "a.SHARED[y, r] = a[y, r]", "b.SHARED[x, r] = b[x, r]"
+
+
+def test_barriers_stand_where_threads_would_race():
+    """Before the copy that overwrites what the iteration before reads, and before the readers."""
+    schedule = shared_product(product(37, 20, 21, "int8"))
+    assert around_barriers(schedule) == [
+        ("allocate a.SHARED: int8[16, 8] from [16*y.o, 8*r.o] in SHARED", "compute a.SHARED:"),
+        (FILL_B, "thread for y.i.o in range(8):"),
+    ]
+
+
+def test_slots_save_the_barrier_before_the_copies():
+    schedule = shared_product(product(37, 20, 21, "int8"))
+    schedule.pipeline("c", "r.o", 2)
+    assert around_barriers(schedule) == [(FILL_B, "thread for y.i.o in range(8):")]
+
+
+def test_a_pipelined_loop_waits_for_the_readers_of_its_last_run():
+    """A reader of another iteration of the loop around it may still be at work."""
+    kernel = product(32, 20, 32, "int8")
+    text = str(shared_product(kernel)).replace(
+        "reorder(c, y.o, x.o, r.o,", "split(c, r.o, 2)\nreorder(c, y.o, x.o, r.o.o, r.o.i,"
+    )
+    text = text.replace("SHARED, c, r.o)", "SHARED, c, r.o.i)")
+    schedule = te.Schedule.parse(kernel, text, GpuTarget())
+    schedule.pipeline("c", "r.o.i", 2)
+    assert around_barriers(schedule) == [
+        ("for r.o.o in range(2):", "for r.o.i in range(2):  # pipelined, depth 2"),
+        (FILL_B, "thread for y.i.o in range(8):"),
+    ]
+    check(schedule)
+
+
+def test_barriers_are_put_once():
+    program = shared_product(product(37, 20, 21, "int8")).program()
+    assert str(GpuTarget().complete(program)) == str(program)
+
+
 def test_schedules_for_gpus_are_text():
     schedule = default_schedule(product(80, 44, 128, "int8"), GpuTarget())
     again = te.Schedule.parse(schedule.kernel, str(schedule), GpuTarget())
