@@ -83,7 +83,7 @@ def test_without_a_gpu_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
-    assert gpu_check.main([]) == gpu_check.NO_GPU == 3
+    assert gpu_check.main(["--device", "gpu:cuda"]) == gpu_check.NO_GPU == 3
     assert capsys.readouterr().err.startswith(
         "gpu-check: nothing was run: device `gpu:cuda`: the Python package `cuda-bindings`"
     )
