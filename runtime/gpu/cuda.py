@@ -68,7 +68,7 @@ class CudaDriver(GpuDriver):
 
     def __init__(self, ordinal: int = 0) -> None:
         self._cuda = _bindings()
-        self._thread, self._process = 0, os.getpid()
+        self._process, self._entered = os.getpid(), threading.local()
         self._open = False
         self._allocated: dict[int, str] = {}
         self._graphs: list[tuple[Any, Any]] = []
@@ -121,9 +121,9 @@ class CudaDriver(GpuDriver):
             raise DeviceError(f"{self._where}: it is closed; open it again")
         if os.getpid() != self._process:
             raise DeviceError(f"{self._where}: opened before a fork; open it in the child")
-        if threading.get_ident() != self._thread:
+        if not hasattr(self._entered, "context"):
             self._call("cuCtxSetCurrent", self._context)
-            self._thread = threading.get_ident()
+            self._entered.context = self._context
         return self._call(name, *arguments)
 
     @property

@@ -45,8 +45,8 @@ class GpuMemory:
 
     def upload(self, array: np.ndarray) -> GpuBuffer:
         """New memory with a constant's elements."""
-        buffer = self.allocate(array.nbytes)
-        self._driver.copy_in(buffer, np.ascontiguousarray(array))
+        buffer, source = self.allocate(array.nbytes), np.ascontiguousarray(array)
+        self._driver.copy_in(buffer, source)
         self._driver.synchronise()
         return buffer
 

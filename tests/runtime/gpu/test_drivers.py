@@ -239,12 +239,13 @@ def test_the_compilers_message_is_told(monkeypatch: pytest.MonkeyPatch):
         driver.load(doubled())
 
 
-def test_another_thread_takes_the_context(fake: FakeCuda):
+def test_each_thread_takes_the_context_once(fake: FakeCuda):
+    """Also one that has the number of an earlier thread, which has ended."""
     driver = CudaDriver()
-    thread = threading.Thread(target=driver.allocate, args=(4,))
-    thread.start()
-    thread.join()
-    driver.allocate(4)
+    for _ in range(2):
+        thread = threading.Thread(target=driver.allocate, args=(4,))
+        thread.start()
+        thread.join()
     driver.allocate(4)
     assert fake.names().count("cuCtxSetCurrent") == 3
 
