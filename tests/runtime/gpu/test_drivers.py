@@ -14,6 +14,7 @@ from tilewright.compiler.gpu.schedules import default_schedule
 from tilewright.errors import CompileError, DeviceError, ToolError
 from tilewright.runtime.gpu import GpuDriver, open_driver
 from tilewright.runtime.gpu.cuda import CudaDriver
+from tilewright.runtime.gpu.cuda_errors import INVALID_CODE, REMEDIES
 from tilewright.runtime.gpu.interpreter import InterpreterDriver
 
 from .fake_cuda import FakeCuda, install
@@ -213,6 +214,10 @@ def test_every_error_has_a_sentence(fake: FakeCuda, error):
     text = f"device `gpu:cuda` (Fake GPU): `cuMemAlloc` failed: {error.name} (text of the driver)"
     assert str(caught.value).startswith(text)
     assert getattr(caught.value, "name", None) == error.name
+
+
+def test_remedies_are_for_errors_that_exist():
+    assert {*REMEDIES, *INVALID_CODE} <= {*real.CUresult.__members__}
 
 
 def test_an_error_without_a_name_has_its_number(fake: FakeCuda):
