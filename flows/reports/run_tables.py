@@ -7,6 +7,7 @@ from typing import Any
 
 from ...compiler.graph import is_accelerated
 from ...isa.settings import memory_text
+from ...runtime.devices import GpuDevice
 from ...runtime.profile import Profile
 from ...runtime.remote import RemoteDevice
 from ..cli.clock_options import DEFAULT_CLOCK_MHZ
@@ -28,7 +29,8 @@ def show(
     plural = "s" * (count != 1)
     say(f"network        {outcome.module.name}: {report.host_sentence(profile)}")
     say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
-    say(f"device         {outcome.device.name}")
+    gpu = f", {outcome.device.driver.device}" if isinstance(outcome.device, GpuDevice) else ""
+    say(f"device         {outcome.device.name}{gpu}")
     if isinstance(outcome.device, RemoteDevice):
         say(f"agent          {outcome.device.times}")
     if line := program_sentence(outcome.module, outcome.device.memory):

@@ -27,7 +27,7 @@ class InterpreterDriver(GpuDriver):
     """
 
     name = "interpreter"
-    device = "PTX interpreter, software"
+    device = "PTX interpreter in software; its times are not those of a GPU"
 
     def __init__(self, level: str = "sm80", order: str | int = "together") -> None:
         self.target, self.order = GpuTarget(level), order

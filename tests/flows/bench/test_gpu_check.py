@@ -34,7 +34,7 @@ def test_a_report_has_checks_and_figures(tmp_path: Path, capsys: pytest.CaptureF
     path = tmp_path / "found.json"
     assert gpu_check.main([*TINY, "-o", str(path)]) == 0
     report = json.loads(path.read_text(encoding="utf-8"))
-    assert report["device"] == "PTX interpreter, software"
+    assert report["device"].startswith("PTX interpreter in software")
     assert report["level"] == "sm80"
     assert report["torch"] is None
     assert report["operators"] == {"run": 2, "kernels": 2, "of": 2, "wrong": []}

@@ -25,6 +25,7 @@ def test_a_sentence_counts_the_steps_of_a_gpu(tilewright, model, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     said = tilewright("run", model, "--device", "GPU:interpreter", "--repeat", 1)
     assert "; on the host, on its GPU: quantize, qconv (3), qconv+qadd" in said.splitlines()[0]
+    assert "its times are not those of a GPU" in said
 
 
 @pytest.mark.parametrize(
