@@ -99,7 +99,7 @@ def tasks_of(graph: Graph, target: CpuTarget, threads: int) -> list[KernelTask]:
     found: dict[TunableDescription, list[str]] = {}
     for step in plan_host(graph, steps, (), target).kernels:
         for description in step.descriptions():
-            if isinstance(description, TunableDescription):
+            if isinstance(description, TunableDescription) and _has_space(description, target):
                 found.setdefault(description, []).append(names[step.output])
     return [KernelTask(tuple(own), product, target, threads) for product, own in found.items()]
 
@@ -110,6 +110,11 @@ def without_space(graph: Graph, target: CpuTarget) -> dict[str, int]:
     kinds = (
         type(one).__name__
         for one in plan_host(graph, steps, (), target).descriptions()
-        if not isinstance(one, TunableDescription)
+        if not (isinstance(one, TunableDescription) and _has_space(one, target))
     )
     return dict(Counter(kinds))
+
+
+def _has_space(kernel: TunableDescription, target: CpuTarget) -> bool:
+    """Whether its planner has free decisions: those of a few elements have one answer each."""
+    return any(len(answers) > 1 for answers in kernel.questions(target).values())

@@ -328,4 +328,4 @@ def _list(
         for reason, count in row["left_out"].items():
             say(f"  left out {count}: {reason}")
     for kind, count in others.items():
-        say(f"no space: {count} {kind}: its planner has one schedule")
+        say(f"no space: {count} {kind}: one schedule each")
