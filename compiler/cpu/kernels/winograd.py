@@ -20,9 +20,8 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, even_blocks, round_up
+from .description import KernelSchedule, Planner, even_blocks, round_up
 from .epilogue import Extent
-from .product import ProductPlanner
 from .tiles import panels, pick_steps, schedule_copy, unrolled
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ KEPT_BYTES = 3 << 19
 14 shapes on Sapphire Rapids, with AVX2 and AVX-512."""
 
 
-class TilePlanner(ProductPlanner):
+class TilePlanner(Planner):
     """A convolution of windows of 3x3 and steps of 1 by square tiles of the output.
 
     Parameters
