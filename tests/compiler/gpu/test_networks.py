@@ -1,6 +1,8 @@
 """Whole networks whose kernels run as PTX: they compute what the graph and the CPU target do."""
 
+import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +19,22 @@ from tilewright.compiler.graph.evaluate import evaluate_node
 from tilewright.compiler.host.kernel import HostKernel
 from tilewright.compiler.host.plan import plan_host
 from tilewright.examples import keywords
+from tilewright.runtime.opencl import OpenClDriver
 
 from ..onnx_models import model, value
-from .running import run_kernel
+from .running import Runner, draw, run_kernel, run_module, run_opencl
 
 EXAMPLES = Path(tilewright.__file__).parent / "examples"
+KEYWORDS = Path(__file__).parents[4] / "shared" / "models" / "kws_dscnn" / "kws_int8_qdq.onnx"
 
 
-def run_network(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outputs, each kernel run as PTX, and compared with the CPU target's where that runs."""
+def run_network(
+    graph: Graph,
+    inputs: Mapping[str, np.ndarray],
+    target: GpuTarget,
+    run: Runner = run_module,
+) -> dict[str, np.ndarray]:
+    """The outputs; each kernel is compared with the CPU target's where that runs."""
     names = [node.outputs[0].name for node in graph.nodes]
     plan = plan_host(graph, names, [], planned_for(), least_work=0)
     steps = {step.output: step for step in plan.kernels if isinstance(step, HostKernel)}
@@ -34,7 +43,8 @@ def run_network(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.
     for node in graph.nodes:
         name = node.outputs[0].name
         if name in steps:
-            values[name] = _run_step(steps[name], values).reshape(graph.types[name].shape)
+            found = _run_step(steps[name], values, target, run)
+            values[name] = found.reshape(graph.types[name].shape)
         elif name not in covered:
             found = evaluate_node(node, [values[operand] for operand in node.inputs])
             values |= zip([output.name for output in node.outputs], found, strict=True)
@@ -42,13 +52,15 @@ def run_network(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.
     return {output.name: values[output.value] for output in graph.outputs}
 
 
-def _run_step(step: HostKernel, values: Mapping[str, np.ndarray]) -> np.ndarray:
+def _run_step(
+    step: HostKernel, values: Mapping[str, np.ndarray], target: GpuTarget, run: Runner
+) -> np.ndarray:
     description = step.description
     given = {
         operand: np.ascontiguousarray(values[name]).reshape(description.operands[operand].shape)
         for operand, name in step.inputs.items()
     }
-    found = run_kernel(compile_kernel(description, GpuTarget()), given, step.constants)
+    found = run_kernel(compile_kernel(description, target), given, step.constants, run)
     if planned_for().level in host_levels():
         kernel = compile_for_cpu(description, planned_for())
         compare(found, kernel.bind(**step.constants)(*given.values()))
@@ -118,14 +130,69 @@ def transformer() -> tuple[Graph, dict[str, np.ndarray]]:
 
 def drawn(graph: Graph) -> dict[str, np.ndarray]:
     random = np.random.default_rng(2)
-    return {
-        given.name: random.standard_normal(graph.types[given.name].shape).astype(np.float32)
-        for given in graph.inputs
+    return {given.name: draw(graph.types[given.name], random) for given in graph.inputs}
+
+
+def layers() -> tuple[Graph, dict[str, np.ndarray]]:
+    """A float network of convolutions, pooling, resizing, a norm and a softmax."""
+    random = np.random.default_rng(3)
+    constants: dict[str, np.ndarray] = {
+        "w": random.normal(0, 0.2, (8, 3, 3, 3)).astype(np.float32),
+        "d": random.normal(0, 0.2, (8, 1, 3, 3)).astype(np.float32),
+        "bias": random.normal(0, 0.2, 8).astype(np.float32),
+        "scales": np.array([1, 1, 2, 2], np.float32),
     }
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "bias"], ["conv"], pads=[1] * 4, strides=[2, 2]),
+        helper.make_node("Relu", ["conv"], ["positive"]),
+        helper.make_node("Conv", ["positive", "d"], ["deep"], group=8, pads=[1] * 4),
+        helper.make_node("MaxPool", ["deep"], ["top"], kernel_shape=[3, 3], strides=[2, 2]),
+        helper.make_node("AveragePool", ["top"], ["mean"], kernel_shape=[2, 2]),
+        helper.make_node("Resize", ["mean", "", "scales"], ["large"], mode="linear"),
+        helper.make_node("InstanceNormalization", ["large", "bias", "bias"], ["normal"]),
+        helper.make_node("Softmax", ["normal"], ["share"], axis=1),
+        helper.make_node("Tanh", ["large"], ["bent"]),
+        helper.make_node("Mul", ["share", "bent"], ["product"]),
+        helper.make_node("Transpose", ["product"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    proto = model(nodes, [value("x", np.float32, [1, 3, 17, 19])], ["y"], constants, opset=20)
+    graph = tilewright.import_model(proto.SerializeToString())
+    return graph, drawn(graph)
 
 
-@pytest.mark.parametrize("network", [digits, spotter, transformer], ids=lambda make: make.__name__)
-def test_whole_networks_run_as_ptx(network: Callable[[], tuple[Graph, dict[str, np.ndarray]]]):
+def commands() -> tuple[Graph, dict[str, np.ndarray]]:
+    """DS-CNN, which spots keywords, in int8."""
+    graph = tilewright.import_model(KEYWORDS)
+    return graph, drawn(graph)
+
+
+Network = Callable[[], tuple[Graph, dict[str, np.ndarray]]]
+named = operator.attrgetter("__name__")
+
+
+def check(network: Network, target: GpuTarget, run: Runner) -> None:
     graph, inputs = network()
+    found = run_network(graph, inputs, target, run)
     for name, expected in evaluate(graph, inputs).items():
-        compare(run_network(graph, inputs)[name], expected)
+        compare(found[name], expected)
+
+
+@pytest.mark.parametrize("network", [digits, spotter, transformer, layers], ids=named)
+def test_whole_networks_run_as_ptx(network: Network):
+    check(network, GpuTarget(), run_module)
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize(
+    "network",
+    [digits, spotter, layers, pytest.param(transformer, marks=pytest.mark.slow)],
+    ids=named,
+)
+def test_whole_networks_run_as_opencl(network: Network, driver: OpenClDriver):
+    check(network, driver.target, partial(run_opencl, driver))
+
+
+@pytest.mark.opencl
+@pytest.mark.skipif(not KEYWORDS.exists(), reason=f"no shared models: {KEYWORDS}")
+def test_a_keyword_spotter_runs_as_opencl(driver: OpenClDriver):
+    check(commands, driver.target, partial(run_opencl, driver))
