@@ -54,12 +54,12 @@ class KernelLaunch:
 
 @dataclass(frozen=True, slots=True)
 class GpuModule:
-    """A program as PTX.
+    """A program as text that a GPU's driver compiles.
 
     Parameters
     ----------
-    ptx
-        The text of all kernels.
+    code
+        The text of all kernels, in the language of the target's level.
     kernels
         The kernels, in the order in which they run.
     buffers
@@ -68,7 +68,7 @@ class GpuModule:
         Arrays that the declaration gives.
     """
 
-    ptx: str
+    code: str
     kernels: tuple[KernelLaunch, ...]
     buffers: tuple[Tensor, ...]
     constants: Mapping[str, np.ndarray]
@@ -77,7 +77,7 @@ class GpuModule:
 def compile_program(
     program: Program, target: GpuTarget, tiles: Mapping[str, Tiles] = NO_TILES
 ) -> GpuModule:
-    """PTX for a scheduled program.
+    """Code for a scheduled program.
 
     Parameters
     ----------

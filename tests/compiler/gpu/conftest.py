@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewright.runtime.opencl import OpenClDriver
+from tilewright.runtime.gpu.opencl import OpenClDriver
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from tilewright.compiler.gpu.lower import GpuModule, compile_program
 from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.graph import TensorType
 from tilewright.compiler.tensor import Kernel, Tensor
-from tilewright.runtime.opencl import OpenClDriver
+from tilewright.runtime.gpu.opencl import OpenClDriver
 from tilewright.sim.ptx import parse_ptx, run
 
 Runner = Callable[
@@ -32,7 +32,7 @@ def run_module(
     arrays = {name: np.ascontiguousarray(array) for name, array in module.constants.items()}
     arrays |= given
     output = module.kernels[-1].tensors[-1]
-    kernels = parse_ptx(module.ptx)
+    kernels = parse_ptx(module.code)
     for launch in module.kernels:
         name = launch.tensors[-1]
         dtype, shape = tensors[name]

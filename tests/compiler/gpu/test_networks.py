@@ -19,7 +19,7 @@ from tilewright.compiler.graph.evaluate import evaluate_node
 from tilewright.compiler.host.kernel import HostKernel
 from tilewright.compiler.host.plan import plan_host
 from tilewright.examples import keywords
-from tilewright.runtime.opencl import OpenClDriver
+from tilewright.runtime.gpu.opencl import OpenClDriver
 
 from ..onnx_models import model, value
 from .running import Runner, draw, run_kernel, run_module, run_opencl

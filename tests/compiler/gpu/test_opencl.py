@@ -12,7 +12,7 @@ from tilewright.compiler.gpu.schedules import default_schedule
 from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.te.target import ScheduleError
 from tilewright.compiler.tensor import Kernel, evaluate
-from tilewright.runtime.opencl import OpenClDriver
+from tilewright.runtime.gpu.opencl import OpenClDriver
 
 from .kernels import depthwise, product, shared_product, softmax, transpose
 from .running import drawn, run_opencl, run_schedule
@@ -57,7 +57,7 @@ def halves(rows: int, columns: int) -> Kernel:
 
 def test_barriers_and_memories_are_those_of_the_program():
     schedule = shared_product(product(37, 20, 21, "int8"), OPENCL)
-    text = compile_program(schedule.program(), OPENCL).ptx
+    text = compile_program(schedule.program(), OPENCL).code
     assert text.count("barrier(CLK_LOCAL_MEM_FENCE)") == str(schedule.program()).count("barrier")
     assert "__local char shared[256]" in text
     assert "reqd_work_group_size(64, 1, 1)" in text
@@ -109,7 +109,7 @@ def test_copies_move_vectors(driver: OpenClDriver):
         )
         text = text.replace(f"{copy}, {row}_r", f"{copy}, {row}_r.o") + f"\nvectorise({copy}, r.i)"
     schedule = te.Schedule.parse(kernel, text, OPENCL)
-    assert "char4" in compile_program(schedule.program(), OPENCL).ptx
+    assert "char4" in compile_program(schedule.program(), OPENCL).code
     check(schedule, driver)
 
 
@@ -125,7 +125,7 @@ def test_binaries_are_kept(driver: OpenClDriver, monkeypatch: pytest.MonkeyPatch
         raise AssertionError("the binary is kept")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tilewright.runtime.opencl.keep_kernels", refuse)
+        patch.setattr("tilewright.runtime.gpu.opencl.keep_kernels", refuse)
         driver.load(module)
     damaged = kept[:-1] + bytes([kept[-1] ^ 1])
     path.write_bytes(damaged)

@@ -56,7 +56,7 @@ def test_a_default_product_takes_the_best_instruction(
     sizes: tuple[int, int, int], dtype: str, instruction: str
 ):
     schedule = default_schedule(product(*sizes, dtype), GpuTarget())
-    assert instruction in compile_program(schedule.program(), GpuTarget()).ptx
+    assert instruction in compile_program(schedule.program(), GpuTarget()).code
     check(schedule)
 
 
@@ -74,11 +74,11 @@ def test_a_pipelined_loop_needs_its_wait_and_its_barrier(dtype, taken):
     schedule = default_schedule(product(70, 40, 192, dtype), GpuTarget())
     check(schedule)
     module = compile_program(schedule.program(), GpuTarget())
-    assert module.ptx.count("cp.async.cg.shared.global") == 6  # two before the loop, one inside
-    loop = module.ptx.index("$L__BB")
-    first = re.compile(rf"{re.escape(taken)}[^;]*;").search(module.ptx, loop)
+    assert module.code.count("cp.async.cg.shared.global") == 6  # two before the loop, one inside
+    loop = module.code.index("$L__BB")
+    first = re.compile(rf"{re.escape(taken)}[^;]*;").search(module.code, loop)
     assert first
-    wrong = replace(module, ptx=module.ptx[: first.start()] + module.ptx[first.end() :])
+    wrong = replace(module, code=module.code[: first.start()] + module.code[first.end() :])
     shapes = {name: (t.dtype, t.shape) for name, t in schedule.kernel.tensors.items()}
     with pytest.raises(PtxFault, match=r"not waited for|uninitialised shared memory"):
         run_module(wrong, shapes, drawn(schedule.kernel), "ascending")
