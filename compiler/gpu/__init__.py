@@ -5,12 +5,12 @@ module = compile_program(schedule.program(), schedule.target)
 module.code, module.kernels  # the text, and how each kernel is launched
 """
 
-from .kernel import GpuKernel, compile_kernel
+from .kernel import GpuKernel, compile_kernel, planned_for
 from .lower import GpuModule, KernelLaunch, compile_program
 from .schedules import default_schedule
 from .target import LEVELS, GpuTarget
 
 __all__ = [
     "LEVELS", "GpuKernel", "GpuModule", "GpuTarget", "KernelLaunch", "compile_kernel",
-    "compile_program", "default_schedule",
+    "compile_program", "default_schedule", "planned_for",
 ]  # fmt: skip

@@ -22,7 +22,11 @@ _NAME_LENGTH = 40
 
 
 class OpenClModule(KernelModule):
-    """Kernels in OpenCL C."""
+    """Kernels in OpenCL C.
+
+    Each array is an argument of two parts: memory, and the offset of its first byte. A buffer of
+    its own for each part of planned memory would have to start at up to 512 bytes.
+    """
 
     emitter_type = OpenClEmitter
 
@@ -36,20 +40,22 @@ class OpenClModule(KernelModule):
         self, name: str, tensors: Sequence[Tensor], threads: int, shared_bytes: int
     ) -> Iterator[KernelEntry]:
         builder = CBuilder()
-        arguments = [
-            CPointer(_name(tensor, place), TYPES[tensor.dtype], GLOBAL)
-            for place, tensor in enumerate(tensors)
-        ]
+        given: list[str] = []
+        arguments: list[CPointer] = []
+        for place, tensor in enumerate(tensors):
+            array, element = _name(tensor, place), TYPES[tensor.dtype]
+            kind = f"{GLOBAL} {type_name(element)} *"
+            given.append(f"{GLOBAL} char *{array}, const ulong {array}_at")
+            arguments.append(CPointer(f"{array}_p", element, GLOBAL))
+            start = f"({kind})({array} + {array}_at)"
+            builder.entry.append(f"  {kind}restrict const {array}_p = {start};")
         memory = CPointer("shared", I8, LOCAL) if shared_bytes else None
         if memory:
             aligned = f"__attribute__((aligned({ALIGNMENT_BYTES})))"
             builder.entry.append(f"  {LOCAL} char shared[{shared_bytes}] {aligned};")
         yield KernelEntry(builder, arguments, memory)
-        given = ", ".join(
-            f"{one.space} {type_name(one.element)} *restrict {one.base}" for one in arguments
-        )
         head = f"__kernel __attribute__((reqd_work_group_size({threads}, 1, 1)))"
-        self._parts.append(f"{head}\nvoid {name}({given}) {{\n{builder}\n}}")
+        self._parts.append(f"{head}\nvoid {name}({', '.join(given)}) {{\n{builder}\n}}")
 
     @override
     def text(self) -> str:

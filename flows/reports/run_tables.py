@@ -7,7 +7,6 @@ from typing import Any
 
 from ...compiler.graph import is_accelerated
 from ...isa.settings import memory_text
-from ...runtime.devices import kind_of
 from ...runtime.profile import Profile
 from ...runtime.remote import RemoteDevice
 from ..cli.clock_options import DEFAULT_CLOCK_MHZ
@@ -42,7 +41,7 @@ def show(
     say("")
     if not outcome.module.segments:
         able = any(map(is_accelerated, outcome.module.graph.nodes))
-        if not able and kind_of(outcome.device.name) != "host":
+        if not able and outcome.device.has_accelerator:
             say(idle_line(outcome.module.report))
     elif profile.cycles is not None:
         say_cycles(profile, say)

@@ -2,5 +2,6 @@
 
 from .driver import GpuBuffer, GpuDriver, GpuFunction
 from .drivers import DRIVERS, open_driver
+from .network import GpuSide
 
-__all__ = ["DRIVERS", "GpuBuffer", "GpuDriver", "GpuFunction", "open_driver"]
+__all__ = ["DRIVERS", "GpuBuffer", "GpuDriver", "GpuFunction", "GpuSide", "open_driver"]

@@ -79,7 +79,7 @@ class CudaDriver(GpuDriver):
         except RuntimeError as problem:  # raised by `cuda-pathfinder`, which looks for the library
             raise ToolError(
                 "device `gpu:cuda`: NVIDIA's driver is not installed: "
-                f"{_one_line(problem)}; install it, or use `--device host`"
+                f"{_one_line(problem).rstrip('.')}; install it, or use `--device host`"
             ) from problem
         self._device = self._call("cuDeviceGet", ordinal)
         text = self._call("cuDeviceGetName", 256, self._device)

@@ -14,8 +14,8 @@ import numpy as np
 from ...compiler.gpu import GpuModule, GpuTarget, KernelLaunch
 from ...errors import DeviceError
 
-ALIGNED_BYTES = 512
-"""Parts of a buffer start at multiples of this, the most that a device with OpenCL demands."""
+ALIGNED_BYTES = 256
+"""Parts of a buffer start at multiples of this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ The device's driver compiles OpenCL C. Its binaries are kept, with this user's m
 """
 
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -52,8 +53,7 @@ class OpenClDriver(GpuDriver):
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)
         self._is_open, self._process = True, os.getpid()
-        self._parts: dict[int, dict[tuple[int, int], Any]] = {}
-        """Buffers of parts, by the whole one's address."""
+        self._allocated: set[int] = set()
         exact = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         has_exact = self._device.single_fp_config & exact
         self._options = ["-cl-std=CL1.2", *([EXACT_DIVISION] if has_exact else [])]
@@ -138,7 +138,7 @@ class OpenClDriver(GpuDriver):
         with self._working():
             way = self._cl.mem_flags.READ_WRITE
             memory = self._cl.Buffer(self._context, way, max(size_bytes, 1))
-        self._parts[memory.int_ptr] = {}
+        self._allocated.add(memory.int_ptr)
         return GpuBuffer(memory, 0, size_bytes)
 
     @override
@@ -147,20 +147,12 @@ class OpenClDriver(GpuDriver):
 
     @override
     def free(self, memory: GpuBuffer | np.ndarray) -> None:
-        if isinstance(memory, GpuBuffer) and self._is_open and os.getpid() == self._process:
-            parts = self._parts.pop(memory.memory.int_ptr, None)
-            for buffer in (*(parts or {}).values(), *([] if parts is None else [memory.memory])):
-                buffer.release()
-
-    def _argument(self, buffer: GpuBuffer) -> Any:
-        """The memory of a buffer as a kernel takes it."""
-        whole = buffer.memory
-        if not buffer.offset or not buffer.size_bytes:
-            return whole
-        parts, place = self._parts[whole.int_ptr], (buffer.offset, buffer.size_bytes)
-        if place not in parts:
-            parts[place] = whole.get_sub_region(*place)
-        return parts[place]
+        # A session of a forked child, or of a closed device, has nothing left to free.
+        if isinstance(memory, GpuBuffer) and os.getpid() == self._process:
+            place = memory.memory.int_ptr
+            if place in self._allocated:
+                self._allocated.remove(place)
+                memory.memory.release()
 
     @override
     def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:
@@ -192,7 +184,8 @@ class OpenClDriver(GpuDriver):
     ) -> None:
         x, y, z = grid
         with self._working():
-            function.handle.set_args(*map(self._argument, arguments))
+            places = ((buffer.memory, np.uint64(buffer.offset)) for buffer in arguments)
+            function.handle.set_args(*itertools.chain.from_iterable(places))
             self._cl.enqueue_nd_range_kernel(
                 self._queue, function.handle, (x * block, y, z), (block, 1, 1)
             )
@@ -222,7 +215,7 @@ class OpenClDriver(GpuDriver):
             return
         self.synchronise()
         self._is_open = False
-        self._parts.clear()
+        self._allocated.clear()
         del self._queue, self._context
 
 

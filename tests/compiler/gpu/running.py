@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tilewright import te
-from tilewright.compiler.gpu.kernel import GpuKernel
 from tilewright.compiler.gpu.lower import GpuModule, compile_program
 from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.graph import TensorType
@@ -86,18 +85,6 @@ def run_opencl(
     for buffer in buffers.values():
         driver.free(buffer)
     return found
-
-
-def run_kernel(
-    kernel: GpuKernel,
-    given: Mapping[str, np.ndarray],
-    constants: Mapping[str, np.ndarray],
-    run: Runner = run_module,
-) -> np.ndarray:
-    arrays = {name: array.reshape(kernel.tensors[name][1]) for name, array in given.items()}
-    arrays |= kernel.prepare(constants)
-    found = run(kernel.module, kernel.tensors, arrays)
-    return found.reshape(kernel.description.output.shape)
 
 
 def drawn(kernel: Kernel, seed: int = 0) -> dict[str, np.ndarray]:

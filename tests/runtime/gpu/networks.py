@@ -1,78 +1,19 @@
-"""Whole networks whose kernels run as PTX: they compute what the graph and the CPU target do."""
+"""Small networks of each kind, with inputs."""
 
-import operator
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pytest
 from onnx import helper
 
 import tilewright
-from tilewright.compiler.cpu import compile_kernel as compile_for_cpu
-from tilewright.compiler.cpu.target import host_levels
-from tilewright.compiler.gpu.kernel import compile_kernel, planned_for
-from tilewright.compiler.gpu.target import GpuTarget
-from tilewright.compiler.graph import Graph, evaluate
-from tilewright.compiler.graph.evaluate import evaluate_node
-from tilewright.compiler.host.kernel import HostKernel
-from tilewright.compiler.host.plan import plan_host
+from tilewright.compiler.graph import Graph
 from tilewright.examples import keywords
-from tilewright.runtime.gpu.opencl import OpenClDriver
 
-from ..onnx_models import model, value
-from .running import Runner, draw, run_kernel, run_module, run_opencl
+from ...compiler.gpu.running import draw
+from ...compiler.onnx_models import model, value
 
 EXAMPLES = Path(tilewright.__file__).parent / "examples"
 KEYWORDS = Path(__file__).parents[4] / "shared" / "models" / "kws_dscnn" / "kws_int8_qdq.onnx"
-
-
-def run_network(
-    graph: Graph,
-    inputs: Mapping[str, np.ndarray],
-    target: GpuTarget,
-    run: Runner = run_module,
-) -> dict[str, np.ndarray]:
-    """The outputs; each kernel is compared with the CPU target's where that runs."""
-    names = [node.outputs[0].name for node in graph.nodes]
-    plan = plan_host(graph, names, [], planned_for(), least_work=0)
-    steps = {step.output: step for step in plan.kernels if isinstance(step, HostKernel)}
-    covered = {node.output.name for step in steps.values() for node in step.nodes}
-    values = {constant.name: constant.data for constant in graph.constants} | dict(inputs)
-    for node in graph.nodes:
-        name = node.outputs[0].name
-        if name in steps:
-            found = _run_step(steps[name], values, target, run)
-            values[name] = found.reshape(graph.types[name].shape)
-        elif name not in covered:
-            found = evaluate_node(node, [values[operand] for operand in node.inputs])
-            values |= zip([output.name for output in node.outputs], found, strict=True)
-    assert steps
-    return {output.name: values[output.value] for output in graph.outputs}
-
-
-def _run_step(
-    step: HostKernel, values: Mapping[str, np.ndarray], target: GpuTarget, run: Runner
-) -> np.ndarray:
-    description = step.description
-    given = {
-        operand: np.ascontiguousarray(values[name]).reshape(description.operands[operand].shape)
-        for operand, name in step.inputs.items()
-    }
-    found = run_kernel(compile_kernel(description, target), given, step.constants, run)
-    if planned_for().level in host_levels():
-        kernel = compile_for_cpu(description, planned_for())
-        compare(found, kernel.bind(**step.constants)(*given.values()))
-    return found
-
-
-def compare(found: np.ndarray, expected: np.ndarray) -> None:
-    """Integers equal; float32 sums may be in another order."""
-    if expected.dtype.kind == "f":
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    else:
-        np.testing.assert_array_equal(found, expected)
 
 
 def digits() -> tuple[Graph, dict[str, np.ndarray]]:
@@ -164,35 +105,3 @@ def commands() -> tuple[Graph, dict[str, np.ndarray]]:
     """DS-CNN, which spots keywords, in int8."""
     graph = tilewright.import_model(KEYWORDS)
     return graph, drawn(graph)
-
-
-Network = Callable[[], tuple[Graph, dict[str, np.ndarray]]]
-named = operator.attrgetter("__name__")
-
-
-def check(network: Network, target: GpuTarget, run: Runner) -> None:
-    graph, inputs = network()
-    found = run_network(graph, inputs, target, run)
-    for name, expected in evaluate(graph, inputs).items():
-        compare(found[name], expected)
-
-
-@pytest.mark.parametrize("network", [digits, spotter, transformer, layers], ids=named)
-def test_whole_networks_run_as_ptx(network: Network):
-    check(network, GpuTarget(), run_module)
-
-
-@pytest.mark.opencl
-@pytest.mark.parametrize(
-    "network",
-    [digits, spotter, layers, pytest.param(transformer, marks=pytest.mark.slow)],
-    ids=named,
-)
-def test_whole_networks_run_as_opencl(network: Network, driver: OpenClDriver):
-    check(network, driver.target, partial(run_opencl, driver))
-
-
-@pytest.mark.opencl
-@pytest.mark.skipif(not KEYWORDS.exists(), reason=f"no shared models: {KEYWORDS}")
-def test_a_keyword_spotter_runs_as_opencl(driver: OpenClDriver):
-    check(commands, driver.target, partial(run_opencl, driver))
