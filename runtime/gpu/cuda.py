@@ -291,8 +291,8 @@ def level_of(device: str, major: int, minor: int) -> str:
     DeviceError
         It runs none.
     """
-    for name, level in LEVELS.items():
-        if level.cpu and 10 * major + minor >= int(level.cpu.removeprefix("sm_")):
+    for name in LEVELS:
+        if name.startswith("sm") and 10 * major + minor >= int(name.removeprefix("sm")):
             return name
     raise DeviceError(
         f"device `gpu:cuda` ({device}): expected a compute capability of 8.0 or more, got "

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tilewright import te
+from tilewright.compiler.gpu.kernel import GpuKernel
 from tilewright.compiler.gpu.lower import GpuModule, compile_program
 from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.graph import TensorType
@@ -85,6 +86,18 @@ def run_opencl(
     for buffer in buffers.values():
         driver.free(buffer)
     return found
+
+
+def run_kernel(
+    kernel: GpuKernel,
+    given: Mapping[str, np.ndarray],
+    constants: Mapping[str, np.ndarray],
+    order: str | int = "together",
+) -> np.ndarray:
+    arrays = {name: array.reshape(kernel.tensors[name][1]) for name, array in given.items()}
+    arrays |= kernel.prepare(constants)
+    found = run_module(kernel.module, kernel.tensors, arrays, order)
+    return found.reshape(kernel.description.output.shape)
 
 
 def drawn(kernel: Kernel, seed: int = 0) -> dict[str, np.ndarray]:

@@ -11,8 +11,8 @@ from tilewright.compiler.graph import Graph
 from tilewright.compiler.host import plan_host
 from tilewright.compiler.tensor import Kernel
 
-from ...runtime.gpu.networks import digits, spotter, transformer
 from .assembler import assemble
+from .test_networks import digits, spotter, transformer
 from .test_schedules import depthwise, product, softmax, transpose
 
 LATER = "sm_86", "sm_89", "sm_100", "sm_120"
@@ -52,7 +52,7 @@ def kernels() -> dict[str, Kernel]:
 
 def ptx(kernel: Kernel, level: str) -> str:
     target = GpuTarget(level)
-    return compile_program(default_schedule(kernel, target).program(), target).ptx
+    return compile_program(default_schedule(kernel, target).program(), target).code
 
 
 @pytest.mark.parametrize("level", ["sm80", "sm90"])

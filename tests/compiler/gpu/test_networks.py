@@ -1,19 +1,67 @@
-"""Small networks of each kind, with inputs."""
+"""Whole networks whose kernels run as PTX: they compute what the graph and the CPU target do."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import pytest
 from onnx import helper
 
 import tilewright
-from tilewright.compiler.graph import Graph
+from tilewright.compiler.cpu import compile_kernel as compile_for_cpu
+from tilewright.compiler.cpu.target import host_levels
+from tilewright.compiler.gpu.kernel import compile_kernel, planned_for
+from tilewright.compiler.gpu.target import GpuTarget
+from tilewright.compiler.graph import Graph, evaluate
+from tilewright.compiler.graph.evaluate import evaluate_node
+from tilewright.compiler.host.kernel import HostKernel
+from tilewright.compiler.host.plan import plan_host
 from tilewright.examples import keywords
 
-from ...compiler.gpu.running import draw
-from ...compiler.onnx_models import model, value
+from ..onnx_models import model, value
+from .running import draw, run_kernel
 
 EXAMPLES = Path(tilewright.__file__).parent / "examples"
 KEYWORDS = Path(__file__).parents[4] / "shared" / "models" / "kws_dscnn" / "kws_int8_qdq.onnx"
+
+
+def run_network(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs, each kernel run as PTX, and compared with the CPU target's where that runs."""
+    names = [node.outputs[0].name for node in graph.nodes]
+    plan = plan_host(graph, names, [], planned_for(), least_work=0)
+    steps = {step.output: step for step in plan.kernels if isinstance(step, HostKernel)}
+    covered = {node.output.name for step in steps.values() for node in step.nodes}
+    values = {constant.name: constant.data for constant in graph.constants} | dict(inputs)
+    for node in graph.nodes:
+        name = node.outputs[0].name
+        if name in steps:
+            values[name] = _run_step(steps[name], values).reshape(graph.types[name].shape)
+        elif name not in covered:
+            found = evaluate_node(node, [values[operand] for operand in node.inputs])
+            values |= zip([output.name for output in node.outputs], found, strict=True)
+    assert steps
+    return {output.name: values[output.value] for output in graph.outputs}
+
+
+def _run_step(step: HostKernel, values: Mapping[str, np.ndarray]) -> np.ndarray:
+    description = step.description
+    given = {
+        operand: np.ascontiguousarray(values[name]).reshape(description.operands[operand].shape)
+        for operand, name in step.inputs.items()
+    }
+    found = run_kernel(compile_kernel(description, GpuTarget()), given, step.constants)
+    if planned_for().level in host_levels():
+        kernel = compile_for_cpu(description, planned_for())
+        compare(found, kernel.bind(**step.constants)(*given.values()))
+    return found
+
+
+def compare(found: np.ndarray, expected: np.ndarray) -> None:
+    """Integers equal; float32 sums may be in another order."""
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    else:
+        np.testing.assert_array_equal(found, expected)
 
 
 def digits() -> tuple[Graph, dict[str, np.ndarray]]:
@@ -105,3 +153,16 @@ def commands() -> tuple[Graph, dict[str, np.ndarray]]:
     """DS-CNN, which spots keywords, in int8."""
     graph = tilewright.import_model(KEYWORDS)
     return graph, drawn(graph)
+
+
+Network = Callable[[], tuple[Graph, dict[str, np.ndarray]]]
+"""Makes a network and its inputs."""
+
+
+@pytest.mark.parametrize(
+    "network", [digits, spotter, transformer, layers], ids=lambda make: make.__name__
+)
+def test_whole_networks_run_as_ptx(network: Network):
+    graph, inputs = network()
+    for name, expected in evaluate(graph, inputs).items():
+        compare(run_network(graph, inputs)[name], expected)
