@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...isa.configuration import Configuration
+from ...isa.configuration import Configuration, Memory
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from ..te.box import Box, box_size, whole_box
@@ -46,6 +46,11 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     entering = {name for unit in units for name in unit.loads}
     serial = sum(plan.pieces[name] for name in entering) // bus + moving
     serial += units[-1].vector_piece + sum(unit.waiting for unit in units)
+    if any(one.early for one in last.partials):
+        # Their sums take a turn of the banks of ACC, so GEMM waits until VECTOR is done.
+        serial += (stores - 1) * units[-1].vector_piece
+    if _shares_banks(plan, configuration):
+        serial += (stores - 1) * moving
     crowding = _crowding(plan, resident, configuration)
     serial += crowding * sum(unit.weights for unit in units) // 2
     return max(busy) + serial + sum(busy) // 64
@@ -70,6 +75,16 @@ def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
     resident = _resident(plan, configuration)
     units = (_Units(plan, index, resident, configuration) for index in range(len(plan.phases)))
     return sum(unit.instructions for unit in units) + _count(last, tile, stored)
+
+
+def _shares_banks(plan: TilePlan, configuration: Configuration) -> bool:
+    """Whether VECTOR waits for STORE, as digits of sums lie in the banks of results."""
+    last, bank = plan.phases[-1], configuration.bank_bytes(Memory.ACT)
+    digits = [one.name for one in last.partials if one.name in plan.regions]
+    if not digits:
+        return False
+    low, high = plan.regions[last.name]
+    return any(low // bank <= plan.regions[one][0] // bank <= (high - 1) // bank for one in digits)
 
 
 def _crowding(plan: TilePlan, resident: int, configuration: Configuration) -> int:

@@ -29,7 +29,8 @@ def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> 
     graph, configuration = request.graph, request.configuration
     if not request.placement.leaves_all:
         graph = recognise_rows(graph, configuration)
-        graph = transpose_on_host(graph, configuration)
+        if configuration.row_statistics == "none":  # others run blocks of attention whole
+            graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, request.costs)
         graph = split_pools(graph, configuration)
     decision = decide(
