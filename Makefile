@@ -24,6 +24,7 @@ MODEL ?=
 MODELS ?=
 
 BROWSER := $(shell command -v chromium chromium-browser google-chrome)
+OPENCL := $(wildcard /etc/OpenCL/vendors/*.icd)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -80,14 +81,18 @@ demo: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.demo
 
 test: $(VENV)/.installed-test
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "not slow and not browser" $(PYTEST_ARGS)
+	@$(if $(OPENCL),,echo "test: no driver with OpenCL found; its kernels do not run")
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope \
+	    -m "not slow and not browser$(if $(OPENCL),, and not opencl)" $(PYTEST_ARGS)
 
 test-all: test test-slow
 
 test-slow: $(VENV)/.installed-test
 	@$(if $(BROWSER),,echo "test-slow: no Chromium found; the report page's tests do not run")
+	@$(if $(OPENCL),,echo "test-slow: no driver with OpenCL found; its kernels do not run")
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope \
-	    -m "$(if $(BROWSER),slow or browser,slow and not browser)" $(PYTEST_ARGS)
+	    -m "($(if $(BROWSER),slow or browser,slow and not browser))$(if $(OPENCL),, and not opencl)" \
+	    $(PYTEST_ARGS)
 
 firmware: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[firmware]'

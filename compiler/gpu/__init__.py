@@ -1,8 +1,8 @@
-"""Kernels for GPUs: loop programs of blocks and threads as PTX, through LLVM.
+"""Kernels for GPUs: loop programs of blocks and threads as PTX, through LLVM, or as OpenCL C.
 
 schedule = default_schedule(kernel, GpuTarget("sm80"))
 module = compile_program(schedule.program(), schedule.target)
-module.ptx, module.kernels  # the text, and how each kernel is launched
+module.code, module.kernels  # the text, and how each kernel is launched
 """
 
 from .kernel import GpuKernel, compile_copy, compile_kernel, planned_for

@@ -26,7 +26,7 @@ PLANNED_FOR = "sse2"
 
 @dataclass(frozen=True, slots=True)
 class GpuKernel:
-    """A kernel of the host as PTX.
+    """A kernel of the host as code for a GPU.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def planned_for() -> CpuTarget:
 
 
 def compile_kernel(description: Description, target: GpuTarget) -> GpuKernel:
-    """PTX for a kernel of the host, by the default schedule.
+    """A kernel of the host for a GPU, by the default schedule.
 
     Raises
     ------

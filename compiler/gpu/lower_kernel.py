@@ -33,6 +33,8 @@ class KernelLowering(FunctionLowering):
     ----------
     shared
         State shared by all kernels of the program.
+    emitter_type
+        Emits instructions in the language of the target's level.
     builder
         A builder at the function's entry.
     spreads
@@ -46,17 +48,18 @@ class KernelLowering(FunctionLowering):
     """
 
     emitter: GpuEmitter
-    emitter_type = GpuEmitter
 
     def __init__(
         self,
         shared: LoweringContext,
+        emitter_type: type[GpuEmitter],
         builder: LlvmBuilder,
         spreads: dict[str, Spread],
         threads: int,
         shared_memory: LlvmValue,
         operands: frozenset[str],
     ) -> None:
+        self.emitter_type = emitter_type
         super().__init__(shared, builder, {}, None)
         self.spreads, self.block_threads, self.shared_memory = spreads, threads, shared_memory
         self.copies = SharedMemory(self.emitter, self.memory, self.areas, operands)
@@ -205,23 +208,24 @@ class KernelLowering(FunctionLowering):
         elif node.kind is Kind.VECTORISED:
             self.loop(replace(node, kind=Kind.UNROLLED), env, mask)
         elif not self._in_region and (ahead := copies_ahead(node)):
-            self.pipeline(node, ahead, env, symbol)
+            self.pipeline(node, ahead, env)
         else:
             self.counted(symbol, extent, partial(self.block, node.body, inside, mask))
 
     # Pipelined loops ---------------------------------------------------------------------------
 
-    def pipeline(
-        self, node: loops.For, ahead: tuple[loops.Node, ...], env: Environment, symbol: str
-    ) -> None:
-        """Emit a loop whose copies run `depth - 1` iterations ahead of the rest."""
+    def pipeline(self, node: loops.For, ahead: tuple[loops.Node, ...], env: Environment) -> None:
+        """Emit a loop whose copies run `depth - 1` iterations ahead of the rest.
+
+        Where nothing is asynchronous, the slots only save a barrier.
+        """
         emitter, builder, depth = self.emitter, self.builder, node.depth
         names = [one.tensor.name for one in ahead if isinstance(one, loops.Allocate)]
         start, last = env.resolved(node.start), node.extent - 1
         barrier, *rest = node.body[len(ahead) :]
         assert isinstance(barrier, loops.Barrier)
 
-        def emit(block: loops.Block, number: LlvmValue, copying: bool) -> None:
+        def emit(block: loops.Block, number: LlvmValue, copying: bool = False) -> None:
             """A part of an iteration, whose buffers are in its slots."""
             slot = builder.urem(number, I64(depth))
             self._slots |= dict.fromkeys(names, slot)
@@ -233,22 +237,23 @@ class KernelLowering(FunctionLowering):
             self.memory.close()
             self.copies.runs_ahead = False
 
-        for number in range(depth - 1):
-            if number <= last:
-                emit(ahead, I64(number), copying=True)
-            emitter.commit()
-
-        def iteration() -> None:
-            number = self.memory.symbols[symbol]
+        def iteration(number: LlvmValue) -> None:
             emitter.wait(depth - 2)
             emitter.barrier()
             following = builder.add(number, I64(depth - 1))
             with builder.if_then(builder.icmp_unsigned("<=", following, I64(last))):
                 emit(ahead, following, copying=True)
             emitter.commit()
-            emit((*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest), number, False)
+            emit((*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest), number)
 
-        self.counted(symbol, node.extent, iteration)
-        emitter.wait(0)
+        if emitter.is_asynchronous:
+            for number in range(depth - 1):
+                if number <= last:
+                    emit(ahead, I64(number), copying=True)
+                emitter.commit()
+            emitter.repeat(node.extent, iteration)
+            emitter.wait(0)
+        else:
+            emitter.repeat(node.extent, partial(emit, node.body))
         for name in names:
             del self._slots[name]

@@ -131,7 +131,7 @@ class CudaDriver(GpuDriver):
             option.CU_JIT_ERROR_LOG_BUFFER: log,
             option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: LOG_BYTES,
         }
-        image = module.ptx.encode("ascii") + b"\0"
+        image = module.code.encode("ascii") + b"\0"
         try:
             handle = self._enter(
                 "cuModuleLoadDataEx", image, len(options), [*options], [*options.values()]

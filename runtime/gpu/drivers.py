@@ -6,8 +6,12 @@ from ...errors import DeviceError, ToolError
 from .cuda import CudaDriver
 from .driver import GpuDriver
 from .interpreter import InterpreterDriver
+from .opencl import OpenClDriver
 
-HARDWARE: Mapping[str, Callable[[], GpuDriver]] = {CudaDriver.name: CudaDriver}
+HARDWARE: Mapping[str, Callable[[], GpuDriver]] = {
+    CudaDriver.name: CudaDriver,
+    OpenClDriver.name: OpenClDriver,
+}
 """Drivers of GPUs, the preferred one first."""
 
 DRIVERS: Mapping[str, Callable[[], GpuDriver]] = {

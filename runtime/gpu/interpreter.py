@@ -34,7 +34,7 @@ class InterpreterDriver(GpuDriver):
 
     @override
     def load(self, module: GpuModule) -> tuple[GpuFunction, ...]:
-        kernels = parse_ptx(module.ptx)
+        kernels = parse_ptx(module.code)
         return tuple(GpuFunction(kernels[kernel.name], kernel) for kernel in module.kernels)
 
     @override

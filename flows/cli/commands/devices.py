@@ -28,7 +28,7 @@ MEANINGS = {
     "rtl": "the hardware under Verilator",
     "gate": "its netlist for an FPGA under Verilator",
     "host": "this machine's processor, no accelerator",
-    "gpu": "this machine's GPU, with the driver for CUDA",
+    "gpu": "this machine's GPU, with the driver for CUDA or OpenCL",
 }
 
 

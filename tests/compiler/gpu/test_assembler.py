@@ -52,7 +52,7 @@ def kernels() -> dict[str, Kernel]:
 
 def ptx(kernel: Kernel, level: str) -> str:
     target = GpuTarget(level)
-    return compile_program(default_schedule(kernel, target).program(), target).ptx
+    return compile_program(default_schedule(kernel, target).program(), target).code
 
 
 @pytest.mark.parametrize("level", ["sm80", "sm90"])

@@ -3,9 +3,11 @@
 import os
 import sys
 import threading
+from dataclasses import replace
 
 import cuda.bindings.driver as real
 import numpy as np
+import pyopencl
 import pytest
 
 from tilewright import te
@@ -19,22 +21,24 @@ from tilewright.runtime.gpu.interpreter import InterpreterDriver
 
 from .fake_cuda import FakeCuda, install
 
+SM80 = GpuTarget()
+
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     return install(FakeCuda(), monkeypatch)
 
 
-@pytest.fixture(params=["cuda", "interpreter"])
+@pytest.fixture(params=["cuda", "interpreter", pytest.param("opencl", marks=pytest.mark.opencl)])
 def driver(request: pytest.FixtureRequest, fake: FakeCuda) -> GpuDriver:
     return open_driver(request.param)
 
 
-def doubled(rows: int = 5) -> GpuModule:
+def doubled(rows: int = 5, target: GpuTarget = SM80) -> GpuModule:
     i, j = te.axes(i=rows, j=7)
     a = te.tensor("a", "int32", (rows, 7))
     kernel = te.kernel("double", te.compute("out", "int32", (i, j), a[i, j] + a[i, j]))
-    return compile_program(default_schedule(kernel, GpuTarget()).program(), GpuTarget())
+    return compile_program(default_schedule(kernel, target).program(), target)
 
 
 def numbers(rows: int = 5) -> np.ndarray:
@@ -42,7 +46,7 @@ def numbers(rows: int = 5) -> np.ndarray:
 
 
 def test_a_module_runs_between_copies(driver: GpuDriver):
-    module, given = doubled(), numbers()
+    module, given = doubled(target=driver.target), numbers()
     (function,) = driver.load(module)
     memory = driver.allocate(1024)
     source, out = memory.part(0, given.nbytes), memory.part(512, given.nbytes)
@@ -58,7 +62,7 @@ def test_a_module_runs_between_copies(driver: GpuDriver):
 
 
 def test_captured_work_reads_what_is_there_when_it_is_repeated(driver: GpuDriver):
-    module, given = doubled(), numbers()
+    module, given = doubled(target=driver.target), numbers()
     (function,) = driver.load(module)
     source, out = driver.allocate(given.nbytes), driver.allocate(given.nbytes)
     staged, result = driver.host_array(given.nbytes), driver.host_array(given.nbytes)
@@ -148,7 +152,7 @@ def test_much_shared_memory_is_allowed_first_and_too_much_refused(fake: FakeCuda
     def wants(size: int) -> GpuModule:
         (kernel,) = module.kernels
         launch = KernelLaunch(kernel.name, kernel.tensors, kernel.grid, kernel.threads, size)
-        return GpuModule(module.ptx, (launch,), (), {})
+        return GpuModule(module.code, (launch,), (), {})
 
     driver.load(wants(48 << 10))
     assert "cuFuncSetAttribute" not in fake.names()
@@ -273,10 +277,51 @@ def test_a_forked_child_and_a_closed_driver_are_refused(fake: FakeCuda, monkeypa
         driver.allocate(4)
 
 
-def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("name", "module", "package", "extra"),
+    [
+        ("cuda", "cuda.bindings.driver", "cuda-bindings", "gpu"),
+        ("opencl", "pyopencl", "pyopencl", "opencl"),
+    ],
+)
+def test_without_the_package_a_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: str, package: str, extra: str
+):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ToolError, match=rf"`{package}` is not installed; run `.*\[{extra}\]'`$"):
+        open_driver(name)
+
+
+def test_a_gpu_is_the_first_of_cuda_and_opencl(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch):
+    assert open_driver().name == "cuda"
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
-    with pytest.raises(ToolError, match=r"`cuda-bindings` is not installed; run `.*\[gpu\]'`$"):
+    monkeypatch.setattr(pyopencl, "get_platforms", lambda: [])
+    with pytest.raises(ToolError) as caught:
         open_driver()
+    for package in ("`cuda-bindings` is not installed", "no driver with OpenCL is installed"):
+        assert package in str(caught.value)
+
+
+@pytest.mark.opencl
+def test_without_cuda_a_gpu_is_one_with_opencl(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    driver = open_driver()
+    assert driver.name == "opencl"
+    driver.close()
+    with pytest.raises(DeviceError, match="it is closed; open it again"):
+        driver.allocate(4)
+
+
+@pytest.mark.opencl
+def test_a_kernel_that_a_device_cannot_run_is_refused():
+    driver = open_driver("opencl")
+    module = doubled(target=driver.target)
+    (launch,) = module.kernels
+    large = replace(module, kernels=(replace(launch, threads=1 << 20),))
+    with pytest.raises(CompileError, match="a kernel needs 1048576 threads in a block, more than"):
+        driver.load(large)
+    with pytest.raises(CompileError, match=r"device `gpu:opencl` .*BUILD_PROGRAM_FAILURE"):
+        driver.load(replace(module, code="kernel"))
 
 
 def test_without_nvidias_driver_a_sentence_says_so(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch):
@@ -285,7 +330,7 @@ def test_without_nvidias_driver_a_sentence_says_so(fake: FakeCuda, monkeypatch: 
 
     monkeypatch.setattr(fake, "_cuInit", missing)
     with pytest.raises(ToolError) as caught:
-        open_driver()
+        open_driver("cuda")
     assert str(caught.value) == (
         'device `gpu:cuda`: NVIDIA\'s driver is not installed: "cuda" is a library that is not '
         "there; install it, or use `--device host`"
@@ -296,5 +341,5 @@ def test_an_unknown_driver_is_refused():
     with pytest.raises(DeviceError) as caught:
         open_driver("vulkan")
     assert str(caught.value) == (
-        "device `gpu:vulkan`: unknown driver; expected one of gpu:cuda, gpu:interpreter"
+        "device `gpu:vulkan`: unknown driver; expected one of gpu:cuda, gpu:opencl, gpu:interpreter"
     )

@@ -1,7 +1,8 @@
 """Whole networks on a GPU, through its driver: they compute what the CPU target computes."""
 
 import gc
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -19,10 +20,18 @@ from tilewright.runtime import Comparison, Session, open_device
 from tilewright.runtime.device import Device
 from tilewright.runtime.gpu import GpuSide, network
 
-from ...compiler.gpu.test_networks import digits, spotter, transformer
+from ...compiler.gpu.test_networks import (
+    KEYWORDS,
+    Network,
+    commands,
+    digits,
+    layers,
+    spotter,
+    transformer,
+)
 from .fake_cuda import FakeCuda, install
 
-DRIVERS = "cuda", "interpreter"
+DRIVERS = "cuda", "interpreter", pytest.param("opencl", marks=pytest.mark.opencl)
 
 
 @pytest.fixture
@@ -34,6 +43,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 def device(request: pytest.FixtureRequest, fake: FakeCuda) -> Iterator[Device]:
     with open_device(f"gpu:{request.param}") as device:
         yield device
+
+
+named = operator.attrgetter("__name__")
 
 
 def compiled(graph: Graph) -> Module:
@@ -69,13 +81,31 @@ def compare(found: np.ndarray, expected: np.ndarray) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("network", [digits, spotter, transformer], ids=lambda make: make.__name__)
-def test_every_step_of_a_network_is_right(
-    network: Callable[[], tuple[Graph, dict[str, np.ndarray]]],
-):
+@pytest.mark.parametrize("network", [digits, spotter, transformer], ids=named)
+def test_every_step_of_a_network_is_right(network: Network):
+    check("gpu:interpreter", network)
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize(
+    "network",
+    [digits, spotter, layers, pytest.param(transformer, marks=pytest.mark.slow)],
+    ids=named,
+)
+def test_whole_networks_run_as_opencl(network: Network):
+    check("gpu:opencl", network)
+
+
+@pytest.mark.opencl
+@pytest.mark.skipif(not KEYWORDS.exists(), reason=f"no shared models: {KEYWORDS}")
+def test_a_keyword_spotter_runs_as_opencl():
+    check("gpu:opencl", commands)
+
+
+def check(name: str, network: Network) -> None:
     graph, inputs = network()
     module = compiled(graph)
-    with open_device("gpu:interpreter") as device:
+    with open_device(name) as device:
         session = Session(module, device, keep_all=True)
         run = session.run(inputs)
     comparison = Comparison(module)
