@@ -1,8 +1,8 @@
-"""Nine-bit weights as sums of int8 weights, for layers that the host computes.
+"""Nine-bit weights as sums of int8 weights, for the host, and where WGT has too few tiles.
 
 Some models, such as TFLite's older ones, have uint8 weights with zero points in the middle of the
 range. Without the zero point, such a weight may exceed int8. It is split into int8 terms, which
-multiply copies of the input: `x * w = x * a + x * b`. The accelerator needs no copies.
+multiply copies of the input: `x * w = x * a + x * b`. The accelerator seldom needs copies.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,9 @@ USUAL_LANES = 16
 """Lanes for which copies are chosen; the copies are right for any machine."""
 
 
-def narrow_weights(graph: Graph, on_accelerator: Callable[[Node], bool]) -> Graph:
-    """Replace weights beyond int8 of layers that the host computes."""
+def narrow_weights(graph: Graph, wanted: Callable[[Node], bool]) -> tuple[Graph, dict[str, str]]:
+    """Replace weights beyond int8 of some layers; also return the new names of their results."""
+    names: dict[str, str] = {}
 
     @rule(
         op(
@@ -36,14 +37,16 @@ def narrow_weights(graph: Graph, on_accelerator: Callable[[Node], bool]) -> Grap
     )
     def narrow(site: Site, layer: ops.QConv, x: str, w: str, bias: str, scale: str) -> str | None:
         """QConv(x) with int16 weights -> QConv of copies of x with int8 weights."""
-        if on_accelerator(site.root):
+        if not wanted(site.root):
             return None
         terms, label = int8_terms(site.data(w)), site.root.name
         repeat = _repeat_channels if layer.groups == 1 else _repeat_pixels
         narrowed, image, kernel = repeat(site, layer, x, terms, label)
-        return site.become(narrowed, image, site.constant(kernel, f"{label}.weights"), bias, scale)
+        weights, result = site.constant(kernel, f"{label}.weights"), site.root.output.name
+        names[result] = site.become(narrowed, image, weights, bias, scale)
+        return names[result]
 
-    return rewrite(graph, narrow)
+    return rewrite(graph, narrow), names
 
 
 def _is_wide(kind: TensorType) -> bool:

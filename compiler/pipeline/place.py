@@ -33,9 +33,11 @@ def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> 
             graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, request.costs)
         graph = split_pools(graph, configuration)
+    graph, _ = narrow_weights(graph, lambda node: node.outputs[0].name in refused)
     decision = decide(
         graph, configuration, request.options, request.placement, request.costs, refused
     )
-    graph = narrow_weights(graph, decision.on_accelerator)
+    graph, names = narrow_weights(graph, lambda node: not decision.on_accelerator(node))
+    decision = decision.renamed(names)
     parts = partition(graph, decision.on_accelerator)
     return PlacedGraph(graph, decision, tuple(map(tuple, parts)))

@@ -249,6 +249,35 @@ def test_random_layers_beyond_int8_are_exact(machine, seed):
     np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
 
 
+def test_a_small_machine_multiplies_copies_of_the_input():
+    """Taps cannot be cut, and WGT has no room for both terms of all of them."""
+    random, channels = np.random.default_rng(5), 24
+    weights = random.choice([-200, 200], (3, 3, channels, 8)).astype(np.int16)
+    builder = Builder("net", [Value("x", TensorType("int8", (1, 5, 4, channels)))])
+    constants = weights, np.zeros(8, np.int32), np.full(8, 1 / 2000, np.float32)
+    layer = QConv("conv", (1, 1), (1, 1, 1, 1), (1, 1), 1, 0, 0)
+    value = builder.emit(layer, ["x", *map(builder.constant, constants)], "layer")
+    graph = builder.graph([Output("y", value)])
+    small = PRESETS["8x8"].replace(wgt_depth=128, wgt_banks=1)
+    assert small.weight_tiles == 16
+    module = compile_module(graph, small)
+    rows = [row for row in module.report["placement"]["rows"] if row["op"] == "conv"]
+    assert [row["target"] for row in rows] == ["accelerator"]
+    x = random.integers(-128, 128, (1, 5, 4, channels)).astype(np.int8)
+    with open_device("sim", small) as device:
+        (ours,) = Session(module, device).run({"x": x}).outputs.values()
+    np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
+
+
+def test_a_layer_that_the_user_places_on_the_host_says_so():
+    proto, _ = convolution(150)
+    graph = import_model(proto.SerializeToString())
+    (layer,) = layers_of(graph)
+    placement = Placement(forced=((layer.name, "host"),))
+    rows = compile_module(graph, DEFAULT, placement=placement).report["placement"]["rows"]
+    assert "forced" in {row["reason"] for row in rows}
+
+
 def product(constants: dict[str, np.ndarray]) -> Kernel:
     """int32[m, o] sums of int8[m, k] times int16[k, o]."""
     m, o = te.axes(m=5, o=64)
