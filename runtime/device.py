@@ -139,7 +139,7 @@ class Device(ABC):
     """Names of the options that `open_device` takes."""
 
     has_accelerator = True
-    """Whether it runs programs; the others run networks without segments."""
+    """True if it runs programs; the others run networks without segments."""
 
     def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
         self.configuration = configuration
