@@ -7,7 +7,8 @@ memory both are the same, but a reshape ends a segment.
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
-from .patterns import image_shape, reshaped
+from .patterns import image_shape, is_int8, reshaped, to_image
+from .recognise_concats import IMAGE_AXES
 
 
 def _by_pixel(convolution: ops.QConv) -> bool:
@@ -19,7 +20,7 @@ def _by_pixel(convolution: ops.QConv) -> bool:
     op(ops.QConv, op(ops.Reshape, value("x")), ..., capture="layer", where=_by_pixel),
     op((ops.QLut, ops.QNorm, ops.QSoftmax), op(ops.Reshape, value("x")), ..., capture="layer"),
 )
-def keep_rows(site: Site, x: str) -> str | None:
+def sink_reshape(site: Site, x: str) -> str | None:
     """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels."""
     given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
     kept = shape if len(shape) == len(given) else image_shape(shape)
@@ -48,6 +49,27 @@ def add_rows(site: Site, a: str, b: str) -> str | None:
     return reshaped(site, made, site.shape)
 
 
+@rule(op(ops.Slice, value("x"), capture="cut", result=is_int8))
+def slice_rows(site: Site, cut: ops.Slice, x: str) -> str | None:
+    """Slice(x) -> QSlice(x) of the image that holds a tensor of lower rank."""
+    shape = site.shape_of(x)
+    axes = IMAGE_AXES.get(len(shape))
+    if axes is None or 0 in site.shape or cut.steps[-1] != 1:
+        return None
+    whole = cut.starts, cut.stops, cut.steps
+    starts, stops, steps = (
+        _as_image(dict(zip(axes, values, strict=True)), usual)
+        for values, usual in zip(whole, (0, 1, 1), strict=True)
+    )
+    operator = ops.QSlice(starts, stops, steps)
+    return reshaped(site, site.become(operator, to_image(site, x)), site.shape)
+
+
+def _as_image(values: dict[int, int], usual: int) -> tuple[int, int, int, int]:
+    first, second, third, fourth = (values.get(axis, usual) for axis in range(4))
+    return first, second, third, fourth
+
+
 @rule(op(ops.Reshape, op(ops.Reshape, value("x"))))
 def reshape_once(site: Site, x: str) -> str | None:
     """Reshape(Reshape(x)) -> Reshape(x)."""
@@ -60,6 +82,6 @@ def drop_reshape(site: Site, x: str) -> str | None:
     return x if site.shape_of(x) == site.shape else None
 
 
-def keep_rows_in_place(graph: Graph) -> Graph:
+def keep_rows(graph: Graph) -> Graph:
     """Move reshapes behind operators on single pixels, where they meet and cancel."""
-    return rewrite(graph, keep_rows, add_rows, reshape_once, drop_reshape)
+    return rewrite(graph, sink_reshape, add_rows, slice_rows, reshape_once, drop_reshape)

@@ -14,7 +14,7 @@ from ...isa.meanings.softmax import MAX_KEYS
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
 from ..rewriting import GraphPattern, Site, op, repeated, rewrite, rule, value
-from .keep_rows import keep_rows_in_place
+from .keep_rows import keep_rows
 from .normalisations import normalisation_of, normalisations, of_integers
 from .patterns import (
     dequantised,
@@ -26,6 +26,7 @@ from .patterns import (
     scale_of,
     to_image,
 )
+from .recognise_positions import recognise_positions
 
 USUAL_SCALES = 2.0**-60, 2.0**60
 """Between them, the scales of all rows are normal binary32 numbers."""
@@ -108,4 +109,5 @@ def recognise_rows(graph: Graph, configuration: Configuration) -> Graph:
     """Replace softmax and normalisations between integers if the machine has `row_statistics`."""
     if configuration.row_statistics == "none":
         return graph
-    return keep_rows_in_place(rewrite(graph, recognise_softmax, recognise_norm))
+    graph = rewrite(graph, recognise_softmax, recognise_norm)
+    return keep_rows(recognise_positions(graph))

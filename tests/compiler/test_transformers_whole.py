@@ -147,3 +147,55 @@ def test_a_machine_without_the_option_keeps_the_graph(encoder):
     assert {"qsoftmax", "qnorm"}.isdisjoint(ops)
     assert ops.count("softmax") == 2
     assert ops.count("reduce") == 8
+
+
+# Beside the blocks --------------------------------------------------------------------------------
+
+
+def class_token(tokens: int, channels: int, scale_y: float):
+    """A dense layer, a class token before its rows, position embeddings, and the first row."""
+    chance = np.random.default_rng(11)
+    nodes = [
+        node("DequantizeLinear", ["x", "sx", "zx"], ["f"]),
+        node("DequantizeLinear", ["w", "sw", "zw"], ["wf"]),
+        node("MatMul", ["f", "wf"], ["product"]),
+        node("QuantizeLinear", ["product", "sd", "zd"], ["dq"]),
+        node("DequantizeLinear", ["dq", "sd", "zd"], ["d"]),
+        node("Concat", ["token", "d"], ["joined"], axis=1),
+        node("Add", ["joined", "positions"], ["sum"]),
+        node("QuantizeLinear", ["sum", "sy", "zy"], ["all"]),
+        node("Slice", ["all", "first", "second", "one"], ["y"]),
+    ]
+    constants = scalars(
+        sx=0.05, zx=np.int8(3), sw=0.02, zw=np.int8(0), sd=0.03, zd=np.int8(-11), sy=scale_y,
+        zy=np.int8(2),
+    ) | {
+        "w": chance.integers(-64, 64, (40, channels)).astype(np.int8),
+        "token": chance.normal(0, 2, (1, 1, channels)).astype(np.float32),
+        "positions": chance.normal(0, 1, (1, tokens + 1, channels)).astype(np.float32),
+        "first": np.array([0]), "second": np.array([3]), "one": np.array([1]),
+    }  # fmt: skip
+    inputs = [value("x", np.int8, (1, tokens, 40))]
+    return model(nodes, inputs, ["all", "y"], constants)
+
+
+def test_a_class_token_and_positions_stay_in_the_program():
+    proto = class_token(9, 24, 0.05)
+    graph = import_model(proto.SerializeToString())
+    compiled = compile_module(graph, ROWS)
+    assert len(compiled.segments) == 1
+    ops = [one.op for one in compiled.graph.nodes if one.op != "reshape"]
+    assert sorted(ops) == ["qadd", "qconcat", "qconv", "qslice"]
+    x = np.random.default_rng(2).integers(-128, 128, (1, 9, 40)).astype(np.int8)
+    found = Session(compiled, open_device("sim", ROWS)).run(x).outputs
+    reference = run_onnxruntime(proto, {"x": x}, optimise=False)
+    for name, expected in evaluate(compiled.graph, {"x": x}).items():
+        assert np.array_equal(found[name], expected)
+        assert np.abs(expected.astype(int) - reference[name]).max() <= 1
+    token = reference["all"][:, :1]
+    assert np.array_equal(found["all"][:, :1], token), "constants are quantised once, exactly"
+
+
+def test_positions_too_coarse_in_8_bits_stay_in_float():
+    graph = import_model(class_token(9, 24, 0.01).SerializeToString())
+    assert "qadd" not in [one.op for one in recognise_rows(graph, ROWS).nodes]
