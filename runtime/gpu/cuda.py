@@ -17,7 +17,7 @@ from typing_extensions import override
 from ...compiler.gpu import LEVELS, GpuModule, GpuTarget
 from ...errors import CompileError, DeviceError, ToolError, install_command
 from .cuda_errors import INVALID_CODE, REMEDIES, CudaError
-from .driver import GpuBuffer, GpuDriver, GpuFunction, check_copy
+from .driver import GpuBuffer, GpuDriver, GpuFunction, check_copy, one_line
 
 STATIC_SHARED_BYTES = 48 << 10
 """Shared memory that every kernel may use; more has to be allowed."""
@@ -57,8 +57,8 @@ class CudaDriver(GpuDriver):
             self._call("cuInit", 0)
         except RuntimeError as problem:  # raised by `cuda-pathfinder`, which looks for the library
             raise ToolError(
-                "device `gpu:cuda`: NVIDIA's driver is not installed: "
-                f"{_one_line(problem).rstrip('.')}; install it, or use `--device host`"
+                "device `gpu:cuda`: NVIDIA's driver is not installed; install it, or use "
+                "`--device host`"
             ) from problem
         self._device = self._call("cuDeviceGet", ordinal)
         text = self._call("cuDeviceGetName", 256, self._device)
@@ -139,7 +139,7 @@ class CudaDriver(GpuDriver):
         except CudaError as problem:
             if problem.name not in INVALID_CODE:
                 raise
-            said = _one_line(log.rstrip(b"\0").decode("utf-8", "replace"))
+            said = one_line(log.rstrip(b"\0").decode("utf-8", "replace"))
             raise CompileError(f"{problem}: {said or 'no reason given'}") from problem
         self._modules.append(handle)
         return tuple(self._function(handle, kernel) for kernel in module.kernels)
@@ -291,7 +291,3 @@ def _bindings() -> Any:
 
 def _address(buffer: GpuBuffer) -> int:
     return buffer.memory + buffer.offset
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())

@@ -160,3 +160,8 @@ def check_copy(buffer: GpuBuffer, array: np.ndarray) -> None:
             f"copy of {buffer.size_bytes} bytes of a GPU: expected a contiguous array of this "
             f"size, got {array.nbytes} bytes; use `numpy.ascontiguousarray`"
         )
+
+
+def one_line(text: object) -> str:
+    """Join the lines of a driver's message."""
+    return " ".join(str(text).split())

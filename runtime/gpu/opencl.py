@@ -18,7 +18,7 @@ from ...compiler.gpu import GpuModule, GpuTarget
 from ...errors import CompileError, DeviceError, ToolError, install_command
 from ...signing import is_signed, sign
 from ..kernel_cache import keep_kernels, kept_kernel
-from .driver import GpuBuffer, GpuDriver, GpuFunction, check_copy
+from .driver import GpuBuffer, GpuDriver, GpuFunction, check_copy, one_line
 
 EXACT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"
 
@@ -86,7 +86,7 @@ class OpenClDriver(GpuDriver):
         try:
             yield
         except self._cl.Error as problem:
-            raise DeviceError(f"{self._where}: {_one_line(problem)}") from problem
+            raise DeviceError(f"{self._where}: {one_line(problem)}") from problem
 
     # Modules -------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class OpenClDriver(GpuDriver):
         try:
             program = cl.Program(self._context, source).build(self._options)
         except cl.Error as problem:
-            raise CompileError(f"{self._where}: {_one_line(problem)}") from problem
+            raise CompileError(f"{self._where}: {one_line(problem)}") from problem
         (binary,) = program.get_info(cl.program_info.BINARIES)
         mark = sign(key.encode("ascii") + binary, PURPOSE)
         keep_kernels({key: mark.encode("ascii") + binary})
@@ -229,7 +229,3 @@ def _bindings() -> Any:
             "device `gpu:opencl`: the Python package `pyopencl` is not installed; run "
             f"`{install_command('opencl')}`"
         ) from None
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())

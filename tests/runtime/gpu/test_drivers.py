@@ -332,8 +332,7 @@ def test_without_nvidias_driver_a_sentence_says_so(fake: FakeCuda, monkeypatch: 
     with pytest.raises(ToolError) as caught:
         open_driver("cuda")
     assert str(caught.value) == (
-        'device `gpu:cuda`: NVIDIA\'s driver is not installed: "cuda" is a library that is not '
-        "there; install it, or use `--device host`"
+        "device `gpu:cuda`: NVIDIA's driver is not installed; install it, or use `--device host`"
     )
 
 
