@@ -12,7 +12,7 @@ from .integer import Accelerated, Clamping, QAdd, QAvgPool, QLut, QMaxPool, QMul
 from .integer_layers import Convolving, FromBytes, QConv, QSums
 from .integer_movement import QConcat, QInterleave, QResize, QSlice, Rearranging
 from .integer_products import Multiplying, QMatMul, QMatMulSums
-from .integer_rows import QNorm, QSoftmax, RowWise
+from .integer_rows import QNorm, QSoftmax
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
 from .own import OwnFunction, OwnKernel, QKernel
@@ -32,6 +32,6 @@ __all__ = [
     "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv", "QInterleave",
     "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool", "QMul", "QNorm", "QResize", "QSlice",
     "QSoftmax", "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign",
-    "RowWise", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose",
+    "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose",
     "Unary", "Where",
 ]  # fmt: skip
