@@ -213,14 +213,20 @@ class GpuSide(HostSide):
     @override
     def _batch(self, kernels: Sequence[HostStep], views: Sequence[Node], shown: set[str]) -> Any:
         launches = {kernel.output: self._calls[kernel.output] for kernel in kernels}
-        reads = dict.fromkeys(
-            self._memory.origin(name) for kernel in kernels for name in kernel.reads
-        )
-        copied = [n for n in reads if n not in self._calls and not self._graph.is_constant(n)]
+        inside = {node.output.name: node.inputs[0] for node in views}
+        copied: dict[str, str] = {}
+        for name in (name for kernel in kernels for name in kernel.reads):
+            while name in inside:
+                name = inside[name]
+            # A view from before may be all that is left of what it shows.
+            origin = self._memory.origin(name)
+            if origin not in self._calls and not self._graph.is_constant(origin):
+                copied.setdefault(origin, name)
         names = [*launches, *(node.output.name for node in views)]
         computed = [n for n in names if n in shown and self._memory.origin(n) in self._calls]
         others = [n for n in views if n.output.name in shown - set(computed)]
-        return GpuBatch(self.driver, self._memory, launches, views, copied, computed, others)
+        given = tuple(copied.values())
+        return GpuBatch(self.driver, self._memory, launches, views, given, computed, others)
 
 
 def _key(step: HostStep) -> str:

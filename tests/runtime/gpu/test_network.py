@@ -149,6 +149,22 @@ def test_steps_that_are_no_kernels_run_between_copies(device: Device, keep_all: 
     assert {*targets.values()} == {"gpu"}
 
 
+def test_a_view_outlives_what_it_shows(device: Device):
+    """A kernel reads the view after a step of the processor, when the viewed value is gone."""
+    builder = Builder("late", (Value("x", TensorType("float32", (6, 8))),))
+    table = builder.constant(np.arange(48, dtype=np.float32).reshape(6, 8), "table")
+    values = []
+    for name in ("first", "second"):
+        joined = builder.emit(Concat(1), ["x", table], f"{name}.joined")
+        cut = builder.emit(Slice((0, 2), (6, 14), (1, 2)), [joined], f"{name}.cut")
+        values.append(builder.emit(Reshape((36,)), [cut], f"{name}.flat"))
+    graph = builder.graph([Output("y", builder.emit(Binary("Add"), values, "y"))])
+    inputs = {"x": np.random.default_rng(6).uniform(-1, 1, (6, 8)).astype(np.float32)}
+    session = Session(compiled(graph), device)
+    assert session.host.refused.keys() == {"first.cut.slice", "second.cut.slice"}
+    compare(session.run(inputs).outputs["y"], evaluate(graph, inputs)["y"])
+
+
 def test_a_network_is_one_graph_on_cuda(fake: FakeCuda):
     graph, inputs = digits()
     with open_device("gpu:cuda") as device:
