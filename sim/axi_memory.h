@@ -78,7 +78,10 @@ public:
 struct Request {
     uint64_t address = 0;
     unsigned beats = 0, size = 0, burst = 0;
-    bool operator==(const Request&) const = default;
+    bool operator==(const Request& other) const {
+        return address == other.address && beats == other.beats && size == other.size &&
+               burst == other.burst;
+    }
 };
 
 // What a channel held while it was not accepted; it must hold it still in the next cycle.

@@ -22,6 +22,8 @@ from tilewright.errors import ProcessorError
 from tilewright.flows.execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE
 from tilewright.sim.verilate import ASSERTIONS
 
+from .processor_seconds import ProcessorSeconds
+
 # Machines are noisy: time is measured by `make bench`, never a reason to fail. Examples are the
 # same in every run, so that a failure is a change's and can be seen again.
 settings.register_profile(
@@ -53,6 +55,18 @@ MODELS = Path(__file__).parents[2] / "shared" / "models"
 
 REASON = "processor"
 """Name of the property of a report that says why its test was not run."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--processor-seconds", type=int, metavar="N",
+        help="table of the N files and the N fixtures that take most processor time",
+    )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if rows := config.getoption("processor_seconds"):
+        config.pluginmanager.register(ProcessorSeconds(rows))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -130,7 +130,7 @@ class Batch:
         together = [f'#include "obj_dir/{path.name}"\n' for path in generated]
         (folder / "block.cpp").write_text("".join([*together, '#include "driver.cpp"\n']))
         large = sum(path.stat().st_size for path in generated) > LARGE_BYTES
-        compiling = [find_compiler(), "-std=c++20", "-O0" if large else "-O1", "-pthread"]
+        compiling = [find_compiler(), "-std=c++17", "-O0" if large else "-O1", "-pthread"]
         compiling += ["-DVERILATOR=1", "-DVM_TRACE=0", "-Iobj_dir", f"-I{root / 'include'}"]
         compiling += [f"-I{root / 'include' / 'vltstd'}", "block.cpp", "-o", "block"]
         self._call([*compiling, *runtime_objects(traced=False)], folder)
