@@ -82,7 +82,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	@$(if $(OPENCL),,echo "test: no driver with OpenCL found; its kernels do not run")
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope \
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder \
 	    -m "not slow and not browser$(if $(OPENCL),, and not opencl)" $(PYTEST_ARGS)
 
 test-all: test test-slow
@@ -90,7 +90,7 @@ test-all: test test-slow
 test-slow: $(VENV)/.installed-test
 	@$(if $(BROWSER),,echo "test-slow: no Chromium found; the report page's tests do not run")
 	@$(if $(OPENCL),,echo "test-slow: no driver with OpenCL found; its kernels do not run")
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope \
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder \
 	    -m "($(if $(BROWSER),slow or browser,slow and not browser))$(if $(OPENCL),, and not opencl)" \
 	    $(PYTEST_ARGS)
 
@@ -99,7 +99,8 @@ firmware: $(VENV)/.installed-test
 
 test-levels: $(VENV)/.installed-test
 	@for level in avx2 sse2; do TILEWRIGHT_CPU_LEVEL=$$level \
-	    $(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m processor $(PYTEST_ARGS) || exit 1; done
+	    $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder \
+	    -m processor $(PYTEST_ARGS) || exit 1; done
 
 verify: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)

@@ -8,9 +8,11 @@ in a package of their own, and pip has none. Nor is the extra `firmware`, a C co
 
 import gc
 import os
+import re
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,6 @@ from tilewright.compiler.cpu_level import level_cap
 from tilewright.errors import ProcessorError
 from tilewright.flows.execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE
 from tilewright.sim.verilate import ASSERTIONS
-
-from .processor_seconds import ProcessorSeconds
 
 # Machines are noisy: time is measured by `make bench`, never a reason to fail. Examples are the
 # same in every run, so that a failure is a change's and can be seen again.
@@ -51,7 +51,33 @@ os.environ[RECORDS_VARIABLE] = NO_RECORDS
 # All hardware that is simulated checks its assertions, in other processes too.
 os.environ[ASSERTIONS] = "1"
 
-MODELS = Path(__file__).parents[2] / "shared" / "models"
+TESTS = Path(__file__).parent
+
+MODELS = TESTS.parents[1] / "shared" / "models"
+
+LONG_FILES = (
+    "flows/board/test_bitstreams.py",
+    "flows/verify/test_gate_level.py",
+    "flows/sweep/test_bounds.py",
+    "flows/verify/test_agreement.py",
+    "cosim/test_benches.py",
+    "flows/synthesis/test_synth.py",
+    "flows/sweep/test_sweep.py",
+    "compiler/test_chains.py",
+    "flows/verify/mutation/test_mutation_score.py",
+    "flows/area/test_counts.py",
+    "flows/conformance/test_conformance.py",
+    "flows/hex_export/test_hex_export.py",
+    "formal/test_deadlock.py",
+    "networks/test_shared_models.py",
+    "test_networks.py",
+    "test_tutorials.py",
+    "flows/verify/test_hostile_edges.py",
+)
+"""Files that take half a minute to some minutes, and are run first: a worker that met one last
+would end alone."""
+
+LONG_PATHS = frozenset(TESTS / name for name in LONG_FILES)
 
 REASON = "processor"
 """Name of the property of a report that says why its test was not run."""
@@ -66,7 +92,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if rows := config.getoption("processor_seconds"):
+        # Here, since some tests copy this file alone.
+        from .processor_seconds import ProcessorSeconds
+
         config.pluginmanager.register(ProcessorSeconds(rows))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files unread in which no test can have the marks that `-m` selects.
+
+    Reading all of them takes each worker ten seconds, and few have slow tests.
+    """
+    selection = config.option.markexpr
+    if not selection or collection_path.suffix != ".py":
+        return None
+    marks = set(re.findall(r"\w+", selection)) - {"and", "or", "not"}
+    named = marks & {*re.findall(r"mark\.(\w+)", collection_path.read_text("utf-8"))}
+    for count in range(len(named) + 1):
+        for held in combinations(named, count):
+            if eval(selection, {}, {mark: mark in held for mark in marks}):
+                return None
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -86,6 +132,7 @@ def pytest_collection():
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Under a capped level, leave out tests that name a level: the cap does not change them."""
+    items.sort(key=lambda item: item.path not in LONG_PATHS)
     if level_cap() not in LEVELS:
         return
     of_a_level = [

@@ -244,19 +244,13 @@ EXPECTED = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
-def test_chains_keep_their_meaning_whatever_the_schedule(seen):
-    assert run_chains(range(1, 120)) > 60
-    assert [name for name in EXPECTED if not seen[name]] == [], seen
-
-
 def test_chains_keep_their_meaning_by_the_definition_of_the_instructions(seen):
     assert run_chains(range(1000, 1020), "reference") > 10
     assert seen["wrap"] > 1
 
 
 @pytest.mark.slow
-def test_many_chains_keep_their_meaning(seen):
+def test_many_chains_keep_their_meaning_whatever_the_schedule(seen):
     assert run_chains(range(2000, 2600)) > 300
     assert [name for name in EXPECTED if seen[name] < 10] == [], seen
 

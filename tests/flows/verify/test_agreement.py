@@ -12,6 +12,7 @@ from tilewright.flows.verify.agreement import agree, answers, random_case
 from tilewright.isa.configuration import PRESETS
 
 CASES = 30
+QUICK = 15
 ANEW = 5
 """Cases whose ways compile each for themselves, as `make verify` does in all of them."""
 
@@ -28,7 +29,10 @@ def test_every_way_compiles_the_same_program():
 
 
 @pytest.mark.usefixtures("compiled_once")
-@pytest.mark.parametrize("first", range(ANEW, CASES, 5))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(n, marks=() if n < QUICK else pytest.mark.slow) for n in range(ANEW, CASES, 5)],
+)
 def test_every_way_gives_the_same_cycles(first):
     """Ways that ask the compiler for the same program get the same one."""
     assert agree(range(first, first + 5)) >= 3, "most networks have layers for the accelerator"
