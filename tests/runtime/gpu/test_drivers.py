@@ -216,7 +216,7 @@ def test_use_may_end_at_any_moment(fake: FakeCuda):
     driver = CudaDriver()
     used = {name: driver.allocate(4) for name in ("first", "second", "third")}
     driver.event()
-    driver.capture(lambda: used.clear())
+    driver.capture(used.clear)
     assert len(fake.memory) == 3
     used["array"] = driver.host_array(4)
     assert not fake.memory
