@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from dataclasses import replace
+from typing import Any
 
 import cuda.bindings.driver as real
 import numpy as np
@@ -214,7 +215,7 @@ def test_what_is_no_longer_used_is_freed_before_more_is_loaded(fake: FakeCuda):
 def test_use_may_end_at_any_moment(fake: FakeCuda):
     """Python's collector ends the use of sessions within a capture too, and within `close`."""
     driver = CudaDriver()
-    used = {name: driver.allocate(4) for name in ("first", "second", "third")}
+    used: dict[str, Any] = {name: driver.allocate(4) for name in ("first", "second", "third")}
     driver.event()
     driver.capture(used.clear)
     assert len(fake.memory) == 3
