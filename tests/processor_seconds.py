@@ -1,17 +1,17 @@
 """Processor seconds of tests: of the worker and of the processes that it has waited for.
 
 `pytest --processor-seconds 25` ends with a table of the 25 files, and one of the 25 fixtures, that
-take most. Unlike `--durations` this hardly depends on what else the machine does.
+take most. Unlike `--durations` this leaves out the time in which other programs have the processor.
 """
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 SECONDS = "processor_seconds"
-"""Name of the property of a report: pairs of a file or fixture and its seconds."""
+"""Name of a report's property: its seconds, and pairs of a fixture and its seconds."""
 
 
 def _now() -> float:
@@ -53,7 +53,7 @@ class ProcessorSeconds:
             self.nested[-1] += took
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Iterator[None]:
+    def pytest_runtest_makereport(self):
         report = yield
         now = _now()
         report.user_properties.append((SECONDS, (now - self.began, self.fixtures)))
@@ -61,12 +61,11 @@ class ProcessorSeconds:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        for seconds, fixtures in (
-            value for name, value in report.user_properties if name == SECONDS
-        ):
-            self.of_files[report.location[0]] += seconds
-            for name, each in fixtures:
-                self.of_fixtures[name] += each
+        properties: dict[str, Any] = dict(report.user_properties)
+        seconds, fixtures = properties.get(SECONDS, (0.0, ()))  # none after a crash
+        self.of_files[report.location[0]] += seconds
+        for name, each in fixtures:
+            self.of_fixtures[name] += each
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for kind, seconds in ("file", self.of_files), ("fixture", self.of_fixtures):

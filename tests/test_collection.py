@@ -2,6 +2,7 @@
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ SLOW_AND_QUICK = "@pytest.mark.slow\ndef test_a(): ...\n\ndef test_b(): ...\n"
 def test_files_that_name_no_selected_mark_are_left_unread(selection, text, left, tmp_path):
     path = tmp_path / "test_it.py"
     path.write_text(text, "utf-8")
-    config = SimpleNamespace(option=SimpleNamespace(markexpr=selection))
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=selection))
     assert bool(pytest_ignore_collect(path, config)) is left
     assert pytest_ignore_collect(tmp_path, config) is None
 
@@ -47,6 +48,7 @@ def test_long_files_exist():
 def test_long_files_come_first(pytestconfig, monkeypatch):
     monkeypatch.delenv(LEVEL_VARIABLE, raising=False)
     long = min(LONG_PATHS)
-    items = [SimpleNamespace(path=path) for path in (TESTS / "a.py", long, TESTS / "b.py", long)]
+    paths = (TESTS / "a.py", long, TESTS / "b.py", long)
+    items: list[Any] = [SimpleNamespace(path=path) for path in paths]
     pytest_collection_modifyitems(pytestconfig, items)
     assert [item.path for item in items] == [long, long, TESTS / "a.py", TESTS / "b.py"]
