@@ -38,7 +38,7 @@ from tilewright.isa.meanings import norm_constants
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
 
-KINDS = ("softmax", "layer norm", "RMS norm")
+KINDS = ("softmax", "masked softmax", "layer norm", "RMS norm")
 
 
 def machine(name: str, **changes) -> Configuration:
@@ -49,9 +49,14 @@ def network(kind: str, shape: tuple[int, int, int, int], seed: int = 0) -> Graph
     """A graph of one operator on int8[shape]."""
     chance = np.random.default_rng(seed)
     builder = Builder("rows", [Value("x", TensorType("int8", shape, Quantisation(0.05, -3)))])
-    if kind == "softmax":
-        quantisation = Quantisation(1 / 256, -128)
-        name = builder.emit(QSoftmax(0.05, 1 / 256, -128), ["x"], kind, quantisation=quantisation)
+    if kind.endswith("softmax"):
+        quantisation, operands = Quantisation(1 / 256, -128), ["x"]
+        if kind.startswith("masked"):
+            kept = [chance.choice([1, size]) for size in shape[:3]]
+            mask = np.where(chance.random((*kept, shape[3])) < 0.4, np.int8(-128), np.int8(0))
+            operands.append(builder.constant(mask, "mask"))
+        operator = QSoftmax(0.05, 1 / 256, -128)
+        name = builder.emit(operator, operands, kind, quantisation=quantisation)
         return builder.graph([Output("y", name)])
     gamma, beta = chance.normal(1, 0.5, shape[3]), chance.normal(0, 0.5, shape[3])
     held = norm_constants(gamma, beta, 1e-5, 0.05, 0.03)
@@ -89,13 +94,14 @@ def test_any_shape_equals_the_definition(kind, name, shape, seed):
 def test_the_expression_is_the_definition(kind):
     graph, x = network(kind, (1, 2, 3, 6)), rows_of((1, 2, 3, 6))
     kernel = build_kernel(graph.nodes[0], graph, machine("4x4"))
-    padded = np.full((1, 2, 3, 8), 9, np.int8)
-    padded[..., :6] = x
+    known = {"x": x, **{each.name: each.data for each in graph.constants}}
+    given = {name: np.pad(known[name], [(0, 0)] * 3 + [(0, 2)], constant_values=9)
+             for name in kernel.inputs}  # fmt: skip
     expected = evaluate(graph, {"x": x})["y"]
-    found = evaluate_kernel(kernel, {"x": padded})
+    found = evaluate_kernel(kernel, given)
     assert np.array_equal(found[..., :6], expected)
     schedule = next(legal_candidates(kernel, machine("4x4"))).schedule(kernel, machine("4x4"))
-    assert np.array_equal(interpret(schedule.program(), {"x": padded}), found)
+    assert np.array_equal(interpret(schedule.program(), given), found)
 
 
 @pytest.mark.slow
