@@ -108,7 +108,9 @@ def absorb_repeats(
         shape = tuple(apart[turn.permutation.index(axis)] for axis in range(4))
         turned = np.arange(whole.size // repeats).reshape(shape).transpose(turn.permutation)
         if np.array_equal(whole, np.broadcast_to(turned[:, :, None], whole.shape)):
-            kept = site.emit(turn, site.emit(ops.Reshape(shape), source))
+            kept = site.emit(ops.Reshape(shape), source)
+            if turn != UNMOVED:
+                kept = site.emit(turn, kept)
             return site.become(replace(product, repeats=product.repeats * repeats), a, kept)
     return None
 

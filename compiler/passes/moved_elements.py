@@ -10,7 +10,7 @@ from ..graph import Node, evaluate_operator
 from ..graph import operators as ops
 from ..rewriting import GraphView
 
-MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.Expand)
+MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.QSlice, ops.Gather, ops.Expand)
 """Movements of the first operand."""
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..graph import Graph, Quantisation, evaluate_operator
 from ..graph import operators as ops
 from ..rewriting import GraphView, Site, first_match, op, rewrite, rule
-from .absorb_heads import SWAP_BOTH, SWAP_HEADS, SWAP_LAST, UNMOVED
+from .absorb_heads import SWAP_HEADS
 from .moved_elements import moved_elements, moving_node
 from .patterns import dequantised, quantisation_of, quantised, reshaped, result_of, to_image
 
@@ -130,46 +130,52 @@ def recognise_rotary(graph: Graph, block: int) -> Graph:
             return None
         source, given = form.source
         channels = site.shape_of(source)[-1]
+        if form.places.size != site.elements_of(source) * TERMS:
+            return None
         rows = site.elements_of(source) // channels
-        for turn in (UNMOVED, SWAP_HEADS, SWAP_LAST, SWAP_BOTH):
-            if turn is not UNMOVED and len(site.shape) != len(turn.permutation):
-                continue
-            back = tuple(np.argsort(turn.permutation)) if turn is not UNMOVED else None
-            own, factors = (
-                each if back is None else each.transpose(*back, len(back)) for each in form[1:]
-            )
-            shape = own.shape[:-1]
-            by_row = _by_row(own, rows, channels)
-            if by_row is None:
-                continue
-            parts = factors.reshape(rows, channels, TERMS)
-            unit = float(np.float32(np.abs(parts).max() / 127))
-            span = -(-channels // block) * block
-            held = np.zeros((1, 1, rows, TERMS, span), np.int8)
-            held[0, 0, :, :, :channels] = np.rint(parts / unit).transpose(0, 2, 1)
-            y, limits = result_of(site)
-            operator = ops.QRotate(
-                *(channels, span, float(np.float32(given.scale * unit / y.scale))),
-                *(given.zero_point, y.zero_point, *limits),
-            )
-            pairs = _with_partners(site, source, by_row, span, given.zero_point)
-            pairs = reshaped(site, pairs, (1, 1, rows, TERMS * span))
-            constants = held.reshape(1, 1, rows, TERMS * span)
-            result = site.emit(
-                operator, pairs, site.constant(constants, f"{site.root.name}.factors"),
-                quantisation=y,
-            )  # fmt: skip
-            result = reshaped(site, result, shape)
-            return result if back is None else site.emit(turn, result)
-        return None
+        order = _order_of(form.places[..., 0].reshape(-1) // channels, site.shape[0], channels)
+        places, factors = (
+            each.reshape(*order, TERMS).swapaxes(1, 2).reshape(-1, TERMS) for each in form[1:]
+        )
+        by_row = _by_row(places, rows, channels)
+        if by_row is None:
+            return None
+        parts = factors.reshape(rows, channels, TERMS)
+        unit = float(np.float32(np.abs(parts).max() / 127))
+        span = -(-channels // block) * block
+        held = np.zeros((1, 1, rows, TERMS, span), np.int8)
+        held[0, 0, :, :, :channels] = np.rint(parts / unit).transpose(0, 2, 1)
+        y, limits = result_of(site)
+        scale = float(np.float32(given.scale * unit / y.scale))
+        operator = ops.QRotate(
+            channels, span, scale, given.zero_point, y.zero_point, *limits
+        )  # fmt: skip
+        pairs = _with_partners(site, source, by_row, span, given.zero_point)
+        pairs = reshaped(site, pairs, (1, 1, rows, TERMS * span))
+        constant = site.constant(
+            held.reshape(1, 1, rows, TERMS * span), f"{site.root.name}.factors"
+        )
+        result = site.emit(operator, pairs, constant, quantisation=y)
+        if order[1] > 1:
+            images, heads, tokens, size = order
+            result = site.emit(ops.Reshape((images, tokens, heads, size)), result)
+            result = site.emit(SWAP_HEADS, result)
+        return reshaped(site, result, site.shape)
 
     return rewrite(graph, recognise)
 
 
+def _order_of(rows: np.ndarray, images: int, channels: int) -> tuple[int, int, int, int]:
+    """The images, heads, rows and channels of a head in which results lie, from their rows."""
+    changes = np.flatnonzero(rows != rows[0])
+    size = int(changes[0]) if changes.size else channels
+    if size >= channels or channels % size or rows.size % (images * channels):
+        return images, 1, rows.size // images // channels, channels
+    return images, channels // size, rows.size // images // channels, size
+
+
 def _by_row(places: np.ndarray, rows: int, channels: int) -> np.ndarray | None:
     """The channels of each row, int64[channels, terms], if all rows have the same in their own."""
-    if places.size != rows * channels * TERMS:
-        return None
     apart = places.reshape(rows, channels, TERMS) - channels * np.arange(rows)[:, None, None]
     same = (apart == apart[:1]).all() and apart.min() >= 0 and apart.max() < channels
     return apart[0] if same else None

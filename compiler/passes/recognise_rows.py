@@ -146,6 +146,6 @@ def recognise_rows(graph: Graph, configuration: Configuration) -> Graph:
     if configuration.row_statistics == "none":
         return graph
     graph = rewrite(graph, recognise_softmax, recognise_norm)
-    block = max(configuration.lanes_in, configuration.lanes_out)
-    graph = absorb_heads(recognise_rotary(graph, block))
-    return merge_duplicates(keep_rows(recognise_positions(graph)))
+    graph = recognise_rotary(graph, max(configuration.lanes_in, configuration.lanes_out))
+    graph = absorb_heads(keep_rows(recognise_positions(graph)))
+    return merge_duplicates(keep_rows(graph))
