@@ -189,7 +189,8 @@ def network(form: Attention) -> onnx.ModelProto:
 def samples(form: Attention, proto: onnx.ModelProto, seed: int) -> Iterator[dict[str, np.ndarray]]:
     chance = np.random.default_rng(seed)
     for _ in range(12):
-        given = {"x": chance.normal(0, 1, (1, form.tokens, form.channels)).astype(np.float32)}
+        given: dict[str, np.ndarray] = {}
+        given["x"] = chance.normal(0, 1, (1, form.tokens, form.channels)).astype(np.float32)
         if len(proto.graph.input) > 1:
             count = chance.integers(2, form.tokens + 1)
             given["kept"] = (np.arange(form.tokens) < count).astype(np.int64)[None]
