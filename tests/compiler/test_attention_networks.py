@@ -10,7 +10,8 @@ import pytest
 from tests.compiler.onnx_models import model, node, value
 from tilewright.compiler.exporters import export_onnx
 from tilewright.compiler.frontend.recipe import import_model
-from tilewright.compiler.graph import evaluate
+from tilewright.compiler.graph import Builder, Output, Quantisation, TensorType, Value, evaluate
+from tilewright.compiler.graph.operators import QMatMul
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import quantise
@@ -234,3 +235,36 @@ def test_the_hardware_agrees():
         (found,) = one.outputs.values()
         assert np.array_equal(found, expected)
     assert first.profile.cycles == second.profile.cycles
+
+
+# Shared heads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("joined", [(True, True, True), (False, False, False), (True, False, True)])
+@pytest.mark.parametrize("points", [(0, 0), (3, 0), (0, -5), (7, -128)])
+@pytest.mark.parametrize("transposed", [True, False])
+def test_products_read_shared_heads(joined, points, transposed):
+    heads, repeats, rows, depth, columns = 6, 2, 5, 12, 9
+    images = 1 if any(joined) else 2
+    inner = (columns, depth) if transposed else (depth, columns)
+    shapes = (heads, rows, depth), (heads // repeats, *inner)
+    shapes = [
+        (images, 1, height, count * width) if together else (images, count, height, width)
+        for (count, height, width), together in zip(shapes, joined, strict=False)
+    ]
+    types = [
+        TensorType("int8", shape, Quantisation(0.1, point))
+        for shape, point in zip(shapes, points, strict=True)
+    ]
+    builder = Builder("shared", [Value(n, kind) for n, kind in zip("ab", types, strict=True)])
+    operator = QMatMul(heads, 0.002, *points, 4, transposed, joined, repeats=repeats)
+    made = builder.emit(operator, ["a", "b"], "product", quantisation=Quantisation(0.1, 4))
+    graph = builder.graph([Output("y", made)])
+    chance = np.random.default_rng(3)
+    given = {name: chance.integers(-128, 128, shape).astype(np.int8)
+             for name, shape in zip("ab", shapes, strict=True)}  # fmt: skip
+    expected = evaluate(graph, given)["y"]
+    module = compile_module(graph, ROWS)
+    assert module.steps == (0,), "nothing on the host"
+    found = Session(module, open_device("sim", ROWS)).run(given).outputs["y"]
+    assert np.array_equal(found, expected)
