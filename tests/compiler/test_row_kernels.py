@@ -184,6 +184,28 @@ def test_softmax_between_integers_runs_on_the_accelerator(shape):
     assert np.mean(off > 0) < 0.01
 
 
+@pytest.mark.parametrize("low", [-1e9, -100.0, -2.0, 5.0])
+def test_only_large_negative_numbers_are_masks(low):
+    chance = np.random.default_rng(4)
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["f"]),
+        node("Add", ["mask", "f"], ["m"]),
+        node("Softmax", ["m"], ["p"], axis=-1),
+        node("QuantizeLinear", ["p", "t", "low"], ["y"]),
+    ]
+    constants = scalars(s=0.06, z=np.int8(5), t=1 / 255, low=np.int8(-128))
+    masked = chance.random((6, 11)) < 0.4
+    masked[:, 0] = False
+    constants["mask"] = np.where(masked, np.float32(low), np.float32(0))
+    proto = model(nodes, [value("x", np.int8, (2, 3, 6, 11))], ["y"], constants)
+    graph = recognise_rows(import_model(proto.SerializeToString()), machine("8x8"))
+    assert ("qsoftmax" in [one.op for one in graph.nodes]) == (low <= -100)
+    x = rows_of((2, 3, 6, 11))
+    found = evaluate(graph, {"x": x})["y"].astype(int)
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    assert np.abs(found - expected).max() <= 1
+
+
 def test_other_machines_and_other_axes_keep_softmax_in_float():
     last, other = (
         import_model(quantised_softmax(axis, (1, 4, 6, 8)).SerializeToString()) for axis in (-1, 2)
