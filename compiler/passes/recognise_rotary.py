@@ -25,6 +25,10 @@ TERMS = 2
 MAX_ELEMENTS = 1 << 22
 """Of a result; larger ones stay in float."""
 
+MAX_ERROR = 2
+"""Bound, in steps of the result, on what factors of 8 bits move it; rotations of equal scales have
+1, as cosines and sines are 1 at most."""
+
 INPUT = dequantised("x", constant=False)
 
 
@@ -128,6 +132,8 @@ def recognise_rotary(graph: Graph, block: int) -> Graph:
         form = linear_form(site.view, turned)
         if form is None or form.places.shape[-1] != TERMS or not form.factors[..., 1].any():
             return None
+        if not site.shape:
+            return None
         source, given = form.source
         channels = site.shape_of(source)[-1]
         if form.places.size != site.elements_of(source) * TERMS:
@@ -146,10 +152,11 @@ def recognise_rotary(graph: Graph, block: int) -> Graph:
         held = np.zeros((1, 1, rows, TERMS, span), np.int8)
         held[0, 0, :, :, :channels] = np.rint(parts / unit).transpose(0, 2, 1)
         y, limits = result_of(site)
+        if 128 * unit * given.scale > MAX_ERROR * y.scale:
+            return None
         scale = float(np.float32(given.scale * unit / y.scale))
-        operator = ops.QRotate(
-            channels, span, scale, given.zero_point, y.zero_point, *limits
-        )  # fmt: skip
+        points = given.zero_point, y.zero_point
+        operator = ops.QRotate(channels, span, scale, *points, *limits)
         pairs = _with_partners(site, source, by_row, span, given.zero_point)
         pairs = reshaped(site, pairs, (1, 1, rows, TERMS * span))
         constant = site.constant(
@@ -170,7 +177,7 @@ def _order_of(rows: np.ndarray, images: int, channels: int) -> tuple[int, int, i
     changes = np.flatnonzero(rows != rows[0])
     size = int(changes[0]) if changes.size else channels
     if size >= channels or channels % size or rows.size % (images * channels):
-        return images, 1, rows.size // images // channels, channels
+        return 1, 1, rows.size // channels, channels
     return images, channels // size, rows.size // images // channels, size
 
 
