@@ -7,12 +7,13 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.compiler.onnx_models import model, node, value
+from tests.compiler.onnx_models import model, node, run_onnxruntime, scalars, value
 from tilewright.compiler.exporters import export_onnx
 from tilewright.compiler.frontend.recipe import import_model
 from tilewright.compiler.graph import Builder, Output, Quantisation, TensorType, Value, evaluate
 from tilewright.compiler.graph.operators import QMatMul
 from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.passes.recognise_rows import recognise_rows
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import quantise
 from tilewright.compiler.quantiser.batches import make_batches
@@ -268,3 +269,34 @@ def test_products_read_shared_heads(joined, points, transposed):
     assert module.steps == (0,), "nothing on the host"
     found = Session(module, open_device("sim", ROWS)).run(given).outputs["y"]
     assert np.array_equal(found, expected)
+
+
+# Rotations ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("largest", [1.0, 30.0])
+def test_rotations_equal_float_but_for_one_step(largest):
+    chance = np.random.default_rng(2)
+    angles = np.arange(7)[:, None] * 0.8 ** np.arange(6)
+    cos, sin = (np.tile(f(angles), 2).astype(np.float32)[None] for f in (np.cos, np.sin))
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["f"]),
+        node("Split", ["f"], ["one", "other"], axis=2),
+        node("Neg", ["other"], ["less"]),
+        node("Concat", ["less", "one"], ["swapped"], axis=2),
+        node("Mul", ["f", "cos"], ["kept"]),
+        node("Mul", ["swapped", "sin"], ["turned"]),
+        node("Add", ["turned", "kept"], ["sum"]),
+        node("QuantizeLinear", ["sum", "t", "w"], ["y"]),
+    ]
+    constants = {"cos": cos, "sin": largest * sin} | scalars(
+        s=0.05, z=np.int8(-6), t=0.06, w=np.int8(3)
+    )
+    proto = model(nodes, [value("x", np.int8, (1, 7, 12))], ["y"], constants)
+    graph = recognise_rows(import_model(proto.SerializeToString()), ROWS)
+    assert ("qrotate" in [one.op for one in graph.nodes]) == (largest == 1)
+    x = chance.integers(-128, 128, (1, 7, 12)).astype(np.int8)
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    off = np.abs(evaluate(graph, {"x": x})["y"].astype(int) - expected)
+    assert off.max() <= 1
+    assert np.mean(off > 0) < 0.2
