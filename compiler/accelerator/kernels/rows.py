@@ -93,8 +93,8 @@ def _of_row(
     x = activation(node.inputs[0], graph, configuration)
     pixel = pixel_axes(node.output.name, graph, configuration)
     mask = None
-    if op is Op.SOFTMAX and len(node.inputs) > 1:
-        each = activation(node.inputs[1], graph, configuration)
+    for name in node.inputs[1:] if op is Op.SOFTMAX else ():
+        each = activation(name, graph, configuration)
         mask = each[broadcast(pixel, each.tensor.shape)]
     lanes = configuration.vector_lanes
     if x.tensor.shape[3] // lanes > 1 << configuration.extent_bits:
