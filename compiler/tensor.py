@@ -324,21 +324,39 @@ def _value(tree, values, tensors, where, over) -> np.ndarray:
         found = data[first + _value(tree.arguments[1], values, tensors, where, over)]
         return found.astype(_wide(data.dtype))
     if tree.op in ROW_OPS and isinstance(read := tree.arguments[0], Read):
-        parts = [_value(part, values, tensors, where, over) for part in tree.arguments[1:]]
-        return _element(read, rows_of(tree.op, values[read.tensor], *parts), 0, where)
+        *others, last = tree.arguments[1:]
+        mask = values[last.tensor] if isinstance(last, Read) else None
+        numbers = others if isinstance(last, Read) else (*others, last)
+        parts = [_value(part, values, tensors, where, over) for part in numbers]
+        return _element(read, rows_of(tree.op, values[read.tensor], mask, *parts), 0, where)
     parts = [_value(argument, values, tensors, where, over) for argument in tree.arguments]
     with np.errstate(all="ignore"):
         return _apply(tree.op, parts)
 
 
+ROW_CONSTANTS = 3
+"""Constants of an operation on rows: its table, E and F."""
+
+
 def rows_of(
-    op: Op, data: np.ndarray, table: np.ndarray, epsilon: np.ndarray, factor: np.ndarray, *numbers
+    op: Op,
+    data: np.ndarray,
+    mask: np.ndarray | None,
+    table: np.ndarray,
+    epsilon: np.ndarray,
+    factor: np.ndarray,
+    *numbers,
 ) -> np.ndarray:
     """Apply an operation of `ROW_OPS` to all rows of a tensor, int8[..., elements]."""
     constants = int(epsilon.flat[0]), float(factor.flat[0])
+    length = data.shape[-1]
+    masks = None if mask is None else np.broadcast_to(mask, data.shape).reshape(-1, length)
     rows = [
-        row_values(op, row, table, *constants, *map(int, numbers))
-        for row in data.reshape(-1, data.shape[-1])
+        row_values(
+            *(op, row, table, *constants, *map(int, numbers)),
+            mask=None if masks is None else masks[place],
+        )
+        for place, row in enumerate(data.reshape(-1, length))
     ]
     return np.reshape(rows, data.shape)
 

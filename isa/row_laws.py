@@ -11,8 +11,8 @@ from typing import Any
 
 from .configuration import Configuration
 from .expressions import Call, Expression, Immediate, Op, Slot
-from .instructions import Combine, Instruction, ResultKind, Role, Statistic, Vector
-from .row_statistics import BYTE_MIDDLE
+from .instructions import Combine, Instruction, ResultKind, Statistic, Vector
+from .row_statistics import BYTE_MIDDLE, MASK_FACTOR
 
 
 class Shared(Enum):
@@ -35,14 +35,14 @@ class RowPass:
     Parameters
     ----------
     operands
-        Its operands, each with the law's operand of that role, or what the passes share.
+        Its operands, each with the name of the law's operand, or what the passes share.
     fields
         Its other fields, apart from loops.
     taken
         Fields whose values the law was matched with, by the names of the law's immediates.
     """
 
-    operands: tuple[tuple[Slot, Role | Shared], ...]
+    operands: tuple[tuple[Slot, str | Shared], ...]
     fields: Mapping[str, Any]
     taken: Mapping[str, str]
 
@@ -57,8 +57,8 @@ class RowLaw:
 
 _STREAM = Slot("a", ("v",), byte=True)
 _ROW = (_STREAM, Slot("table"), Slot("param.epsilon"), Slot("param.factor"))
-_OF_ROWS = (_STREAM, Role.STREAM), (Slot("param.bias"), Shared.ROW)
-_TABLE = Slot("table"), Role.TABLE
+_OF_ROWS = (_STREAM, "a"), (Slot("param.bias"), Shared.ROW)
+_TABLE = Slot("table"), "table"
 _SUMS = Slot("a", ("v",)), Shared.SUMS
 _BOUND = {"bound": "bound"}
 _FINISH = {"zero_point": "zero_point", "low": "low", "high": "high"}
@@ -70,13 +70,19 @@ def _finished(tree: Expression) -> Expression:
     return Call(Op.CLAMP, (moved, Immediate("low"), Immediate("high")))
 
 
-def _softmax() -> RowLaw:
+def _softmax(masked: bool) -> RowLaw:
+    """The law of softmax; a mask is added to the elements, with a factor."""
+    mask = Slot("b", ("v",), byte=True)
+    arguments = (Immediate("bound"), mask) if masked else (Immediate("bound"),)
+    rows = (*_OF_ROWS, (mask, "b")) if masked else _OF_ROWS
+    added = {"combine": Combine.ADD, "b_multiplier": MASK_FACTOR} if masked else {}
     entries = {"bias": True, "zero_point": BYTE_MIDDLE, "result": ResultKind.ENTRY}
+    largest = {"result": ResultKind.NONE, "statistic": Statistic.MAXIMUM}
     return RowLaw(
-        _finished(Call(Op.SOFTMAX, (*_ROW, Immediate("bound")))),
+        _finished(Call(Op.SOFTMAX, (*_ROW, *arguments))),
         (
-            RowPass(_OF_ROWS, {"result": ResultKind.NONE, "statistic": Statistic.MAXIMUM}, _BOUND),
-            RowPass((*_OF_ROWS, _TABLE), {**entries, "statistic": Statistic.SUM}, _BOUND),
+            RowPass(rows, {**added, **largest}, _BOUND),
+            RowPass((*rows, _TABLE), {**added, **entries, "statistic": Statistic.SUM}, _BOUND),
             RowPass((_SUMS, _OF_ROWS[1]), {"scale": True}, _FINISH),
         ),
     )
@@ -97,13 +103,14 @@ def _norm(op: Op, statistic: Statistic, taken: Mapping[str, str]) -> RowLaw:
                 (*_OF_ROWS, _TABLE), {"result": ResultKind.NONE, "statistic": statistic}, taken
             ),
             RowPass((*_OF_ROWS, spare), spread, {"a_multiplier": "bound"}),
-            RowPass((_SUMS, (bias, Role.BIAS), (scale, Role.SCALE)), both, _FINISH),
+            RowPass((_SUMS, (bias, "param.bias"), (scale, "param.scale")), both, _FINISH),
         ),
     )
 
 
 ROW_LAWS = (
-    _softmax(),
+    _softmax(masked=False),
+    _softmax(masked=True),
     _norm(Op.STANDARDISE, Statistic.VARIANCE, _BOUND),
     _norm(Op.NORMALISE, Statistic.POWER, {**_BOUND, "b_multiplier": "centre"}),
 )

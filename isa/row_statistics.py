@@ -39,6 +39,10 @@ ENTRIES_BYTES = 512
 BYTE_MIDDLE = 127
 """Added to the distance from a row's maximum, 0 or less, so that it is a signed byte."""
 
+MASKED, MASK_FACTOR = -128, 4
+"""Value of a mask at elements that do not count, and its factor: with them any distance from the
+maximum of the others saturates."""
+
 Bits = npt.NDArray[np.int64]
 
 
@@ -125,6 +129,7 @@ def row_values(
     factor: float,
     bound: int,
     centre: int = 0,
+    mask: npt.NDArray[np.integer] | None = None,
 ) -> npt.NDArray[np.int32]:
     """Apply an operation of `ROW_OPS` to a row.
 
@@ -138,6 +143,8 @@ def row_values(
         The constants E and F.
     centre
         The value about which NORMALISE takes squares.
+    mask : int[elements], optional
+        Values of int8 that SOFTMAX adds, times MASK_FACTOR.
 
     Returns
     -------
@@ -148,7 +155,10 @@ def row_values(
     constants = epsilon, int(np.float32(factor).view(np.int32))
     values, valid = row.astype(np.int32), np.arange(row.size) < bound
     if op is Op.SOFTMAX:
-        bias, _ = row_parameters(Statistic.MAXIMUM, values[valid], values, 0, constants)
+        if mask is not None:
+            values = values + MASK_FACTOR * mask.astype(np.int32)
+        shown = quantise_output(values, None, 0)
+        bias, _ = row_parameters(Statistic.MAXIMUM, shown[valid], values, 0, constants)
         places = quantise_output(values + np.int32(bias or 0), None, BYTE_MIDDLE)
         found = np.where(valid, entries[places.astype(np.int32) + 128], 0)
         _, pattern = row_parameters(Statistic.SUM, values[valid], found[valid], 0, constants)

@@ -178,7 +178,13 @@ def match_pool(
 # Products of two activations ---------------------------------------------------------------------
 
 
-@matcher(op((QMatMul, QMatMulSums), *(value(n, constant=False) for n in "ab"), capture="layer"))
+@matcher(
+    op(
+        *((QMatMul, QMatMulSums), *(value(n, constant=False) for n in "ab")),
+        capture="layer",
+        where=lambda layer: layer.repeats == 1,
+    )
+)
 def match_product(
     scope: HostScope, node: Node, layer: QMatMul | QMatMulSums, a: str, b: str
 ) -> HostKernel | None:

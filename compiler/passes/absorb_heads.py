@@ -6,9 +6,12 @@ back for the result. A QMatMul accepts heads side by side in the channels, and a
 
 from dataclasses import replace
 
+import numpy as np
+
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import GraphPattern, Rule, Site, op, rewrite, rule, value
+from .moved_elements import moved_elements
 
 SWAP_HEADS = ops.Transpose((0, 2, 1, 3))
 """[N, rows, heads, channels] <-> [N, heads, rows, channels]."""
@@ -18,6 +21,8 @@ SWAP_LAST = ops.Transpose((0, 1, 3, 2))
 
 SWAP_BOTH = ops.Transpose((0, 2, 3, 1))
 """[N, rows, heads, channels] -> [N, heads, channels, rows]."""
+
+UNMOVED = ops.Transpose((0, 1, 2, 3))
 
 KNOWN = ((SWAP_HEADS,), (SWAP_HEADS, SWAP_LAST, SWAP_BOTH))
 """Transposes that the attributes can express, for the first and the second operand."""
@@ -85,6 +90,37 @@ def turn_earlier(site: Site, moved: ops.Transpose, flat: ops.Reshape, product: s
     permutation = (0, *(axis + 1 for axis in moved.permutation))
     turned = site.emit(ops.Transpose(permutation), product)
     return site.emit(ops.Reshape(site.shape), turned)
+
+
+@rule(op(PRODUCTS, value("a"), value("b"), capture="product", where=lambda p: not p.joined[1]))
+def absorb_repeats(
+    site: Site, product: ops.QMatMul | ops.QMatMulSums, a: str, b: str
+) -> str | None:
+    """QMatMul(a, b with each head several times) -> QMatMul(a, b), in any form of repetition."""
+    source, places = moved_elements(site.view, b)
+    repeats, rest = divmod(places.size, site.elements_of(source))
+    n, heads, rows, columns = places.shape
+    if rest or repeats < 2 or heads % repeats or (n > 1 and any(product.joined)):
+        return None
+    whole = places.reshape(n, heads // repeats, repeats, rows, columns)
+    apart = n, heads // repeats, rows, columns
+    for turn in (UNMOVED, *KNOWN[1]):
+        shape = tuple(apart[turn.permutation.index(axis)] for axis in range(4))
+        turned = np.arange(whole.size // repeats).reshape(shape).transpose(turn.permutation)
+        if np.array_equal(whole, np.broadcast_to(turned[:, :, None], whole.shape)):
+            kept = site.emit(ops.Reshape(shape), source)
+            if turn != UNMOVED:
+                kept = site.emit(turn, kept)
+            return site.become(replace(product, repeats=product.repeats * repeats), a, kept)
+    return None
+
+
+def share_heads(graph: Graph) -> Graph:
+    """Let products read heads that several others share where they lie, instead of copies.
+
+    Kernels of the host have no such form.
+    """
+    return absorb_heads(rewrite(graph, absorb_repeats))
 
 
 def absorb_heads(graph: Graph) -> Graph:

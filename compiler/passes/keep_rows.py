@@ -22,6 +22,8 @@ def _by_pixel(convolution: ops.QConv) -> bool:
 )
 def sink_reshape(site: Site, x: str) -> str | None:
     """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels."""
+    if isinstance(site.root.attributes, ops.QSoftmax) and any(site.root.inputs[1:]):
+        return None  # the mask has the dimensions of these rows
     given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
     kept = shape if len(shape) == len(given) else image_shape(shape)
     weights = site.root.inputs[1:2]

@@ -13,8 +13,11 @@ from ...isa.meanings.norms import MAX_CHANNELS
 from ...isa.meanings.softmax import MAX_KEYS
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, Site, op, repeated, rewrite, rule, value
+from ..rewriting import GraphPattern, Site, number, op, repeated, rewrite, rule, value
+from .absorb_heads import absorb_heads
 from .keep_rows import keep_rows
+from .masks import ADD, added_mask, replaced_mask
+from .merge_duplicates import merge_duplicates
 from .normalisations import normalisation_of, normalisations, of_integers
 from .patterns import (
     dequantised,
@@ -27,6 +30,7 @@ from .patterns import (
     to_image,
 )
 from .recognise_positions import recognise_positions
+from .recognise_rotary import recognise_rotary
 
 USUAL_SCALES = 2.0**-60, 2.0**60
 """Between them, the scales of all rows are normal binary32 numbers."""
@@ -50,18 +54,50 @@ DEQUANTISED = _reshaped(
 NORM = normalisations(DEQUANTISED, of_integers)
 
 
-@rule(quantised(op(ops.Softmax, _reshaped(dequantised("x")), capture="softmax")))
-def recognise_softmax(site: Site, softmax: ops.Softmax, x: str) -> str | None:
-    """Quantize(Softmax(Dequantize(x))) -> QSoftmax(x), over the last axes."""
+SCORES = _reshaped(dequantised("x", constant=False))
+
+MASKED_SCORES = (
+    op(ADD, SCORES, value("mask"), commutative=True),
+    op(ops.Where, value("kept"), SCORES, number("fill")),
+    op(ops.Where, value("dropped"), number("fill"), SCORES),
+)
+"""Scores with a mask, added or in their place."""
+
+
+@rule(*(quantised(op(ops.Softmax, each, capture="softmax")) for each in (SCORES, *MASKED_SCORES)))
+def recognise_softmax(
+    site: Site, softmax: ops.Softmax, x: str, mask: str | None, kept: str | None,
+    dropped: str | None, fill: float | None
+) -> str | None:  # fmt: skip
+    """Quantize(Softmax(Dequantize(x), masked or not)) -> QSoftmax(x, mask), over the last axes."""
     made = site.node("softmax")
     shape = made.output.type.shape
     keys, rows = math.prod(shape[softmax.axis :]), math.prod(shape[: softmax.axis])
     given, (y, limits) = scale_of(site, "x"), result_of(site)
     if softmax.log or softmax.stop != len(shape) or keys > MAX_KEYS or not _usual(given, y):
         return None
+    masks: list[str] = []
+    condition = kept or dropped
+    if mask or condition:
+        if mask:
+            integers = added_mask(site, mask, given.scale)
+        else:
+            assert condition is not None
+            assert fill is not None
+            inverse = kept is not None
+            integers = replaced_mask(site, condition, fill, given.scale, inverse=inverse)
+        if integers is None or site.shape_of(x) != shape or softmax.axis != len(shape) - 1:
+            return None
+        sizes = site.shape_of(integers)
+        sizes = (1,) * (len(shape) - len(sizes)) + sizes
+        if len(shape) > 4 or sizes[-1] != keys or len(sizes) != len(shape):
+            return None
+        whole = (1,) * (4 - len(shape)) + shape
+        x = reshaped(site, x, whole, made.name)
+        masks = [reshaped(site, integers, (1,) * (4 - len(shape)) + sizes, made.name)]
     image = _rows(site, x, rows, keys, made.name)
     operator = ops.QSoftmax(given.scale, y.scale, y.zero_point, *limits)
-    result = site.emit(operator, image, label=made.name, quantisation=y)
+    result = site.emit(operator, image, *masks, label=made.name, quantisation=y)
     return reshaped(site, result, site.shape, made.name)
 
 
@@ -110,4 +146,6 @@ def recognise_rows(graph: Graph, configuration: Configuration) -> Graph:
     if configuration.row_statistics == "none":
         return graph
     graph = rewrite(graph, recognise_softmax, recognise_norm)
-    return keep_rows(recognise_positions(graph))
+    graph = recognise_rotary(graph, max(configuration.lanes_in, configuration.lanes_out))
+    graph = absorb_heads(keep_rows(recognise_positions(graph)))
+    return merge_duplicates(keep_rows(graph))

@@ -15,7 +15,7 @@ from .patterns import is_per_tensor
 
 LARGEST = float(np.finfo(np.float32).max)
 
-MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.MaxPool)
+MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.Expand, ops.MaxPool)
 """Operators that select elements and compute nothing."""
 
 DEQUANTIZED = op(ops.Dequantize, value("x"), capture="scaling")

@@ -34,7 +34,8 @@ def transpose_on_host(graph: Graph, configuration: Configuration) -> Graph:
             return None
         first, joined, last = product.joined
         if joined:
-            split = (shape[0], shape[2], product.heads, shape[3] // product.heads)
+            shared = product.heads // product.repeats
+            split = (shape[0], shape[2], shared, shape[3] // shared)
             b = site.emit(Reshape(split), b)
         b = site.emit(Transpose((0, 2, 3, 1) if joined else (0, 1, 3, 2)), b)
         return site.become(replace(product, transposed=False, joined=(first, False, last)), a, b)
@@ -53,7 +54,7 @@ def product_cycles(
     operator: Multiplying, a: tuple[int, ...], b: tuple[int, ...], configuration: Configuration
 ) -> int:
     """Estimated cycles of GEMM: one per row of `a`, for each tile of the transposed `b`."""
-    depth = b[3] // operator.heads if operator.joined[1] else b[3]
+    depth = b[3] // (operator.heads // operator.repeats) if operator.joined[1] else b[3]
     tiles = -(-depth // configuration.lanes_in) * -(-b[2] // configuration.lanes_out)
     tiles *= passes(operator, a[2], depth, b[2], configuration)
     return a[0] * operator.heads * tiles * max(a[2], tile_cycles(configuration))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from ..passes.absorb_heads import share_heads
 from ..passes.flatten_on_host import flatten_on_host
 from ..passes.recognise_rows import recognise_rows
 from ..passes.split_pools import split_pools
@@ -28,7 +29,7 @@ def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> 
     """
     graph, configuration = request.graph, request.configuration
     if not request.placement.leaves_all:
-        graph = recognise_rows(graph, configuration)
+        graph = recognise_rows(share_heads(graph), configuration)
         if configuration.row_statistics == "none":  # others run blocks of attention whole
             graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, request.costs)

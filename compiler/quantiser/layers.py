@@ -75,6 +75,7 @@ HEADS = (
     ("pool", op(ops.AveragePool, A, where=is_even, result=is_float32)),
     ("own", op(ops.OwnKernel, ..., where=has_integer_form, result=is_image)),
     ("add", op((ops.Binary("Add"), ops.Binary("Sub")), A, B, result=is_float32)),
+    ("mul", op(ops.Binary("Mul"), A, B, result=is_float32)),
 )
 """Kinds of layers, with the pattern of the main node."""
 
@@ -143,7 +144,7 @@ def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer
             return None
     shapes = [graph.types[name].shape for name in inputs]
     linear = node.output.name
-    if kind == "add" and graph.types[inputs[0]] != graph.types[inputs[1]]:
+    if kind in ("add", "mul") and graph.types[inputs[0]] != graph.types[inputs[1]]:
         return None
     if kind == "matmul":
         if shapes[0][:-2] != shapes[1][:-2]:

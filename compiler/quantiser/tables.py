@@ -74,7 +74,7 @@ def _between(graph: Graph, name: str, source: str) -> set[str]:
     return found
 
 
-LONE = ("table", "add", "pool", "norm")
+LONE = ("table", "add", "mul", "pool", "norm")
 """Kinds of layers that the host computes as fast as the accelerator and more exactly."""
 
 
@@ -113,7 +113,9 @@ def _is_lone(
     if layer.kind == "norm":
         return not (any(given) or read)
     made = (name for name, found in zip(sources, given, strict=True) if not found)
-    if layer.kind == "add" and any(graph.producer(name) and reads[name] == 1 for name in made):
+    if layer.kind in ("add", "mul") and any(
+        graph.producer(name) and reads[name] == 1 for name in made
+    ):
         return True
     return not read and (not any(given) or not apart.isdisjoint(sources))
 

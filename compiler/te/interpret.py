@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import CompileError, InputError
 from ...isa.expressions import ROW_OPS, Call, Expression, Literal, Op, Read, Real
 from ...isa.numbers import INT8_MAX, INT8_MIN, requantise
-from ..tensor import REALS, rows_of
+from ..tensor import REALS, ROW_CONSTANTS, rows_of
 from .affine import value_of
 from .nodes import Allocate, Assign, Barrier, Block, For, Guard, Let, Node, Update, holds, let_value
 from .program import Program
@@ -239,12 +239,18 @@ class _Interpreter:
         read, *others = tree.arguments
         numbers = [each.value for each in others if isinstance(each, Literal)]
         assert isinstance(read, Read)
-        *outer, place = (value_of(affine, values) for affine in read.index)
-        area = self.area(read.tensor)
-        size = self.program.tensors[read.tensor].shape[-1]
-        row = np.array([area.read((*outer, each)) for each in range(size)])
-        table, *given = (self.area(one.tensor).elements for one in others if isinstance(one, Read))
-        return int(rows_of(tree.op, row, table, *given, *map(np.array, numbers))[place])
+        row = self.row(read, values)
+        mask = self.row(last, values) if isinstance(last := others[-1], Read) else None
+        held = [one for one in others if isinstance(one, Read)][:ROW_CONSTANTS]
+        given = (self.area(one.tensor).elements for one in held)
+        place = value_of(read.index[-1], values)
+        return int(rows_of(tree.op, row, mask, *given, *map(np.array, numbers))[place])
+
+    def row(self, read: Read, values: Values) -> np.ndarray:
+        """All elements of a tensor along the last index of a read."""
+        outer = [value_of(affine, values) for affine in read.index[:-1]]
+        area, size = self.area(read.tensor), self.program.tensors[read.tensor].shape[-1]
+        return np.array([area.read((*outer, each)) for each in range(size)])
 
     def element(self, read: Read, values: Values) -> int | float:
         index = tuple(value_of(affine, values) for affine in read.index)

@@ -199,6 +199,7 @@ def row_operation(
     entries: DeclaredTensor,
     constants: tuple[DeclaredTensor, DeclaredTensor],
     *numbers: int,
+    mask: TensorExpression | None = None,
 ) -> TensorExpression:
     """An operation of `ROW_OPS` on the row of an element, along its tensor's last dimension.
 
@@ -208,13 +209,16 @@ def row_operation(
         A table int8[512], and E and F: int32 and float32 tensors whose first elements count.
     numbers
         The valid elements of a row; for NORMALISE, the centre too.
+    mask
+        For SOFTMAX, the element of a tensor that broadcasts to the row's; see `row_values`.
     """
     if not isinstance(value.tree, Read):
         raise CompileError(f"`{op.value}` takes a tensor's element, not `{value}`")
     operands = (
         TensorExpression(Read(each.tensor.name, ()), {}, (each,)) for each in (entries, *constants)
     )
-    return call(op, [value, *operands, *(value_from(n, f"`{op.value}`") for n in numbers)])
+    given = [value_from(number, f"`{op.value}`") for number in numbers]
+    return call(op, [value, *operands, *given, *([] if mask is None else [mask])])
 
 
 def element(first: TensorExpression, distance: TensorExpression) -> TensorExpression:

@@ -8,7 +8,7 @@ from .activations import byte_table, gelu, gelu_tanh, sigmoid, silu, swiglu
 from .cells import gru_cell, lstm_cell
 from .norms import NormConstants, layer_norm, norm_constants, rms_norm
 from .residual import residual_add, residual_bytes
-from .rotary import rotary, rotary_constants
+from .rotary import rotary, rotary_constants, rotate
 from .softmax import softmax
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "rms_norm",
     "rotary",
     "rotary_constants",
+    "rotate",
     "sigmoid",
     "silu",
     "softmax",

@@ -17,9 +17,15 @@ def exponential_table(x_scale: float) -> Table:
     return integer_table(lambda x: 65535 * np.exp(np.minimum(x, 0) * float(x_scale)), np.uint16)
 
 
-def exponential_entries(x_scale: float) -> npt.NDArray[np.uint16]:
-    """Build the entries of `Statistic.SUM`: uint16[256], for distances of -255 to 0."""
-    return look_up(wide(np.arange(-255, 1), 1), exponential_table(x_scale)).astype(np.uint16)
+def exponential_entries(x_scale: float, *, masked: bool = False) -> npt.NDArray[np.uint16]:
+    """Build the entries of `Statistic.SUM`: uint16[256], for distances of -255 to 0.
+
+    The first one is 0 if there is a mask, since it is that of masked elements.
+    """
+    entries = look_up(wide(np.arange(-255, 1), 1), exponential_table(x_scale)).astype(np.uint16)
+    if masked:
+        entries[0] = 0
+    return entries
 
 
 def softmax(
@@ -28,6 +34,7 @@ def softmax(
     y_scale: float,
     y_zero_point: int,
     valid: npt.ArrayLike | None = None,
+    mask: npt.NDArray[np.int8] | None = None,
 ) -> npt.NDArray[np.int8]:
     """Softmax of the last axis.
 
@@ -38,6 +45,9 @@ def softmax(
     valid : int64[...], optional
         The keys of each row that count, from the left: at least 1, all by default. The others
         give the zero point, as scores of minus infinity do.
+    mask : int8[..., keys], optional
+        Broadcast to x: 0 for keys that count, MASKED for others, which give the zero point. So do
+        all keys of a row that has none that counts, and those 255 below the row's maximum.
 
     Returns
     -------
@@ -59,7 +69,12 @@ def softmax(
     if not 1 <= keys <= MAX_KEYS:
         raise IsaError(f"softmax: {keys} keys; expected 1 to {MAX_KEYS}")
     counted = np.arange(keys) < np.asarray(keys if valid is None else valid)[..., None]
+    if mask is not None:
+        counted = counted & (mask == 0)
     distance = x.astype(np.int32) - row_maximum(x, counted)
+    if mask is not None:
+        counted = counted & (distance > -255)
     e = np.where(counted, look_up(wide(distance, 1), exponential_table(x_scale)), 0)
-    scale = reciprocal_scale(row_sum(e), 1 / y_scale)
+    total = row_sum(e) if mask is None else np.maximum(row_sum(e), 1)
+    scale = reciprocal_scale(total, 1 / y_scale)
     return quantise_output(e, scale, y_zero_point)

@@ -38,7 +38,7 @@ from tilewright.isa.meanings import norm_constants
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
 
-KINDS = ("softmax", "layer norm", "RMS norm")
+KINDS = ("softmax", "masked softmax", "layer norm", "RMS norm")
 
 
 def machine(name: str, **changes) -> Configuration:
@@ -49,9 +49,14 @@ def network(kind: str, shape: tuple[int, int, int, int], seed: int = 0) -> Graph
     """A graph of one operator on int8[shape]."""
     chance = np.random.default_rng(seed)
     builder = Builder("rows", [Value("x", TensorType("int8", shape, Quantisation(0.05, -3)))])
-    if kind == "softmax":
-        quantisation = Quantisation(1 / 256, -128)
-        name = builder.emit(QSoftmax(0.05, 1 / 256, -128), ["x"], kind, quantisation=quantisation)
+    if kind.endswith("softmax"):
+        quantisation, operands = Quantisation(1 / 256, -128), ["x"]
+        if kind.startswith("masked"):
+            kept = [chance.choice([1, size]) for size in shape[:3]]
+            mask = np.where(chance.random((*kept, shape[3])) < 0.4, np.int8(-128), np.int8(0))
+            operands.append(builder.constant(mask, "mask"))
+        operator = QSoftmax(0.05, 1 / 256, -128)
+        name = builder.emit(operator, operands, kind, quantisation=quantisation)
         return builder.graph([Output("y", name)])
     gamma, beta = chance.normal(1, 0.5, shape[3]), chance.normal(0, 0.5, shape[3])
     held = norm_constants(gamma, beta, 1e-5, 0.05, 0.03)
@@ -89,13 +94,14 @@ def test_any_shape_equals_the_definition(kind, name, shape, seed):
 def test_the_expression_is_the_definition(kind):
     graph, x = network(kind, (1, 2, 3, 6)), rows_of((1, 2, 3, 6))
     kernel = build_kernel(graph.nodes[0], graph, machine("4x4"))
-    padded = np.full((1, 2, 3, 8), 9, np.int8)
-    padded[..., :6] = x
+    known = {"x": x, **{each.name: each.data for each in graph.constants}}
+    given = {name: np.pad(known[name], [(0, 0)] * 3 + [(0, 2)], constant_values=9)
+             for name in kernel.inputs}  # fmt: skip
     expected = evaluate(graph, {"x": x})["y"]
-    found = evaluate_kernel(kernel, {"x": padded})
+    found = evaluate_kernel(kernel, given)
     assert np.array_equal(found[..., :6], expected)
     schedule = next(legal_candidates(kernel, machine("4x4"))).schedule(kernel, machine("4x4"))
-    assert np.array_equal(interpret(schedule.program(), {"x": padded}), found)
+    assert np.array_equal(interpret(schedule.program(), given), found)
 
 
 @pytest.mark.slow
@@ -176,6 +182,28 @@ def test_softmax_between_integers_runs_on_the_accelerator(shape):
     off = np.abs(found.astype(int) - reference)
     assert off.max() <= 1
     assert np.mean(off > 0) < 0.01
+
+
+@pytest.mark.parametrize("low", [-1e9, -100.0, -2.0, 5.0])
+def test_only_large_negative_numbers_are_masks(low):
+    chance = np.random.default_rng(4)
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["f"]),
+        node("Add", ["mask", "f"], ["m"]),
+        node("Softmax", ["m"], ["p"], axis=-1),
+        node("QuantizeLinear", ["p", "t", "low"], ["y"]),
+    ]
+    constants = scalars(s=0.06, z=np.int8(5), t=1 / 255, low=np.int8(-128))
+    masked = chance.random((6, 11)) < 0.4
+    masked[:, 0] = False
+    constants["mask"] = np.where(masked, np.float32(low), np.float32(0))
+    proto = model(nodes, [value("x", np.int8, (2, 3, 6, 11))], ["y"], constants)
+    graph = recognise_rows(import_model(proto.SerializeToString()), machine("8x8"))
+    assert ("qsoftmax" in [one.op for one in graph.nodes]) == (low <= -100)
+    x = rows_of((2, 3, 6, 11))
+    found = evaluate(graph, {"x": x})["y"].astype(int)
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    assert np.abs(found - expected).max() <= 1
 
 
 def test_other_machines_and_other_axes_keep_softmax_in_float():

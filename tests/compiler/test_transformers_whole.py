@@ -23,6 +23,8 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
 
+STORIES = Path(__file__).parents[3] / "shared" / "models" / "stories260k"
+
 PLAIN = PRESETS["8x8"]
 ROWS = PLAIN.replace(name="rows-8x8", row_statistics="all")
 
@@ -139,6 +141,24 @@ def test_an_encoder_is_one_program(encoder):
     (in_float,) = evaluate(encoder, {"x": x}).values()
     noise = np.square(found - in_float).mean()
     assert 10 * np.log10(np.square(in_float).mean() / noise) > 25
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not STORIES.is_dir(), reason=f"no shared models at `{STORIES}`")
+def test_a_language_model_is_one_program():
+    graph = import_onnx(STORIES / "stories_prefill.onnx")
+    tokens = np.load(STORIES / "stories_prefill.npz")["inputs"]
+    batches = make_batches(graph, {"input_ids": tokens[:8, None]})
+    result = quantise(graph, batches, QuantiserOptions(effort="quick"))
+    integer = import_model(export_onnx(result.graph).SerializeToString())
+    machine = PRESETS["16x16"].replace(name="rows-16x16", row_statistics="all")
+    placed = place(CompileRequest(graph=integer, configuration=machine))
+    ops = [one.op for one in placed.graph.nodes if not placed.decision.on_accelerator(one)]
+    assert [op for op in ops if op != "reshape"] == ["gather", "dequantize"], "embedding and end"
+    given = {"input_ids": tokens[20:21]}
+    in_float, found = (next(iter(evaluate(g, given).values())) for g in (graph, placed.graph))
+    noise = np.square(found - in_float).mean()
+    assert 10 * np.log10(np.square(in_float).mean() / noise) > 24
 
 
 def test_a_machine_without_the_option_keeps_the_graph(encoder):

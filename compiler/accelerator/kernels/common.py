@@ -9,7 +9,7 @@ from ....errors import CompileError
 from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QMatMul, QMul
-from ...graph.operators import Operator, QNorm
+from ...graph.operators import Operator, QNorm, QRotate
 from ...tensor import Kernel
 
 OWN_NAMES = frozenset(
@@ -67,6 +67,13 @@ def pixel_axes(
     return batch, row, column, channel
 
 
+def broadcast(pixel: Sequence[te.Index], shape: Sequence[int]) -> tuple[te.Index | int, ...]:
+    """The index of an operand whose dimensions of one element serve all pixels."""
+    *outer, channel = pixel
+    sizes = zip(outer, shape, strict=False)
+    return (*(axis if size > 1 else 0 for axis, size in sizes), channel)
+
+
 def tensor_name(value: str) -> str:
     """The tensor name of a graph value: its own name, unless another tensor may have it."""
     return f"value {value}" if value in OWN_NAMES or " " in value else value
@@ -84,7 +91,7 @@ def sums(value: str, axes: Sequence[te.Index], total: te.TensorExpression) -> te
     return te.compute(tensor_name(value), "int32", axes, total, of=value)
 
 
-Requantised = QAdd | QAvgPool | QConv | QMatMul | QMul | QNorm
+Requantised = QAdd | QAvgPool | QConv | QMatMul | QMul | QNorm | QRotate
 """Operators whose result is requantised."""
 
 

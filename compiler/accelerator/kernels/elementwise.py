@@ -8,7 +8,7 @@ from ....isa.vector_operations import Combine
 from ... import te
 from ...graph import Graph, Node, QAdd, QLut, QMul
 from ...tensor import Kernel
-from .common import activation, kernel_of, pixel_axes, requantised, scalars, stored
+from .common import activation, broadcast, kernel_of, pixel_axes, requantised, scalars, stored
 
 
 @kernel_of.register
@@ -50,7 +50,7 @@ def multiply(operator: QMul, node: Node, graph: Graph, configuration: Configurat
     a = activation(first, graph, configuration)
     b = activation(second, graph, configuration, again=first == second)
     pixel = *outer, c = pixel_axes(node.output.name, graph, configuration)
-    place = (*(i if size > 1 else 0 for i, size in zip(outer, small[:3], strict=True)), c)
+    place = broadcast(pixel, small)
     constants = scalars(za * zb, operator.scale, channels := a.tensor.shape[3])
     factor = b[place]
     if zb:

@@ -13,6 +13,7 @@ operands must be loaded more than once. All forms are exact and need more produc
 
 import numpy as np
 
+from ....errors import UnfitError
 from ....isa.configuration import Configuration, Memory
 from ....isa.durations import tile_cycles
 from ... import te
@@ -34,17 +35,26 @@ DIGITS, DIGIT_CYCLES = 2, 150
 def matmul(operator: Multiplying, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`acc[n,h,m,o] = sum a[n,h,p,m,i] * b[n,h,q,i,o]`, over i, and over p and q for zero points.
 
+    With `repeats`, n counts the heads of `b`, h the heads of `a` that share one, and `b` has no h.
     With one axis for both zero points, the product is `a[n,h,p,m,i] * b[n,h,p - r,i,o]`, and the
     padding of `b` is read `r` times.
     """
     left, right = (graph.types[name].shape for name in node.inputs)
     joined_a, joined_b, joined_y = operator.joined
-    heads = operator.heads
+    heads, shared = operator.heads, operator.heads // operator.repeats
     depth = left[CHANNELS] // heads if joined_a else left[CHANNELS]
     n, m = left[0], left[ROWS]
+    if operator.repeats > 1:
+        if n > 1 and any(operator.joined):
+            raise UnfitError(
+                f"node `{node.name}`: several images with heads side by side share heads; "
+                "the host runs it"
+            )
+        n, heads = n * shared, operator.repeats
+    group = heads if operator.repeats > 1 else 0
     columns = right[ROWS]
     if not operator.transposed:
-        columns = right[CHANNELS] // heads if joined_b else right[CHANNELS]
+        columns = right[CHANNELS] // shared if joined_b else right[CHANNELS]
     reduced = padded(depth, configuration.lanes_in)
     lanes = padded(columns, configuration.lanes_out)
     zero_points = operator.zero_point_a, operator.zero_point_b
@@ -67,17 +77,17 @@ def matmul(operator: Multiplying, node: Node, graph: Graph, configuration: Confi
         (n, heads, times_a, m, reduced if whole_rows else depth),
         pad_a,
         of=node.inputs[0],
-        by=_view(joined_a, depth, ((ROWS, 1), (CHANNELS, 1))),
+        by=_view(joined_a, depth, ((ROWS, 1), (CHANNELS, 1)), group),
     )
     inner = ((CHANNELS, 1), (ROWS, 1)) if operator.transposed else ((ROWS, 1), (CHANNELS, 1))
     whole_rows = not joined_b and not operator.transposed
     b = te.tensor(
         f"columns of {node.inputs[1]}",
         "int8",
-        (n, heads, times_b, depth, lanes if whole_rows else columns),
+        (n, 1 if group else heads, times_b, depth, lanes if whole_rows else columns),
         pad_b,
         of=node.inputs[1],
-        by=_view(joined_b, depth if operator.transposed else columns, inner),
+        by=_view(joined_b, depth if operator.transposed else columns, inner, 1 if group else 0),
     )
     # Known sums: the products of padding beyond the depth, and the product of the zero points if
     # no padding is multiplied by padding.
@@ -88,21 +98,21 @@ def matmul(operator: Multiplying, node: Node, graph: Graph, configuration: Confi
 
     (i,) = te.reduce_axes(i=reduced)
     count = n * heads * m * columns * depth
-    move = (CHANNELS, columns) if joined_y else (1, 1)
+    first, move, *_ = _view(joined_y, columns, inner, group).moves
     if bordered:
         assert isinstance(operator, QMatMul), "sums leave as they are"
         return _bordered(
             *(node, operator, a, b, (n, heads, m, lanes)),
-            *(count, i, move, configuration),
+            *(count, i, (first, move), configuration),
         )
     axes = batch, head, row, column = te.axes(n=n, h=heads, m=m, o=lanes)
     turn, turn_b = turns[0], turns[0] - q if one_axis else turns[1]
-    product = a[batch, head, turn, row, i] * b[batch, head, turn_b, i, column]
+    product = a[batch, head, turn, row, i] * b[batch, 0 if group else head, turn_b, i, column]
     total = te.sum(product, (*turns, i))
     if not isinstance(operator, QMatMul):
         return te.kernel(node.name, sums(node.output.name, axes, total), {}, count)
     acc = te.compute("acc", "int32", axes, total)
-    view = te.View(((0, 1), move, (ROWS, 1), (CHANNELS, 1)), columns if joined_y else 0)
+    view = te.View((first, move, (ROWS, 1), (CHANNELS, 1)), columns if joined_y else 0)
     value = requantised(acc[axes], (column,), operator)
     return te.kernel(
         node.name,
@@ -153,7 +163,7 @@ def _bordered(
     extents: tuple[int, int, int, int],
     macs: int,
     i: te.Index,
-    move: tuple[int, int],
+    moves: tuple[tuple[int, int], tuple[int, int]],
     configuration: Configuration,
 ) -> Kernel:
     """The kernel with sums of rows and columns; columns are cut into blocks of lanes."""
@@ -162,7 +172,7 @@ def _bordered(
     size, depth = configuration.lanes_out, b.tensor.shape[3]
     axes = batch, head, row, block, lane = te.axes(n=n, h=heads, m=m, s=lanes // size, l=size)
     (down,) = te.axes(m=m + bool(za))
-    factors = b[batch, head, 0, i, block * size + lane]
+    factors = b[batch, 0 if b.tensor.shape[1] == 1 else head, 0, i, block * size + lane]
     total = te.sum(a[batch, head, 0, down, i] * factors, i)
     acc = te.compute("acc", "int32", (batch, head, down, block, lane), total)
     constants: dict[str, np.ndarray] = {}
@@ -192,8 +202,8 @@ def _bordered(
         found = corrections("row", rows, place, place, 128 * depth, -zb, constants)
         terms += [(digit[batch, head, row, lane], factor) for digit, factor in found]
     total = corrected(acc[axes], axes, terms)
-    own = move[1] if operator.joined[2] else lanes
-    view = te.View(((0, 1), move, (ROWS, 1), (CHANNELS, size), (CHANNELS, 1)), own)
+    own = moves[1][1] if operator.joined[2] else lanes
+    view = te.View((*moves, (ROWS, 1), (CHANNELS, size), (CHANNELS, 1)), own)
     value = requantised(total, (block, lane), operator)
     known = scalars(depth * za * zb, operator.scale, lanes)
     shaped = {name: data.reshape(-1, size) for name, data in known.items()}
@@ -240,10 +250,17 @@ def _padding(zero_point: int) -> tuple[int, int]:
     return (2, 64) if zero_point == -128 else (1, -zero_point)
 
 
-def _view(joined: bool, width: int, inner: tuple[tuple[int, int], tuple[int, int]]) -> te.View:
+def _view(
+    joined: bool, width: int, inner: tuple[tuple[int, int], tuple[int, int]], group: int
+) -> te.View:
     """A view of an operand: image, head, repetition, and the operand's two dimensions.
 
-    `width` is the number of channels of a head.
+    Parameters
+    ----------
+    width
+        Channels of a head.
+    group
+        Heads for each step of the first axis, if that one counts shared heads; otherwise 0.
     """
-    head = (CHANNELS, width) if joined else (1, 1)
-    return te.View(((0, 1), head, (0, 0), *inner))
+    axis, step = head = (CHANNELS, width) if joined else (1, 1)
+    return te.View(((axis, step * group) if group else (0, 1), head, (0, 0), *inner))

@@ -1,4 +1,4 @@
-"""Softmax and normalisations of rows: statistics of VECTOR, on machines with `row_statistics`."""
+"""Softmax, normalisations and rotations of rows, on machines with `row_statistics`."""
 
 import numpy as np
 
@@ -7,17 +7,28 @@ from ....isa.configuration import Configuration
 from ....isa.expressions import Op
 from ....isa.meanings.softmax import exponential_entries
 from ....isa.row_statistics import ENTRIES_BYTES, FRACTION_BITS, factor_pattern
+from ....isa.vector_operations import Combine
 from ... import te
 from ...graph import Graph, Node
-from ...graph.operators import QNorm, QSoftmax
+from ...graph.operators import QNorm, QRotate, QSoftmax
 from ...tensor import Kernel
-from .common import activation, kernel_of, pixel_axes, requantised, stored, widen
+from .common import (
+    activation,
+    broadcast,
+    kernel_of,
+    pixel_axes,
+    requantised,
+    scalars,
+    stored,
+    widen,
+)
+from .matmul import CHANNELS, ROWS
 
 
 @kernel_of.register
 def softmax(operator: QSoftmax, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = clamp(requantise(e, F / sum(e)) + zero point)`, e being a table of `x - max(x)`."""
-    entries = exponential_entries(operator.scale_x)
+    entries = exponential_entries(operator.scale_x, masked=len(node.inputs) > 1)
     constants = _constants(entries, 0, 1 / operator.scale_y, configuration)
     value = _of_row(Op.SOFTMAX, node, graph, configuration)
     clamped = te.clamp(value + operator.zero_point_y, operator.low, operator.high)
@@ -43,21 +54,59 @@ def normalise(operator: QNorm, node: Node, graph: Graph, configuration: Configur
     return te.kernel(node.name, out, constants)
 
 
+@kernel_of.register
+def rotate(operator: QRotate, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+    """`out = requantise(sum((x - zx) * factor), scale)` over a channel and its partner."""
+    pixel = n, _, row, c = pixel_axes(node.output.name, graph, configuration)
+    channels = c.uses["c"].extent
+    view = te.View(((0, 1), (CHANNELS, operator.span), (ROWS, 1), (CHANNELS, 1)))
+    x, factors = (
+        te.tensor(
+            f"pairs of {name}",
+            "int8",
+            (graph.types[name].shape[0], 2, graph.types[name].shape[ROWS], channels),
+            of=name,
+            by=view,
+        )
+        for name in node.inputs
+    )
+    (turn,) = te.reduce_axes(t=2)
+    constants = scalars(0, operator.scale, channels)
+    factor = factors[0, turn, row, c]
+    if operator.zero_point_x:
+        own = te.axes(n=x.tensor.shape[0], t=2, x=x.tensor.shape[2], c=channels)
+        offset = te.tensor("offset", "int32", (channels,))
+        constants["offset"] = np.full(channels, -operator.zero_point_x, np.int32)
+        centred = te.compute("centred", "int32", own, x[own] + offset[own[-1]])
+        product = te.apply(Combine.MUL, centred[n, turn, row, c], factor)
+    else:
+        product = x[n, turn, row, c] * factor
+    total = te.sum(product, turn)
+    value = requantised(total, (c,), operator)
+    return te.kernel(node.name, stored(node.output.name, pixel, value), constants)
+
+
 def _of_row(
     op: Op, node: Node, graph: Graph, configuration: Configuration, *centre: int
 ) -> te.TensorExpression:
     """The operation on the row of each element of the node's input."""
     x = activation(node.inputs[0], graph, configuration)
+    pixel = pixel_axes(node.output.name, graph, configuration)
+    mask = None
+    for name in node.inputs[1:] if op is Op.SOFTMAX else ():
+        each = activation(name, graph, configuration)
+        mask = each[broadcast(pixel, each.tensor.shape)]
     lanes = configuration.vector_lanes
     if x.tensor.shape[3] // lanes > 1 << configuration.extent_bits:
         raise UnfitError(f"node `{node.name}`: a row is too long for one loop; the host runs it")
     return te.row_operation(
         op,
-        x[pixel_axes(node.output.name, graph, configuration)],
+        x[pixel],
         te.tensor("table", "int8", (ENTRIES_BYTES,)),
         (te.tensor("epsilon", "int32", (lanes,)), te.tensor("factor", "float32", (lanes,))),
         graph.types[node.inputs[0]].shape[3],
         *centre,
+        mask=mask,
     )
 
 

@@ -16,7 +16,8 @@ class Multiplying(Accelerated):
     Inputs: a int8[N, heads, M, K], and b int8[N, heads, K, L], or int8[N, heads, L, K] if
     `transposed`. The accumulator is `sum((a - zero_point_a) * (b - zero_point_b))`. `joined` has a
     flag for a, for b and for the result. If it is set, the heads lie side by side in the channels:
-    a is int8[N, 1, M, heads * K].
+    a is int8[N, 1, M, heads * K]. Head h of a meets head `h // repeats` of b, as where several
+    heads of queries share one of keys.
     """
 
     __slots__ = ()
@@ -26,6 +27,7 @@ class Multiplying(Accelerated):
     zero_point_b: int
     transposed: bool
     joined: tuple[bool, bool, bool]
+    repeats: int
 
     def extents_of(self, types: Types) -> Quad:
         """Return [N, heads, M, L].
@@ -37,22 +39,26 @@ class Multiplying(Accelerated):
         """
         fits = self.heads >= 1 and all(t.dtype == "int8" and len(t.shape) == 4 for t in types)
         self.expect(fits, "int8, rank 4, and one head or more", types)
+        fits = self.repeats >= 1 and self.heads % self.repeats == 0
+        self.expect(fits, f"heads that are a multiple of {self.repeats}", types)
+        shared = self.heads // self.repeats
         a, b = (
-            self._apart(t, joined, types) for t, joined in zip(types, self.joined, strict=False)
+            self._apart(t, heads, joined, types)
+            for t, heads, joined in zip(types, (self.heads, shared), self.joined, strict=False)
         )
         depth, columns = (b[3], b[2]) if self.transposed else (b[2], b[3])
-        fits = a[:2] == b[:2] and a[1] == self.heads and a[3] == depth
-        self.expect(fits, f"[N,{self.heads},M,K] and [N,{self.heads},K,L]", types)
+        fits = a[0] == b[0] and (a[1], b[1]) == (self.heads, shared) and a[3] == depth
+        self.expect(fits, f"[N,{self.heads},M,K] and [N,{shared},K,L]", types)
         return (*a[:3], columns)
 
-    def _apart(self, kind: TensorType, joined: bool, types: Types) -> Quad:
+    def _apart(self, kind: TensorType, own: int, joined: bool, types: Types) -> Quad:
         """Return the extents [N, heads, rows, channels of a head] of an operand."""
         n, heads, rows, channels = kind.shape
         if not joined:
             return n, heads, rows, channels
-        fits = heads == 1 and channels % self.heads == 0
-        self.expect(fits, f"channels of {self.heads} heads", types)
-        return n, self.heads, rows, channels // self.heads
+        fits = heads == 1 and channels % own == 0
+        self.expect(fits, f"channels of {own} heads", types)
+        return n, own, rows, channels // own
 
     def accumulators(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Return the accumulators, int32[N, heads, M, L].
@@ -63,9 +69,12 @@ class Multiplying(Accelerated):
             If an accumulator overflows int32.
         """
         a, b = (
-            _split_heads(x, self.heads) if joined else x
-            for x, joined in zip((a, b), self.joined, strict=False)
+            _split_heads(x, heads) if joined else x
+            for x, heads, joined in zip(
+                (a, b), (self.heads, self.heads // self.repeats), self.joined, strict=False
+            )
         )
+        b = b.repeat(self.repeats, axis=1)
         if self.transposed:
             b = b.swapaxes(2, 3)
         # The sums stay far below 2**53, so binary64 adds them exactly.
@@ -93,6 +102,7 @@ class QMatMul(Multiplying, Requantising):
     joined: tuple[bool, bool, bool] = (False, False, False)
     low: int = -128
     high: int = 127
+    repeats: int = 1
 
     def result_type(self, types: Types) -> TensorType:
         n, heads, rows, columns = self.extents_of(types)
@@ -118,6 +128,7 @@ class QMatMulSums(Multiplying):
     zero_point_b: int
     transposed: bool = False
     joined: tuple[bool, bool, bool] = (False, False, False)
+    repeats: int = 1
 
     def mistake(self, output: TensorType) -> str:
         if self.zero_point_a and self.zero_point_b:

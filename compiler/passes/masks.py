@@ -1,0 +1,98 @@
+"""Masks of scores before a softmax: constants that are added, or values that replace scores.
+
+A mask excludes elements by large negative numbers. On the accelerator it is an int8 operand of the
+softmax. If it is computed at run time, as from the lengths of padded sentences, the host makes it
+from the network's own mask, once for all layers.
+"""
+
+import numpy as np
+
+from ...isa.row_statistics import MASKED
+from ..graph import operators as ops
+from ..rewriting import GraphView, Site, either, first_match, number, op, value
+from .patterns import is_float32
+from .sink_dequantize import MOVES
+
+NEGLIGIBLE = 12.0
+"""Softmax of 16-bit entries gives 0 for scores this far below the maximum: exp(-12) < 2**-17."""
+
+ADD, MULTIPLY = ops.Binary("Add"), ops.Binary("Mul")
+
+
+def added_mask(site: Site, mask: str, scale: float) -> str | None:
+    """Emit the int8 form of a mask that is added to scores of this scale; None if it is none."""
+    least = 255 * scale + NEGLIGIBLE
+    if site.is_constant(mask):
+        data = site.data(mask)
+        masked = data <= -least
+        if not (masked | (data == 0)).all():
+            return None
+        return site.constant(_integers(masked), f"{mask}.integers")
+    step = mask_step(site.view, mask)
+    if not least <= step < np.inf:
+        return None
+    unit = min(step, float(np.finfo(np.float32).max)) / -MASKED
+    return site.emit(ops.Quantize((float(np.float32(unit)),), (0,), "int8"), mask)
+
+
+def replaced_mask(
+    site: Site, condition: str, fill: float, scale: float, *, inverse: bool
+) -> str | None:
+    """Emit the mask of scores that `fill` replaces where a condition holds, or does not hold."""
+    if fill > -(255 * scale + NEGLIGIBLE) - 255 * scale:
+        return None
+    if site.is_constant(condition):
+        masked = site.data(condition) != inverse
+        return site.constant(_integers(masked), f"{condition}.integers")
+    kept, masked = (site.constant(np.array(each, np.int8), f"mask.{each}") for each in (0, MASKED))
+    return site.emit(ops.Where(), condition, *((kept, masked) if inverse else (masked, kept)))
+
+
+def _integers(masked: np.ndarray) -> np.ndarray:
+    return np.where(masked, np.int8(MASKED), np.int8(0))
+
+
+_SUM = op((ADD, ops.Binary("Min")), value("a"), value("b"))
+_DIFFERENCE = op((ADD, ops.Binary("Sub")), value("a"), value("b"))
+_PRODUCT = op(MULTIPLY, value("a"), number("factor"), commutative=True)
+_CHOICE = op(ops.Where, value(), value("a"), value("b"))
+_MOVE = either(*(op(MOVES, value("a")), op(MOVES, value("a"), value())))
+
+
+def mask_step(view: GraphView, name: str) -> float:
+    """The magnitude that values of a mask have at least, unless they are 0; 0 for other values.
+
+    It follows from the operators: a product of integers and a number is a multiple of it. Masks
+    come from inputs of 0 and 1, so that no positive number occurs.
+    """
+    if view.is_constant(name):
+        data = view.data(name)
+        if data.dtype != np.float32 or (data > 0).any():
+            return 0.0
+        return float(np.abs(data[data != 0]).min(initial=np.inf))
+    for pattern in (_SUM, _CHOICE):
+        found = first_match(pattern, view, name)
+        if found is not None:
+            return min(mask_step(view, found["a"]), mask_step(view, found["b"]))
+    found = first_match(_PRODUCT, view, name)
+    if found is not None:
+        return -found["factor"] if found["factor"] < 0 and _is_whole(view, found["a"]) else 0.0
+    found = first_match(_MOVE, view, name)
+    return 0.0 if found is None else mask_step(view, found["a"])
+
+
+def _is_whole(view: GraphView, name: str) -> bool:
+    """Tell whether all values are integers."""
+    if view.is_constant(name):
+        data = view.data(name)
+        return bool((data == np.rint(data)).all())
+    if not is_float32(view.types[name]):
+        return True
+    cast = first_match(op(ops.Cast, value("a")), view, name)
+    if cast is not None:
+        return not is_float32(view.types[cast["a"]]) or _is_whole(view, cast["a"])
+    found = first_match(_DIFFERENCE, view, name)
+    if found is not None:
+        return _is_whole(view, found["a"]) and _is_whole(view, found["b"])
+    found = first_match(_MOVE, view, name)
+    return found is not None and _is_whole(view, found["a"])

@@ -1,0 +1,302 @@
+"""Quantised attention with masks, rotary embedding, shared heads and gates, in exporters' forms."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.compiler.onnx_models import model, node, run_onnxruntime, scalars, value
+from tilewright.compiler.exporters import export_onnx
+from tilewright.compiler.frontend.recipe import import_model
+from tilewright.compiler.graph import Builder, Output, Quantisation, TensorType, Value, evaluate
+from tilewright.compiler.graph.operators import QMatMul
+from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.passes.recognise_rows import recognise_rows
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.quantiser import quantise
+from tilewright.compiler.quantiser.batches import make_batches
+from tilewright.compiler.quantiser.options import QuantiserOptions
+from tilewright.flows.verify.programs.random_configurations import verification_configurations
+from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.runtime.devices import open_device
+from tilewright.runtime.session import Session
+
+ROWS = PRESETS["8x8"].replace(name="rows-8x8", row_statistics="all")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A block of attention and its forms."""
+
+    heads: int
+    repeats: int
+    size: int
+    tokens: int
+    mask: str
+    rotary: str
+    before_heads: bool = True
+    gated: bool = False
+
+    @property
+    def channels(self) -> int:
+        return self.heads * self.size
+
+
+CASES = {
+    "causal, halves": Attention(4, 2, 8, 12, "added", "halves", gated=True),
+    "causal, pairs": Attention(4, 4, 6, 9, "added", "pairs", gated=True),
+    "replaced, rotate half": Attention(3, 1, 8, 10, "replaced", "rotate half", before_heads=False),
+    "kept, pairs": Attention(2, 2, 10, 7, "kept", "pairs", before_heads=False),
+    "padding": Attention(3, 1, 8, 11, "padding", "none"),
+    "padding and causal": Attention(4, 2, 4, 8, "padding and causal", "halves"),
+    "boolean padding": Attention(2, 1, 12, 9, "boolean", "none"),
+}
+
+
+class Writer:
+    """The nodes and constants of a block."""
+
+    def __init__(self, form: Attention) -> None:
+        self.form = form
+        self.chance = np.random.default_rng(len(form.mask) + form.heads)
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, np.ndarray] = {}
+
+    def emit(self, kind: str, *inputs: str | np.ndarray, **attributes) -> str:
+        names = [each if isinstance(each, str) else self.hold(each) for each in inputs]
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(node(kind, names, [name], **attributes))
+        return name
+
+    def hold(self, data: np.ndarray) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = data
+        return name
+
+    def dense(self, x: str, rows: int, columns: int) -> str:
+        weights = self.chance.normal(0, 1.2 / np.sqrt(rows), (rows, columns))
+        return self.emit("MatMul", x, weights.astype(np.float32))
+
+    def heads(self, x: str, count: int, rotary: str) -> str:
+        shape = np.array([1, self.form.tokens, count, self.form.size])
+        x = self.emit("Reshape", x, shape)
+        if self.form.before_heads:
+            x = self.turned(x, rotary, by_head=False)
+            return self.emit("Transpose", x, perm=[0, 2, 1, 3])
+        x = self.emit("Transpose", x, perm=[0, 2, 1, 3])
+        return self.turned(x, rotary, by_head=True)
+
+    def turned(self, x: str, rotary: str, by_head: bool) -> str:
+        half, tokens = self.form.size // 2, self.form.tokens
+        angles = np.arange(tokens)[:, None] * 0.7 ** np.arange(half)
+        shape = (1, 1, tokens, half) if by_head else (1, tokens, 1, half)
+        cos, sin = (f(angles).astype(np.float32).reshape(shape) for f in (np.cos, np.sin))
+        if rotary == "none":
+            return x
+        if rotary == "rotate half":
+            one, other = self.emit_split(x)
+            swapped = self.emit("Concat", self.emit("Neg", other), one, axis=3)
+            whole = [np.concatenate([each, each], -1) for each in (cos, sin)]
+            kept = self.emit("Mul", x, whole[0])
+            return self.emit("Add", kept, self.emit("Mul", swapped, whole[1]))
+        if rotary == "halves":
+            one, other = self.emit_split(x)
+        else:
+            shape_of_pairs = np.array([1, *self.outer(by_head), half, 2])
+            pairs = self.emit("Reshape", x, shape_of_pairs)
+            one, other = (self.emit("Gather", pairs, np.array(i), axis=4) for i in (0, 1))
+        first = self.emit("Sub", self.emit("Mul", one, cos), self.emit("Mul", other, sin))
+        second = self.emit("Add", self.emit("Mul", one, sin), self.emit("Mul", other, cos))
+        if rotary == "halves":
+            return self.emit("Concat", first, second, axis=3)
+        apart = [self.emit("Unsqueeze", each, np.array([4])) for each in (first, second)]
+        joined = self.emit("Concat", *apart, axis=4)
+        return self.emit("Reshape", joined, np.array([1, *self.outer(by_head), 2 * half]))
+
+    def outer(self, by_head: bool) -> tuple[int, int]:
+        return (-1, self.form.tokens) if by_head else (self.form.tokens, -1)
+
+    def emit_split(self, x: str) -> tuple[str, str]:
+        half, end = self.form.size // 2, self.form.size
+        one, other = (
+            self.emit("Slice", x, np.array([low]), np.array([high]), np.array([3]))
+            for low, high in ((0, half), (half, end))
+        )
+        return one, other
+
+    def repeated(self, x: str) -> str:
+        form, shared = self.form, self.form.heads // self.form.repeats
+        if form.repeats == 1:
+            return x
+        apart = self.emit("Unsqueeze", x, np.array([2]))
+        wide = self.emit(
+            "Expand", apart, np.array([1, shared, form.repeats, form.tokens, form.size])
+        )
+        return self.emit("Reshape", wide, np.array([1, form.heads, form.tokens, form.size]))
+
+    def masked(self, scores: str) -> str:
+        form = self.form
+        later = np.triu(np.ones((1, 1, form.tokens, form.tokens), bool), 1)
+        causal = np.where(later, -1e9, 0).astype(np.float32)
+        if form.mask == "added":
+            return self.emit("Add", scores, causal)
+        low = np.array(-np.inf, np.float32)
+        if form.mask == "replaced":
+            return self.emit("Where", later, low, scores)
+        if form.mask == "kept":
+            return self.emit("Where", ~later, scores, low)
+        wide = self.emit("Unsqueeze", "kept", np.array([1, 2]))
+        if form.mask == "boolean":
+            kept = self.emit("Cast", wide, to=onnx.TensorProto.BOOL)
+            return self.emit("Where", kept, scores, np.array(-1e30, np.float32))
+        number = self.emit("Cast", wide, to=onnx.TensorProto.FLOAT)
+        dropped = self.emit("Sub", np.array(1, np.float32), number)
+        padding = self.emit("Mul", dropped, np.array(-10000, np.float32))
+        if form.mask == "padding and causal":
+            padding = self.emit("Add", padding, causal)
+        return self.emit("Add", scores, padding)
+
+    def block(self) -> str:
+        form, width = self.form, self.form.channels
+        shared = width // form.repeats
+        q = self.heads(self.dense("x", width, width), form.heads, form.rotary)
+        k = self.heads(self.dense("x", width, shared), form.heads // form.repeats, form.rotary)
+        v = self.heads(self.dense("x", width, shared), form.heads // form.repeats, "none")
+        turned = self.emit("Transpose", self.repeated(k), perm=[0, 1, 3, 2])
+        product = self.emit("MatMul", q, turned)
+        scores = self.emit("Div", product, np.array(np.sqrt(form.size), np.float32))
+        shares = self.emit("Softmax", self.masked(scores), axis=-1)
+        context = self.emit("MatMul", shares, self.repeated(v))
+        context = self.emit("Transpose", context, perm=[0, 2, 1, 3])
+        rows = self.emit("Reshape", context, np.array([1, form.tokens, width]))
+        y = self.emit("Add", "x", self.dense(rows, width, width))
+        if not form.gated:
+            return y
+        gate, up = self.dense(y, width, 20), self.dense(y, width, 20)
+        silu = self.emit("Mul", gate, self.emit("Sigmoid", gate))
+        return self.emit("Add", y, self.dense(self.emit("Mul", silu, up), 20, width))
+
+
+def network(form: Attention) -> onnx.ModelProto:
+    writer = Writer(form)
+    y = writer.block()
+    inputs = [value("x", np.float32, (1, form.tokens, form.channels))]
+    if "padding" in form.mask or form.mask == "boolean":
+        inputs.append(value("kept", np.int64, (1, form.tokens)))
+    return model(writer.nodes, inputs, [y], writer.constants, 17)
+
+
+def samples(form: Attention, proto: onnx.ModelProto, seed: int) -> Iterator[dict[str, np.ndarray]]:
+    chance = np.random.default_rng(seed)
+    for _ in range(12):
+        given: dict[str, np.ndarray] = {}
+        given["x"] = chance.normal(0, 1, (1, form.tokens, form.channels)).astype(np.float32)
+        if len(proto.graph.input) > 1:
+            count = chance.integers(2, form.tokens + 1)
+            given["kept"] = (np.arange(form.tokens) < count).astype(np.int64)[None]
+        yield given
+
+
+def compiled(form: Attention, configuration: Configuration):
+    proto = network(form)
+    graph = import_onnx(proto.SerializeToString())
+    drawn = list(samples(form, proto, 5))
+    stacked = {name: np.stack([each[name] for each in drawn]) for name in drawn[0]}
+    result = quantise(graph, make_batches(graph, stacked), QuantiserOptions(effort="quick"))
+    integer = import_model(export_onnx(result.graph).SerializeToString())
+    return graph, compile_module(integer, configuration), next(samples(form, proto, 9))
+
+
+@pytest.mark.parametrize("form", CASES.values(), ids=CASES)
+def test_attention_is_one_program(form):
+    graph, module, given = compiled(form, ROWS)
+    ops = [one.op for one in module.graph.nodes]
+    assert len(module.segments) == 1, ops
+    assert "softmax" not in ops
+    assert "expand" not in ops
+    assert ops.count("qrotate") == (0 if form.rotary == "none" else 2)
+    (found,) = Session(module, open_device("sim", ROWS)).run(given).outputs.values()
+    (expected,) = evaluate(module.graph, given).values()
+    assert np.array_equal(found, expected)
+    (in_float,) = evaluate(graph, given).values()
+    noise = np.square(found - in_float).mean()
+    assert 10 * np.log10(np.square(in_float).mean() / noise) > 22
+
+
+@pytest.mark.slow
+def test_the_hardware_agrees():
+    configuration = verification_configurations()["narrow-rows"]
+    _, module, given = compiled(Attention(2, 2, 4, 4, "added", "pairs"), configuration)
+    devices = (open_device(name, configuration) for name in ("sim", "rtl"))
+    first, second = (Session(module, device).run(given) for device in devices)
+    (expected,) = evaluate(module.graph, given).values()
+    for one in (first, second):
+        (found,) = one.outputs.values()
+        assert np.array_equal(found, expected)
+    assert first.profile.cycles == second.profile.cycles
+
+
+# Shared heads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("joined", [(True, True, True), (False, False, False), (True, False, True)])
+@pytest.mark.parametrize("points", [(0, 0), (3, 0), (0, -5), (7, -128)])
+@pytest.mark.parametrize("transposed", [True, False])
+def test_products_read_shared_heads(joined, points, transposed):
+    heads, repeats, rows, depth, columns = 6, 2, 5, 12, 9
+    images = 1 if any(joined) else 2
+    inner = (columns, depth) if transposed else (depth, columns)
+    shapes = (heads, rows, depth), (heads // repeats, *inner)
+    shapes = [
+        (images, 1, height, count * width) if together else (images, count, height, width)
+        for (count, height, width), together in zip(shapes, joined, strict=False)
+    ]
+    types = [
+        TensorType("int8", shape, Quantisation(0.1, point))
+        for shape, point in zip(shapes, points, strict=True)
+    ]
+    builder = Builder("shared", [Value(n, kind) for n, kind in zip("ab", types, strict=True)])
+    operator = QMatMul(heads, 0.002, *points, 4, transposed, joined, repeats=repeats)
+    made = builder.emit(operator, ["a", "b"], "product", quantisation=Quantisation(0.1, 4))
+    graph = builder.graph([Output("y", made)])
+    chance = np.random.default_rng(3)
+    given = {name: chance.integers(-128, 128, shape).astype(np.int8)
+             for name, shape in zip("ab", shapes, strict=True)}  # fmt: skip
+    expected = evaluate(graph, given)["y"]
+    module = compile_module(graph, ROWS)
+    assert module.steps == (0,), "nothing on the host"
+    found = Session(module, open_device("sim", ROWS)).run(given).outputs["y"]
+    assert np.array_equal(found, expected)
+
+
+# Rotations ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("largest", [1.0, 30.0])
+def test_rotations_equal_float_but_for_one_step(largest):
+    chance = np.random.default_rng(2)
+    angles = np.arange(7)[:, None] * 0.8 ** np.arange(6)
+    cos, sin = (np.tile(f(angles), 2).astype(np.float32)[None] for f in (np.cos, np.sin))
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["f"]),
+        node("Split", ["f"], ["one", "other"], axis=2),
+        node("Neg", ["other"], ["less"]),
+        node("Concat", ["less", "one"], ["swapped"], axis=2),
+        node("Mul", ["f", "cos"], ["kept"]),
+        node("Mul", ["swapped", "sin"], ["turned"]),
+        node("Add", ["turned", "kept"], ["sum"]),
+        node("QuantizeLinear", ["sum", "t", "w"], ["y"]),
+    ]
+    constants = {"cos": cos, "sin": largest * sin} | scalars(
+        s=0.05, z=np.int8(-6), t=0.06, w=np.int8(3)
+    )
+    proto = model(nodes, [value("x", np.int8, (1, 7, 12))], ["y"], constants)
+    graph = recognise_rows(import_model(proto.SerializeToString()), ROWS)
+    assert ("qrotate" in [one.op for one in graph.nodes]) == (largest == 1)
+    x = chance.integers(-128, 128, (1, 7, 12)).astype(np.int8)
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    off = np.abs(evaluate(graph, {"x": x})["y"].astype(int) - expected)
+    assert off.max() <= 1
+    assert np.mean(off > 0) < 0.2
