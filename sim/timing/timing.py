@@ -12,6 +12,7 @@ from ...isa.instructions import Instruction, Unit, peers
 from ...isa.memory_model import MemoryModel
 from ...isa.registers import counter_registers, unit_counters
 from ..toolchain import progress
+from ..weaving import weave
 from .links import Links
 from .native import TimedProgram, library
 from .shared_bus import model_of
@@ -175,6 +176,8 @@ class ExactMeasure:
     memory
         Main memory; the default model if None.
     """
+
+    weave = staticmethod(weave)
 
     def __init__(self, memory: MemoryModel | None = None) -> None:
         self.memory = memory or MemoryModel()
