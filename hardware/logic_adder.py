@@ -23,6 +23,7 @@ class Gate(Enum):
     OR = "or"
     XOR = "xor"
     NAND = "nand"
+    ANDNOT = "andnot"
 
 
 GATES: dict[Gate, Callable[[Any, Any], Any]] = {
@@ -30,6 +31,7 @@ GATES: dict[Gate, Callable[[Any, Any], Any]] = {
     Gate.OR: lambda a, b: a | b,
     Gate.XOR: lambda a, b: a ^ b,
     Gate.NAND: lambda a, b: ~(a & b),
+    Gate.ANDNOT: lambda a, b: a & ~b,
 }
 """The functions, on whole numbers and on hardware values."""
 

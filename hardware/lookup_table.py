@@ -43,7 +43,9 @@ class LookupTable(wiring.Component):
     value : Out(int8)
         Value for the index `LATENCY` cycles ago.
     entries : In(1)
-        Look up an entry instead; stable like `enable`, which is high too.
+        Look up an entry, and let the value pass; stable like `enable`.
+    counts : In(1)
+        The entry of the next cycle is not 0.
     unchanged : Out(int8)
         The index in the cycle of its value.
     entry : Out(16)
@@ -60,7 +62,12 @@ class LookupTable(wiring.Component):
 
     def __init__(self, tables: int, gives_entries: bool = False):
         self.tables, self.gives_entries = tables, gives_entries
-        members = {"entries": In(1), "unchanged": Out(signed(8)), "entry": Out(16)}
+        members = {
+            "entries": In(1),
+            "counts": In(1),
+            "unchanged": Out(signed(8)),
+            "entry": Out(16),
+        }
         super().__init__(
             {
                 "index": In(signed(8)),
@@ -94,15 +101,21 @@ class LookupTable(wiring.Component):
         with m.If(self.active):
             m.d.sync += value.eq(Mux(self.enable, rows.read_data.word_select(byte, 8), unchanged))
         if self.gives_entries:
-            self._look_up_entries(m, rows, position, unchanged, byte[0])
+            self._look_up_entries(m, rows, value, position, unchanged, byte[0])
         return m
 
-    def _look_up_entries(self, m: Module, rows: Ram, position, unchanged, half) -> None:
+    def _look_up_entries(self, m: Module, rows: Ram, value, position, unchanged, half) -> None:
         entry = Signal(16, reset_less=True)
         index = Signal(signed(8), reset_less=True)
         with m.If(self.entries):
             table = (self.table + position[-1])[: len(self.table)]
-            m.d.comb += rows.read_address.eq(Cat(position[1:-1], table))
+            m.d.comb += [
+                rows.read_address.eq(Cat(position[1:-1], table)),
+                rows.read_enable.eq(self.active),
+            ]
         with m.If(self.active):
-            m.d.sync += [index.eq(unchanged), entry.eq(rows.read_data.word_select(half, 16))]
+            found = rows.read_data.word_select(half, 16)
+            m.d.sync += [index.eq(unchanged), entry.eq(Mux(self.counts, found, 0))]
+            with m.If(self.entries):
+                m.d.sync += value.eq(unchanged)
         m.d.comb += [self.unchanged.eq(index), self.entry.eq(entry)]

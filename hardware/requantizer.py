@@ -70,10 +70,11 @@ class Requantizer(wiring.Component):
     result : Out(int8)
         Result for the total `LATENCY` cycles ago.
     wide : Out(int18)
-        `isa.row_statistics.wide` of it.
+        `isa.row_statistics.wide` of it, `WIDE_LEAD` cycles before the result.
     """
 
     LATENCY = REQUANTISE_CYCLES
+    WIDE_LEAD = 2
 
     def __init__(self, gives_wide: bool = False):
         self.gives_wide = gives_wide
@@ -137,7 +138,7 @@ class Requantizer(wiring.Component):
 
         # In parallel with the product: the place of its binary point, and early saturation.
         place = Signal(9, reset_less=True)
-        shift = Signal(SHIFT_BITS, reset_less=True)
+        shift = Signal(SHIFT_BITS + self.gives_wide, reset_less=True)
         saturates = Signal(reset_less=True)
         reaches = Signal(WINDOW_BITS - 1, reset_less=True)
         inexact = delayed(m, is_large | magnitude[EXACT_BITS], 2, "inexact")
@@ -146,6 +147,11 @@ class Requantizer(wiring.Component):
         assert not outside
         is_above = high_place.matches(*range(first))
         is_inside = high_place.matches(first)
+        window_shift = low_place | (~is_inside).replicate(SHIFT_BITS)
+        if self.gives_wide:
+            # The window has more fraction bits, which longer shifts reach.
+            is_far = ~is_inside & ~is_above & ~high_place.matches(first + 1)
+            window_shift = Cat(low_place, ~is_inside) | is_far.replicate(SHIFT_BITS + 1)
         m.d.comb += [
             point.a.eq(delayed(m, scale.exponent, 1, "exponent")),
             point.b.eq((1 << 8) - 1),
@@ -154,15 +160,10 @@ class Requantizer(wiring.Component):
         ]
         m.d.sync += [
             place.eq(point.sum),
-            shift.eq(low_place | (~is_inside).replicate(SHIFT_BITS)),
+            shift.eq(window_shift),
             saturates.eq(inexact | (is_above & normal[-1])),
             reaches.eq(Cat(shift > bit for bit in range(len(reaches)))),
         ]
-        if self.gives_wide:
-            # The same window with more fraction bits, which longer shifts reach.
-            is_near = high_place.matches(first + 1)
-            far = Cat(low_place, is_near, ~is_inside & ~is_near & ~is_above)
-            far = delayed(m, far, multiplier.LATENCY, "far_line")
         shift = delayed(m, shift, multiplier.LATENCY - 1, "shift_line")
         reaches = delayed(m, reaches, multiplier.LATENCY - 2, "reaches_line")
         saturates = delayed(m, saturates, multiplier.LATENCY - 1, "saturates_line")
@@ -179,25 +180,24 @@ class Requantizer(wiring.Component):
         last = product[EXACT_BITS - 1]
         some = (top & reaches).any() | middle.any() | (~long & last)
         every = (top | ~reaches).all() & middle.all() & (long | last)
-        window = Signal(WHOLE_BITS + 1, reset_less=True)
+        below = FRACTION_BITS - 1 if self.gives_wide else 0  # bits below the half
+        seen = Signal(WHOLE_BITS + 1 + below, name="window", reset_less=True)
+        window = seen[below:]
         exceeds_half, nears_half = Signal(reset_less=True), Signal(reset_less=True)
         overflows = Signal(reset_less=True)
         half, whole, rises = window[0], window[1:], Signal()
         m.d.comb += rises.eq((half & (whole[0] | exceeds_half)) | (whole[0] & nears_half))
         m.d.sync += [
-            window.eq(product[-WINDOW_BITS:] >> shift),
+            seen.eq(product[-WINDOW_BITS - below :] >> shift),
             overflows.eq(saturates | (long & ~shift.any())),
             exceeds_half.eq(some | (half_step & rest)),
             nears_half.eq(every & half_step),
         ]
 
         if self.gives_wide:
-            fine = Signal(WIDE_BITS - 2, reset_less=True)
-            seen = product[-WINDOW_BITS - FRACTION_BITS + 1 :] >> far[: SHIFT_BITS + 1]
-            m.d.sync += fine.eq(seen & (~far[-1]).replicate(WIDE_BITS - 2))
-            limited = fine | overflows.replicate(WIDE_BITS - 2)
-            odd = Cat(Const(1, 1), limited ^ negative.replicate(WIDE_BITS - 2), negative)
-            m.d.comb += self.wide.eq(delayed(m, odd, 2, "wide_line"))
+            limited = seen | overflows.replicate(len(seen))
+            odd = Cat(Const(1, 1), limited ^ negative.replicate(len(seen)), negative)
+            m.d.comb += self.wide.eq(odd)
 
         # Zero point and clamp; the bounds lie inside int8, so the clamp also saturates. A negative
         # value is the inverse of its magnitude, and 1 more unless the magnitude is rounded up.

@@ -1,34 +1,23 @@
-"""Statistics over rows: sums and maxima across lanes and slices, and what follows from them."""
+"""Statistics over rows: the biases and scales that follow from their sums."""
 
-from itertools import pairwise
-
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..isa.instructions import Statistic
 from ..isa.pipeline import VECTOR_ROW_CYCLES
-from ..isa.row_statistics import (
-    CELL_BITS,
-    INTERPOLATION_BITS,
-    SIGNIFICANT_BITS,
-    SPREAD_BITS,
-    SUM_BITS,
-    entries,
-)
+from ..isa.row_statistics import SPREAD_BITS, SUM_BITS
 from .delay import delayed
+from .logic_adder import Gate, LogicAdder
 from .multiplier import Multiplier
+from .reciprocal import Reciprocal
+from .row_sums import COUNT_BITS, VALUE_BITS, RowSums
 
-COUNT_BITS = 13
-"""Elements of a row whose spread is taken: at most 4096."""
+CUT = 18
+"""Sums are multiplied in two parts, of which the lower one has as many bits as a block takes."""
 
-VALUE_BITS = 20
-"""Signed sum of the int8 values of such a row."""
-
-_FRACTION_BITS = CELL_BITS + INTERPOLATION_BITS
-_FIRST_ROOT = 1 << CELL_BITS
-"""Address of the first entry of inverse roots, behind those of reciprocals."""
+ROOM_BITS = SPREAD_BITS + 2
+"""Signed width of a spread: E may bring it below 0, or to 2**40 and more."""
 
 
 class RowStatistics(wiring.Component):
@@ -39,6 +28,8 @@ class RowStatistics(wiring.Component):
     Parameters
     ----------
     lanes : int
+    in_fabric : bool
+        As in `Reciprocal`.
 
     Members
     -------
@@ -46,163 +37,102 @@ class RowStatistics(wiring.Component):
         Stable, like `centre`, `epsilon` and `factor`, while slices are in flight.
     centre, epsilon, factor : In
         The centre of `Statistic.POWER`, E, and the bits of F.
-    valid, first, last : In(1)
-        A slice is present; it is the first, or the last one, of its row.
-    mask : In(lanes)
-        Lanes that count.
-    values, entries : In(int8)[lanes], In(uint16)[lanes]
+    valid, first, mask, values, entries : In
+        As in `RowSums`.
     bias, scale : Out(int32), Out(32)
     """
 
     LATENCY = VECTOR_ROW_CYCLES
 
-    def __init__(self, lanes: int):
-        self.lanes = lanes
+    def __init__(self, lanes: int, *, in_fabric: bool = False):
+        self.sums = RowSums(lanes)
+        self.reciprocal = Reciprocal(in_fabric=in_fabric)
+        taken = "statistic", "centre", "valid", "first", "mask", "values", "entries"
         super().__init__(
             {
-                "statistic": In(3),
-                "centre": In(signed(8)),
+                **{name: self.sums.signature.members[name] for name in taken},
                 "epsilon": In(signed(32)),
                 "factor": In(31),
-                "valid": In(1),
-                "first": In(1),
-                "last": In(1),
-                "mask": In(lanes),
-                "values": In(signed(8)).array(lanes),
-                "entries": In(16).array(lanes),
                 "bias": Out(signed(32)),
                 "scale": Out(32),
             }
         )
+        self.taken = taken
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        age = 0  # cycles since the slice, or since the last one of its row
-
-        def register(value: Value, name: str) -> Signal:
-            kept = Signal(value.shape(), name=name, reset_less=True)
-            m.d.sync += kept.eq(value)
-            return kept
-
-        # Across lanes: a tree of sums, and one of maxima.
-        power = self.statistic == Statistic.POWER
-        values, found, maxima, counts = [], [], [], []
-        for lane in range(self.lanes):
-            counted, value = self.mask[lane], self.values[lane]
-            summed = Mux(power, self.centre, value)
-            values.append(register(Mux(counted, summed, 0).as_signed(), f"value_{lane}"))
-            found.append(register(Mux(counted, self.entries[lane], 0), f"entry_{lane}"))
-            maxima.append(register(Mux(counted, value, -128).as_signed(), f"maximum_{lane}"))
-            counts.append(register(counted, f"counted_{lane}"))
-        age += 1
-        while len(values) > 1:
-            pairs = range(0, len(values), 2)
-            values = [register(values[n] + values[n + 1], f"values_{age}_{n}") for n in pairs]
-            found = [register(found[n] + found[n + 1], f"entries_{age}_{n}") for n in pairs]
-            counts = [register(counts[n] + counts[n + 1], f"counts_{age}_{n}") for n in pairs]
-            maxima = [
-                register(_larger(maxima[n], maxima[n + 1]), f"maxima_{age}_{n}") for n in pairs
-            ]
-            age += 1
-
-        # Along the slices of a row.
-        flags = delayed(m, Cat(self.valid, self.first), age, "slice_flags")
-        sums = Signal(signed(VALUE_BITS), reset_less=True)
-        total = Signal(SUM_BITS, reset_less=True)
-        count = Signal(COUNT_BITS, reset_less=True)
-        maximum = Signal(signed(8), reset_less=True)
-        with m.If(flags[0]):
-            m.d.sync += [
-                sums.eq(Mux(flags[1], 0, sums) + values[0]),
-                total.eq(Mux(flags[1], 0, total) + found[0]),
-                count.eq(Mux(flags[1], 0, count) + counts[0]),
-                maximum.eq(Mux(flags[1], maxima[0], _larger(maximum, maxima[0]))),
-            ]
-        age += 1
-        middle = Mux(self.statistic == Statistic.MAXIMUM, maximum, sums)
-        bias = register(-middle, "bias_of_row")
-        m.d.comb += self.bias.eq(delayed(m, bias, self.LATENCY - age - 1, "biases").as_signed())
-
-        # The number whose reciprocal, or whose inverse root, is the scale.
-        m.submodules.product = product = Multiplier(28, COUNT_BITS)
-        m.submodules.square = square = Multiplier(signed(VALUE_BITS), signed(VALUE_BITS))
-        m.d.comb += [
-            product.left.eq(total),
-            product.right.eq(count),
-            square.left.eq(Mux(power, 0, sums)),
-            square.right.eq(sums),
-        ]
+        m.submodules.sums, m.submodules.reciprocal = sums, reciprocal = self.sums, self.reciprocal
+        for name in self.taken:
+            m.d.comb += Cat(getattr(sums, name)).eq(Cat(getattr(self, name)))
         is_sum = self.statistic == Statistic.SUM
-        totals = delayed(m, total, Multiplier.LATENCY + 1, "totals")
-        spread = register(product.product - square.product + self.epsilon, "spread")
-        age += Multiplier.LATENCY + 1
-        too_small, too_large = spread <= 0, spread >= (1 << SPREAD_BITS)
-        limited = Mux(too_small, 1, Mux(too_large, (1 << SPREAD_BITS) - 1, spread))
-        of_sum = Mux(totals == 0, 1, totals)
-        number = register(Mux(is_sum, of_sum, limited)[:SPREAD_BITS], "number")
-        age += 1
-
-        # Its leading one: shift it to the top by powers of two, a few in a cycle.
-        zeros: list[Value] = []
-        for distance in (32, 16, 8, 4, 2, 1):
-            top = number[-distance:] if distance < SPREAD_BITS else number
-            shifts = ~top.any()
-            moved = Mux(shifts, (number << distance)[:SPREAD_BITS], number)
-            if distance in (8, 2, 1):
-                number = register(moved, f"number_{distance}")
-                zeros = [register(each, f"zeros_{distance}_{n}") for n, each in
-                         enumerate([*zeros, shifts])]  # fmt: skip
-                age += 1
-            else:
-                number, zeros = moved, [*zeros, shifts]
-        leading = Signal(6)
-        m.d.comb += leading.eq(SPREAD_BITS - 1 - Cat(*reversed(zeros)))
-        fraction = number[SPREAD_BITS - 1 - _FRACTION_BITS : SPREAD_BITS - 1]
-        cell = fraction[INTERPOLATION_BITS:]
-        root_cell = Cat(cell, leading[0]) + _FIRST_ROOT
-        octave = register(Mux(is_sum, leading, leading >> 1), "octave")
-        rest = register(fraction[:INTERPOLATION_BITS], "rest")
-        m.submodules.table = table = _table()
-        read = table.read_port()
-        m.d.comb += [read.en.eq(1), read.addr.eq(Mux(is_sum, cell, root_cell))]
-        age += 1
-
-        # Interpolate, multiply by F, and pack as binary32.
-        entry, fall = read.data[: SIGNIFICANT_BITS - 1], read.data[SIGNIFICANT_BITS - 1 :]
-        m.submodules.fall = interpolated = Multiplier(len(fall), INTERPOLATION_BITS)
-        m.d.comb += [interpolated.left.eq(fall), interpolated.right.eq(rest)]
-        waits = Multiplier.LATENCY
-        entry = delayed(m, entry, waits, "entry")
-        less = interpolated.product >> INTERPOLATION_BITS
-        significand = register(
-            ((1 << (SIGNIFICANT_BITS - 1)) + entry - less)[:SIGNIFICANT_BITS], "significand"
-        )
-        age += waits + 1
-        m.submodules.scaled = scaled = Multiplier(SIGNIFICANT_BITS, SIGNIFICANT_BITS)
-        upper = self.factor[23 - (SIGNIFICANT_BITS - 1) : 23]
-        m.d.comb += [scaled.left.eq(significand), scaled.right.eq(Cat(upper, Const(1, 1)))]
-        age += waits
-        octave = delayed(m, octave, 2 * waits + 1, "octaves")
-        twice = scaled.product[-1]
-        kept = Mux(
-            twice, scaled.product[SIGNIFICANT_BITS:], scaled.product[SIGNIFICANT_BITS - 1 : -1]
-        )
-        exponent = (self.factor[23:] - octave - 1 + twice)[:8]
-        zero = Const(0, 24 - SIGNIFICANT_BITS)
-        scale = Cat(zero, kept[: SIGNIFICANT_BITS - 1], exponent)
-        m.d.comb += self.scale.eq(delayed(m, scale, self.LATENCY - age, "scale"))
+        spread, cycles = self._spread(m, sums, is_sum)
+        is_negative, above = spread[-1], spread[SPREAD_BITS:-1]
+        m.d.comb += [
+            reciprocal.number.eq(spread),
+            reciprocal.negative.eq(is_negative),
+            reciprocal.large.eq(~is_negative & above.any()),
+            reciprocal.is_root.eq(~is_sum),
+            reciprocal.factor.eq(self.factor),
+        ]
+        age = sums.latency + cycles + reciprocal.LATENCY
+        bias = delayed(m, sums.bias, self.LATENCY - sums.latency - 1, "bias_line")
+        m.d.comb += [
+            self.scale.eq(delayed(m, reciprocal.scale, self.LATENCY - age, "scale_line")),
+            self.bias.eq(bias.as_signed()),
+        ]
         return m
 
+    def _spread(self, m: Module, sums: RowSums, is_sum: Value) -> tuple[Signal, int]:
+        """Return C Q - S^2 + E, or what stands for it, and its latency.
 
-def _larger(one: Value, other: Value) -> Value:
-    return Value.cast(Mux(one > other, one, other)).as_signed()
+        `Statistic.POWER` leaves out the square, and `Statistic.SUM` E too; its C is 1.
+        """
+        total, middle = sums.total, sums.middle
+        low, top = middle[:CUT], middle[CUT:].as_signed()
+        m.submodules.low_product = low_product = Multiplier(CUT, COUNT_BITS)
+        m.submodules.high_product = high_product = Multiplier(SUM_BITS - CUT, COUNT_BITS)
+        # With S = t 2^n + l: S^2 = l^2 + t (S + l) 2^n.
+        m.submodules.low_square = low_square = Multiplier(CUT, CUT)
+        both = signed(VALUE_BITS + 1)
+        m.submodules.rest = rest = Multiplier(both, top.shape(), in_fabric=True)
+        m.d.comb += [
+            low_product.left.eq(total[:CUT]),
+            low_product.right.eq(sums.count),
+            high_product.left.eq(total[CUT:]),
+            high_product.right.eq(sums.count),
+            low_square.left.eq(low),
+            low_square.right.eq(low),
+            rest.left.eq(middle + low),
+            rest.right.eq(top),
+        ]
 
+        def added(one: Value, other: Value, name: str, bits: int = ROOM_BITS - CUT) -> Signal:
+            result = Signal(bits, name=name, reset_less=True)
+            m.d.sync += result.eq(one + other)
+            return result
 
-def _table() -> Memory:
-    """Entries of reciprocals, then of inverse roots, each with the fall to the next one."""
-    words = []
-    for octaves in (1, 2):
-        found = [int(entry) for entry in entries(octaves)]
-        for entry, after in pairwise(found):
-            words.append(entry | (entry - after) << (SIGNIFICANT_BITS - 1))
-    return Memory(shape=max(words).bit_length(), depth=len(words), init=words)
+        bits = low_product.product.shape().width + 2
+        m.submodules.with_epsilon = with_epsilon = LogicAdder(bits)
+        m.d.comb += [
+            with_epsilon.a.eq(self.epsilon),
+            with_epsilon.b.eq((~is_sum).replicate(bits)),
+            with_epsilon.c.eq(low_product.product),
+            with_epsilon.d.eq(-1),
+        ]
+        lower = Signal(signed(bits), reset_less=True)
+        m.d.sync += lower.eq(with_epsilon.sum)
+        high = delayed(m, high_product.product, 1, "high_product_line")
+        upper = added(high, lower[CUT:].as_signed(), "upper")
+        upper_square = added(low_square.product[CUT:], rest.product, "upper_square")
+        square = Cat(delayed(m, low_square.product[:CUT], 1, "square_line"), upper_square)
+        m.submodules.difference = difference = LogicAdder(ROOM_BITS, Gate.NAND)
+        m.d.comb += [
+            difference.a.eq(delayed(m, square, 1, "square")),
+            difference.b.eq((self.statistic == Statistic.VARIANCE).replicate(ROOM_BITS)),
+            difference.c.eq(Cat(delayed(m, lower[:CUT], 1, "lower_line"), upper)),
+            difference.d.eq(-1),
+            difference.carry.eq(1),
+        ]
+        spread = Signal(signed(ROOM_BITS), reset_less=True)
+        m.d.sync += spread.eq(difference.sum)
+        return spread, Multiplier.LATENCY + 3

@@ -51,7 +51,9 @@ class VectorUnit(wiring.Component):
     def __init__(self, configuration: Configuration, blocks: int | None = None):
         self.configuration = configuration
         self.datapath = VectorDatapath(configuration, blocks)
-        self.rows = VectorRows(configuration) if configuration.row_statistics != "none" else None
+        ahead = self.datapath.RESULTS_LATENCY - self.datapath.PARAM_DELAY + READ_LATENCY
+        has_rows = configuration.row_statistics != "none"
+        self.rows = VectorRows(configuration, ahead) if has_rows else None
         formats = {
             memory: RowFormat(configuration, memory)
             for memory in (Memory.ACT, Memory.ACC, Memory.PARAM)
@@ -87,8 +89,7 @@ class VectorUnit(wiring.Component):
         m.submodules.datapath = datapath = self.datapath
         m.submodules.steps = steps = self._nest(("a", "b"), nests)
         m.submodules.channels = parameters = self._nest(("param",), outer)
-        target_operands = ("dst", "param") if self.rows else ("dst",)
-        m.submodules.targets = targets = self._nest(target_operands, outer)
+        m.submodules.targets = targets = self._nest(("dst",), outer)
         m.submodules.in_flight = in_flight = InFlight(VECTORS_IN_FLIGHT)
 
         accepts = Signal()
@@ -116,7 +117,8 @@ class VectorUnit(wiring.Component):
         # Like the nests, the constants follow the command until it is accepted.
         idle = ~targets.active
         if self.rows:
-            idle &= ~self._take_rows(m, self.rows, accepts, constants, targets, in_flight)
+            nests_of_rows = targets, parameters
+            idle &= ~self._take_rows(m, self.rows, accepts, constants, nests_of_rows, in_flight)
         with m.If(idle):
             m.d.sync += reads_b.eq(
                 Cat(
@@ -143,9 +145,10 @@ class VectorUnit(wiring.Component):
             self._read_constants(m, self.rows, accepts)
         return m
 
-    def _take_rows(self, m: Module, rows: VectorRows, accepts, constants, targets, in_flight):
+    def _take_rows(self, m: Module, rows: VectorRows, accepts, constants, nests, in_flight):
         """Connect the rows; return whether their parameters are still to come."""
         m.submodules.rows = rows
+        targets, parameters = nests
         command, datapath = self.commands.payload, self.datapath
         pending, still = Signal(), Signal(self.configuration.map_loops, reset_less=True)
 
@@ -163,7 +166,7 @@ class VectorUnit(wiring.Component):
             m.d.sync += still.eq(
                 Cat(
                     (loop.extent_minus_one == 0) | (loop.jumps.param == 0)
-                    for loop in targets.parameters.loops
+                    for loop in parameters.parameters.loops
                 )
             )
         unmeasured = rows.statistic == Statistic.NONE
@@ -177,9 +180,11 @@ class VectorUnit(wiring.Component):
             rows.bound_minus_one.eq(constants.bound),
             rows.bound_step.eq(constants.bound_step),
             rows.still.eq(still),
+            rows.announced.eq(datapath.announces),
             rows.valid.eq(datapath.results_valid),
-            rows.address.eq(targets.addresses.param),
-            rows.ends.eq(targets.ends),
+            rows.address.eq(parameters.addresses.param),
+            rows.ends.eq(parameters.ends),
+            datapath.counts.eq(rows.counts),
             datapath.looks_up_entries.eq(
                 (constants.to_acc & (constants.result == ResultKind.ENTRY))
                 | (rows.statistic > Statistic.MAXIMUM)
@@ -213,9 +218,7 @@ class VectorUnit(wiring.Component):
             m.d.comb += [self.act.enable.eq(0), self.acc.enable.eq(datapath.results_valid)]
             for value in values:
                 for lane, place in enumerate(value):
-                    entry = Mux(rows.mask[lane], datapath.entries[lane], 0)
-                    wide = constants.result == ResultKind.WIDE
-                    m.d.comb += place.eq(Mux(wide, datapath.wides[lane], entry))
+                    m.d.comb += place.eq(datapath.entries[lane] | datapath.wides[lane])
         for lane in range(self.configuration.vector_lanes):
             m.d.comb += [
                 rows.values[lane].eq(datapath.values[lane]),

@@ -3,7 +3,7 @@
 The unit handles addresses, memories and tokens. The datapath never waits.
 """
 
-from amaranth.hdl import Cat, EnableInserter, Module, Shape, Signal, signed
+from amaranth.hdl import Cat, EnableInserter, Module, Mux, Shape, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,9 +13,10 @@ from .blocks import lane_blocks
 from .delay import delayed
 from .fan_out import copied
 from .lookup_table import ROW_BYTES, ROWS, LookupTable
-from .requantizer import WIDE_BITS
+from .requantizer import WIDE_BITS, Requantizer
 from .technology import Technology
 from .vector_lane import VectorLane
+from .vector_rows import ANNOUNCED
 
 
 def constants_layout(configuration: Configuration) -> data.StructLayout:
@@ -65,8 +66,13 @@ class VectorDatapath(wiring.Component):
         that is not a total.
     values, entries, wides : Out(int8), Out(16), Out(int18) [vector_lanes]
         Value before the look-up, entry and wide result beside `results`, with `row_statistics`.
+        The wide result is 0 unless it goes to ACC; if it does, the entry is.
     looks_up_entries : In(1)
         Tables hold entries; stable like `constants`.
+    counts : In(vector_lanes)
+        Lanes that have entries in the next cycle.
+    announces : Out(1)
+        `results_valid` in two cycles.
     busy : Out(1)
         A step is in flight; low in the cycle after its slice has appeared.
     table_address : In(range(tables * 64))
@@ -90,6 +96,8 @@ class VectorDatapath(wiring.Component):
             "entries": Out(16).array(lanes),
             "wides": Out(signed(WIDE_BITS)).array(lanes),
             "looks_up_entries": In(1),
+            "counts": In(lanes),
+            "announces": Out(1),
         }
         super().__init__(
             {
@@ -129,6 +137,7 @@ class VectorDatapath(wiring.Component):
         # `a_from_acc` selects every bit of an operand, so each lane has its own copy of it.
         lanes = self.configuration.vector_lanes
         blocks = lane_blocks(lanes, self.blocks)
+        wide_delay = LookupTable.LATENCY + Requantizer.WIDE_LEAD
         a_from_acc = copied(m, platform, constants.a_from_acc, lanes, "a_from_acc")
         for index in range(lanes):
             lane = VectorLane(constants.shape(), self.configuration.operations, blocks)
@@ -156,16 +165,15 @@ class VectorDatapath(wiring.Component):
                 self.results[index].eq(table.value),
             ]
             if self.has_rows:
+                is_wide = constants.to_acc & (constants.result == ResultKind.WIDE)
+                wide = Mux(is_wide, lane.wide, 0)
                 m.d.comb += [
-                    table.enable.eq(constants.lookup | self.looks_up_entries),
                     table.entries.eq(self.looks_up_entries),
+                    table.counts.eq(self.counts[index] & ~is_wide),
                     self.values[index].eq(table.unchanged),
                     self.entries[index].eq(table.entry),
-                    self.wides[index].eq(delayed(m, lane.wide, LookupTable.LATENCY, "wides")),
+                    self.wides[index].eq(delayed(m, wide, wide_delay, "wides")),
                 ]
-                # Bytes of a table of entries are no result.
-                with m.If(self.looks_up_entries):
-                    m.d.comb += self.results[index].eq(table.unchanged)
 
         # Bit n: n + 1 cycles ago a step was taken; it was the first; it was the last, so that a
         # slice follows; such a slice for ACT passed its total.
@@ -189,4 +197,6 @@ class VectorDatapath(wiring.Component):
             self.results_valid.eq(outputs[-1]),
             self.busy.eq(steps.any() | slices.any() | outputs.any()),
         ]
+        if self.has_rows:
+            m.d.comb += self.announces.eq(outputs[-1 - ANNOUNCED])
         return m

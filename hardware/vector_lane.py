@@ -54,7 +54,7 @@ class VectorLane(wiring.Component):
     total : Out(int32)
     result : Out(int8)
     wide : Out(int18)
-        Wide result in the cycle of `result`, with `row_statistics`.
+        Wide result `Requantizer.WIDE_LEAD` cycles before `result`, with `row_statistics`.
     """
 
     REDUCE_DELAY = VECTOR_REDUCE_CYCLES
