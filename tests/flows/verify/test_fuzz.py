@@ -288,8 +288,8 @@ def test_shrinking_keeps_both_operands_where_both_matter():
 def test_an_illegal_program_is_a_failure_and_no_refusal(monkeypatch):
     """A program that the checker refuses is the compiler's fault, not the user's."""
     monkeypatch.setattr(
-        "tilewright.sim.timing.ExactMeasure.weave",
-        staticmethod(lambda stream, configuration: (*stream, Halt())),
+        "tilewright.compiler.scheduling.issue_order.synthesise_tokens",
+        lambda stream, configuration: (*stream, Halt()),
     )
     with FuzzRunner() as run:
         outcome = run(realise(random_sketch(1)), PRESETS["8x8"], 1, "sim")
