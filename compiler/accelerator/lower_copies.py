@@ -278,7 +278,7 @@ class Transfers:
             found = self.dram[tensor.value or name]
             size = np.dtype(tensor.dtype).itemsize
             if size > 1:
-                found = found.shaped((*tensor.shape, size))
+                found = found.of_elements(tensor.shape, size)
             alone = size > 1 or tensor.patches is not None
             self.held[name] = found if alone else found.holding(tensor)
         return self.held[name]
