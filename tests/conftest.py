@@ -9,6 +9,7 @@ in a package of their own, and pip has none. Nor is the extra `firmware`, a C co
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -88,6 +89,14 @@ def cpu_kernels(request: pytest.FixtureRequest) -> None:
     """Tests marked `cpu_kernels` need a processor that the CPU target has schedules for."""
     if request.node.get_closest_marker("cpu_kernels"):
         host()
+
+
+@pytest.fixture(autouse=True)
+def current_folder() -> Iterator[None]:
+    """A test leaves the process in the folder in which it found it, not in one that is removed."""
+    before = os.getcwd()
+    yield
+    assert os.getcwd() == before
 
 
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

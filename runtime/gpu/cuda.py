@@ -6,6 +6,7 @@ The driver compiles PTX for the GPU that is there, and keeps the result in its o
 import ctypes
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -50,6 +51,7 @@ class CudaDriver(GpuDriver):
         self._process, self._entered = os.getpid(), threading.local()
         self._open = False
         self._allocated: dict[int, str] = {}
+        self._unused = deque[int]()
         self._graphs: list[tuple[Any, Any]] = []
         self._modules: list[Any] = []
         self._events: list[Any] = []
@@ -158,12 +160,14 @@ class CudaDriver(GpuDriver):
 
     @override
     def allocate(self, size_bytes: int) -> GpuBuffer:
+        self._free_unused()
         address = int(self._enter("cuMemAlloc", max(size_bytes, 1)))
         self._allocated[address] = "cuMemFree"
         return GpuBuffer(address, 0, size_bytes)
 
     @override
     def host_array(self, size_bytes: int) -> np.ndarray:
+        self._free_unused()
         room = max(size_bytes, 1)
         address = int(self._enter("cuMemHostAlloc", room, 0))
         self._allocated[address] = "cuMemFreeHost"
@@ -171,10 +175,16 @@ class CudaDriver(GpuDriver):
 
     @override
     def free(self, memory: GpuBuffer | np.ndarray) -> None:
+        # Python collects sessions at any moment: within another call, or while a graph is
+        # captured, when CUDA refuses to free. So memory is freed when the next is allocated.
         address = memory.memory if isinstance(memory, GpuBuffer) else memory.ctypes.data
-        # A session of a forked child, or of a closed device, has nothing left to free.
-        if os.getpid() == self._process and (function := self._allocated.pop(address, None)):
-            self._enter(function, address)
+        self._unused.append(address)
+
+    def _free_unused(self) -> None:
+        while self._unused:
+            address = self._unused.popleft()
+            if function := self._allocated.pop(address, None):
+                self._enter(function, address)
 
     @override
     def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:
@@ -251,7 +261,8 @@ class CudaDriver(GpuDriver):
                 self._enter("cuGraphDestroy", graph)
             for event in self._events:
                 self._enter("cuEventDestroy", event)
-            for address, function in self._allocated.items():
+            while self._allocated:
+                address, function = self._allocated.popitem()
                 self._enter(function, address)
             for module in self._modules:
                 self._enter("cuModuleUnload", module)

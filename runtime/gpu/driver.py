@@ -93,7 +93,10 @@ class GpuDriver(ABC):
 
     @abstractmethod
     def free(self, memory: GpuBuffer | np.ndarray) -> None:
-        """Free memory from `allocate` or `host_array`, which no queued work uses."""
+        """Free memory from `allocate` or `host_array`, which no queued work uses.
+
+        It may be called at any moment, by Python's collector too.
+        """
 
     @abstractmethod
     def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:

@@ -6,7 +6,7 @@ also sees each call: it converts the arguments, and then fails because it finds 
 
 import ctypes
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -41,12 +41,15 @@ class FakeCuda:
     ----------
     fail
         Error of each function that fails.
+    before
+        Something that happens just before a function works, such as a collection of Python.
     """
 
     def __init__(
         self, capability: tuple[int, int] = (8, 0), shared_bytes: int = 163 << 10, log: bytes = b""
     ) -> None:
         self.fail: dict[str, Any] = {}
+        self.before: dict[str, Callable[[], object]] = {}
         self.log, self.calls = log, list[tuple[str, tuple[Any, ...]]]()
         self._check = not has_driver()
         attribute = real.CUdevice_attribute
@@ -70,6 +73,7 @@ class FakeCuda:
             if self._check:
                 with pytest.raises(RuntimeError, match="NVIDIA driver library"):
                     getattr(real, name)(*arguments)
+            self.before.get(name, lambda: None)()
             work = getattr(self, f"_{name}")
             if name in self.fail:
                 if name == "cuModuleLoadDataEx":
@@ -77,9 +81,11 @@ class FakeCuda:
                 if name == "cuStreamEndCapture":
                     self._captured = None
                 return self.fail[name], None
-            if self._captured is not None and name in QUEUED:
-                self._captured.append((work, arguments))
-                return (SUCCESS,)
+            if self._captured is not None:
+                assert name not in REFUSED, f"`{name}` during a capture"
+                if name in QUEUED:
+                    self._captured.append((work, arguments))
+                    return (SUCCESS,)
             found = work(*arguments)
             return (SUCCESS,) if found is None else (SUCCESS, found)
 
@@ -241,6 +247,9 @@ class FakeCuda:
 
 QUEUED = "cuLaunchKernel", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"
 """Functions that a capture records instead of executing."""
+
+REFUSED = "cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadDataEx"
+"""Functions that end a capture with an error."""
 
 
 def install(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Any:

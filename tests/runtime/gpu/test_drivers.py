@@ -199,6 +199,21 @@ def test_closing_frees_everything(fake: FakeCuda):
     assert not fake.left()
 
 
+def test_memory_may_be_freed_at_any_moment(fake: FakeCuda):
+    """Python's collector ends sessions within a capture too, and within `close`."""
+    driver = CudaDriver()
+    first, second, third = (driver.allocate(4) for _ in range(3))
+    driver.event()
+    driver.capture(lambda: driver.free(first))
+    assert len(fake.memory) == 3
+    second_array = driver.host_array(4)
+    assert len(fake.memory) == 2
+    fake.before["cuEventDestroy"] = lambda: driver.free(second)
+    fake.before["cuMemFree"] = lambda: (driver.free(third), driver.free(second_array))
+    driver.close()
+    assert not fake.left()
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_every_function_of_the_driver_may_fail(fake: FakeCuda, name: str):
     fake.fail[name] = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
