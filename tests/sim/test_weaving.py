@@ -1,7 +1,5 @@
 """The compiled weaver gives the tokens of `isa.tokens`: random programs, full counters, faults."""
 
-from functools import cache
-
 import pytest
 
 from tilewright.errors import ToolError
@@ -10,8 +8,8 @@ from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.instructions import Gemm, Halt, Load, Sync
 from tilewright.isa.tokens import synthesise_tokens
-from tilewright.sim import weaving
-from tilewright.sim.weaving import weave
+from tilewright.sim.timing import ExactMeasure, timing, weaving
+from tilewright.sim.timing.weaving import weave
 
 TINY = PRESETS["tiny"]
 
@@ -59,11 +57,14 @@ def test_an_interruption_while_shapes_are_compared_is_raised(monkeypatch):
         weave(program, TINY)
 
 
-def test_without_a_compiler_the_definition_weaves(monkeypatch):
-    def no_compiler(*_, **__):
-        raise ToolError("no compiler")
+def test_without_a_compiler_the_definition_weaves_and_one_line_says_so(monkeypatch, capsys):
+    def no_compiler():
+        raise ToolError("simulation: no C++ compiler")
 
-    monkeypatch.setattr(weaving, "build_native", no_compiler)
-    monkeypatch.setattr(weaving, "_library", cache(weaving._library.__wrapped__))
-    program = [load(0), load(1), Gemm(act=1, wgt=0, acc=0)]
-    assert weave(program, TINY) == synthesise_tokens(program, TINY)
+    monkeypatch.setattr(timing, "library", no_compiler)
+    timing._say_once.cache_clear()
+    program, measure = [load(0), load(1), Gemm(act=1, wgt=0, acc=0)], ExactMeasure()
+    woven = measure.weave(program, TINY)
+    assert woven == synthesise_tokens(program, TINY)
+    assert measure(woven, TINY)[0] > 0
+    assert capsys.readouterr().err.count("no C++ compiler; timing in Python") == 1

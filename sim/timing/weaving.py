@@ -7,24 +7,21 @@ gaps are compared in Python, by the definition.
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 from operator import attrgetter
 
 import numpy as np
 
-from ..errors import ToolError
-from ..isa.configuration import SCRATCHPADS, Configuration, Memory
-from ..isa.footprints import (
+from ...isa.configuration import SCRATCHPADS, Configuration, Memory
+from ...isa.footprints import (
     AccessAtZero,
     Shape,
     accesses_at_zero,
     banks_of_shape,
     shapes_meet,
 )
-from ..isa.instructions import Halt, Instruction, Sync, Unit
-from ..isa.tokens import synthesise_tokens, with_tokens
-from .decode import headers
-from .native import build_native
+from ...isa.instructions import Halt, Instruction, Sync, Unit
+from ...isa.tokens import synthesise_tokens, with_tokens
+from .native import library
 
 _FOOTPRINT = np.dtype(
     [("unit", "i8"), ("reads", "u8"), ("writes", "u8"), ("dram_low", "i8"), ("dram_high", "i8"),
@@ -56,11 +53,11 @@ class _Program(ctypes.Structure):
 def weave(program: Sequence[Instruction], configuration: Configuration) -> tuple[Instruction, ...]:
     """Order all conflicts of a program by tokens, as `isa.tokens.synthesise_tokens` does.
 
-    Without a C++ compiler, the definition does it.
+    Raises
+    ------
+    ToolError
+        Without a compiler.
     """
-    library = _library()
-    if library is None:
-        return synthesise_tokens(program, configuration)
     bare = [one for one in program if not isinstance(one, Halt)]
     if not bare:
         return (Halt(),)
@@ -88,7 +85,7 @@ def weave(program: Sequence[Instruction], configuration: Configuration) -> tuple
         _Meet(meet),
     )
     rows = (ctypes.c_void_p * 3)(*(row.ctypes.data for row in woven))
-    count = library.tilewright_weave(ctypes.byref(arguments), rows)
+    count = library().tilewright_weave(ctypes.byref(arguments), rows)
     if failures:
         raise failures[0]
     order, waits, signals = woven[:, :count].tolist()
@@ -170,15 +167,3 @@ class _Table:
         found["dram_high"] = np.where(dram, high, -1).max(axis=1)
         found["first"] = np.arange(len(each)) * self.width
         found["accesses"] = np.array(each) * self.width
-
-
-@cache
-def _library() -> ctypes.CDLL | None:
-    """The compiled weaver; None without a compiler, which the timing model reports."""
-    try:
-        path = build_native("weave", ["weave.cpp"], generated=headers())
-    except ToolError:
-        return None
-    library = ctypes.CDLL(str(path))
-    library.tilewright_weave.restype = ctypes.c_int64
-    return library
