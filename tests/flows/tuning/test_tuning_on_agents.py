@@ -12,6 +12,11 @@ from tilewright.compiler.frontend import recognise_layers
 from tilewright.errors import UsageError
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE
+from tilewright.flows.sweep import Space, evaluators, sweep
+from tilewright.flows.sweep.agent_executor import OnAgents
+from tilewright.flows.sweep.executors import InProcess, Job
+from tilewright.flows.sweep.outcome import SweepNetwork
+from tilewright.flows.sweep.records import Record
 from tilewright.flows.tuning import agent_measuring, shared_devices
 from tilewright.flows.tuning.agent_measuring import AgentMeasurer
 from tilewright.flows.tuning.kernel_records import versions_now
@@ -19,6 +24,7 @@ from tilewright.flows.tuning.outcome import TrialVerdict
 from tilewright.flows.tuning.shared_devices import SharedDevices
 from tilewright.flows.tuning.tasks import tasks_of
 from tilewright.flows.tuning.trial import TuningSetting
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.runtime import remote
 from tilewright.runtime.wire import JobError, JobVerdict
 
@@ -249,3 +255,60 @@ def test_devices_with_unlike_memories_are_not_mixed(capsys):
     command = ["tune", str(DIGITS), "--target", "accelerator", "--config", "8x8"]
     assert main([*command, "--device", "remote://right/sim", "--device", "remote://right/one"]) == 2
     assert "expected devices with equal main memories" in capsys.readouterr().err
+
+
+def test_the_front_of_a_sweep_runs_on_agents():
+    """Their `sim` stands for the RTL, whose simulators take minutes to build."""
+    network = SweepNetwork("digits", import_model(DIGITS))
+    addresses = ["remote://left/sim", "remote://right/sim"]
+    executor = OnAgents([network.graph], addresses, InProcess([network.graph]))
+    try:
+        space = Space.of({"lanes": "8x8,16x16"})
+        outcome = sweep([network], space, executor=executor, rtl=True, exhaustive=True)
+    finally:
+        executor.close()
+    assert outcome.front
+    assert all(point.rtl == point.cycles for point in outcome.front)
+
+
+def test_only_a_lost_agent_has_its_machine_simulated_elsewhere(monkeypatch):
+    asked = []
+
+    def rtl(graph, configuration, memories, program_for, device):
+        asked.append(device)
+        error = "lost: gone" if device == "a" else "device fault: it hangs"
+        return [Record(error=error)]
+
+    monkeypatch.setattr(evaluators, "rtl", rtl)
+    job = Job(evaluators.RTL, "", 0, MACHINE, (MemoryModel(),))
+    executor = OnAgents([import_model(DIGITS)], ["a", "b"], InProcess([]))
+    try:
+        handles = [executor.submit([job]) for _ in range(6)]
+        found = []
+        while handles:
+            for handle, done in executor.wait(handles):
+                handles.remove(handle)
+                found += done.records
+    finally:
+        executor.close()
+    assert [one.error for (one,) in found] == ["device fault: it hangs"] * 6
+    assert (asked.count("a"), asked.count("b")) == (1, 6)
+    executor = OnAgents([import_model(DIGITS)], ["a"], InProcess([]))
+    try:
+        ends = [executor.submit([job]).result() for _ in range(2)]
+    finally:
+        executor.close()
+    assert [end.records[0][0].error for end in ends] == ["lost: gone", "lost: no agent is left"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--device", "remote://left/rtl"], "expected `--rtl` with it"),
+        (["--rtl", "--device", "remote://left/one"], "expected `remote://AGENT/rtl`"),
+        (["--rtl", "--device", "rtl"], "expected `remote://AGENT/rtl`"),
+    ],
+)
+def test_devices_that_are_no_simulators_are_refused_by_sweeps(options, says, capsys):
+    assert main(["sweep", str(DIGITS), *options]) == 2
+    assert says in capsys.readouterr().err
