@@ -49,7 +49,7 @@ class Region(NamedTuple):
     row: int
 
 
-class _Access(NamedTuple):
+class AccessAtZero(NamedTuple):
     """An access of an instruction at address 0 of its operand.
 
     Parameters
@@ -154,7 +154,7 @@ def intervals(shape: Shape) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 @lru_cache(maxsize=1 << 16)
-def _shapes_meet(one: Shape, other: Shape, offset: int, distance: int, row: int) -> bool:
+def shapes_meet(one: Shape, other: Shape, offset: int, distance: int, row: int) -> bool:
     """Whether `one` at `offset` and `other` `distance` bytes further touch one row of `row` bytes.
 
     The rows between their first and last bytes must overlap.
@@ -195,7 +195,7 @@ def _share_a_row(one: Region, other: Region, row: int) -> bool:
     """Whether two regions of one memory touch a common row of `row` bytes."""
     if one.high // row < other.low // row or other.high // row < one.low // row:
         return False
-    return _shapes_meet(one.shape, other.shape, one.low % row, other.low - one.low, row)
+    return shapes_meet(one.shape, other.shape, one.low % row, other.low - one.low, row)
 
 
 def bank_mask(place: Region, configuration: Configuration) -> int:
@@ -204,11 +204,11 @@ def bank_mask(place: Region, configuration: Configuration) -> int:
         return 1
     bank_bytes = configuration.bank_bytes(place.memory)
     first, offset = divmod(place.low, bank_bytes)
-    return _banks(place.shape, offset, place.high - place.low, bank_bytes) << first
+    return banks_of_shape(place.shape, offset, place.high - place.low, bank_bytes) << first
 
 
 @lru_cache(maxsize=1 << 16)
-def _banks(shape: Shape, offset: int, reach: int, bank_bytes: int) -> int:
+def banks_of_shape(shape: Shape, offset: int, reach: int, bank_bytes: int) -> int:
     """Banks that a shape touches whose first byte is at `offset` in bank 0, and last `reach` on."""
     spread = intervals(shape) if shape.loops else None
     if spread is None:
@@ -223,12 +223,10 @@ def _banks(shape: Shape, offset: int, reach: int, bank_bytes: int) -> int:
 
 def footprint(instruction: Instruction, configuration: Configuration) -> Footprint:
     """Everything that an instruction reads and writes; it may exceed a memory."""
-    known = instruction.shared.get("accesses")
-    if known is None or known[0] is not configuration:
-        known = configuration, _accesses(instruction, configuration)
-        instruction.shared["accesses"] = known
     masks, places, dram_low, dram_high = [0, 0], ([], []), 0, -1
-    for name, step, low, reach, memory, shape, writes, row, bank_bytes, shift in known[1]:
+    for name, step, low, reach, memory, shape, writes, row, bank_bytes, shift in accesses_at_zero(
+        instruction, configuration
+    ):
         if step:
             low += getattr(instruction, name) * step
         place = _new(Region, (memory, low, low + reach, shape, name, writes, row))
@@ -245,14 +243,24 @@ def footprint(instruction: Instruction, configuration: Configuration) -> Footpri
         if offset + reach < bank_bytes:
             masks[writes] |= 1 << (bank + shift)
         else:
-            masks[writes] |= _banks(shape, offset, reach, bank_bytes) << (bank + shift)
+            masks[writes] |= banks_of_shape(shape, offset, reach, bank_bytes) << (bank + shift)
     (reads, writes), (read, written) = masks, map(tuple, places)
     found = instruction.home, reads, writes, read, written, dram_low, dram_high
     return _new(Footprint, found)
 
 
-def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[_Access, ...]:
+def accesses_at_zero(
+    instruction: Instruction, configuration: Configuration
+) -> tuple[AccessAtZero, ...]:
     """The accesses of an instruction; those of its copies are the same at other addresses."""
+    known = instruction.shared.get("accesses")
+    if known is None or known[0] is not configuration:
+        known = configuration, _accesses(instruction, configuration)
+        instruction.shared["accesses"] = known
+    return known[1]
+
+
+def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[AccessAtZero, ...]:
     operands = {operand.name for operand in instruction.operands}
     found = []
     for access in instruction.accesses(configuration):
@@ -264,7 +272,8 @@ def _accesses(instruction: Instruction, configuration: Configuration) -> tuple[_
             low -= getattr(instruction, name) * step
         bank_bytes = configuration.bank_bytes(memory) if memory is not Memory.DRAM else 0
         sizes = place.row, bank_bytes, bank_bit(memory, configuration)
-        found.append(_Access(name, step, low, reach, memory, place.shape, access.writes, *sizes))
+        place_at_zero = memory, place.shape, access.writes, *sizes
+        found.append(AccessAtZero(name, step, low, reach, *place_at_zero))
     return tuple(found)
 
 

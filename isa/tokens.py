@@ -136,12 +136,12 @@ def synthesise_tokens(
     weaver = _Weaver(configuration)
     for instruction in program:
         if not isinstance(instruction, Halt):
-            weaver.append(_with_tokens(instruction, 0, 0), redundant)
-    woven = map(_with_tokens, weaver.instructions, weaver.waits, weaver.signals)
+            weaver.append(with_tokens(instruction, 0, 0), redundant)
+    woven = map(with_tokens, weaver.instructions, weaver.waits, weaver.signals)
     return (*woven, Halt())
 
 
-def _with_tokens(instruction: Instruction, wait: int, signal: int) -> Instruction:
+def with_tokens(instruction: Instruction, wait: int, signal: int) -> Instruction:
     """The instruction with these tokens and no others."""
     if not (wait or signal or instruction.wait or instruction.signal):
         return instruction

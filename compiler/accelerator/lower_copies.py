@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Memory
-from ...isa.instructions import Instruction, transfer_problem, unpack_weights
+from ...isa.instructions import Instruction, move_transfer, transfer_problem, unpack_weights
 from ..te.box import Box, extents_of, intersection
 from ..te.instances import Instance
 from ..te.nodes import TransferNest
@@ -30,6 +30,10 @@ PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
 """Bytes of a bias and its scale."""
 
 
+Packed = tuple[bytes, list[Instruction]]
+"""A constant as main memory holds it, and the LOADs of it from address 0 to address 0."""
+
+
 class Transfers:
     """Makes the instructions of each copy in turn.
 
@@ -45,7 +49,7 @@ class Transfers:
     pool
         Collects the constants.
     packed
-        Packed constants of the kernel, by their contents; new ones are added.
+        Constants of the kernel, by their contents; new ones are added.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class Transfers:
         buffers: BufferPlacer,
         dram: Mapping[str, DramTensor],
         pool: ConstantPool,
-        packed: dict[object, bytes],
+        packed: dict[object, Packed],
     ) -> None:
         self.packed = packed
         self.program, self.buffers, self.dram, self.pool = program, buffers, dram, pool
@@ -166,25 +170,25 @@ class Transfers:
         self, name: str, box: Box, room: Box, window: Window | None, place: Placed
     ) -> list[Instruction]:
         """Load weights in the order of WGT, of 4 bits where they and their tiles allow it."""
-        kernel, lanes = self.program.kernel, (self.limits.lanes_in, self.limits.lanes_out)
-        narrow = fits_four_bits(kernel, name, window, self.limits)
-        narrow &= all(low % size == 0 for (low, _), size in zip(room[-2:], lanes, strict=True))
-        data = self.packed.get((name, box, room, window))
-        if data is None:
+        key = name, box, room, window
+        if key not in self.packed:
+            kernel, lanes = self.program.kernel, (self.limits.lanes_in, self.limits.lanes_out)
+            narrow = fits_four_bits(kernel, name, window, self.limits)
+            narrow &= all(low % size == 0 for (low, _), size in zip(room[-2:], lanes, strict=True))
             values = padded_box(kernel.constants[name], box, room, self.program.tensors[name].pad)
             if narrow:
                 data = pack_four_bits(values, self.limits)
+                loads = [unpack_weights(len(data), 0, 0)]
             else:
                 parts = int8_parts(values, window, self.limits)
                 data = b"".join(pack_weights(part, window, self.limits) for _, part in parts)
-            self.packed[name, box, room, window] = data
+                stored = stored_bytes(window, self.limits)
+                dims = [(len(data) // stored, stored, self.limits.tile_bytes), (stored, 1, 1)]
+                loads = strided_copy((Memory.DRAM, Memory.WGT), dims, (0, 0), self.limits)
+            self.packed[key] = data, loads
+        data, loads = self.packed[key]
         memory = self.pool.add(data)
-        if narrow:
-            return [unpack_weights(len(data), memory, place.base)]
-        stored = stored_bytes(window, self.limits)
-        dims = [(len(data) // stored, stored, self.limits.tile_bytes), (stored, 1, 1)]
-        base = memory, place.base
-        return strided_copy((Memory.DRAM, Memory.WGT), dims, base, self.limits)
+        return [move_transfer(first, memory, place.base) for first in loads]
 
     def _load_lanes(
         self, box: Box, room: Box, source: DramTensor, tensor: Tensor, place: Placed
@@ -248,20 +252,21 @@ class Transfers:
 
     def _load_pairs(self, names: frozenset[str], box: Box, place: Placed) -> list[Instruction]:
         """Load two interleaved constants at once; the second of their copies then does nothing."""
-        data = self.packed.get((names, box))
-        if data is None:
+        if (names, box) not in self.packed:
             values: dict[str, np.ndarray] = {}
             for name in names:
                 given = self.program.kernel.constants[name]
                 values[str(given.dtype)] = given[tuple(slice(*pair) for pair in box)]
             data = pack_parameters(values.get("int32"), values.get("float32"))
-            self.packed[names, box] = data
+            dims, ways = [(len(data), 1, 1)], (Memory.DRAM, Memory.PARAM)
+            self.packed[names, box] = data, strided_copy(ways, dims, (0, 0), self.limits)
+        data, loads = self.packed[names, box]
         if place.piece is None:
             if self.pairs.get(place.base) == data:
                 return []
             self.pairs[place.base] = data
-        base = self.pool.add(data), place.base * PAIR_BYTES
-        return strided_copy((Memory.DRAM, Memory.PARAM), [(len(data), 1, 1)], base, self.limits)
+        memory = self.pool.add(data)
+        return [move_transfer(first, memory, place.base * PAIR_BYTES) for first in loads]
 
     def _in_dram(self, name: str) -> DramTensor:
         """A tensor in main memory; a constant is added at its first use."""

@@ -21,7 +21,7 @@ from ..te.target import REGISTER
 from ..tensor import Compute, Kernel
 from .constants import ConstantPool
 from .dma import DramTensor
-from .lower_copies import Transfers
+from .lower_copies import Packed, Transfers
 from .matching import MatchedInstruction
 from .program_size import too_large
 from .row_passes import RowPasses
@@ -71,7 +71,7 @@ class KnownPieces:
 
     tensorisers: dict[object, Tensoriser] = field(default_factory=dict)
     forms: dict[object, Form] = field(default_factory=dict)
-    packed: dict[object, bytes] = field(default_factory=dict)
+    packed: dict[object, Packed] = field(default_factory=dict)
 
 
 class Lowering:

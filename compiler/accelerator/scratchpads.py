@@ -6,9 +6,10 @@ kernels, as far as there is room, and data that are still on chip are not loaded
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
@@ -118,6 +119,18 @@ class Placed:
     further: tuple[FurtherTiles, ...] = ()
 
 
+class ArenaRequest(NamedTuple):
+    """A box of a buffer, as an arena is asked for it: `size` units of `unit` elements each."""
+
+    lows: tuple[int, ...]
+    places: tuple[TileLayout, ...]
+    further: tuple[FurtherTiles, ...]
+    key: Hashable
+    size: int
+    unit: int
+    region: Range
+
+
 class BufferPlacer:
     """Places the buffers of one kernel.
 
@@ -176,6 +189,8 @@ class BufferPlacer:
         self.ends: dict[str, tuple[Placed, int, int]] = {}
         """For sums in ACC: their place, and the first row of their bank and the last one in use."""
         self.fixed: FixedPlaces | None = None
+        self.requests: dict[tuple[str, Box], ArenaRequest] = {}
+        """By buffer and box; most boxes recur."""
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
         self.known_further: dict[tuple[str, Box], tuple[FurtherTiles, ...]] = {}
         self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[TileLayout, ...], int, int]] = {}
@@ -259,6 +274,14 @@ class BufferPlacer:
 
     def _held(self, memory: Memory, name: str, buffered: Buffered) -> Placed:
         """A piece of the memory's arena: bytes of ACT, tiles of WGT, rows of PARAM, or a table."""
+        found = self.requests.get((name, buffered.held))
+        if found is None:
+            found = self.requests[name, buffered.held] = self._request(memory, name, buffered)
+        lows, places, further, key, size, unit, region = found
+        piece, missing = self.scratchpads.arenas[memory].take(key, size, region)
+        return Placed(memory, piece.base * unit, lows, places, missing, piece, further=further)
+
+    def _request(self, memory: Memory, name: str, buffered: Buffered) -> ArenaRequest:
         lows, sizes = _split(buffered.held)
         places, elements, unit = dense_places(sizes), math.prod(sizes), 1
         region = 0, self.scratchpads.arenas[memory].size
@@ -277,8 +300,16 @@ class BufferPlacer:
             elements += self.statistics.get(name, 0) * unit
         elif memory is Memory.LUT:
             unit = TABLE_BYTES
-        piece, missing = self._take(memory, name, buffered.held, -(-elements // unit), region)
-        return Placed(memory, piece.base * unit, lows, places, missing, piece, further=further)
+        size, (low, high) = -(-elements // unit), region
+        if size > high - low:
+            raise CompileError(
+                f"kernel `{self.program.kernel.name}`: `{name}` takes {size} "
+                f"{memory.scratchpad.unit} of {memory.name}, which has room for {high - low}; "
+                f"split more or raise `{memory.scratchpad.depth}`"
+            )
+        copied = name in self.copies
+        key = (self.program.kernel.output.name, name, buffered.held) if copied else None
+        return ArenaRequest(lows, places, further, key, size, unit, region)
 
     def _ring(self, name: str, rolling: Rolling) -> Placed:
         size = rolling.elements
@@ -324,19 +355,6 @@ class BufferPlacer:
             f"kernel `{self.program.kernel.name}`: {what} {list(sizes)} takes {rows} rows of "
             f"ACC and a bank has {left}; split more or raise `acc_depth`"
         )
-
-    def _take(
-        self, memory: Memory, name: str, box: Box, size: int, room: Range
-    ) -> tuple[Piece, bool]:
-        low, high = room
-        if size > high - low:
-            raise CompileError(
-                f"kernel `{self.program.kernel.name}`: `{name}` takes {size} "
-                f"{memory.scratchpad.unit} of {memory.name}, which has room for {high - low}; "
-                f"split more or raise `{memory.scratchpad.depth}`"
-            )
-        key = (self.program.kernel.output.name, name, box) if name in self.copies else None
-        return self.scratchpads.arenas[memory].take(key, size, room)
 
     @cached_property
     def _totals(self) -> Mapping[Memory, int]:

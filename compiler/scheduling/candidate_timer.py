@@ -14,7 +14,7 @@ from ..accelerator.search import Candidate, likely_candidates
 from ..options import Options
 from ..tensor import Kernel
 from .given_schedules import Part
-from .issue_order import Measure, issue
+from .issue_order import Measure, issue, weaver_of
 from .kernel_programs import KernelPrograms, Key
 
 NEAR = 1.02
@@ -133,7 +133,7 @@ class CandidateTimer:
             return 0, 0
         key = self.programs.key(parts)
         if key not in self.known:
-            found = self.programs.program(parts)
+            found = self.programs.program(parts, weaver_of(self.measure))
             if found is None:
                 self.known[key] = NEVER, 0
             else:

@@ -21,6 +21,15 @@ Measure = Callable[[Sequence[Instruction], Configuration], tuple[int, Sequence[i
 faster, it also gives the cycle in which each instruction would start with them, otherwise None."""
 
 
+Weave = Callable[[Sequence[Instruction], Configuration], tuple[Instruction, ...]]
+"""Orders all conflicts of a program by tokens, as `synthesise_tokens` does."""
+
+
+def weaver_of(measure: Measure | None) -> Weave:
+    """The `weave` of a measure, a faster one with the same tokens; otherwise the definition."""
+    return getattr(measure, "weave", synthesise_tokens)
+
+
 class Issued(NamedTuple):
     """A program with tokens, in the order in which it is issued.
 
@@ -57,7 +66,8 @@ def issue(
         The same with tokens, if the caller has it.
     """
     order: Sequence[int] = range(len(instructions))
-    program = program or synthesise_tokens(instructions, configuration)
+    weave = weaver_of(measure)
+    program = program or weave(instructions, configuration)
     if measure is None:
         return Issued(program, order)
     cycles, starts = measure(program, configuration)
@@ -68,7 +78,7 @@ def issue(
             if not instruction.only_tokens
         ]
         found = _passing(instructions, begins, configuration)
-        other = synthesise_tokens([instructions[index] for index in found], configuration)
+        other = weave([instructions[index] for index in found], configuration)
         least, _ = measure(other, configuration)
         if least < cycles:
             return Issued(other, found, least)

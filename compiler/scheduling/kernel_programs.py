@@ -20,6 +20,7 @@ from ..accelerator.search import Candidate
 from ..te.schedule import Schedule
 from ..tensor import Compute, Kernel
 from .given_schedules import GivenSchedule, Part
+from .issue_order import Weave
 
 MAX_KEPT_INSTRUCTIONS = 200_000
 """Instructions of programs that are kept for other timers, a kilobyte each."""
@@ -60,7 +61,7 @@ class KernelPrograms:
         return tuple((self.form(kernel), candidate) for kernel, candidate in parts)
 
     def program(
-        self, parts: Sequence[Part]
+        self, parts: Sequence[Part], weave: Weave = synthesise_tokens
     ) -> tuple[list[Instruction], tuple[Instruction, ...]] | None:
         """Return the instructions without and with tokens.
 
@@ -74,7 +75,7 @@ class KernelPrograms:
         except UnfitError:
             self._kept[key] = None
             return None
-        found = instructions, synthesise_tokens(instructions, self.configuration)
+        found = instructions, weave(instructions, self.configuration)
         self._kept_instructions += len(instructions)
         if self._kept_instructions <= MAX_KEPT_INSTRUCTIONS:
             self._kept[key] = found

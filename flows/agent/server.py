@@ -52,8 +52,13 @@ KINDS = "program", "network"
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "run": ("digest",), "network": ("digest", "keep_all", "inputs", "timing"), "scratchpads": (),
+    "processor": (),
+    "trials": ("digest", "workload", "threads", "seed", "choices", "incumbent"),
 }  # fmt: skip
 """Requests that are jobs, with the fields that the worker sees."""
+
+ARTIFACTS = {"run": "program-", "network": "network-", "trials": "network-"}
+"""Beginning of the digests of what these jobs may use."""
 
 HARMFUL = (
     JobVerdict.FAULT,
@@ -384,11 +389,11 @@ class Agent:
             raise StaleLeaseError("the lease is over, since its device failed")
         limit_s = min(message.take("limit_s", float), self.limits.job_s)
         fields = {name: message.fields.get(name) for name in FIELDS[message.op]}
-        digest = message.take("digest", str) if fields else ""
+        digest = message.take("digest", str) if "digest" in fields else ""
         if digest:
             if digest not in self._artifacts and digest not in worker.artifacts:
                 raise JobError(JobVerdict.MISSING, "the agent does not keep this artifact")
-            if not digest.startswith("network-" if message.op == "network" else "program-"):
+            if not digest.startswith(ARTIFACTS[message.op]):
                 raise WireError("an artifact of another kind")
 
         async def work() -> Message:

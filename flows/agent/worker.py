@@ -11,7 +11,8 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,11 +35,14 @@ from ...runtime.arrays import from_npy, to_npy
 from ...runtime.artifact import load
 from ...runtime.board import joined_ranges
 from ...runtime.device import Device, OtherConfigurationError
-from ...runtime.devices import is_board, open_device
+from ...runtime.devices import HostDevice, is_board, open_device
 from ...runtime.session import Session
 from ...runtime.spot_checks import WrongResultError
 from ...runtime.wire import Channel, JobVerdict, Message, WireError
 from ...sim.processes import end_with_parent
+
+if TYPE_CHECKING:
+    from .trial_jobs import TrialJobs
 
 MAX_TEXT = 1000
 """Characters of the text of a verdict."""
@@ -65,6 +69,24 @@ class JobWorker:
         self._artifacts: dict[str, bytes] = {}
         self._checked: set[tuple[str, int]] = set()
         self._sessions: dict[tuple[str, bool], Session] = {}
+
+    @cached_property
+    def _trials(self) -> "TrialJobs":
+        # Imported here: the code generator is large, and few workers tune.
+        from .trial_jobs import TrialJobs
+
+        if not isinstance(self.device, HostDevice):
+            raise WireError("trials of kernels on a device that is no processor")
+        return TrialJobs()
+
+    def processor(self, _: Message) -> Answer:
+        """Describe this machine's processor, for which kernels are tuned."""
+        return self._trials.processor(), []
+
+    def trials(self, message: Message) -> Answer:
+        """Judge candidates of a kernel of a network."""
+        data = self._artifacts[message.take("digest", str)]
+        return self._trials.judge(data, message), []
 
     @property
     def device(self) -> Device:
@@ -234,7 +256,7 @@ def serve(descriptor: int, address: str, memory_bytes: int) -> None:
         call.__name__: call
         for call in (
             worker.open, worker.identify, worker.artifact, worker.run, worker.network,
-            worker.scratchpads, worker.check,
+            worker.scratchpads, worker.check, worker.processor, worker.trials,
         )
     }  # fmt: skip
     while True:

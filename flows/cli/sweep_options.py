@@ -14,6 +14,7 @@ from ...isa.settings import changed, load_configuration, read_memory
 from ...quoting import printable
 from ...sim.cache import kept_folder
 from ..area.model import is_modelled
+from ..sweep.agent_executor import OnAgents
 from ..sweep.dimensions import Dimension, read_dimension
 from ..sweep.executors import PATIENCE_S, InProcess, OnDask, SweepExecutor, WhenNeeded
 from ..sweep.expressions import OF_NETWORK, Constraint, of_network, read_condition
@@ -276,7 +277,12 @@ def chosen_database(arguments: argparse.Namespace) -> Path:
 
 
 def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) -> SweepExecutor:
-    """Return the executor: processes of this computer, a cluster, or this process."""
+    """Return the executor: processes of this computer, a cluster, this process, or agents."""
+    others = _local_executor(arguments, graphs)
+    return OnAgents(graphs, arguments.devices, others) if arguments.devices else others
+
+
+def _local_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) -> SweepExecutor:
     limit_s, workers = arguments.time_limit, arguments.workers
     if arguments.scheduler is not None:
         return WhenNeeded(graphs, lambda: OnDask(graphs, arguments.scheduler, limit_s), 0, limit_s)

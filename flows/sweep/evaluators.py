@@ -15,6 +15,7 @@ from ...errors import TilewrightError, ToolError, UsageError
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
+from ...runtime.wire import JobError, JobVerdict
 from ..area.counts import count_blocks, scratchpad_bits
 from ..area.energy import energy_of
 from ..area.model import estimate
@@ -171,8 +172,15 @@ def rtl(
     configuration: Configuration,
     memories: Sequence[MemoryModel],
     program_for: MemoryModel | None = None,
+    device: str = "rtl",
 ) -> list[Record]:
-    """Return the cycles of the programs of `sim` on the RTL; may build a simulator."""
+    """Return the cycles of the programs of `sim` on the RTL; may build a simulator.
+
+    Parameters
+    ----------
+    device
+        The simulator's address; an agent may have it.
+    """
     from ...compiler.placement import STRICT_PLACEMENT
     from ...runtime.devices import open_device
     from ...runtime.session import Session
@@ -190,8 +198,8 @@ def rtl(
                 memory=program_for or memory,
             )
             sample = next(iter(random_samples(module.graph, 1, 0)))
-            with open_device("rtl", configuration, memory) as device:
-                results = Session(module, device).run(sample).results
+            with open_device(device, configuration, memory) as opened:
+                results = Session(module, opened).run(sample).results
             found.append(Record({"cycles": sum(result.cycles or 0 for result in results)}))
         return found
 
@@ -239,6 +247,8 @@ def kept_failures(evaluate: Callable[[], list[Record]], count: int) -> list[Reco
         return evaluate()
     except (ToolError, OSError, MemoryError) as problem:  # of this computer, not of the machine
         text = f"{LOST}{str(problem) or type(problem).__name__}"
+    except JobError as problem:
+        text = f"{LOST if problem.verdict is JobVerdict.LOST else ''}{problem}"
     except TilewrightError as problem:
         text = str(problem)
     except Exception as e:

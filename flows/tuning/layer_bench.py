@@ -34,6 +34,7 @@ from ...compiler.te.schedule import Schedule
 from ...compiler.te.target import ScheduleError
 from ...errors import CompileError, UsageError, did_you_mean
 from ...isa.memory_model import MemoryModel
+from ...runtime.device import Device, Result
 from ...runtime.devices import open_device
 from ...runtime.names import find_layers, layer_names, layer_nodes
 from ...sim.timing import ExactMeasure, time_program
@@ -188,10 +189,30 @@ class LayerBench:
             return self._refused(answer, text, error)
         cycles = scheduled.layers[0].gap.cycles
         answer = replace(answer, instructions=len(segment.program))
-        apart = self._difference(segment)
+        with open_device("sim", self._request.configuration) as device:
+            _, apart = self.run(segment, device)
         if apart:
             return replace(answer, verdict=Verdict.WRONG, message=apart)
         return replace(answer, cycles=cycles, limits=self._limits(segment))
+
+    def program(self, text: str) -> Segment:
+        """Return the program of the layer alone with a schedule; raises `CompileError`."""
+        return self._segment(self._scheduled(text))
+
+    def run(self, segment: Segment, device: Device) -> tuple[Result, str]:
+        """Run a program of the layer on random data.
+
+        Returns
+        -------
+        The result, and how the output differs from the definition of the nodes; "" if it does not.
+        """
+        window = segment.image(self.values)
+        result = device.run(segment.program, window)
+        (place,) = segment.outputs
+        got, expected = place.read(window), self.values[self._grouped.groups[0].output]
+        wrong = np.count_nonzero(got != expected)
+        apart = f"{wrong:,} of {expected.size:,} values differ from the definition" if wrong else ""
+        return result, apart
 
     def _scheduled(self, text: str) -> Scheduled:
         request = replace(self._request, schedules={self.name: text})
@@ -227,18 +248,8 @@ class LayerBench:
             return {"line": line}
         return {"line": line, "loops": {stage.name: tuple(stage.loops) for stage in stages}}
 
-    def _difference(self, segment: Segment) -> str:
-        """Return how the program's output differs from the definition of the nodes; "" if not."""
-        window = segment.image(self._values)
-        with open_device("sim", self._request.configuration) as device:
-            device.run(segment.program, window)
-        (place,) = segment.outputs
-        got, expected = place.read(window), self._values[self._grouped.groups[0].output]
-        wrong = np.count_nonzero(got != expected)
-        return f"{wrong:,} of {expected.size:,} values differ from the definition" if wrong else ""
-
     @cached_property
-    def _values(self) -> dict[str, np.ndarray]:
+    def values(self) -> dict[str, np.ndarray]:
         """Random inputs of the layer, and what its nodes make of them."""
         generator, graph = np.random.default_rng(0), self._graph
         layout = self._grouped.layout

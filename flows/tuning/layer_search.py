@@ -3,17 +3,19 @@
 A layer alone takes its candidates in the order of their estimates, and ends with a proof: either
 all legal candidates were timed, or the best one is so near the lower bound that none can gain more.
 What is faster alone need not be faster in the network, where layers overlap. So the last word is
-the exact time of the whole network.
+the exact time of the whole network. With devices, their cycles take the place of the exact ones.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...compiler.accelerator.search import Candidate
 from ...compiler.module import Module
 from ...errors import UsageError
 from .layer_bench import LayerBench
+from .layer_trials import LayerTrials
 
 NEAR = 1.005
 """A layer is done if its cycles are within this factor of the lower bound."""
@@ -34,6 +36,8 @@ class SearchedLayer:
         The best schedule, if it is not the compiler's.
     skipped
         Why the layer has no candidates; empty if it has.
+    on_board
+        Whether a board counted the cycles, whose memory the bound does not know.
     """
 
     name: str
@@ -44,6 +48,7 @@ class SearchedLayer:
     timed: int = 0
     steps: str = ""
     skipped: str = ""
+    on_board: bool = False
 
     @property
     def gap(self) -> float:
@@ -55,7 +60,7 @@ class SearchedLayer:
         """The proof with which the search ended; empty if it was ended before."""
         if self.skipped:
             return ""
-        if self.cycles <= NEAR * self.bound:
+        if self.cycles <= NEAR * self.bound and not self.on_board:
             return f"within {self.gap:.2%} of the lower bound of all schedules"
         if self.timed == self.space:
             return f"the best of all {self.space:,} candidates"
@@ -107,7 +112,11 @@ class SearchedNetwork:
 
 
 def search_layer(
-    module: Module, name: str, trials: int, may_go_on: Callable[[], bool] = lambda: True
+    module: Module,
+    name: str,
+    trials: int,
+    may_go_on: Callable[[], bool] = lambda: True,
+    devices: LayerTrials | None = None,
 ) -> SearchedLayer:
     """Search the candidates of one layer.
 
@@ -117,6 +126,8 @@ def search_layer(
         Most candidates to time.
     may_go_on
         Asked before each candidate.
+    devices
+        Run the candidates, several at a time; None for exact cycles.
     """
     try:
         bench = LayerBench(module, name)
@@ -124,17 +135,34 @@ def search_layer(
         return SearchedLayer(name, 0, 0, 0, skipped=str(problem))
     default, bound = bench.gap.cycles, bench.gap.bound
     candidates = bench.candidates()
+    if devices is not None:
+        (trial,) = devices.cycles(bench, [bench.default])
+        if trial.cycles is None:
+            return SearchedLayer(name, 0, 0, 0, skipped=f"{trial.verdict}: {trial.text}")
+        default = trial.cycles
+    near = 0.0 if devices is not None and devices.on_board else NEAR * bound
     best, chosen, timed = default, None, 0
-    for candidate in candidates:
-        if best <= NEAR * bound or timed >= trials or not may_go_on():
-            break
-        timed += 1
-        cycles = bench.cycles(candidate)
-        if cycles < best:
-            best, chosen = cycles, candidate
-    steps = bench.steps(chosen) if chosen else ""
-    skipped = "" if candidates else "it has several kernels"
-    return SearchedLayer(name, default, best, bound, len(candidates), timed, steps, skipped)
+    while timed < len(candidates) and best > near and timed < trials and may_go_on():
+        batch = candidates[timed : min(trials, timed + (devices.width if devices else 1))]
+        timed += len(batch)
+        for candidate, cycles in zip(batch, _cycles(bench, batch, devices), strict=True):
+            if cycles is not None and cycles < best:
+                best, chosen = cycles, candidate
+    return SearchedLayer(
+        name, default, best, bound, len(candidates), timed,
+        steps=bench.steps(chosen) if chosen else "",
+        skipped="" if candidates else "it has several kernels",
+        on_board=devices is not None and devices.on_board,
+    )  # fmt: skip
+
+
+def _cycles(
+    bench: LayerBench, batch: Sequence[Candidate], devices: LayerTrials | None
+) -> list[int | None]:
+    """Return the cycles of candidates; None for one that failed."""
+    if devices is None:
+        return [bench.cycles(one) for one in batch]
+    return [one.cycles for one in devices.cycles(bench, list(map(bench.steps, batch)))]
 
 
 def search_network(
@@ -143,6 +171,7 @@ def search_network(
     *,
     trials: int = 1 << 30,
     seconds: float | None = None,
+    devices: LayerTrials | None = None,
     watch: Callable[[SearchedLayer], None] = lambda result: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> SearchedNetwork:
@@ -156,6 +185,13 @@ def search_network(
         Compiles it with given schedules, by layer.
     trials, seconds
         Limits of the candidates that are timed, and of the time.
+    devices
+        Run layers and networks; None for exact cycles.
+
+    Raises
+    ------
+    DeviceError
+        If the devices cannot run the network.
     """
     started, left = clock(), trials
     results: dict[str, SearchedLayer] = {}
@@ -163,15 +199,18 @@ def search_network(
     def may_go_on() -> bool:
         return seconds is None or clock() - started < seconds
 
+    def cycles_of(compiled: Module) -> int:
+        return devices.network_cycles(compiled) if devices else compiled.report["cycles"]
+
     for name in _farthest_first(module):
-        results[name] = search_layer(module, name, left, may_go_on)
+        results[name] = search_layer(module, name, left, may_go_on, devices)
         left -= results[name].timed
         watch(results[name])
     kept: dict[str, str] = {}
-    before = least = module.report["cycles"]
+    before = least = cycles_of(module)
     for result in results.values():
         if result.steps and may_go_on():
-            cycles = compile_with({**kept, result.name: result.steps}).report["cycles"]
+            cycles = cycles_of(compile_with({**kept, result.name: result.steps}))
             if cycles < least:
                 least, kept[result.name] = cycles, result.steps
     order = [row["name"] for row in module.report["layers"]]

@@ -53,6 +53,10 @@ class TrialMeasurer(Protocol):
         """Stop all processes."""
         ...
 
+    def sentences(self) -> list[str]:
+        """Return what people should know of the machines that measured."""
+        return []
+
 
 @dataclass(slots=True)
 class _Known:
@@ -69,7 +73,7 @@ class _Known:
     call_s: float = 0.0
 
 
-class ProcessMeasurer:
+class ProcessMeasurer(TrialMeasurer):
     """Judges candidates in processes of this computer.
 
     Parameters

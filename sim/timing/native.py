@@ -24,7 +24,7 @@ from .transfers import COLUMNS, fill_beat_bytes
 
 @cache
 def library() -> ctypes.CDLL:
-    """The compiled model.
+    """The compiled model, and the weaver of tokens.
 
     Raises
     ------
@@ -32,7 +32,10 @@ def library() -> ctypes.CDLL:
         Without a compiler.
     """
     folder = Path(__file__).parent
-    names = ("engine.cpp", "engine.h", "bus.h", "issuer.h", "ports.h", "program.h")
+    names = (
+        *("engine.cpp", "engine.h", "bus.h", "issuer.h", "ports.h", "program.h"),
+        "weave.cpp",
+    )
     sources = [folder / name for name in (*names, "../decode.h", "../vector_kind.h")]
     flags = (*NATIVE_FLAGS, "-fvisibility-inlines-hidden", "-fno-semantic-interposition")
     return _load(str(build_native("timing", sources, flags, generated=headers())))
@@ -55,6 +58,7 @@ def _load(path: str) -> ctypes.CDLL:
     ):
         function = getattr(loaded, f"tilewright_timing_{name}")
         function.restype, function.argtypes = result, arguments
+    loaded.tilewright_weave.restype = number
     return loaded
 
 

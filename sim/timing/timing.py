@@ -11,11 +11,13 @@ from ...isa.configuration import Configuration
 from ...isa.instructions import Instruction, Unit, peers
 from ...isa.memory_model import MemoryModel
 from ...isa.registers import counter_registers, unit_counters
+from ...isa.tokens import synthesise_tokens
 from ..toolchain import progress
 from .links import Links
 from .native import TimedProgram, library
 from .shared_bus import model_of
 from .transfers import COLUMNS
+from .weaving import weave
 
 DEEP = 64
 """Queue depth at which a queue is hardly ever full."""
@@ -188,6 +190,12 @@ class ExactMeasure:
     def name(self) -> str:
         """The model that is used, for reports."""
         return "native timing model" if self._native else "Python timing model"
+
+    def weave(
+        self, program: Sequence[Instruction], configuration: Configuration
+    ) -> tuple[Instruction, ...]:
+        """Order all conflicts of a program by tokens; the same tokens with and without a model."""
+        return (weave if self._native else synthesise_tokens)(program, configuration)
 
     def __call__(
         self, program: Sequence[Instruction], configuration: Configuration

@@ -13,6 +13,7 @@ from ...area.provenance import (
     is_of_these_sources,
     unmeasured_options,
 )
+from ...sweep.agent_executor import check_addresses
 from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
 from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES
@@ -119,6 +120,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "simulator for each machine, which takes minutes",
     )  # fmt: skip
     parser.add_argument(
+        "--device", action="append", default=[], metavar="remote://AGENT/rtl", dest="devices",
+        help="with --rtl: simulate on an agent; several share the machines",
+    )  # fmt: skip
+    parser.add_argument(
         "--synthesise", action="store_true",
         help="also synthesise the machines on the front for `--chip`, about a minute each; "
         "measured look-up tables and flip-flops then decide instead of estimates",
@@ -180,7 +185,8 @@ def sweep_(arguments: argparse.Namespace) -> None:
         check_export(path)
     if arguments.output or arguments.serve:
         plotly_source()
-    if arguments.rtl:
+    check_addresses(arguments.devices, rtl=arguments.rtl)
+    if arguments.rtl and not arguments.devices:
         require_tools("rtl")
     if arguments.workers is not None and arguments.workers < 0:
         raise UsageError(f"`--workers {arguments.workers}`: expected 0 or more; correct it")

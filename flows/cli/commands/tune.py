@@ -4,12 +4,14 @@ import argparse
 import math
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....errors import UsageError
 from ....isa.configuration import DEFAULT
 from ....quoting import printable
+from ....runtime.devices import REMOTE, HostDevice, has_accelerator, kind_of
 from ....sim.cache import kept_folder
 from ...execution.recorded_choices import (
     FILE,
@@ -28,9 +30,12 @@ from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 
 if TYPE_CHECKING:
+    from ....compiler.cpu import CpuTarget
+    from ....compiler.graph import Graph
     from ....compiler.module import Module
     from ...tuning.kernel_records import KernelRecords
     from ...tuning.layer_search import SearchedNetwork
+    from ...tuning.measuring import TrialMeasurer
     from ...tuning.tasks import KernelTask
     from ...tuning.tune import TaskState, TuningReport
 
@@ -51,6 +56,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     add_configuration(parser)
     add_memory(parser, "main memory of the accelerator")
+    parser.add_argument(
+        "--device", action="append", default=[], metavar="ADDRESS", dest="devices",
+        help="measure there; more than one share the work. For host, remote://AGENT/host; for "
+        "accelerator, a simulator, a board's address or remote://AGENT/DEVICE (default: this "
+        "processor; exact cycles)",
+    )  # fmt: skip
     parser.add_argument(
         "--threads", type=int, metavar="N",
         help="threads that share a kernel's loops (default: all, as in `run`)",
@@ -107,7 +118,8 @@ def tune_(arguments: argparse.Namespace) -> None:
             if not quiet:
                 say(f"{arguments.imported}: {count:,} new records")
         if arguments.source is not None and arguments.target == "accelerator":
-            _tune_layers(arguments, database)
+            with ExitStack() as held:
+                _tune_layers(arguments, database, held)
         elif arguments.source is not None:
             _tune_model(arguments, records, path)
         if arguments.exported:
@@ -133,6 +145,18 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise UsageError(f"`--threads {arguments.threads}`: expected 1 or more; correct it")
     if arguments.seed < 0:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
+    for device in arguments.devices:
+        on_host = kind_of(device) == HostDevice.name and device.startswith(REMOTE)
+        if arguments.target == "host" and not on_host:
+            raise UsageError(
+                f"`--device {device}`: expected `remote://AGENT/host` for kernels of a processor; "
+                "add `--target accelerator` for other devices"
+            )
+        if arguments.target == "accelerator" and not has_accelerator(device):
+            raise UsageError(
+                f"`--device {device}`: expected a device with an accelerator; name a simulator, a "
+                "board or remote://AGENT/DEVICE"
+            )
 
 
 def _default_database() -> Path:
@@ -144,33 +168,24 @@ def _default_database() -> Path:
 
 def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: Path) -> None:
     from ....compiler.frontend import import_model, recognise_layers
-    from ....compiler.host import host_target
-    from ...execution.recorded_choices import usable_threads
-    from ...tuning.measuring import ProcessMeasurer
     from ...tuning.tasks import tasks_of, without_space
     from ...tuning.tune import TuningBudget, tune
 
     budget = TuningBudget.parse(arguments.budget)
-    target = host_target()
-    if target is None:
-        raise UsageError(
-            "`tune`: this processor has no kernels in machine code, so there is nothing to tune; "
-            "run it on x86-64"
-        )
     graph = recognise_layers(
         import_model(arguments.source, **chosen_overrides(arguments).of_import)
     )
-    tasks = tasks_of(graph, target, arguments.threads or usable_threads())
-    if not tasks:
-        raise UsageError(
-            f"`{arguments.source}`: expected kernels with free decisions, such as "
-            "convolutions, got none; there is nothing to tune"
-        )
-    if arguments.listing:
-        _list(arguments, tasks, without_space(graph, target))
-        return
-    measurer = ProcessMeasurer()
+    measurer, target, threads = _open_measurer(arguments, graph, records)
     try:
+        tasks = tasks_of(graph, target, arguments.threads or threads)
+        if not tasks:
+            raise UsageError(
+                f"`{arguments.source}`: expected kernels with free decisions, such as "
+                "convolutions, got none; there is nothing to tune"
+            )
+        if arguments.listing:
+            _list(arguments, tasks, without_space(graph, target))
+            return
         with progress_bar() as advance:
 
             def watch(state: "TaskState", trials: int) -> None:
@@ -185,22 +200,53 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
     if arguments.json:
         write_json(arguments.json, report.to_json())
     if arguments.json != "-":
-        for line in sentences(report, path):
+        for line in (*sentences(report, path), *measurer.sentences()):
             say(line)
 
 
-def _tune_layers(arguments: argparse.Namespace, database: Database) -> None:
+def _open_measurer(
+    arguments: argparse.Namespace, graph: "Graph", records: "KernelRecords"
+) -> "tuple[TrialMeasurer, CpuTarget, int]":
+    """Return what judges candidates, its processor, and the threads that it uses by default."""
+    from ....compiler.host import host_target
+    from ...execution.recorded_choices import usable_threads
+
+    if arguments.devices:
+        from ...tuning.agent_measuring import AgentMeasurer
+
+        agents = AgentMeasurer(arguments.devices, graph, records.versions)
+        return agents, agents.target, agents.threads
+    from ...tuning.measuring import ProcessMeasurer
+
+    target = host_target()
+    if target is None:
+        raise UsageError(
+            "`tune`: this processor has no kernels in machine code, so there is nothing to tune; "
+            "run it on x86-64"
+        )
+    return ProcessMeasurer(), target, usable_threads()
+
+
+def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitStack) -> None:
     from ....compiler.frontend import import_model
     from ...execution.compile_graph import compile_graph
     from ...execution.timed import require_segments
     from ...tuning.kernel_records import add_layers
     from ...tuning.layer_search import SearchedLayer, search_network
+    from ...tuning.layer_trials import LayerTrials
+    from ...tuning.shared_devices import SharedDevices
     from ...tuning.tune import TuningBudget
 
     budget = TuningBudget.parse(arguments.budget)
     graph = import_model(arguments.source, **chosen_overrides(arguments).of_import)
     configuration = chosen_configuration(arguments) or DEFAULT
-    memory = memory_model(arguments).with_stalls(0.0)
+    memory, devices = memory_model(arguments).with_stalls(0.0), None
+    if arguments.devices:
+        shared = held.enter_context(
+            closing(SharedDevices(arguments.devices, configuration, memory))
+        )
+        devices = LayerTrials(shared)
+        memory = devices.memory
     os.environ[RECORDS_VARIABLE] = NO_RECORDS  # the search begins with the compiler's schedules
 
     def compile_with(schedules: Mapping[str, str]) -> "Module":
@@ -221,15 +267,20 @@ def _tune_layers(arguments: argparse.Namespace, database: Database) -> None:
 
         found = search_network(
             module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,
-            watch=watch,
+            devices=devices, watch=watch,
         )  # fmt: skip
     if found.schedules:
         add_layers(database, graph, configuration, memory, found)
+    trials = devices.log if devices else []
     if arguments.json:
-        write_json(arguments.json, found.to_json())
+        more = {"trials": [one.to_json() for one in trials]} if devices else {}
+        write_json(arguments.json, {**found.to_json(), **more})
     if arguments.json != "-":
-        for line in layer_sentences(found):
+        for line in (*layer_sentences(found), *(devices.shared.sentences() if devices else ())):
             say(line)
+        for one in trials:
+            if one.cycles is None:
+                say(f"{one.layer}: {one.verdict}: {one.text}")
 
 
 def _list_layers(arguments: argparse.Namespace, module: "Module") -> None:

@@ -80,9 +80,9 @@ def test_too_large_tiles_make_no_program():
 def test_a_wrong_result_is_told_from_a_right_one(bench):
     other = LayerBench(compile_graph(import_model(DIGITS), PRESETS["8x8"]), "conv2")
     output = other._grouped.groups[0].output
-    values = dict(other._values)
+    values = dict(other.values)
     values[output] = values[output] ^ np.int8(1)
-    other.__dict__["_values"] = values
+    other.__dict__["values"] = values
     answer = other.evaluate(bench.default)
     assert answer.verdict == "wrong result"
     assert "differ from the definition" in answer.message
