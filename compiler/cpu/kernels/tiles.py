@@ -251,8 +251,7 @@ def schedule_tiles(
     inner = [f"{rows}.i", f"{columns}.i.o", f"{columns}.i.i"]
     order = unrolled(s, stage, order, steps)
     s.reorder(stage, *order, *inner, *([taps] if taps else []))
-    s.unroll(stage, inner[0])
-    s.unroll(stage, inner[1])
+    s.unroll(stage, *inner[:2])
     if taps:
         s.tensorise(stage, inner[2])
     s.vectorise(stage, inner[2])
@@ -288,8 +287,7 @@ def schedule_matrix_tiles(
     several = [*lines, f"{rows}.i.o", f"{columns}.i.o"]
     nest = [f"{rows}.i.i", taps[0], f"{columns}.i.i", taps[1]]
     s.reorder(stage, *order, *several, *nest)
-    for loop in several:
-        s.unroll(stage, loop)
+    s.unroll(stage, *several)
     s.tensorise(stage, nest[0])
     s.vectorise(stage, nest[2])
 

@@ -160,8 +160,7 @@ class WinogradPlanner(TilePlanner):
         _schedule_sums(s, self.pixels, self.panel, lanes, self.steps)
         s.split("out", "o", lanes)
         s.reorder("out", "n", "ty", "tx", "o.o", "p", "q", "dy", "dx", "o.i")
-        for loop in ("p", "q", "dy", "dx"):
-            s.unroll("out", loop)
+        s.unroll("out", "p", "q", "dy", "dx")
         s.vectorise("out", "o.i")
         if self.by_rows:
             s.compute_at("products", "out", "ty")
@@ -185,9 +184,8 @@ def _schedule_tiles(s: te.Schedule, lanes: int) -> None:
     s.split("tiles", "c", lanes)
     s.reorder("tiles", "n", "ty", "tx", "c.o", "i", "j", "c.i")
     s.compute_at("tiles.REGISTER", "tiles", "c.o")
-    for stage, loops in (("tiles", ("i", "j")), ("tiles.REGISTER", ("i", "j", "a", "b"))):
-        for loop in loops:
-            s.unroll(stage, loop)
+    s.unroll("tiles", "i", "j")
+    s.unroll("tiles.REGISTER", "i", "j", "a", "b")
     s.vectorise("tiles", "c.i")
     s.reorder("tiles.REGISTER", "n", "ty", "tx", "a", "b", "i", "j", "c")
     s.vectorise("tiles.REGISTER", "c")
@@ -202,8 +200,7 @@ def _schedule_sums(s: te.Schedule, pixels: int, panel: int, lanes: int, steps: i
     s.split("products.REGISTER", "o", lanes)
     loops = unrolled(s, "products.REGISTER", ("n", "ty", "i", "j", "k"), steps)
     s.reorder("products.REGISTER", *loops, "tx", "o.o", "o.i")
-    for stage, loops in (("products", ("tx.i", "o.i.o")), ("products.REGISTER", ("tx", "o.o"))):
-        for loop in loops:
-            s.unroll(stage, loop)
+    s.unroll("products", "tx.i", "o.i.o")
+    s.unroll("products.REGISTER", "tx", "o.o")
     s.vectorise("products", "o.i.i")
     s.vectorise("products.REGISTER", "o.i")
