@@ -325,8 +325,5 @@ def _scaled(graph: Graph, links: Sequence[EqualisedPair]) -> set[str]:
 
 def _without(known: ActivationStatistics, names: set[str]) -> ActivationStatistics:
     """Return the statistics of all other values."""
-    return ActivationStatistics(
-        {name: each for name, each in known.histograms.items() if name not in names},
-        {name: each for name, each in known.peaks.items() if name not in names},
-        {name: each for name, each in known.means.items() if name not in names},
-    )
+    kept = ({one: part[one] for one in part if one not in names} for part in known.parts)
+    return ActivationStatistics(*kept)

@@ -166,13 +166,15 @@ def pick_panel(choices: Choices, columns: int, target: CpuTarget) -> int:
     return target.lanes * choices.pick("vectors", default // target.lanes, range(1, most + 1))
 
 
-def pick_rows(choices: Choices, extent: int, panel: int, target: CpuTarget) -> int:
+def pick_rows(
+    choices: Choices, extent: int, panel: int, target: CpuTarget, name: str = "rows"
+) -> int:
     """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""
     vectors = panel // target.lanes
     # Each step holds the weights of a panel, and an activation that all of them share.
     most = max(1, (target.registers - 1) // vectors - 1)
     others = (even_blocks(extent, rows) for rows in range(most, 0, -1))
-    return choices.pick("rows", even_blocks(extent, min(most, target.tile.rows)), others)
+    return choices.pick(name, even_blocks(extent, min(most, target.tile.rows)), others)
 
 
 @dataclass(frozen=True, slots=True)

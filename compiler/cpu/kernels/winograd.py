@@ -20,9 +20,9 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, Planner, even_blocks, round_up
+from .description import KernelSchedule, Planner, round_up
 from .epilogue import Extent
-from .tiles import panels, pick_steps, schedule_copy, unrolled
+from .tiles import panels, pick_rows, pick_steps, schedule_copy, unrolled
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -96,10 +96,7 @@ class WinogradPlanner(TilePlanner):
         super().__init__(conv, target, TILE, choices)
         vectors = choices.pick("vectors", 2, (1, 2, 3, 4))
         self.panel = vectors * target.lanes
-        most = max(1, (target.registers - 1) // vectors - 1)
-        default = even_blocks(self.across, min(most, target.tile.rows))
-        others = (even_blocks(self.across, tiles) for tiles in range(most, 0, -1))
-        self.pixels = choices.pick("tiles", default, others)
+        self.pixels = pick_rows(choices, self.across, self.panel, target, "tiles")
         """Tiles whose products are in registers at the same time."""
         self.steps = pick_steps(choices, conv.channels_in)
         fits = 64 * self.across * max(conv.channels_in, conv.channels_out) <= STACK_BYTES
