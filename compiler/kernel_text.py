@@ -10,7 +10,18 @@ import re
 from functools import cache
 
 from ..errors import CompileError
-from ..isa.expressions import ROW_OPS, Affine, Call, Expression, Literal, Op, Read, Real, Reduction
+from ..isa.expressions import (
+    ROW_OPS,
+    Affine,
+    Call,
+    Expression,
+    Literal,
+    Op,
+    Read,
+    Real,
+    Reduction,
+    reads_of,
+)
 from .tensor import Axis, Compute, Kernel, Tensor
 
 MAX_CHARACTERS = 20_000
@@ -122,21 +133,11 @@ def _read(text: str) -> Kernel:
 def _check(kernel: Kernel) -> None:
     """Refuse reads of unknown tensors and axes, which nothing else would notice."""
     for stage in kernel.stages:
-        for read in _reads(stage.body):
+        for read in reads_of(stage.body):
             rank = len(kernel.tensors[read.tensor].shape) if read.index else 0
             terms = {axis for affine in read.index for axis, _ in affine.terms}
             if len(read.index) != rank or not terms <= stage.extents.keys():
                 raise ValueError(str(read))
-
-
-def _reads(tree: Expression):
-    if isinstance(tree, Read):
-        yield tree
-    elif isinstance(tree, Reduction):
-        yield from _reads(tree.body)
-    elif isinstance(tree, Call):
-        for part in tree.arguments:
-            yield from _reads(part)
 
 
 def _read_axes(text: str) -> tuple[Axis, ...]:

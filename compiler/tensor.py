@@ -23,6 +23,7 @@ from ..isa.expressions import (
     Real,
     Reduction,
     reads_of,
+    with_reads,
 )
 from ..isa.numbers import requantise, saturate8
 from ..isa.row_statistics import row_values
@@ -207,7 +208,7 @@ class Kernel:
             replace(
                 stage,
                 output=replace(stage.output, name=names.get(stage.output.name, stage.output.name)),
-                body=_renamed(stage.body, names),
+                body=with_reads(stage.body, lambda r: Read(names.get(r.tensor, r.tensor), r.index)),
             )
             for stage in self.stages
         )
@@ -244,16 +245,6 @@ _GIVES_INT32 = (
     *ROW_OPS,
 )
 _LIKE_OPERANDS = (Op.SELECT, Op.SHIFT_RIGHT, Op.AND, Op.OR, Op.XOR)
-
-
-def _renamed(tree: Expression, names: Mapping[str, str]) -> Expression:
-    if isinstance(tree, Read):
-        return Read(names.get(tree.tensor, tree.tensor), tree.index)
-    if isinstance(tree, Call):
-        return Call(tree.op, tuple(_renamed(argument, names) for argument in tree.arguments))
-    if isinstance(tree, Reduction):
-        return Reduction(tree.op, _renamed(tree.body, names))
-    return tree
 
 
 MAX_ELEMENTS = 1 << 22

@@ -6,7 +6,7 @@ the forms that a flag or a code selects. Tensorisation matches an expression aga
 (`matches`).
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -269,21 +269,34 @@ def _match_all(
         yield from _match_all(patterns[1:], trees[1:], first)
 
 
+def with_parts(tree: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """An expression whose parts, those directly inside it, are changed."""
+    if isinstance(tree, Call):
+        return Call(tree.op, tuple(map(change, tree.arguments)))
+    return Reduction(tree.op, change(tree.body)) if isinstance(tree, Reduction) else tree
+
+
+def with_reads(tree: Expression, change: Callable[[Read], Expression]) -> Expression:
+    """An expression whose reads are changed."""
+    if isinstance(tree, Read):
+        return change(tree)
+    return with_parts(tree, lambda part: with_reads(part, change))
+
+
 def fill(tree: Expression, inner: Expression) -> Expression:
     """Replace the hole in `tree` by `inner`."""
-    if isinstance(tree, Hole):
-        return inner
-    if isinstance(tree, Call):
-        return Call(tree.op, tuple(fill(argument, inner) for argument in tree.arguments))
-    return tree
+    return inner if isinstance(tree, Hole) else with_parts(tree, lambda part: fill(part, inner))
+
+
+def walk(tree: Expression) -> Iterator[Expression]:
+    """An expression and all inside it, each before its parts, left to right."""
+    yield tree
+    for part in tree.arguments if isinstance(tree, Call) else ():
+        yield from walk(part)
+    if isinstance(tree, Reduction):
+        yield from walk(tree.body)
 
 
 def reads_of(tree: Expression) -> tuple[Read, ...]:
     """All reads, left to right."""
-    if isinstance(tree, Read):
-        return (tree,)
-    if isinstance(tree, Call):
-        return tuple(read for argument in tree.arguments for read in reads_of(argument))
-    if isinstance(tree, Reduction):
-        return reads_of(tree.body)
-    return ()
+    return tuple(part for part in walk(tree) if isinstance(part, Read))

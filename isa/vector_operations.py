@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from ..errors import IsaError
-from .expressions import Call, Expression, Immediate, Literal, Op, Slot
+from .expressions import Call, Expression, Immediate, Literal, Op, Slot, walk
 from .laws import HIGH, LOW, RANGES, Range, evaluate, unwrapped
 from .read_law import read_law
 
@@ -169,10 +169,8 @@ def _is_plain(tree: Expression) -> bool:
 
 
 def _names(tree: Expression) -> Iterator[str]:
-    if isinstance(tree, Call):
-        for argument in tree.arguments:
-            yield from _names(argument)
-    yield from (name for name, leaf in NAMES.items() if leaf == tree)
+    parts = tuple(walk(tree))
+    return (name for name, leaf in NAMES.items() if leaf in parts)
 
 
 def forms(tree: Expression) -> tuple[Expression, ...]:

@@ -15,6 +15,46 @@ INDENT = "  "
 NO_FLAGS: tuple[str, ...] = ()
 
 
+def _wrapping(sign: str):
+    """The method for an operation on integers that wraps."""
+
+    def emit(
+        self: "CBuilder", a: LlvmValue, b: LlvmValue, flags: Sequence[str] = NO_FLAGS
+    ) -> LlvmValue:
+        if isinstance(b, ir.Constant) and b.constant == (1 if sign == "*" else 0):
+            return a
+        # Overflow of signed integers is undefined in C; indices are in range.
+        if "nsw" in flags:
+            return self.let(a.type, f"{text_of(a)} {sign} {text_of(b)}")
+        wide = unsigned(a.type)
+        return self.let(
+            a.type, f"({type_name(a.type)})(({wide}){text_of(a)} {sign} ({wide}){text_of(b)})"
+        )
+
+    return emit
+
+
+def _unsigned(sign: str):
+    """The method for an operation on numbers without signs."""
+
+    def emit(self: "CBuilder", a: LlvmValue, b: LlvmValue) -> CValue:
+        wide = unsigned(a.type)
+        return self.let(a.type, f"({wide}){text_of(a)} {sign} ({wide}){text_of(b)}")
+
+    return emit
+
+
+def _plain(sign: str):
+    """The method for an operation that is C's own."""
+
+    def emit(
+        self: "CBuilder", a: LlvmValue, b: LlvmValue, flags: Sequence[str] = NO_FLAGS
+    ) -> CValue:
+        return self.let(a.type, f"{text_of(a)} {sign} {text_of(b)}")
+
+    return emit
+
+
 class CBuilder:
     """The body of one function."""
 
@@ -78,75 +118,18 @@ class CBuilder:
     def if_then(self, condition: LlvmValue):
         return self.braces(f"if ({text_of(condition)})")
 
-    # Integers ------------------------------------------------------------------------------------
-
-    def add(self, a: LlvmValue, b: LlvmValue, flags: Sequence[str] = NO_FLAGS) -> LlvmValue:
-        return self._wrapping("+", a, b, flags)
-
-    def sub(self, a: LlvmValue, b: LlvmValue, flags: Sequence[str] = NO_FLAGS) -> LlvmValue:
-        return self._wrapping("-", a, b, flags)
-
-    def mul(self, a: LlvmValue, b: LlvmValue, flags: Sequence[str] = NO_FLAGS) -> LlvmValue:
-        return self._wrapping("*", a, b, flags)
-
-    def shl(self, a: LlvmValue, b: LlvmValue) -> LlvmValue:
-        return self._wrapping("<<", a, b, NO_FLAGS)
-
-    def _wrapping(self, sign: str, a: LlvmValue, b: LlvmValue, flags: Sequence[str]) -> LlvmValue:
-        if isinstance(b, ir.Constant) and b.constant == (1 if sign == "*" else 0):
-            return a
-        # Overflow of signed integers is undefined in C; indices are in range.
-        if "nsw" in flags:
-            return self.let(a.type, f"{text_of(a)} {sign} {text_of(b)}")
-        wide = unsigned(a.type)
-        return self.let(
-            a.type, f"({type_name(a.type)})(({wide}){text_of(a)} {sign} ({wide}){text_of(b)})"
-        )
-
-    def _unsigned(self, sign: str, a: LlvmValue, b: LlvmValue) -> CValue:
-        wide = unsigned(a.type)
-        return self.let(a.type, f"({wide}){text_of(a)} {sign} ({wide}){text_of(b)}")
+    # Arithmetic ----------------------------------------------------------------------------------
 
     def udiv(self, a: LlvmValue, b: LlvmValue) -> LlvmValue:
         """A quotient without signs; nothing for a divisor of 1."""
         if isinstance(b, ir.Constant) and b.constant == 1:
             return a
-        return self._unsigned("/", a, b)
+        return self._quotient(a, b)
 
-    def urem(self, a: LlvmValue, b: LlvmValue) -> CValue:
-        return self._unsigned("%", a, b)
-
-    def lshr(self, a: LlvmValue, b: LlvmValue) -> CValue:
-        return self._unsigned(">>", a, b)
-
-    def _plain(self, sign: str, a: LlvmValue, b: LlvmValue) -> CValue:
-        return self.let(a.type, f"{text_of(a)} {sign} {text_of(b)}")
-
-    def ashr(self, a: LlvmValue, b: LlvmValue) -> CValue:
-        return self._plain(">>", a, b)
-
-    def and_(self, a: LlvmValue, b: LlvmValue) -> CValue:
-        return self._plain("&", a, b)
-
-    def or_(self, a: LlvmValue, b: LlvmValue) -> CValue:
-        return self._plain("|", a, b)
-
-    def xor(self, a: LlvmValue, b: LlvmValue) -> CValue:
-        return self._plain("^", a, b)
-
-    # Floating point ------------------------------------------------------------------------------
-
-    def fadd(self, a: LlvmValue, b: LlvmValue, flags: Sequence[str] = NO_FLAGS) -> CValue:
-        return self._plain("+", a, b)
-
-    def fsub(self, a: LlvmValue, b: LlvmValue, flags: Sequence[str] = NO_FLAGS) -> CValue:
-        return self._plain("-", a, b)
-
-    def fmul(self, a: LlvmValue, b: LlvmValue, flags: Sequence[str] = NO_FLAGS) -> CValue:
-        return self._plain("*", a, b)
-
-    def fdiv(self, a: LlvmValue, b: LlvmValue, flags: Sequence[str] = NO_FLAGS) -> CValue:
-        return self._plain("/", a, b)
+    add, sub, mul, shl = map(_wrapping, ("+", "-", "*", "<<"))
+    _quotient, urem, lshr = map(_unsigned, ("/", "%", ">>"))
+    ashr, and_, or_, xor = map(_plain, (">>", "&", "|", "^"))
+    fadd, fsub, fmul, fdiv = map(_plain, "+-*/")
 
     def fneg(self, a: LlvmValue) -> CValue:
         return self.let(a.type, f"-{text_of(a)}")

@@ -174,10 +174,9 @@ class KernelLowering(FunctionLowering):
             self.block((node,), env, None)
         else:
             thread = self.number("tid.x")
-            with self.builder.if_then(self.builder.icmp_unsigned("<", thread, I64(count))):
-                self.memory.open()
+            inside = self.builder.icmp_unsigned("<", thread, I64(count))
+            with self.builder.if_then(inside), self.memory.scope():
                 self.block((node,), env, None)
-                self.memory.close()
         self._in_region = False
 
     def digit(self, divisor: int, extent: int, count: int) -> LlvmValue:
@@ -232,9 +231,8 @@ class KernelLowering(FunctionLowering):
             counter = self.shared.fresh(node.variable)
             self.memory.symbols[counter] = number
             self.copies.runs_ahead = copying
-            self.memory.open()
-            self.block(block, env.counting(node.variable, start, counter, 0, last), None)
-            self.memory.close()
+            with self.memory.scope():
+                self.block(block, env.counting(node.variable, start, counter, 0, last), None)
             self.copies.runs_ahead = False
 
         def iteration(number: LlvmValue) -> None:

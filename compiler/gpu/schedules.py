@@ -188,8 +188,7 @@ def _tiled(schedule: Schedule, stage: Stage, product: _Product) -> None:
     _grid(schedule, name, product, (ro, co))
     for loop in (row, column):
         schedule.bind(name, loop, "thread")
-    for loop in (own_row, own_column):
-        schedule.unroll(name, loop)
+    schedule.unroll(name, own_row, own_column)
     threads = (tile.rows // tile.own_rows) * (tile.columns // tile.own_columns)
     _copies(schedule, name, product, to, threads, 1)
 
@@ -215,8 +214,7 @@ def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: Warp
     _grid(schedule, name, product, (ro, co))
     for loop in (row_warp, column_warp, row, pair):
         schedule.bind(name, loop, "thread")
-    for loop in (step, down, across, half, column):
-        schedule.unroll(name, loop)
+    schedule.unroll(name, step, down, across, half, column)
     if product.extents[2] > taps:
         schedule.pipeline(name, to, PIPELINE_DEPTH)
     warps = (tile.rows // tile.own_rows) * (tile.columns // tile.own_columns)

@@ -1,10 +1,12 @@
 """Host kernels, the matchers that find them, and the matchers' view of the graph."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from ..graph import Graph, Node, TensorType
 from ..graph.macs import spare_macs_of
@@ -17,46 +19,46 @@ if TYPE_CHECKING:
     from ..cpu import CpuTarget, Description
 
 
-class HostStep(Protocol):
-    """Nodes of a graph that the host computes in machine code, as one step."""
+class HostStep(ABC):
+    """Nodes of a graph that the host computes in machine code, as one step.
+
+    Subclasses are frozen dataclasses.
+    """
+
+    __slots__ = ()
+    nodes: tuple[Node, ...]
+    """The nodes, in the graph's order."""
+    exact: bool
+    """True if it is bit-exact to the graph's definition. False if it sums float32 in another order
+    or approximates a function."""
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes, in the graph's order."""
-        ...
-
-    @property
+    @abstractmethod
     def reads(self) -> tuple[str, ...]:
         """Values that it reads in a run."""
-        ...
-
-    @property
-    def output(self) -> str:
-        """The value that names the step."""
-        ...
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The values that it computes."""
-        ...
+        return tuple(value.name for value in self.nodes[-1].outputs)
+
+    @property
+    def output(self) -> str:
+        """The value that names the step."""
+        return self.nodes[-1].outputs[0].name
 
     @property
     def macs(self) -> int:
         """Multiplications of the model."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """Whether it is bit-exact to the graph's definition."""
-        ...
+        return 0
 
     def descriptions(self) -> "tuple[Description, ...]":
         """Return the descriptions of its kernels."""
-        ...
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
-class HostKernel:
+class HostKernel(HostStep):
     """The nodes of a graph that one kernel of the CPU target computes.
 
     Parameters
@@ -69,11 +71,8 @@ class HostKernel:
     constants : mapping
         An array for each constant operand, in the shape that the description gives.
     nodes : tuple of Node
-        The nodes that it computes, in the graph's order. The kernel's output is that of the last
-        node, in any shape with the same elements. No other node reads the other outputs.
-    exact : bool
-        Whether it is bit-exact to the graph's definition. False if it sums float32 in another order
-        or approximates a function.
+        The nodes that it computes. The kernel's output is that of the last node, in any shape with
+        the same elements. No other node reads the other outputs.
     """
 
     description: "Description"
@@ -83,26 +82,17 @@ class HostKernel:
     exact: bool = False
 
     @property
+    @override
     def reads(self) -> tuple[str, ...]:
-        """Values that it reads in a run."""
         return tuple(self.inputs.values())
 
     @property
-    def output(self) -> str:
-        return self.nodes[-1].output.name
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The output as a tuple, as for all steps of the host."""
-        return (self.output,)
-
-    @property
+    @override
     def macs(self) -> int:
-        """Multiplications of the model; 0 if the description counts none."""
         return self.description.macs - sum(map(spare_macs_of, self.nodes))
 
+    @override
     def descriptions(self) -> "tuple[Description, ...]":
-        """Return its description, as for all steps of the host."""
         return (self.description,)
 
 

@@ -9,14 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from typing_extensions import override
 
 from ...errors import CompileError
-from ..cpu import Box, Description
+from ..cpu import Box
 from ..graph import Graph, Node
 from ..graph import operators as ops
 from ..graph.evaluate import evaluate_operator
 from ..graph.types import DTYPES
 from .boxes import PADDING, boxes_of, element_numbers
+from .kernel import HostStep
 
 MAX_BOXES = 64
 """Maximum boxes of one movement; an unrolled recurrent layer joins its steps, a box each."""
@@ -32,14 +34,14 @@ FILL_BYTES = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(HostStep):
     """Nodes that one copy computes.
 
     Parameters
     ----------
     nodes : tuple of Node
         The nodes in the graph's order; only the value of the last one is read outside.
-    reads : tuple of str
+    sources : tuple of str
         Values that it copies from.
     fill : ndarray or None
         Elements of padding, all equal, which are the source after the values; None without padding.
@@ -48,29 +50,20 @@ class Movement:
     """
 
     nodes: tuple[Node, ...]
-    reads: tuple[str, ...]
+    sources: tuple[str, ...]
     fill: np.ndarray | None
     boxes: tuple[Box, ...]
-    macs: int = 0
     exact: bool = True
 
     @property
-    def output(self) -> str:
-        return self.nodes[-1].output.name
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The output as a tuple, as for all steps of the host."""
-        return (self.output,)
+    @override
+    def reads(self) -> tuple[str, ...]:
+        return self.sources
 
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
         return np.dtype(DTYPES[self.nodes[-1].output.type.dtype]).itemsize
-
-    def descriptions(self) -> tuple[Description, ...]:
-        """Return no description: nothing is compiled."""
-        return ()
 
 
 def find_movements(graph: Graph, nodes: Sequence[Node]) -> tuple[Movement, ...]:

@@ -9,31 +9,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..graph import Graph, Node
+from ..graph import Graph, Node, Value
 from ..graph.macs import macs_of
 from ..graph.operators import Reshape
+from ..module import Binding
+from ..reach import reach
 from .kernel import HostStep
-
-
-class Named(Protocol):
-    """An object with the name of a value."""
-
-    @property
-    def name(self) -> str:
-        """Name of the value."""
-        ...
 
 
 class SegmentEnds(Protocol):
     """The values that enter and leave a segment; the host sees nothing else of it."""
 
     @property
-    def inputs(self) -> Sequence[Named]:
+    def inputs(self) -> Sequence[Value | Binding]:
         """Values that it reads."""
         ...
 
     @property
-    def outputs(self) -> Sequence[Named]:
+    def outputs(self) -> Sequence[Value | Binding]:
         """Values that it computes."""
         ...
 
@@ -104,31 +97,24 @@ def order_events(
         Steps of the host in machine code.
     """
     atoms = _atoms(graph, steps, kernels)
-    made = {name: index for index, atom in enumerate(atoms) for name in _writes(atom, segments)}
-    needs = [{made[name] for name in _reads(atom, segments) if name in made} for atom in atoms]
-    places = [index for index, atom in enumerate(atoms) if isinstance(atom, int)]
-    ancestors = {place: _closure(place, needs) for place in places}
+    made = {name: index for index, atom in enumerate(atoms) for name in _made(atom, segments)}
+    needs = [{made[name] for name in reads_of(atom, segments) if name in made} for atom in atoms]
+    starts = {index: atom for index, atom in enumerate(atoms) if isinstance(atom, Start)}
+    ancestors = {place: reach(needs[place], needs.__getitem__) for place in starts}
     events: list[Event] = []
     done: set[int] = set()
 
     def emit(chosen: Iterable[int]) -> None:
-        for index in sorted(set(chosen) - done):
-            atom = atoms[index]
-            if not isinstance(atom, int):
-                events.append(atom)
-                done.add(index)
+        fresh = sorted(set(chosen) - done - starts.keys())
+        events.extend(atoms[index] for index in fresh)
+        done.update(fresh)
 
-    for position, place in enumerate(places):
+    for place, after in zip(starts, (*starts, None)[1:], strict=True):
         emit(ancestors[place])
-        segment = atoms[place]
-        assert isinstance(segment, int)
-        events.append(Start(segment))
         later = _followers(place, needs)
-        last = position == len(places) - 1
-        wanted = range(len(atoms)) if last else ancestors[places[position + 1]]
-        emit(set(wanted) - later)
-        events.append(Finish(segment))
-        done.add(place)
+        events.append(starts[place])
+        emit(set(range(len(atoms)) if after is None else ancestors[after]) - later)
+        events.append(Finish(starts[place].segment))
     emit(range(len(atoms)))
     return tuple(events)
 
@@ -146,27 +132,38 @@ def nodes_of(event: HostEvent) -> tuple[Node, ...]:
 def reads_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     """Return the values that an event reads, constants included."""
     if isinstance(event, Start):
-        return tuple(binding.name for binding in segments[event.segment].inputs)
-    return () if isinstance(event, Finish) else _reads(event, segments)
+        return tuple(value.name for value in segments[event.segment].inputs)
+    if isinstance(event, Finish):
+        return ()
+    return event.kernel.reads if isinstance(event, RunKernel) else event.node.inputs
 
 
 def writes_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     """Return the values that an event computes."""
     if isinstance(event, Finish):
-        return tuple(binding.name for binding in segments[event.segment].outputs)
-    return () if isinstance(event, Start) else _writes(event, segments)
+        return tuple(value.name for value in segments[event.segment].outputs)
+    if isinstance(event, Start):
+        return ()
+    if isinstance(event, RunKernel):
+        return event.kernel.outputs
+    return tuple(value.name for value in event.node.outputs)
+
+
+def _made(atom: HostEvent | Start, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
+    """Return the values that an atom computes; a segment has them when it is finished."""
+    return writes_of(Finish(atom.segment) if isinstance(atom, Start) else atom, segments)
 
 
 def _atoms(
     graph: Graph, steps: Sequence[str | int], kernels: Iterable[HostStep]
-) -> list[HostEvent | int]:
+) -> list[HostEvent | Start]:
     """List segments, kernels in place of their last nodes, and the remaining nodes."""
     ending = {kernel.output: kernel for kernel in kernels}
     taken = {node.outputs[0].name for kernel in ending.values() for node in kernel.nodes}
-    atoms: list[HostEvent | int] = []
+    atoms: list[HostEvent | Start] = []
     for step in steps:
         if isinstance(step, int):
-            atoms.append(step)
+            atoms.append(Start(step))
         elif step in ending:
             atoms.append(RunKernel(ending[step]))
         elif step not in taken:
@@ -175,32 +172,6 @@ def _atoms(
             is_view = isinstance(node.attributes, Reshape)
             atoms.append(Alias(node) if is_view else Evaluate(node, macs_of(graph, node)))
     return atoms
-
-
-def _reads(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
-    if isinstance(atom, int):
-        return tuple(binding.name for binding in segments[atom].inputs)
-    return atom.kernel.reads if isinstance(atom, RunKernel) else atom.node.inputs
-
-
-def _writes(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
-    if isinstance(atom, int):
-        return tuple(binding.name for binding in segments[atom].outputs)
-    if isinstance(atom, RunKernel):
-        return atom.kernel.outputs
-    return tuple(value.name for value in atom.node.outputs)
-
-
-def _closure(index: int, needs: Sequence[set[int]]) -> set[int]:
-    """Return all atoms that an atom needs, directly or indirectly."""
-    found: set[int] = set()
-    waiting = list(needs[index])
-    while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting += needs[one]
-    return found
 
 
 def _followers(index: int, needs: Sequence[set[int]]) -> set[int]:

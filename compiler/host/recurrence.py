@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from typing_extensions import override
 
 from ..cpu import Description, Elementwise, MatrixProduct, per_row_epilogue, real_epilogue
 from ..cpu.kernels.matrix_product import limit_of
@@ -17,6 +18,7 @@ from ..graph import Graph, Node
 from ..graph.operators import Recurrent
 from ..graph.operators.recurrent import FUNCTIONS, GATE_FUNCTIONS, formula_of
 from .formulas import NoFormulaError, float_formula, number
+from .kernel import HostStep
 
 Parts = dict[str, tuple[str, int]]
 """Operands of an update: the array of each one, and its number of gates."""
@@ -66,13 +68,13 @@ class Direction:
 
 
 @dataclass(frozen=True, slots=True)
-class Recurrence:
+class Recurrence(HostStep):
     """A recurrent layer as kernels.
 
     Parameters
     ----------
-    node : Node
-        The graph's node.
+    nodes : tuple of Node
+        The graph's node, alone.
     directions : tuple of Direction
         One direction or two.
     steps : int
@@ -85,7 +87,7 @@ class Recurrence:
         As in `HostKernel`.
     """
 
-    node: Node
+    nodes: tuple[Node, ...]
     directions: tuple[Direction, ...]
     steps: int
     live: CellCall | None = None
@@ -98,9 +100,8 @@ class Recurrence:
         return self.node.attributes
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes that it computes."""
-        return (self.node,)
+    def node(self) -> Node:
+        return self.nodes[0]
 
     @property
     def x(self) -> str:
@@ -113,23 +114,14 @@ class Recurrence:
         return self.node.inputs[self.operator.states]
 
     @property
+    @override
     def reads(self) -> tuple[str, ...]:
         """Values that it reads in a run: x, the first states, and lengths if steps are masked."""
         return (self.x, *self.states, *(self.live.operands.values() if self.live else ()))
 
     @property
-    def output(self) -> str:
-        """The value that names the host's step: all states."""
-        return self.node.outputs[0].name
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """All states, the last ones, and for LSTM the last cell states."""
-        return tuple(value.name for value in self.node.outputs)
-
-    @property
+    @override
     def macs(self) -> int:
-        """Multiplications of its products."""
         return sum(
             d.inputs.kernel.macs + self.steps * sum(call.kernel.macs for call in d.cell)
             for d in self.directions
@@ -145,8 +137,8 @@ class Recurrence:
         """Size of a sample's state."""
         return self.node.outputs[0].type.shape[3]
 
+    @override
     def descriptions(self) -> tuple[Description, ...]:
-        """Return the descriptions of all its kernels."""
         calls = [call for d in self.directions for call in (d.inputs, *d.cell)]
         return tuple(call.kernel for call in (*calls, *([self.live] if self.live else ())))
 
@@ -180,7 +172,7 @@ def _recurrence(graph: Graph, node: Node) -> Recurrence | None:
         directions = tuple(cell.direction() for cell in cells)
     except NoFormulaError:
         return None
-    return Recurrence(node, directions, steps, live)
+    return Recurrence((node,), directions, steps, live)
 
 
 def _live(steps: int, samples: int, lengths: str) -> CellCall:

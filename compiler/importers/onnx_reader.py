@@ -9,6 +9,7 @@ import onnx
 from ...errors import ImportModelError
 from ...quoting import printable
 from ..graph import TensorType, evaluate_outputs
+from ..reach import reach
 from .onnx_scope import ImportScope, Named, key_of
 from .onnx_tensors import read_tensor
 from .refusals import NeedsInputError, RefusedError, is_data
@@ -122,12 +123,12 @@ class NodeReader:
 
     def sources(self, values: Sequence[str]) -> tuple[str, ...]:
         """Return the graph inputs on which values depend."""
-        waiting, seen = list(values), set(values)
-        while waiting:
-            producer = self.builder.producer(waiting.pop())
-            more = set(producer.inputs if producer else ()) - seen
-            waiting += more
-            seen |= more
+
+        def operands(name: str) -> Sequence[str]:
+            producer = self.builder.producer(name)
+            return producer.inputs if producer else ()
+
+        seen = reach(values, operands)
         return tuple(value.name for value in self.builder.inputs if value.name in seen)
 
     def need(self, values: Sequence[str], what: str) -> NoReturn:

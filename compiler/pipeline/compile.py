@@ -4,7 +4,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import UnfitError
@@ -68,8 +68,9 @@ def compile_request(
         When a program or its data are too large, or the placement is not possible.
     """
     started = time.perf_counter()
+    compiler = _Compiler(request, progress, measure, store or ProgramStore())
     with paused_collector():
-        placed, segments = _compile_placed(request, progress, measure, store or ProgramStore())
+        placed, segments = compiler.placed()
     layers = [layer for linked in segments for layer in linked.segment.layers]
     refuse_unknown_layers(request.schedules, layers)
     numbers = iter(range(len(segments)))
@@ -89,7 +90,7 @@ def compile_request(
         memory=request.memory,
     )
     if not request.lean:
-        module = _with_host(request, placed, segments, module, progress)
+        module = compiler.with_host(placed, segments, module)
     report = {"compile_s": time.perf_counter() - started, **module.report}
     module = replace(module, report=report)
     return Compilation(request, placed, tuple(segments), module)
@@ -108,68 +109,79 @@ def compile_module(
     return compile_request(request, progress, measure=measure).module
 
 
-def _compile_placed(
-    request: CompileRequest, progress: Progress, measure: Measure | None, store: ProgramStore
-) -> tuple[PlacedGraph, list[Linked]]:
-    """Place the nodes and compile the segments; nodes that do not fit go to the host.
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    """The stages of a request, see `compile_request`."""
 
-    Few networks have such nodes, so they are looked for only after a segment was refused.
-    """
-    refused: dict[str, str] = {}
-    while True:
-        placed = place(request, refused)
-        parts = [part for part in placed.parts if placed.is_segment(part)]
-        try:
-            return placed, [
-                _compile_segment(request, placed.graph, part, progress, measure, store)
-                for part in parts
-            ]
-        except UnfitError:
-            known = len(refused)
-            for part in parts if not request.placement.strict else ():
-                refused |= misfits(
-                    placed.graph, part, request.configuration, request.options,
-                    timed=measure is not None,
-                )  # fmt: skip
-            if len(refused) == known:
-                raise
+    request: CompileRequest
+    progress: Progress
+    measure: Measure | None
+    store: ProgramStore
 
+    def placed(self) -> tuple[PlacedGraph, list[Linked]]:
+        """Place the nodes and compile the segments; nodes that do not fit go to the host.
 
-def _compile_segment(
-    request: CompileRequest,
-    graph: Graph,
-    nodes: Sequence[Node],
-    progress: Progress,
-    measure: Measure | None,
-    store: ProgramStore,
-) -> Linked:
-    """Compile a segment with the search that gives the fastest program."""
-    configuration = request.configuration
-    best = _search(request, graph, nodes, configuration, measure, store)
-    if measure is not None and request.options.candidates > 1:
-        for machine in narrower_ports(graph, nodes, configuration):
-            with suppress(UnfitError):
-                found = _search(request, graph, nodes, machine, measure, store)
-                best = min(best, found, key=lambda linked: linked.cycles)
-    for layer in best.layers:
-        progress(str(layer.gap))
-    if not request.lean:
-        prove(request, best.segment)
-    return best
+        Few networks have such nodes, so they are looked for only after a segment was refused.
+        """
+        request, refused = self.request, dict[str, str]()
+        while True:
+            placed = place(request, refused)
+            parts = [part for part in placed.parts if placed.is_segment(part)]
+            try:
+                return placed, [self.segment(placed.graph, part) for part in parts]
+            except UnfitError:
+                known = len(refused)
+                for part in parts if not request.placement.strict else ():
+                    refused |= misfits(
+                        placed.graph, part, request.configuration, request.options,
+                        timed=self.measure is not None,
+                    )  # fmt: skip
+                if len(refused) == known:
+                    raise
 
+    def segment(self, graph: Graph, nodes: Sequence[Node]) -> Linked:
+        """Compile a segment with the search that gives the fastest program."""
+        request = self.request
+        best = self.search(graph, nodes, request.configuration)
+        if self.measure is not None and request.options.candidates > 1:
+            for machine in narrower_ports(graph, nodes, request.configuration):
+                with suppress(UnfitError):
+                    found = self.search(graph, nodes, machine)
+                    best = min(best, found, key=lambda linked: linked.cycles)
+        for layer in best.layers:
+            self.progress(str(layer.gap))
+        if not request.lean:
+            prove(request, best.segment)
+        return best
 
-def _search(
-    request: CompileRequest,
-    graph: Graph,
-    nodes: Sequence[Node],
-    searched: Configuration,
-    measure: Measure | None,
-    store: ProgramStore,
-) -> Linked:
-    grouped, timer = group(request, graph, nodes, searched, measure, store)
-    scheduled = schedule(request, graph, grouped, timer)
-    lowered = lower(request, graph, scheduled, timer.programs.pieces if timer else None)
-    return link(request, lowered, measure)
+    def search(self, graph: Graph, nodes: Sequence[Node], searched: Configuration) -> Linked:
+        """Compile a segment with schedules that are searched for a machine."""
+        request, measure = self.request, self.measure
+        grouped, timer = group(request, graph, nodes, searched, measure, self.store)
+        scheduled = schedule(request, graph, grouped, timer)
+        lowered = lower(request, graph, scheduled, timer.programs.pieces if timer else None)
+        return link(request, lowered, measure)
+
+    def with_host(self, placed: PlacedGraph, segments: Sequence[Linked], module: Module) -> Module:
+        """Compile the host's kernels, and report the placement."""
+        graph, request = placed.graph, self.request
+        host = plan_host(graph, module.steps, module.segments, host_target())
+        code = compile_host(host, self.progress, request.choices)
+        choices = used_choices(host, code, request.choices)
+        on_accelerator = [linked.placed_layers for linked in segments]
+        layers = placed_layers(graph, module.steps, on_accelerator, host.kernels)
+        placement = placement_report(
+            graph, layers, request.placement, placed.decision, request.costs
+        )
+        products = host_products(graph)
+        report = {
+            **module.report,
+            "host": {**report_of_host(host), "recorded": len(choices)},
+            "placement": placement,
+            "host_products": products,
+            "idle": "" if segments else idle_sentence(graph, products),
+        }
+        return replace(module, code=code, choices=choices, report=report)
 
 
 def _report(segments: Sequence[Linked], *, timed: bool) -> dict[str, Any]:
@@ -189,32 +201,6 @@ def _report(segments: Sequence[Linked], *, timed: bool) -> dict[str, Any]:
             for linked in segments
         ],
     }
-
-
-def _with_host(
-    request: CompileRequest,
-    placed: PlacedGraph,
-    segments: Sequence[Linked],
-    module: Module,
-    progress: Progress,
-) -> Module:
-    """Compile the host's kernels, and report the placement."""
-    graph = placed.graph
-    host = plan_host(graph, module.steps, module.segments, host_target())
-    code = compile_host(host, progress, request.choices)
-    choices = used_choices(host, code, request.choices)
-    on_accelerator = [linked.placed_layers for linked in segments]
-    layers = placed_layers(graph, module.steps, on_accelerator, host.kernels)
-    placement = placement_report(graph, layers, request.placement, placed.decision, request.costs)
-    products = host_products(graph)
-    report = {
-        **module.report,
-        "host": {**report_of_host(host), "recorded": len(choices)},
-        "placement": placement,
-        "host_products": products,
-        "idle": "" if segments else idle_sentence(graph, products),
-    }
-    return replace(module, code=code, choices=choices, report=report)
 
 
 @contextmanager

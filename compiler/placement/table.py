@@ -77,7 +77,9 @@ def placement_report(
         `accelerator`, `host`, `transfer` and their `sum`; `makespan` is the time with both sides
         at work. The makespan includes values between two segments, the sum does not.
     """
-    rows, makespan = placed_rows(graph, layers, placement, decision, costs)
+    crossings = crossings_of(graph, costs)
+    table = _Table(graph, layers, placement, decision, costs)
+    rows, makespan = table.rows(crossings)
     total = {
         ACCELERATOR: sum(row.accelerator_us or 0 for row in rows if row.target == ACCELERATOR),
         HOST: sum(row.host_us for row in rows if row.target != ACCELERATOR),
@@ -92,76 +94,93 @@ def placement_report(
     }
 
 
-def placed_rows(
-    graph: Graph,
-    layers: Sequence[PlacedLayer],
-    placement: Placement,
-    decision: Decision,
-    costs: Costs,
-) -> tuple[list[PlacedRow], float]:
-    """Return a row for each layer, and the makespan in microseconds; see `placement_report`."""
-    crossings = crossings_of(graph, costs)
-    near: dict[str, list[Crossing]] = {}
-    for crossing in crossings:
-        for name in {crossing.maker, *crossing.readers}:
-            near.setdefault(name, []).append(crossing)
-    owned = _owners(layers, crossings, decision.accelerated)
-    host_times = costs.host_times(graph)
-    times = [_times(graph, layer, host_times, decision, costs) for layer in layers]
-    spent = {
-        layer.output: (there or 0) if layer.accelerated else host
-        for layer, (there, host) in zip(layers, times, strict=True)
-    }
-    whole, beside = layers_timeline(graph, layers, spent, costs)
-    in_float = float_reasons(graph)
-    rows = []
-    for index, (layer, (there, host)) in enumerate(zip(layers, times, strict=True)):
-        own, other = (there, host) if layer.accelerated else (host, there)
-        gain = None
-        if own is not None and other is not None:
-            around = {c for name in layer.keys for c in near.get(name, ())}
-            gain = own - other + _moved_us(layer, around, decision.accelerated)
-        reason = _reason(layer, own, other, gain, placement, decision, layer.output in beside)
-        why = (in_float[name] for name in layer.keys if name in in_float)
-        reason += f", as {neighbour}" if (neighbour := next(why, "")) else ""
-        rows.append(
-            PlacedRow(
-                layer.name,
-                layer.op,
-                layer.output,
-                layer.target,
-                there,
-                layer.accelerated and layer.exact,
-                host,
-                owned.get(index, 0) / NS_PER_US,
-                gain,
-                reason,
-            )
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The rows of layers; see `placement_report`."""
+
+    graph: Graph
+    layers: Sequence[PlacedLayer]
+    placement: Placement
+    decision: Decision
+    costs: Costs
+
+    def rows(self, crossings: Sequence[Crossing]) -> tuple[list[PlacedRow], float]:
+        """Return a row for each layer, and the makespan in microseconds."""
+        accelerated = self.decision.accelerated
+        near: dict[str, list[Crossing]] = {}
+        for crossing in crossings:
+            for name in {crossing.maker, *crossing.readers}:
+                near.setdefault(name, []).append(crossing)
+        owned = _owners(self.layers, crossings, accelerated)
+        host_times = self.costs.host_times(self.graph)
+        times = [(self._there_us(one), self._host_us(one, host_times)) for one in self.layers]
+        spent = {
+            layer.output: (there or 0) if layer.accelerated else host
+            for layer, (there, host) in zip(self.layers, times, strict=True)
+        }
+        whole, beside = layers_timeline(self.graph, self.layers, spent, self.costs)
+        in_float = float_reasons(self.graph)
+        rows = []
+        for index, (layer, (there, host)) in enumerate(zip(self.layers, times, strict=True)):
+            own, other = (there, host) if layer.accelerated else (host, there)
+            gain = None
+            if own is not None and other is not None:
+                around = {c for name in layer.keys for c in near.get(name, ())}
+                gain = own - other + _moved_us(layer, around, accelerated)
+            reason = self._reason(layer, own, other, gain, layer.output in beside)
+            why = (in_float[name] for name in layer.keys if name in in_float)
+            reason += f", as {neighbour}" if (neighbour := next(why, "")) else ""
+            exact, moved = layer.accelerated and layer.exact, owned.get(index, 0) / NS_PER_US
+            known = layer.name, layer.op, layer.output, layer.target
+            rows.append(PlacedRow(*known, there, exact, host, moved, gain, reason))
+        return rows, whole.total_ns / NS_PER_US
+
+    def _host_us(self, layer: PlacedLayer, host_times: Mapping[str, float]) -> float:
+        return sum(
+            host_times[name]
+            if layer.accelerated
+            else self.costs.host_us(self.graph, node, layer.kernel)
+            for name, node in zip(layer.keys, layer.nodes, strict=True)
         )
-    return rows, whole.total_ns / NS_PER_US
 
+    def _there_us(self, layer: PlacedLayer) -> float | None:
+        """Return a layer's microseconds on the accelerator; None if unknown."""
+        if layer.accelerated:
+            return None if layer.cycles is None else self.costs.cycles_us(layer.cycles)
+        found = [self.decision.cycles.get(name) for name in layer.keys]
+        cycles = [count for count in found if isinstance(count, int)]
+        return self.costs.cycles_us(sum(cycles)) if len(cycles) == len(found) else None
 
-def _times(
-    graph: Graph,
-    layer: PlacedLayer,
-    host_times: Mapping[str, float],
-    decision: Decision,
-    costs: Costs,
-) -> tuple[float | None, float]:
-    """Return a layer's microseconds on the accelerator, None if unknown, and on the host."""
-    host = sum(
-        host_times[name] if layer.accelerated else costs.host_us(graph, node, layer.kernel)
-        for name, node in zip(layer.keys, layer.nodes, strict=True)
-    )
-    return _accelerator_us(layer, decision, costs), host
-
-
-def _accelerator_us(layer: PlacedLayer, decision: Decision, costs: Costs) -> float | None:
-    if layer.accelerated:
-        return None if layer.cycles is None else costs.cycles_us(layer.cycles)
-    found = [decision.cycles.get(name) for name in layer.keys]
-    cycles = [count for count in found if isinstance(count, int)]
-    return costs.cycles_us(sum(cycles)) if len(cycles) == len(found) else None
+    def _reason(
+        self,
+        layer: PlacedLayer,
+        own: float | None,
+        other: float | None,
+        gain: float | None,
+        beside: bool,
+    ) -> str:
+        refusals = (self.decision.cycles.get(name) for name in layer.keys)
+        if refusal := next((text for text in refusals if isinstance(text, str)), ""):
+            return f"{UNFIT}{refusal}"
+        unable = [
+            why_not(node)
+            for node in layer.nodes
+            if not is_accelerated(node) or 0 in node.output.type.shape[1:]
+        ]
+        if unable:
+            return f"cannot run there: {', '.join(dict.fromkeys(unable))}"
+        if any(name in self.decision.forced for name in layer.keys):
+            return "forced"
+        if self.placement.policy != COST or own is None or other is None or gain is None:
+            return f"placement `{self.placement.policy}`"
+        if gain > 0 and beside:
+            return "works while the other side does"
+        if gain > 0:
+            return "cheaper by the estimate before it was compiled"
+        if own <= other:
+            return f"cheaper by {-gain:,.1f} us"
+        far = HOST if layer.accelerated else ACCELERATOR
+        return f"the {far} is faster by {own - other:,.1f} us, but the transfer costs more"
 
 
 def _owners(
@@ -186,36 +205,3 @@ def _moved_us(
     moved = accelerated.symmetric_difference(layer.keys)
     saved = (crossing.cost_ns(accelerated) - crossing.cost_ns(moved) for crossing in crossings)
     return sum(saved) / NS_PER_US
-
-
-def _reason(
-    layer: PlacedLayer,
-    own: float | None,
-    other: float | None,
-    gain: float | None,
-    placement: Placement,
-    decision: Decision,
-    beside: bool,
-) -> str:
-    refusals = (decision.cycles.get(name) for name in layer.keys)
-    if refusal := next((text for text in refusals if isinstance(text, str)), ""):
-        return f"{UNFIT}{refusal}"
-    unable = [
-        why_not(node)
-        for node in layer.nodes
-        if not is_accelerated(node) or 0 in node.output.type.shape[1:]
-    ]
-    if unable:
-        return f"cannot run there: {', '.join(dict.fromkeys(unable))}"
-    if any(name in decision.forced for name in layer.keys):
-        return "forced"
-    if placement.policy != COST or own is None or other is None or gain is None:
-        return f"placement `{placement.policy}`"
-    if gain > 0 and beside:
-        return "works while the other side does"
-    if gain > 0:
-        return "cheaper by the estimate before it was compiled"
-    if own <= other:
-        return f"cheaper by {-gain:,.1f} us"
-    far = HOST if layer.accelerated else ACCELERATOR
-    return f"the {far} is faster by {own - other:,.1f} us, but the transfer costs more"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,10 @@ class ActivationStatistics:
     histograms: Mapping[str, Histogram]
     peaks: Mapping[str, np.ndarray]
     means: Mapping[str, np.ndarray]
+
+    @property
+    def parts(self) -> tuple[Mapping[str, Any], ...]:
+        return self.histograms, self.peaks, self.means
 
 
 NOTHING_KNOWN = ActivationStatistics({}, {}, {})
@@ -79,9 +84,8 @@ def calibrate(
         for layer in weighted:
             sums[layer.linear].add(channels_last(layer, values[layer.linear]))
     means = {name: mean.value() for name, mean in sums.items()}
-    return ActivationStatistics(
-        {**known.histograms, **histograms}, {**known.peaks, **peaks}, {**known.means, **means}
-    )
+    parts = zip(known.parts, (histograms, peaks, means), strict=True)
+    return ActivationStatistics(*({**old, **new} for old, new in parts))
 
 
 ChosenRanges = dict[tuple[tuple[str, ...], str], Range]

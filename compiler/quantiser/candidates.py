@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ..graph import Graph, Quantisation
+from ..reach import reach
 from .batches import Batches
 from .budget import SLOWER, Clock
 from .calibrate import (
@@ -311,23 +312,18 @@ def _classes(values: np.ndarray) -> np.ndarray:
     return values.reshape(len(values), -1).argmax(axis=1)
 
 
-def _scaled(graph: Graph, links: Iterable[EqualisedPair]) -> set[str]:
+def _scaled(graph: Graph, links: Sequence[EqualisedPair]) -> set[str]:
     """Return the values that equalisation scales."""
-    links = tuple(links)
     ends = {link.second for link in links}
-    pending, found = [link.first for link in links], set[str]()
-    while pending:
-        name = pending.pop()
-        found.add(name)
-        readers = (value.name for user in graph.users(name) for value in user.outputs)
-        pending += [reader for reader in readers if reader not in ends]
-    return found
+
+    def readers(name: str) -> Iterable[str]:
+        names = (value.name for user in graph.users(name) for value in user.outputs)
+        return (one for one in names if one not in ends)
+
+    return set(reach((link.first for link in links), readers))
 
 
 def _without(known: ActivationStatistics, names: set[str]) -> ActivationStatistics:
     """Return the statistics of all other values."""
-    return ActivationStatistics(
-        {name: each for name, each in known.histograms.items() if name not in names},
-        {name: each for name, each in known.peaks.items() if name not in names},
-        {name: each for name, each in known.means.items() if name not in names},
-    )
+    kept = ({one: part[one] for one in part if one not in names} for part in known.parts)
+    return ActivationStatistics(*kept)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import Graph, Node, evaluate_node
+from ..reach import reach
 from .batches import Arrays, Batches
 
 
@@ -100,13 +101,8 @@ class JointPlan:
 
 def _needed(graph: Graph, wanted: tuple[str, ...]) -> list[Node]:
     """Return the nodes on which values depend, in the order of the graph."""
-    pending, needed = list(wanted), set[str]()
-    while pending:
-        node = graph.producer(pending.pop())
-        if node is not None and node.outputs[0].name not in needed:
-            needed.add(node.outputs[0].name)
-            pending += node.inputs
-    return [node for node in graph.nodes if node.outputs[0].name in needed]
+    needed = reach(wanted, lambda name: node.inputs if (node := graph.producer(name)) else ())
+    return [node for node in graph.nodes if any(value.name in needed for value in node.outputs)]
 
 
 def run_jointly(

@@ -1,11 +1,12 @@
 """Measurement of the rounding noise per layer, and of the agreement of whole networks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..graph import Graph, Quantisation, evaluate, evaluate_node
+from ..reach import reach
 from .batches import Arrays, Batches
 from .float_layer import FloatLayer, origin
 from .insert import Inserted
@@ -147,16 +148,13 @@ def _fed(
 
 def last_layers(graph: Graph, points: Points) -> tuple[str, ...]:
     """Return the outputs of layers that have no later layer."""
-    ahead: set[str] = set()
-    pending = [name for layer in points.layers for name in layer.inputs]
-    while pending:
-        name = origin(graph, pending.pop())
-        if name in ahead:
-            continue
-        ahead.add(name)
+
+    def sources(name: str) -> Iterable[str]:
         node = graph.producer(name)
-        if node is not None:
-            pending += [operand for operand in node.inputs if not graph.is_constant(operand)]
+        names = node.inputs if node is not None else ()
+        return (origin(graph, one) for one in names if not graph.is_constant(one))
+
+    ahead = reach((origin(graph, n) for layer in points.layers for n in layer.inputs), sources)
     inner = {name for layer in points.layers for name in layer.inside if name in ahead}
     return tuple(layer.output for layer in points.layers if layer.output not in inner) or tuple(
         layer.output for layer in points.layers[-1:]

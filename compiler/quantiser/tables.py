@@ -1,10 +1,11 @@
 """Search for elementwise functions of one activation, which become tables or stay on the host."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from ..graph import Graph, Node
 from ..graph import operators as ops
+from ..reach import reach
 from .float_layer import FloatLayer, is_move, maker, origin
 
 
@@ -62,16 +63,13 @@ def find_tables(graph: Graph, inside: frozenset[str]) -> Iterable[FloatLayer]:
 
 def _between(graph: Graph, name: str, source: str) -> set[str]:
     """Return the values from a function's result back to its source, without the source."""
-    found: set[str] = set()
-    pending = [name]
-    while pending:
-        name = pending.pop()
-        node = graph.producer(name)
-        if name == source or name in found or node is None:
-            continue
-        found.add(name)
-        pending += node.inputs
-    return found
+
+    def operands(value: str) -> Sequence[str]:
+        node = graph.producer(value)
+        return () if value == source or node is None else node.inputs
+
+    found = reach([name], operands)
+    return {one for one in found if one != source and graph.producer(one) is not None}
 
 
 LONE = ("table", "add", "mul", "pool", "norm")

@@ -100,8 +100,8 @@ class GraphPattern(ABC):
         """Yield each match of the value `name`, as an extension of `match`."""
 
     def own_captures(self) -> tuple[str, ...]:
-        """Return the names that the pattern itself binds; "" binds nothing."""
-        return ()
+        """Names of its own captures, perhaps empty ones."""
+        return getattr(self, "capture", ""), getattr(self, "value", "")
 
     def inner(self) -> "tuple[GraphPattern, ...]":
         """Return the patterns inside this one."""
@@ -151,10 +151,6 @@ class ValuePattern(GraphPattern):
         if found is not None:
             yield found
 
-    @override
-    def own_captures(self) -> tuple[str, ...]:
-        return (self.capture,)
-
 
 @dataclass(frozen=True, slots=True)
 class NumberPattern(GraphPattern):
@@ -175,10 +171,6 @@ class NumberPattern(GraphPattern):
         found = match.bind(self.capture, got)
         if found is not None:
             yield found
-
-    @override
-    def own_captures(self) -> tuple[str, ...]:
-        return (self.capture,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +232,6 @@ class NodePattern(GraphPattern):
             orders = permutations(self.operands) if self.commutative else (self.operands,)
             for order in orders:
                 yield from _in_turn(view, order, names, match)
-
-    def own_captures(self) -> tuple[str, ...]:
-        """Return the names for its operator and its output."""
-        return self.capture, self.value
 
     @override
     def inner(self) -> tuple[GraphPattern, ...]:
@@ -333,10 +321,6 @@ class RepeatedPattern(GraphPattern):
             bound = one.bind(self.capture, operators)
             if bound is not None:
                 yield from self.source.matches(view, above, bound)
-
-    @override
-    def own_captures(self) -> tuple[str, ...]:
-        return (self.capture,)
 
     def inner(self) -> tuple[GraphPattern, ...]:
         """Return the pattern of the value above the chain."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from ...isa.expressions import Affine, Call, Expression, Read, Reduction
+from ...isa.expressions import Affine, Expression, Read, with_reads
 
 
 def variable(name: str) -> Affine:
@@ -48,10 +48,6 @@ def value_of(affine: Affine, values: Mapping[str, int]) -> int:
 
 def with_names(tree: Expression, name_of: Callable[[str], str]) -> Expression:
     """Rename the variables in the indices of an expression."""
-    if isinstance(tree, Read):
-        return Read(tree.tensor, tuple(renamed(affine, name_of) for affine in tree.index))
-    if isinstance(tree, Call):
-        return Call(tree.op, tuple(with_names(argument, name_of) for argument in tree.arguments))
-    if isinstance(tree, Reduction):
-        return Reduction(tree.op, with_names(tree.body, name_of))
-    return tree
+    return with_reads(
+        tree, lambda read: Read(read.tensor, tuple(renamed(one, name_of) for one in read.index))
+    )

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ...isa.expressions import Affine, Read
+from ..reach import reach
 from .affine import scaled, total, variable
 from .box import Box
 from .nodes import Condition, Digit, Let
@@ -140,14 +141,8 @@ class Bounds:
 
     def behind(self, indices: Iterable[Affine]) -> set[str]:
         """The variables that indices depend on, directly or through the starts of axes."""
-        found: set[str] = set()
-        names = [name for affine in indices for name, _ in affine.terms]
-        while names:
-            name = names.pop()
-            if name not in found:
-                found.add(name)
-                names += [other for other, _ in self.definitions[name].value.terms]
-        return found
+        names = (name for affine in indices for name, _ in affine.terms)
+        return set(reach(names, lambda n: [one for one, _ in self.definitions[n].value.terms]))
 
     def _range(self, name: str, fixed: frozenset[str]) -> Interval:
         known = self._ranges.get((name, fixed))

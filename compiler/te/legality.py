@@ -1,7 +1,8 @@
 """The rules for every schedule, checked after each step."""
 
-from ...isa.expressions import Call, Expression, Read
+from ...isa.expressions import Literal, reads_of
 from .bounds import Bounds, infer_bounds
+from .reductions import with_reduction
 from .stage_steps import Tensorise
 from .stages import Stage, State, qualified
 from .steps import Step, blame
@@ -156,17 +157,10 @@ def _stands_inside(reader: Stage, consumer: str, position: int, state: State) ->
 
 def _check_finish(stage: Stage, consumer: Stage) -> None:
     """A stage that is read after a reduction must be computed outside the reduction."""
-    if any(read.tensor == stage.name for read in _read_after(consumer.body)):
+    after = with_reduction(consumer.body, Literal(0))
+    if any(read.tensor == stage.name for read in reads_of(after)):
         loop = consumer.loops[consumer.first_reduction]
         raise ScheduleError(
             f"`{consumer.name}` reads `{stage.name}` after its reduction, outside "
             f"the reduction loop `{loop}`; compute it further out"
         )
-
-
-def _read_after(tree: Expression) -> tuple[Read, ...]:
-    if isinstance(tree, Read):
-        return (tree,)
-    if isinstance(tree, Call):
-        return tuple(read for part in tree.arguments for read in _read_after(part))
-    return ()

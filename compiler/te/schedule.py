@@ -123,9 +123,10 @@ class Schedule:
         """Reorder the named loops among the positions that they occupy."""
         self.apply(Reorder(stage, loops))
 
-    def unroll(self, stage: str, loop: str) -> None:
-        """Unroll a loop: write out its iterations."""
-        self.apply(Unroll(stage, loop))
+    def unroll(self, stage: str, *loops: str) -> None:
+        """Unroll loops, one after the other: write out their iterations."""
+        for loop in loops:
+            self.apply(Unroll(stage, loop))
 
     def vectorise(self, stage: str, loop: str) -> None:
         """Vectorise the innermost loop: run its iterations at once."""

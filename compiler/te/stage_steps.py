@@ -1,10 +1,11 @@
 """Steps on whole stages: caches, `compute_at`, scopes, and instructions."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
-from ...isa.expressions import Affine, Call, Expression, Read, Reduction
+from ...isa.expressions import Affine, Read, with_reads
 from ..tensor import Tensor
 from .affine import variable
 from .box import extents_of, whole_box
@@ -74,11 +75,15 @@ class CacheRead(Step):
         for stage in state.stages:
             if stage.name in self.readers:
                 stages += [] if copy in stages else [copy]
-                body = _redirected(stage.body, self.tensor, name)
+                body = with_reads(stage.body, self._redirected(name))
                 stages.append(replace(stage, body=body, source=name if stage.source else ""))
             else:
                 stages.append(stage)
         return replace(state, stages=tuple(stages))
+
+    def _redirected(self, copy: str) -> Callable[[Read], Read]:
+        """Let reads of the tensor read the copy."""
+        return lambda read: Read(copy, read.index) if read.tensor == self.tensor else read
 
     def _reader(self, state: State, name: str) -> tuple[Stage, list[Read]]:
         """A stage that is to read the copy, and its reads of the tensor."""
@@ -116,16 +121,6 @@ def _axis_names(reader: Stage, read: Read, rank: int) -> tuple[str, ...]:
             name += "_"
         names.append(name)
     return tuple(names)
-
-
-def _redirected(tree: Expression, old: str, new: str) -> Expression:
-    if isinstance(tree, Read):
-        return Read(new, tree.index) if tree.tensor == old else tree
-    if isinstance(tree, Call):
-        return Call(tree.op, tuple(_redirected(part, old, new) for part in tree.arguments))
-    if isinstance(tree, Reduction):
-        return Reduction(tree.op, _redirected(tree.body, old, new))
-    return tree
 
 
 @dataclass(frozen=True, slots=True)

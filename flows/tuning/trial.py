@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...compiler.cpu import CompiledKernel, CpuTarget
-from ...compiler.cpu.codegen.lower import lower
 from ...compiler.cpu.codegen.machine_code import assemble
-from ...compiler.cpu.execution.kernel import load_kernel
+from ...compiler.cpu.execution.kernel import Frame, load_kernel, lower_description
 from ...compiler.cpu.kernels.choices import Choice, digest_of
 from ...compiler.cpu.kernels.description import TunableDescription
 from ...errors import CompileError
@@ -151,12 +150,9 @@ class TrialBench:
         """
         target = self.setting.target
         product = self.setting.product.with_choice(choice)
-        plan = product.plan(target)
-        lowered = lower(plan.schedule.program(), target, {**plan.layouts, **plan.tiles})
+        plan, lowered = lower_description(product, target)
         code = assemble(lowered.text, target, plan.schedule.kernel.name)
-        kernel = CompiledKernel(
-            product, target, code, lowered.tensors, plan.layouts, lowered.workspace_bytes
-        )
+        kernel = CompiledKernel(product, target, code, Frame.of(plan, lowered))
         steps = "\n".join(map(str, plan.schedule.steps))
         # Layouts say where the code finds its weights, so they belong to the program.
         program = digest_of(f"{lowered.text}\n{plan.layouts!r}")

@@ -156,9 +156,8 @@ class FunctionLowering:
 
         def iteration(number: LlvmValue) -> None:
             self.memory.symbols[symbol] = number
-            self.memory.open()
-            body()
-            self.memory.close()
+            with self.memory.scope():
+                body()
 
         self.emitter.repeat(count, iteration)
 
@@ -200,8 +199,7 @@ class FunctionLowering:
             for number in range(extent):
                 self.block(node.body, inside(number, number), mask)
         elif self.is_shared(node):
-            assert self.threads is not None
-            emit_parallel(self, node, env, symbol, start, self.threads)
+            emit_parallel(self, node, env, symbol, inside)
         else:
             first, last = middle_of(node, inside, self.shared.program)
             for number in range(first):
@@ -246,7 +244,5 @@ class FunctionLowering:
         if not bits:
             emit(mask)
             return
-        with self.builder.if_then(all_of(self.emitter, bits)):
-            self.memory.open()
+        with self.builder.if_then(all_of(self.emitter, bits)), self.memory.scope():
             emit(mask)
-            self.memory.close()

@@ -5,13 +5,12 @@ bytes each.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from ....isa.expressions import Affine
 from ...te.nodes import For
 from .cut import middle_of
 from .emitter import I64, POINTER, LlvmValue
@@ -20,18 +19,16 @@ from .environment import Environment
 if TYPE_CHECKING:
     from .lower_function import FunctionLowering
 
+Part = Callable[[int, int], Environment]
+"""Returns the environment inside a loop, between its first and last iteration of a part."""
+
 LINE_BYTES = 64
 """Bytes of a line of the cache. The context has lines of its own, as the caller writes its stack
 while others read the context."""
 
 
 def emit_parallel(
-    outer: "FunctionLowering",
-    node: For,
-    env: Environment,
-    symbol: str,
-    start: Affine,
-    threads: tuple[LlvmValue, LlvmValue],
+    outer: "FunctionLowering", node: For, env: Environment, symbol: str, inside: Part
 ) -> None:
     """Emit a loop whose iterations are shared by threads.
 
@@ -39,14 +36,13 @@ def emit_parallel(
     ----------
     outer
         The function around the loop.
-    node, symbol, start
-        The loop, its counter, and where its variable starts.
+    node, symbol, inside
+        The loop, its counter, and the environment in some of its iterations.
     env
         The environment around it.
-    threads
-        The pool's function, null for the calling thread, and its state.
     """
-    builder, (run, pool) = outer.builder, threads
+    assert outer.threads is not None
+    builder, (run, pool) = outer.builder, outer.threads
     symbols = [name for name in env.ranges if name in outer.memory.symbols]
     names = [name for name, area in outer.areas.items() if area.values is None]
     signature = ir.FunctionType(ir.VoidType(), [POINTER, I64, I64])
@@ -66,7 +62,10 @@ def emit_parallel(
             builder.call(body, [context, I64(0), I64(node.extent)])
         with several:
             builder.call(Callee(run, _RUN), [pool, body, context, I64(node.extent)])
-    _emit_body(_inside(outer, body, names, symbols), body, node, env, symbol, start)
+    inner = _inside(outer, body, names, symbols)
+    with inner.tiles.shaped(node.body, inner.is_shared):
+        _emit_iterations(inner, body, node, symbol, inside)
+    inner.builder.ret_void()
 
 
 def _inside(
@@ -87,27 +86,8 @@ def _inside(
     return inner
 
 
-def _emit_body(
-    inner: "FunctionLowering",
-    body: ir.Function,
-    node: For,
-    env: Environment,
-    symbol: str,
-    start: Affine,
-) -> None:
-    """Emit the iterations from `begin` to `end`, with the shapes of tiles around them."""
-    with inner.tiles.shaped(node.body, inner.is_shared):
-        _emit_iterations(inner, body, node, env, symbol, start)
-    inner.builder.ret_void()
-
-
 def _emit_iterations(
-    inner: "FunctionLowering",
-    body: ir.Function,
-    node: For,
-    env: Environment,
-    symbol: str,
-    start: Affine,
+    inner: "FunctionLowering", body: ir.Function, node: For, symbol: str, part: Part
 ) -> None:
     """Emit the loop over iterations; those of the middle have code of their own."""
     builder, (_, begin, end) = inner.builder, body.args
@@ -121,24 +101,18 @@ def _emit_iterations(
     builder.position_at_end(inside)
     inner.memory.symbols[symbol] = counter
 
-    def part(low: int, high: int) -> Environment:
-        return env.counting(node.variable, start, symbol, low, high)
-
     first, last = middle_of(node, part, inner.shared.program)
-    inner.memory.open()
-    if last - first + 1 < node.extent:
-        offset = builder.sub(counter, I64(first))
-        middle = builder.icmp_unsigned("<", offset, I64(last - first + 1))
-        rest = part(0, node.extent - 1) if first else part(last + 1, node.extent - 1)
-        with builder.if_else(middle) as (whole, cut):
-            for block, piece in ((whole, part(first, last)), (cut, rest)):
-                with block:
-                    inner.memory.open()
-                    inner.block(node.body, piece, None)
-                    inner.memory.close()
-    else:
-        inner.block(node.body, part(0, node.extent - 1), None)
-    inner.memory.close()
+    with inner.memory.scope():
+        if last - first + 1 < node.extent:
+            offset = builder.sub(counter, I64(first))
+            middle = builder.icmp_unsigned("<", offset, I64(last - first + 1))
+            rest = part(0, node.extent - 1) if first else part(last + 1, node.extent - 1)
+            with builder.if_else(middle) as (whole, cut):
+                for block, piece in ((whole, part(first, last)), (cut, rest)):
+                    with block, inner.memory.scope():
+                        inner.block(node.body, piece, None)
+        else:
+            inner.block(node.body, part(0, node.extent - 1), None)
     counter.add_incoming(builder.add(counter, I64(1)), builder.block)
     builder.branch(head)
     builder.position_at_end(after)

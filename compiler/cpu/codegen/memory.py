@@ -1,6 +1,7 @@
 """Emit loads and stores of elements and whole vectors."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 
 from llvmlite import ir
 
@@ -44,13 +45,12 @@ class MemoryAccess:
         self._sums: list[dict[tuple[tuple[str, int], ...], LlvmValue]] = [{}]
         self._loads: list[dict[Hashable, LlvmValue]] = [{}]
 
-    def open(self) -> None:
-        """Enter a block that may be skipped: its values are not reused after it."""
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block that may be skipped: its values are not reused after it."""
         self._sums.append({})
         self._loads.append({})
-
-    def close(self) -> None:
-        """Leave the block."""
+        yield
         self._sums.pop()
         self._loads.pop()
 

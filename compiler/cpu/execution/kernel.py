@@ -5,10 +5,9 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -35,6 +34,30 @@ SAMPLES = 64
 """Elements that are compared before whole constants are."""
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The interface of a kernel's code for its caller.
+
+    Parameters
+    ----------
+    tensors
+        Names of the code's arrays, in order, the output last.
+    layouts
+        Layouts of the tensors that are packed.
+    workspace_bytes
+        Size of the memory that the code needs while it runs.
+    """
+
+    tensors: tuple[str, ...]
+    layouts: Mapping[str, Layout]
+    workspace_bytes: int
+
+    @staticmethod
+    def of(plan: KernelSchedule, lowered: LoweredFunction) -> "Frame":
+        """The frame of a kernel that was lowered."""
+        return Frame(lowered.tensors, plan.layouts, lowered.workspace_bytes)
+
+
 class CompiledKernel:
     """Machine code of one description for one target.
 
@@ -46,12 +69,8 @@ class CompiledKernel:
         The processor to compile for.
     code
         The object file.
-    tensors
-        Names of the code's arrays, in order, the output last.
-    layouts
-        Layouts of the tensors that are packed.
-    workspace_bytes
-        Size of the memory that the code needs while it runs.
+    frame
+        Its interface.
     threads
         Threads that share parallel loops; the result does not depend on it.
 
@@ -66,14 +85,12 @@ class CompiledKernel:
         description: Description,
         target: CpuTarget,
         code: bytes,
-        tensors: tuple[str, ...],
-        layouts: Mapping[str, Layout],
-        workspace_bytes: int,
+        frame: Frame,
         threads: int = 1,
     ) -> None:
         check_runs(target.level)
-        self.description, self.target, self.code = description, target, code
-        self.tensors, self.layouts, self.workspace_bytes = tensors, layouts, workspace_bytes
+        self.description, self.target, self.code, self.frame = description, target, code, frame
+        self.tensors, self.workspace_bytes = frame.tensors, frame.workspace_bytes
         self.pool: ThreadPool | None = pool_of(threads)
         self._library = LoadedCode(code, target)
         self.address = self._library.address(ENTRY)
@@ -101,9 +118,9 @@ class CompiledKernel:
             )
         for name, array in constants.items():
             check(name, array, self.description.operands[name])
-        prepared = self.description.prepare(constants, self.target)
+        prepared, layouts = self.description.prepare(constants, self.target), self.frame.layouts
         packed = {
-            name: self.layouts[name].pack(array) if name in self.layouts else array
+            name: layouts[name].pack(array) if name in layouts else array
             for name, array in prepared.items()
         }
         return BoundKernel(self, {name: self._kept(name, array) for name, array in packed.items()})
@@ -141,7 +158,7 @@ class CompiledKernel:
         header = {
             "key": key_of(self.description, self.target),
             "target": asdict(self.target),
-            **_frame(self.tensors, self.layouts, self.workspace_bytes),
+            **asdict(self.frame),
         }
         return seal(header, self.code)
 
@@ -259,15 +276,7 @@ def compile_kernel(
     target = target or host()
     plan, lowered = lower_description(description, target)
     code = assemble(lowered.text, target, plan.schedule.kernel.name)
-    return CompiledKernel(
-        description,
-        target,
-        code,
-        lowered.tensors,
-        plan.layouts,
-        lowered.workspace_bytes,
-        threads,
-    )
+    return CompiledKernel(description, target, code, Frame.of(plan, lowered), threads)
 
 
 def lower_description(
@@ -311,31 +320,17 @@ def load_kernel(
         return compile_kernel(description, target, threads)
     if is_ours:
         layouts = {name: Layout.from_dict(found) for name, found in header["layouts"].items()}
-        tensors, size = tuple(header["tensors"]), header["workspace_bytes"]
-        return CompiledKernel(description, target, code, tensors, layouts, size, threads)
-    plan, lowered = lower_description(description, target)
-    frame = _frame(lowered.tensors, plan.layouts, lowered.workspace_bytes)
-    for name, expected in json.loads(json.dumps(frame)).items():
+        frame = Frame(tuple(header["tensors"]), layouts, header["workspace_bytes"])
+        return CompiledKernel(description, target, code, frame, threads)
+    frame = Frame.of(*lower_description(description, target))
+    for name, expected in json.loads(json.dumps(asdict(frame))).items():
         if (got := header.get(name)) != expected:
             raise CompileError(
                 f"the header of a kernel: `{name}`: expected {_shortened(expected)}, got "
                 f"{_shortened(got)}; compile it again"
             )
     check_object(code, ENTRY)
-    return CompiledKernel(
-        description, target, code, lowered.tensors, plan.layouts, lowered.workspace_bytes, threads
-    )
-
-
-def _frame(
-    tensors: tuple[str, ...], layouts: Mapping[str, Layout], workspace_bytes: int
-) -> dict[str, Any]:
-    """Return the interface of the code for its caller, as JSON values."""
-    return {
-        "tensors": tensors,
-        "layouts": {name: asdict(layout) for name, layout in layouts.items()},
-        "workspace_bytes": workspace_bytes,
-    }
+    return CompiledKernel(description, target, code, frame, threads)
 
 
 def _shortened(value: object) -> str:

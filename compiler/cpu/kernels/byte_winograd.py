@@ -229,8 +229,8 @@ class ByteWinogradPlanner(TilePlanner):
         s.reorder("tiles.REGISTER", "n", "ty", "i", "tx", "j", "a", "ci")
         for stage, loop in (("lines", "i"), ("tiles", "j")):
             register = f"{stage}.REGISTER"
-            for written_out, name in ((stage, loop), (register, loop), (register, "a")):
-                s.unroll(written_out, name)
+            s.unroll(stage, loop)
+            s.unroll(register, loop, "a")
             s.vectorise(stage, "ci.i")
             s.vectorise(register, "ci")
 
@@ -249,9 +249,8 @@ class ByteWinogradPlanner(TilePlanner):
         order = unrolled(s, register, ("n", "i", "j", "k.o"), self.steps)
         s.reorder(register, *order, "ty", "tx", "o.o", "o.i", "k.i")
         s.tensorise(register, "o.i")
-        for stage, loops in (("products", inner[:3]), (register, ("ty", "tx", "o.o"))):
-            for loop in loops:
-                s.unroll(stage, loop)
+        s.unroll("products", *inner[:3])
+        s.unroll(register, "ty", "tx", "o.o")
         s.vectorise("products", "o.i.i")
         s.vectorise(register, "o.i")
 
@@ -283,9 +282,8 @@ class ByteWinogradPlanner(TilePlanner):
             s.compute_at("tiles", "out", groups)
             s.compute_at("lines", "out", groups)
             s.parallelise("out", groups)
-        written_out = (("out", ("a", "dy", "dx")), ("lines_out", ("dy",)), (register, ("a", "dy")))
-        for stage, loops in written_out:
-            for loop in loops:
-                s.unroll(stage, loop)
+        s.unroll("out", "a", "dy", "dx")
+        s.unroll("lines_out", "dy")
+        s.unroll(register, "a", "dy")
         for stage, loop in (("out", "o.i.i"), ("lines_out", "o.i"), (register, "o")):
             s.vectorise(stage, loop)

@@ -68,10 +68,8 @@ class DepthwisePlanner(Planner):
         if self.shares_code:
             schedule.fuse("out", "x.o", "c.o")
         if self.conv.taps <= MAX_TAPS:
-            for loop in ("kx",) if self.loops_rows else ("ky", "kx"):
-                schedule.unroll("out", loop)
-        for loop in ("y.i", "x.i"):
-            schedule.unroll("out", loop)
+            schedule.unroll("out", *(("kx",) if self.loops_rows else ("ky", "kx")))
+        schedule.unroll("out", "y.i", "x.i")
         schedule.vectorise("out", "c.i")
         schedule.parallelise("out", "y.o")
         return KernelSchedule(schedule)

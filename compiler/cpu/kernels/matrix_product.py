@@ -20,7 +20,7 @@ from .choices import Choice, Choices
 from .description import Array, KernelSchedule, round_up
 from .epilogue import WITH_BIAS, Epilogue
 from .product import MAX_PARTS, PanelPlanner, Product, parts_for_threads
-from .row_stages import columns_at_once, compute_in_row, reduced
+from .row_stages import MAX, SUM, columns_at_once, compute_in_row, reduced
 from .tiles import MatrixTile, panels, pick_multiplication, schedule_copy
 
 WAY_BYTES = 4096
@@ -217,14 +217,8 @@ class MatrixPlanner(PanelPlanner):
     def _step(self, x: te.DeclaredTensor) -> te.DeclaredTensor:
         """The step of each row, [M, 1]; NaN if a number of the row is not finite."""
         p, width = self.product, columns_at_once(self.product.inner, self.target)
-        largest = reduced(
-            *(x, "largest", p.inner, width, te.max, te.maximum),
-            lambda value: te.maximum(value, -value),
-        )
-        marks = reduced(
-            *(x, "marks", p.inner, width, te.sum, te.TensorExpression.__add__),
-            lambda value: te.single(value * 0.0),
-        )
+        largest = reduced(x, "largest", MAX, width, lambda value: te.maximum(value, -value))
+        marks = reduced(x, "marks", SUM, width, lambda value: te.single(value * 0.0))
         r, one = te.axes(r=p.rows, l=1)
         value = te.maximum(largest[r, one], MIN_MAGNITUDE) * (1.0 / p.limit)
         return te.compute("step", "float32", (r, one), value + marks[r, one])

@@ -140,8 +140,7 @@ class Pooling(PoolingWindow):
         s.split("out", "c.i", lanes)
         s.reorder("out", "n", "y", "x.o", "c.o", "ky", "kx", "x.i", "c.i.o", "c.i.i")
         window = ("ky", "kx") if self.taps * pixels * vectors <= UNROLLED else ()
-        for loop in (*window, "x.i", "c.i.o"):
-            s.unroll("out", loop)
+        s.unroll("out", *window, "x.i", "c.i.o")
         s.vectorise("out", "c.i.i")
         s.parallelise("out", s.fuse("out", "n", "y"))
         return KernelSchedule(s)
@@ -258,8 +257,7 @@ class BytePooling(PoolingWindow):
         lanes = target.lanes * (4 if self.scale is None else 1)
         s.split("out", "c", min(lanes, self.channels))
         s.reorder("out", "n", "y", "x", "c.o", "ky", "kx", "c.i")
-        for loop in ("ky", "kx") if self.taps <= UNROLLED_BYTES else ():
-            s.unroll("out", loop)
+        s.unroll("out", *(("ky", "kx") if self.taps <= UNROLLED_BYTES else ()))
         s.vectorise("out", "c.i")
         s.parallelise("out", s.fuse("out", "n", "y"))
         return KernelSchedule(s)

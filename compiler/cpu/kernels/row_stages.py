@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 Change = Callable[[te.TensorExpression], te.TensorExpression]
 
+Fold = tuple[Callable[..., te.TensorExpression], Callable[..., te.TensorExpression]]
+"""A reduction, and the operation on two of its results."""
+
+SUM: Fold = te.sum, te.TensorExpression.__add__
+MAX: Fold = te.max, te.maximum
+
 VECTORS = (1, 2, 4, 8)
 """Vectors that may be computed side by side."""
 
@@ -55,19 +61,19 @@ def columns_at_once(columns: int, target: CpuTarget) -> int:
 
 
 def reduced(
-    source: te.DeclaredTensor,
-    name: str,
-    columns: int,
-    width: int,
-    reduce: Callable[..., te.TensorExpression],
-    combine: Callable[[te.TensorExpression, te.TensorExpression], te.TensorExpression],
-    change: Change = same,
+    source: te.DeclaredTensor, name: str, fold: Fold, width: int, change: Change = same
 ) -> te.DeclaredTensor:
-    """Stages that reduce each row to one element: blocks of `width`, then halves.
+    """Stages that reduce each row to one element, after `change` of every element.
 
-    `change` is applied to every element first.
+    A row of [rows, columns] is reduced in blocks of `width`, then in halves. Rows of [rows,
+    columns, inner] lie side by side and take one stage.
     """
-    rows = source.tensor.shape[0]
+    reduce, combine = fold
+    rows, columns, *inner = source.shape
+    if inner:
+        r, i = te.axes(r=rows, i=inner[0])
+        (k,) = te.reduce_axes(k=columns)
+        return te.compute(name, "float32", (r, i), reduce(change(source[r, k, i]), over=k))
     r, lane = te.axes(r=rows, l=width)
     (block,) = te.reduce_axes(b=-(-columns // width))
     element = source[r, block * width + lane]
@@ -79,19 +85,6 @@ def reduced(
         value = combine(stage[r, lane], stage[r, lane + width])
         stage = te.compute(f"{name}_{width}", "float32", (r, lane), value)
     return stage
-
-
-def reduced_across(
-    source: te.DeclaredTensor,
-    name: str,
-    reduce: Callable[..., te.TensorExpression],
-    change: Change = same,
-) -> te.DeclaredTensor:
-    """A stage that reduces the middle axis of [rows, columns, inner]."""
-    rows, columns, inner = source.tensor.shape
-    r, i = te.axes(r=rows, i=inner)
-    (k,) = te.reduce_axes(k=columns)
-    return te.compute(name, "float32", (r, i), reduce(change(source[r, k, i]), over=k))
 
 
 class RowPlanner(Planner):

@@ -17,7 +17,7 @@ from ...te.declare import FLOAT32_MAX
 from ..target import CpuTarget
 from .choices import Choice, Choices
 from .description import Array, TunableDescription
-from .row_stages import RowPlanner, RowStages, reduced, reduced_across, same, square
+from .row_stages import MAX, SUM, RowPlanner, RowStages, reduced, same, square
 
 MAX_SHORT = 1 << 12
 """Maximum columns of a row that is copied where it is read again with a change."""
@@ -86,18 +86,9 @@ class RowSoftmax(RowKernel):
         one = te.axes(l=1)[0] if alone else i
         axes, row = ((r, c), (r, 0)) if alone else ((r, c, i), (r, i))
         x = self.x(-FLOAT32_MAX if alone else 0)
-        if alone:
-            largest = reduced(x, "largest", self.columns, width, te.max, te.maximum)
-        else:
-            largest = reduced_across(x, "largest", te.max)
+        largest = reduced(x, "largest", MAX, width)
         grown = te.compute("grown", "float32", axes, te.decay(x[axes] - largest[row]))
-        if alone:
-            total = reduced(
-                grown, "total", self.columns, width, te.sum, te.TensorExpression.__add__
-            )
-        else:
-            total = reduced_across(grown, "total", te.sum)
-        whole = total[r, one]
+        whole = reduced(grown, "total", SUM, width)[r, one]
         share = te.compute("share", "float32", (r, one), te.log(whole) if self.log else 1.0 / whole)
         value = x[axes] - largest[row] - share[row] if self.log else grown[axes] * share[row]
         out = te.compute("out", "float32", axes, value)
@@ -151,16 +142,13 @@ class LayerNormalisation(RowKernel):
             return element if mean is None or whole else element - mean[r, 0]
 
         if self.centred:
-            total = reduced(x, "total", self.columns, width, te.sum, te.TensorExpression.__add__)
+            total = reduced(x, "total", SUM, width)
             mean = te.compute("mean", "float32", (r1, one), total[r1, one] * share)
             # Elements beyond the row must be 0, not the negative mean; a short row stays in L1.
             if self.columns % width or self.columns <= MAX_SHORT:
                 source = te.compute("centred", "float32", (r, c), centred(x[r, c]))
                 whole = ("centred",)
-        squares = reduced(
-            *(source, "squares", self.columns, width, te.sum, te.TensorExpression.__add__),
-            lambda element: square(centred(element)),
-        )
+        squares = reduced(source, "squares", SUM, width, lambda one: square(centred(one)))
         spread = te.sqrt(squares[r1, one] * share + self.epsilon)
         share = scale[r1] / spread if self.by_row else 1.0 / spread
         factor = te.compute("factor", "float32", (r1, one), share)
@@ -214,10 +202,12 @@ class RowReduction(RowKernel):
     def declared(self, width: int) -> RowStages:
         extreme = self.kind in ("max", "min")
         r, i = te.axes(**{"r": self.rows, "l" if self.inner == 1 else "i": self.inner})
-        if self.inner == 1:
-            value = self._extreme(width, r, i) if extreme else self._total(width)[r, i]
+        if not extreme:
+            change = square if self.kind in ("squares", "length") else same
+            value = reduced(self.x(), "total", SUM, width, change)[r, i]
         else:
-            value = self._extreme_across(r, i) if extreme else self._total(0)[r, i]
+            find = self._extreme if self.inner == 1 else self._extreme_across
+            value = find(width, r, i)
         if self.kind == "length":
             value = te.sqrt(value)
         elif not extreme and (self.inner == 1 or self.kind == "mean"):
@@ -225,15 +215,6 @@ class RowReduction(RowKernel):
         out = te.compute("out", "float32", (r, i), value)
         across = ("most", "marks") if extreme else ("total",)
         return RowStages("reduction", out, () if self.inner == 1 else across)
-
-    def _total(self, width: int) -> te.DeclaredTensor:
-        """Sums of all rows, `width` elements at once; of rows side by side where that is 0."""
-        change = square if self.kind in ("squares", "length") else same
-        if not width:
-            return reduced_across(self.x(), "total", te.sum, change)
-        return reduced(
-            self.x(), "total", self.columns, width, te.sum, te.TensorExpression.__add__, change
-        )
 
     def _extreme(self, width: int, r: te.Index, one: te.Index) -> te.TensorExpression:
         """The largest number of a row; for the smallest, that of the negated numbers.
@@ -252,20 +233,22 @@ class RowReduction(RowKernel):
             lost = te.select(te.equal(value, lowest), te.constant(1.0), te.constant(0.0))
             return te.select(te.equal(value, value), lost, none)
 
-        most = reduced(x, "most", self.columns, width, te.max, te.maximum, signed)
-        marks = reduced(x, "marks", self.columns, width, te.sum, te.TensorExpression.__add__, mark)
+        most = reduced(x, "most", MAX, width, signed)
+        marks = reduced(x, "marks", SUM, width, mark)
         found, marked = signed(most[r, one]), marks[r, one]
         found = te.select(te.equal(marked, float(self.columns)), te.constant(lowest), found)
         return te.select(te.equal(marked, marked), found, none)
 
-    def _extreme_across(self, r: te.Index, i: te.Index) -> te.TensorExpression:
+    def _extreme_across(self, width: int, r: te.Index, i: te.Index) -> te.TensorExpression:
         """The same for rows side by side: a second sum is NaN if the row has one."""
         sign = 1.0 if self.kind == "max" else -1.0
-        most = reduced_across(self.x(), "most", te.max, lambda x: x * sign)
-        marks = reduced_across(
+        none = te.constant(math.nan)
+        most = reduced(self.x(), "most", MAX, width, lambda x: x * sign)
+        marks = reduced(
             self.x(),
             "marks",
-            te.sum,
-            lambda x: te.select(te.equal(x, x), te.constant(0.0), te.constant(math.nan)),
+            SUM,
+            width,
+            lambda x: te.select(te.equal(x, x), te.constant(0.0), none),
         )
         return most[r, i] * sign + marks[r, i]

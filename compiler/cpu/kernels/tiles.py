@@ -166,13 +166,15 @@ def pick_panel(choices: Choices, columns: int, target: CpuTarget) -> int:
     return target.lanes * choices.pick("vectors", default // target.lanes, range(1, most + 1))
 
 
-def pick_rows(choices: Choices, extent: int, panel: int, target: CpuTarget) -> int:
+def pick_rows(
+    choices: Choices, extent: int, panel: int, target: CpuTarget, name: str = "rows"
+) -> int:
     """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""
     vectors = panel // target.lanes
     # Each step holds the weights of a panel, and an activation that all of them share.
     most = max(1, (target.registers - 1) // vectors - 1)
     others = (even_blocks(extent, rows) for rows in range(most, 0, -1))
-    return choices.pick("rows", even_blocks(extent, min(most, target.tile.rows)), others)
+    return choices.pick(name, even_blocks(extent, min(most, target.tile.rows)), others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +253,7 @@ def schedule_tiles(
     inner = [f"{rows}.i", f"{columns}.i.o", f"{columns}.i.i"]
     order = unrolled(s, stage, order, steps)
     s.reorder(stage, *order, *inner, *([taps] if taps else []))
-    s.unroll(stage, inner[0])
-    s.unroll(stage, inner[1])
+    s.unroll(stage, *inner[:2])
     if taps:
         s.tensorise(stage, inner[2])
     s.vectorise(stage, inner[2])
@@ -288,8 +289,7 @@ def schedule_matrix_tiles(
     several = [*lines, f"{rows}.i.o", f"{columns}.i.o"]
     nest = [f"{rows}.i.i", taps[0], f"{columns}.i.i", taps[1]]
     s.reorder(stage, *order, *several, *nest)
-    for loop in several:
-        s.unroll(stage, loop)
+    s.unroll(stage, *several)
     s.tensorise(stage, nest[0])
     s.vectorise(stage, nest[2])
 

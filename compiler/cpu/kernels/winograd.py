@@ -20,9 +20,9 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, Planner, even_blocks, round_up
+from .description import KernelSchedule, Planner, round_up
 from .epilogue import Extent
-from .tiles import panels, pick_steps, schedule_copy, unrolled
+from .tiles import panels, pick_rows, pick_steps, schedule_copy, unrolled
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -96,10 +96,7 @@ class WinogradPlanner(TilePlanner):
         super().__init__(conv, target, TILE, choices)
         vectors = choices.pick("vectors", 2, (1, 2, 3, 4))
         self.panel = vectors * target.lanes
-        most = max(1, (target.registers - 1) // vectors - 1)
-        default = even_blocks(self.across, min(most, target.tile.rows))
-        others = (even_blocks(self.across, tiles) for tiles in range(most, 0, -1))
-        self.pixels = choices.pick("tiles", default, others)
+        self.pixels = pick_rows(choices, self.across, self.panel, target, "tiles")
         """Tiles whose products are in registers at the same time."""
         self.steps = pick_steps(choices, conv.channels_in)
         fits = 64 * self.across * max(conv.channels_in, conv.channels_out) <= STACK_BYTES
@@ -160,8 +157,7 @@ class WinogradPlanner(TilePlanner):
         _schedule_sums(s, self.pixels, self.panel, lanes, self.steps)
         s.split("out", "o", lanes)
         s.reorder("out", "n", "ty", "tx", "o.o", "p", "q", "dy", "dx", "o.i")
-        for loop in ("p", "q", "dy", "dx"):
-            s.unroll("out", loop)
+        s.unroll("out", "p", "q", "dy", "dx")
         s.vectorise("out", "o.i")
         if self.by_rows:
             s.compute_at("products", "out", "ty")
@@ -185,9 +181,8 @@ def _schedule_tiles(s: te.Schedule, lanes: int) -> None:
     s.split("tiles", "c", lanes)
     s.reorder("tiles", "n", "ty", "tx", "c.o", "i", "j", "c.i")
     s.compute_at("tiles.REGISTER", "tiles", "c.o")
-    for stage, loops in (("tiles", ("i", "j")), ("tiles.REGISTER", ("i", "j", "a", "b"))):
-        for loop in loops:
-            s.unroll(stage, loop)
+    s.unroll("tiles", "i", "j")
+    s.unroll("tiles.REGISTER", "i", "j", "a", "b")
     s.vectorise("tiles", "c.i")
     s.reorder("tiles.REGISTER", "n", "ty", "tx", "a", "b", "i", "j", "c")
     s.vectorise("tiles.REGISTER", "c")
@@ -202,8 +197,7 @@ def _schedule_sums(s: te.Schedule, pixels: int, panel: int, lanes: int, steps: i
     s.split("products.REGISTER", "o", lanes)
     loops = unrolled(s, "products.REGISTER", ("n", "ty", "i", "j", "k"), steps)
     s.reorder("products.REGISTER", *loops, "tx", "o.o", "o.i")
-    for stage, loops in (("products", ("tx.i", "o.i.o")), ("products.REGISTER", ("tx", "o.o"))):
-        for loop in loops:
-            s.unroll(stage, loop)
+    s.unroll("products", "tx.i", "o.i.o")
+    s.unroll("products.REGISTER", "tx", "o.o")
     s.vectorise("products", "o.i.i")
     s.vectorise("products.REGISTER", "o.i")
