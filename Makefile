@@ -13,6 +13,7 @@ ARTIFACT_ARGS ?=
 STRESS_ARGS ?=
 MUTATION_ARGS ?=
 ABLATION_ARGS ?=
+GPU_ARGS ?=
 SWEEP_ARGS ?=
 GATES_ARGS ?=
 AREA_ARGS ?=
@@ -23,13 +24,14 @@ MODEL ?=
 MODELS ?=
 
 BROWSER := $(shell command -v chromium chromium-browser google-chrome)
+OPENCL := $(wildcard /etc/OpenCL/vendors/*.icd)
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --progress-bar off
 
-.PHONY: help setup demo test verify gates area bitstreams fuzz damage mutation lint format digits bench \
+.PHONY: help setup demo test verify gpu-check gates area bitstreams fuzz damage mutation lint format digits bench \
     history ablation firmware docs wheel wheelhouse clean
 
 help:
@@ -59,6 +61,9 @@ help:
 	@echo "make bench   the figures of docs/reference/figures.md (MODELS=\"A.onnx ...\": those of these networks;"
 	@echo "             SWEEP_ARGS=\"--points 24\": fewer machines in the sweep;"
 	@echo "             docs/reference/models.md: many networks, one record each)"
+	@echo "make gpu-check  every kernel on this machine's GPU against the definition, and the speed of"
+	@echo "             products, copies and networks, into build/gpu-check.json (without a GPU: exit"
+	@echo "             code 3; GPU_ARGS=\"--device gpu:interpreter --sizes 32 --elements 1000\")"
 	@echo "make history  exact cycles of the commit that is checked out, into docs/reference/history.md"
 	@echo "             (COMMITS=\"A B\": of others)"
 	@echo "make ablation  what pipelining brings ResNet-18's layers (MODEL=... for a network)"
@@ -76,14 +81,18 @@ demo: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.demo
 
 test: $(VENV)/.installed-test
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "not slow and not browser" $(PYTEST_ARGS)
+	@$(if $(OPENCL),,echo "test: no driver with OpenCL found; its kernels do not run")
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope \
+	    -m "not slow and not browser$(if $(OPENCL),, and not opencl)" $(PYTEST_ARGS)
 
 test-all: test test-slow
 
 test-slow: $(VENV)/.installed-test
 	@$(if $(BROWSER),,echo "test-slow: no Chromium found; the report page's tests do not run")
+	@$(if $(OPENCL),,echo "test-slow: no driver with OpenCL found; its kernels do not run")
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope \
-	    -m "$(if $(BROWSER),slow or browser,slow and not browser)" $(PYTEST_ARGS)
+	    -m "($(if $(BROWSER),slow or browser,slow and not browser))$(if $(OPENCL),, and not opencl)" \
+	    $(PYTEST_ARGS)
 
 firmware: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[firmware]'
@@ -154,6 +163,10 @@ endif
 
 history: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.bench.history $(COMMITS)
+
+gpu-check: $(VENV)/.installed-test
+	@mkdir -p build
+	@$(BIN)/python -m tilewright.flows.bench.gpu_check -o build/gpu-check.json $(GPU_ARGS)
 
 ablation: $(VENV)/.installed
 	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)

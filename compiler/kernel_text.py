@@ -10,7 +10,7 @@ import re
 from functools import cache
 
 from ..errors import CompileError
-from ..isa.expressions import Affine, Call, Expression, Literal, Op, Read, Real, Reduction
+from ..isa.expressions import ROW_OPS, Affine, Call, Expression, Literal, Op, Read, Real, Reduction
 from .tensor import Axis, Compute, Kernel, Tensor
 
 MAX_CHARACTERS = 20_000
@@ -21,7 +21,7 @@ DTYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
 STATEMENT = re.compile(r"(\w+): (\w+)\[([^\]]*)\](?: pad (-?\d+))?(?: = (.*?)(?: over ([^=]*))?)?")
 _INFIX = {ast.Add: Op.ADD, ast.Mult: Op.MULTIPLY, ast.RShift: Op.SHIFT_RIGHT, ast.BitAnd: Op.AND,
           ast.BitOr: Op.OR, ast.BitXor: Op.XOR, ast.Div: Op.DIVIDE}  # fmt: skip
-_CALLS = {op.value: op for op in Op if op.value.isidentifier()}
+_CALLS = {op.value: op for op in Op if op.value.isidentifier() and op not in ROW_OPS}
 
 
 def write_kernel(kernel: Kernel) -> str:

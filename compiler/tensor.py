@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import CompileError
 from ..isa.expressions import (
+    ROW_OPS,
     Affine,
     Call,
     Expression,
@@ -24,6 +25,7 @@ from ..isa.expressions import (
     reads_of,
 )
 from ..isa.numbers import requantise, saturate8
+from ..isa.row_statistics import row_values
 
 STORED_REALS = ("float16", "float32")
 """Types of real numbers in tensors; all are computed in float32."""
@@ -237,7 +239,10 @@ def element_type(tree: Expression, tensors: Mapping[str, Tensor]) -> str:
     return next((wide for wide in ("float32", "int64") if wide in found), "int32")
 
 
-_GIVES_INT32 = (Op.ROUND, Op.LESS, Op.EQUAL, Op.REQUANTISE, Op.CLAMP, Op.LOOKUP)
+_GIVES_INT32 = (
+    *(Op.ROUND, Op.LESS, Op.EQUAL, Op.REQUANTISE, Op.CLAMP, Op.LOOKUP),
+    *ROW_OPS,
+)
 _LIKE_OPERANDS = (Op.SELECT, Op.SHIFT_RIGHT, Op.AND, Op.OR, Op.XOR)
 
 
@@ -318,9 +323,24 @@ def _value(tree, values, tensors, where, over) -> np.ndarray:
         data = values[read.tensor].reshape(-1)
         found = data[first + _value(tree.arguments[1], values, tensors, where, over)]
         return found.astype(_wide(data.dtype))
+    if tree.op in ROW_OPS and isinstance(read := tree.arguments[0], Read):
+        parts = [_value(part, values, tensors, where, over) for part in tree.arguments[1:]]
+        return _element(read, rows_of(tree.op, values[read.tensor], *parts), 0, where)
     parts = [_value(argument, values, tensors, where, over) for argument in tree.arguments]
     with np.errstate(all="ignore"):
         return _apply(tree.op, parts)
+
+
+def rows_of(
+    op: Op, data: np.ndarray, table: np.ndarray, epsilon: np.ndarray, factor: np.ndarray, *numbers
+) -> np.ndarray:
+    """Apply an operation of `ROW_OPS` to all rows of a tensor, int8[..., elements]."""
+    constants = int(epsilon.flat[0]), float(factor.flat[0])
+    rows = [
+        row_values(op, row, table, *constants, *map(int, numbers))
+        for row in data.reshape(-1, data.shape[-1])
+    ]
+    return np.reshape(rows, data.shape)
 
 
 def _apply(op: Op, parts: list[np.ndarray]) -> np.ndarray:

@@ -18,8 +18,8 @@ class Op(Enum):
     Integer sums and products wrap at 32 bits, or at 64 if an operand is int64. REQUANTISE, CLAMP
     and LOOKUP follow `isa.numbers`. The first four also take float32 operands and round to
     binary32; a fused product and sum rounds once. SHIFT_RIGHT keeps the sign. Comparisons give 1 or
-    0. Operations after LOOKUP are for the host, except that a declared VECTOR operation may use
-    comparisons and SELECT.
+    0. Operations from REAL on are for the host, except that a declared VECTOR operation may use
+    comparisons and SELECT. Those of `ROW_OPS` work on a row; see `isa.row_laws`.
     """
 
     ADD = "+"
@@ -33,6 +33,9 @@ class Op(Enum):
     REQUANTISE = "requantise"
     CLAMP = "clamp"
     LOOKUP = "lookup"
+    SOFTMAX = "softmax"
+    STANDARDISE = "standardise"
+    NORMALISE = "normalise"
     REAL = "real"
     ROUND = "round"
     LESS = "less"
@@ -49,6 +52,10 @@ class Op(Enum):
     SIN = "sin"
     COS = "cos"
     ELEMENT = "element"
+
+
+ROW_OPS = (Op.SOFTMAX, Op.STANDARDISE, Op.NORMALISE)
+"""Operations whose result depends on the whole row of their first argument."""
 
 
 class Affine(NamedTuple):

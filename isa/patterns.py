@@ -8,6 +8,7 @@ from typing import Any
 from .configuration import Configuration, Memory
 from .expressions import Call, Expression, Hole, Immediate, Maybe, OneOf, Op, Reduction, Slot
 from .instructions import Gemm, Instruction, ReduceMode, Role, Vector
+from .row_laws import ROW_LAWS, RowPass
 from .vector_operations import OPERATIONS, Operation, forms
 
 
@@ -28,6 +29,8 @@ class Pattern:
     window
         A sliding lane: its element `j` multiplies the operands without it as they were `j` steps
         earlier in the innermost loop. Empty if there is none.
+    passes
+        The instructions over the same rows that the law takes; empty if it takes one.
     """
 
     family: type[Instruction]
@@ -36,6 +39,7 @@ class Pattern:
     body: Expression
     fields: Mapping[str, int] = field(default_factory=dict)
     window: str = ""
+    passes: tuple[RowPass, ...] = ()
 
     @property
     def places(self) -> Mapping[str, Mapping[Memory, Mapping[str, Any]]]:
@@ -113,12 +117,23 @@ def vector_pattern(operations: tuple[Operation, ...]) -> Pattern:
 
 VECTOR = vector_pattern(OPERATIONS)
 
-PATTERNS: tuple[Pattern, ...] = (GEMM, DEPTHWISE, VECTOR)
-"""Patterns of every machine."""
+ROWS = tuple(
+    Pattern(
+        family=Vector,
+        lanes={"v": "vector_lanes"},
+        output=Slot("dst", ("v",)),
+        body=law.body,
+        passes=law.passes,
+    )
+    for law in ROW_LAWS
+)
+"""Laws of machines with `row_statistics`."""
+
+PATTERNS: tuple[Pattern, ...] = (GEMM, DEPTHWISE, VECTOR, *ROWS)
+"""Patterns of a machine with all options and no operations of its own."""
 
 
-def patterns_of(configuration: Configuration | None) -> tuple[Pattern, ...]:
-    """Patterns of a machine; without one, those of every machine."""
-    if configuration is None:
-        return PATTERNS
-    return (GEMM, DEPTHWISE, vector_pattern(configuration.operations))
+def patterns_of(configuration: Configuration) -> tuple[Pattern, ...]:
+    """Patterns of a machine."""
+    rows = ROWS if configuration.row_statistics != "none" else ()
+    return (GEMM, DEPTHWISE, vector_pattern(configuration.operations), *rows)

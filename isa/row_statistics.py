@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import IsaError
-from .instructions.vector import Statistic
-from .numbers import EXACT_LIMIT, EXPONENT_BIAS, SATURATED
+from .expressions import Op
+from .numbers import EXACT_LIMIT, EXPONENT_BIAS, SATURATED, quantise_output, requantise
+from .statistics import Statistic
 
 FRACTION_BITS = 8
 """Fraction bits of a wide result's magnitude."""
@@ -31,6 +32,12 @@ SUM_BITS, SPREAD_BITS = 32, 40
 
 _DROPPED_BITS = 24 - SIGNIFICANT_BITS
 """Low bits of a binary32 fraction that are 0 in a scale, and ignored in a factor."""
+
+ENTRIES_BYTES = 512
+"""Bytes of a table of 256 entries of 16 bits, which takes two tables of LUT."""
+
+BYTE_MIDDLE = 127
+"""Added to the distance from a row's maximum, 0 or less, so that it is a signed byte."""
 
 Bits = npt.NDArray[np.int64]
 
@@ -108,6 +115,49 @@ def row_parameters(
         spread = length * total - middle * middle + epsilon
     scale = inverse_root(np.clip(spread, 1, (1 << SPREAD_BITS) - 1), factor)
     return -middle, int(scale) & 0x7FFFFFFF
+
+
+def row_values(
+    op: Op,
+    row: npt.NDArray[np.integer],
+    table: npt.NDArray[np.int8],
+    epsilon: int,
+    factor: float,
+    bound: int,
+    centre: int = 0,
+) -> npt.NDArray[np.int32]:
+    """Apply an operation of `ROW_OPS` to a row.
+
+    Parameters
+    ----------
+    row : int[elements]
+        Values of int8, at least `bound` of them, which count.
+    table : int8[512]
+        256 unsigned entries of 16 bits, low byte first.
+    epsilon, factor
+        The constants E and F.
+    centre
+        The value about which NORMALISE takes squares.
+
+    Returns
+    -------
+    int32[elements]
+        SOFTMAX: requantised entries. STANDARDISE, NORMALISE: wide results.
+    """
+    entries = np.ascontiguousarray(table).view(np.uint16).astype(np.int32)
+    constants = epsilon, int(np.float32(factor).view(np.int32))
+    values, valid = row.astype(np.int32), np.arange(row.size) < bound
+    if op is Op.SOFTMAX:
+        bias, _ = row_parameters(Statistic.MAXIMUM, values[valid], values, 0, constants)
+        places = quantise_output(values + np.int32(bias or 0), None, BYTE_MIDDLE)
+        found = np.where(valid, entries[places.astype(np.int32) + 128], 0)
+        _, pattern = row_parameters(Statistic.SUM, values[valid], found[valid], 0, constants)
+        scale = np.uint32(pattern or 0).view(np.float32)
+        return requantise(found, scale)
+    statistic = Statistic.VARIANCE if op is Op.STANDARDISE else Statistic.POWER
+    squares = entries[values[valid] + 128]
+    bias, pattern = row_parameters(statistic, values[valid], squares, centre, constants)
+    return wide(bound * values + np.int32(bias or 0), np.uint32(pattern or 0).view(np.float32))
 
 
 # Reciprocals ------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ class Sdram:
         tREFI: the mean time from one refresh to the next.
     startup_ns : float
         From a stable clock to the first command.
+    has_masks : bool
+        Whether the pins that select single bytes of a word are connected.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Sdram:
     rfc_ns: float
     refi_ns: float
     startup_ns: float = 200_000.0
+    has_masks: bool = True
 
     @property
     def size_bytes(self) -> int:
@@ -79,6 +82,7 @@ class Sdram:
             rfc=least(self.rfc_ns, 2),
             refi=floor(self.refi_ns * clock_hz / 1e9),
             startup=least(self.startup_ns),
+            has_masks=self.has_masks,
         )
 
 
@@ -96,6 +100,12 @@ class SdramCycles:
     rfc: int
     refi: int
     startup: int
+    has_masks: bool
+
+    @property
+    def answer(self) -> int:
+        """From the cycle that asks for a word to the one that takes it."""
+        return self.cas + PAD_CYCLES + 1
 
     def schedule(self, beat_words: int) -> "SdramSchedule":
         """How the controller spaces its commands.
@@ -113,14 +123,15 @@ class SdramCycles:
             self.rc - self.rcd - beat_words - read_close,
             self.cas + 1 - self.rcd - read_close,
         )
+        merge = 0 if self.has_masks else 2 * beat_words + self.answer
         return SdramSchedule(
             beat_cycles=beat_words,
-            latency_cycles=self.rcd + self.cas + beat_words + PAD_CYCLES + 2,
+            latency_cycles=self.rcd + beat_words + self.answer + 1,
             read_close_cycles=read_close,
             write_close_cycles=write_close,
             rest_cycles=rest,
             read_gap_cycles=self.rcd + read_close + rest,
-            write_gap_cycles=self.rcd + write_close + rest,
+            write_gap_cycles=self.rcd + merge + write_close + rest,
         )
 
 
@@ -139,7 +150,8 @@ class SdramSchedule:
     rest_cycles : int
         From the precharge to the next activation or refresh.
     read_gap_cycles, write_gap_cycles : int
-        Cycles that a burst takes beyond those of its words.
+        Cycles that a burst takes beyond those of its words. A chip whose bytes cannot be masked has
+        the first and the last beat read before a burst is written.
     """
 
     beat_cycles: int

@@ -133,14 +133,7 @@ class Batch:
         began = time.perf_counter()
         held = []
         for name, size, found in self._wanted:
-            array = values[name]
-            if not array.flags.c_contiguous:
-                array = np.ascontiguousarray(array)
-            if array.nbytes != size:
-                raise InputError(
-                    f"value `{name}`: expected {size} bytes, got {array.nbytes}; its producer "
-                    "breaks the graph's types: report it with the model"
-                )
+            array = checked_array(name, values[name], size)
             held.append(array)
             address = address_of(array)
             for frame, position in found:
@@ -158,6 +151,24 @@ class Batch:
         return BatchTime(
             self.names, self.views, self._schedule.ticks(), time.perf_counter() - began
         )
+
+
+def checked_array(name: str, array: np.ndarray, size: int) -> np.ndarray:
+    """Return a value's array, contiguous.
+
+    Raises
+    ------
+    InputError
+        If it has not `size` bytes.
+    """
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
+    if array.nbytes != size:
+        raise InputError(
+            f"value `{name}`: expected {size} bytes, got {array.nbytes}; its producer "
+            "breaks the graph's types: report it with the model"
+        )
+    return array
 
 
 def _bytes(graph: Graph, name: str) -> int:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ..isa.memory_model import MemoryModel
 if TYPE_CHECKING:
     from ..compiler.module import Module
     from .benchmark import Benchmark
+    from .host import HostSide
     from .profile import HostRun
 
 Program = bytes | Sequence[Instruction]
@@ -137,6 +138,9 @@ class Device(ABC):
     options: tuple[str, ...] = ()
     """Names of the options that `open_device` takes."""
 
+    has_accelerator = True
+    """False for a device that runs no programs, but networks without segments."""
+
     def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
         self.configuration = configuration
         self.memory = memory
@@ -186,6 +190,13 @@ class Device(ABC):
     def scratchpads(self) -> dict[Memory, np.ndarray]:
         """Return the contents of every scratchpad after the last run, uint8[bytes]."""
 
+    def host_side(self, module: "Module", **options: Any) -> "HostSide":
+        """Return the host's steps of a module, with options as of `HostSide`, ready to run."""
+        # Imported here: devices without a network need no host.
+        from .host import HostSide
+
+        return HostSide(module, **options)
+
     def close(self) -> None:
         """Free the device's resources."""
         return
@@ -199,6 +210,8 @@ class Device(ABC):
 
 class NetworkDevice(Device):
     """A processor of another machine, which runs whole networks."""
+
+    has_accelerator = False
 
     @abstractmethod
     def run_network(

@@ -4,12 +4,12 @@
 simulator with the exact timing model. `rtl` simulates the hardware itself, and `gate` its netlist
 for an FPGA. An address opens a board, real or virtual, or any of these on another machine, where an
 agent lends it. All leave the same bytes in main memory.
-`host` has no accelerator: this computer runs the whole network.
+`host` and `gpu` have no accelerator: this computer runs the whole network, or its GPU.
 """
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,7 +24,9 @@ from ..sim.timing import Timer
 from .device import Device, LoadedProgram, Result
 
 if TYPE_CHECKING:
+    from ..compiler.module import Module
     from ..sim.rtl import RtlCore
+    from .host import HostSide
 
 
 class ReferenceDevice(Device):
@@ -186,6 +188,7 @@ class HostDevice(Device):
     """A device without an accelerator, for networks that run entirely on the host."""
 
     name = "host"
+    has_accelerator = False
 
     def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
         raise DeviceError(
@@ -199,9 +202,39 @@ class HostDevice(Device):
         return {}
 
 
+class GpuDevice(HostDevice):
+    """A GPU, for networks without segments; this processor runs what is no kernel.
+
+    Parameters
+    ----------
+    address : str
+        `gpu`, or `gpu:DRIVER` for one of `gpu.drivers.DRIVERS`.
+    """
+
+    name = "gpu"
+
+    def __init__(self, configuration: Configuration, memory: MemoryModel, address: str) -> None:
+        super().__init__(configuration, memory)
+        # Imported here: only a GPU needs its kernels and its drivers.
+        from .gpu.drivers import open_driver
+
+        self.driver = open_driver(address.partition(":")[2] or None)
+        self.name = f"{GpuDevice.name}:{self.driver.name}"
+
+    @override
+    def host_side(self, module: "Module", **options: Any) -> "HostSide":
+        from .gpu.network import GpuSide
+
+        return GpuSide(module, self.driver, **options)
+
+    @override
+    def close(self) -> None:
+        self.driver.close()
+
+
 DEVICES: dict[str, type[Device]] = {
     device.name: device
-    for device in (ReferenceDevice, SimDevice, RtlDevice, GateDevice, HostDevice)
+    for device in (ReferenceDevice, SimDevice, RtlDevice, GateDevice, HostDevice, GpuDevice)
 }
 """Devices by name."""
 
@@ -222,9 +255,15 @@ def is_address(name: str) -> bool:
 def kind_of(name: str) -> str:
     """Return the name in `DEVICES` of a device, here or elsewhere; or a board's address."""
     if not name.startswith(REMOTE):
-        return name
+        return GpuDevice.name if name.startswith(f"{GpuDevice.name}:") else name
     device = name.partition("?")[0].rpartition("/")[2]
     return device if device in DEVICES else name
+
+
+def has_accelerator(name: str) -> bool:
+    """Whether a device runs programs of an accelerator."""
+    kind = kind_of(name)
+    return kind not in DEVICES or DEVICES[kind].has_accelerator
 
 
 def is_board(name: str) -> bool:
@@ -243,12 +282,12 @@ def open_device(
     Parameters
     ----------
     name : str
-        `reference`, `sim`, `rtl`, `gate`, `host`, or a board's address:
+        `reference`, `sim`, `rtl`, `gate`, `host`, `gpu`, `gpu:DRIVER`, or a board's address:
         `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
         `zynq:///PATH/BOARD.bit`. `remote://AGENT/DEVICE` is a device that an agent lends; see
         docs/guide/agents.md.
     configuration : Configuration or None
-        Configuration of the machine; only `host` needs none.
+        Configuration of the machine; only `host` and `gpu` need none.
     memory : MemoryModel or None
         The model of main memory; None for the default. A board has its own.
     **options
@@ -271,7 +310,7 @@ def open_device(
             + (f"; did you mean `serial://{name}`?" if name.startswith("/dev/") else "")
         )
     if configuration is None:
-        if kind != HostDevice.name:
+        if has_accelerator(name):
             raise DeviceError(
                 f"device `{name}`: expected the configuration of its machine, got none; give that "
                 f'of the module, `open_device("{name}", module.configuration)`'
@@ -289,7 +328,7 @@ def open_device(
         from .remote import RemoteDevice
         from .remote_host import RemoteHost
 
-        remote = RemoteHost if kind == HostDevice.name else RemoteDevice
+        remote = RemoteDevice if has_accelerator(name) else RemoteHost
         return remote(configuration, memory or MemoryModel(), name, options)
     if is_board(name):
         # Imported here: without a board, no link is needed.
@@ -300,4 +339,6 @@ def open_device(
         from .board import BoardDevice
 
         return BoardDevice(configuration, name)
+    if kind == GpuDevice.name:
+        return GpuDevice(configuration, memory or MemoryModel(), name)
     return DEVICES[name](configuration, memory or MemoryModel(), **options)

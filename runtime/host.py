@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,10 +37,12 @@ from ..compiler.module import Module, Segment
 from ..errors import CompileError, warn_of_kernel
 from ..quoting import printable
 from .kernel_cache import keep_kernels, kept_kernel
+from .profile import NUMPY
 from .step_times import StepTimes
 
 if TYPE_CHECKING:
-    from .batch import Batch, NativeStep
+    from ..compiler.cpu import CpuTarget
+    from .batch import Batch
 
 Values = dict[str, np.ndarray]
 """Arrays, by the names of the graph's values."""
@@ -96,6 +98,8 @@ class HostSide:
         Values in memory that each run allocates and nothing else shares.
     times : StepTimes
         Times of the current run; the caller replaces it before each run.
+    targets : mapping
+        What runs each step of the plan, unless it is a kernel of this processor.
     refused : dict
         Reasons why kernels could not be compiled, by the value that each computes; NumPy computes
         their nodes instead.
@@ -119,28 +123,51 @@ class HostSide:
             module.graph,
             module.steps,
             module.segments,
-            host_target() if kernels else None,
+            self._target() if kernels else None,
             keep_all=keep_all,
             least_work=least_work or 0,
         )
         self.threads = threads or len(os.sched_getaffinity(0))
-        memory = self.plan.memory
-        self._arena = _arena(memory.arena_bytes)
-        self._places = {
-            name: _placed(self._arena, offset, module.graph, name)
-            for name, offset in memory.offsets.items()
-        }
         self.times = StepTimes()
         self.refused: dict[str, str] = {}
         self.distrusted: dict[str, str] = {}
-        self._calls: dict[str, tuple[NativeStep, ...]] = {}
-        self._prepare(module.code, module.choices, trust_code=module.trust_code)
+        self._arena, self._places = self._allocate()
+        self._calls: dict[str, tuple[Any, ...]] = {}
+        if self.plan.target is not None:
+            self._prepare(module)
+        self.targets = self._targets()
         self.stages = tuple(self._stages(module.segments, keep_all=keep_all))
         self.reads = {output.value for output in self._graph.outputs}.union(
             *(reads_of(event, module.segments) for event in self.plan.events),
             *(n.inputs for k in self.plan.kernels if k.output in self.refused for n in k.nodes),
         )
         self.new: set[str] = set().union(*(getattr(s.work, "new", ()) for s in self.stages))
+
+    def _target(self) -> "CpuTarget | None":
+        """Return the processor for which the plan's kernels are chosen."""
+        return host_target()
+
+    def _allocate(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return memory of the plan's size, and the array of each value in it."""
+        memory = self.plan.memory
+        arena = _arena(memory.arena_bytes)
+        places = {
+            name: _placed(arena, offset, self._graph, name)
+            for name, offset in memory.offsets.items()
+        }
+        return arena, places
+
+    def _targets(self) -> Mapping[str, str]:
+        return dict.fromkeys(self.refused, NUMPY)
+
+    def _batch(
+        self, kernels: Sequence[HostStep], views: Sequence[Node], shown: set[str]
+    ) -> "Batch":
+        """Return steps that run together; `shown` are values that are read outside."""
+        from .batch import Batch
+
+        steps = [call for kernel in kernels for call in self._calls[kernel.output]]
+        return Batch(self._graph, steps, views, self._places, shown)
 
     def run(self, stage: RunStage, values: Values) -> None:
         """Run a stage of the host, add its results to the values, and note its time."""
@@ -166,16 +193,12 @@ class HostSide:
             members = list(group)
             kernels = [e.kernel for i in members if isinstance(e := events[i], RunKernel)]
             if batched and kernels:
-                from .batch import Batch
-
                 own = set(members)
                 written = {name for i in members for name in writes_of(events[i], segments)}
                 shown = {name for name in written if keep_all or readers.get(name, set()) - own}
-                steps = [call for kernel in kernels for call in self._calls[kernel.output]]
                 views = [e.node for i in members if isinstance(e := events[i], Alias)]
-                shown |= written & ends
-                batch = Batch(self._graph, steps, views, self._places, shown)
-                inside = written - shown - batch.new
+                batch = self._batch(kernels, views, shown | written & ends)
+                inside = written - shown - ends - batch.new
                 gone = (name for i in members for name in dying[i] if name not in inside)
                 yield RunStage(batch, tuple(gone))
             else:
@@ -205,16 +228,16 @@ class HostSide:
                 array = array.copy(order="K")
             values[value.name] = array
 
-    def _prepare(
-        self, code: Mapping[str, bytes], choices: Mapping[str, str], *, trust_code: bool
-    ) -> None:
+    def _prepare(self, module: Module) -> None:
         """Load the machine code and bind constants; NumPy replaces a kernel without code."""
-        if self.plan.target is None:
-            return
         from ..compiler.host.kernel_store import KernelStore
         from .native_steps import native_steps
 
-        store = KernelStore(self.plan.target, code, self.threads, trust_code, choices, kept_kernel)
+        assert self.plan.target is not None
+        store = KernelStore(
+            self.plan.target, module.code, self.threads, module.trust_code, module.choices,
+            kept_kernel,
+        )  # fmt: skip
         for step in self.plan.kernels:
             try:
                 steps = native_steps(self._graph, step, self._places, store.get)

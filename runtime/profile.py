@@ -21,7 +21,7 @@ from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
 from .device import Result
 
-ACCELERATOR, HOST, NUMPY = "accelerator", "host", "numpy"
+ACCELERATOR, HOST, GPU, NUMPY = "accelerator", "host", "gpu", "numpy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LayerProfile:
     op : str
         The operators, joined with `+`.
     target : str
-        `accelerator`, `host` for kernels of the CPU target, or `numpy`, on the host too.
+        `accelerator`, `gpu`, `host` for kernels of the CPU target, or `numpy`, on the host too.
     macs : int
         Multiplications, as the model defines them.
     instructions : int
@@ -77,16 +77,20 @@ class HostRun:
         Kernels that ran; NumPy ran all other host steps.
     seconds : mapping
         Seconds of each step, by the value that it computed.
+    targets : mapping
+        What ran the kernels that did not run on this processor, by the value that each computes.
     """
 
     kernels: tuple[HostStep, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
 
     def typical(self, seconds: Sequence[Mapping[str, float]]) -> "HostRun":
         """Return the same steps with the median of their times in several runs."""
         return HostRun(
             self.kernels,
             {name: float(np.median([run[name] for run in seconds])) for name in self.seconds},
+            self.targets,
         )
 
 
@@ -207,7 +211,8 @@ def profile_of(
             rows += _segment_rows(module.segments[step], results[step], module.configuration, names)
         elif step not in inside:
             seconds, macs = host.seconds.get(step), evaluated.get(step, 0)
-            rows.append(_host_row(step, module, kernels.get(step), names, seconds, macs))
+            target = host.targets.get(step, HOST if step in kernels else NUMPY)
+            rows.append(_host_row(step, module, kernels.get(step), target, names, seconds, macs))
     times = [result.cycles for result in results]
     cycles = None if not times or None in times else sum(time for time in times if time is not None)
     counters: dict[str, int] = {}
@@ -242,6 +247,7 @@ def _host_row(
     step: str,
     module: Module,
     kernel: HostStep | None,
+    target: str,
     names: Mapping[str, str],
     seconds: float | None,
     numpy_macs: int,
@@ -256,7 +262,7 @@ def _host_row(
         " + ".join(dict.fromkeys(node.name for node in nodes)),
         names[step],
         "+".join(node.op for node in nodes),
-        NUMPY if kernel is None else HOST,
+        target,
         numpy_macs if kernel is None else kernel.macs,
         microseconds=None if seconds is None else seconds * 1e6,
     )

@@ -28,7 +28,6 @@ from ..html_tables import html_table
 from ..isa.encoding import encode_program
 from .benchmark import MIN_REPEAT_MS, REPEAT, WARM_UP_S, Benchmark, benchmark
 from .device import Device, NetworkDevice, Repetitions, Result
-from .host import HostSide
 from .names import layer_names
 from .profile import HostRun, Profile, profile_of
 from .step_times import StepTimes
@@ -150,8 +149,8 @@ class Session:
     ) -> None:
         ours, theirs = module.configuration, device.configuration
         elsewhere = isinstance(device, NetworkDevice)
-        if elsewhere or device.name == HOST_DEVICE:
-            _refuse_segments(module)
+        if not device.has_accelerator:
+            _refuse_segments(module, HOST_DEVICE if elsewhere else device.name)
         elif ours.hash != theirs.hash:
             raise DeviceError(
                 f"device `{device.name}`: expected configuration `{ours.name}`, got "
@@ -169,7 +168,9 @@ class Session:
             self._kept = [kept_layers(segment) for segment in module.segments]
             self._names = layer_names(module)
             least_work = None if elsewhere else least_work  # its kernels are made there
-            self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
+            self.host = device.host_side(
+                module, threads=threads, keep_all=keep_all, least_work=least_work
+            )
         except MemoryError as problem:
             raise _not_enough_memory(module.name, problem) from problem
         self._kinds = {
@@ -330,7 +331,7 @@ class Session:
         for output in graph.outputs:
             array, new = values[output.value], output.value in self.host.new
             outputs[output.name] = array if new else _apart(array, given.values())
-        did = HostRun(self._kernels, times)
+        did = HostRun(self._kernels, times, self.host.targets)
         shown = values if self._keep_all else kept
         return Run(outputs, layers, ordered, did, shown, module, self._names, given)
 
@@ -345,7 +346,7 @@ class Session:
         return self._beside.submit(self.device.run, self._codes[index], window).result
 
 
-def _refuse_segments(module: Module) -> None:
+def _refuse_segments(module: Module, device: str) -> None:
     """Reject a module with layers for an accelerator, where there is none.
 
     Raises
@@ -355,7 +356,7 @@ def _refuse_segments(module: Module) -> None:
     """
     if layers := sum(len(segment.layers) for segment in module.segments):
         raise DeviceError(
-            f"device `{HOST_DEVICE}`: expected a network without layers for an accelerator, got "
+            f"device `{device}`: expected a network without layers for an accelerator, got "
             f"{layers} for `{module.configuration.name}`; compile the model with the placement "
             f"`{HOST_DEVICE}`, or open another device"
         )

@@ -68,6 +68,8 @@ def refreshed(page: Path) -> str:
             printed.write(run(text, page))
         elif language == "text":
             listing, printed = printed.getvalue(), io.StringIO()
+            if not listing:
+                raise ValueError(f"{page.name}: a `text` block that no code prints would be lost")
             if TIMES.sub(" ", listing) != TIMES.sub(" ", text):
                 return f"```text\n{listing}```"
         return match[0]

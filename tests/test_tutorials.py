@@ -42,3 +42,10 @@ def test_a_listing_that_differs_is_found_out(tmp_path, monkeypatch):
     page.write_text("```sh\nfalse | cat\n```\n")
     with pytest.raises(ValueError, match="false"):
         refreshed(page)
+
+
+def test_a_listing_without_code_is_refused_not_emptied(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```text\nan answer\n```\n")
+    with pytest.raises(ValueError, match="a `text` block that no code prints"):
+        refreshed(page)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...aligned import align
+from ..te.box import Box, extents_of, intersection, whole_box
 
 
 @dataclass(slots=True)
@@ -47,3 +48,22 @@ def pack_parameters(bias: np.ndarray | None, scale: np.ndarray | None) -> bytes:
     if scale is not None:
         pairs[:, 1] = scale.astype(np.float32).reshape(-1).view(np.uint32)
     return pairs.tobytes()
+
+
+def padded_box(data: np.ndarray, box: Box, room: Box, pad: int) -> np.ndarray:
+    """A box of a constant in a buffer of `room`; elements outside the constant are padding."""
+    if box == room and all(
+        low >= 0 and high <= size for (low, high), size in zip(box, data.shape, strict=True)
+    ):
+        return data[tuple(slice(*pair) for pair in box)]
+    values = np.zeros(extents_of(room), dtype=data.dtype)
+    values[_slices(box, room)] = pad
+    inside = intersection(box, whole_box(data.shape))
+    values[_slices(inside, room)] = data[tuple(slice(*pair) for pair in inside)]
+    return values
+
+
+def _slices(box: Box, room: Box) -> tuple[slice, ...]:
+    return tuple(
+        slice(low - first, high - first) for (low, high), (first, _) in zip(box, room, strict=True)
+    )

@@ -17,8 +17,8 @@ from ..tensor import Kernel
 from .phases import Phase, Tile
 from .tile_plan import passes_tiles, rows_ahead
 
-ACT, WGT, ACC, PARAM, LUT = (
-    memory.name for memory in (Memory.ACT, Memory.WGT, Memory.ACC, Memory.PARAM, Memory.LUT)
+ACT, WGT, ACC, PARAM = (
+    memory.name for memory in (Memory.ACT, Memory.WGT, Memory.ACC, Memory.PARAM)
 )
 
 
@@ -123,9 +123,8 @@ class _Writer:
                     loaded[read.tensor] = (*loaded.get(read.tensor, ()), name)
         for tensor, names in loaded.items():
             yield CacheRead(tensor, ACT, names)
-        for read, scope in ((phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)):
-            if read is not None:
-                yield CacheRead(read.tensor, scope, (stage,))
+        for read, memory in phase.constants:
+            yield CacheRead(read.tensor, memory.name, (stage,))
         # Data from main memory come first, so that their LOAD does not queue behind others.
         for other in (read for read in phase.operands if read.tensor in self.made):
             for tensor in loaded:
@@ -251,11 +250,9 @@ class _Writer:
             for read, scope in (*((r, PARAM) for r in one.parameters), (one.weights, WGT)):
                 if read is not None:
                     yield ComputeAt(f"{read.tensor}.{scope}", stage, inside)
-        copies = [(read, ACT) for read in phase.vector_reads if read.tensor not in self.made]
-        copies += [(phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)]
-        for read, scope in copies:
-            if read is not None:
-                yield ComputeAt(f"{read.tensor}.{scope}", stage, loop)
+        copies = [(r, Memory.ACT) for r in phase.vector_reads if r.tensor not in self.made]
+        for read, memory in (*copies, *phase.constants):
+            yield ComputeAt(f"{read.tensor}.{memory.name}", stage, loop)
 
     def roll(self, phase: Phase) -> Step:
         """The ring of rows that passes a phase's result to the next phase."""

@@ -62,9 +62,20 @@ class DramTensor:
     def shaped(self, shape: tuple[int, ...]) -> "DramTensor":
         """The same bytes with another shape, whose last dimensions are blocks of channels."""
         if not self.pitch:
+            assert math.prod(shape) == self.size, f"{shape} for {self.shape}"
             return replace(self, shape=shape)
         blocks = row_major(shape[PIXEL_AXES:])
         return replace(self, shape=shape, pitch=(*self.pitch[:PIXEL_AXES], *blocks))
+
+    def of_elements(self, shape: tuple[int, ...], size: int) -> "DramTensor":
+        """The same bytes as elements of several bytes, which are one more dimension.
+
+        A row may have more elements than `shape` has: padding to the block of channels.
+        """
+        if math.prod(shape) * size < self.size:
+            assert self.shape[:-1] == shape[:-1], "only rows are padded"
+            shape = (*shape[:-1], self.shape[-1] // size)
+        return self.shaped((*shape, size))
 
     def holding(self, tensor: Tensor) -> "DramTensor":
         """The same bytes in the shape of a tensor that is a view of them."""

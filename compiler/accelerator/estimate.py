@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...isa.configuration import Configuration
+from ...isa.configuration import Configuration, Memory
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from ..te.box import Box, box_size, whole_box
 from .phases import Phase, Tile, box_of
 from .strided_copy import run_cycles
-from .tile_plan import TilePlan, streamed_rows, weight_tiles
+from .tile_plan import TilePlan, streamed_rows, tiles_of, weight_tiles
 from .weights import fits_four_bits, four_bits_load, stored_bytes
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
@@ -46,6 +46,11 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     entering = {name for unit in units for name in unit.loads}
     serial = sum(plan.pieces[name] for name in entering) // bus + moving
     serial += units[-1].vector_piece + sum(unit.waiting for unit in units)
+    if any(one.early for one in last.partials):
+        # Their sums take a turn of the banks of ACC, so GEMM waits until VECTOR is done.
+        serial += (stores - 1) * units[-1].vector_piece
+    if _shares_banks(plan, configuration):
+        serial += (stores - 1) * moving
     crowding = _crowding(plan, resident, configuration)
     serial += crowding * sum(unit.weights for unit in units) // 2
     return max(busy) + serial + sum(busy) // 64
@@ -70,6 +75,16 @@ def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
     resident = _resident(plan, configuration)
     units = (_Units(plan, index, resident, configuration) for index in range(len(plan.phases)))
     return sum(unit.instructions for unit in units) + _count(last, tile, stored)
+
+
+def _shares_banks(plan: TilePlan, configuration: Configuration) -> bool:
+    """Whether VECTOR waits for STORE, as digits of sums lie in the banks of results."""
+    last, bank = plan.phases[-1], configuration.bank_bytes(Memory.ACT)
+    digits = [one.name for one in last.partials if one.name in plan.regions]
+    if not digits:
+        return False
+    low, high = plan.regions[last.name]
+    return any(low // bank <= plan.regions[one][0] // bank <= (high - 1) // bank for one in digits)
 
 
 def _crowding(plan: TilePlan, resident: int, configuration: Configuration) -> int:
@@ -100,7 +115,9 @@ class _Compute:
     spatial, groups, chunks
         Numbers of tiles of pixels and of channels, and of parts of the reduction.
     weight_tiles
-        Weight tiles of one part; 0 without a product.
+        Weight tiles of one part, without those of `further_tiles`; 0 without a product.
+    further_tiles
+        Weight tiles of all parts that wide weights add.
     vector_piece
         Cycles of VECTOR for one tile.
     """
@@ -112,20 +129,25 @@ class _Compute:
         size = window = 1
         for axis in (*step.pixels, *step.channels):
             size *= tile[axis]
-        self.gemm = self.weight_tiles = 0
+        self.gemm = self.weight_tiles = self.further_tiles = 0
         if step.product is not None:
-            self.weight_tiles = weight_tiles(step, tile, configuration)
+            self.weight_tiles, further = tiles_of(step, tile, configuration)
             rows = streamed_rows(step, tile, configuration)
             cycles = _passes(step, tile, self.weight_tiles, rows, configuration)
             count = self.spatial * self.groups * self.chunks
             self.gemm = count * (cycles + INSTRUCTION_OVERHEAD_CYCLES)
+            self.further_tiles = further.total
+            more = _passes(step, tile, further.total, rows, configuration)
+            more += further.total * INSTRUCTION_OVERHEAD_CYCLES
+            self.gemm += self.spatial * more
             self.gemm += self.spatial * self.groups * _early(step, tile, configuration)
         else:
             window = math.prod(step.reductions.values())
         # A partial value that is broadcast takes few steps.
         whole = sum(one.compute.extents == step.finish.extents for one in step.partials)
-        steps = size // configuration.vector_lanes * (window + whole)
-        self.vector_piece = 0 if step.is_bare else steps + INSTRUCTION_OVERHEAD_CYCLES
+        steps = size // configuration.vector_lanes * (window * step.passes + whole)
+        overhead = INSTRUCTION_OVERHEAD_CYCLES * step.passes
+        self.vector_piece = 0 if step.is_bare else steps + overhead
         self.vector = self.spatial * self.groups * self.vector_piece
 
 
@@ -150,8 +172,12 @@ class _Units:
             if 2 * tiles > room and resident > room:
                 self.gemm += spatial * groups * chunks * load
             own = _count(step, tile, _moved(step.weights) & set(step.pixels))
-            brought = groups * chunks * (own if fits else spatial)
+            times = own if fits else spatial
+            brought = groups * chunks * times
             self.weights = brought * (load + overhead)
+            self.weights += times * _loading_weights(
+                plan, step, tile, compute.further_tiles, configuration
+            )
             # GEMM waits for the first part of the weights, and in the first tile for the others.
             parts = chunks if outer else groups * chunks
             part = compute.gemm // max(1, spatial * groups * chunks)

@@ -152,7 +152,7 @@ class FixedPlaces:
 
 
 def partners_of(program: Program) -> dict[str, tuple[str, ...]]:
-    """Buffers of PARAM that one stage reads together, by the name of each.
+    """Buffers of PARAM that one stage reads together, element by element, by the name of each.
 
     Raises
     ------
@@ -166,15 +166,16 @@ def partners_of(program: Program) -> dict[str, tuple[str, ...]]:
     for nest in program.nests.values():
         if nest.compute is None:
             continue
-        names = dict.fromkeys(read.tensor for read in reads_of(nest.compute.body))
-        pair = [allocates[name] for name in names if name in allocates]
-        if len({(one.shape, one.slots) for one in pair}) > 1:
-            raise CompileError(
-                f"stage `{nest.stage}`: {' and '.join(map(_shown, pair))} share the pairs of "
-                "PARAM; copy both in the same loop with the same box"
-            )
-        for one in pair:
-            partners[one.tensor.name] = tuple(other.tensor.name for other in pair)
+        indices = {read.tensor: read.index for read in reads_of(nest.compute.body)}
+        for index in dict.fromkeys(indices.values()):
+            pair = [allocates[n] for n, at in indices.items() if at == index and n in allocates]
+            if len({(one.shape, one.slots) for one in pair}) > 1:
+                raise CompileError(
+                    f"stage `{nest.stage}`: {' and '.join(map(_shown, pair))} share the pairs of "
+                    "PARAM; copy both in the same loop with the same box"
+                )
+            for one in pair:
+                partners[one.tensor.name] = tuple(other.tensor.name for other in pair)
     return partners
 
 

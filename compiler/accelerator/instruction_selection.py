@@ -48,6 +48,11 @@ def matched_instruction(
         axes = lane_axes(pattern, stage.compute, found)
         lanes = {axis: (pattern.lanes[lane],) for lane, axis in axes.items() if axis is not None}
         check_operands(stage.compute, pattern, found)
+        if pattern.passes and not state.arena:
+            raise ScheduleError(
+                "statistics of rows need rows of ACC and of PARAM; add `arena()`, which leaves "
+                "room for them"
+            )
     elif not state.arena:
         raise ScheduleError(
             "the sums of a window that slides need rows of ACC between the outputs; add "
@@ -82,6 +87,9 @@ def check_sizes(
     check_inside(matched.edges, state, bounds, mnemonic)
     if window is not None and tile[window.tap] != stage.compute.extents[window.tap]:
         raise ScheduleError(f"a window slides over all of `{window.tap}`; keep that loop inside")
+    row = stage.axes[-1]
+    if matched.pattern.passes and tile[row] != stage.compute.extents[row]:
+        raise ScheduleError(f"statistics are of all of `{row}`; keep that loop inside")
     taker = f"{mnemonic} takes" if window is None else "a window takes"
     for axis, parameters in matched.lanes.items():
         for parameter in parameters:

@@ -18,7 +18,7 @@ from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
 from ..tensor import Kernel, Tensor
 from .phases import Phase, phases_of
-from .tile_plan import weight_tiles
+from .tile_plan import tiles_of
 from .weights import fits_four_bits, four_bits_load
 
 UNITS = ("gemm", "vector", "load", "store")
@@ -101,7 +101,7 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
         pixels before its first complete sum.
     vector
         VECTOR computes every needed element of every finish, `vector_lanes` per cycle, once for
-        each index of the finish's reduction.
+        each index of the finish's reduction and each pass over its rows.
     load
         LOAD writes every needed element of inputs, weights, parameters and tables into a scratchpad
         once: per cycle at most one beat of the port and one row of that scratchpad. Every copy of a
@@ -165,7 +165,7 @@ def _asked(kernel: Kernel, steps: tuple[Phase, ...]) -> dict[str, Indices]:
 
 def _reads(step: Phase) -> list[Read]:
     early = (one.weights for one in step.partials)
-    others = (step.weights, *early, *step.parameters, step.scale, step.table)
+    others = (step.weights, *early, *step.parameters, *(read for read, _ in step.constants))
     return [*step.activations, *(read for read in others if read is not None)]
 
 
@@ -209,7 +209,8 @@ def _gemm_cycles(step: Phase, wanted: Mapping[str, Indices], configuration: Conf
         rows *= (columns - 1) * min(step.window.stride, taps) + taps
     elif step.pixels[2] not in moved:
         rows *= columns
-    work = [(weight_tiles(step, tile, configuration), rows)]
+    tiles, further = tiles_of(step, tile, configuration)
+    work = [(tiles + further.least, rows)]
     for one in step.partials:
         if one.weights is not None:
             depth = math.prod(axis.extent for axis in one.compute.reductions)
@@ -243,7 +244,7 @@ def _vector_cycles(step: Phase, asked: Mapping[str, Indices], configuration: Con
     partial = (one.name for one in step.partials if one.weights is None)
     return sum(
         -(-_count(asked[name]) // configuration.vector_lanes) * steps
-        for name, steps in ((step.name, window), *((name, 1) for name in partial))
+        for name, steps in ((step.name, window * step.passes), *((name, 1) for name in partial))
     )
 
 
@@ -267,6 +268,7 @@ def _loads(
             *((read, Memory.WGT) for read in (step.weights, *(p.weights for p in step.partials))),
             *((read, Memory.PARAM) for read in step.parameters),
             (step.table, Memory.LUT),
+            (step.epsilon, Memory.PARAM),
         ):
             # An activation used as weights may be padded by filling, without a load.
             if read is None or kernel.tensors[read.tensor].view is not None:

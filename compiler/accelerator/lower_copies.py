@@ -12,18 +12,19 @@ import numpy as np
 from ...errors import CompileError
 from ...isa.configuration import Memory
 from ...isa.instructions import Instruction, transfer_problem, unpack_weights
-from ..te.box import Box, extents_of, whole_box
+from ..te.box import Box, extents_of, intersection
 from ..te.instances import Instance
 from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
-from .constants import ConstantPool, pack_parameters
+from .constants import ConstantPool, pack_parameters, padded_box
 from .dma import DramTensor, load_box, load_patches, store_box
 from .scratchpads import BufferPlacer, Placed
 from .sliding import Window
 from .strided_copy import strided_copy
 from .tile_layout import TileLayout, dense_places, row_major
 from .weights import fits_four_bits, pack_four_bits, pack_weights, stored_bytes
+from .wide_weights import int8_parts
 
 PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
 """Bytes of a bias and its scale."""
@@ -58,11 +59,6 @@ class Transfers:
         self.packed = packed
         self.program, self.buffers, self.dram, self.pool = program, buffers, dram, pool
         self.limits = buffers.configuration
-        self.sources = {
-            name: node.source
-            for name, nest in buffers.copies.items()
-            for node in _copies(nest.body)
-        }
         self.held: dict[str, DramTensor] = {}
         """Activations in main memory as the program sees them."""
         self.pairs: dict[int, bytes] = {}
@@ -151,9 +147,15 @@ class Transfers:
         self, instance: Instance, name: str, target: str, place: Placed
     ) -> list[Instruction]:
         box, room = instance.box, self._room(instance, target)
-        tensor, complete = self.program.tensors[name], _clipped(room, self.program.domains[target])
+        tensor = self.program.tensors[name]
+        complete = intersection(room, self.program.domains[target])
         if name in self.program.kernel.constants and complete == box:
             return self._load_constant(name, box, room, self.buffers.windows.get(target), place)
+        if place.further:
+            raise CompileError(
+                f"copy of `{name}` to `{target}`: weights beyond int8 are loaded in one transfer; "
+                "leave its loops as they are"
+            )
         source = self._in_dram(name)
         if box == room:
             places = place.places
@@ -169,11 +171,12 @@ class Transfers:
         narrow &= all(low % size == 0 for (low, _), size in zip(room[-2:], lanes, strict=True))
         data = self.packed.get((name, box, room, window))
         if data is None:
-            values = _padded(kernel.constants[name], box, room, self.program.tensors[name].pad)
+            values = padded_box(kernel.constants[name], box, room, self.program.tensors[name].pad)
             if narrow:
                 data = pack_four_bits(values, self.limits)
             else:
-                data = pack_weights(values, window, self.limits)
+                parts = int8_parts(values, window, self.limits)
+                data = b"".join(pack_weights(part, window, self.limits) for _, part in parts)
             self.packed[name, box, room, window] = data
         memory = self.pool.add(data)
         if narrow:
@@ -195,7 +198,7 @@ class Transfers:
         )
         for corner in itertools.product(*starts):
             block = (*outer, *((low, low + size) for low, size in zip(corner, lanes, strict=True)))
-            part = _clipped(box, block)
+            part = intersection(box, block)
             if any(low >= high for low, high in part):
                 continue
             local = place.base + sum(
@@ -218,8 +221,9 @@ class Transfers:
                 f"[{', '.join(map(str, tensor.shape))}]"
             )
         partners = self.buffers.partners.get(target, (target,))
-        given = frozenset(self.sources[one] for one in partners if one in self.sources)
-        if given <= set(self.program.kernel.constants) and box == _clipped(
+        copied = self.buffers.copied
+        given = frozenset(copied[one] for one in partners if one in copied)
+        if given <= set(self.program.kernel.constants) and box == intersection(
             room, self.program.domains[target]
         ):
             return self._load_pairs(given, box, place)
@@ -269,7 +273,7 @@ class Transfers:
             found = self.dram[tensor.value or name]
             size = np.dtype(tensor.dtype).itemsize
             if size > 1:
-                found = found.shaped((*tensor.shape, size))
+                found = found.of_elements(tensor.shape, size)
             alone = size > 1 or tensor.patches is not None
             self.held[name] = found if alone else found.holding(tensor)
         return self.held[name]
@@ -279,22 +283,6 @@ def in_dram(tensor: Tensor, base: int) -> DramTensor:
     """A separate tensor in main memory; bytes of wider elements are one more dimension."""
     size = np.dtype(tensor.dtype).itemsize
     return DramTensor(base, (*tensor.shape, size) if size > 1 else tensor.shape)
-
-
-def _copies(block) -> Iterator[TransferNest]:
-    for node in block:
-        if isinstance(node, TransferNest):
-            yield node
-        elif hasattr(node, "body"):
-            yield from _copies(node.body)
-
-
-def _clipped(box: Box, domain: Box) -> Box:
-    """The intersection of two boxes."""
-    return tuple(
-        (max(low, least), min(high, most))
-        for (low, high), (least, most) in zip(box, domain, strict=True)
-    )
 
 
 def _dense(box: Box) -> tuple[TileLayout, ...]:
@@ -323,22 +311,3 @@ def _cut(box: Box, room: Box, position: int) -> Iterator[tuple[Box, int]]:
         piece = (*((start, start + 1) for start in starts), *box[position:])
         places = zip(piece, room, strides, strict=True)
         yield piece, sum((low - first) * stride for (low, _), (first, _), stride in places)
-
-
-def _padded(data: np.ndarray, box: Box, room: Box, pad: int) -> np.ndarray:
-    """A box of a constant in a buffer of `room`; elements outside the constant are padding."""
-    if box == room and all(
-        low >= 0 and high <= size for (low, high), size in zip(box, data.shape, strict=True)
-    ):
-        return data[tuple(slice(*pair) for pair in box)]
-    values = np.zeros(extents_of(room), dtype=data.dtype)
-    values[_slices(box, room)] = pad
-    inside = _clipped(box, whole_box(data.shape))
-    values[_slices(inside, room)] = data[tuple(slice(*pair) for pair in inside)]
-    return values
-
-
-def _slices(box: Box, room: Box) -> tuple[slice, ...]:
-    return tuple(
-        slice(low - first, high - first) for (low, high), (first, _) in zip(box, room, strict=True)
-    )

@@ -4,7 +4,7 @@ The instructions have the order of the loop program. A later pass adds the token
 instruction wait for another; it derives them from the instructions' footprints.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,10 +24,12 @@ from .dma import DramTensor
 from .lower_copies import Transfers
 from .matching import MatchedInstruction
 from .program_size import too_large
+from .row_passes import RowPasses
 from .scratchpads import TABLE_BYTES, BufferPlacer, Placed, Scratchpads
 from .strided_copy import fill_bytes
 from .tensorise import Form, Tensoriser
 from .tile_layout import Buffer, TileLayout
+from .wide_weights import tile_inside
 
 OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
 """Contents of each scratchpad, as notes name them; activations in ACT have names of their own."""
@@ -144,8 +146,9 @@ class _Operand:
 
     def buffer(self, placed: Placed, starts: Mapping[str, int]) -> Buffer:
         """The address of the element at the start of every axis, and the strides of the axes."""
-        if placed.memory is Memory.LUT:
-            return Buffer(placed.memory, placed.base // TABLE_BYTES, {}, ())
+        if not self.index:
+            table = TABLE_BYTES if placed.memory is Memory.LUT else 1
+            return Buffer(placed.memory, placed.base // table, {}, ())
         base = placed.base
         rolling = placed.rolling
         for dimension, affine in enumerate(self.index):
@@ -208,12 +211,13 @@ class _KernelLowering:
         self.transfers = Transfers(
             self.program, self.buffers, lowering.dram, lowering.pool, known.packed
         )
+        partners = self.buffers.partners
         self.pairs = {
-            name: pair
+            name: {partners[one.tensor] for one in reads if one.tensor in partners}
             for name, (_, *reads) in self.operands.items()
-            if len(pair := [one.tensor for one in reads if one.tensor in self.buffers.partners]) > 1
         }
         self.placed: dict[str, Placed] = {}
+        self.rows: dict[str, RowPasses] = {}
 
     def run(self) -> None:
         """Emit all instructions, each with its purpose."""
@@ -247,8 +251,8 @@ class _KernelLowering:
         starts = {axis: low for axis, (low, _) in instance.ranges.items()}
         tile = instance.tile
         own, *reads = self.operands[compute.output.name]
-        if compute.output.name in self.pairs:
-            self._check_pair(instance, self.pairs[compute.output.name])
+        for pair in self.pairs[compute.output.name]:
+            self._check_pair(instance, pair)
         buffers = {}
         for read in reads:
             placed = self.placed[read.tensor]
@@ -257,9 +261,15 @@ class _KernelLowering:
         target = self.placed[compute.output.name]
         self._check_alive(compute.output.name, target)
         rolling = target.rolling
+        if self.instructions[compute.output.name].pattern.passes:
+            buffers[compute.output.name] = own.buffer(target, starts)
+            return self._passes(compute, tile, buffers)
         if rolling is None:
             buffers[compute.output.name] = own.buffer(target, starts)
-            return self._instructions(compute, tile, buffers, instance.accumulate)
+            return [
+                *self._instructions(compute, tile, buffers, instance.accumulate),
+                *self._further(compute, starts, tile, buffers),
+            ]
         row = compute.axes[rolling.dimension].name
         first = starts[row]
         whole = own.buffer(target, starts)
@@ -273,6 +283,49 @@ class _KernelLowering:
                 compute, {**tile, row: high - low}, part, instance.accumulate
             )
         return found
+
+    def _passes(
+        self, compute: Compute, tile: Mapping[str, int], buffers: dict[str, Buffer]
+    ) -> list[Instruction]:
+        """Instructions that pass over the rows of a tile, one after the other."""
+        name = compute.output.name
+        if name not in self.rows:
+            self.rows[name] = RowPasses(self.instructions[name], compute, self.configuration)
+        rows, sizes = self.rows[name], tuple(tile[axis.name] for axis in compute.axes)
+        sums = _own(compute).buffer(self.buffers.row_sums(sizes), dict.fromkeys(tile, 0))
+        given = rows.buffers(tile, buffers, sums)
+        found: list[Instruction] = []
+        for stage in rows.computes:
+            used = rows.used(stage, given)
+            found += self._instructions(stage, tile, used, accumulate=False)
+        rows.check(found, tile)
+        return found
+
+    def _further(
+        self,
+        compute: Compute,
+        starts: Mapping[str, int],
+        tile: Mapping[str, int],
+        buffers: Mapping[str, Buffer],
+    ) -> Iterator[Instruction]:
+        """Instructions that add the products of the further tiles of wide weights."""
+        for read in self.operands[compute.output.name][1:]:
+            placed = self.placed[read.tensor]
+            for more in placed.further:
+                ranges = zip(placed.lows, more.box, strict=True)
+                box = tuple((place + first, place + last) for place, (first, last) in ranges)
+                part = tile_inside(read.index, box, starts, tile)
+                if part is None:
+                    continue
+                moved = dict(buffers)
+                begins = {axis: low for axis, (low, _) in part.items()}
+                for axis, begin in begins.items():
+                    moved = {n: one.moved(axis, begin - starts[axis]) for n, one in moved.items()}
+                lows, base = tuple(low for low, _ in box), placed.base + more.offset
+                at = Placed(placed.memory, base, lows, more.places)
+                moved[read.tensor] = read.buffer(at, {**starts, **begins})
+                sizes = {**tile, **{axis: end - low for axis, (low, end) in part.items()}}
+                yield from self._instructions(compute, sizes, moved, accumulate=True)
 
     def _instructions(
         self,
@@ -297,9 +350,16 @@ class _KernelLowering:
         memories = {name: buffer.memory for name, buffer in buffers.items()}
         key = compute.output.name, *memories.items()
         if key not in self.tensorisers:
-            matched = self.instructions[compute.output.name]
+            matched = self._matched(compute.output.name)
             self.tensorisers[key] = Tensoriser(matched, compute, memories, self.configuration)
         return self.tensorisers[key]
+
+    def _matched(self, name: str) -> MatchedInstruction:
+        """The instruction of a stage, or of one of its passes."""
+        passes = (
+            rows.instructions[name] for rows in self.rows.values() if name in rows.instructions
+        )
+        return next(passes, None) or self.instructions[name]
 
     def _pad(self, rolled: Rolled) -> list[Instruction]:
         """The border of rows that were added to a ring."""
@@ -332,7 +392,7 @@ class _KernelLowering:
                 f"arena of {placed.memory.name} before its use; compute it further inside"
             )
 
-    def _check_pair(self, instance: Instance, names: list[str]) -> None:
+    def _check_pair(self, instance: Instance, names: Sequence[str]) -> None:
         """A bias and a scale are one operand, so they must be adjacent in PARAM."""
         first, *others = (self.placed[name] for name in names)
         if any((one.base, one.lows) != (first.base, first.lows) for one in others):

@@ -14,6 +14,7 @@ from ...isa.patterns import PATTERNS, Pattern
 from ..te.matching import find_law
 from ..tensor import Compute, Tensor
 from .sliding import Window, window_of
+from .wide_weights import WIDE
 
 
 class MatchedInstruction(NamedTuple):
@@ -52,11 +53,15 @@ class MatchedInstruction(NamedTuple):
 def memories_of(tensors: Iterable[Tensor]) -> dict[str, list[Memory]]:
     """The scratchpads that hold elements of a tensor's type, for each tensor."""
     return {
-        tensor.name: [
-            memory for memory, kind in SCRATCHPADS.items() if tensor.dtype in kind.elements
-        ]
+        tensor.name: [memory for memory in SCRATCHPADS if tensor.dtype in elements_of(memory)]
         for tensor in tensors
     }
+
+
+def elements_of(memory: Memory) -> tuple[str, ...]:
+    """The types of the tensors that a scratchpad holds; WGT has wide weights as parts of int8."""
+    own = memory.scratchpad.elements
+    return (*own, WIDE) if memory is Memory.WGT else own
 
 
 def find_pattern(

@@ -4,8 +4,8 @@ A phase computes a tile of activations from tiles of activations. In a fused ker
 between phases stay on chip.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,6 +19,7 @@ from ..tensor import Compute, Kernel
 from .dma import PIXEL_AXES
 from .matching import find_pattern, lane_axes, memories_of
 from .sliding import Window, window_of
+from .wide_weights import Excess, excess_of
 
 Tile = Mapping[str, int]
 """Extent of every axis in a tile."""
@@ -90,9 +91,13 @@ class Phase:
         main memory or from earlier phases, as those that `partials` read.
     window
         The sliding window of a depthwise product.
-    weights, bias, scale, table
+    weights, bias, scale, table, epsilon, factor
         Reads by operand. All of them are constants, but weights may also be an activation in main
-        memory.
+        memory. The last two are for statistics of rows.
+    passes
+        Instructions over each element of the finish.
+    excess
+        Where constant weights exceed int8.
     """
 
     product: Compute | None
@@ -105,7 +110,26 @@ class Phase:
     bias: Read | None = None
     scale: Read | None = None
     table: Read | None = None
+    epsilon: Read | None = None
+    factor: Read | None = None
+    passes: int = 1
     partials: tuple[Partial, ...] = ()
+    excess: Excess | None = field(default=None, compare=False)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether each element depends on all channels of its pixel."""
+        return self.epsilon is not None
+
+    @property
+    def constants(self) -> Iterator[tuple[Read, Memory]]:
+        """The reads of constants by the finish, with their scratchpads."""
+        places = (self.table, Memory.LUT), *((read, Memory.PARAM) for read in self._pairs)
+        return ((read, memory) for read, memory in places if read is not None)
+
+    @property
+    def _pairs(self) -> tuple[Read | None, ...]:
+        return self.bias, self.scale, self.epsilon, self.factor
 
     @property
     def is_bare(self) -> bool:
@@ -166,8 +190,8 @@ class Phase:
         return tuple(axis for affine in index for axis, _ in affine.terms)
 
     @cached_property
-    def weight_tiles(self) -> dict[tuple[int, ...], int]:
-        """Cache of `plan.weight_tiles`: weight tiles by machine and tile."""
+    def weight_tiles(self) -> dict[tuple[int, ...], Any]:
+        """Cache of `tile_plan.tiles_of`: weight tiles by machine and tile."""
         return {}
 
     @cached_property
@@ -207,7 +231,9 @@ def _phases(kernel: Kernel) -> tuple[Phase, ...]:
             early = sum(_is_early(one, stage) for one in before)
             if sum(_is_product(one, places) for one in before) > 1 + early:
                 raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
-            phases.append(_phase(tuple(before), places))
+            phase = _phase(tuple(before), places)
+            given = kernel.constants.get(phase.weights.tensor) if phase.weights else None
+            phases.append(phase if given is None else replace(phase, excess=excess_of(given)))
             before = []
     if before:
         raise CompileError(f"kernel `{kernel.name}`: a product needs a stage that finishes it")
@@ -264,7 +290,8 @@ def _phase(computes: tuple[Compute, ...], places: Places) -> Phase:
                 **reads,
             }
         elif compute is computes[-1]:
-            given |= {"finish": compute, "operands": streams, **reads}
+            passes = len(pattern.passes) or 1
+            given |= {"finish": compute, "operands": streams, "passes": passes, **reads}
         else:
             sums = [r.tensor for r in roles if r.tensor in inside and inside[r.tensor] == "int32"]
             source = next(iter(sums), "")

@@ -36,11 +36,21 @@ def act_regions(
 ) -> tuple[Range, ...]:
     """Regions of ACT for buffers, of which VECTOR writes the last `made`; none if they do not fit.
 
-    The `digits` of sums are small and share the result's banks; their regions come last.
+    The `digits` of sums are small. They have banks of their own, since VECTOR reads them while
+    STORE reads results, or share the result's if there are too few; their regions come last.
     """
     row = configuration.row_bytes(Memory.ACT)
     ends = [*itertools.accumulate((align(one.least, row) for one in digits), initial=0)]
     *others, (least, wanted) = requests
+    if digits:
+        own = (*others, RegionRequest(ends[-1], ends[-1]), requests[-1])
+        apart = divide_act(own, 1, configuration)
+        if apart and all(
+            high - low >= one.wanted for one, (low, high) in zip(own, apart, strict=True)
+        ):
+            *given, (low, _), last = apart
+            small = ((low + first, low + end) for first, end in itertools.pairwise(ends))
+            return (*given, last, *small)
     requests = (*others, RegionRequest(least + ends[-1], wanted + ends[-1]))
     regions = divide_act(requests, 2 if made > 1 else 1, configuration)
     regions = regions or divide_act(requests, 2, configuration)

@@ -13,13 +13,15 @@ from functools import cached_property
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
+from ...isa.instructions import Role
 from ..te.box import Box, Range, extents_of
 from ..te.instances import Buffered
-from ..te.nodes import Allocate
+from ..te.nodes import Allocate, TransferNest, nodes
 from ..te.program import Program
 from ..te.rolling import Rolling
 from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
+from .constants import padded_box
 from .fixed_places import FixedPlaces, partners_of
 from .matching import MatchedInstruction
 from .phases import corrects_sums, own_index
@@ -27,6 +29,13 @@ from .regions import RegionRequest, act_regions, limited_region, region_request
 from .sliding import Window
 from .tile_layout import TileLayout, accumulator_places, dense_places, row_major
 from .weights import WeightLayout, weight_layout
+from .wide_weights import (
+    FurtherTiles,
+    excess_of,
+    further_counts,
+    further_tiles,
+    wide_constants,
+)
 
 TABLE_BYTES = 256
 """Bytes of a table of LUT."""
@@ -95,6 +104,8 @@ class Placed:
         Its piece of an arena, which shows whether other data have replaced it.
     rolling
         The ring, if the buffer is a ring of rows.
+    further
+        The further tiles of wide weights.
     """
 
     memory: Memory
@@ -104,6 +115,7 @@ class Placed:
     missing: bool = True
     piece: Piece | None = None
     rolling: Rolling | None = None
+    further: tuple[FurtherTiles, ...] = ()
 
 
 class BufferPlacer:
@@ -139,17 +151,33 @@ class BufferPlacer:
         self.program, self.scratchpads = program, scratchpads
         self.configuration = scratchpads.configuration
         self.copies = {name: nest for name, nest in program.nests.items() if nest.compute is None}
+        self.copied = {
+            name: node.source
+            for name, nest in self.copies.items()
+            for node in nodes(nest.body)
+            if isinstance(node, TransferNest)
+        }
+        """The source of each copy."""
+        self.wide = wide_constants(program.kernel, self.copied)
         self.allocates = program.buffers
         self.windows: dict[str, Window] = {}
         for name, matched in instructions.items():
             if matched.window is not None:
                 self.windows[name] = self.windows[matched.weights] = matched.window
         self.partners = partners_of(program)
+        self.statistics = {
+            read.tensor: math.prod(self.allocates[name].shape[:-1])
+            for name, matched in instructions.items()
+            for slot, read in matched.found.reads
+            if matched.pattern.role(slot) is Role.EPSILON
+        }
+        """Rows of PARAM behind the constants of statistics, one for each row of a tile."""
         self.sources = _sources(program)
         self.ends: dict[str, tuple[Placed, int, int]] = {}
         """For sums in ACC: their place, and the first row of their bank and the last one in use."""
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
+        self.known_further: dict[tuple[str, Box], tuple[FurtherTiles, ...]] = {}
         self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[TileLayout, ...], int, int]] = {}
         if arena:
             self.regions = self._regions(computes)
@@ -168,7 +196,24 @@ class BufferPlacer:
         return self.layouts[key]
 
     def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
-        return self.weights(name, shape).tiles * self.configuration.tile_bytes
+        return self.most_tiles(name, shape) * self.configuration.tile_bytes
+
+    def most_tiles(self, name: str, shape: tuple[int, ...]) -> int:
+        """Weight tiles of any box with this shape, at most."""
+        tiles = self.weights(name, shape).tiles
+        if name in self.wide:
+            excess, window = excess_of(self.wide[name]), self.windows.get(name)
+            tiles += further_counts(excess, shape, window, self.configuration).most
+        return tiles
+
+    def _further(self, name: str, box: Box) -> tuple[FurtherTiles, ...]:
+        if name not in self.wide:
+            return ()
+        key = name, box
+        if key not in self.known_further:
+            values, window = padded_box(self.wide[name], box, box, 0), self.windows.get(name)
+            self.known_further[key] = further_tiles(values, window, self.configuration)
+        return self.known_further[key]
 
     def allocate(self, buffered: Buffered) -> Placed:
         """Place a buffer; its data may be on chip already.
@@ -183,13 +228,32 @@ class BufferPlacer:
             memory, (lows, sizes) = Memory[scope], _split(buffered.box)
             base = self.fixed.base(name, buffered.slot)
             if memory is Memory.WGT:
-                return Placed(memory, base, lows, self.weights(name, sizes).places)
+                places, further = (
+                    self.weights(name, sizes).places,
+                    self._further(name, buffered.box),
+                )
+                return Placed(memory, base, lows, places, further=further)
             return Placed(memory, base, lows, dense_places(sizes))
         if buffered.allocate.rolling is not None:
             return self._ring(name, buffered.allocate.rolling)
         if scope == Memory.ACC.name:
             return self._acc(name, buffered)
         return self._held(Memory[scope], name, buffered)
+
+    def row_sums(self, sizes: tuple[int, ...]) -> Placed:
+        """Place what passes over the same rows leave in ACC for the next one.
+
+        Raises
+        ------
+        CompileError
+            When a bank is too small.
+        """
+        limits = self.configuration
+        places, rows, _ = accumulator_places(sizes, None, limits)
+        if rows > limits.acc_depth:
+            raise self._too_few_rows("the rows", sizes, rows, limits.acc_depth)
+        base = self.scratchpads.take_bank() * limits.acc_depth * limits.lanes_out
+        return Placed(Memory.ACC, base, (0,) * len(sizes), places)
 
     # The arena -----------------------------------------------------------------------------------
 
@@ -202,15 +266,19 @@ class BufferPlacer:
             region = self.regions[name]
         elif buffered.allocate.slots and memory in (Memory.WGT, Memory.PARAM):
             region = 0, min(region[1], buffered.allocate.slots * self._totals[memory])
+        further: tuple[FurtherTiles, ...] = ()
         if memory is Memory.WGT:
             layout, unit = self.weights(name, sizes), self.configuration.tile_bytes
-            places, elements = layout.places, layout.tiles * unit
+            further = self._further(name, buffered.held)
+            places = layout.places
+            elements = (layout.tiles + sum(more.tiles for more in further)) * unit
         elif memory is Memory.PARAM:
             name, unit = self.partners.get(name, (name,))[0], self.configuration.vector_lanes
+            elements += self.statistics.get(name, 0) * unit
         elif memory is Memory.LUT:
-            places, elements, unit = (TileLayout(1),), TABLE_BYTES, TABLE_BYTES
+            unit = TABLE_BYTES
         piece, missing = self._take(memory, name, buffered.held, -(-elements // unit), region)
-        return Placed(memory, piece.base * unit, lows, places, missing, piece)
+        return Placed(memory, piece.base * unit, lows, places, missing, piece, further=further)
 
     def _ring(self, name: str, rolling: Rolling) -> Placed:
         size = rolling.elements
@@ -244,13 +312,18 @@ class BufferPlacer:
             self.sums[key] = accumulator_places(sizes, self.windows.get(name), limits)
         places, rows, first = self.sums[key]
         if used + rows > limits.acc_depth:
-            raise CompileError(
-                f"kernel `{self.program.kernel.name}`: `{name}` {list(sizes)} takes {rows} rows of "
-                f"ACC and a bank has {limits.acc_depth - used}; split more or raise `acc_depth`"
-            )
+            raise self._too_few_rows(f"`{name}`", sizes, rows, limits.acc_depth - used)
         found = Placed(Memory.ACC, (bank + used) * limits.lanes_out + first, lows, places)
         self.ends[name] = found, bank, used + rows
         return found
+
+    def _too_few_rows(
+        self, what: str, sizes: tuple[int, ...], rows: int, left: int
+    ) -> CompileError:
+        return CompileError(
+            f"kernel `{self.program.kernel.name}`: {what} {list(sizes)} takes {rows} rows of "
+            f"ACC and a bank has {left}; split more or raise `acc_depth`"
+        )
 
     def _take(
         self, memory: Memory, name: str, box: Box, size: int, room: Range
@@ -273,10 +346,10 @@ class BufferPlacer:
         counted: set[str] = set()
         for name, one in self.allocates.items():
             if one.scope == Memory.WGT.name:
-                weights += self.weights(name, one.shape).tiles
+                weights += self.most_tiles(name, one.shape)
             elif one.scope == Memory.PARAM.name and name not in counted:
                 counted.update(self.partners.get(name, (name,)))
-                parameters += -(-math.prod(one.shape) // lanes)
+                parameters += -(-math.prod(one.shape) // lanes) + self.statistics.get(name, 0)
         return {Memory.WGT: weights, Memory.PARAM: parameters}
 
     def _regions(self, computes: tuple[Compute, ...]) -> dict[str, Range]:

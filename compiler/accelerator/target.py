@@ -11,7 +11,7 @@ from ..te.bounds import Bounds
 from ..te.stages import Stage, State
 from ..te.target import Scope, Target
 from .instruction_selection import check_sizes, matched_instruction
-from .matching import MatchedInstruction
+from .matching import MatchedInstruction, elements_of
 
 
 @cache
@@ -19,11 +19,11 @@ def _scopes(configuration: Configuration) -> Mapping[str, Scope]:
     return {Memory.DRAM.name: Scope()} | {
         memory.name: Scope(
             configuration.size_bytes(memory),
-            held.elements,
+            elements_of(memory),
             takes_turns=True,
             has_rings=memory is Memory.ACT,
         )
-        for memory, held in SCRATCHPADS.items()
+        for memory in SCRATCHPADS
     }
 
 

@@ -61,11 +61,11 @@ class Buffer(NamedTuple):
     places: tuple[TileLayout, ...] = ()
 
     def moved(self, axis: str, steps: int) -> "Buffer":
-        """The same data, starting `steps` indices further along an unblocked axis."""
+        """The same data, starting `steps` indices further along an axis, from a block's start."""
         place = self.axes.get(axis)
         if place is None or not steps:
             return self
-        return self._replace(base=self.base + steps * place.inner)
+        return self._replace(base=self.base + place.offset(steps))
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from .phases import Phase, Tile, box_of, is_pointwise
 from .regions import RegionRequest, act_regions, limited_region, region_request
 from .sliding import lane_channels
 from .weights import weight_layout
+from .wide_weights import FurtherCounts, further_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,8 @@ def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
 
 def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
     """Whether accumulators, weights and parameters of a tile fit."""
-    if any(tile[axis] < phase.extents[axis] for axis in phase.bordered):
+    whole = (*phase.bordered, *(phase.channels if phase.has_rows else ()))
+    if any(tile[axis] < phase.extents[axis] for axis in whole):
         return False
     if parameter_rows(phase, tile, configuration) > configuration.param_depth:
         return False
@@ -206,9 +208,10 @@ def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
 
 
 def parameter_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
-    """Rows of PARAM that a tile's biases and scales take."""
+    """Rows of PARAM that a tile's biases and scales take, and the statistics of its rows."""
     channels = math.prod(tile[axis] for axis in phase.channels)
-    return len(phase.parameters) * -(-channels // configuration.vector_lanes)
+    rows = len(phase.parameters) * -(-channels // configuration.vector_lanes)
+    return rows + (1 + math.prod(tile[axis] for axis in phase.pixels) if phase.has_rows else 0)
 
 
 def streamed_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
@@ -227,6 +230,9 @@ def accumulator_rows(phase: Phase, tile: Tile, configuration: Configuration) -> 
         channels = math.prod(tile[axis] for axis in phase.channels)
         block = lane_channels(configuration) if phase.window else configuration.lanes_out
         rows = streamed_rows(phase, tile, configuration) * -(-channels // block)
+    if phase.has_rows:
+        sizes = [tile[axis.name] for axis in phase.finish.axes]
+        rows = math.prod(sizes[:-1]) * -(-sizes[-1] // configuration.lanes_out)
     early = 0
     for one in phase.partials:
         if one.compute.output.dtype == "int32" and not one.in_place:
@@ -237,16 +243,25 @@ def accumulator_rows(phase: Phase, tile: Tile, configuration: Configuration) -> 
 
 
 def weight_tiles(phase: Phase, tile: Tile, configuration: Configuration) -> int:
-    """Weight tiles of one chunk: every channel, tap and lane block of the tile."""
+    """Weight tiles of one chunk, at most: every channel, tap and lane block of the tile."""
+    tiles, further = tiles_of(phase, tile, configuration)
+    return tiles + further.most
+
+
+def tiles_of(phase: Phase, tile: Tile, configuration: Configuration) -> tuple[int, FurtherCounts]:
+    """Weight tiles of one chunk that hold int8 weights, and what wide weights add to them."""
     if phase.weights is None:
-        return 0
+        return 0, FurtherCounts()
     lanes = configuration.lanes_in, configuration.lanes_out, configuration.depthwise_taps
     key = (*lanes, *(tile[axis] for axis in phase.weight_axes))
     known = phase.weight_tiles
     if key not in known:
         box = box_of(phase.weights, {}, tile)
         extents = extents_of(box)
-        known[key] = weight_layout(extents, phase.window, configuration).tiles
+        tiles, further = weight_layout(extents, phase.window, configuration).tiles, FurtherCounts()
+        if phase.excess is not None:
+            further = further_counts(phase.excess, extents, phase.window, configuration)
+        known[key] = tiles, further
     return known[key]
 
 

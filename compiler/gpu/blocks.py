@@ -18,8 +18,10 @@ import numpy as np
 from ...isa.expressions import Affine, Read, reads_of
 from ..te.affine import scaled, total, variable
 from ..te.nodes import (
+    LEAVES,
     Allocate,
     Assign,
+    Barrier,
     Block,
     For,
     InstructionNest,
@@ -98,7 +100,7 @@ def _outermost(block: Block) -> Iterator[For]:
     for node in block:
         if isinstance(node, For) and node.kind is Kind.THREAD:
             yield node
-        elif not isinstance(node, (Let, Allocate, Assign, Update)):
+        elif not isinstance(node, LEAVES):
             yield from _outermost(node.body)
 
 
@@ -115,12 +117,12 @@ def kernels(program: Program) -> tuple[Nest, ...]:
 def regions(block: Block) -> Iterator[Node]:
     """The regions inside a block, in order."""
     for node in block:
-        if isinstance(node, (Let, Allocate)):
+        if isinstance(node, (Let, Allocate, Barrier)):
             continue
         if is_region(node):
             yield node
         else:
-            assert not isinstance(node, (Assign, Update))
+            assert not isinstance(node, LEAVES)
             yield from regions(node.body)
 
 
@@ -178,7 +180,7 @@ def _check_loops(kernel: Nest, max_threads: int) -> None:
                         f"`{kernel.stage}` is; bind each unit once"
                     )
                 units.append(node.kind)
-            if not isinstance(node, (Let, Allocate, Assign, Update)):
+            if not isinstance(node, LEAVES):
                 blocks_only = not isinstance(node, For) or node.kind in BLOCKS
                 walk(node.body, outside and blocks_only)
 
@@ -207,7 +209,7 @@ def _check_buffers(kernel: Nest) -> None:
                         f"`{name}` lies in {SHARED}, but is computed inside a loop over threads; "
                         "compute it further out"
                     )
-            elif not isinstance(node, (Let, Assign, Update)):
+            elif not isinstance(node, LEAVES):
                 thread = isinstance(node, For) and node.kind is Kind.THREAD
                 walk(node.body, inside or thread)
 
@@ -250,6 +252,8 @@ class _Walker:
                 if node.scope == REGISTER and not self.threads:
                     origin = tuple(_resolved(part, values) for part in node.origin)
                     self.origins[node.tensor.name] = origin
+            elif isinstance(node, Barrier):
+                continue
             elif not self.threads and is_region(node):
                 self.region(node, values)
             elif isinstance(node, (Assign, Update)):
@@ -325,14 +329,20 @@ def _resolved(affine: Affine, values: dict[str, Affine]) -> Affine:
     return total(*parts, affine.constant)
 
 
-def shared_accesses(region: Node, shared: set[str]) -> tuple[set[str], set[str]]:
-    """The shared buffers that a region reads, and those that it writes."""
-    reads, writes = set(), set()
-    for node in nodes((region,)):
-        if isinstance(node, (Assign, Update)):
-            writes |= {node.target.tensor} & shared
-            reads |= {read.tensor for read in reads_of(node.value)} & shared
-    return reads, writes
+def copies_ahead(loop: For) -> Block:
+    """The shared buffers that copies at the head of a pipelined loop fill, with the copies.
+
+    Each iteration has a slot of its own, so the copies of later ones may run ahead.
+    """
+    found: list[Node] = []
+    if loop.kind is Kind.SERIAL and loop.depth > 1 and loop.extent > 1:
+        for node in loop.body:
+            is_copy = isinstance(node, Nest) and node.compute is None
+            is_slot = isinstance(node, Allocate) and node.scope == SHARED
+            if not (is_copy or is_slot or isinstance(node, Let)):
+                break
+            found.append(node)
+    return tuple(found) if any(isinstance(node, Allocate) for node in found) else ()
 
 
 def operands_of(kernel: Nest) -> frozenset[str]:
@@ -345,7 +355,7 @@ def operands_of(kernel: Nest) -> frozenset[str]:
                 (copied if source else others).add(node.target.tensor)
                 for one in reads_of(node.value):
                     (read if instruction else others).add(one.tensor)
-            elif not isinstance(node, (Let, Allocate)):
+            elif not isinstance(node, LEAVES):
                 inside = node.source if isinstance(node, TransferNest) else source
                 walk(node.body, inside, instruction or isinstance(node, InstructionNest))
 

@@ -18,6 +18,9 @@ ASYNCHRONOUS_BYTES = (4, 8, 16)
 class GpuEmitter(Emitter):
     """Instructions that LLVM names differently for GPUs."""
 
+    is_asynchronous = True
+    """Copies into shared memory may run ahead of what follows."""
+
     @override
     def rounded(self, value: LlvmValue) -> LlvmValue:
         return self.intrinsic("llvm.nvvm.f2i.rn", I32, [value])

@@ -4,16 +4,21 @@ A description chooses how a layer is computed. The declaration that it makes for
 processor has no layouts of vectors, so its arrays are plain ones.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..cpu import CpuTarget, Description
+from .. import te
+from ..cpu import Box, CpuTarget, Description
 from ..cpu.target import generic
 from .lower import GpuModule, compile_program
 from .schedules import default_schedule
 from .target import GpuTarget
+
+COPIED = {1: "int8", 2: "int16", 4: "int32"}
+"""Types that stand for all elements of a size where they are only copied."""
 
 PLANNED_FOR = "sse2"
 """Level of the processor for which a description makes its declaration."""
@@ -21,7 +26,7 @@ PLANNED_FOR = "sse2"
 
 @dataclass(frozen=True, slots=True)
 class GpuKernel:
-    """A kernel of the host as PTX.
+    """A kernel of the host as code for a GPU.
 
     Parameters
     ----------
@@ -56,7 +61,7 @@ def planned_for() -> CpuTarget:
 
 
 def compile_kernel(description: Description, target: GpuTarget) -> GpuKernel:
-    """PTX for a kernel of the host, by the default schedule.
+    """A kernel of the host for a GPU, by the default schedule.
 
     Raises
     ------
@@ -68,3 +73,31 @@ def compile_kernel(description: Description, target: GpuTarget) -> GpuKernel:
     program = default_schedule(kernel, target).program()
     tensors = {name: (tensor.dtype, tensor.shape) for name, tensor in kernel.tensors.items()}
     return GpuKernel(description, compile_program(program, target, plan.tiles), tensors)
+
+
+def compile_copy(box: Box, elements: int, itemsize: int, target: GpuTarget) -> GpuModule | None:
+    """Code that copies a box of the array `in0` to the whole of `out`, as a transposition does.
+
+    Parameters
+    ----------
+    elements
+        Of `in0`.
+
+    Returns
+    -------
+    None if the box has gaps in the output, goes backwards in the source, or has elements of a type
+    that tensors do not have.
+    """
+    if itemsize not in COPIED or box.place or min(box.strides) < 0 or not _is_dense(box):
+        return None
+    source = te.tensor("in0", COPIED[itemsize], (elements,))
+    axes = te.axes(**{f"i{place}": extent for place, extent in enumerate(box.extents)})
+    index = sum((axis * stride for axis, stride in zip(axes, box.strides, strict=True)), box.first)
+    kernel = te.kernel("copy", te.compute("out", COPIED[itemsize], axes, source[index]))
+    return compile_program(default_schedule(kernel, target).program(), target)
+
+
+def _is_dense(box: Box) -> bool:
+    """Whether a box fills an array in its order."""
+    sizes = [math.prod(box.extents[place + 1 :]) for place in range(len(box.extents))]
+    return list(box.steps) == sizes

@@ -1,8 +1,5 @@
 """Emit one kernel: what a block does, with its threads side by side.
 
-A barrier stands wherever a region reads shared memory that others wrote, or writes what others may
-still read. Barriers stand outside the loops over threads, so all threads reach them.
-
 In a pipelined loop, copies into shared memory run ahead of the computation: those of iteration
 `i + depth - 1` start in iteration `i`, into the slot that iteration `i - 1` has read. They are
 asynchronous where a thread copies 4, 8 or 16 bytes at once.
@@ -19,8 +16,8 @@ from ..cpu.codegen.environment import Environment
 from ..cpu.codegen.lower_function import FunctionLowering
 from ..cpu.codegen.lower_values import Mask
 from ..te import nodes as loops
-from ..te.target import BLOCKS, REGISTER, SHARED, Kind
-from .blocks import Spread, bytes_of, is_region, shared_accesses, thread_loops, threads_of
+from ..te.target import BLOCKS, REGISTER, Kind
+from .blocks import Spread, bytes_of, copies_ahead, is_region, thread_loops, threads_of
 from .emitter import ALIGNMENT_BYTES, GpuEmitter
 from .shared_memory import SharedMemory
 from .spread_layout import SpreadLayout
@@ -36,6 +33,8 @@ class KernelLowering(FunctionLowering):
     ----------
     shared
         State shared by all kernels of the program.
+    emitter_type
+        Emits instructions in the language of the target's level.
     builder
         A builder at the function's entry.
     spreads
@@ -49,17 +48,18 @@ class KernelLowering(FunctionLowering):
     """
 
     emitter: GpuEmitter
-    emitter_type = GpuEmitter
 
     def __init__(
         self,
         shared: LoweringContext,
+        emitter_type: type[GpuEmitter],
         builder: LlvmBuilder,
         spreads: dict[str, Spread],
         threads: int,
         shared_memory: LlvmValue,
         operands: frozenset[str],
     ) -> None:
+        self.emitter_type = emitter_type
         super().__init__(shared, builder, {}, None)
         self.spreads, self.block_threads, self.shared_memory = spreads, threads, shared_memory
         self.copies = SharedMemory(self.emitter, self.memory, self.areas, operands)
@@ -77,9 +77,6 @@ class KernelLowering(FunctionLowering):
         """Regions so far."""
         self._slots: dict[str, LlvmValue] = {}
         """For each buffer of a pipelined loop, the slot of the iteration that is emitted."""
-        self._read: set[str] = set()
-        self._written: set[str] = set()
-        """Shared buffers that were accessed since the last barrier."""
 
     def number(self, name: str) -> LlvmValue:
         """A number of the thread or the block, read at the function's entry."""
@@ -98,6 +95,8 @@ class KernelLowering(FunctionLowering):
                 env = self.let(node, env)
             elif isinstance(node, loops.Allocate):
                 self.allocate(node, env)
+            elif isinstance(node, loops.Barrier):
+                self.emitter.barrier()
             elif is_region(node):
                 self.region(node, env)
             else:
@@ -123,15 +122,11 @@ class KernelLowering(FunctionLowering):
 
     @override
     def node(self, node: loops.Node, env: Environment, mask: Mask) -> None:
-        before = set(self._read), set(self._written)
         if isinstance(node, loops.TransferNest) and self._fills(node):
             with self.copies.copying():
                 self.block(node.body, env, None)
         else:
             super().node(node, env, mask)
-        if isinstance(node, loops.Guard) and not self._in_region:
-            self._read |= before[0]
-            self._written |= before[1]
 
     def _fills(self, node: loops.TransferNest) -> bool:
         """Whether a copy fills a buffer in shared memory."""
@@ -163,7 +158,6 @@ class KernelLowering(FunctionLowering):
 
     def region(self, node: loops.Node, env: Environment) -> None:
         """Emit what each thread runs alone; surplus threads wait."""
-        self.order(node)
         count = threads_of(node)
         rest, self._units = count, {}
         for loop in thread_loops(node):
@@ -193,15 +187,6 @@ class KernelLowering(FunctionLowering):
             value = self.builder.udiv(value, I64(divisor))
         return self.builder.urem(value, I64(extent)) if divisor * extent < count else value
 
-    def order(self, region: loops.Node) -> None:
-        """Set a barrier if a region needs what other threads did before, or overwrites it."""
-        reads, writes = shared_accesses(region, self._shared.keys() - self._slots.keys())
-        if reads & self._written or writes & (self._read | self._written):
-            self.emitter.barrier()
-            self._read, self._written = set(), set()
-        self._read |= reads
-        self._written |= writes
-
     @override
     def loop(self, node: loops.For, env: Environment, mask: Mask) -> None:
         start, extent = env.resolved(node.start), node.extent
@@ -222,37 +207,25 @@ class KernelLowering(FunctionLowering):
             self.block(node.body, replace(inside, lane=symbol), mask)
         elif node.kind is Kind.VECTORISED:
             self.loop(replace(node, kind=Kind.UNROLLED), env, mask)
-        elif node.depth > 1 and not self._in_region and (ahead := self._copies(node)):
-            self.pipeline(node, ahead, env, symbol)
+        elif not self._in_region and (ahead := copies_ahead(node)):
+            self.pipeline(node, ahead, env)
         else:
-            if not self._in_region:
-                self.repeat(node)
             self.counted(symbol, extent, partial(self.block, node.body, inside, mask))
 
     # Pipelined loops ---------------------------------------------------------------------------
 
-    def _copies(self, node: loops.For) -> tuple[loops.Node, ...]:
-        """The buffers in shared memory that copies at the head of a loop fill, with the copies."""
-        found: list[loops.Node] = []
-        for inner in node.body:
-            if (isinstance(inner, loops.Allocate) and inner.scope == SHARED) or (
-                isinstance(inner, loops.Nest) and inner.compute is None and found
-            ):
-                found.append(inner)
-            else:
-                break
-        return tuple(found)
+    def pipeline(self, node: loops.For, ahead: tuple[loops.Node, ...], env: Environment) -> None:
+        """Emit a loop whose copies run `depth - 1` iterations ahead of the rest.
 
-    def pipeline(
-        self, node: loops.For, ahead: tuple[loops.Node, ...], env: Environment, symbol: str
-    ) -> None:
-        """Emit a loop whose copies run `depth - 1` iterations ahead of the rest."""
+        Where nothing is asynchronous, the slots only save a barrier.
+        """
         emitter, builder, depth = self.emitter, self.builder, node.depth
         names = [one.tensor.name for one in ahead if isinstance(one, loops.Allocate)]
         start, last = env.resolved(node.start), node.extent - 1
-        rest = node.body[len(ahead) :]
+        barrier, *rest = node.body[len(ahead) :]
+        assert isinstance(barrier, loops.Barrier)
 
-        def emit(block: loops.Block, number: LlvmValue, copying: bool) -> None:
+        def emit(block: loops.Block, number: LlvmValue, copying: bool = False) -> None:
             """A part of an iteration, whose buffers are in its slots."""
             slot = builder.urem(number, I64(depth))
             self._slots |= dict.fromkeys(names, slot)
@@ -264,31 +237,23 @@ class KernelLowering(FunctionLowering):
             self.memory.close()
             self.copies.runs_ahead = False
 
-        emitter.barrier()  # earlier readers of the memory are done
-        for number in range(depth - 1):
-            if number <= last:
-                emit(ahead, I64(number), copying=True)
-            emitter.commit()
-
-        def iteration() -> None:
-            number = self.memory.symbols[symbol]
+        def iteration(number: LlvmValue) -> None:
             emitter.wait(depth - 2)
             emitter.barrier()
             following = builder.add(number, I64(depth - 1))
             with builder.if_then(builder.icmp_unsigned("<=", following, I64(last))):
                 emit(ahead, following, copying=True)
             emitter.commit()
-            emit((*(one for one in ahead if isinstance(one, loops.Allocate)), *rest), number, False)
+            emit((*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest), number)
 
-        self.counted(symbol, node.extent, iteration)
-        emitter.wait(0)
+        if emitter.is_asynchronous:
+            for number in range(depth - 1):
+                if number <= last:
+                    emit(ahead, I64(number), copying=True)
+                emitter.commit()
+            emitter.repeat(node.extent, iteration)
+            emitter.wait(0)
+        else:
+            emitter.repeat(node.extent, partial(emit, node.body))
         for name in names:
-            self._read.add(name)
             del self._slots[name]
-
-    def repeat(self, node: loops.For) -> None:
-        """Count the accesses of a loop's last iteration as earlier ones of the next."""
-        names = {n.tensor.name for n in loops.nodes((node,)) if isinstance(n, loops.Allocate)}
-        reads, writes = shared_accesses(node, names | set(self._shared))
-        self._read |= reads
-        self._written |= writes

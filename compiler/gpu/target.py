@@ -24,6 +24,7 @@ from ..te.target import (
     Scope,
     Target,
 )
+from .barriers import with_barriers
 from .blocks import check_blocks
 from .instructions import WARP_PRODUCTS, WarpProduct
 
@@ -31,9 +32,6 @@ llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 
 TRIPLE = "nvptx64-nvidia-cuda"
-
-MAX_THREADS = 1024
-"""Most threads of a block."""
 
 MAX_SUMS = 1 << 16
 """Most sums that the threads of a block hold in registers: 32 bits each of 255 registers."""
@@ -45,25 +43,36 @@ class GpuLevel:
 
     Parameters
     ----------
-    cpu, features
-        LLVM's names of the chip and of the version of PTX.
     shared_bytes
         Memory that the threads of a block share, at most.
+    max_threads
+        Most threads of a block.
+    language
+        "PTX" or "OpenCL C".
     instructions
         Products of matrices.
+    cpu, features
+        LLVM's names of the chip and of the version of PTX.
     """
 
-    cpu: str
-    features: str
     shared_bytes: int
-    instructions: tuple[WarpProduct, ...] = WARP_PRODUCTS
+    max_threads: int
+    language: str
+    instructions: tuple[WarpProduct, ...] = ()
+    cpu: str = ""
+    features: str = ""
 
 
 LEVELS: Mapping[str, GpuLevel] = {
-    "sm90": GpuLevel("sm_90", "+ptx78", 227 << 10),
-    "sm80": GpuLevel("sm_80", "+ptx71", 163 << 10),
+    "sm90": GpuLevel(227 << 10, 1024, "PTX", WARP_PRODUCTS, "sm_90", "+ptx78"),
+    "sm80": GpuLevel(163 << 10, 1024, "PTX", WARP_PRODUCTS, "sm_80", "+ptx71"),
+    "opencl": GpuLevel(32 << 10, 256, "OpenCL C"),
 }
-"""The levels by name, the most capable first. Code for a level also runs on later chips."""
+"""The levels by name, the most capable first. Code for a level also runs on later chips.
+
+`opencl` keeps to what every GPU with OpenCL 1.2 has. Source: The OpenCL Specification 1.2, table
+4.3, for the memory; makers' guides for the 256 threads.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +150,9 @@ class GpuTarget(Target):
         )
 
     @override
-    def check_program(self, program: Program) -> None:
-        check_blocks(program, MAX_THREADS, self.properties.shared_bytes)
+    def complete(self, program: Program) -> Program:
+        check_blocks(program, self.properties.max_threads, self.properties.shared_bytes)
+        return with_barriers(program)
 
     # The processor that the code generator sees ------------------------------------------------
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
 from ..graph import Graph, Node
 from ..rewriting import GraphView
 
@@ -13,21 +11,6 @@ def scalar(view: GraphView, name: str) -> float | None:
     if not view.is_constant(name) or view.types[name].elements != 1:
         return None
     return float(view.data(name).reshape(()))
-
-
-def per_column(constant: np.ndarray, shape: tuple[int, ...], columns: int) -> np.ndarray | None:
-    """Return a constant, broadcast to `shape`, as one row of `columns`; None if rows differ."""
-    if constant.size not in (1, columns) or constant.dtype != np.float32:
-        return None
-    rows = np.broadcast_to(constant, shape).reshape(-1, columns)
-    return np.array(rows[0]) if (rows == rows[0]).all() else None
-
-
-def per_row(constant: np.ndarray, shape: tuple[int, ...], columns: int) -> np.ndarray | None:
-    """Return a constant, broadcast to `shape`, as one element per row; None if rows vary."""
-    rows = np.broadcast_to(constant, shape).reshape(-1, columns)
-    same = constant.dtype == np.float32 and (rows == rows[:, :1]).all()
-    return np.array(rows[:, 0]) if same else None
 
 
 def in_order(graph: Graph, nodes: Iterable[Node]) -> tuple[Node, ...]:

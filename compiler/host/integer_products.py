@@ -7,8 +7,8 @@ from ..cpu import Extent, MatrixProduct, dequantised, has_small_pairs
 from ..cpu.kernels.matrix_product import MAX_INNER
 from ..graph import Node
 from ..graph.operators import Binary, Cast, IntegerMatMul
+from ..passes.normalisations import per_column
 from ..rewriting import GraphMatch, op, value
-from .graph_queries import per_column
 from .kernel import HERE, HostKernel, HostScope, matcher
 
 SCALED = op(

@@ -9,10 +9,11 @@ import numpy as np
 from ..cpu import Epilogue, HeadProduct, MatrixProduct
 from ..graph import Node, TensorType
 from ..graph.operators import Binary, MatMul, Transpose
+from ..passes.normalisations import per_column
 from ..rewriting import GraphMatch, either, fits, number, op, value
 from ..rewriting.patterns import NOTHING, GraphPattern, NodePattern
 from .arrangement import joined_heads
-from .graph_queries import in_order, per_column, scalar
+from .graph_queries import in_order, scalar
 from .kernel import HERE, HostKernel, HostScope, matcher
 from .layers import with_followers
 

@@ -31,7 +31,6 @@ from .patterns import (
     scale_of,
     to_image,
 )
-from .wide_weights import can_narrow, narrow_weights
 
 SAME_SCALE = 2.0**-18
 """Relative difference up to which a bias's scale counts as the product of the others' scales."""
@@ -82,15 +81,12 @@ def recognise(
     if exact is None:
         return None
     whole, total, scale = exact
-    if conv and not can_narrow(whole, conv.groups, conv.dilations):
-        return None
     window, image = image_of(site, layer, x, made.name)
-    operator = ops.QConv(*window, given.zero_point, y.zero_point, *limits)
-    operator, image, kernel = narrow_weights(site, operator, image, whole, given, made.name)
+    kernel = whole.astype(np.int8)
     result = site.emit(
-        operator,
+        ops.QConv(*window, given.zero_point, y.zero_point, *limits),
         image,
-        site.constant(kernel, f"{made.name}.weights"),
+        site.constant(kernel if (kernel == whole).all() else whole, f"{made.name}.weights"),
         site.constant(total.astype(np.int32), f"{made.name}.bias"),
         site.constant(scale, f"{made.name}.scale"),
         label=made.name,

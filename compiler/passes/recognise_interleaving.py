@@ -105,8 +105,6 @@ def _steps(weights: np.ndarray) -> int:
 
 def _without_zeros(conv: ops.QConv, weights: np.ndarray) -> tuple[ops.QConv, np.ndarray]:
     """Drop rows and columns of zeros at the window's edges, as far as padding allows it."""
-    if conv.spare:
-        return conv, np.ascontiguousarray(weights)
     pads, kept = list(conv.pads), []
     for axis in (0, 1):
         others = tuple(i for i in range(4) if i != axis)

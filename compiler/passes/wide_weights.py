@@ -1,18 +1,19 @@
-"""Nine-bit weights as sums of int8 weights.
+"""Nine-bit weights as sums of int8 weights, for the host, and where WGT has too few tiles.
 
 Some models, such as TFLite's older ones, have uint8 weights with zero points in the middle of the
 range. Without the zero point, such a weight may exceed int8. It is split into int8 terms, which
-multiply copies of the input: `x * w = x * a + x * b`.
+multiply copies of the input: `x * w = x * a + x * b`. The accelerator seldom needs copies.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from ...isa.numbers import int8_terms
-from ..graph import Quantisation
+from ..graph import Graph, Node, Quantisation, TensorType
 from ..graph import operators as ops
-from ..rewriting import Site
+from ..rewriting import Site, op, rewrite, rule, value
 from .patterns import TO_FIRST, TO_LAST
 
 CHANNELS = 3
@@ -23,49 +24,42 @@ USUAL_LANES = 16
 """Lanes for which copies are chosen; the copies are right for any machine."""
 
 
-def can_narrow(weights: np.ndarray, groups: int, dilations: tuple[int, int]) -> bool:
-    """Tell whether `narrow_weights` supports a layer."""
-    return groups == 1 or 1 in dilations or len(int8_terms(weights)) == 1
+def narrow_weights(graph: Graph, wanted: Callable[[Node], bool]) -> tuple[Graph, dict[str, str]]:
+    """Replace weights beyond int8 of some layers; also return the new names of their results."""
+    names: dict[str, str] = {}
+
+    @rule(
+        op(
+            *(ops.QConv, value("x"), value("w", constant=True, where=_is_wide)),
+            *(value("bias"), value("scale")),
+            capture="layer",
+        )
+    )
+    def narrow(site: Site, layer: ops.QConv, x: str, w: str, bias: str, scale: str) -> str | None:
+        """QConv(x) with int16 weights -> QConv of copies of x with int8 weights."""
+        if not wanted(site.root):
+            return None
+        terms, label = int8_terms(site.data(w)), site.root.name
+        repeat = _repeat_channels if layer.groups == 1 else _repeat_pixels
+        narrowed, image, kernel = repeat(site, layer, x, terms, label)
+        weights, result = site.constant(kernel, f"{label}.weights"), site.root.output.name
+        names[result] = site.become(narrowed, image, weights, bias, scale)
+        return names[result]
+
+    return rewrite(graph, narrow), names
 
 
-def narrow_weights(
-    site: Site, layer: ops.QConv, image: str, weights: np.ndarray, x: Quantisation, label: str
-) -> tuple[ops.QConv, str, np.ndarray]:
-    """Return a layer with int8 weights, and emit the copies of the input that it reads.
+def _is_wide(kind: TensorType) -> bool:
+    return kind.dtype == "int16"
 
-    Parameters
-    ----------
-    layer : QConv
-        A layer that `can_narrow` accepts.
-    image : str
-        Its input, int8[N, H, W, C].
-    weights : int16[KH, KW, Ci / groups, Co]
-        From -255 to 255.
-    x : Quantisation
-        Quantisation of the input.
-    label : str
-        Name of the emitted nodes.
 
-    Returns
-    -------
-    QConv
-        The layer. Its `spare` counts the products that the terms after the first add.
-    str
-        Its input.
-    int8[KH', KW', Ci' / groups, Co]
-        Its weights.
-    """
-    terms = int8_terms(weights)
-    if len(terms) == 1:
-        return layer, image, terms[0]
-    if layer.groups > 1:
-        return _repeat_pixels(site, layer, image, terms, x, label)
-    return _repeat_channels(site, layer, image, terms, x, label)
+Narrowed = tuple[ops.QConv, str, np.ndarray]
+"""A layer whose `spare` counts the products that terms after the first add; its input, weights."""
 
 
 def _repeat_channels(
-    site: Site, layer: ops.QConv, image: str, terms: list[np.ndarray], x: Quantisation, label: str
-) -> tuple[ops.QConv, str, np.ndarray]:
+    site: Site, layer: ops.QConv, image: str, terms: list[np.ndarray], label: str
+) -> Narrowed:
     """Append the channels that need a further term, or the whole image if that takes less work."""
     height, width, depth, channels = terms[0].shape
     window = height * width * lane_blocks(channels)
@@ -75,6 +69,7 @@ def _repeat_channels(
         work = lane_blocks(depth) * lane_blocks(len(some)) + lane_blocks(depth + len(some)) * window
         if not given and work >= lane_blocks(2 * depth) * window:
             needed[index] = everything
+    x = site.quantisation_of(image)
     if given:
         indices = site.constant(np.concatenate([everything, *needed]), f"{label}.channels")
         turned = site.emit(ops.Transpose(TO_FIRST), image, label=label)
@@ -82,7 +77,10 @@ def _repeat_channels(
         joined = site.emit(ops.Transpose(TO_LAST), gathered, label=label)
     else:
         further = [
-            image if len(some) == depth else _select(site, image, some, x, label) for some in needed
+            image
+            if len(some) == depth
+            else _select(site, image, some, layer.zero_point_x, x, label)
+            for some in needed
         ]
         concat = ops.QConcat(CHANNELS)
         joined = site.emit(concat, image, *further, label=label, quantisation=x)
@@ -106,12 +104,13 @@ def lane_blocks(channels: int) -> int:
     return -(-channels // USUAL_LANES)
 
 
-def _select(site: Site, image: str, channels: np.ndarray, x: Quantisation, label: str) -> str:
+def _select(
+    site: Site, image: str, channels: np.ndarray, zero: int, x: Quantisation | None, label: str
+) -> str:
     """Emit some channels of an image, by a 1x1 convolution that keeps every value."""
     depth, count = site.shape_of(image)[CHANNELS], len(channels)
     weights = np.zeros((1, 1, depth, count), np.int8)
     weights[0, 0, channels, np.arange(count)] = 1
-    zero = x.zero_point
     window = ("conv", (1, 1), (0, 0, 0, 0), (1, 1), 1)
     return site.emit(
         ops.QConv(*window, zero, zero, spare=depth),
@@ -125,15 +124,22 @@ def _select(site: Site, image: str, channels: np.ndarray, x: Quantisation, label
 
 
 def _repeat_pixels(
-    site: Site, layer: ops.QConv, image: str, terms: list[np.ndarray], x: Quantisation, label: str
-) -> tuple[ops.QConv, str, np.ndarray]:
+    site: Site, layer: ops.QConv, image: str, terms: list[np.ndarray], label: str
+) -> Narrowed:
     """Repeat every row, or every column of dilated rows, once for each term.
 
-    Groups keep their channels apart, so copies cannot lie side by side there.
+    Groups keep their channels apart, so copies cannot lie side by side there. Rows that are dilated
+    along with the columns get rows of zeros in between.
     """
+    taps = terms[0][..., 0].size
+    if 1 not in layer.dilations:
+        terms = [_spread_rows(term, layer.dilations[0]) for term in terms]
+        layer = replace(layer, dilations=(1, layer.dilations[1]))
     count, axis = len(terms), 0 if layer.dilations[0] == 1 else 1
     factors = (count, 1) if axis == 0 else (1, count)
-    resized = site.emit(ops.QResize(factors), image, label=label, quantisation=x)
+    resized = site.emit(
+        ops.QResize(factors), image, label=label, quantisation=site.quantisation_of(image)
+    )
     shape = list(terms[0].shape)
     shape[axis] *= count
     kernel = np.stack(terms, axis=axis + 1).reshape(shape)
@@ -142,6 +148,13 @@ def _repeat_pixels(
         layer,
         strides=(layer.strides[0] * rows, layer.strides[1] * columns),
         pads=tuple(np.multiply(layer.pads, (rows, columns) * 2).tolist()),
-        spare=terms[0][..., 0].size * (count - 1),
+        spare=kernel[..., 0].size - taps,
     )
     return wide, resized, kernel
+
+
+def _spread_rows(weights: np.ndarray, dilation: int) -> np.ndarray:
+    """Put rows of zeros between the rows of a window."""
+    spread = np.zeros(((len(weights) - 1) * dilation + 1, *weights.shape[1:]), weights.dtype)
+    spread[::dilation] = weights
+    return spread

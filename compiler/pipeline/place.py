@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 
 from ..passes.flatten_on_host import flatten_on_host
+from ..passes.recognise_rows import recognise_rows
 from ..passes.split_pools import split_pools
 from ..passes.transpose_on_host import transpose_on_host
+from ..passes.wide_weights import narrow_weights
 from ..placement import decide
 from ..placement.decide import NO_REFUSALS
 from ..placement.partition import partition
@@ -26,11 +28,16 @@ def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> 
     """
     graph, configuration = request.graph, request.configuration
     if not request.placement.leaves_all:
-        graph = transpose_on_host(graph, configuration)
+        graph = recognise_rows(graph, configuration)
+        if configuration.row_statistics == "none":  # others run blocks of attention whole
+            graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, request.costs)
         graph = split_pools(graph, configuration)
+    graph, _ = narrow_weights(graph, lambda node: node.outputs[0].name in refused)
     decision = decide(
         graph, configuration, request.options, request.placement, request.costs, refused
     )
+    graph, names = narrow_weights(graph, lambda node: not decision.on_accelerator(node))
+    decision = decision.renamed(names)
     parts = partition(graph, decision.on_accelerator)
     return PlacedGraph(graph, decision, tuple(map(tuple, parts)))

@@ -5,7 +5,7 @@ work one after the other (`problem`). A local search then lets both work at once
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -99,6 +99,12 @@ class Decision:
 
     def on_accelerator(self, node: Node) -> bool:
         return node.outputs[0].name in self.accelerated
+
+    def renamed(self, names: Mapping[str, str]) -> "Decision":
+        """The same choices for nodes whose first outputs have new names."""
+        forced = {names.get(name, name): side for name, side in self.forced.items()}
+        cycles = {names.get(name, name): found for name, found in self.cycles.items()}
+        return replace(self, forced=forced, cycles=cycles)
 
 
 def decide(

@@ -197,6 +197,9 @@ def _reason(
     decision: Decision,
     beside: bool,
 ) -> str:
+    refusals = (decision.cycles.get(name) for name in layer.keys)
+    if refusal := next((text for text in refusals if isinstance(text, str)), ""):
+        return f"{UNFIT}{refusal}"
     unable = [
         why_not(node)
         for node in layer.nodes
@@ -204,9 +207,6 @@ def _reason(
     ]
     if unable:
         return f"cannot run there: {', '.join(dict.fromkeys(unable))}"
-    refusals = (decision.cycles.get(name) for name in layer.keys)
-    if refusal := next((text for text in refusals if isinstance(text, str)), ""):
-        return f"{UNFIT}{refusal}"
     if any(name in decision.forced for name in layer.keys):
         return "forced"
     if placement.policy != COST or own is None or other is None or gain is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from ...errors import CompileError, did_you_mean
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
+from ..passes.normalisations import ROWS, channels_first, normalisation_of, normalisations
 from ..passes.patterns import CLAMP, is_float32
 from ..passes.recognise_own_kernels import has_integer_form
 from ..passes.recognise_pools import is_even
@@ -42,7 +43,8 @@ def find_layers(
     CompileError
         If a name in `keep_float` matches no layer, or is the end of several names.
     """
-    found = [*_heavy_layers(graph)]
+    norms = [*_norms(graph)]
+    found = [*norms, *_heavy_layers(graph, norms)]
     inside = frozenset().union(*(layer.inside for layer in found))
     found += find_tables(graph, inside)
     order = {node.outputs[0].name: place for place, node in enumerate(graph.nodes)}
@@ -81,9 +83,39 @@ TIMES = op(ops.Binary("Mul"), HERE, number("factor"), commutative=True)
 OVER = op(ops.Binary("Div"), HERE, number("factor"))
 
 
-def _heavy_layers(graph: Graph) -> Iterable[FloatLayer]:
-    """Yield convolutions, dense layers, pools and residual adds with their activations."""
+NORM = normalisations(ROWS, channels_first)
+
+
+def _norms(graph: Graph) -> Iterable[FloatLayer]:
+    """Yield normalisations of rows."""
     taken: set[str] = set()
+    for node in reversed(graph.nodes):
+        name = node.outputs[0].name
+        if name in taken or not isinstance(node.attributes, ops.Binary):
+            continue
+        for match in NORM.matches(graph, name, GraphMatch()):
+            found = normalisation_of(graph, match.nodes, match, node.output.type.elements)
+            values = frozenset(one.output.name for one in match.nodes)
+            if found is None or found.by_row or not _is_closed(graph, values - {name}, values):
+                continue
+            taken |= values
+            first = match.nodes[0].output.name
+            yield FloatLayer(node.name, "norm", (match["x"],), name, values, first, name)
+            break
+
+
+def _is_closed(graph: Graph, inner: frozenset[str], values: frozenset[str]) -> bool:
+    """Tell whether only nodes of `values` read the inner ones."""
+    return not any(
+        graph.is_output(name)
+        or any(user.outputs[0].name not in values for user in graph.users(name))
+        for name in inner
+    )
+
+
+def _heavy_layers(graph: Graph, norms: Iterable[FloatLayer]) -> Iterable[FloatLayer]:
+    """Yield convolutions, dense layers, pools and residual adds with their activations."""
+    taken = {name for layer in norms for name in layer.inside}
     single: dict[str, str] = {}
     for node in graph.nodes:
         if node.outputs[0].name in taken:

@@ -74,7 +74,7 @@ def _between(graph: Graph, name: str, source: str) -> set[str]:
     return found
 
 
-LONE = ("table", "add", "pool")
+LONE = ("table", "add", "pool", "norm")
 """Kinds of layers that the host computes as fast as the accelerator and more exactly."""
 
 
@@ -110,6 +110,8 @@ def _is_lone(
     read = _is_read(graph, layer.output, reads, apart)
     if layer.kind == "table":
         return not (any(given) and read)
+    if layer.kind == "norm":
+        return not (any(given) or read)
     made = (name for name, found in zip(sources, given, strict=True) if not found)
     if layer.kind == "add" and any(graph.producer(name) and reads[name] == 1 for name in made):
         return True

@@ -24,12 +24,14 @@ class Site:
         Graph as the patterns see it.
     root : Node
         Node to replace.
+    match : GraphMatch
+        Captures and nodes.
     """
 
-    __slots__ = ("_match", "root", "view")
+    __slots__ = ("match", "root", "view")
 
     def __init__(self, view: "Rewriter", root: Node, match: GraphMatch) -> None:
-        self.view, self.root, self._match = view, root, match
+        self.view, self.root, self.match = view, root, match
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -38,11 +40,11 @@ class Site:
 
     def __getitem__(self, capture: str) -> Any:
         """Return the object that a capture is bound to; None if no alternative bound it."""
-        return self._match[capture]
+        return self.match[capture]
 
     def node(self, capture: str) -> Node:
         """Return the node that a capture is bound to."""
-        return self._match.named[capture]
+        return self.match.named[capture]
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         return self.view.types[name].shape

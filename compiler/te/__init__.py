@@ -49,6 +49,7 @@ from .values import (
     maximum,
     minimum,
     requantise,
+    row_operation,
 )
 from .values import maximum_over as max
 from .values import sum_over as sum
@@ -61,6 +62,6 @@ __all__ = [
     "Vectorise", "View", "apply", "axes", "clamp", "compute", "constant", "cos", "decay",
     "element", "equal", "erf", "exp", "footprint", "gelu", "instances", "interpret", "kernel",
     "less", "log", "lookup", "max", "maximum", "minimum", "parse_step", "real", "reduce_axes",
-    "region", "requantise", "rounded", "select", "sigmoid", "sin", "single", "sqrt", "sum",
-    "tanh", "tensor",
+    "region", "requantise", "rounded", "row_operation", "select", "sigmoid", "sin", "single",
+    "sqrt", "sum", "tanh", "tensor",
 ]  # fmt: skip

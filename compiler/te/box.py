@@ -23,3 +23,11 @@ def extents_of(box: Box) -> tuple[int, ...]:
 def box_size(box: Box) -> int:
     """Number of elements in a box."""
     return math.prod(extents_of(box))
+
+
+def intersection(box: Box, other: Box) -> Box:
+    """The elements in both boxes."""
+    return tuple(
+        (max(low, least), min(high, most))
+        for (low, high), (least, most) in zip(box, other, strict=True)
+    )

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 
-from .nodes import Allocate, Assign, Block, Let, Update
+from .nodes import LEAVES, Allocate, Block
 from .program import Program
 
 
@@ -34,6 +34,6 @@ def _block_bytes(block: Block) -> Counter[str]:
             size = np.dtype(node.tensor.dtype).itemsize
             own[node.scope] += max(node.slots, 1) * size * _elements(node)
             most |= own
-        elif not isinstance(node, (Let, Assign, Update)):
+        elif not isinstance(node, LEAVES):
             most |= own + _block_bytes(node.body)
     return most

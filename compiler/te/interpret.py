@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import CompileError, InputError
-from ...isa.expressions import Call, Expression, Literal, Op, Read, Real
+from ...isa.expressions import ROW_OPS, Call, Expression, Literal, Op, Read, Real
 from ...isa.numbers import INT8_MAX, INT8_MIN, requantise
-from ..tensor import REALS
+from ..tensor import REALS, rows_of
 from .affine import value_of
-from .nodes import Allocate, Assign, Block, For, Guard, Let, Node, Update, holds, let_value
+from .nodes import Allocate, Assign, Barrier, Block, For, Guard, Let, Node, Update, holds, let_value
 from .program import Program
 from .rolling import Rows
 
@@ -169,7 +169,7 @@ class _Interpreter:
             self.write(node.target, value, values)
         elif isinstance(node, Update):
             self.update(node, values)
-        else:
+        elif not isinstance(node, Barrier):  # one iteration after the other needs none
             self.run(node.body, values)
 
     def numbers(self, node: For, values: Values) -> list[int]:
@@ -230,7 +230,21 @@ class _Interpreter:
             first = np.ravel_multi_index([value_of(one, values) for one in read.index], shape)
             place = np.unravel_index(int(first + self.value(distance, values)), shape)
             return self.area(read.tensor).read(tuple(map(int, place)))
+        if tree.op in ROW_OPS:
+            return self.of_row(tree, values)
         return apply(tree.op, [self.value(part, values) for part in tree.arguments])
+
+    def of_row(self, tree: Call, values: Values) -> int:
+        """The result of an operation for an element of a row, of which all of it is read."""
+        read, *others = tree.arguments
+        numbers = [each.value for each in others if isinstance(each, Literal)]
+        assert isinstance(read, Read)
+        *outer, place = (value_of(affine, values) for affine in read.index)
+        area = self.area(read.tensor)
+        size = self.program.tensors[read.tensor].shape[-1]
+        row = np.array([area.read((*outer, each)) for each in range(size)])
+        table, *given = (self.area(one.tensor).elements for one in others if isinstance(one, Read))
+        return int(rows_of(tree.op, row, table, *given, *map(np.array, numbers))[place])
 
     def element(self, read: Read, values: Values) -> int | float:
         index = tuple(value_of(affine, values) for affine in read.index)

@@ -164,15 +164,25 @@ class InstructionNest:
         return self.instruction.mnemonic
 
 
-Node = For | Let | Guard | Allocate | Nest | Assign | Update | TransferNest | InstructionNest
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """The threads of a block wait here until all of them have arrived."""
+
+
+Node = (
+    For | Let | Guard | Allocate | Nest | Assign | Update | Barrier | TransferNest | InstructionNest
+)
 Block = tuple[Node, ...]
+
+LEAVES = (Let, Allocate, Assign, Update, Barrier)
+"""Nodes without a body."""
 
 
 def nodes(block: Block, closed: tuple[type[Node], ...] = ()) -> Iterator[Node]:
     """All nodes in the order of the text, except those inside nodes of the `closed` types."""
     for node in block:
         yield node
-        if not isinstance(node, (Let, Allocate, Assign, Update)):
+        if not isinstance(node, LEAVES):
             inside = () if type(node) in closed else node.body
             yield from nodes(inside, closed)
 

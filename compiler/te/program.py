@@ -11,6 +11,7 @@ from .box import Box
 from .nodes import (
     Allocate,
     Assign,
+    Barrier,
     Block,
     Condition,
     For,
@@ -119,6 +120,8 @@ def _lines(node: Node, stage: str) -> Iterator[str]:
         depth = f"  # pipelined, depth {node.depth}" if node.depth > 1 else ""
         yield f"{kind}for {short(node.variable)} in range({span}):{depth}"
         body = node.body
+    elif isinstance(node, Barrier):
+        yield "barrier"
     elif isinstance(node, Guard):
         yield f"if {' and '.join(_condition(c, shown) for c in node.conditions)}:"
         body = node.body

@@ -208,9 +208,7 @@ class Schedule:
             When the target does not run it.
         """
         if self._program is None:
-            program = build_program(self._state, self._bounds)
-            self.target.check_program(program)
-            self._program = program
+            self._program = self.target.complete(build_program(self._state, self._bounds))
         return self._program
 
     def history(self) -> list[tuple[str, str]]:

@@ -193,6 +193,30 @@ def lookup(table: DeclaredTensor, value: TensorExpression) -> TensorExpression:
     return call(Op.LOOKUP, [TensorExpression(Read(table.tensor.name, ()), {}, (table,)), value])
 
 
+def row_operation(
+    op: Op,
+    value: TensorExpression,
+    entries: DeclaredTensor,
+    constants: tuple[DeclaredTensor, DeclaredTensor],
+    *numbers: int,
+) -> TensorExpression:
+    """An operation of `ROW_OPS` on the row of an element, along its tensor's last dimension.
+
+    Parameters
+    ----------
+    entries, constants
+        A table int8[512], and E and F: int32 and float32 tensors whose first elements count.
+    numbers
+        The valid elements of a row; for NORMALISE, the centre too.
+    """
+    if not isinstance(value.tree, Read):
+        raise CompileError(f"`{op.value}` takes a tensor's element, not `{value}`")
+    operands = (
+        TensorExpression(Read(each.tensor.name, ()), {}, (each,)) for each in (entries, *constants)
+    )
+    return call(op, [value, *operands, *(value_from(n, f"`{op.value}`") for n in numbers)])
+
+
 def element(first: TensorExpression, distance: TensorExpression) -> TensorExpression:
     """The element of an operand that lies so far behind `first`, row by row; it must exist."""
     if not isinstance(first.tree, Read) or distance.real:

@@ -184,8 +184,6 @@ def _ddr(memory: Mapping[str, Any], part: Chip, given_part: str, where: str) -> 
 def _check_sites(board: Board, part: Chip, where: str) -> None:
     """Reject a pin that the chip's package cannot have, or that is used twice."""
     pins = {name: pin.site for name, pin in board.pins.items()}
-    if board.sdram and not board.memory:
-        pins |= {name: site for name, sites in board.sdram.sites.items() for site in sites}
     owners: dict[str, str] = {}
     for name, site in pins.items():
         if not re.fullmatch(part.sites, site):

@@ -114,7 +114,7 @@ class Design:
     @property
     def sdram(self) -> Sdram | None:
         """The SDRAM used as main memory; None if main memory is block RAM."""
-        return self.board.memory and self.board.memory.chip
+        return self.board.sdram and self.board.sdram.chip
 
     @property
     def memory(self) -> MemoryModel:

@@ -17,6 +17,8 @@ from .commands.flash import find_loader
 EXTRAS: Mapping[str, str] = {
     "sweep": "sweep -o, --workers, --search",
     "agent": "agent, devices elsewhere",
+    "gpu": "--device gpu, NVIDIA's",
+    "opencl": "--device gpu, others",
     "figures": "ablation --figure",
     "torch": "tilewright.from_torch",
     "firmware": "export --c for a soft CPU",

@@ -25,7 +25,7 @@ def add_device(parser: argparse.ArgumentParser, names: Sequence[str], note: str 
                 f"did you mean `serial://{text}`?"
             )
         name = text if is_address(text) else text.lower()
-        if name not in names:
+        if kind_of(name) not in names:
             raise UsageError(
                 f"`--device {text}`: expected one of {', '.join(names)}, or a board's address"
                 + did_you_mean(name, names, "; choose one")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...errors import UsageError
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, memory_text, memory_with, read_memory, read_settings
-from ...runtime.devices import is_board, kind_of
+from ...runtime.devices import has_accelerator, is_board, kind_of
 
 if TYPE_CHECKING:
     from ...compiler.module import Module
@@ -123,9 +123,11 @@ def refuse_memory(arguments: argparse.Namespace) -> None:
         for name in (*SETTINGS, "stalls")
         if getattr(arguments, name.replace("-", "_")) is not None
     ]
-    if given and (kind_of(arguments.device) in ("host", "reference") or is_board(arguments.device)):
+    device = arguments.device
+    timed = has_accelerator(device) and kind_of(device) != "reference" and not is_board(device)
+    if given and not timed:
         raise UsageError(
-            f"`--{given[0]}`: expected `--device sim`, `rtl` or `gate`, got `{arguments.device}`; "
+            f"`--{given[0]}`: expected `--device sim`, `rtl` or `gate`, got `{device}`; "
             "it has no effect there, leave it out"
         )
 
@@ -146,9 +148,10 @@ def refuse_program_for(arguments: argparse.Namespace, source: Path, device: str 
             f"{option}: expected a model, got an artifact, whose program is made already; name the "
             "model, or leave the option out"
         )
-    if arguments.program_for is not None and kind_of(device) == "host":
+    if arguments.program_for is not None and not has_accelerator(device):
         raise UsageError(
-            f"{option}: expected a device with an accelerator, got `host`; leave one of them out"
+            f"{option}: expected a device with an accelerator, got `{kind_of(device)}`; leave one "
+            "of them out"
         )
 
 

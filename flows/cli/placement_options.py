@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from ...runtime.devices import kind_of
+from ...runtime.devices import has_accelerator
 from .clock_options import DEFAULT_CLOCK_MHZ, add_clock, chosen_clock
 
 if TYPE_CHECKING:
@@ -176,13 +176,14 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
             f"`{option}`: expected `--placement cost` or `--table`, which estimate times, got "
             "neither; add one, or leave it out"
         )
-    if kind_of(getattr(arguments, "device", "")) == "host":
+    device = getattr(arguments, "device", "")
+    if not has_accelerator(device):
         there = [name for name, side in forced if side == SIDES[0]]
         if policy not in (None, "host") or there:
             what = f"--place {there[0]}={SIDES[0]}" if there else f"--placement {policy}"
             raise UsageError(
-                f"`{what}`: expected a device that is an accelerator, got `--device host`; leave "
-                "one of them out"
+                f"`{what}`: expected a device that is an accelerator, got `--device {device}`; "
+                "leave one of them out"
             )
         policy = "host"
     return Placing(

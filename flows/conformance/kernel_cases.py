@@ -19,7 +19,7 @@ from ...errors import CompileError
 from ...isa.configuration import PRESETS
 from ...runtime.device import Device
 from ...runtime.devices import open_device
-from ...runtime.session import Session
+from ...runtime.session import HOST_DEVICE, Session
 
 MACHINE = PRESETS["4x4"]
 """Configuration that the module must have, although nothing runs on it."""
@@ -35,11 +35,14 @@ class KernelRunner:
         Machine code by `key_of`, shared by all graphs.
     refused
         Descriptions that could not be compiled, by `key_of`, with the reason.
+    device
+        What runs the kernels: `host`, or another device without an accelerator, which compiles its
+        own.
     """
 
     code: dict[str, bytes] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    _device: Device = field(default_factory=lambda: open_device("host", MACHINE))
+    device: Device = field(default_factory=lambda: open_device("host", MACHINE))
 
     def run(
         self, graph: Graph, inputs: Mapping[str, np.ndarray]
@@ -61,14 +64,14 @@ class KernelRunner:
         steps = tuple(node.outputs[0].name for node in graph.nodes)
         self._compile(graph, steps)
         module = Module(graph.name, MACHINE, graph, steps, (), {}, code=self.code)
-        session = Session(module, self._device, threads=1, least_work=0)
+        session = Session(module, self.device, threads=1, least_work=0)
         run = session.run(inputs)
         refused = session.host.refused
         return run.outputs, sum(kernel.output not in refused for kernel in run.host.kernels)
 
     def _compile(self, graph: Graph, steps: tuple[str, ...]) -> None:
         """Generate missing machine code."""
-        target = host_target()
+        target = host_target() if self.device.name == HOST_DEVICE else None
         if target is None:
             return
         for description in plan_host(graph, steps, (), target, least_work=0).descriptions():

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...compiler.graph import is_accelerated
 from ...isa.settings import memory_text
-from ...runtime.devices import kind_of
+from ...runtime.devices import GpuDevice
 from ...runtime.profile import Profile
 from ...runtime.remote import RemoteDevice
 from ..cli.clock_options import DEFAULT_CLOCK_MHZ
@@ -29,7 +29,8 @@ def show(
     plural = "s" * (count != 1)
     say(f"network        {outcome.module.name}: {report.host_sentence(profile)}")
     say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
-    say(f"device         {outcome.device.name}")
+    gpu = f", {outcome.device.driver.device}" if isinstance(outcome.device, GpuDevice) else ""
+    say(f"device         {outcome.device.name}{gpu}")
     if isinstance(outcome.device, RemoteDevice):
         say(f"agent          {outcome.device.times}")
     if line := program_sentence(outcome.module, outcome.device.memory):
@@ -42,7 +43,7 @@ def show(
     say("")
     if not outcome.module.segments:
         able = any(map(is_accelerated, outcome.module.graph.nodes))
-        if not able and kind_of(outcome.device.name) != "host":
+        if not able and outcome.device.has_accelerator:
             say(idle_line(outcome.module.report))
     elif profile.cycles is not None:
         say_cycles(profile, say)

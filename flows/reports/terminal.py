@@ -10,7 +10,7 @@ from rich.text import Text
 from ...compiler.module import Module
 from ...quoting import printable
 from ...runtime.compare import Comparison, Tally
-from ...runtime.profile import ACCELERATOR, HOST, NUMPY, LayerProfile, Profile
+from ...runtime.profile import ACCELERATOR, GPU, HOST, NUMPY, LayerProfile, Profile
 from ..cli.console import configuration_sentence as configuration_sentence
 from ..cli.console import say as say
 from ..cli.tables import GAP, terminal_columns
@@ -167,7 +167,7 @@ def host_sentence(profile: Profile) -> str:
         return some.get(accelerated, f"all {accelerated} layers on the accelerator")
     there = counted(accelerated, "layer") if accelerated else "nothing"
     parts = []
-    for target, way in ((HOST, "as kernels"), (NUMPY, "in NumPy")):
+    for target, way in ((GPU, "on its GPU"), (HOST, "as kernels"), (NUMPY, "in NumPy")):
         counts = Counter(layer.op for layer in profile.layers if layer.target == target)
         if counts:
             listed = ", ".join(f"{op} ({n})" if n > 1 else op for op, n in counts.items())

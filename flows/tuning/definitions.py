@@ -1,17 +1,26 @@
-"""The definition of a product in NumPy, and data on which wrong kernels differ from it.
+"""Definitions of kernels in NumPy, and data on which wrong kernels differ from them.
 
 Sums are exact for integers, and in binary64 for float32. Their epilogue is that of the description,
 operation by operation.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...compiler.cpu import Convolution, MatrixProduct
+from ...compiler.cpu import (
+    Convolution,
+    HeadProduct,
+    LayerNormalisation,
+    MatrixProduct,
+    RowReduction,
+    RowSoftmax,
+)
+from ...compiler.cpu.kernels.description import Array, TunableDescription
 from ...compiler.cpu.kernels.epilogue import Extent
+from ...compiler.cpu.kernels.product import Product
 from ...compiler.formulas import OPERATIONS, Formula
 
 Arrays = dict[str, np.ndarray]
@@ -34,7 +43,7 @@ _MORE = {
 
 @dataclass(frozen=True, slots=True)
 class ExpectedResult:
-    """The result of a product.
+    """The result of a kernel.
 
     Parameters
     ----------
@@ -61,10 +70,13 @@ class ExpectedResult:
         )
 
 
-def has_definition(product: Convolution | MatrixProduct) -> bool:
-    """Whether `expected_of` knows every operation of a product."""
-    mixed = isinstance(product, MatrixProduct) and product.limit
-    return not mixed and _is_known(product.epilogue.formula)
+def has_definition(kernel: TunableDescription) -> bool:
+    """Whether `expected_of` knows every operation of a kernel."""
+    if isinstance(kernel, MatrixProduct) and kernel.limit:
+        return False
+    if isinstance(kernel, Product | HeadProduct):
+        return _is_known(kernel.epilogue.formula)
+    return isinstance(kernel, RowSoftmax | LayerNormalisation | RowReduction)
 
 
 def _is_known(formula: Formula) -> bool:
@@ -74,11 +86,54 @@ def _is_known(formula: Formula) -> bool:
     return (name in OPERATIONS or name in _MORE) and all(map(_is_known, arguments))
 
 
-def expected_of(
-    product: Convolution | MatrixProduct, arrays: Mapping[str, np.ndarray]
-) -> ExpectedResult:
-    """Compute a product by its definition."""
-    total = sums_of(product, arrays["x"], arrays["w"])
+def expected_of(kernel: TunableDescription, arrays: Mapping[str, np.ndarray]) -> ExpectedResult:
+    """Compute a kernel by its definition."""
+    if isinstance(kernel, Product | HeadProduct):
+        return _product(kernel, arrays)
+    wide = {name: array.astype(np.float64) for name, array in arrays.items()}
+    if isinstance(kernel, RowSoftmax):
+        values, scale = _softmax(kernel, wide["x"]), 0.0
+    elif isinstance(kernel, RowReduction):
+        values, scale = _reduction(kernel, wide["x"])
+    elif isinstance(kernel, LayerNormalisation):
+        values, scale = _normalisation(kernel, **wide)
+    else:
+        raise TypeError(f"{type(kernel).__name__} has no definition")
+    return ExpectedResult(values, VALUE_ERROR * (np.abs(values) + scale) + SMALL_ERROR)
+
+
+def _softmax(kernel: RowSoftmax, x: np.ndarray) -> np.ndarray:
+    apart = x - x.max(axis=1, keepdims=True)
+    total = np.exp(apart).sum(axis=1, keepdims=True)
+    return apart - np.log(total) if kernel.log else np.exp(apart) / total
+
+
+def _reduction(kernel: RowReduction, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the reductions, and magnitudes that their errors are relative to."""
+    x = x.reshape(kernel.rows, kernel.columns, kernel.inner)
+    if kernel.kind in ("max", "min"):
+        return getattr(x, kernel.kind)(axis=1), np.zeros(())
+    terms = x * x if kernel.kind in ("squares", "length") else x
+    change = {"mean": lambda total: total / kernel.columns, "length": np.sqrt}
+    changed = change.get(kernel.kind, lambda total: total)
+    return changed(terms.sum(axis=1)), changed(np.abs(terms).sum(axis=1))
+
+
+def _normalisation(
+    kernel: LayerNormalisation, x: np.ndarray, scale: np.ndarray, bias: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the normalised rows, and magnitudes that their errors are relative to."""
+    if kernel.by_row:
+        scale, bias = scale[:, np.newaxis], bias[:, np.newaxis]
+    centred = x - x.mean(axis=1, keepdims=True) if kernel.centred else x
+    factor = scale / np.sqrt((centred**2).mean(axis=1, keepdims=True) + kernel.epsilon)
+    magnitude = np.abs(x).max(axis=1, keepdims=True) * np.abs(factor) + np.abs(bias)
+    return centred * factor + bias, magnitude
+
+
+def _product(product: Product | HeadProduct, arrays: Mapping[str, np.ndarray]) -> ExpectedResult:
+    left, right = (arrays[name] for name in list(product.operands)[:2])
+    total = sums_of(product, left, right)
     is_real = product.dtype == "float32"
     if not is_real:
         total = np.rint(total).astype(np.int64)
@@ -89,7 +144,7 @@ def expected_of(
         return ExpectedResult(values, np.full(values.shape, float(adds)))
     error = VALUE_ERROR * np.abs(values) + SMALL_ERROR
     if is_real:
-        sizes = sums_of(product, np.abs(arrays["x"]), np.abs(arrays["w"]))
+        sizes = sums_of(product, np.abs(left), np.abs(right))
         bias = np.abs(arrays["bias"]) if "bias" in arrays else 0.0
         slack = (
             SUM_ERROR * math.sqrt(product.macs / math.prod(product.output.shape)) * (sizes + bias)
@@ -99,11 +154,14 @@ def expected_of(
     return ExpectedResult(values, error)
 
 
-def sums_of(product: Convolution | MatrixProduct, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+def sums_of(product: Product | HeadProduct, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """The sums of a product in float64, which is exact for bytes."""
     x, w = x.astype(np.float64), w.astype(np.float64)
+    if isinstance(product, HeadProduct):
+        return _head_sums(product, x, w)
     if isinstance(product, MatrixProduct):
         return x @ w
+    assert isinstance(product, Convolution)
     if product.planes:
         x = x.transpose(0, 2, 3, 1)
     top, left, bottom, right = product.pads
@@ -125,8 +183,17 @@ def sums_of(product: Convolution | MatrixProduct, x: np.ndarray, w: np.ndarray) 
     return total.reshape(product.output.shape)
 
 
+def _head_sums(product: HeadProduct, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    joined = (0, 2, 1, 3)  # heads lie inside of rows
+    (za, zb), (a_joined, b_joined, out_joined) = product.zero_points, product.joined
+    left = (a.transpose(joined) if a_joined else a) - za
+    right = (b.transpose(joined) if b_joined else b) - zb
+    total = left @ (right.swapaxes(2, 3) if product.transposed else right)
+    return total.transpose(joined) if out_joined else total
+
+
 def _epilogue(
-    product: Convolution | MatrixProduct, arrays: Mapping[str, np.ndarray], total: np.ndarray
+    product: Product | HeadProduct, arrays: Mapping[str, np.ndarray], total: np.ndarray
 ) -> np.ndarray:
     known = {"sum": total, **{one.name: arrays[one.name] for one in product.epilogue.operands}}
     return np.asarray(_value(product.epilogue.formula, known))
@@ -142,7 +209,7 @@ def _value(formula: Formula, known: Mapping[str, np.ndarray]) -> np.ndarray:
     return operation(*(_value(one, known) for one in arguments))
 
 
-def data_of(product: Convolution | MatrixProduct, seed: int) -> Iterator[Arrays]:
+def data_of(product: TunableDescription, seed: int) -> Iterator[Arrays]:
     """Yield arrays for all operands: random ones, extremes, and a single number among zeros."""
     generator = np.random.default_rng(seed)
     yield _arrays(product, generator, lambda array: _random(array, generator))
@@ -150,18 +217,23 @@ def data_of(product: Convolution | MatrixProduct, seed: int) -> Iterator[Arrays]
     yield _arrays(product, generator, lambda array: _impulse(array, generator))
 
 
-def _arrays(product, generator: np.random.Generator, activations) -> Arrays:
+def _arrays(
+    product: TunableDescription,
+    generator: np.random.Generator,
+    activations: Callable[[Array], np.ndarray],
+) -> Arrays:
     made: Arrays = {}
-    taps = math.prod(product.operands["w"].shape[:-1])
+    weights = product.operands.get("w")
+    taps = math.prod(weights.shape[:-1]) if weights else 1
     for name, array in product.operands.items():
-        if name == "x":
+        if name not in product.constants and name not in ("w", "scale", "bias"):
             made[name] = activations(array)
-        elif name == "w" and array.dtype != "float32":
+        elif name == "w" and array.dtype != "float32" and isinstance(product, Product):
             most = 63 if product.small_pairs else np.iinfo(array.dtype).max
             if getattr(product, "narrow", False):
                 most = max(1, min(most, NARROW_SUM // (512 * taps)))
             made[name] = generator.integers(-most, most + 1, array.shape).astype(array.dtype)
-        elif name == "scale":
+        elif name == "scale" and weights:
             spread = generator.uniform(0.5, 1.5, array.shape)
             made[name] = (spread / (4000 * math.sqrt(taps))).astype(np.float32)
         elif name == "bias" and array.dtype == "int32":

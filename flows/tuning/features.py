@@ -5,18 +5,22 @@ They are known before it is built, so a model can rank a whole space in millisec
 
 import math
 
-from ...compiler.cpu import Convolution, CpuTarget, MatrixProduct
+import numpy as np
+
+from ...compiler.cpu import Convolution, CpuTarget, HeadProduct, MatrixProduct
 from ...compiler.cpu.kernels.choices import Choice
+from ...compiler.cpu.kernels.description import TunableDescription
 
 Features = dict[str, float]
 """Numbers by name; those that do not apply are missing."""
 
 
 def features_of(
-    product: Convolution | MatrixProduct, target: CpuTarget, threads: int, choice: Choice
+    product: TunableDescription, target: CpuTarget, threads: int, choice: Choice
 ) -> Features:
     """Return the features of a candidate."""
     rows, columns, inner = _extents(product)
+    itemsize = np.dtype(next(iter(product.operands.values())).dtype).itemsize
     answers = {name: value for name, value in choice if isinstance(value, int)}
     is_winograd = dict(choice).get("method") == "winograd"
     found: Features = {f"choice {name}": float(value) for name, value in answers.items()}
@@ -26,8 +30,8 @@ def features_of(
         "registers": float(target.registers),
         "matrix unit": float(answers.get("matrix", 0)),
         "threads": float(threads),
-        "bytes": float(product.dtype != "float32"),
-        "log macs": math.log2(product.macs),
+        "bytes": float(itemsize == 1),
+        "log macs": math.log2(work_of(product)),
         "log rows": math.log2(rows),
         "log columns": math.log2(columns),
         "log inner": math.log2(inner),
@@ -52,7 +56,6 @@ def features_of(
             "rows wasted": math.ceil(_line(product) / high) * high / _line(product),
         }
     if "parts" in answers:
-        itemsize = 4 if product.dtype == "float32" else 1
         found |= {
             "rows of a part": rows / answers["parts"],
             "log weights": math.log2(inner * columns * itemsize),
@@ -61,14 +64,22 @@ def features_of(
     return found
 
 
-def _extents(product: Convolution | MatrixProduct) -> tuple[int, int, int]:
-    """Rows, columns and reduction of a product as a matrix product."""
-    if isinstance(product, MatrixProduct):
+def work_of(product: TunableDescription) -> int:
+    """Multiplications of a kernel, or elements of its output where only those count."""
+    return product.macs or math.prod(product.output.shape)
+
+
+def _extents(product: TunableDescription) -> tuple[int, int, int]:
+    """Rows, columns and reduction as a matrix product; other kernels have no reduction."""
+    if isinstance(product, MatrixProduct | HeadProduct):
         return product.rows, product.columns, product.inner
+    if not isinstance(product, Convolution):
+        *rows, columns = product.output.shape
+        return math.prod(rows), columns, 1
     rows = product.batch * math.prod(product.size_out)
     return rows, product.channels_out, product.taps * product.channels_in // product.groups
 
 
-def _line(product: Convolution | MatrixProduct) -> int:
+def _line(product: TunableDescription) -> int:
     """Rows that tiles cover without a break."""
-    return product.rows if isinstance(product, MatrixProduct) else product.size_out[1]
+    return product.size_out[1] if isinstance(product, Convolution) else _extents(product)[0]

@@ -1,10 +1,12 @@
 """The tasks of a network: its kernels that have a space of schedules, each of them once."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ...compiler.cpu import Convolution, CpuTarget, MatrixProduct
+from ...compiler.cpu import CpuTarget
 from ...compiler.cpu.kernels.choices import Choice, digest_of, space_of, workload_of
+from ...compiler.cpu.kernels.description import TunableDescription
 from ...compiler.graph import Graph
 from ...compiler.host import plan_host
 from ...errors import CompileError
@@ -24,7 +26,7 @@ class KernelTask:
     """
 
     names: tuple[str, ...]
-    product: Convolution | MatrixProduct
+    product: TunableDescription
     target: CpuTarget
     threads: int
 
@@ -94,21 +96,25 @@ def tasks_of(graph: Graph, target: CpuTarget, threads: int) -> list[KernelTask]:
     """
     steps = tuple(node.outputs[0].name for node in graph.nodes)
     names = node_names(graph)
-    found: dict[Convolution | MatrixProduct, list[str]] = {}
+    found: dict[TunableDescription, list[str]] = {}
     for step in plan_host(graph, steps, (), target).kernels:
         for description in step.descriptions():
-            if isinstance(description, Convolution | MatrixProduct):
+            if isinstance(description, TunableDescription) and _has_space(description, target):
                 found.setdefault(description, []).append(names[step.output])
     return [KernelTask(tuple(own), product, target, threads) for product, own in found.items()]
 
 
-def without_space(graph: Graph, target: CpuTarget, tasks: Sequence[KernelTask]) -> dict[str, int]:
+def without_space(graph: Graph, target: CpuTarget) -> dict[str, int]:
     """Return the kinds of kernels that have no space of schedules, with their number."""
     steps = tuple(node.outputs[0].name for node in graph.nodes)
-    known = {task.product for task in tasks}
-    found: dict[str, int] = {}
-    for description in plan_host(graph, steps, (), target).descriptions():
-        if description not in known:
-            kind = type(description).__name__
-            found[kind] = found.get(kind, 0) + 1
-    return found
+    kinds = (
+        type(one).__name__
+        for one in plan_host(graph, steps, (), target).descriptions()
+        if not (isinstance(one, TunableDescription) and _has_space(one, target))
+    )
+    return dict(Counter(kinds))
+
+
+def _has_space(kernel: TunableDescription, target: CpuTarget) -> bool:
+    """Whether its planner has free decisions: those of a few elements have one answer each."""
+    return any(len(answers) > 1 for answers in kernel.questions(target).values())

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ...compiler.cpu import CompiledKernel, Convolution, CpuTarget, MatrixProduct
+from ...compiler.cpu import CompiledKernel, CpuTarget
 from ...compiler.cpu.codegen.lower import lower
 from ...compiler.cpu.codegen.machine_code import assemble
 from ...compiler.cpu.execution.kernel import load_kernel
 from ...compiler.cpu.kernels.choices import Choice, digest_of
+from ...compiler.cpu.kernels.description import TunableDescription
 from ...errors import CompileError
 from ..sweep.child_process import begin_service
 from .definitions import Arrays, data_of, expected_of, has_definition
@@ -40,7 +41,7 @@ SLOW, SLOW_S = 20.0, 0.5
 class TuningSetting:
     """A task, as a child knows it."""
 
-    product: Convolution | MatrixProduct
+    product: TunableDescription
     target: CpuTarget
     threads: int
     seed: int

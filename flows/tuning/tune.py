@@ -13,6 +13,7 @@ from typing import Any
 
 from ...compiler.cpu.kernels.choices import Choice, choice_text
 from ...errors import UsageError
+from .features import work_of
 from .kernel_records import KernelRecords
 from .measuring import TrialMeasurer
 from .outcome import TrialOutcome, TrialVerdict
@@ -221,11 +222,11 @@ def _begun(task: KernelTask, records: KernelRecords, tuner: str, seed: int) -> T
 def _most_to_gain(states: Sequence[TaskState]) -> TaskState | None:
     """Return the task with the largest expected gain for the network."""
     timed = [one for one in states if one.default_s]
-    rates = sorted(one.default_s / max(1, one.task.product.macs) for one in timed)
+    rates = sorted(one.default_s / work_of(one.task.product) for one in timed)
     s_per_mac = rates[len(rates) // 2] if rates else 1.0
 
     def gain(state: TaskState) -> float:
-        once = state.default_s or s_per_mac * state.task.product.macs
+        once = state.default_s or s_per_mac * work_of(state.task.product)
         expected = max(state.last_gain, OPTIMISM / (1 + state.batches) ** 2)
         return once * state.task.count * state.ratio * expected
 

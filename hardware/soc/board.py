@@ -5,7 +5,7 @@ language.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...isa.sdram import SDRAMS, Sdram
 
@@ -49,13 +49,8 @@ class BoardSdram:
 
     @property
     def chip(self) -> Sdram:
-        """Geometry and timing of its chip."""
-        return SDRAMS[self.kind]
-
-    @property
-    def usable(self) -> bool:
-        """Whether it can be main memory: single bytes can be written."""
-        return "dqm" in self.sites
+        """Geometry and timing of its chip; `dqm` may be tied to ground on the board."""
+        return replace(SDRAMS[self.kind], has_masks="dqm" in self.sites)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +131,7 @@ class Board(BoardFacts):
     programmer
         The name by which openFPGALoader knows it; empty if it does not.
     sdram
-        Its SDRAM, if it has one with a single data rate.
+        Its SDRAM with a single data rate, if that is main memory.
     block_memory_kib
         Size of main memory of block RAM at most; None for all that core and bridge leave.
     ddr
@@ -159,18 +154,13 @@ class Board(BoardFacts):
     ddr: BoardDdr | None = None
 
     @property
-    def memory(self) -> BoardSdram | None:
-        """The SDRAM used as main memory; None if main memory is block RAM."""
-        return self.sdram if self.sdram and self.sdram.usable else None
-
-    @property
     def pins(self) -> dict[str, Pin]:
         """The pins that the design uses, by the names of its ports."""
         pins = {"oscillator": self.oscillator, "rx": self.rx, "tx": self.tx}
         pins |= {f"led_{index}": pin for index, pin in enumerate(self.leds)}
         pins |= {f"high_{index}": pin for index, pin in enumerate(self.high)}
-        if self.memory:
-            for name, sites in self.memory.sites.items():
+        if self.sdram:
+            for name, sites in self.sdram.sites.items():
                 for bit, site in enumerate(sites):
                     pins[f"sdram_{name}_{bit}"] = Pin(site, fast=True)
         return pins | ({"button": self.button} if self.button else {})

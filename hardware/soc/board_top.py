@@ -18,7 +18,7 @@ INPUTS = ("oscillator", "rx", "button")
 class BoardTop(wiring.Component):
     """A system connected to the pins of a board.
 
-    Its ports have the names in `Board.pins`. With `Board.memory`, the system has that SDRAM.
+    Its ports have the names in `Board.pins`. With `Board.sdram`, the system has that SDRAM.
 
     The system is reset until the PLL is locked, and while the button is pressed.
 
@@ -45,8 +45,8 @@ class BoardTop(wiring.Component):
         m.d.comb += [pll.oscillator.eq(self.oscillator), ClockSignal().eq(pll.clock)]
         pressed = self.button ^ self.board.button.low if self.board.button else 0
         m.submodules.reset = ResetSynchronizer(~pll.locked | pressed)
-        if self.board.memory:
-            m.submodules.sdram = pads = BoardSdramPads(self.board.memory)
+        if self.board.sdram:
+            m.submodules.sdram = pads = BoardSdramPads(self.board.sdram)
             wiring.connect(m, system.sdram, pads.controller)
             m.d.comb += pads.clock.eq(pll.ahead)
             for name, width in pads.outputs.items():

@@ -1,54 +1,17 @@
 """Main memory of an SDR SDRAM, behind AXI4: a burst at a time, its bank closed after each one."""
 
-from enum import IntEnum
-
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...errors import HardwareError
 from ...isa.configuration import Configuration
-from ...isa.sdram import BUFFERED_BURSTS, MODE_CYCLES, PAD_CYCLES, STARTUP_REFRESHES, Sdram
+from ...isa.sdram import BUFFERED_BURSTS, MODE_CYCLES, STARTUP_REFRESHES, Sdram
 from ..axi import LEN_BITS, RESPONSE_OKAY, read_port, write_port
 from ..queue import Queue
 from .port_arbiter import bursts_in_flight
-
-PRECHARGE_ALL = 10
-"""Bit of the address that closes all banks."""
-
-
-class SdramCommand(IntEnum):
-    """A command, as the pins RAS#, CAS# and WE#, from bit 2 to bit 0."""
-
-    MODE = 0b000
-    REFRESH = 0b001
-    PRECHARGE = 0b010
-    ACTIVATE = 0b011
-    WRITE = 0b100
-    READ = 0b101
-    STOP = 0b110
-    NOTHING = 0b111
-
-
-def sdram_pins(sdram: Sdram) -> wiring.Signature:
-    """Pins of an SDRAM without its clock, seen from the controller.
-
-    Commands and written words are taken at the edge that ends a cycle. At the chip, the word that a
-    read asks for is taken at the edge `cas_cycles` later; at the controller, `PAD_CYCLES` later.
-    """
-    return wiring.Signature(
-        {
-            "cke": Out(1),
-            "cs_n": Out(1, init=1),
-            "command": Out(3, init=SdramCommand.NOTHING),
-            "bank": Out(sdram.bank_bits),
-            "address": Out(max(sdram.row_bits, sdram.column_bits + 1, PRECHARGE_ALL + 1)),
-            "mask": Out(sdram.data_bits // 8, init=(1 << sdram.data_bits // 8) - 1),
-            "written": Out(sdram.data_bits),
-            "drives": Out(1),
-            "read": In(sdram.data_bits),
-        }
-    )
+from .sdram_merger import SdramMerger
+from .sdram_pins import PRECHARGE_ALL, SdramCommand, sdram_pins
 
 
 class SdramController(wiring.Component):
@@ -58,6 +21,11 @@ class SdramController(wiring.Component):
     direction goes first that was not served last. A write waits until all its beats are there, a
     read until fewer than `BUFFERED_BURSTS` of those before have beats left to take. A refresh goes
     before any burst. `SdramSchedule` gives the cycles, `MemoryModel` holds exactly.
+
+    If bytes of the chip cannot be masked, a burst's first and last beat are read before it is
+    written, and their other bytes are written as they were. Beats between them must be whole, as
+    those of STORE are. The write is answered at the time of one that reads nothing: what comes
+    later is served later.
 
     Parameters
     ----------
@@ -110,20 +78,32 @@ class SdramController(wiring.Component):
         cycles, schedule, pins = self.cycles, self.schedule, self.pins
         m.submodules.reads = reads = self._bursts(m, "ar", self.read)
         m.submodules.writes = writes = self._bursts(m, "aw", self.write)
-        writing, wrote = Signal(), Signal()
+        writing, wrote, wrote_last = Signal(), Signal(), Signal()
         left = Signal(range(self.beat_words << LEN_BITS), reset_less=True)
         column = Signal(self.sdram.column_bits, reset_less=True)
         bank = Signal(self.sdram.bank_bits, reset_less=True)
         moves, ends, starts = Signal(), Signal(), Signal()
         m.d.comb += ends.eq(left == 0)
         readable = self._read(m, starts & ~writing, moves & ~wrote, left, ends)
-        written, mask, writable = self._write(m, starts & writing, moves & wrote, left, ends)
+        merger = None if self.sdram.has_masks else SdramMerger(self.sdram, self.beat_words, cycles)
+        sent = merger.sent if merger else moves & wrote & ends
+        written, mask, writable = self._write(m, starts & writing, moves & wrote, left, sent)
+        if merger:
+            m.submodules.merger = merger
+            m.d.comb += [
+                merger.left.eq(left),
+                merger.moves.eq(moves & wrote),
+                merger.new.eq(written),
+                merger.mask.eq(mask),
+                merger.read.eq(pins.read),
+            ]
+            written = merger.written
         refreshed = Signal()
         due, held = self._refresh(m, refreshed)
 
         has_read, has_write = reads.output.valid & readable, writes.output.valid & writable
         m.d.comb += [
-            writing.eq(has_write & ~(has_read & wrote)),
+            writing.eq(has_write & ~(has_read & wrote_last)),
             reads.output.ready.eq(starts & ~writing),
             writes.output.ready.eq(starts & writing),
         ]
@@ -144,7 +124,7 @@ class SdramController(wiring.Component):
         with m.If(wait != 0):
             m.d.sync += wait.eq(wait - 1)
         with m.If(self.restart):
-            m.d.sync += wrote.eq(0)
+            m.d.sync += wrote_last.eq(0)
         with m.FSM(init="Power up"):
             with m.State("Power up"):
                 m.d.sync += [wait.eq(cycles.startup), pins.mask.eq(-1)]
@@ -186,11 +166,27 @@ class SdramController(wiring.Component):
                         bank.eq(parts.bank),
                         left.eq(Cat(C(self.beat_words - 1, self._word_bits), length)),
                         wrote.eq(writing),
+                        wrote_last.eq(writing),
                         wait.eq(cycles.rcd - 2),
                     ]
                     m.next = "Open"
             with m.State("Open"), m.If(wait == 0):
                 m.next = "Move"
+                if merger:
+                    with m.If(wrote):
+                        m.next = "Fetch"
+            if merger:
+                with m.State("Fetch"):
+                    m.d.comb += merger.fetches.eq(1)
+                    m.d.sync += [
+                        pins.command.eq(SdramCommand.READ),
+                        pins.address.eq(column + merger.offset),
+                    ]
+                    with m.If(merger.fetch_ends):
+                        m.d.sync += wait.eq(cycles.answer - 1)
+                        m.next = "Fetched"
+                with m.State("Fetched"), m.If(wait == 0):
+                    m.next = "Move"
             with m.State("Move"):
                 m.d.comb += moves.eq(1)
                 m.d.sync += [
@@ -268,7 +264,7 @@ class SdramController(wiring.Component):
         m.submodules.read_beats = beats = Queue(beat, depth)
         words = Signal(bits, reset_less=True)
         # Whether a word is a beat's last and a burst's last accompanies it through the chip.
-        way = self.cycles.cas + PAD_CYCLES + 1
+        way = self.cycles.answer
         valids = Signal(way)
         beat_ends, burst_ends = Signal(way, reset_less=True), Signal(way, reset_less=True)
         collected = Cat(words, self.pins.read)[-bits:]
@@ -295,9 +291,9 @@ class SdramController(wiring.Component):
         return unfinished != BUFFERED_BURSTS
 
     def _write(
-        self, m: Module, starts: Value, moves: Value, left: Signal, ends: Value
+        self, m: Module, starts: Value, moves: Value, left: Signal, sent: Value
     ) -> tuple[Value, Value, Value]:
-        """Keep beats until their burst is complete.
+        """Keep beats until their burst is complete, and answer a burst once it is `sent`.
 
         Returns
         -------
@@ -305,7 +301,8 @@ class SdramController(wiring.Component):
         """
         write, bus_bytes = self.write, self.configuration.bus_bytes
         beat = data.StructLayout({"data": 8 * bus_bytes, "strobe": bus_bytes})
-        depth = BUFFERED_BURSTS * self.configuration.burst_beats
+        # Without masks, a burst's beats are still there for a while when it is answered.
+        depth = (BUFFERED_BURSTS + (not self.sdram.has_masks)) * self.configuration.burst_beats
         m.submodules.write_beats = beats = Queue(beat, depth)
         complete = Signal(range(BUFFERED_BURSTS + 1))
         kept = Signal(range(BUFFERED_BURSTS + 1))
@@ -321,10 +318,10 @@ class SdramController(wiring.Component):
             write.bresp.eq(RESPONSE_OKAY),
         ]
         # The response comes as late as the last beat of a read would.
-        ended = Signal(self.cycles.cas + PAD_CYCLES + 1)
+        ended = Signal(self.cycles.answer)
         unanswered = Signal(range(bursts_in_flight(self.configuration) + 1))
         m.d.sync += [
-            ended.eq(Cat(moves & ends, ended)),
+            ended.eq(Cat(sent, ended)),
             complete.eq(complete + added - starts),
             kept.eq(kept + added - ended[-1]),
             unanswered.eq(unanswered + ended[-1] - (write.bvalid & write.bready)),

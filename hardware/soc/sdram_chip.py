@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from ...isa.sdram import MODE_CYCLES, STARTUP_REFRESHES, Sdram
 from ..ram import Ram
 from ..technology import Technology
-from .sdram import PRECHARGE_ALL, SdramCommand, sdram_pins
+from .sdram_pins import PRECHARGE_ALL, SdramCommand, sdram_pins
 from .simulated_ram import SimulatedRam
 
 POSTPONED_REFRESHES = 8
@@ -206,7 +206,7 @@ class SdramChip(wiring.Component):
         m.d.comb += [
             ram.read_enable.eq(reads),
             ram.read_address.eq(place),
-            ram.write_enable.eq(Mux(writes, ~pins.mask, 0)),
+            ram.write_enable.eq(Mux(writes, ~pins.mask if sdram.has_masks else -1, 0)),
             ram.write_address.eq(place),
             ram.write_data.eq(pins.written),
         ]

@@ -13,7 +13,7 @@ from ...isa.sdram import Sdram
 from ..cells import ecp5, gowin
 from ..technology import Technology
 from .board import BoardSdram
-from .sdram import sdram_pins
+from .sdram_pins import sdram_pins
 
 CELLS = {Technology.ECP5: ecp5, Technology.GOWIN: gowin}
 """The module with the cells of each technology whose pads have registers."""

@@ -18,9 +18,10 @@ from ..fan_out import add_with_resets
 from .block_memory import LATENCY_CYCLES, BlockMemory
 from .bridge import Bridge
 from .port_arbiter import PortArbiter
-from .sdram import SdramController, sdram_pins
+from .sdram import SdramController
 from .sdram_chip import SdramChip, Violation
 from .sdram_pads import SdramPads
+from .sdram_pins import sdram_pins
 from .soft_cpu import SoftCpu
 from .uart import Uart
 

@@ -56,6 +56,10 @@ class Role(Enum):
     """Factor of the requantisation, per channel."""
     TABLE = "table"
     """Values to look up."""
+    EPSILON = "epsilon"
+    """Constant that the statistic of a row adds."""
+    FACTOR = "factor"
+    """Constant that the statistic of a row divides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
 from ..pipeline import VECTOR_RESULT_CYCLES, VECTOR_ROW_CYCLES, VECTOR_TOTAL_CYCLES
+from ..statistics import Statistic
 from ..vector_operations import Combine, Operation, code_bits
 from .common import Access, Instruction, Operand, Role, Unit, slice_count
 from .loops import Loop
@@ -33,20 +34,6 @@ class ResultKind(IntEnum):
     """To ACC, the 16-bit entry of the table; 0 beyond the bound."""
     NONE = 3
     """Nothing is written."""
-
-
-class Statistic(IntEnum):
-    """Parameters that a row gives to PARAM at its end, on a machine with `row_statistics`."""
-
-    NONE = 0
-    MAXIMUM = 1
-    """Bias: minus the maximum."""
-    SUM = 2
-    """Scale: F over the sum of the entries."""
-    VARIANCE = 3
-    """Bias: minus the sum. Scale: F over the root of the spread about the mean."""
-    POWER = 4
-    """Bias: minus length times centre. Scale: F over the root of length times the entries' sum."""
 
 
 MAX_BOUND = 1 << 16
@@ -123,6 +110,8 @@ class Vector(Instruction):
         "b": Role.STREAM,
         "param.bias": Role.BIAS,
         "param.scale": Role.SCALE,
+        "param.epsilon": Role.EPSILON,
+        "param.factor": Role.FACTOR,
         "table": Role.TABLE,
     }
     places: ClassVar[dict[str, dict[Memory, dict[str, Any]]]] = {

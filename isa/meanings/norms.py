@@ -1,5 +1,6 @@
 """LayerNormalization and RMSNormalization of int8 rows, in three passes."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +74,7 @@ def norm_constants(
             f"normalisation: `epsilon` = {epsilon:g} is {added} in integers, above 2**31 - 1; "
             f"raise the scale of the input, {x_scale:g}"
         )
-    factor = (WIDE_LIMIT + 1) / np.sqrt(channels)
+    factor = (WIDE_LIMIT + 1) / math.sqrt(channels)
     offset = beta / y_scale
     step = np.maximum(np.abs(gamma) / y_scale / (2 * factor), np.abs(offset) / BIAS_LIMIT)
     scale = np.copysign(np.maximum(step, MIN_SCALE), gamma).astype(np.float32)

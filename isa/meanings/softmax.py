@@ -17,6 +17,11 @@ def exponential_table(x_scale: float) -> Table:
     return integer_table(lambda x: 65535 * np.exp(np.minimum(x, 0) * float(x_scale)), np.uint16)
 
 
+def exponential_entries(x_scale: float) -> npt.NDArray[np.uint16]:
+    """Build the entries of `Statistic.SUM`: uint16[256], for distances of -255 to 0."""
+    return look_up(wide(np.arange(-255, 1), 1), exponential_table(x_scale)).astype(np.uint16)
+
+
 def softmax(
     x: npt.NDArray[np.int8],
     x_scale: float,

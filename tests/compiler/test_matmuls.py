@@ -226,6 +226,9 @@ def test_zero_points_cost_sums_of_rows_and_columns():
 
     context, scores = (98, 98, 64), (98, 64, 98)
     assert cycles(-128, 0, *context) <= 1.1 * cycles(0, 0, *context)
+    assert cycles(-128, 0, *scores) <= 1.15 * cycles(0, 0, *scores)
+    assert cycles(0, 7, *context) <= 1.25 * cycles(0, 0, *context)
+    assert cycles(0, 7, *scores) <= 1.3 * cycles(0, 0, *scores)
     for shape in (context, scores):
         assert cycles(5, 7, *shape) <= 1.75 * cycles(0, 0, *shape)
     small = (16, 16, 16)

@@ -64,7 +64,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["4x4", "8x16", "tiny", "ecp5-45"])
+@pytest.mark.parametrize("name", ["4x4", "8x16", "16x8", "tiny", "ecp5-45"])
 @pytest.mark.parametrize("case", CASES)
 def test_sums_leave_the_accelerator_as_int32(case, name):
     module, got = run(product(**CASES[case]), name)
@@ -113,13 +113,15 @@ MATRICES: dict[str, dict[str, Any]] = {
 }
 
 
-def matrices(case: str) -> Graph:
+def matrices(case: str, wide: int = 9) -> Graph:
     options: dict[str, Any] = {"zero_point_a": 0, "zero_point_b": 0, **MATRICES[case]}
     operator = ops.QMatMulSums(2, **options)
     first, second = (
         (1, 1, rows, 2 * columns) if joined else (1, 2, rows, columns)
         for (rows, columns), joined in zip(
-            ((7, 12), (9, 12) if operator.transposed else (12, 9)), operator.joined, strict=False
+            ((7, 12), (wide, 12) if operator.transposed else (12, wide)),
+            operator.joined,
+            strict=False,
         )
     )
     inputs = [Value("a", TensorType("int8", first)), Value("b", TensorType("int8", second))]
@@ -134,6 +136,14 @@ def test_sums_of_two_activations_leave_as_int32(case, name):
     module, got = run(matrices(case), name)
     assert len(module.segments) == 1
     assert got.shape == (1, 2, 7, 9)
+
+
+@pytest.mark.parametrize("columns", [4, 12, 20, 28])
+@pytest.mark.parametrize("case", ["heads apart", "transposed", "heads side by side"])
+def test_rows_of_sums_are_padded_to_blocks_of_channels(case, columns):
+    """A row in memory has more lanes than a tile of its last columns, if `lanes_in` is greater."""
+    module, _ = run(matrices(case, columns), "16x8")
+    assert len(module.segments) == 1
 
 
 @pytest.mark.processor

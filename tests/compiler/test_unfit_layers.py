@@ -18,6 +18,7 @@ from tilewright.compiler.graph import (
     verify,
 )
 from tilewright.compiler.graph.macs import macs_of
+from tilewright.compiler.graph.operators import FromBytes, QSums
 from tilewright.compiler.passes.split_pools import split_pools
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.pipeline.network_bound import network_demands
@@ -216,3 +217,17 @@ def test_cycles_of_a_network_that_does_not_fit_are_refused_with_the_reason():
         "model `net`: expected layers on the accelerator, got none, so there are no cycles to tell "
         f"of; 1 layer runs on the host, as it does not fit the accelerator: {TOO_LONG}"
     )
+
+
+def test_sums_that_do_not_fit_say_so():
+    """The host reads accumulators as int32 in the same kernel, which no accelerator can do."""
+    random = np.random.default_rng(7)
+    builder = Builder("net", (Value("x", TensorType("int8", (1, 6, 6, 8), KIND)),))
+    weights = builder.constant(random.integers(-9, 9, (5, 5, 8, 4)).astype(np.int8))
+    sums = QSums("conv", (1, 1), (0, 0, 0, 0), (1, 1), 1, 3)
+    value = builder.emit(FromBytes(), [builder.emit(sums, ["x", weights], "sums")], "sums")
+    graph = verify(builder.graph([Output("y", value)]), "test")
+    small = PRESETS["4x4"].replace(wgt_depth=64, wgt_banks=1)
+    rows, equal = rows_and_equality(graph, small)
+    assert equal
+    assert rows["sums"]["reason"].startswith("does not fit there: ")

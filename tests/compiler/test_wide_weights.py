@@ -1,5 +1,7 @@
 """Weights of nine bits, as uint8 ones have once their zero point is subtracted."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 import pytest
@@ -7,15 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnxruntime import quantization
 
+from tilewright import Accelerator, lower, schedule_kernel, te
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.graph import QConv, evaluate, is_accelerated
-from tilewright.compiler.graph.macs import macs_of
+from tilewright.compiler.graph import (
+    Builder,
+    Graph,
+    Output,
+    QConv,
+    TensorType,
+    Value,
+    evaluate,
+    is_accelerated,
+)
+from tilewright.compiler.graph.macs import macs_of, spare_macs_of
 from tilewright.compiler.graph.operators import Dequantize
 from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import STRICT_PLACEMENT, Placement
 from tilewright.compiler.quantiser import accelerated_share
-from tilewright.isa.configuration import DEFAULT
+from tilewright.compiler.tensor import Kernel
+from tilewright.errors import CompileError
+from tilewright.isa.configuration import DEFAULT, PRESETS
+from tilewright.isa.instructions import Gemm, Instruction
 from tilewright.isa.numbers import int8_terms
 from tilewright.runtime import Session, open_device
+from tilewright.sim.timing import ExactMeasure
 
 from .onnx_models import model, node, run_onnxruntime, value
 from .quantiser.networks import Net
@@ -67,14 +84,12 @@ def assert_exact_on_sim(proto, x):
 
 @pytest.mark.parametrize("zero_point", [128, 127, 150, 255, 1, 0])
 def test_any_zero_point_of_weights_is_exact(zero_point):
-    """The host gathers the channels of the model's input once more that need a second term."""
     proto, x = convolution(zero_point)
     graph = assert_exact_on_sim(proto, x)
     (layer,) = layers_of(graph)
-    (w,) = (onnx.numpy_helper.to_array(t) for t in proto.graph.initializer if t.name == "w")
-    centred = np.abs(w.astype(int) - zero_point + 0.5)  # int8 is symmetric about -0.5
-    further = sum((centred > most).any(axis=(0, 2, 3)).sum() for most in (128, 255))
-    assert graph.types[layer.inputs[1]].shape == (3, 3, 6 + further, 5)
+    kind = graph.types[layer.inputs[1]]
+    assert kind.shape == (3, 3, 6, 5)
+    assert kind.dtype == ("int8" if zero_point == 128 else "int16")
     assert macs_of(graph, layer) == 9 * 9 * 5 * 6 * 9, "of the model's own weights"
 
 
@@ -85,11 +100,13 @@ def test_any_zero_point_of_weights_is_exact(zero_point):
         (6, {"strides": [2, 2]}),
         (6, {"dilations": [2, 1]}),
         (6, {"dilations": [1, 2], "strides": [2, 1]}),
+        (6, {"dilations": [2, 2]}),
         (2, {}),
+        (1, {"strides": [2, 1]}),
     ],
-    ids=["depthwise", "strides", "dilated rows", "dilated columns", "groups"],
+    ids=["depthwise", "strides", "dilated rows", "dilated columns", "dilated", "groups", "dense"],
 )
-def test_groups_of_nine_bits_run_on_the_accelerator(groups, attributes):
+def test_nine_bits_run_on_the_accelerator(groups, attributes):
     proto, x = convolution(0, channels=6, groups=groups, **attributes)
     graph = assert_exact_on_sim(proto, x)
     (layer,) = layers_of(graph)
@@ -97,36 +114,51 @@ def test_groups_of_nine_bits_run_on_the_accelerator(groups, attributes):
     assert macs_of(graph, layer) == pixels * channels * 9 * 6 // groups
 
 
-def test_groups_that_are_dilated_both_ways_stay_on_the_host():
-    proto, x = convolution(150, channels=6, groups=6, dilations=[2, 2])
+@pytest.mark.parametrize(
+    ("groups", "dilations"), [(1, [1, 1]), (6, [2, 2])], ids=["dense", "dilated"]
+)
+def test_the_host_multiplies_copies_by_eight_bits(groups, dilations):
+    proto, x = convolution(150, channels=6, groups=groups, dilations=dilations)
     graph = import_model(proto.SerializeToString())
-    assert not any(is_accelerated(node) for node in graph.nodes)
-    theirs = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
-    np.testing.assert_array_equal(evaluate(graph, {"x": x})["y"], theirs)
-    fits, _ = convolution(128, channels=6, groups=6, dilations=[2, 2])
-    assert layers_of(import_model(fits.SerializeToString())), "weights of eight bits"
+    module = compile_module(graph, DEFAULT, placement=Placement("host"))
+    assert not module.segments
+    assert not any(constant.type.dtype == "int16" for constant in module.graph.constants)
+    assert sum(map(spare_macs_of, module.graph.nodes)) > 0
+    with open_device("host", DEFAULT) as device:
+        (ours,) = Session(module, device).run({"x": x}).outputs.values()
+    np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
 
 
-def test_only_channels_with_wide_weights_are_read_twice():
+def two_layers(lowest: int, height: int, width: int) -> onnx.ModelProto:
+    """A 1x1 and a 3x3 convolution whose weights are between 100 and 200, but for two of them."""
     random = np.random.default_rng(4)
     first, second = (
         random.integers(100, 200, (48, 48, *k)).astype(np.uint8) for k in ([1] * 2, [3] * 2)
     )
-    second[5, [3, 30], 1, 2] = 0
+    second[5, [3, 30], 1, 2] = lowest
     held = {**SCALES, "w": first, "wz": np.uint8(128), "v": second, "vz": np.uint8(140)}
     held["ws"] = np.float32(0.001)
     nodes = [
         node("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["h"]),
         node("QLinearConv", ["h", "ys", "yz", "v", "ws", "vz", "ys", "yz"], ["y"], pads=[1] * 4),
     ]
-    proto = model(nodes, [value("x", np.uint8, [1, 48, 6, 5])], ["y"], held)
-    x = random.integers(0, 256, (1, 48, 6, 5)).astype(np.uint8)
-    graph = assert_exact_on_sim(proto, x)
-    before, selection, layer = layers_of(graph)
-    assert selection.output.type.shape == (1, 6, 5, 2)
-    assert graph.types[layer.inputs[1]].shape == (3, 3, 50, 48)
-    counts = [macs_of(graph, node) for node in (before, selection, layer)]
-    assert counts == [30 * 48 * 48, 0, 30 * 48 * 48 * 9]
+    return model(nodes, [value("x", np.uint8, [1, 48, height, width])], ["y"], held)
+
+
+def test_only_tiles_with_wide_weights_take_a_second_product():
+    x = np.random.default_rng(4).integers(0, 256, (1, 48, 20, 16)).astype(np.uint8)
+    graphs = [assert_exact_on_sim(two_layers(lowest, 20, 16), x) for lowest in (12, 0)]
+    modules = [compile_module(graph, DEFAULT, measure=ExactMeasure()) for graph in graphs]
+    plain, wide = (gemm_steps(module.segments[0].program) for module in modules)
+    assert wide - plain == 2 * 320, "two blocks of inputs, 320 pixels"
+    plain, wide = (module.report["bound"] for module in modules)
+    assert wide - plain == 2 * 320
+    plain, wide = (module.report["cycles"] for module in modules)
+    assert plain < wide < 1.05 * plain
+
+
+def gemm_steps(program: Sequence[Instruction]) -> int:
+    return sum(one.rows() * one.tiles() for one in program if isinstance(one, Gemm))
 
 
 def test_sums_that_might_not_be_exact_stay_on_the_host():
@@ -166,7 +198,8 @@ def test_a_network_of_uint8_weights_runs_on_the_accelerator(tmp_path):
     )
     graph = import_model(tmp_path / "int8.onnx")
     assert accelerated_share(graph) == 1
-    assert sum(node.op == "qconcat" for node in graph.nodes) >= 2, "weights of nine bits"
+    kinds = [graph.types[layer.inputs[1]].dtype for layer in layers_of(graph)]
+    assert kinds.count("int16") >= 2, "weights of nine bits"
     operators = (node.attributes for node in graph.nodes)
     *_, last = (each for each in operators if isinstance(each, Dequantize))
     proto = onnx.load(tmp_path / "int8.onnx")
@@ -174,3 +207,97 @@ def test_a_network_of_uint8_weights_runs_on_the_accelerator(tmp_path):
         ours = evaluate(graph, {"x": image})[output]
         theirs = run_onnxruntime(proto, {"x": image}, optimise=False)[output]
         assert np.abs(ours - theirs).max() < 1.01 * last.scales[0]
+
+
+def random_layers(random: np.random.Generator) -> Graph:
+    """One to three convolutions, of which the last one has some weights beyond int8."""
+    channels = int(random.choice([3, 16, 24]))
+    height, width = map(int, random.integers(5, 12, 2))
+    builder = Builder("layers", [Value("x", TensorType("int8", (1, height, width, channels)))])
+    name, zero = "x", 3
+    for place in range(int(random.integers(1, 4))):
+        size, outputs = int(random.choice([1, 3])), int(random.choice([8, 20, 48]))
+        groups = channels if place == 1 else 1
+        outputs = channels if groups > 1 else outputs
+        w = random.integers(-100, 101, (size, size, channels // groups, outputs)).astype(np.int16)
+        wide = random.choice(w.size, int(random.choice([2, w.size // 30 + 1, w.size // 2 + 1])))
+        w.reshape(-1)[wide] = random.choice([-255, -129, 128, 254, 255], len(wide))
+        constants = (
+            w,
+            random.integers(-3000, 3000, outputs).astype(np.int32),
+            (random.uniform(0.2, 1, outputs) / 200 / np.sqrt(w[..., 0].size)).astype(np.float32),
+        )
+        strides = (int(random.integers(1, 3)), 1)
+        kind = "depthwise" if groups > 1 else "conv"
+        edge = size // 2
+        pads = (edge, edge, edge, edge)
+        layer = QConv(kind, strides, pads, (1, 1), groups, zero, zero - 7)
+        name = builder.emit(layer, [name, *map(builder.constant, constants)])
+        channels, zero = outputs, zero - 7
+    return builder.graph([Output("y", name)])
+
+
+@pytest.mark.parametrize("machine", ["16x16", "8x16", "16x8", "4x4"])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_layers_beyond_int8_are_exact(machine, seed):
+    random, configuration = np.random.default_rng([seed, *machine.encode()]), PRESETS[machine]
+    graph = random_layers(random)
+    x = random.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
+    module = compile_module(graph, configuration, placement=STRICT_PLACEMENT)
+    with open_device("sim", configuration) as device:
+        (ours,) = Session(module, device).run({"x": x}).outputs.values()
+    np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
+
+
+def test_a_small_machine_multiplies_copies_of_the_input():
+    """Taps cannot be cut, and WGT has no room for both terms of all of them."""
+    random, channels = np.random.default_rng(5), 24
+    weights = random.choice([-200, 200], (3, 3, channels, 8)).astype(np.int16)
+    builder = Builder("net", [Value("x", TensorType("int8", (1, 5, 4, channels)))])
+    constants = weights, np.zeros(8, np.int32), np.full(8, 1 / 2000, np.float32)
+    layer = QConv("conv", (1, 1), (1, 1, 1, 1), (1, 1), 1, 0, 0)
+    value = builder.emit(layer, ["x", *map(builder.constant, constants)], "layer")
+    graph = builder.graph([Output("y", value)])
+    small = PRESETS["8x8"].replace(wgt_depth=128, wgt_banks=1)
+    assert small.weight_tiles == 16
+    module = compile_module(graph, small)
+    rows = [row for row in module.report["placement"]["rows"] if row["op"] == "conv"]
+    assert [row["target"] for row in rows] == ["accelerator"]
+    x = random.integers(-128, 128, (1, 5, 4, channels)).astype(np.int8)
+    with open_device("sim", small) as device:
+        (ours,) = Session(module, device).run({"x": x}).outputs.values()
+    np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
+
+
+def test_a_layer_that_the_user_places_on_the_host_says_so():
+    proto, _ = convolution(150)
+    graph = import_model(proto.SerializeToString())
+    (layer,) = layers_of(graph)
+    placement = Placement(forced=((layer.name, "host"),))
+    rows = compile_module(graph, DEFAULT, placement=placement).report["placement"]["rows"]
+    assert "forced" in {row["reason"] for row in rows}
+
+
+def product(constants: dict[str, np.ndarray]) -> Kernel:
+    """int32[m, o] sums of int8[m, k] times int16[k, o]."""
+    m, o = te.axes(m=5, o=64)
+    (k,) = te.reduce_axes(k=512)
+    a, b = te.tensor("a", "int8", (5, 512)), te.tensor("b", "int16", (512, 64))
+    total = te.sum(a[m, k] * b[k, o], over=k)
+    return te.kernel("product", te.compute("sums", "int32", (m, o), total), constants)
+
+
+def test_own_kernels_may_have_constant_weights_beyond_int8():
+    random = np.random.default_rng(2)
+    weights = random.integers(-128, 128, (512, 64)).astype(np.int16)
+    weights[[3, 3, 500], [7, 63, 20]] = 255, -200, 140
+    kernel = product({"b": weights})
+    a = random.integers(-128, 128, (5, 512)).astype(np.int8)
+    with open_device("sim", DEFAULT) as device:
+        ours = lower(schedule_kernel(kernel, Accelerator(DEFAULT))).run(device, {"a": a}).output
+    np.testing.assert_array_equal(ours, a.astype(np.int32) @ weights)
+
+
+def test_only_constant_weights_may_exceed_int8():
+    with pytest.raises(CompileError, match="`b` is int16, and only constant weights may exceed"):
+        lower(schedule_kernel(product({}), Accelerator(DEFAULT)))

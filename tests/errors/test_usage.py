@@ -25,7 +25,7 @@ from tilewright.flows.cli.main import guarded, main
         (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config --help` "
          "shows what there is"),
         (["run", "m.onnx", "--device", "fpga"], "`--device fpga`: expected one of reference, sim, "
-         "rtl, gate, host, or a board's address; choose one"),
+         "rtl, gate, host, gpu, or a board's address; choose one"),
         (["run", "m.onnx", "--technology", "ecp5"], "`--technology`: expected `--device gate`, got "
          "`sim`; only a netlist has cells"),
         (["report", "m.onnx", "--device", "gate", "--technology", "gowinn"], "`--technology "
@@ -212,7 +212,7 @@ def test_a_reader_that_goes_away_is_no_error():
          "NAME=PROBABILITY per byte, with NAME one of lose, flip, pause, reset, unplug, for "
          "example `--fault flip=0.001`"),
         (["run", "m.onnx", "--device", "simm"], "`--device simm`: expected one of reference, sim, "
-         "rtl, gate, host, or a board's address; did you mean `sim`?"),
+         "rtl, gate, host, gpu, or a board's address; did you mean `sim`?"),
         (["run", "m.onnx", "--placement", "costs"], "`--placement costs`: expected one of "
          "accelerator, cost, host; did you mean `cost`?"),
         (["run", "m.onnx", "--placment", "cost"], "unknown arguments `--placment cost`; did you "

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from tilewright.hardware.axi import read_port, write_port
-from tilewright.hardware.soc.sdram import sdram_pins
+from tilewright.hardware.soc.sdram_pins import sdram_pins
 from tilewright.isa.configuration import Configuration
 from tilewright.isa.sdram import Sdram
 

@@ -54,7 +54,7 @@ def top_of(board) -> BoardTop:
     settings = find_settings(
         technology_of(board), board.oscillator_hz, round(board.clock_mhz * 1e6)
     )
-    return BoardTop(board, Echo(board.memory and board.memory.chip), settings, DIVISOR)
+    return BoardTop(board, Echo(board.sdram and board.sdram.chip), settings, DIVISOR)
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -80,7 +80,9 @@ def test_bytes_are_echoed_until_the_button_resets(low, monkeypatch):
         board_top, "Pll", lambda *given: clocks.append(made := DirectClock(*given)) or made
     )
     leds = tuple(Pin(str(index), low) for index in range(4))
-    board = replace(BOARDS["Colorlight-i5"], leds=leds, button=Pin("B", low), high=(Pin("H"),))
+    board = replace(
+        BOARDS["Colorlight-i5"], sdram=None, leds=leds, button=Pin("B", low), high=(Pin("H"),)
+    )
     top = top_of(board)
 
     async def cycle(ctx, count=1):

@@ -14,9 +14,10 @@ from amaranth.lib.wiring import In, Out
 
 from tilewright.errors import HardwareError
 from tilewright.hardware.axi import read_port, write_port
-from tilewright.hardware.soc.sdram import PRECHARGE_ALL, SdramCommand, SdramController, sdram_pins
+from tilewright.hardware.soc.sdram import SdramController
 from tilewright.hardware.soc.sdram_chip import SENTENCES, SdramChip, Violation
 from tilewright.hardware.soc.sdram_pads import SdramPads
+from tilewright.hardware.soc.sdram_pins import PRECHARGE_ALL, SdramCommand, sdram_pins
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.sdram import BUFFERED_BURSTS, SDRAMS, Sdram
 
@@ -34,6 +35,9 @@ CASES = {
     "x32, 64 bits": (PRESETS["8x8"], WIDE, CLOCK_HZ),
     "x16, 32 bits, slow": (PRESETS["tiny"].replace(outstanding_bursts=4), SMALL, 25_000_000),
     "x32, 32 bits": (PRESETS["tiny"], WIDE, 143_000_000),
+    "x16, 64 bits, no masks": (PRESETS["8x8"], replace(SMALL, has_masks=False), CLOCK_HZ),
+    "x32, 64 bits, no masks": (PRESETS["8x8"], replace(WIDE, has_masks=False), CLOCK_HZ),
+    "x32, 32 bits, no masks": (PRESETS["tiny"], replace(WIDE, has_masks=False), 143_000_000),
 }
 
 
@@ -115,13 +119,15 @@ class Traffic:
             self.asked.append((group, first, count))
             return
         self.addresses.append((group, first, count))
+        unmasked = not self.top.controller.sdram.has_masks
         for beat in range(count):
-            data, strobe = self.generator.randbytes(self.bus_bytes), self._strobe()
+            data = self.generator.randbytes(self.bus_bytes)
+            strobe = self._strobe(whole=unmasked and 0 < beat < count - 1)
             self.data.append((first + beat, data, strobe, beat == count - 1))
 
-    def _strobe(self) -> int:
+    def _strobe(self, whole: bool) -> int:
         full = (1 << self.bus_bytes) - 1
-        return full if self.generator.random() < 0.7 else self.generator.randint(0, full)
+        return full if whole or self.generator.random() < 0.7 else self.generator.randint(0, full)
 
     def drive(self, ctx) -> None:
         read, write = self.top.read, self.top.write

@@ -80,7 +80,7 @@ def test_all_signals_reach_their_pins_a_cycle_later(technology, monkeypatch):
         cells, "BidirectionalPad", lambda port: data.setdefault(port.name, DataPad(port))
     )
     monkeypatch.setattr(cells, "forwarded_clock", lambda clock, output: Register(clock, output))
-    sdram = pin_boards()[BOARD_OF[technology]].memory
+    sdram = pin_boards()[BOARD_OF[technology]].sdram
     assert sdram
     bits = sdram.chip.data_bits
     top = Beside(sdram)
@@ -125,7 +125,7 @@ from amaranth.back import rtlil
 from tilewright.flows.board.known_boards import pin_boards
 from tilewright.hardware.soc.sdram_pads import BoardSdramPads
 from tilewright.hardware.technology import Technology
-pads = BoardSdramPads(pin_boards()["Tang-Nano-20K"].memory)
+pads = BoardSdramPads(pin_boards()["Tang-Nano-20K"].sdram)
 print(rtlil.convert(pads, platform=Technology.GOWIN, emit_src=False))
 """
 

@@ -89,8 +89,8 @@ def test_an_unknown_device_is_refused():
     with pytest.raises(DeviceError) as refused:
         open_device("fpga", SMALL)
     assert str(refused.value) == (
-        "device `fpga`: unknown; expected one of reference, sim, rtl, gate, host, or the address "
-        "of a board, `serial://...`, `tcp://...` or `zynq://...`, or `remote://AGENT/DEVICE`"
+        "device `fpga`: unknown; expected one of reference, sim, rtl, gate, host, gpu, or the "
+        "address of a board, `serial://...`, `tcp://...` or `zynq://...`, or `remote://AGENT/DEVICE`"
     )
 
 

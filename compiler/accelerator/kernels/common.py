@@ -9,10 +9,12 @@ from ....errors import CompileError
 from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QMatMul, QMul
-from ...graph.operators import Operator
+from ...graph.operators import Operator, QNorm
 from ...tensor import Kernel
 
-OWN_NAMES = frozenset({"acc", "bias", "centred", "offset", "product", "scale", "table", "w"})
+OWN_NAMES = frozenset(
+    ("acc", "bias", "centred", "epsilon", "factor", "offset", "product", "scale", "table", "w")
+)
 """Names that kernels give to tensors; an activation may have the same name."""
 
 
@@ -82,7 +84,7 @@ def sums(value: str, axes: Sequence[te.Index], total: te.TensorExpression) -> te
     return te.compute(tensor_name(value), "int32", axes, total, of=value)
 
 
-Requantised = QAdd | QAvgPool | QConv | QMatMul | QMul
+Requantised = QAdd | QAvgPool | QConv | QMatMul | QMul | QNorm
 """Operators whose result is requantised."""
 
 

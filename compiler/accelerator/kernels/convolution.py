@@ -76,7 +76,7 @@ def convolution(
                 weights, channels_in, operator.groups, block, _most_outputs(weights, configuration)
             )
         )
-    weight = te.tensor("w", "int8", w.shape)
+    weight = te.tensor("w", str(w.dtype), w.shape)
     pixel = n, y, column = te.axes(**dict(zip("nyx", out_shape[:3], strict=True)))
     extents = w.shape[:2] if depthwise else w.shape[1:3]
     ky, kx = te.reduce_axes(**dict(zip(("ky", "kx"), extents, strict=True)))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ....isa.expressions import reads_of
-from ...te.nodes import Allocate, Assign, Block, For, Guard, Let, Update
+from ...te.nodes import LEAVES, Assign, Block, For, Guard, Let, Update
 from ...te.program import Program
 from .environment import Environment
 
@@ -66,6 +66,6 @@ def undecided(block: Block, env: Environment, program: Program) -> int:
                 domain = program.domains.get(read.tensor, ())
                 for affine, (low, high) in zip(read.index, domain, strict=False):
                     count += env.inside(env.resolved(affine), low, high) is None
-        elif not isinstance(node, Allocate):
+        elif not isinstance(node, LEAVES):
             count += undecided(node.body, env, program)
     return count

@@ -222,6 +222,22 @@ class Emitter:
             values.append(merged)
         return values
 
+    def repeat(self, count: int, body: Callable[[LlvmValue], None]) -> None:
+        """A loop of `count` iterations, at least one; `body` takes the iteration's number."""
+        builder = self.builder
+        before = builder.block
+        inside, after = builder.append_basic_block("loop"), builder.append_basic_block("done")
+        builder.branch(inside)
+        builder.position_at_end(inside)
+        counter = builder.phi(I64)
+        counter.add_incoming(I64(0), before)
+        body(counter)
+        following = builder.add(counter, I64(1), flags=("nuw", "nsw"))
+        counter.add_incoming(following, builder.block)
+        more = builder.icmp_unsigned("<", following, I64(count))
+        builder.cbranch(more, inside, after)
+        builder.position_at_end(after)
+
     def by_register(self, make: Callable[..., LlvmValue], *values: LlvmValue) -> LlvmValue:
         """Apply `make` to one register after the other and join the results."""
         lanes, size = lanes_of(values[0]), self.target.lanes

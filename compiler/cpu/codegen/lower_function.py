@@ -153,22 +153,14 @@ class FunctionLowering:
 
     def counted(self, symbol: str, count: int, body) -> None:
         """Emit a loop of `count` iterations, at least one."""
-        builder = self.builder
-        before = builder.block
-        inside, after = builder.append_basic_block("loop"), builder.append_basic_block("done")
-        builder.branch(inside)
-        builder.position_at_end(inside)
-        counter = builder.phi(I64)
-        counter.add_incoming(I64(0), before)
-        self.memory.symbols[symbol] = counter
-        self.memory.open()
-        body()
-        self.memory.close()
-        following = builder.add(counter, I64(1), flags=("nuw", "nsw"))
-        counter.add_incoming(following, builder.block)
-        more = builder.icmp_unsigned("<", following, I64(count))
-        builder.cbranch(more, inside, after)
-        builder.position_at_end(after)
+
+        def iteration(number: LlvmValue) -> None:
+            self.memory.symbols[symbol] = number
+            self.memory.open()
+            body()
+            self.memory.close()
+
+        self.emitter.repeat(count, iteration)
 
     def let(self, node: loops.Let, env: Environment) -> Environment:
         """Bind a variable: a sum of others, or a digit of a fused loop."""

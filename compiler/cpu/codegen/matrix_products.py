@@ -17,7 +17,7 @@ from llvmlite import ir
 
 from ....errors import CompileError
 from ....isa.expressions import Affine
-from ...te.nodes import Allocate, Assign, Block, For, InstructionNest, Let, Node, Update, nodes
+from ...te.nodes import LEAVES, Allocate, Block, For, InstructionNest, Node, Update, nodes
 from ...te.target import REGISTER
 from ..instructions import MatrixUnit
 from .areas import CodeBuffer, bytes_of
@@ -163,7 +163,7 @@ class MatrixTiles:
             if isinstance(node, Allocate):
                 if node.tensor.name in self.tiles:
                     yield node.tensor.name
-            elif not isinstance(node, (Let, Assign, Update)) and not is_shared(node):
+            elif not isinstance(node, LEAVES) and not is_shared(node):
                 yield from self._held_in(node.body, is_shared)
 
     def clear(self, area: CodeBuffer) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ....isa.expressions import Call, Expression, Op, Read, reads_of
-from ...te.nodes import Allocate, Assign, Block, For, InstructionNest, Let, Update, nodes
+from ...te.nodes import LEAVES, Assign, Block, For, InstructionNest, Update, nodes
 from ...te.program import Program
 from ...te.target import Kind
 from .dot_products import instruction_of
@@ -56,7 +56,7 @@ def operations_of(block: Block, lanes: int) -> int:
             count += _operations(node.value) + (not fused)
         elif isinstance(node, InstructionNest) and instruction_of(node).unit:
             count += operations_of(node.body, lanes) // MATRIX_PRODUCT
-        elif not isinstance(node, (Allocate, Let)):
+        elif not isinstance(node, LEAVES):
             count += operations_of(node.body, lanes)
     return count
 

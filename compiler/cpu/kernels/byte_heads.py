@@ -12,12 +12,14 @@ from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
-from .description import KernelSchedule, even_blocks, round_up
-from .product import Planner, narrowed
+from .choices import Choices
+from .description import KernelSchedule, Planner, even_blocks, round_up
+from .product import narrowed
 from .tiles import (
     MatrixTile,
-    Multiplication,
     panel_of,
+    pick_multiplication,
+    pick_panel,
     schedule_copy,
     schedule_matrix_tiles,
     schedule_tiles,
@@ -36,15 +38,17 @@ MIN_COPIED_ROWS = 64
 class ByteHeadPlanner(Planner):
     """A product of two activations of bytes, with sums of rows and columns for zero points."""
 
-    def __init__(self, product: "HeadProduct", target: CpuTarget) -> None:
+    def __init__(self, product: "HeadProduct", target: CpuTarget, choices: Choices) -> None:
         self.product, self.target = product, target
         rows = product.rows if product.rows >= MIN_COPIED_ROWS else 0
-        self.way = Multiplication.of(product.dtype, target, rows=rows, run=product.inner)
+        sizes = rows, 1, product.inner
+        self.way = pick_multiplication(choices, product.dtype, target, False, sizes)
         self.taps, self.lanes = self.way.taps, target.lanes
         self.inner = round_up(product.inner, self.way.depth)
         self.panel = panel_of(product.columns, target)
+        if not self.way.most_rows:
+            self.panel = pick_panel(choices, product.columns, target)
         self.columns = round_up(product.columns, self.panel)
-        self.tile = even_blocks(product.rows, target.tile.rows_of_bytes)
         self.matrix: MatrixTile | None = None
         """The tile, if the kernel uses matrix instructions."""
         self.whole_rows = product.rows
@@ -52,6 +56,10 @@ class ByteHeadPlanner(Planner):
         if self.way.most_rows:
             self.matrix = MatrixTile.of(product.rows, self.panel, self.way.most_rows)
             self.whole_rows = round_up(product.rows, self.matrix.height)
+        else:
+            most = target.tile.rows_of_bytes
+            others = (even_blocks(product.rows, rows) for rows in range(1, most + 1))
+            self.tile = choices.pick("rows", even_blocks(product.rows, most), others)
         self.name = "wide" if product.columns < self.lanes else "out"
 
     @override

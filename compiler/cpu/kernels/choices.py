@@ -13,8 +13,7 @@ from ....errors import CompileError
 
 if TYPE_CHECKING:
     from ..target import CpuTarget
-    from .description import Description
-    from .product import Product
+    from .description import Description, TunableDescription
 
 Choice = tuple[tuple[str, int | str], ...]
 """Answers to some questions, by name; the others get the planner's default."""
@@ -96,7 +95,7 @@ def choice_of(text: str) -> Choice:
     return tuple(found.items())
 
 
-def space_of(product: "Product", target: "CpuTarget") -> list[Choice]:
+def space_of(product: "TunableDescription", target: "CpuTarget") -> list[Choice]:
     """Return all legal answers to a planner's questions, the default's first, at most `MAX_POINTS`.
 
     Answers that follow from the default alone are left out, so equal points have equal texts.
@@ -119,7 +118,7 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def workload_of(product: "Product") -> str:
+def workload_of(product: "TunableDescription") -> str:
     """Return what a kernel computes, as text: its description without decisions."""
     return repr(product.with_choice(()))
 
@@ -136,11 +135,13 @@ def applied_choices(
     is_compiled: "Callable[[Description], bool]",
 ) -> Iterator[tuple[str, str]]:
     """Yield those choices, with their keys, that `with_choice` applies to compiled kernels."""
-    from .product import Product
+    from .description import TunableDescription
 
     for description in descriptions:
         changed = with_choice(description, target, choices)
-        if isinstance(description, Product) and changed != description and is_compiled(changed):
+        if not isinstance(description, TunableDescription):
+            continue
+        if changed != description and is_compiled(changed):
             key = choice_key(digest_of(workload_of(description)), target)
             yield key, choices[key]
 
@@ -153,9 +154,9 @@ def with_choice(
     It stays as it is if there are none, or if its planner does not know them: they may stem from
     another version, or from a stranger.
     """
-    from .product import Product
+    from .description import TunableDescription
 
-    if not choices or not isinstance(description, Product) or description.choice:
+    if not choices or not isinstance(description, TunableDescription) or description.choice:
         return description
     text = choices.get(choice_key(digest_of(workload_of(description)), target))
     if text is None:

@@ -14,13 +14,13 @@ from ..target import CpuTarget
 from .byte_winograd import ByteWinogradPlanner
 from .choices import Choice, Choices
 from .depthwise import DepthwisePlanner
-from .description import Array
+from .description import Array, Planner
 from .direct_convolution import DirectPlanner
 from .epilogue import WITH_BIAS, Epilogue
 from .grouped_convolution import GroupedPlanner
 from .matrix_product import MatrixPlanner, MatrixProduct
 from .planar_convolution import PlanarPlanner
-from .product import Product, ProductPlanner
+from .product import Product
 from .windows import Pair, Windowed
 from .winograd import WinogradPlanner
 
@@ -133,7 +133,7 @@ class Convolution(Windowed, Product):
         return (self.batch, *self.size_out, self.channels_out)
 
     @override
-    def method(self, target: CpuTarget, choices: Choices) -> ProductPlanner:
+    def method(self, target: CpuTarget, choices: Choices) -> Planner:
         if self.planes:
             return PlanarPlanner(self, target, choices)
         if self.is_matrix and not self.computed:

@@ -15,8 +15,7 @@ from typing_extensions import override
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, even_blocks
-from .product import ProductPlanner
+from .description import KernelSchedule, Planner, even_blocks
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -37,7 +36,7 @@ SEVERAL = 5
 """Least number of large float32 tiles in a row."""
 
 
-class DepthwisePlanner(ProductPlanner):
+class DepthwisePlanner(Planner):
     """The declaration and schedule of one depthwise convolution for one target."""
 
     def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:

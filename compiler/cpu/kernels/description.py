@@ -2,13 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
+from typing_extensions import override
 
 from ... import te
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
+from .choices import Choice, Choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,64 @@ class Description(ABC):
     ) -> Mapping[str, np.ndarray]:
         """The tensors of the declaration that follow from the constants."""
         return constants
+
+
+class Planner(ABC):
+    """A method: the declaration and schedule of one kernel for one target."""
+
+    @abstractmethod
+    def plan(self) -> KernelSchedule:
+        """Declaration, schedule and layouts."""
+
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Return the declared tensors that are computed from the constants."""
+        return constants
+
+
+class TunableDescription(Description):
+    """A kernel whose planner has free decisions; subclasses are dataclasses."""
+
+    __slots__ = ()
+    choice: Choice
+    """Decisions for one target, as a tuner found them; the planner makes all others."""
+
+    @abstractmethod
+    def method(self, target: CpuTarget, choices: Choices) -> Planner:
+        """The planner for a target, which asks for its free decisions."""
+
+    def planner(self, target: CpuTarget) -> Planner:
+        """The method that is used on a target.
+
+        Raises
+        ------
+        CompileError
+            When `choice` has an answer that is not legal on this target.
+        """
+        choices = Choices(self.choice)
+        found = self.method(target, choices)
+        choices.check_known()
+        return found
+
+    def with_choice(self, choice: Choice) -> Self:
+        """The same kernel with these decisions."""
+        mine: Any = self  # subclasses are dataclasses
+        return replace(mine, choice=choice)
+
+    def questions(self, target: CpuTarget) -> Mapping[str, tuple[int | str, ...]]:
+        """The free decisions on a target, each with its legal answers, the default first."""
+        choices = Choices(self.choice)
+        self.method(target, choices)
+        return choices.asked
+
+    @override
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        return self.planner(target).plan()
+
+    @override
+    def prepare(
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
+    ) -> Mapping[str, np.ndarray]:
+        return self.planner(target).prepare(constants)
 
 
 def round_up(number: int, step: int) -> int:

@@ -11,19 +11,21 @@ from ....errors import CompileError
 from ... import te
 from ...formulas import Formula
 from ..target import CpuTarget
-from .description import Array, Description, KernelSchedule
+from .choices import Choice, Choices
+from .description import Array, KernelSchedule, Planner, TunableDescription
 from .formulas import value_of
 
-_WIDTH = 32
-"""Elements that are computed side by side. They fill several vectors: each operation on a vector
-waits for the one before it, and the processor works on the others meanwhile."""
+_WIDTHS = (32, 16, 64)
+"""Elements that are computed side by side, the default first. They fill several vectors: each
+operation on a vector waits for the one before it, and the processor works on the others
+meanwhile."""
 
-_BLOCK = 1 << 13
-"""Elements of a thread's block; threads do not pay for fewer."""
+_BLOCKS = (1 << 13, 1 << 11, 1 << 15)
+"""Elements of a thread's block, the default first; threads do not pay for fewer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Elementwise(Description):
+class Elementwise(TunableDescription):
     """`out[i, j, ...] = formula`, over arrays that have the output's shape or are broadcast to it.
 
     Parameters
@@ -48,6 +50,7 @@ class Elementwise(Description):
     dtype: str = "float32"
     broadcast: tuple[tuple[str, tuple[int, ...]], ...] = ()
     bound: tuple[str, ...] = ()
+    choice: Choice = ()
 
     def __post_init__(self) -> None:
         for name, shape in self.broadcast:
@@ -81,9 +84,13 @@ class Elementwise(Description):
             and self.operands[name].shape == self.shape
         )
 
-    def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule: vectors side by side, blocks of elements in parallel."""
-        shape, places = self._merged()
+    @override
+    def method(self, target: CpuTarget, choices: Choices) -> "ElementwisePlanner":
+        return ElementwisePlanner(self, target, choices)
+
+    def declared(self) -> te.DeclaredTensor:
+        """The kernel with as few axes as possible."""
+        shape, places = self.merged()
         names = [f"i{position}" for position in range(len(shape))]
         axes = te.axes(**dict(zip(names, shape, strict=True)))
         read = {}
@@ -92,27 +99,9 @@ class Elementwise(Description):
             given = te.tensor(name, dtype, sizes)
             index = tuple(i if own else 0 for i, own in zip(axes, places[name], strict=True))
             read[name] = given[index]
-        out = te.compute("out", self.dtype, axes, value_of(self.formula, read))
-        s = te.Schedule(te.kernel("elementwise", out), target.processor)
-        *outer, last = names
-        lanes = min(_WIDTH, shape[-1])
-        s.split("out", last, lanes)
-        s.vectorise("out", f"{last}.i")
-        if outer:
-            rows = outer[0]
-            for name in outer[1:]:
-                rows = s.fuse("out", rows, name)
-            block = min(math.prod(shape[:-1]), math.ceil(_BLOCK / shape[-1]))
-            if block > 1:
-                s.split("out", rows, block)
-                rows = f"{rows}.o"
-            s.parallelise("out", rows)
-        elif shape[-1] > _BLOCK:
-            s.split("out", f"{last}.o", math.ceil(_BLOCK / lanes))
-            s.parallelise("out", f"{last}.o.o")
-        return KernelSchedule(s)
+        return te.compute("out", self.dtype, axes, value_of(self.formula, read))
 
-    def _merged(self) -> tuple[tuple[int, ...], Mapping[str, tuple[bool, ...]]]:
+    def merged(self) -> tuple[tuple[int, ...], Mapping[str, tuple[bool, ...]]]:
         """The fewest possible axes, and which of them each operand has.
 
         Adjacent axes of the same operands are merged; axes of one element are dropped.
@@ -128,3 +117,41 @@ class Elementwise(Description):
         merged = merged or [(1, (True,) * len(sizes))]
         places = zip(*(owners for _, owners in merged), strict=True)
         return tuple(size for size, _ in merged), dict(zip(self.operands, places, strict=True))
+
+
+class ElementwisePlanner(Planner):
+    """The schedule: vectors side by side, blocks of elements in parallel."""
+
+    def __init__(self, kernel: Elementwise, target: CpuTarget, choices: Choices) -> None:
+        self.kernel, self.target = kernel, target
+        self.shape, _ = kernel.merged()
+        size, last = math.prod(self.shape), self.shape[-1]
+        self.width = choices.pick("width", *_sizes(_WIDTHS, last))
+        self.block = choices.pick("block", *_sizes(_BLOCKS, size))
+
+    @override
+    def plan(self) -> KernelSchedule:
+        out = self.kernel.declared()
+        s = te.Schedule(te.kernel("elementwise", out), self.target.processor)
+        (*outer, last), extent = s.stages[-1].loops, self.shape[-1]
+        s.split("out", last, self.width)
+        s.vectorise("out", f"{last}.i")
+        if outer:
+            rows = outer[0]
+            for name in outer[1:]:
+                rows = s.fuse("out", rows, name)
+            block = min(math.prod(self.shape[:-1]), math.ceil(self.block / extent))
+            if block > 1:
+                s.split("out", rows, block)
+                rows = f"{rows}.o"
+            s.parallelise("out", rows)
+        elif extent > self.block:
+            s.split("out", f"{last}.o", math.ceil(self.block / self.width))
+            s.parallelise("out", f"{last}.o.o")
+        return KernelSchedule(s)
+
+
+def _sizes(sizes: tuple[int, ...], extent: int) -> tuple[int, list[int]]:
+    """The default of some sizes, and the others, each at most an extent."""
+    default, *others = (min(size, extent) for size in sizes)
+    return default, others

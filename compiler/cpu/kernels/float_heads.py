@@ -12,10 +12,9 @@ from ... import te
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, even_blocks, round_up
+from .description import KernelSchedule, Planner, round_up
 from .matrix_product import GAP, SAFE_ROWS, WAY_BYTES
-from .product import Planner
-from .tiles import panel_of, pick_steps, schedule_copy, schedule_tiles
+from .tiles import pick_panel, pick_rows, pick_steps, schedule_copy, schedule_tiles
 
 if TYPE_CHECKING:
     from .head_product import HeadProduct
@@ -27,32 +26,33 @@ FEW_ROWS = 4
 class FloatHeadPlanner(Planner):
     """A product of two float32 activations, in tiles of rows by one panel of columns."""
 
-    def __init__(self, product: "HeadProduct", target: CpuTarget) -> None:
+    def __init__(self, product: "HeadProduct", target: CpuTarget, choices: Choices) -> None:
         self.product, self.target = product, target
+        self.panel = pick_panel(choices, product.columns, target)
+        self.rows = pick_rows(choices, product.rows, self.panel, target)
+        self.packed = product.transposed
+        """True if panels of the second operand are copied; a transposed one always is."""
+        if not self.packed:
+            self.packed = choices.pick("packed", int(product.rows > FEW_ROWS), (0, 1)) > 0
+        self.moved = choices.pick("apart", int(self._crowded()), (0, 1)) > 0
+        """True if rows of the first operand are copied to addresses that do not compete."""
+        self.steps = pick_steps(choices, product.inner)
 
     @override
     def plan(self) -> KernelSchedule:
         p, target = self.product, self.target
-        lanes, panel = target.lanes, panel_of(p.columns, target)
-        pixels = even_blocks(p.rows, target.tile.rows)
-        packed, moved = p.transposed or p.rows > FEW_ROWS, self._crowded(pixels)
-        out = self._declared(packed, moved, panel)
+        lanes, panel = target.lanes, self.panel
+        out = self._declared()
         s = te.Schedule(te.kernel("batched_product", out), target.processor)
         order = ("n", "h", "o.o", "x.o", "t")
-        schedule_tiles(
-            s,
-            "out",
-            (("x", pixels), ("o", panel)),
-            order,
-            lanes,
-            steps=pick_steps(Choices(), p.inner),
-        )
+        sizes = ("x", self.rows), ("o", panel)
+        schedule_tiles(s, "out", sizes, order, lanes, steps=self.steps)
         place = parallel = "o.o"
         if p.images * p.heads > 1:
             parallel = s.fuse("out", "n", "h")
             if p.columns % panel == 0:  # else the last panel has a loop of its own
                 place = parallel = s.fuse("out", parallel, "o.o")
-        if packed:
+        if self.packed:
             if p.inner * panel * 4 <= STACK_BYTES:
                 s.compute_at("packed", "out", place)
             else:
@@ -70,12 +70,12 @@ class FloatHeadPlanner(Planner):
             else:
                 s.split("packed", "o", panel)
                 s.vectorise("packed", "o.i")
-        if moved:
+        if self.moved:
             schedule_copy(s, "moved", "t", lanes, "n", "h", "x")
         s.parallelise("out", parallel)
         return KernelSchedule(s)
 
-    def _declared(self, packed: bool, moved: bool, panel: int) -> te.DeclaredTensor:
+    def _declared(self) -> te.DeclaredTensor:
         """The product, with copies of the operands that need them."""
         p = self.product
         images, heads = p.images, p.heads
@@ -90,17 +90,17 @@ class FloatHeadPlanner(Planner):
             return a[p.placed(0, *p.own(0, n, h), x, t)]
 
         left, right = left_of(n, h, x, t), right_of(n, h, t, o)
-        if packed:
-            axes = te.axes(n=images, h=heads, t=p.inner, o=round_up(p.columns, panel))
+        if self.packed:
+            axes = te.axes(n=images, h=heads, t=p.inner, o=round_up(p.columns, self.panel))
             right = te.compute("packed", "float32", axes, right_of(*axes))[n, h, t, o]
-        if moved:
+        if self.moved:
             axes = te.axes(n=images, h=heads, x=p.rows, t=p.inner + GAP)
             left = te.compute("moved", "float32", axes, left_of(*axes))[n, h, x, t]
         value = p.epilogue.value(te.sum(left * right, over=t))
         return te.compute("out", p.epilogue.dtype, p.placed(2, n, h, x, o), value)
 
-    def _crowded(self, pixels: int) -> bool:
+    def _crowded(self) -> bool:
         """Whether the rows of a tile of `a` compete for the same set of the cache."""
         p = self.product
         apart = p.inner * (p.heads if p.joined[0] else 1) * 4
-        return apart % WAY_BYTES == 0 and pixels > SAFE_ROWS
+        return apart % WAY_BYTES == 0 and self.rows > SAFE_ROWS

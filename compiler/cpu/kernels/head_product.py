@@ -10,7 +10,8 @@ from typing_extensions import override
 from ....errors import CompileError
 from ..target import CpuTarget
 from .byte_heads import ByteHeadPlanner
-from .description import Array, Description, KernelSchedule
+from .choices import Choice, Choices
+from .description import Array, Planner, TunableDescription
 from .epilogue import Epilogue
 from .float_heads import FloatHeadPlanner
 
@@ -19,7 +20,7 @@ SUMS = Epilogue("sum", "float32")
 
 
 @dataclass(frozen=True, slots=True)
-class HeadProduct(Description):
+class HeadProduct(TunableDescription):
     """The epilogue of `sum((a[n, h, m, k] - za) * (b[n, h, k, c] - zb))`.
 
     Operands are `a` and `b`.
@@ -56,6 +57,7 @@ class HeadProduct(Description):
     epilogue: Epilogue = SUMS
     once: tuple[tuple[bool, bool], tuple[bool, bool]] = ((False, False), (False, False))
     bound: tuple[str, ...] = ()
+    choice: Choice = ()
 
     def __post_init__(self) -> None:
         if self.epilogue.operands:
@@ -101,6 +103,6 @@ class HeadProduct(Description):
         return (column, inner) if self.transposed else (inner, column)
 
     @override
-    def plan(self, target: CpuTarget) -> KernelSchedule:
+    def method(self, target: CpuTarget, choices: Choices) -> Planner:
         planner = FloatHeadPlanner if self.dtype == "float32" else ByteHeadPlanner
-        return planner(self, target).plan()
+        return planner(self, target, choices)

@@ -20,7 +20,7 @@ from .choices import Choice, Choices
 from .description import Array, KernelSchedule, round_up
 from .epilogue import WITH_BIAS, Epilogue
 from .product import MAX_PARTS, PanelPlanner, Product, parts_for_threads
-from .rows import columns_at_once, compute_in_row, reduced
+from .row_stages import columns_at_once, compute_in_row, reduced
 from .tiles import MatrixTile, panels, pick_multiplication, schedule_copy
 
 WAY_BYTES = 4096

@@ -1,10 +1,8 @@
 """Products of activations with constant weights: what their descriptions and planners share."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Self
 
 import numpy as np
 from typing_extensions import override
@@ -14,21 +12,20 @@ from ... import te
 from ...te.values import bare_axis
 from ..codegen.layout import Layout
 from ..target import CpuTarget
-from .choices import Choice, Choices
-from .description import Array, Description, KernelSchedule, even_blocks, round_up
+from .choices import Choices
+from .description import Array, Planner, TunableDescription, round_up
 from .epilogue import BIASED, Epilogue, occurs_only_in
 from .quantised import check_small_pairs
 from .tiles import (
     MatrixTile,
     Multiplication,
     panel_of,
+    pick_panel,
+    pick_rows,
     pick_steps,
     schedule_matrix_tiles,
     schedule_tiles,
 )
-
-MAX_VECTORS = 4
-"""Vectors of the widest panel."""
 
 MIN_PARTS, MAX_PARTS = 3, 64
 """Smallest and largest number of parts into which rows are cut for threads."""
@@ -41,7 +38,7 @@ SLACK = 1.0625
 """Factor by which one thread may be slower if there are more parts."""
 
 
-class Product(Description):
+class Product(TunableDescription):
     """A product of `x` with constant weights `w`, then an epilogue, whose operands follow.
 
     Subclasses are dataclasses with the fields below.
@@ -56,8 +53,6 @@ class Product(Description):
     epilogue: Epilogue
     computed = False
     """True if the weights are an operand of each call, as they lie."""
-    choice: Choice
-    """Decisions for one target, as a tuner found them; the planner makes all others."""
     small_pairs: bool
     """True if `has_small_pairs` holds for the weights, so that instructions may be used whose sums
     of two products saturate."""
@@ -100,64 +95,16 @@ class Product(Description):
     def macs(self) -> int:
         return math.prod((*self.factors[1].shape[:-1], *self.extents))
 
-    @abstractmethod
-    def method(self, target: CpuTarget, choices: Choices) -> "ProductPlanner":
-        """The planner for a target, which asks for its free decisions."""
-
-    def planner(self, target: CpuTarget) -> "ProductPlanner":
-        """The method that is used on a target.
-
-        Raises
-        ------
-        CompileError
-            When `choice` has an answer that is not legal on this target.
-        """
-        choices = Choices(self.choice)
-        found = self.method(target, choices)
-        choices.check_known()
-        return found
-
-    def with_choice(self, choice: Choice) -> Self:
-        """The same product with these decisions."""
-        mine: Any = self  # subclasses are dataclasses
-        return replace(mine, choice=choice)
-
-    def questions(self, target: CpuTarget) -> Mapping[str, tuple[int | str, ...]]:
-        """The free decisions on a target, each with its legal answers, the default first."""
-        choices = Choices(self.choice)
-        self.method(target, choices)
-        return choices.asked
-
-    @override
-    def plan(self, target: CpuTarget) -> KernelSchedule:
-        return self.planner(target).plan()
-
     @override
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
         if self.small_pairs:
             check_small_pairs(constants["w"], self.title)
-        return self.planner(target).prepare(constants)
+        return super().prepare(constants, target)
 
 
-class Planner(ABC):
-    """A method: the declaration and schedule of one kernel for one target."""
-
-    @abstractmethod
-    def plan(self) -> KernelSchedule:
-        """Declaration, schedule and layouts."""
-
-
-class ProductPlanner(Planner):
-    """A method for products with constant weights."""
-
-    @abstractmethod
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Return the declared tensors that are computed from the constants."""
-
-
-class PanelPlanner(ProductPlanner):
+class PanelPlanner(Planner):
     """A product in register tiles, each of several rows of the output and a panel of columns.
 
     Parameters
@@ -199,19 +146,11 @@ class PanelPlanner(ProductPlanner):
 
     def pick_panel(self) -> None:
         """Choose the vectors of a panel."""
-        lanes = self.target.lanes
-        most = min(MAX_VECTORS, -(-self.columns // lanes))
-        default = self.panel // lanes
-        self.panel = lanes * self.choices.pick("vectors", default, range(1, most + 1))
+        self.panel = pick_panel(self.choices, self.columns, self.target)
 
     def pick_rows(self, extent: int) -> int:
         """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""
-        vectors, registers = self.panel // self.target.lanes, self.target.registers
-        # Each step holds the weights of a panel, and an activation that all of them share.
-        most = max(1, (registers - 1) // vectors - 1)
-        default = even_blocks(extent, min(most, self.target.tile.rows))
-        others = (even_blocks(extent, rows) for rows in range(most, 0, -1))
-        return self.choices.pick("rows", default, others)
+        return pick_rows(self.choices, extent, self.panel, self.target)
 
     def pick_steps(self) -> None:
         """Choose how far the reduction is unrolled."""

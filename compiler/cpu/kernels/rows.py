@@ -5,7 +5,8 @@ side in memory (`inner` above 1), every lane has a row of its own and nothing is
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -13,17 +14,16 @@ from typing_extensions import override
 from ....errors import CompileError
 from ... import te
 from ...te.declare import FLOAT32_MAX
-from ...te.target import REGISTER
 from ..target import CpuTarget
-from .description import Array, Description, KernelSchedule
-
-Change = Callable[[te.TensorExpression], te.TensorExpression]
+from .choices import Choice, Choices
+from .description import Array, TunableDescription
+from .row_stages import RowPlanner, RowStages, reduced, reduced_across, same, square
 
 MAX_SHORT = 1 << 12
 """Maximum columns of a row that is copied where it is read again with a change."""
 
 
-class RowKernel(Description):
+class RowKernel(TunableDescription):
     """A float32 kernel on `x` [rows, columns], or [rows, columns, inner]; fields as below."""
 
     __slots__ = ()
@@ -45,6 +45,14 @@ class RowKernel(Description):
     @override
     def output(self) -> Array:
         return Array("float32", self.shape)
+
+    @override
+    def method(self, target: CpuTarget, choices: Choices) -> RowPlanner:
+        return RowPlanner(self, target, choices)
+
+    @abstractmethod
+    def declared(self, width: int) -> RowStages:
+        """Declare it, with `width` elements of a row reduced side by side."""
 
     def x(self, pad: int = 0) -> te.DeclaredTensor:
         """The operand."""
@@ -69,10 +77,11 @@ class RowSoftmax(RowKernel):
     columns: int
     log: bool = False
     inner: int = 1
+    choice: Choice = ()
 
     @override
-    def plan(self, target: CpuTarget) -> KernelSchedule:
-        width, alone = columns_at_once(self.columns, target), self.inner == 1
+    def declared(self, width: int) -> RowStages:
+        alone = self.inner == 1
         r, c, i = te.axes(r=self.rows, c=self.columns, i=self.inner)
         one = te.axes(l=1)[0] if alone else i
         axes, row = ((r, c), (r, 0)) if alone else ((r, c, i), (r, i))
@@ -80,21 +89,20 @@ class RowSoftmax(RowKernel):
         if alone:
             largest = reduced(x, "largest", self.columns, width, te.max, te.maximum)
         else:
-            largest = _reduced_across(x, "largest", te.max)
+            largest = reduced_across(x, "largest", te.max)
         grown = te.compute("grown", "float32", axes, te.decay(x[axes] - largest[row]))
         if alone:
             total = reduced(
                 grown, "total", self.columns, width, te.sum, te.TensorExpression.__add__
             )
         else:
-            total = _reduced_across(grown, "total", te.sum)
+            total = reduced_across(grown, "total", te.sum)
         whole = total[r, one]
         share = te.compute("share", "float32", (r, one), te.log(whole) if self.log else 1.0 / whole)
         value = x[axes] - largest[row] - share[row] if self.log else grown[axes] * share[row]
         out = te.compute("out", "float32", axes, value)
-        if alone:
-            return _scheduled("softmax", out, ("grown",), width, target)
-        return _scheduled_across("softmax", out, ("largest", "grown", "total", "share"), target)
+        stages = ("grown",) if alone else ("largest", "grown", "total", "share")
+        return RowStages("softmax", out, stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,7 @@ class LayerNormalisation(RowKernel):
     epsilon: float = 1e-5
     centred: bool = True
     by_row: bool = False
+    choice: Choice = ()
     bound = ("scale", "bias")
 
     @property
@@ -130,8 +139,7 @@ class LayerNormalisation(RowKernel):
         return {"x": self.output, "scale": one, "bias": one}
 
     @override
-    def plan(self, target: CpuTarget) -> KernelSchedule:
-        width = columns_at_once(self.columns, target)
+    def declared(self, width: int) -> RowStages:
         r, c = te.axes(r=self.rows, c=self.columns)
         x = self.x()
         scale, bias = (te.tensor(n, a.dtype, a.shape) for n, a in list(self.operands.items())[1:])
@@ -151,7 +159,7 @@ class LayerNormalisation(RowKernel):
                 whole = ("centred",)
         squares = reduced(
             *(source, "squares", self.columns, width, te.sum, te.TensorExpression.__add__),
-            lambda element: _square(centred(element)),
+            lambda element: square(centred(element)),
         )
         spread = te.sqrt(squares[r1, one] * share + self.epsilon)
         share = scale[r1] / spread if self.by_row else 1.0 / spread
@@ -159,7 +167,7 @@ class LayerNormalisation(RowKernel):
         value = centred(source[r, c]) * factor[r, 0]
         value = value + bias[r] if self.by_row else value * scale[c] + bias[c]
         out = te.compute("out", "float32", (r, c), value)
-        return _scheduled("layer_normalisation", out, whole, width, target)
+        return RowStages("layer_normalisation", out, whole)
 
 
 REDUCTIONS = ("mean", "sum", "max", "min", "squares", "length")
@@ -184,6 +192,7 @@ class RowReduction(RowKernel):
     columns: int
     kind: str
     inner: int = 1
+    choice: Choice = ()
 
     def __post_init__(self) -> None:
         if self.kind not in REDUCTIONS:
@@ -202,8 +211,8 @@ class RowReduction(RowKernel):
         return math.prod(self.shape)
 
     @override
-    def plan(self, target: CpuTarget) -> KernelSchedule:
-        extreme, width = self.kind in ("max", "min"), columns_at_once(self.columns, target)
+    def declared(self, width: int) -> RowStages:
+        extreme = self.kind in ("max", "min")
         r, i = te.axes(**{"r": self.rows, "l" if self.inner == 1 else "i": self.inner})
         if self.inner == 1:
             value = self._extreme(width, r, i) if extreme else self._total(width)[r, i]
@@ -214,17 +223,14 @@ class RowReduction(RowKernel):
         elif not extreme and (self.inner == 1 or self.kind == "mean"):
             value = value * (1.0 / self.columns if self.kind == "mean" else 1.0)
         out = te.compute("out", "float32", (r, i), value)
-        if self.inner == 1:
-            return _scheduled("reduction", out, (), width, target)
-        return _scheduled_across(
-            "reduction", out, ("most", "marks") if extreme else ("total",), target
-        )
+        across = ("most", "marks") if extreme else ("total",)
+        return RowStages("reduction", out, () if self.inner == 1 else across)
 
     def _total(self, width: int) -> te.DeclaredTensor:
         """Sums of all rows, `width` elements at once; of rows side by side where that is 0."""
-        change = _square if self.kind in ("squares", "length") else _same
+        change = square if self.kind in ("squares", "length") else same
         if not width:
-            return _reduced_across(self.x(), "total", te.sum, change)
+            return reduced_across(self.x(), "total", te.sum, change)
         return reduced(
             self.x(), "total", self.columns, width, te.sum, te.TensorExpression.__add__, change
         )
@@ -255,116 +261,11 @@ class RowReduction(RowKernel):
     def _extreme_across(self, r: te.Index, i: te.Index) -> te.TensorExpression:
         """The same for rows side by side: a second sum is NaN if the row has one."""
         sign = 1.0 if self.kind == "max" else -1.0
-        most = _reduced_across(self.x(), "most", te.max, lambda x: x * sign)
-        marks = _reduced_across(
+        most = reduced_across(self.x(), "most", te.max, lambda x: x * sign)
+        marks = reduced_across(
             self.x(),
             "marks",
             te.sum,
             lambda x: te.select(te.equal(x, x), te.constant(0.0), te.constant(math.nan)),
         )
         return most[r, i] * sign + marks[r, i]
-
-
-def _same(value: te.TensorExpression) -> te.TensorExpression:
-    return value
-
-
-def _square(value: te.TensorExpression) -> te.TensorExpression:
-    return value * value
-
-
-def columns_at_once(columns: int, target: CpuTarget) -> int:
-    """Elements of a row that are reduced side by side."""
-    width = 4 * target.lanes
-    while width > target.lanes and width > columns:
-        width //= 2
-    return width
-
-
-def reduced(
-    source: te.DeclaredTensor,
-    name: str,
-    columns: int,
-    width: int,
-    reduce: Callable[..., te.TensorExpression],
-    combine: Callable[[te.TensorExpression, te.TensorExpression], te.TensorExpression],
-    change: Change = _same,
-) -> te.DeclaredTensor:
-    """Stages that reduce each row to one element: blocks of `width`, then halves.
-
-    `change` is applied to every element first.
-    """
-    rows = source.tensor.shape[0]
-    r, lane = te.axes(r=rows, l=width)
-    (block,) = te.reduce_axes(b=-(-columns // width))
-    element = source[r, block * width + lane]
-    value = reduce(change(element), over=block)
-    stage = te.compute(f"{name}_{width}", "float32", (r, lane), value)
-    while width > 1:
-        width //= 2
-        r, lane = te.axes(r=rows, l=width)
-        value = combine(stage[r, lane], stage[r, lane + width])
-        stage = te.compute(f"{name}_{width}", "float32", (r, lane), value)
-    return stage
-
-
-def _reduced_across(
-    source: te.DeclaredTensor,
-    name: str,
-    reduce: Callable[..., te.TensorExpression],
-    change: Change = _same,
-) -> te.DeclaredTensor:
-    """A stage that reduces the middle axis of [rows, columns, inner]."""
-    rows, columns, inner = source.tensor.shape
-    r, i = te.axes(r=rows, i=inner)
-    (k,) = te.reduce_axes(k=columns)
-    return te.compute(name, "float32", (r, i), reduce(change(source[r, k, i]), over=k))
-
-
-def _scheduled(
-    name: str, out: te.DeclaredTensor, rows: Sequence[str], width: int, target: CpuTarget
-) -> KernelSchedule:
-    """Compute all stages inside the loop over rows; whole rows in memory, the rest in registers."""
-    s = te.Schedule(te.kernel(name, out), target.processor)
-    loops = {stage.name: stage.loops for stage in s.stages}
-    for stage in reversed(loops):
-        if stage in rows:
-            s.compute_at(stage, "out", "r")
-        elif stage != "out":
-            compute_in_row(s, stage, "out")
-        if "c" in loops[stage]:
-            s.split(stage, "c", width)
-            s.vectorise(stage, "c.i")
-    s.parallelise("out", "r")
-    return KernelSchedule(s)
-
-
-def compute_in_row(s: te.Schedule, name: str, consumer: str) -> None:
-    """Compute a stage of `reduced` in registers, inside the loop over rows of its consumer."""
-    s.compute_at(name, consumer, "r")
-    s.set_scope(name, REGISTER)
-    (loops,) = (stage.loops for stage in s.stages if stage.name == name)
-    if "b" in loops:
-        s.reorder(name, "b", "l")
-    s.vectorise(name, "l")
-
-
-def _scheduled_across(
-    name: str, out: te.DeclaredTensor, stages: Sequence[str], target: CpuTarget
-) -> KernelSchedule:
-    """Compute all stages inside a loop over blocks of neighbours; whole rows in memory."""
-    s = te.Schedule(te.kernel(name, out), target.processor)
-    s.split("out", "i", min(out.tensor.shape[-1], 2 * target.lanes))
-    loops = {stage.name: stage.loops for stage in s.stages}
-    if "c" in loops["out"]:
-        s.reorder("out", "r", "i.o", "c", "i.i")
-    for stage in reversed(stages):
-        s.compute_at(stage, "out", "i.o")
-        if "k" in loops[stage]:
-            s.reorder(stage, "r", "k", "i")
-        if "c" not in loops[stage]:
-            s.set_scope(stage, REGISTER)
-        s.vectorise(stage, "i")
-    s.vectorise("out", "i.i")
-    s.parallelise("out", "r" if out.tensor.shape[0] > 1 else "i.o")
-    return KernelSchedule(s)

@@ -15,7 +15,7 @@ from ..instructions import MachineInstruction
 from ..processor import MAX_SUMS, Processor
 from ..target import CpuTarget
 from .choices import Choices
-from .description import round_up
+from .description import even_blocks, round_up
 
 MIN_ROWS, MIN_DEPTH, MIN_RUN = 4, 32, 20
 """Rows, elements of a reduction, and elements of a run, from which matrix instructions are
@@ -30,6 +30,9 @@ ALONE = 1.1
 
 SATURATING_TAPS = 2.7
 """Taps of a dot product that saturates, as it is measured against one that takes two."""
+
+MAX_VECTORS = 4
+"""Vectors of the widest panel."""
 
 UNROLLED = (4, 2)
 """Steps of a reduction between two branches, the most first; they must divide it."""
@@ -155,6 +158,21 @@ def pick_multiplication(
 def panel_of(columns: int, target: CpuTarget) -> int:
     """Columns of a panel: one vector if it covers all columns, else two."""
     return (1 if columns <= target.lanes else 2) * target.lanes
+
+
+def pick_panel(choices: Choices, columns: int, target: CpuTarget) -> int:
+    """Choose the columns of a panel, in whole vectors."""
+    most, default = min(MAX_VECTORS, -(-columns // target.lanes)), panel_of(columns, target)
+    return target.lanes * choices.pick("vectors", default // target.lanes, range(1, most + 1))
+
+
+def pick_rows(choices: Choices, extent: int, panel: int, target: CpuTarget) -> int:
+    """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""
+    vectors = panel // target.lanes
+    # Each step holds the weights of a panel, and an activation that all of them share.
+    most = max(1, (target.registers - 1) // vectors - 1)
+    others = (even_blocks(extent, rows) for rows in range(most, 0, -1))
+    return choices.pick("rows", even_blocks(extent, min(most, target.tile.rows)), others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from .integer import Accelerated, Clamping, QAdd, QAvgPool, QLut, QMaxPool, QMul
 from .integer_layers import Convolving, FromBytes, QConv, QSums
 from .integer_movement import QConcat, QInterleave, QResize, QSlice, Rearranging
 from .integer_products import Multiplying, QMatMul, QMatMulSums
+from .integer_rows import QNorm, QSoftmax
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
 from .own import OwnFunction, OwnKernel, QKernel
@@ -29,8 +30,8 @@ __all__ = [
     "GridSample", "IntegerMatMul", "Interpolate", "LpPool", "MatMul", "MaxPool",
     "MaxPoolIndices", "MaxUnpool", "Multiplying", "OnnxReference", "Operator", "OwnFunction",
     "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv", "QInterleave",
-    "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool", "QMul", "QResize", "QSlice",
-    "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign",
-    "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary",
-    "Where",
+    "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool", "QMul", "QNorm", "QResize", "QSlice",
+    "QSoftmax", "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign",
+    "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose",
+    "Unary", "Where",
 ]  # fmt: skip

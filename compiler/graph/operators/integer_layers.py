@@ -43,13 +43,14 @@ class Convolving(Accelerated):
         x, w, *parameters = types
         channels = w.shape[-1] if len(w.shape) == 4 else -1
         fits = (
-            [t.dtype for t in types] == ["int8", "int8", "int32", "float32"][: len(types)]
+            [t.dtype for t in types] == ["int8", w.dtype, "int32", "float32"][: len(types)]
+            and w.dtype in ("int8", "int16")
             and len(x.shape) == len(w.shape) == 4
             and x.shape[3] == w.shape[2] * self.groups
             and channels % self.groups == 0
             and all(one.shape == (channels,) for one in parameters)
         )
-        expected = "int8 [N,H,W,Ci], int8 [KH,KW,Ci/groups,Co]"
+        expected = "int8 [N,H,W,Ci], int8 or int16 [KH,KW,Ci/groups,Co]"
         self.expect(fits, f"{expected}, int32 and float32 [Co]" if parameters else expected, types)
         extents = window_extents(self, x.shape[1:3], w.shape[:2], self.dilations)
         return (x.shape[0], *extents, channels)
@@ -99,10 +100,10 @@ class Convolving(Accelerated):
 class QConv(Convolving, Requantising):
     """Convolution, depthwise convolution or dense layer, requantised.
 
-    Inputs: x int8[N, H, W, Ci], w int8[KH, KW, Ci / groups, Co], bias int32[Co],
-    scale float32[Co]. The accumulator is `sum(x_padded * w) + bias`; the bias already includes
-    `-zero_point_x * sum(w)`. `spare` of the products of each result are not the model's: a pass
-    added them, for example to split weights.
+    Inputs: x int8[N, H, W, Ci], w int8[KH, KW, Ci / groups, Co], or int16 if some exceed int8,
+    bias int32[Co], scale float32[Co]. The accumulator is `sum(x_padded * w) + bias`; the bias
+    already includes `-zero_point_x * sum(w)`. `spare` of the products of each result are not the
+    model's: a pass added them, for example to split weights.
     """
 
     leads: ClassVar[bool] = True

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ....errors import UsageError
 from ....runtime.agents import PORT, host_and_port
-from ....runtime.devices import DEVICES, is_board, kind_of
+from ....runtime.devices import DEVICES, has_accelerator, is_board, kind_of
 from ....runtime.identity import (
     CERTIFICATE,
     CLIENTS,
@@ -147,7 +147,7 @@ def offered(
     for name in [] if names == "none" else names.split(","):
         if name not in DEVICES:
             raise UsageError(f"`--offer {names}`: expected names of {', '.join(DEVICES)}, or none")
-        count = 1 if name == "host" else places or len(os.sched_getaffinity(0))
+        count = places or len(os.sched_getaffinity(0)) if has_accelerator(name) else 1
         for index in range(count):
             units.append(LentDevice(name if count == 1 else f"{name}{index + 1}", name))
             addresses[units[-1].name] = [name]

@@ -13,7 +13,7 @@ from ....runtime.agents import (
     forget_agent,
     known_agents,
 )
-from ....runtime.devices import DEVICES
+from ....runtime.devices import GpuDevice
 from ....runtime.identity import read_certificate
 from ....runtime.wire import WireError
 from ...board.known_boards import known_boards
@@ -73,10 +73,27 @@ def devices(arguments: argparse.Namespace) -> None:
 
 def local_devices() -> Iterator[dict[str, Any]]:
     """Yield the devices of this machine."""
-    for name in DEVICES:
+    for name in MEANINGS:
         yield {"device": name, "what": MEANINGS[name]}
+    yield from gpus()
     for port in serial_ports(known_boards()):
         yield {"device": f"serial://{port.path}", "what": port.device}
+
+
+def gpus() -> Iterator[dict[str, Any]]:
+    """Yield the GPU that each driver finds, or why it finds none."""
+    # Imported here: an agent's list needs no kernels of GPUs.
+    from ....runtime.gpu.drivers import HARDWARE
+
+    for name, open_driver in HARDWARE.items():
+        device = f"{GpuDevice.name}:{name}"
+        try:
+            driver = open_driver()
+        except TilewrightError as problem:
+            yield {"device": device, "what": "", "problem": str(problem)}
+            continue
+        yield {"device": device, "what": driver.device}
+        driver.close()
 
 
 def asked(agent: KnownAgent) -> dict[str, Any]:
@@ -111,14 +128,21 @@ def _device(agent: str, listed: Any) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print the devices."""
-    rows = [[each["device"], "here", each["what"]] for each in found["local"]]
+    """Print the devices, and why some are not there."""
+    rows, problems = [], []
+    for each in found["local"]:
+        if "problem" in each:
+            problems.append(each["problem"])
+        rows.append([each["device"], "not there" if "problem" in each else "here", each["what"]])
     for agent in found["agents"]:
         for each in agent["devices"]:
             rows.append([each["device"], each["state"], _details(each)])
         if "problem" in agent:
-            rows.append([f"remote://{agent['agent']}/...", "not there", agent["problem"]])
+            rows.append([f"remote://{agent['agent']}/...", "not there", ""])
+            problems.append(agent["problem"])
     stdout().print(table(["device", "state", "what"], rows, left=3))
+    for problem in problems:
+        say(problem)
 
 
 def _details(device: dict[str, Any]) -> str:

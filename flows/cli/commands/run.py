@@ -6,7 +6,7 @@ from pathlib import Path
 from ....compiler.module import Module
 from ....errors import DeviceError, UsageError
 from ....runtime import open_device
-from ....runtime.devices import DEVICES, kind_of
+from ....runtime.devices import DEVICES, has_accelerator, kind_of
 from ...execution.run_module import chosen_module
 from ...execution.run_samples import run_samples
 from ...execution.samples import Samples, random_samples, read_samples
@@ -48,7 +48,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_operators(parser)
     add_fixes(parser)
     add_states(parser)
-    add_device(parser, tuple(DEVICES), "; host: this computer's processor, without an accelerator")
+    add_device(
+        parser, tuple(DEVICES),
+        "; host: this computer's processor, without an accelerator; gpu: its GPU, gpu:DRIVER with "
+        "a certain driver",
+    )  # fmt: skip
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
     )
@@ -178,10 +182,10 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         )
     refuse_memory(arguments)
     refuse_program_for(arguments, arguments.source, arguments.device)
-    if arguments.trace and kind_of(arguments.device) == "host":
+    if arguments.trace and not has_accelerator(arguments.device):
         raise UsageError(
-            "`--trace`: expected `--device sim`, `rtl` or `gate`, got `host`; there are no cycles "
-            "without an accelerator"
+            f"`--trace`: expected `--device sim`, `rtl` or `gate`, got "
+            f"`{kind_of(arguments.device)}`; there are no cycles without an accelerator"
         )
 
 

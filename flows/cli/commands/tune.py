@@ -1,6 +1,7 @@
 """`tilewright tune`: find faster schedules of a network's kernels by trials, and keep them."""
 
 import argparse
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -146,7 +147,7 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
     from ....compiler.host import host_target
     from ...execution.recorded_choices import usable_threads
     from ...tuning.measuring import ProcessMeasurer
-    from ...tuning.tasks import tasks_of
+    from ...tuning.tasks import tasks_of, without_space
     from ...tuning.tune import TuningBudget, tune
 
     budget = TuningBudget.parse(arguments.budget)
@@ -162,11 +163,11 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
     tasks = tasks_of(graph, target, arguments.threads or usable_threads())
     if not tasks:
         raise UsageError(
-            f"`{arguments.source}`: expected convolutions or matrix products, got none that the "
-            "processor computes in kernels; there is nothing to tune"
+            f"`{arguments.source}`: expected kernels with free decisions, such as "
+            "convolutions, got none; there is nothing to tune"
         )
     if arguments.listing:
-        _list(arguments, tasks)
+        _list(arguments, tasks, without_space(graph, target))
         return
     measurer = ProcessMeasurer()
     try:
@@ -289,7 +290,9 @@ def sentences(report: "TuningReport", path: Path) -> list[str]:
     return lines
 
 
-def _list(arguments: argparse.Namespace, tasks: "list[KernelTask]") -> None:
+def _list(
+    arguments: argparse.Namespace, tasks: "list[KernelTask]", others: Mapping[str, int]
+) -> None:
     rows = []
     with progress_bar() as advance:
         for done, task in enumerate(tasks):
@@ -303,21 +306,26 @@ def _list(arguments: argparse.Namespace, tasks: "list[KernelTask]") -> None:
                     "threads": task.threads,
                     "level": task.target.level,
                     "macs": task.product.macs,
+                    "elements": math.prod(task.product.output.shape),
                     "space": len(space),
                     "choices": {name: list(values) for name, values in space.questions.items()},
                     "left_out": task.left_out(space.points),
                 }
             )
     if arguments.json:
-        write_json(arguments.json, {"tasks": rows})
+        write_json(arguments.json, {"tasks": rows, "without_space": dict(others)})
     if arguments.json == "-":
         return
     for task, row in zip(tasks, rows, strict=True):
+        macs, elements = row["macs"], row["elements"]
+        work = f"{macs:,} multiplications" if macs else f"{elements:,} elements"
         say(
-            f"{task.title}: {row['kind']}, {row['macs']:,} multiplications, {row['level']}, "
+            f"{task.title}: {row['kind']}, {work}, {row['level']}, "
             f"{row['threads']} thread{'s' * (row['threads'] != 1)}: {row['space']:,} schedules"
         )
         for name, values in row["choices"].items():
             say(f"  {name}: {', '.join(map(str, values))}")
         for reason, count in row["left_out"].items():
             say(f"  left out {count}: {reason}")
+    for kind, count in others.items():
+        say(f"no space: {count} {kind}: one schedule each")

@@ -47,6 +47,9 @@ Shape = tuple[int, int, int, int]
 MAX_WEIGHTS = 20000
 """Maximum number of weights of a layer."""
 
+WIDE_SHARE = 6
+"""Of so many layers, one has weights that exceed int8."""
+
 NAMES = ("acc", "bias", "scale", "table", "w", "a b", "again x", "x", "out", "%x", "é/1:0")
 """Activation names that other values may have too."""
 
@@ -139,6 +142,8 @@ def _conv(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> st
     weights = chance.integers(-128, 128, shape).astype(np.int8)
     if step.one("sparse"):
         weights[chance.random(shape) < 0.7] = 0
+    if step.one("seed") % WIDE_SHARE == 0:
+        weights = _some_wide(weights, np.random.default_rng(step.one("seed")))
     taps = int(np.prod(shape[:3]))
     spread = 2.0 ** step.one("gain") * 40 / np.sqrt(taps) / 73**2
     scale = (spread * chance.uniform(0.5, 2, shape[3])).astype(np.float32)
@@ -157,6 +162,14 @@ def _conv(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> st
         high=step.one("high"),
     )
     return _emit(builder, operator, [*sources, *held], name, step.one("zero_point_y"))
+
+
+def _some_wide(weights: np.ndarray, chance: np.random.Generator) -> np.ndarray:
+    """Let some weights exceed int8, one of them or up to all."""
+    some = chance.choice(weights.size, int(weights.size ** chance.random()))
+    wide = weights.astype(np.int16)
+    wide.reshape(-1)[some] = chance.choice([-255, -129, 128, 254, 255], len(some))
+    return wide
 
 
 def _constant(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:

@@ -9,10 +9,17 @@ import pytest
 from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
+    Elementwise,
+    Epilogue,
+    HeadProduct,
+    LayerNormalisation,
     MatrixProduct,
     Requantisation,
+    RowReduction,
+    RowSoftmax,
     compile_kernel,
     generic,
+    host,
     real_epilogue,
 )
 from tilewright.compiler.cpu.kernels.choices import (
@@ -24,6 +31,7 @@ from tilewright.compiler.cpu.kernels.choices import (
     with_choice,
     workload_of,
 )
+from tilewright.compiler.cpu.kernels.description import TunableDescription
 from tilewright.errors import CompileError
 from tilewright.flows.tuning.definitions import data_of, expected_of
 
@@ -31,7 +39,7 @@ from ...processor import VECTOR_LEVELS, target_at
 
 BYTES = {"dtype": "uint8", "epilogue": Requantisation("uint8", 4).epilogue()}
 WINDOW = {"kernel": (3, 3), "pads": (1, 1, 1, 1)}
-KERNELS: dict[str, Convolution | MatrixProduct] = {
+KERNELS: dict[str, TunableDescription] = {
     "window": Convolution(1, 9, 10, 33, 40, **WINDOW),
     "window of bytes": Convolution(1, 9, 10, 16, 40, **WINDOW, narrow=True, **BYTES),
     "stride": Convolution(1, 12, 12, 8, 40, (1, 1), (2, 2), epilogue=real_epilogue("relu")),
@@ -40,6 +48,18 @@ KERNELS: dict[str, Convolution | MatrixProduct] = {
     "image in planes": Convolution(1, 12, 12, 3, 20, **WINDOW, planes=True),
     "product": MatrixProduct(20, 66, 100),
     "product of bytes": MatrixProduct(23, 64, 100, **BYTES),
+    "heads": HeadProduct(2, 3, 23, 40, 70),
+    "heads, one lies in columns": HeadProduct(
+        1, 3, 33, 64, 33, transposed=True, joined=(True, False, True)
+    ),
+    "heads of bytes": HeadProduct(
+        1, 2, 30, 24, 40, dtype="int8", zero_points=(3, -4), epilogue=Epilogue("sum", "int32")
+    ),
+    "softmax": RowSoftmax(7, 100),
+    "softmax across": RowSoftmax(3, 20, log=True, inner=70),
+    "layer normalisation": LayerNormalisation(5, 150),
+    "sums of rows": RowReduction(6, 200, "mean"),
+    "sums across": RowReduction(2, 30, "length", inner=150),
 }
 
 
@@ -48,7 +68,7 @@ KERNELS: dict[str, Convolution | MatrixProduct] = {
 def test_the_first_point_is_the_default(name: str, level: str) -> None:
     target = generic(level)
     points = space_of(KERNELS[name], target)
-    assert len(set(points)) == len(points) > 5
+    assert len(set(points)) == len(points) > 1
     plans = [KERNELS[name].with_choice(choice).plan(target) for choice in ((), points[0])]
     steps = [(list(map(str, plan.schedule.steps)), plan.layouts) for plan in plans]
     assert steps[0] == steps[1]
@@ -65,6 +85,22 @@ def test_points_compute_the_same(name: str, level: str) -> None:
         for arrays, expected in data:
             difference = expected.difference(kernel(*arrays.values()))
             assert not difference, f"{choice_text(choice)}: {difference}"
+
+
+@pytest.mark.parametrize("shape", [(40_000,), (30, 3, 999), (5,)])
+def test_points_of_elementwise_kernels_compute_the_same(shape: tuple[int, ...]) -> None:
+    formula = ("add", ("mul", "x", "y"), 2.0)
+    one = (*(1 for _ in shape[1:]), shape[-1])
+    kernel = Elementwise(
+        shape, (("x", "float32"), ("y", "float32")), formula, broadcast=(("y", one),)
+    )
+    generator = np.random.default_rng(1)
+    x, y = (generator.integers(-99, 99, size).astype(np.float32) for size in (shape, one))
+    points = space_of(kernel, host())
+    assert len(points) == (1 if shape == (5,) else 9)
+    for choice in points:
+        got = compile_kernel(kernel.with_choice(choice), threads=2)(x, y)
+        np.testing.assert_array_equal(got, x * y + 2)
 
 
 def test_the_definition_notices_one_wrong_value() -> None:
@@ -102,7 +138,7 @@ def test_illegal_and_unknown_choices_are_refused_with_those_that_exist() -> None
 
 
 def test_choices_hold_for_one_workload_on_one_target() -> None:
-    product, target = KERNELS["product"], generic("avx2")
+    product, target = MatrixProduct(20, 66, 100), generic("avx2")
     key = choice_key(digest_of(workload_of(product)), target)
     chosen = with_choice(product, target, {key: "vectors=1"})
     assert chosen == replace(product, choice=(("vectors", 1),))

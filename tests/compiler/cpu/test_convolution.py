@@ -12,6 +12,7 @@ from tilewright.compiler.cpu import (
     MatrixProduct,
     Requantisation,
     compile_kernel,
+    generic,
     has_small_pairs,
     host,
     real_epilogue,
@@ -142,6 +143,20 @@ def test_fewer_products_are_not_worth_more_weights_from_memory(
 ) -> None:
     layer = Convolution(1, extent, extent, channels, channels, (3, 3), pads=(1, 1, 1, 1))
     assert isinstance(layer.planner(host()), WinogradPlanner) is few
+
+
+@pytest.mark.parametrize("level", ["avx512vnni", "avx2"])
+@pytest.mark.parametrize(
+    ("extent", "channels", "by_rows"), [(28, 128, True), (14, 160, False), (14, 512, False)]
+)
+def test_weights_beyond_the_cache_are_read_once(
+    extent: int, channels: int, by_rows: bool, level: str
+) -> None:
+    """The rows of a 14x14 image with 512 channels took twice the time of the whole image."""
+    layer = Convolution(1, extent, extent, channels, channels, (3, 3), pads=(1, 1, 1, 1))
+    planner = layer.planner(generic(level))
+    assert isinstance(planner, WinogradPlanner)
+    assert planner.by_rows is by_rows
 
 
 def test_what_follows_is_done_in_the_kernel() -> None:

@@ -19,11 +19,11 @@ from tilewright.errors import CompileError
 from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.vector_operations import operations_with
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .arrays import normal, whole
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", [(3, 100), (1, 1), (1, 20001)])
 def test_a_chain_of_float32_is_one_pass(shape: tuple[int, int], level: str) -> None:
     formula = ("max", ("sub", ("mul", "x", 2.0), ("div", "y", 3.0)), 0.0)
@@ -33,7 +33,7 @@ def test_a_chain_of_float32_is_one_pass(shape: tuple[int, int], level: str) -> N
     np.testing.assert_allclose(got, np.maximum(x * 2 - y / 3, 0), atol=1e-6)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 def test_an_operand_of_one_row_is_read_by_all(level: str) -> None:
     chain = Elementwise(
         (7, 37),
@@ -45,7 +45,7 @@ def test_an_operand_of_one_row_is_read_by_all(level: str) -> None:
     np.testing.assert_array_equal(compile_kernel(chain, target_at(level))(x, b), x + b)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
 def test_integers_wrap_and_widen(dtype: str, level: str) -> None:
     chain = Elementwise(
@@ -57,7 +57,7 @@ def test_integers_wrap_and_widen(dtype: str, level: str) -> None:
     np.testing.assert_array_equal(compile_kernel(chain, target_at(level))(a, b), expected)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 def test_comparisons_give_truth_values_that_choose(level: str) -> None:
     inputs = (("x", "float32"), ("y", "float32"))
     x, y = normal(3, 21), normal(3, 21)
@@ -75,7 +75,7 @@ def test_comparisons_give_truth_values_that_choose(level: str) -> None:
     np.testing.assert_array_equal(compile_kernel(choice, target)(smaller, x, y), expected)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 def test_conversions_round_halves_to_even(level: str) -> None:
     x = np.array([[0.5, 1.5, 2.5, -0.5, -1.5, 1e6, 3.49]], np.float32)
     chain = Elementwise((1, 7), (("x", "float32"),), ("rounded", "x"), "int32")
@@ -85,7 +85,7 @@ def test_conversions_round_halves_to_even(level: str) -> None:
     np.testing.assert_array_equal(compile_kernel(back, target_at(level))(n), n.astype(np.float32))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("steps", ["", "vectorise(out, c)"])
 @pytest.mark.parametrize("operation", operations_with(EXTRA_OPERATIONS), ids=lambda each: each.name)
 def test_an_operation_of_vector_gives_the_same_here(operation, steps: str, level: str) -> None:
@@ -113,7 +113,7 @@ def test_an_operand_of_another_shape_is_refused() -> None:
         Elementwise((3, 4), (("b", "float32"),), ("exp", "b"), broadcast=(("b", (4,)),))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("sizes", [(1, 5, 1, 1), (4, 1, 6, 1), (1, 1, 1, 7), (4, 1, 1, 7)])
 def test_an_operand_is_broadcast_along_any_axes(sizes: tuple[int, ...], level: str) -> None:
     chain = Elementwise(

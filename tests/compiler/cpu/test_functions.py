@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tilewright.compiler.cpu import LEVELS, Elementwise, compile_kernel
+from tilewright.compiler.cpu import Elementwise, compile_kernel
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 
 COUNT = 1 << 20
 SPANS = {
@@ -59,7 +59,7 @@ def ulps(got: np.ndarray, exact: np.ndarray) -> float:
     return float(np.max(np.abs(got.astype(np.float64) - exact)[inside] / unit[inside]))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("name", SPANS)
 def test_error_is_within_what_the_docstring_says(name: str, level: str) -> None:
     x = dense(SPANS[name])
@@ -68,7 +68,7 @@ def test_error_is_within_what_the_docstring_says(name: str, level: str) -> None:
     assert error <= LIMITS[name]
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_sines_of_large_numbers_are_as_exact(name: str, level: str) -> None:
     """Also near multiples of a quadrant, where most digits cancel, and in vectors of both kinds."""
@@ -80,14 +80,14 @@ def test_sines_of_large_numbers_are_as_exact(name: str, level: str) -> None:
         assert error <= LIMITS[name]
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 def test_gelu_is_near_in_absolute_terms(level: str) -> None:
     x = dense((-10, 10))
     got, exact = computed("gelu", x, level), EXACT["gelu"](x.astype(np.float64))
     assert np.max(np.abs(got - exact) / np.maximum(np.abs(x), 1)) <= 1.5e-7
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 def test_ends_of_the_range_are_ieee(level: str) -> None:
     infinity, nothing = np.float32("inf"), np.float32("nan")
     cases = {

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.cpu import (
-    LEVELS,
     LayerNormalisation,
     RowReduction,
     RowSoftmax,
@@ -12,13 +11,13 @@ from tilewright.compiler.cpu import (
 )
 from tilewright.errors import CompileError
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .arrays import normal
 
 SHAPES = [(4, 128), (3, 1000), (5, 7), (2, 70), (1, 1)]
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_softmax_is_within_rounding(shape: tuple[int, int], level: str) -> None:
     x = 5 * normal(*shape)
@@ -35,7 +34,7 @@ def test_softmax_does_not_overflow() -> None:
     np.testing.assert_allclose(got, expected, rtol=3e-6)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layer_normalisation_is_within_rounding(shape: tuple[int, int], level: str) -> None:
     x, scale, bias = 3 * normal(*shape) + 10, normal(shape[1]), normal(shape[1])
@@ -46,7 +45,7 @@ def test_layer_normalisation_is_within_rounding(shape: tuple[int, int], level: s
     np.testing.assert_allclose(kernel.bind(scale=scale, bias=bias)(x), expected, atol=3e-5)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_logarithm_of_softmax_keeps_small_shares(shape: tuple[int, int], level: str) -> None:
     x = 30 * normal(*shape)
@@ -57,7 +56,7 @@ def test_the_logarithm_of_softmax_keeps_small_shares(shape: tuple[int, int], lev
     np.testing.assert_allclose(got, expected, rtol=3e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_mean_may_stay(shape: tuple[int, int], level: str) -> None:
     x, scale, bias = normal(*shape) + 2, normal(shape[1]), normal(shape[1])
@@ -77,7 +76,7 @@ REDUCED = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", REDUCED)
 def test_rows_are_reduced(kind: str, shape: tuple[int, int], level: str) -> None:
@@ -87,7 +86,7 @@ def test_rows_are_reduced(kind: str, shape: tuple[int, int], level: str) -> None
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("columns", [1, 7, 64, 70, 300])
 @pytest.mark.parametrize("kind", ["max", "min"])
 def test_nans_and_infinities_are_not_lost(kind: str, columns: int, level: str) -> None:
@@ -99,7 +98,7 @@ def test_nans_and_infinities_are_not_lost(kind: str, columns: int, level: str) -
     np.testing.assert_array_equal(got, REDUCED[kind](x, axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("columns", [5, 64, 130])
 def test_softmax_of_masked_elements_is_zero_and_of_nans_is_nan(columns: int, level: str) -> None:
     x = 5 * normal(4, columns)
@@ -114,7 +113,7 @@ def test_softmax_of_masked_elements_is_zero_and_of_nans_is_nan(columns: int, lev
 SIDE_BY_SIDE = [(1, 16, 33), (3, 5, 7), (2, 4, 64), (1, 1, 2), (2, 21, 100)]
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SIDE_BY_SIDE)
 @pytest.mark.parametrize("log", [False, True])
 def test_softmax_of_rows_side_by_side(log: bool, shape: tuple, level: str) -> None:
@@ -127,7 +126,7 @@ def test_softmax_of_rows_side_by_side(log: bool, shape: tuple, level: str) -> No
     np.testing.assert_allclose(got, expected if log else np.exp(expected), rtol=4e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SIDE_BY_SIDE)
 @pytest.mark.parametrize("kind", REDUCED)
 def test_rows_side_by_side_are_reduced(kind: str, shape: tuple, level: str) -> None:

@@ -1,6 +1,6 @@
-"""Run kernels of the GPU target in the interpreter of PTX."""
+"""Run kernels of the GPU target in the interpreter of PTX, or on a device with OpenCL."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -8,8 +8,15 @@ from tilewright import te
 from tilewright.compiler.gpu.kernel import GpuKernel
 from tilewright.compiler.gpu.lower import GpuModule, compile_program
 from tilewright.compiler.gpu.target import GpuTarget
+from tilewright.compiler.graph import TensorType
 from tilewright.compiler.tensor import Kernel, Tensor
+from tilewright.runtime.gpu.opencl import OpenClDriver
 from tilewright.sim.ptx import parse_ptx, run
+
+Runner = Callable[
+    [GpuModule, Mapping[str, tuple[str, tuple[int, ...]]], Mapping[str, np.ndarray]], np.ndarray
+]
+"""Runs a module whose tensors have types and shapes, on some arrays."""
 
 ORDERS = ("together", "descending", 7)
 """Orders of warps, which must not matter."""
@@ -25,7 +32,7 @@ def run_module(
     arrays = {name: np.ascontiguousarray(array) for name, array in module.constants.items()}
     arrays |= given
     output = module.kernels[-1].tensors[-1]
-    kernels = parse_ptx(module.ptx)
+    kernels = parse_ptx(module.code)
     for launch in module.kernels:
         name = launch.tensors[-1]
         dtype, shape = tensors[name]
@@ -42,12 +49,43 @@ def run_module(
 
 
 def run_schedule(
-    schedule: te.Schedule, given: Mapping[str, np.ndarray], order: str | int = "together"
+    schedule: te.Schedule, given: Mapping[str, np.ndarray], run: Runner = run_module
 ) -> np.ndarray:
     target = schedule.target
     assert isinstance(target, GpuTarget)
     module = compile_program(schedule.program(), target)
-    return run_module(module, _shapes(schedule.kernel.tensors), given, order)
+    return run(module, _shapes(schedule.kernel.tensors), given)
+
+
+def run_opencl(
+    driver: OpenClDriver,
+    module: GpuModule,
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]],
+    given: Mapping[str, np.ndarray],
+) -> np.ndarray:
+    """Launch all kernels of a module on a device and return the last one's output."""
+    arrays = {**module.constants, **given}
+    buffers = {}
+    functions = driver.load(module)
+    for function in functions:
+        kernel = function.kernel
+        for name in kernel.tensors:
+            if name not in buffers:
+                dtype, shape = tensors[name]
+                array = np.ascontiguousarray(arrays.get(name, np.zeros(shape, dtype)))
+                assert (array.dtype, array.shape) == (dtype, shape)
+                buffers[name] = driver.allocate(array.nbytes)
+                driver.copy_in(buffers[name], array)
+                driver.synchronise()
+        driver.launch(function, kernel.grid, kernel.threads, [buffers[n] for n in kernel.tensors])
+    output = module.kernels[-1].tensors[-1]
+    dtype, shape = tensors[output]
+    found = np.zeros(shape, dtype)
+    driver.copy_out(buffers[output], found)
+    driver.synchronise()
+    for buffer in buffers.values():
+        driver.free(buffer)
+    return found
 
 
 def run_kernel(
@@ -68,7 +106,7 @@ def drawn(kernel: Kernel, seed: int = 0) -> dict[str, np.ndarray]:
     return {name: draw(kernel.tensors[name], random) for name in kernel.inputs}
 
 
-def draw(tensor: Tensor, random: np.random.Generator) -> np.ndarray:
+def draw(tensor: Tensor | TensorType, random: np.random.Generator) -> np.ndarray:
     dtype = np.dtype(tensor.dtype)
     if dtype.kind == "f":
         return random.standard_normal(tensor.shape).astype(dtype)

@@ -19,9 +19,10 @@ from tilewright.compiler.host.plan import plan_host
 from tilewright.examples import keywords
 
 from ..onnx_models import model, value
-from .running import run_kernel
+from .running import draw, run_kernel
 
 EXAMPLES = Path(tilewright.__file__).parent / "examples"
+KEYWORDS = Path(__file__).parents[4] / "shared" / "models" / "kws_dscnn" / "kws_int8_qdq.onnx"
 
 
 def run_network(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -118,14 +119,50 @@ def transformer() -> tuple[Graph, dict[str, np.ndarray]]:
 
 def drawn(graph: Graph) -> dict[str, np.ndarray]:
     random = np.random.default_rng(2)
-    return {
-        given.name: random.standard_normal(graph.types[given.name].shape).astype(np.float32)
-        for given in graph.inputs
+    return {given.name: draw(graph.types[given.name], random) for given in graph.inputs}
+
+
+def layers() -> tuple[Graph, dict[str, np.ndarray]]:
+    """A float network of convolutions, pooling, resizing, a norm and a softmax."""
+    random = np.random.default_rng(3)
+    constants: dict[str, np.ndarray] = {
+        "w": random.normal(0, 0.2, (8, 3, 3, 3)).astype(np.float32),
+        "d": random.normal(0, 0.2, (8, 1, 3, 3)).astype(np.float32),
+        "bias": random.normal(0, 0.2, 8).astype(np.float32),
+        "scales": np.array([1, 1, 2, 2], np.float32),
     }
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "bias"], ["conv"], pads=[1] * 4, strides=[2, 2]),
+        helper.make_node("Relu", ["conv"], ["positive"]),
+        helper.make_node("Conv", ["positive", "d"], ["deep"], group=8, pads=[1] * 4),
+        helper.make_node("MaxPool", ["deep"], ["top"], kernel_shape=[3, 3], strides=[2, 2]),
+        helper.make_node("AveragePool", ["top"], ["mean"], kernel_shape=[2, 2]),
+        helper.make_node("Resize", ["mean", "", "scales"], ["large"], mode="linear"),
+        helper.make_node("InstanceNormalization", ["large", "bias", "bias"], ["normal"]),
+        helper.make_node("Softmax", ["normal"], ["share"], axis=1),
+        helper.make_node("Tanh", ["large"], ["bent"]),
+        helper.make_node("Mul", ["share", "bent"], ["product"]),
+        helper.make_node("Transpose", ["product"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    proto = model(nodes, [value("x", np.float32, [1, 3, 17, 19])], ["y"], constants, opset=20)
+    graph = tilewright.import_model(proto.SerializeToString())
+    return graph, drawn(graph)
 
 
-@pytest.mark.parametrize("network", [digits, spotter, transformer], ids=lambda make: make.__name__)
-def test_whole_networks_run_as_ptx(network: Callable[[], tuple[Graph, dict[str, np.ndarray]]]):
+def commands() -> tuple[Graph, dict[str, np.ndarray]]:
+    """DS-CNN, which spots keywords, in int8."""
+    graph = tilewright.import_model(KEYWORDS)
+    return graph, drawn(graph)
+
+
+Network = Callable[[], tuple[Graph, dict[str, np.ndarray]]]
+"""Makes a network and its inputs."""
+
+
+@pytest.mark.parametrize(
+    "network", [digits, spotter, transformer, layers], ids=lambda make: make.__name__
+)
+def test_whole_networks_run_as_ptx(network: Network):
     graph, inputs = network()
     for name, expected in evaluate(graph, inputs).items():
         compare(run_network(graph, inputs)[name], expected)

@@ -3,6 +3,7 @@
 import random
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,79 +13,20 @@ from tilewright.compiler.gpu.lower import compile_program
 from tilewright.compiler.gpu.schedules import default_schedule
 from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.te.target import ScheduleError
-from tilewright.compiler.tensor import Kernel, evaluate
+from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
 from tilewright.sim.ptx import PtxFault
 from tilewright.sim.ptx.memory import PrivateMemory
 
+from .kernels import depthwise, product, shared_product, softmax, transpose
 from .running import ORDERS, drawn, run_module, run_schedule
-
-
-def product(rows: int, columns: int, taps: int, dtype: str) -> Kernel:
-    y, x = te.axes(y=rows, x=columns)
-    (r,) = te.reduce_axes(r=taps)
-    a, b = te.tensor("a", dtype, (rows, taps)), te.tensor("b", dtype, (columns, taps))
-    sums = te.sum(a[y, r] * b[x, r], over=r)
-    if dtype != "int8":
-        return te.kernel("product", te.compute("c", "float32", (y, x), sums))
-    scale = te.tensor("scale", "float32", (columns,))
-    value = te.clamp(te.requantise(sums, scale[x]), -128, 127)
-    constants = {"scale": np.linspace(1e-4, 4e-4, columns, dtype=np.float32)}
-    return te.kernel("product", te.compute("c", "int8", (y, x), value), constants)
-
-
-def shared_product(kernel: Kernel) -> te.Schedule:
-    """Blocks of 16 x 16 sums, four of each thread, with operands in shared memory."""
-    s = te.Schedule(kernel, GpuTarget())
-    yo, yi = s.split("c", "y", 16)
-    xo, xi = s.split("c", "x", 16)
-    ro, ri = s.split("c", "r", 8)
-    y, own_y = s.split("c", yi, 2)
-    x, own_x = s.split("c", xi, 2)
-    s.reorder("c", yo, xo, ro, y, x, ri, own_y, own_x)
-    s.bind("c", yo, "block.y")
-    s.bind("c", xo, "block.x")
-    s.bind("c", y, "thread")
-    s.bind("c", x, "thread")
-    for tensor in "ab":
-        copy = s.cache_read(tensor, "SHARED", "c")
-        s.compute_at(copy, "c", ro)
-        row, tap = next(stage.loops for stage in s.stages if stage.name == copy)
-        _, own = s.split(copy, s.fuse(copy, row, tap), 64)
-        s.bind(copy, own, "thread")
-    return s
-
-
-def softmax(rows: int, columns: int) -> Kernel:
-    i, j = te.axes(i=rows, j=columns)
-    (k,) = te.reduce_axes(k=columns)
-    x = te.tensor("x", "float32", (rows, columns))
-    most = te.compute("most", "float32", (i,), te.max(x[i, k], over=k))
-    power = te.compute("power", "float32", (i, j), te.exp(x[i, j] - most[i]))
-    total = te.compute("total", "float32", (i,), te.sum(power[i, k], over=k))
-    return te.kernel("softmax", te.compute("out", "float32", (i, j), power[i, j] / total[i]))
-
-
-def depthwise(size: int, channels: int) -> Kernel:
-    y, x, c = te.axes(y=size, x=size, c=channels)
-    ky, kx = te.reduce_axes(ky=3, kx=3)
-    image = te.tensor("image", "int8", (size, size, channels), pad=-3)
-    w = te.tensor("w", "int8", (3, 3, channels))
-    sums = te.sum(image[y + ky - 1, x + kx - 1, c] * w[ky, kx, c], over=(ky, kx))
-    return te.kernel("depthwise", te.compute("out", "int32", (y, x, c), sums))
-
-
-def transpose(rows: int, columns: int) -> Kernel:
-    y, x = te.axes(y=columns, x=rows)
-    a = te.tensor("a", "float32", (rows, columns))
-    return te.kernel("transpose", te.compute("out", "float32", (y, x), a[x, y]))
 
 
 def check(schedule: te.Schedule, orders: tuple[str | int, ...] = ORDERS) -> None:
     given = drawn(schedule.kernel)
     expected = np.asarray(evaluate(schedule.kernel, given))
     for order in orders:
-        found = run_schedule(schedule, given, order)
+        found = run_schedule(schedule, given, partial(run_module, order=order))
         if expected.dtype.kind == "f":
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
         else:
@@ -114,7 +56,7 @@ def test_a_default_product_takes_the_best_instruction(
     sizes: tuple[int, int, int], dtype: str, instruction: str
 ):
     schedule = default_schedule(product(*sizes, dtype), GpuTarget())
-    assert instruction in compile_program(schedule.program(), GpuTarget()).ptx
+    assert instruction in compile_program(schedule.program(), GpuTarget()).code
     check(schedule)
 
 
@@ -132,11 +74,11 @@ def test_a_pipelined_loop_needs_its_wait_and_its_barrier(dtype, taken):
     schedule = default_schedule(product(70, 40, 192, dtype), GpuTarget())
     check(schedule)
     module = compile_program(schedule.program(), GpuTarget())
-    assert module.ptx.count("cp.async.cg.shared.global") == 6  # two before the loop, one inside
-    loop = module.ptx.index("$L__BB")
-    first = re.compile(rf"{re.escape(taken)}[^;]*;").search(module.ptx, loop)
+    assert module.code.count("cp.async.cg.shared.global") == 6  # two before the loop, one inside
+    loop = module.code.index("$L__BB")
+    first = re.compile(rf"{re.escape(taken)}[^;]*;").search(module.code, loop)
     assert first
-    wrong = replace(module, ptx=module.ptx[: first.start()] + module.ptx[first.end() :])
+    wrong = replace(module, code=module.code[: first.start()] + module.code[first.end() :])
     shapes = {name: (t.dtype, t.shape) for name, t in schedule.kernel.tensors.items()}
     with pytest.raises(PtxFault, match=r"not waited for|uninitialised shared memory"):
         run_module(wrong, shapes, drawn(schedule.kernel), "ascending")
@@ -175,6 +117,51 @@ def test_products_of_any_size_are_right(seed):
 )
 def test_every_other_kernel_runs_element_by_element(kernel):
     check(default_schedule(kernel, GpuTarget()), ("together", "descending"))
+
+
+def around_barriers(schedule: te.Schedule) -> list[tuple[str, str]]:
+    """The lines before and after each barrier."""
+    lines = list(map(str.strip, str(schedule.program()).splitlines()))
+    return [(lines[n - 1], lines[n + 1]) for n, line in enumerate(lines) if line == "barrier"]
+
+
+FILL_A, FILL_B = "a.SHARED[y, r] = a[y, r]", "b.SHARED[x, r] = b[x, r]"
+
+
+def test_barriers_stand_where_threads_would_race():
+    """Before the copy that overwrites what the iteration before reads, and before the readers."""
+    schedule = shared_product(product(37, 20, 21, "int8"))
+    assert around_barriers(schedule) == [
+        ("allocate a.SHARED: int8[16, 8] from [16*y.o, 8*r.o] in SHARED", "compute a.SHARED:"),
+        (FILL_B, "thread for y.i.o in range(8):"),
+    ]
+
+
+def test_slots_save_the_barrier_before_the_copies():
+    schedule = shared_product(product(37, 20, 21, "int8"))
+    schedule.pipeline("c", "r.o", 2)
+    assert around_barriers(schedule) == [(FILL_B, "thread for y.i.o in range(8):")]
+
+
+def test_a_pipelined_loop_waits_for_the_readers_of_its_last_run():
+    """A reader of another iteration of the loop around it may still be at work."""
+    kernel = product(32, 20, 32, "int8")
+    text = str(shared_product(kernel)).replace(
+        "reorder(c, y.o, x.o, r.o,", "split(c, r.o, 2)\nreorder(c, y.o, x.o, r.o.o, r.o.i,"
+    )
+    text = text.replace("SHARED, c, r.o)", "SHARED, c, r.o.i)")
+    schedule = te.Schedule.parse(kernel, text, GpuTarget())
+    schedule.pipeline("c", "r.o.i", 2)
+    assert around_barriers(schedule) == [
+        ("for r.o.o in range(2):", "for r.o.i in range(2):  # pipelined, depth 2"),
+        (FILL_B, "thread for y.i.o in range(8):"),
+    ]
+    check(schedule)
+
+
+def test_barriers_are_put_once():
+    program = shared_product(product(37, 20, 21, "int8")).program()
+    assert str(GpuTarget().complete(program)) == str(program)
 
 
 def test_schedules_for_gpus_are_text():

@@ -15,7 +15,7 @@ from tilewright.compiler.graph.functions import BINARY, UNARY
 from tilewright.compiler.graph.operators import Where
 from tilewright.compiler.host.formulas import APPROXIMATED
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .agreement import assert_agrees, run_kernels, selected
 from .networks import built, imported, node, normal
 
@@ -79,7 +79,7 @@ def assert_same_bits(graph: Graph, inputs: dict[str, np.ndarray], level: str | N
         np.testing.assert_array_equal(ours, wanted)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("kind", EXACT)
 def test_an_exact_function_has_the_bits_of_the_definition(kind: str, level: str) -> None:
     x = numbers((3, 107))
@@ -89,7 +89,7 @@ def test_an_exact_function_has_the_bits_of_the_definition(kind: str, level: str)
     assert_same_bits(graph, {"x": x}, level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("kind", NEAR)
 def test_a_function_is_within_rounding(kind: str, level: str) -> None:
     x = numbers((3, 107))
@@ -141,7 +141,7 @@ def test_conversions_are_exact_or_left_to_numpy(source: str, target: str) -> Non
     assert_same_bits(graph, {"x": x})
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("columns", [1, 7, 50, 333])
 def test_float16_is_converted_as_the_definition(columns: int, level: str) -> None:
     """Rounded half to even, to infinity beyond its range, and to subnormal numbers."""
@@ -181,7 +181,7 @@ def test_a_pair_of_casts_rounds_in_between() -> None:
     assert_same_bits(built({"x": x}, make), {"x": x})
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("axis", [None, 1, 2])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_quantisation_saturates_as_the_definition(dtype: str, axis: int | None, level: str) -> None:
@@ -203,7 +203,7 @@ def test_quantisation_saturates_as_the_definition(dtype: str, axis: int | None, 
     assert_same_bits(graph, {"x": x}, level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("kinds", ["Add", "Sub", "Neg Add", "Neg Sub", "Abs Add", "Neg Abs Sub"])
 @pytest.mark.parametrize("first", [False, True])
 def test_a_product_and_a_sum_are_rounded_apart(kinds: str, first: bool, level: str) -> None:
@@ -356,7 +356,7 @@ def to_16_bits(builder: Builder, x: str, dtype: str) -> tuple[str, tuple[str, st
     return integers, (scale, zero)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("dtype", ["int16", "uint16"])
 def test_values_of_16_bits_pass_through_a_chain(dtype: str, level: str) -> None:
     x = np.append(numbers((5, 67)), normal(5, 67) * np.float32(9000), 0)

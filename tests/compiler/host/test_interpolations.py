@@ -4,13 +4,12 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.compiler.cpu import LEVELS
 from tilewright.compiler.cpu.kernels.interpolation import Interpolation
 from tilewright.compiler.cpu.kernels.sampling import LinearSamples
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.graph import operators as ops
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .agreement import assert_agrees, run_kernels, selected
 from .networks import built, imported, normal
 
@@ -69,7 +68,7 @@ def test_bytes_stay_with_the_definition() -> None:
     assert assert_agrees(built({"x": x}, make), {"x": x}) == ()
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("padding", ["zeros", "border"])
 @pytest.mark.parametrize("shape", [(2, 3, 7, 9, 5, 9), (1, 17, 4, 1, 1, 1), (1, 1, 6, 33, 8, 16)])

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import LEVELS, Convolution, real_epilogue
+from tilewright.compiler.cpu import Convolution, real_epilogue
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.host import HostKernel
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .agreement import assert_agrees, run_kernels, selected
 
 pytestmark = pytest.mark.processor
@@ -254,7 +254,7 @@ WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("name", WINDOWS)
 def test_weights_may_be_computed(name: str, level: str) -> None:
     image, weights, groups, window = WINDOWS[name]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from tilewright.compiler.cpu import LEVELS, compile_kernel
+from tilewright.compiler.cpu import compile_kernel
 from tilewright.compiler.cpu.kernels.pooling import Pooling
 from tilewright.compiler.frontend import recognise_layers
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
@@ -16,7 +16,7 @@ from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.importers import import_onnx
 from tilewright.errors import CompileError
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from ..onnx_models import model as onnx_model
 from ..onnx_models import run_onnxruntime
 from ..onnx_models import value as onnx_value
@@ -70,7 +70,7 @@ INDEXED = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("channels", [1, 5, 16, 37])
 @pytest.mark.parametrize("name", INDEXED)
 def test_indices_are_those_of_the_first_maximum(name: str, channels: int, level: str) -> None:
@@ -106,7 +106,7 @@ def test_an_unpooled_image_is_that_of_onnxruntime() -> None:
         np.testing.assert_array_equal(values[output.value], wanted[output.name])
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("channels", [5, 16, 70, 256])
 def test_a_whole_image_on_every_feature_set(channels: int, level: str) -> None:
     layer = Pooling(2, 11, 13, channels, (11, 13), average=True)
@@ -131,7 +131,7 @@ def test_the_largest_of_negative_numbers_beside_padding() -> None:
     assert_agrees(graph, {"x": -1 - np.abs(sample(graph)["x"])})
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 def test_a_window_with_a_nan_has_no_largest_number(level: str) -> None:
     x = np.random.default_rng(5).standard_normal((1, 9, 10, 20)).astype(np.float32)
     x[0, ::4, ::3, ::2] = np.nan

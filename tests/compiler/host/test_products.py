@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import LEVELS, Epilogue, HeadProduct, MatrixProduct, real_epilogue
+from tilewright.compiler.cpu import Epilogue, HeadProduct, MatrixProduct, real_epilogue
 from tilewright.compiler.graph import Graph, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.build import Builder
 from tilewright.compiler.host import HostKernel
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .agreement import assert_agrees, run_kernels, selected
 from .networks import built, imported, node, normal
 
@@ -307,7 +307,7 @@ BROADCAST = [
 ]
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize(("left", "right"), BROADCAST)
 def test_products_are_broadcast(left: tuple[int, ...], right: tuple[int, ...], level: str) -> None:
     inputs = {"a": normal(*left), "b": normal(*right)}

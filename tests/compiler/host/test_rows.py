@@ -9,7 +9,6 @@ import onnx
 import pytest
 
 from tilewright.compiler.cpu import (
-    LEVELS,
     HeadProduct,
     LayerNormalisation,
     RowReduction,
@@ -23,7 +22,7 @@ from tilewright.compiler.graph.build import Builder
 from tilewright.compiler.host.rows import KINDS
 from tilewright.compiler.importers import import_onnx
 
-from ...processor import target_at
+from ...processor import VECTOR_LEVELS, target_at
 from .agreement import assert_agrees, run_kernels, selected
 from .networks import built, imported, node, normal
 
@@ -253,7 +252,7 @@ def test_a_scale_for_each_row_beside_a_bias_for_each_column_stays_outside() -> N
 SHAPES = [(2, 5, 40), (1, 3, 7, 9), (2, 4, 64, 64), (1, 2, 80, 80), (1, 2, 81, 80), (3, 2, 1, 6, 7)]
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_instance_normalisation_is_one_kernel(shape: tuple[int, ...], level: str) -> None:
     x = normal(*shape) * 3 + 50

@@ -37,6 +37,8 @@ def test_devices_lists_what_is_here_and_there(owner, tilewright):
         tilewright("devices", "--add", f"lab={agent.place}", "--certificate", owner.certificate)
         found = json.loads(tilewright("devices", "--json"))
         assert [each["device"] for each in found["local"]][:2] == ["reference", "sim"]
+        cuda = next(each for each in found["local"] if each["device"] == "gpu:cuda")
+        assert bool(cuda["what"]) != ("problem" in cuda)
         (lab,) = found["agents"]
         listed = [(each["device"], each["kind"], each["state"]) for each in lab["devices"]]
         assert listed == [

@@ -69,8 +69,6 @@ def sites(platform, name: str, number: int = 0, part: str = "") -> list[str]:
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_pins_are_sites_of_their_own(board):
     used = [pin.site for pin in board.pins.values()]
-    if board.sdram and not board.memory:
-        used += [site for signal in board.sdram.sites.values() for site in signal]
     assert len(set(used)) == len(used)
     assert all(map(SITE.fullmatch, used))
 
@@ -181,8 +179,9 @@ def test_constraints_of_an_ecp5_name_every_port():
     expected = []
     for name, pin in board.pins.items():
         pull = " PULLMODE=UP" if pin.pull else ""
+        drive = " SLEWRATE=FAST DRIVE=4" if name.startswith("sdram_") else ""
         expected.append(f'LOCATE COMP "{name}" SITE "{pin.site}";')
-        expected.append(f'IOBUF PORT "{name}" IO_TYPE=LVCMOS33{pull};')
+        expected.append(f'IOBUF PORT "{name}" IO_TYPE=LVCMOS33{pull}{drive};')
     assert lines[:-1] == expected
     assert "PULLMODE=UP" in lines[-2], "of the button"
     assert lines[-1] == 'FREQUENCY PORT "oscillator" 25 MHZ;'

@@ -1,5 +1,6 @@
 """Projects for Quartus, checked without it."""
 
+import contextlib
 import json
 import re
 import tkinter
@@ -82,6 +83,11 @@ class Quartus:
             return self.slack if words[-1] == "Setup" else "0.2"
         return ""
 
+    def source(self, script: Path) -> None:
+        """Run a script, whose `cd` moves this process too."""
+        with contextlib.chdir(script.parent):
+            self.tcl.eval(f"source {{{script}}}")
+
     def assigned(self, name: str) -> str:
         """The value of a global assignment."""
         (value,) = (call[3] for call in self.calls if call[0] == "set_global_assignment"
@@ -93,7 +99,7 @@ def test_the_script_compiles_the_project_and_checks_the_clock(project):
     top, pins, clocks, script = project
     folder = script.parent
     quartus = Quartus("0.1")
-    quartus.tcl.eval(f"source {{{script}}}")
+    quartus.source(script)
     assert quartus.calls[0] == ("project_new", "-overwrite", BOARD.name)
     assert quartus.assigned("DEVICE") == BOARD.part
     assert (folder / quartus.assigned("VERILOG_FILE")) == top
@@ -111,7 +117,7 @@ def test_the_script_compiles_the_project_and_checks_the_clock(project):
 def test_a_missed_clock_gives_no_bitstream(project):
     script = project[-1]
     with pytest.raises(tkinter.TclError, match=r"at 75 MHz: worst Setup slack is `-0.25` ns"):
-        Quartus("-0.25").tcl.eval(f"source {{{script}}}")
+        Quartus("-0.25").source(script)
     assert not list(script.parent.rglob("*.sof"))
 
 

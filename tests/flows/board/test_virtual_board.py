@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,10 +73,13 @@ def test_random_programs_leave_the_bytes_of_sim_in_its_cycles(name, count):
 
 
 @pytest.mark.parametrize(
-    ("name", "chip", "count"), [("tiny", "sdr-x16", 40), ("4x4", "sdr-x32", 12)]
+    ("name", "chip", "has_masks", "count"),
+    [("tiny", "sdr-x16", True, 40), ("4x4", "sdr-x32", True, 12), ("4x4", "sdr-x32", False, 40)],
 )
-def test_random_programs_take_the_cycles_of_an_sdram_refreshes_included(name, chip, count):
-    configuration, sdram = PRESETS[name], SDRAMS[chip]
+def test_random_programs_take_the_cycles_of_an_sdram_refreshes_included(
+    name, chip, has_masks, count
+):
+    configuration, sdram = PRESETS[name], replace(SDRAMS[chip], has_masks=has_masks)
     with (
         served(name, sdram=sdram) as server,
         open_device(server.port.address, configuration) as board,

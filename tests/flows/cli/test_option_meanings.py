@@ -16,7 +16,7 @@ from tilewright.runtime.devices import DEVICES, HostDevice
 from tilewright.runtime.session import HOST_DEVICE
 
 RUNNING = {"run": [*DEVICES], "report": ["sim", "rtl", "gate"],
-           "asm": [name for name in DEVICES if name != HOST]}  # fmt: skip
+           "asm": [name for name in DEVICES if DEVICES[name].has_accelerator]}  # fmt: skip
 """The commands that run programs, and their devices."""
 
 BUILDING = ("config show", "sweep", "synth")

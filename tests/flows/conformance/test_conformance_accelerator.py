@@ -23,7 +23,7 @@ QUANTISED = {
 }
 
 DENSE = ("qconv",)
-"""A layer whose weights take nine bits without their zero point; the host copies the input."""
+"""A layer whose weights take nine bits without their zero point."""
 
 ACCELERATED = {
     ("test_qlinearconv", "x"): DENSE,

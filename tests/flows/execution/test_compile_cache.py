@@ -17,7 +17,6 @@ from tilewright.atomic_write import write_atomically
 from tilewright.compiler.cpu_level import LEVEL_VARIABLE, NO_LEVEL
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.options import Options
-from tilewright.compiler.pipeline import compile_request
 from tilewright.errors import CompileError
 from tilewright.flows import demo
 from tilewright.flows.cli.arguments import compile_model
@@ -32,10 +31,10 @@ MODEL = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onn
 
 
 @pytest.fixture
-def compilations(monkeypatch, tmp_path):
+def compilations(compiled_once, monkeypatch, tmp_path):
     """Names of the machines that models were compiled for, in a cache of the test's own."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    seen = []
+    seen, compile_request = [], compile_graph.compile_request
 
     def count(request, *rest, **named):
         seen.append(request.configuration.name)
@@ -371,7 +370,9 @@ def hidden_compiler(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(native, "library", native.library.__wrapped__)
 
 
-def test_nothing_is_timed_where_the_accelerator_runs_nothing(compilations, monkeypatch):
+def test_nothing_is_timed_where_the_accelerator_runs_nothing(
+    compiled_anew, compilations, monkeypatch
+):
     """The timing model is compiled only when a program is timed."""
 
     def library():
@@ -385,7 +386,9 @@ def test_nothing_is_timed_where_the_accelerator_runs_nothing(compilations, monke
     assert compilations == ["8x8"]
 
 
-def test_without_a_compiler_the_program_is_the_same(compilations, monkeypatch, tmp_path, capsys):
+def test_without_a_compiler_the_program_is_the_same(
+    compiled_anew, compilations, monkeypatch, tmp_path, capsys
+):
     """Schedules are then timed by the model in Python, which the output tells."""
     with_compiler = compile_model(MODEL, PRESETS["8x8"])
     assert with_compiler.report["search"] == {"candidates": 3, "measure": "native timing model"}

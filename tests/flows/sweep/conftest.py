@@ -1,13 +1,11 @@
 """A small network, and sweeps of it."""
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tilewright.compiler.frontend import import_model
-from tilewright.flows.execution.compile_cache import CompileCache
 from tilewright.flows.sweep import Database, Space, SweepOutcome, sweep
 from tilewright.flows.sweep.expressions import read_condition
 from tilewright.flows.sweep.figures import FIGURES
@@ -18,32 +16,9 @@ DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.on
 VARY = {"lanes": "4x4,8x8,16x16", "bus_bits": "32,128"}
 
 
-COMPILER = importlib.import_module("tilewright.flows.execution.compile_graph")
-"""The module, whose name in its package is also that of a function."""
-
-COMPILE = COMPILER.compile_with_exact_times
-
-
-_KEPT: dict[object, object] = {}
-
-
 @pytest.fixture(autouse=True)
-def compiled_once(monkeypatch) -> None:
+def machines_compiled_once(compiled_once) -> None:
     """Compile each machine once in this process: sweeps are tested here, not the compiler."""
-
-    def compile_once(request, progress, store=None):
-        key = CompileCache.of_request(request).path.name, request.lean
-        if key not in _KEPT:
-            _KEPT[key] = COMPILE(request, progress, store)
-        return _KEPT[key]
-
-    monkeypatch.setattr(COMPILER, COMPILE.__name__, compile_once)
-
-
-@pytest.fixture
-def compiled_anew(monkeypatch, compiled_once) -> None:
-    """Compile each time, as users do."""
-    monkeypatch.setattr(COMPILER, COMPILE.__name__, COMPILE)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,154 @@
+"""Stages that reduce rows, and their schedules."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from ... import te
+from ...te.target import REGISTER
+from ..target import CpuTarget
+from .choices import Choices
+from .description import KernelSchedule, Planner
+
+if TYPE_CHECKING:
+    from .rows import RowKernel
+
+Change = Callable[[te.TensorExpression], te.TensorExpression]
+
+VECTORS = (1, 2, 4, 8)
+"""Vectors that may be computed side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowStages:
+    """A declaration.
+
+    Parameters
+    ----------
+    stages
+        Stages with whole rows; or, where rows lie side by side, all but the last one.
+    """
+
+    name: str
+    out: te.DeclaredTensor
+    stages: Sequence[str]
+
+
+def same(value: te.TensorExpression) -> te.TensorExpression:
+    """The change that changes nothing."""
+    return value
+
+
+def square(value: te.TensorExpression) -> te.TensorExpression:
+    """The change of sums of squares."""
+    return value * value
+
+
+def columns_at_once(columns: int, target: CpuTarget) -> int:
+    """Elements of a row that are reduced side by side."""
+    width = 4 * target.lanes
+    while width > target.lanes and width > columns:
+        width //= 2
+    return width
+
+
+def reduced(
+    source: te.DeclaredTensor,
+    name: str,
+    columns: int,
+    width: int,
+    reduce: Callable[..., te.TensorExpression],
+    combine: Callable[[te.TensorExpression, te.TensorExpression], te.TensorExpression],
+    change: Change = same,
+) -> te.DeclaredTensor:
+    """Stages that reduce each row to one element: blocks of `width`, then halves.
+
+    `change` is applied to every element first.
+    """
+    rows = source.tensor.shape[0]
+    r, lane = te.axes(r=rows, l=width)
+    (block,) = te.reduce_axes(b=-(-columns // width))
+    element = source[r, block * width + lane]
+    value = reduce(change(element), over=block)
+    stage = te.compute(f"{name}_{width}", "float32", (r, lane), value)
+    while width > 1:
+        width //= 2
+        r, lane = te.axes(r=rows, l=width)
+        value = combine(stage[r, lane], stage[r, lane + width])
+        stage = te.compute(f"{name}_{width}", "float32", (r, lane), value)
+    return stage
+
+
+def reduced_across(
+    source: te.DeclaredTensor,
+    name: str,
+    reduce: Callable[..., te.TensorExpression],
+    change: Change = same,
+) -> te.DeclaredTensor:
+    """A stage that reduces the middle axis of [rows, columns, inner]."""
+    rows, columns, inner = source.tensor.shape
+    r, i = te.axes(r=rows, i=inner)
+    (k,) = te.reduce_axes(k=columns)
+    return te.compute(name, "float32", (r, i), reduce(change(source[r, k, i]), over=k))
+
+
+class RowPlanner(Planner):
+    """The schedule of a row kernel."""
+
+    def __init__(self, kernel: "RowKernel", target: CpuTarget, choices: Choices) -> None:
+        self.kernel, self.target, lanes = kernel, target, target.lanes
+        alone = kernel.inner == 1
+        default = columns_at_once(kernel.columns, target) // lanes if alone else 2
+        extent = kernel.columns if alone else kernel.inner
+        others = (count for count in VECTORS if (count - 1) * lanes < extent)
+        self.width = lanes * choices.pick("vectors", default, others)
+        """Elements of a row, or neighbouring rows, that are computed side by side."""
+
+    @override
+    def plan(self) -> KernelSchedule:
+        declared = self.kernel.declared(self.width)
+        s = te.Schedule(te.kernel(declared.name, declared.out), self.target.processor)
+        plan = self._along if self.kernel.inner == 1 else self._across
+        plan(s, declared.stages)
+        return KernelSchedule(s)
+
+    def _along(self, s: te.Schedule, rows: Sequence[str]) -> None:
+        """Compute stages inside the loop over rows; whole rows in memory, others in registers."""
+        loops = {stage.name: stage.loops for stage in s.stages}
+        for stage in reversed(loops):
+            if stage in rows:
+                s.compute_at(stage, "out", "r")
+            elif stage != "out":
+                compute_in_row(s, stage, "out")
+            if "c" in loops[stage]:
+                s.split(stage, "c", self.width)
+                s.vectorise(stage, "c.i")
+        s.parallelise("out", "r")
+
+    def _across(self, s: te.Schedule, stages: Sequence[str]) -> None:
+        """Compute stages inside a loop over blocks of neighbours; whole rows in memory."""
+        s.split("out", "i", min(self.kernel.inner, self.width))
+        loops = {stage.name: stage.loops for stage in s.stages}
+        if "c" in loops["out"]:
+            s.reorder("out", "r", "i.o", "c", "i.i")
+        for stage in reversed(stages):
+            s.compute_at(stage, "out", "i.o")
+            if "k" in loops[stage]:
+                s.reorder(stage, "r", "k", "i")
+            if "c" not in loops[stage]:
+                s.set_scope(stage, REGISTER)
+            s.vectorise(stage, "i")
+        s.vectorise("out", "i.i")
+        s.parallelise("out", "r" if self.kernel.rows > 1 else "i.o")
+
+
+def compute_in_row(s: te.Schedule, name: str, consumer: str) -> None:
+    """Compute a stage of `reduced` in registers, inside the loop over rows of its consumer."""
+    s.compute_at(name, consumer, "r")
+    s.set_scope(name, REGISTER)
+    (loops,) = (stage.loops for stage in s.stages if stage.name == name)
+    if "b" in loops:
+        s.reorder(name, "b", "l")
+    s.vectorise(name, "l")

@@ -1,0 +1,87 @@
+"""Let operators on single pixels work on rows as they lie, so that no reshapes stand between them.
+
+The front end makes an image of each row for a dense layer and one image of all rows for a sum. In
+memory both are the same, but a reshape ends a segment.
+"""
+
+from ..graph import Graph
+from ..graph import operators as ops
+from ..rewriting import Site, op, rewrite, rule, value
+from .patterns import image_shape, is_int8, reshaped, to_image
+from .recognise_concats import IMAGE_AXES
+
+
+def _by_pixel(convolution: ops.QConv) -> bool:
+    plain = convolution.strides == (1, 1) and not any(convolution.pads)
+    return plain and convolution.groups == 1
+
+
+@rule(
+    op(ops.QConv, op(ops.Reshape, value("x")), ..., capture="layer", where=_by_pixel),
+    op((ops.QLut, ops.QNorm, ops.QSoftmax), op(ops.Reshape, value("x")), ..., capture="layer"),
+)
+def sink_reshape(site: Site, x: str) -> str | None:
+    """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels."""
+    given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
+    kept = shape if len(shape) == len(given) else image_shape(shape)
+    weights = site.root.inputs[1:2]
+    whole = any(site.shape_of(w)[:2] != (1, 1) for w in weights if len(site.shape_of(w)) == 4)
+    if whole or kept == given or len(given) != len(kept) or kept[-1] != given[-1]:
+        return None
+    image = reshaped(site, x, kept)
+    made = site.become(site.root.attributes, image, *site.root.inputs[1:])
+    return site.emit(ops.Reshape(site.shape), made)
+
+
+@rule(
+    op(
+        ops.QAdd,
+        op(ops.Reshape, value("a")),
+        op(ops.Reshape, value("b")),
+    )
+)
+def add_rows(site: Site, a: str, b: str) -> str | None:
+    """QAdd(Reshape(a), Reshape(b)) -> Reshape(QAdd(a, b))."""
+    shape = site.shape_of(a)
+    if len(shape) != len(site.shape) or shape != site.shape_of(b) or shape[-1] != site.shape[-1]:
+        return None
+    made = site.become(site.root.attributes, a, b)
+    return reshaped(site, made, site.shape)
+
+
+@rule(op(ops.Slice, value("x"), capture="cut", result=is_int8))
+def slice_rows(site: Site, cut: ops.Slice, x: str) -> str | None:
+    """Slice(x) -> QSlice(x) of the image that holds a tensor of lower rank."""
+    shape = site.shape_of(x)
+    axes = IMAGE_AXES.get(len(shape))
+    if axes is None or 0 in site.shape or cut.steps[-1] != 1:
+        return None
+    whole = cut.starts, cut.stops, cut.steps
+    starts, stops, steps = (
+        _as_image(dict(zip(axes, values, strict=True)), usual)
+        for values, usual in zip(whole, (0, 1, 1), strict=True)
+    )
+    operator = ops.QSlice(starts, stops, steps)
+    return reshaped(site, site.become(operator, to_image(site, x)), site.shape)
+
+
+def _as_image(values: dict[int, int], usual: int) -> tuple[int, int, int, int]:
+    first, second, third, fourth = (values.get(axis, usual) for axis in range(4))
+    return first, second, third, fourth
+
+
+@rule(op(ops.Reshape, op(ops.Reshape, value("x"))))
+def reshape_once(site: Site, x: str) -> str | None:
+    """Reshape(Reshape(x)) -> Reshape(x)."""
+    return reshaped(site, x, site.shape)
+
+
+@rule(op(ops.Reshape, value("x")))
+def drop_reshape(site: Site, x: str) -> str | None:
+    """Reshape(x) -> x, if it has the shape."""
+    return x if site.shape_of(x) == site.shape else None
+
+
+def keep_rows(graph: Graph) -> Graph:
+    """Move reshapes behind operators on single pixels, where they meet and cancel."""
+    return rewrite(graph, sink_reshape, add_rows, slice_rows, reshape_once, drop_reshape)

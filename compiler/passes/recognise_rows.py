@@ -1,0 +1,113 @@
+"""Recognise softmax and norms of integers, for machines with `row_statistics`.
+
+The integers of such a machine differ from the float operators in a few results, by 1 at most. So
+other machines keep the float operators, and this is no part of the recipe.
+"""
+
+import math
+
+from ...errors import IsaError
+from ...isa.configuration import Configuration
+from ...isa.meanings import norm_constants
+from ...isa.meanings.norms import MAX_CHANNELS
+from ...isa.meanings.softmax import MAX_KEYS
+from ..graph import Graph, Quantisation
+from ..graph import operators as ops
+from ..rewriting import GraphPattern, Site, op, repeated, rewrite, rule, value
+from .keep_rows import keep_rows
+from .normalisations import normalisation_of, normalisations, of_integers
+from .patterns import (
+    dequantised,
+    is_int8,
+    is_per_tensor,
+    quantised,
+    reshaped,
+    result_of,
+    scale_of,
+    to_image,
+)
+from .recognise_positions import recognise_positions
+
+USUAL_SCALES = 2.0**-60, 2.0**60
+"""Between them, the scales of all rows are normal binary32 numbers."""
+
+
+def _reshaped(inner: GraphPattern) -> GraphPattern:
+    """Describe a value after any reshapes."""
+    return repeated(op(ops.Reshape, value()), inner)
+
+
+DEQUANTISED = _reshaped(
+    op(
+        ops.Dequantize,
+        _reshaped(value("x", where=is_int8)),
+        capture="x_scale",
+        where=is_per_tensor,
+    )
+)
+"""Values that several branches may reshape apart, before or after they are dequantised."""
+
+NORM = normalisations(DEQUANTISED, of_integers)
+
+
+@rule(quantised(op(ops.Softmax, _reshaped(dequantised("x")), capture="softmax")))
+def recognise_softmax(site: Site, softmax: ops.Softmax, x: str) -> str | None:
+    """Quantize(Softmax(Dequantize(x))) -> QSoftmax(x), over the last axes."""
+    made = site.node("softmax")
+    shape = made.output.type.shape
+    keys, rows = math.prod(shape[softmax.axis :]), math.prod(shape[: softmax.axis])
+    given, (y, limits) = scale_of(site, "x"), result_of(site)
+    if softmax.log or softmax.stop != len(shape) or keys > MAX_KEYS or not _usual(given, y):
+        return None
+    image = _rows(site, x, rows, keys, made.name)
+    operator = ops.QSoftmax(given.scale, y.scale, y.zero_point, *limits)
+    result = site.emit(operator, image, label=made.name, quantisation=y)
+    return reshaped(site, result, site.shape, made.name)
+
+
+@rule(quantised(NORM))
+def recognise_norm(site: Site, x: str) -> str | None:
+    """Quantize(normalisation of Dequantize(x)) -> QNorm(x)."""
+    inside = site.match.nodes[:-1]
+    found = normalisation_of(site.view, inside, site.match, site.root.output.type.elements)
+    if found is None or found.by_row or found.columns > MAX_CHANNELS:
+        return None
+    given, (y, limits) = scale_of(site, "x"), result_of(site)
+    if not _usual(given, y):
+        return None
+    try:
+        constants = norm_constants(found.scale, found.bias, found.epsilon, given.scale, y.scale)
+    except IsaError:
+        return None  # the rows are small beside epsilon
+    label = inside[-1].name
+    image = _rows(site, x, found.rows, found.columns, label)
+    operator = ops.QNorm(
+        found.centred, constants.epsilon, constants.factor, given.zero_point, y.zero_point, *limits
+    )
+    held_constants = (
+        site.constant(data, f"{label}.{name}")
+        for name, data in (("bias", constants.bias), ("scale", constants.scale))
+    )
+    result = site.emit(operator, image, *held_constants, label=label, quantisation=y)
+    return reshaped(site, result, site.shape, label)
+
+
+def _usual(*quantisations: Quantisation) -> bool:
+    least, most = USUAL_SCALES
+    return all(least <= each.scale <= most for each in quantisations)
+
+
+def _rows(site: Site, x: str, rows: int, columns: int, label: str) -> str:
+    """Emit x as an image whose channels are the columns, in its own shape if that has them."""
+    shape = site.shape_of(x)
+    if shape[-1:] != (columns,):
+        x = reshaped(site, x, (rows, columns), label)
+    return to_image(site, x, label)
+
+
+def recognise_rows(graph: Graph, configuration: Configuration) -> Graph:
+    """Replace softmax and normalisations between integers if the machine has `row_statistics`."""
+    if configuration.row_statistics == "none":
+        return graph
+    graph = rewrite(graph, recognise_softmax, recognise_norm)
+    return keep_rows(recognise_positions(graph))

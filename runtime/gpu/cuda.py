@@ -1,0 +1,304 @@
+"""NVIDIA's driver, through `cuda-bindings`: one stream, and graphs of what a run queues.
+
+The driver compiles PTX for the GPU that is there, and keeps the result in its own cache.
+"""
+
+import ctypes
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from ...compiler.gpu import LEVELS, GpuModule, GpuTarget
+from ...errors import CompileError, DeviceError, ToolError, install_command
+from .cuda_errors import INVALID_CODE, REMEDIES, CudaError
+from .driver import GpuBuffer, GpuDriver, GpuFunction, check_copy, one_line
+
+STATIC_SHARED_BYTES = 48 << 10
+"""Shared memory that every kernel may use; more has to be allowed."""
+
+LOG_BYTES = 1 << 13
+"""Longest message of the driver's compiler."""
+
+
+class CudaDriver(GpuDriver):
+    """A GPU of NVIDIA, through its primary context.
+
+    Parameters
+    ----------
+    ordinal
+        The GPU, in the driver's numbering; `CUDA_VISIBLE_DEVICES` chooses as everywhere.
+
+    Raises
+    ------
+    ToolError
+        `cuda-bindings` or NVIDIA's driver is not installed.
+    DeviceError
+        There is no GPU, or none that kernels can be compiled for.
+    """
+
+    name = "cuda"
+    device = "GPU"
+
+    def __init__(self, ordinal: int = 0) -> None:
+        self._cuda = _bindings()
+        self._process, self._entered = os.getpid(), threading.local()
+        self._open = False
+        self._allocated: dict[int, str] = {}
+        self._unused = deque[int]()
+        self._graphs: list[tuple[Any, Any]] = []
+        self._modules: list[Any] = []
+        self._events: list[Any] = []
+        try:
+            self._call("cuInit", 0)
+        except RuntimeError as problem:  # raised by `cuda-pathfinder`, which looks for the library
+            raise ToolError(
+                "device `gpu:cuda`: NVIDIA's driver is not installed; install it, or use "
+                "`--device host`"
+            ) from problem
+        self._device = self._call("cuDeviceGet", ordinal)
+        text = self._call("cuDeviceGetName", 256, self._device)
+        self.device = text.rstrip(b"\0").decode("utf-8", "replace")
+        major = self._attribute("COMPUTE_CAPABILITY_MAJOR")
+        minor = self._attribute("COMPUTE_CAPABILITY_MINOR")
+        self.target = GpuTarget(level_of(self.device, major, minor))
+        self._shared_bytes = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        self._context = self._call("cuDevicePrimaryCtxRetain", self._device)
+        self._open = True
+        try:
+            self._stream = self._enter(
+                "cuStreamCreate", int(self._cuda.CUstream_flags.CU_STREAM_NON_BLOCKING)
+            )
+        except DeviceError:
+            self._call("cuDevicePrimaryCtxRelease", self._device)
+            raise
+
+    def _attribute(self, name: str) -> int:
+        kind = getattr(self._cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return self._call("cuDeviceGetAttribute", kind, self._device)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """Call a function of the driver; its result, or None.
+
+        Raises
+        ------
+        CudaError
+            It failed.
+        """
+        status, *results = getattr(self._cuda, name)(*arguments)
+        if int(status) != 0:
+            raise self._error(name, status)
+        return results[0] if results else None
+
+    def _enter(self, name: str, *arguments: Any) -> Any:
+        """Call a function of the context, which belongs to a thread and dies with a fork."""
+        if not self._open:
+            raise DeviceError(f"{self._where}: it is closed; open it again")
+        if os.getpid() != self._process:
+            raise DeviceError(f"{self._where}: opened before a fork; open it in the child")
+        if not hasattr(self._entered, "context"):
+            self._call("cuCtxSetCurrent", self._context)
+            self._entered.context = self._context
+        return self._call(name, *arguments)
+
+    @property
+    def _where(self) -> str:
+        return f"device `gpu:cuda` ({self.device})"
+
+    def _error(self, function: str, status: Any) -> "CudaError":
+        text = []
+        for ask in (self._cuda.cuGetErrorName, self._cuda.cuGetErrorString):
+            failed, found = ask(status)
+            text.append(f"error {int(status)}" if int(failed) else found.decode("utf-8", "replace"))
+        name, meaning = text
+        remedy = f"; {REMEDIES[name]}" if name in REMEDIES else ""
+        return CudaError(f"{self._where}: `{function}` failed: {name} ({meaning}){remedy}", name)
+
+    @override
+    def load(self, module: GpuModule) -> tuple[GpuFunction, ...]:
+        for kernel in module.kernels:
+            if kernel.shared_bytes > self._shared_bytes:
+                raise CompileError(
+                    f"{self._where}: a kernel needs {kernel.shared_bytes} bytes of shared memory, "
+                    f"and a block has at most {self._shared_bytes}"
+                )
+        option, log = self._cuda.CUjit_option, bytearray(LOG_BYTES)
+        options = {
+            option.CU_JIT_ERROR_LOG_BUFFER: log,
+            option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: LOG_BYTES,
+        }
+        image = module.code.encode("ascii") + b"\0"
+        try:
+            handle = self._enter(
+                "cuModuleLoadDataEx", image, len(options), [*options], [*options.values()]
+            )
+        except CudaError as problem:
+            if problem.name not in INVALID_CODE:
+                raise
+            said = one_line(log.rstrip(b"\0").decode("utf-8", "replace"))
+            raise CompileError(f"{problem}: {said or 'no reason given'}") from problem
+        self._modules.append(handle)
+        return tuple(self._function(handle, kernel) for kernel in module.kernels)
+
+    def _function(self, module: Any, kernel: Any) -> GpuFunction:
+        handle = self._enter("cuModuleGetFunction", module, kernel.name.encode("ascii"))
+        if kernel.shared_bytes > STATIC_SHARED_BYTES:
+            attribute = self._cuda.CUfunction_attribute
+            self._enter(
+                "cuFuncSetAttribute",
+                handle,
+                attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                kernel.shared_bytes,
+            )
+        return GpuFunction(handle, kernel)
+
+    @override
+    def allocate(self, size_bytes: int) -> GpuBuffer:
+        self._free_unused()
+        address = int(self._enter("cuMemAlloc", max(size_bytes, 1)))
+        self._allocated[address] = "cuMemFree"
+        return GpuBuffer(address, 0, size_bytes)
+
+    @override
+    def host_array(self, size_bytes: int) -> np.ndarray:
+        self._free_unused()
+        room = max(size_bytes, 1)
+        address = int(self._enter("cuMemHostAlloc", room, 0))
+        self._allocated[address] = "cuMemFreeHost"
+        return np.ctypeslib.as_array((ctypes.c_uint8 * room).from_address(address))[:size_bytes]
+
+    @override
+    def free(self, memory: GpuBuffer | np.ndarray) -> None:
+        # Python collects sessions at any moment: within another call, or while a graph is
+        # captured, when CUDA refuses to free. So memory is freed when the next is allocated.
+        address = memory.memory if isinstance(memory, GpuBuffer) else memory.ctypes.data
+        self._unused.append(address)
+
+    def _free_unused(self) -> None:
+        while self._unused:
+            address = self._unused.popleft()
+            if function := self._allocated.pop(address, None):
+                self._enter(function, address)
+
+    @override
+    def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:
+        check_copy(buffer, array)
+        size = buffer.size_bytes
+        self._enter("cuMemcpyHtoDAsync", _address(buffer), array.ctypes.data, size, self._stream)
+
+    @override
+    def copy_out(self, buffer: GpuBuffer, array: np.ndarray) -> None:
+        check_copy(buffer, array)
+        size = buffer.size_bytes
+        self._enter("cuMemcpyDtoHAsync", array.ctypes.data, _address(buffer), size, self._stream)
+
+    @override
+    def launch(
+        self,
+        function: GpuFunction,
+        grid: tuple[int, int, int],
+        block: int,
+        arguments: Sequence[GpuBuffer],
+    ) -> None:
+        values = tuple(map(_address, arguments))
+        self._enter(
+            "cuLaunchKernel", function.handle, *grid, block, 1, 1, function.kernel.shared_bytes,
+            self._stream, (values, (ctypes.c_void_p,) * len(values)), 0,
+        )  # fmt: skip
+
+    @override
+    def synchronise(self) -> None:
+        self._enter("cuStreamSynchronize", self._stream)
+
+    @override
+    def event(self) -> Any:
+        event = self._enter("cuEventCreate", int(self._cuda.CUevent_flags.CU_EVENT_DEFAULT))
+        self._events.append(event)
+        return event
+
+    @override
+    def record(self, event: Any) -> None:
+        self._enter("cuEventRecord", event, self._stream)
+
+    @override
+    def elapsed_s(self, start: Any, end: Any) -> float:
+        return self._enter("cuEventElapsedTime", start, end) / 1e3
+
+    @override
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        mode = self._cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self._enter("cuStreamBeginCapture", self._stream, mode)
+        try:
+            work()
+        except BaseException:
+            with suppress(DeviceError):  # the first problem is the cause
+                self._enter("cuGraphDestroy", self._enter("cuStreamEndCapture", self._stream))
+            raise
+        graph = self._enter("cuStreamEndCapture", self._stream)
+        try:
+            executable = self._enter("cuGraphInstantiate", graph, 0)
+        except DeviceError:
+            self._enter("cuGraphDestroy", graph)
+            raise
+        self._graphs.append((graph, executable))
+        return lambda: self._enter("cuGraphLaunch", executable, self._stream)
+
+    @override
+    def close(self) -> None:
+        if not self._open or os.getpid() != self._process:
+            return
+        # After a fault of a kernel every call fails; what is left is freed with the process.
+        with suppress(DeviceError):
+            self._enter("cuStreamSynchronize", self._stream)
+            for graph, executable in self._graphs:
+                self._enter("cuGraphExecDestroy", executable)
+                self._enter("cuGraphDestroy", graph)
+            for event in self._events:
+                self._enter("cuEventDestroy", event)
+            while self._allocated:
+                address, function = self._allocated.popitem()
+                self._enter(function, address)
+            for module in self._modules:
+                self._enter("cuModuleUnload", module)
+            self._enter("cuStreamDestroy", self._stream)
+        self._allocated.clear()
+        with suppress(DeviceError):
+            self._call("cuDevicePrimaryCtxRelease", self._device)
+        self._open = False
+
+
+def level_of(device: str, major: int, minor: int) -> str:
+    """The most capable level that a GPU of a compute capability runs.
+
+    Raises
+    ------
+    DeviceError
+        It runs none.
+    """
+    for name in LEVELS:
+        if name.startswith("sm") and 10 * major + minor >= int(name.removeprefix("sm")):
+            return name
+    raise DeviceError(
+        f"device `gpu:cuda` ({device}): expected a compute capability of 8.0 or more, got "
+        f"{major}.{minor}; use `--device host`"
+    )
+
+
+def _bindings() -> Any:
+    try:
+        return import_module("cuda.bindings.driver")
+    except ImportError:
+        raise ToolError(
+            "device `gpu:cuda`: the Python package `cuda-bindings` is not installed; run "
+            f"`{install_command('gpu')}`"
+        ) from None
+
+
+def _address(buffer: GpuBuffer) -> int:
+    return buffer.memory + buffer.offset

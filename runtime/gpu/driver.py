@@ -1,0 +1,170 @@
+"""Interface of all drivers of GPUs: modules, memory, and work that runs in order.
+
+Copies and launches only enter a queue, in order; `synchronise` waits for them. A fault of a kernel
+may therefore be raised by a later call.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...compiler.gpu import GpuModule, GpuTarget, KernelLaunch
+from ...errors import DeviceError
+
+ALIGNED_BYTES = 256
+"""Parts of a buffer start at multiples of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuBuffer:
+    """Memory of a GPU, or a part of one.
+
+    Parameters
+    ----------
+    memory
+        The driver's own handle of the whole allocation.
+    offset, size_bytes
+        The part.
+    """
+
+    memory: Any
+    offset: int
+    size_bytes: int
+
+    def part(self, offset: int, size_bytes: int) -> "GpuBuffer":
+        """A part of this memory, which starts `offset` bytes after it."""
+        assert 0 <= offset <= offset + size_bytes <= self.size_bytes
+        return replace(self, offset=self.offset + offset, size_bytes=size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFunction:
+    """A kernel that a driver has loaded.
+
+    Parameters
+    ----------
+    handle
+        The driver's own.
+    kernel
+        Its arguments and its shared memory.
+    """
+
+    handle: Any
+    kernel: KernelLaunch
+
+
+class GpuDriver(ABC):
+    """A GPU, its memory and its queue; one thread uses it at a time.
+
+    Attributes
+    ----------
+    name
+        As in `--device gpu:NAME`.
+    device
+        The GPU's name, for people.
+    target
+        The GPU that kernels are compiled for.
+    """
+
+    name: str
+    device: str
+    target: GpuTarget
+
+    @abstractmethod
+    def load(self, module: GpuModule) -> tuple[GpuFunction, ...]:
+        """Load a module's kernels, in its order.
+
+        Raises
+        ------
+        CompileError
+            The GPU cannot run them.
+        """
+
+    @abstractmethod
+    def allocate(self, size_bytes: int) -> GpuBuffer:
+        """Allocate memory of the GPU; its contents are undefined."""
+
+    @abstractmethod
+    def host_array(self, size_bytes: int) -> np.ndarray:
+        """Allocate memory of the host, uint8[bytes]; between it and the GPU copies are fast."""
+
+    @abstractmethod
+    def free(self, memory: GpuBuffer | np.ndarray) -> None:
+        """Free memory from `allocate` or `host_array`, which no queued work uses.
+
+        It may be called at any moment, by Python's collector too.
+        """
+
+    @abstractmethod
+    def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:
+        """Copy a contiguous array of the host, which must not change before `synchronise`."""
+
+    @abstractmethod
+    def copy_out(self, buffer: GpuBuffer, array: np.ndarray) -> None:
+        """Copy to a contiguous array of the host, valid after `synchronise`."""
+
+    @abstractmethod
+    def launch(
+        self,
+        function: GpuFunction,
+        grid: tuple[int, int, int],
+        block: int,
+        arguments: Sequence[GpuBuffer],
+    ) -> None:
+        """Run a kernel on `grid` blocks of `block` threads; one argument for each of its arrays."""
+
+    @abstractmethod
+    def synchronise(self) -> None:
+        """Wait for all queued work.
+
+        Raises
+        ------
+        DeviceError
+            Some of it failed.
+        """
+
+    @abstractmethod
+    def event(self) -> Any:
+        """A point in time, which `record` sets."""
+
+    @abstractmethod
+    def record(self, event: Any) -> None:
+        """Set an event to the time when all work queued so far is done."""
+
+    @abstractmethod
+    def elapsed_s(self, start: Any, end: Any) -> float:
+        """Seconds between two events, after `synchronise`."""
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """A function that queues again all that `work` queues, at less cost where possible.
+
+        `work` must not wait, and nothing but its copies and launches is repeated.
+        """
+        return work
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free everything."""
+
+
+def check_copy(buffer: GpuBuffer, array: np.ndarray) -> None:
+    """Reject a copy between memory and an array of another size.
+
+    Raises
+    ------
+    DeviceError
+        The sizes differ, or the array is not contiguous.
+    """
+    if array.nbytes != buffer.size_bytes or not array.flags.c_contiguous:
+        raise DeviceError(
+            f"copy of {buffer.size_bytes} bytes of a GPU: expected a contiguous array of this "
+            f"size, got {array.nbytes} bytes; use `numpy.ascontiguousarray`"
+        )
+
+
+def one_line(text: object) -> str:
+    """Join the lines of a driver's message."""
+    return " ".join(str(text).split())

@@ -1,0 +1,247 @@
+"""The host's part of a run on a GPU: kernels in memory that is planned once, queued together.
+
+The GPU takes over the plan of the host. Steps that are no kernels, such as concatenations and
+recurrent layers, are computed in NumPy, between copies. `refused` names them.
+"""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from ...aligned import align
+from ...compiler.cpu import CpuTarget
+from ...compiler.gpu import GpuKernel, GpuModule, compile_copy, compile_kernel, planned_for
+from ...compiler.graph import Node
+from ...compiler.host import Alias, HostKernel, HostStep
+from ...compiler.host.movements import Movement
+from ...compiler.module import Module
+from ...compiler.tensor import Tensor
+from ...errors import CompileError, warn_of_kernel
+from ..batch import checked_array
+from ..host import HostSide, Values
+from ..profile import GPU
+from ..step_times import BatchTime
+from .driver import ALIGNED_BYTES, GpuBuffer, GpuDriver, GpuFunction
+from .memory import GpuMemory
+
+TIMED_RUN = 1
+"""The run in which each step is timed: in the first, the driver still loads code."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLaunch:
+    """A kernel with its arrays."""
+
+    function: GpuFunction
+    arguments: tuple[GpuBuffer, ...]
+
+
+class GpuBatch:
+    """Kernels that run one after another on a GPU, between copies in and out.
+
+    Parameters
+    ----------
+    driver, memory
+        The GPU.
+    launches
+        Kernels of each step, by the value that it computes, in order.
+    views
+        Nodes between them that show a value in another shape.
+    copied
+        Values that are copied to the GPU.
+    computed
+        Values that are copied from it.
+    shown
+        Nodes that show values from elsewhere in another shape.
+    """
+
+    def __init__(
+        self,
+        driver: GpuDriver,
+        memory: GpuMemory,
+        launches: Mapping[str, Sequence[GpuLaunch]],
+        views: Sequence[Node],
+        copied: Sequence[str],
+        computed: Sequence[str],
+        shown: Sequence[Node],
+    ) -> None:
+        self._driver, self._memory, self._launches = driver, memory, launches
+        self.names, self.new = tuple(launches), set(computed)
+        self._shown = [
+            (n.output.name, memory.origin(n.output.name), n.output.type.shape) for n in shown
+        ]
+        self.views = tuple(node.output.name for node in views)
+        self._in = [(name, memory.of(name), memory.staged(name)) for name in copied]
+        self._out = [(name, memory.of(name), memory.staged(name)) for name in computed]
+        self._events: list[Any] = [driver.event() for _ in range(len(launches) + 1)]
+        self._ticks = np.arange(len(launches) + 1, dtype=np.uint64)
+        self._runs = 0
+        self._queue = self._queue_all
+
+    def _queue_all(self) -> None:
+        for _, buffer, array in self._in:
+            self._driver.copy_in(buffer, array)
+        for index, launches in enumerate(self._launches.values()):
+            if self._runs == TIMED_RUN:
+                self._driver.record(self._events[index])
+            for launch in launches:
+                kernel = launch.function.kernel
+                self._driver.launch(launch.function, kernel.grid, kernel.threads, launch.arguments)
+        if self._runs == TIMED_RUN:
+            self._driver.record(self._events[-1])
+        for _, buffer, array in self._out:
+            self._driver.copy_out(buffer, array)
+
+    def run(self, values: Values) -> BatchTime:
+        """Run all kernels, and add the values that are read outside."""
+        began = time.perf_counter()
+        for name, buffer, array in self._in:
+            given = checked_array(name, values[name], buffer.size_bytes)
+            array[...] = given.reshape(array.shape)
+        if self._runs == TIMED_RUN + 1:
+            self._queue = self._driver.capture(self._queue_all)
+        self._queue()
+        self._driver.synchronise()
+        if self._runs == TIMED_RUN:
+            first = self._events[0]
+            ends = [self._driver.elapsed_s(first, event) for event in self._events[1:]]
+            self._ticks = np.array([0, *np.multiply(ends, 1e9)], np.uint64)
+        self._runs += 1
+        for name, _, array in self._out:
+            values[name] = array.copy()
+        for name, source, shape in self._shown:
+            values[name] = values[source].reshape(shape)
+        return BatchTime(self.names, self.views, self._ticks, time.perf_counter() - began)
+
+
+class GpuSide(HostSide):
+    """The host's steps of a module, with a GPU that runs the kernels.
+
+    Parameters
+    ----------
+    module, options
+        As for `HostSide`; even the smallest kernel runs on the GPU.
+    driver
+        The GPU; the caller closes it.
+    """
+
+    def __init__(
+        self, module: Module, driver: GpuDriver, *, least_work: int | None = 0, **options: Any
+    ) -> None:
+        self.driver = driver
+        super().__init__(module, least_work=None if least_work is None else 0, **options)
+
+    @override
+    def _target(self) -> CpuTarget:
+        return planned_for()
+
+    @override
+    def _allocate(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        aliases = (event.node for event in self.plan.events if isinstance(event, Alias))
+        views = {node.output.name: node.inputs[0] for node in aliases}
+        self._memory = GpuMemory(self.driver, self._graph, views)
+        return np.empty(0, np.uint8), {}
+
+    @override
+    def _prepare(self, module: Module) -> None:
+        memory = self.plan.memory
+        self._memory.plan(memory.offsets, memory.arena_bytes)
+        loaded: dict[str, tuple[GpuKernel | GpuModule, tuple[GpuFunction, ...]]] = {}
+        ready: dict[str, str] = {}
+        for step in self.plan.kernels:
+            try:
+                if (key := _key(step)) not in loaded:
+                    code = self._compile(step)
+                    if code is None:
+                        self.refused[step.output] = f"{type(step).__name__}: not a kernel"
+                        continue
+                    loaded[key] = code, self.driver.load(_module(code))
+                ready[step.output] = key
+            except CompileError as problem:
+                self.refused[step.output] = str(problem)
+                warn_of_kernel(step.output, problem)
+        used = [_workspace_bytes(_module(code)) for code, _ in loaded.values()]
+        self._workspace = self._memory.allocate(max(used, default=0))
+        for step in self.plan.kernels:
+            if step.output in ready:
+                code, functions = loaded[ready[step.output]]
+                self._calls[step.output] = tuple(self._launches(step, code, functions))
+
+    def _compile(self, step: HostStep) -> GpuKernel | GpuModule | None:
+        """The code of a step; None if there is none."""
+        if isinstance(step, HostKernel):
+            return compile_kernel(step.description, self.driver.target)
+        if isinstance(step, Movement) and step.fill is None and len(step.boxes) == 1:
+            elements = self._graph.types[step.reads[0]].elements
+            return compile_copy(step.boxes[0], elements, step.itemsize, self.driver.target)
+        return None
+
+    def _launches(
+        self, step: HostStep, code: GpuKernel | GpuModule, functions: Sequence[GpuFunction]
+    ) -> list[GpuLaunch]:
+        """The kernels of a step, with their arrays; all steps share one workspace."""
+        module, memory = _module(code), self._memory
+        constants = dict(module.constants)
+        if isinstance(step, HostKernel) and isinstance(code, GpuKernel):
+            constants |= code.prepare(step.constants)
+            inputs = step.inputs
+        else:
+            inputs = {f"in{place}": name for place, name in enumerate(step.reads)}
+        wanted = {name for launch in module.kernels for name in launch.tensors}
+        buffers = {name: memory.of(value) for name, value in inputs.items()}
+        buffers |= {name: memory.upload(constants[name]) for name in wanted & constants.keys()}
+        place = 0
+        for tensor in module.buffers:
+            size = _tensor_bytes(tensor)
+            buffers[tensor.name] = self._workspace.part(place, size)
+            place += align(size, ALIGNED_BYTES)
+        buffers[module.kernels[-1].tensors[-1]] = memory.of(step.output)
+        return [
+            GpuLaunch(function, tuple(buffers[name] for name in function.kernel.tensors))
+            for function in functions
+        ]
+
+    @override
+    def _targets(self) -> Mapping[str, str]:
+        return {**super()._targets(), **dict.fromkeys(self._calls, GPU)}
+
+    @override
+    def _batch(self, kernels: Sequence[HostStep], views: Sequence[Node], shown: set[str]) -> Any:
+        launches = {kernel.output: self._calls[kernel.output] for kernel in kernels}
+        inside = {node.output.name: node.inputs[0] for node in views}
+        copied: dict[str, str] = {}
+        for name in (name for kernel in kernels for name in kernel.reads):
+            while name in inside:
+                name = inside[name]
+            # A view from before may be all that is left of what it shows.
+            origin = self._memory.origin(name)
+            if origin not in self._calls and not self._graph.is_constant(origin):
+                copied.setdefault(origin, name)
+        names = [*launches, *(node.output.name for node in views)]
+        computed = [n for n in names if n in shown and self._memory.origin(n) in self._calls]
+        others = [n for n in views if n.output.name in shown - set(computed)]
+        given = tuple(copied.values())
+        return GpuBatch(self.driver, self._memory, launches, views, given, computed, others)
+
+
+def _key(step: HostStep) -> str:
+    """A text that only steps with equal code share."""
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        return repr(step.description if isinstance(step, HostKernel) else step)
+
+
+def _module(code: GpuKernel | GpuModule) -> GpuModule:
+    return code.module if isinstance(code, GpuKernel) else code
+
+
+def _tensor_bytes(tensor: Tensor) -> int:
+    return int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
+
+
+def _workspace_bytes(module: GpuModule) -> int:
+    return sum(align(_tensor_bytes(tensor), ALIGNED_BYTES) for tensor in module.buffers)

@@ -1,0 +1,263 @@
+"""Whole networks on a GPU, through its driver: they compute what the CPU target computes."""
+
+import gc
+import operator
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.cpu.target import host_levels
+from tilewright.compiler.gpu import planned_for
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
+from tilewright.compiler.graph.operators import Binary, Concat, Reshape, Slice, Transpose, Unary
+from tilewright.compiler.module import Module
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import HOST, Placement
+from tilewright.errors import CompileError, DeviceError, KernelWarning
+from tilewright.isa.configuration import DEFAULT
+from tilewright.runtime import Comparison, Session, open_device
+from tilewright.runtime.device import Device
+from tilewright.runtime.devices import GpuDevice
+from tilewright.runtime.gpu import GpuSide, network
+
+from ...compiler.gpu.test_networks import (
+    KEYWORDS,
+    Network,
+    commands,
+    digits,
+    layers,
+    spotter,
+    transformer,
+)
+from .fake_cuda import FakeCuda, install
+
+DRIVERS = "cuda", "interpreter", pytest.param("opencl", marks=pytest.mark.opencl)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    return install(FakeCuda(), monkeypatch)
+
+
+@pytest.fixture(params=DRIVERS)
+def device(request: pytest.FixtureRequest, fake: FakeCuda) -> Iterator[Device]:
+    with open_device(f"gpu:{request.param}") as device:
+        yield device
+
+
+named = operator.attrgetter("__name__")
+
+
+def compiled(graph: Graph) -> Module:
+    return compile_module(graph, DEFAULT, placement=Placement(HOST))
+
+
+def mixed() -> tuple[Graph, dict[str, np.ndarray]]:
+    """Kernels around a movement of two boxes, which is none; views, and outputs of each kind."""
+    builder = Builder("mixed", (Value("x", TensorType("float32", (6, 8))),))
+    half = builder.constant(np.array(0.5, np.float32), "half")
+    table = builder.constant(np.arange(48, dtype=np.float32).reshape(8, 6), "table")
+    scaled = builder.emit(Binary("Mul"), ["x", half], "scaled")
+    bent = builder.emit(Unary("Tanh"), [scaled], "bent")
+    turned = builder.emit(Transpose((1, 0)), [bent], "turned")
+    joined = builder.emit(Concat(1), [bent, scaled], "joined")
+    cut = builder.emit(Slice((0, 2), (6, 14), (1, 2)), [joined], "cut")
+    added = builder.emit(Binary("Add"), [turned, table], "added")
+    sums = builder.emit(Binary("Add"), [cut, cut], "sums")
+    flat = builder.emit(Reshape((48,)), [added], "flat")
+    last = builder.emit(Unary("Exp"), [flat], "last")
+    again = builder.emit(Binary("Add"), [bent, bent], "again")
+    given = builder.emit(Reshape((48,)), ["x"], "given")
+    outputs = [Output(name, name) for name in (last, flat, again, given, turned, sums)]
+    x = np.random.default_rng(5).uniform(-1, 1, (6, 8)).astype(np.float32)
+    return builder.graph(outputs), {"x": x}
+
+
+def compare(found: np.ndarray, expected: np.ndarray) -> None:
+    """Integers equal; float32 sums may be in another order."""
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("network", [digits, spotter, transformer], ids=named)
+def test_every_step_of_a_network_is_right(network: Network):
+    check("gpu:interpreter", network)
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize(
+    "network",
+    [digits, spotter, layers, pytest.param(transformer, marks=pytest.mark.slow)],
+    ids=named,
+)
+def test_whole_networks_run_as_opencl(network: Network):
+    check("gpu:opencl", network)
+
+
+@pytest.mark.opencl
+@pytest.mark.skipif(not KEYWORDS.exists(), reason=f"no shared models: {KEYWORDS}")
+def test_a_keyword_spotter_runs_as_opencl():
+    check("gpu:opencl", commands)
+
+
+def check(name: str, network: Network) -> None:
+    graph, inputs = network()
+    module = compiled(graph)
+    with open_device(name) as device:
+        session = Session(module, device, keep_all=True)
+        run = session.run(inputs)
+    comparison = Comparison(module)
+    comparison.add(inputs, run)
+    assert comparison.equal, comparison.first_difference()
+    assert {*run.host.targets.values()} == {"gpu"}
+    assert not session.host.refused
+    if planned_for().level in host_levels():
+        with open_device("host") as host:
+            other = Session(module, host, least_work=0).run(inputs).outputs
+        for name, expected in other.items():
+            compare(run.outputs[name], expected)
+
+
+def test_int8_results_are_equal_on_every_device(device: Device):
+    graph, inputs = digits()
+    module = compiled(graph)
+    with open_device("host") as host:
+        expected = Session(module, host).run(inputs).outputs
+    for name, found in Session(module, device).run(inputs).outputs.items():
+        np.testing.assert_array_equal(found, expected[name])
+
+
+@pytest.mark.parametrize("keep_all", [False, True])
+def test_steps_that_are_no_kernels_run_between_copies(device: Device, keep_all: bool):
+    graph, inputs = mixed()
+    session = Session(compiled(graph), device, keep_all=keep_all)
+    assert session.host.refused == {"cut.slice": "Movement: not a kernel"}
+    results = []
+    for factor in (1, 0.5, 0.25, 0):  # the third run is captured, the fourth repeats it
+        given = {"x": inputs["x"] * np.float32(factor)}
+        run = session.run(given)
+        results.append((run.outputs, evaluate(graph, given)))
+    for outputs, expected in results:
+        assert outputs.keys() == expected.keys()
+        for name, array in outputs.items():
+            compare(array, expected[name])
+    targets = {layer.op: layer.target for layer in run.profile.layers}
+    assert targets.pop("concat+slice") == "numpy"
+    assert targets.pop("reshape") == "numpy"
+    assert {*targets.values()} == {"gpu"}
+
+
+def test_a_view_outlives_what_it_shows(device: Device):
+    """A kernel reads the view after a step of the processor, when the viewed value is gone."""
+    builder = Builder("late", (Value("x", TensorType("float32", (6, 8))),))
+    table = builder.constant(np.arange(48, dtype=np.float32).reshape(6, 8), "table")
+    values = []
+    for name in ("first", "second"):
+        joined = builder.emit(Concat(1), ["x", table], f"{name}.joined")
+        cut = builder.emit(Slice((0, 2), (6, 14), (1, 2)), [joined], f"{name}.cut")
+        values.append(builder.emit(Reshape((36,)), [cut], f"{name}.flat"))
+    graph = builder.graph([Output("y", builder.emit(Binary("Add"), values, "y"))])
+    inputs = {"x": np.random.default_rng(6).uniform(-1, 1, (6, 8)).astype(np.float32)}
+    session = Session(compiled(graph), device)
+    assert session.host.refused.keys() == {"first.cut.slice", "second.cut.slice"}
+    compare(session.run(inputs).outputs["y"], evaluate(graph, inputs)["y"])
+
+
+def test_a_network_is_one_graph_on_cuda(fake: FakeCuda):
+    graph, inputs = digits()
+    with open_device("gpu:cuda") as device:
+        session = Session(compiled(graph), device)
+        session.run(inputs)
+        session.run(inputs)
+        fake.calls.clear()
+        first = session.run(inputs).outputs
+        kernels = fake.names().count("cuLaunchKernel")
+        assert kernels >= 7
+        assert fake.names().count("cuStreamBeginCapture") == 1
+        fake.calls.clear()
+        second = session.run(inputs)
+        assert fake.names() == ["cuGraphLaunch", "cuStreamSynchronize"]
+        for name, array in second.outputs.items():
+            np.testing.assert_array_equal(array, first[name])
+        assert all(
+            seconds > 0
+            for name, seconds in second.host.seconds.items()
+            if "reshape" not in name.lower()
+        )
+
+
+def test_constants_are_copied_once(fake: FakeCuda):
+    graph, inputs = digits()
+    with open_device("gpu:cuda") as device:
+        session = Session(compiled(graph), device)
+        fake.calls.clear()
+        session.run(inputs)
+        assert fake.names().count("cuMemcpyHtoDAsync") == len(graph.inputs)
+        assert fake.names().count("cuMemcpyDtoHAsync") == len(graph.outputs)
+
+
+def test_a_session_frees_its_memory(fake: FakeCuda):
+    graph, inputs = digits()
+    with open_device("gpu:cuda") as device:
+        assert isinstance(device, GpuDevice)
+        for _ in range(2):
+            session = Session(compiled(graph), device)
+            session.run(inputs)
+            assert len(fake.memory) > 1
+            del session
+            gc.collect()
+            small = device.driver.allocate(1)
+            assert len(fake.memory) == 1
+            device.driver.free(small)
+
+
+def test_outputs_are_the_callers_own(device: Device):
+    graph, inputs = mixed()
+    session = Session(compiled(graph), device)
+    first = session.run(inputs).outputs
+    kept = {name: array.copy() for name, array in first.items()}
+    session.run({"x": -inputs["x"]})
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, kept[name])
+        assert not np.may_share_memory(array, inputs["x"])
+
+
+def test_a_kernel_that_does_not_compile_runs_in_numpy(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+):
+    graph, inputs = mixed()
+    compile_kernel = network.compile_kernel
+    first = compiled(graph).graph.nodes[0]
+    asked = []
+
+    def fails(description, target):
+        asked.append(description)
+        if len(asked) == 1:
+            raise CompileError("no such schedule")
+        return compile_kernel(description, target)
+
+    monkeypatch.setattr(network, "compile_kernel", fails)
+    with pytest.warns(KernelWarning, match="no such schedule"):
+        session = Session(compiled(graph), device)
+    (name,) = [n for n, reason in session.host.refused.items() if reason == "no such schedule"]
+    kernels = {kernel.output: kernel for kernel in session.host.plan.kernels}
+    assert first in kernels[name].nodes
+    for name, array in session.run(inputs).outputs.items():
+        compare(array, evaluate(graph, inputs)[name])
+
+
+def test_a_benchmark_runs_on_the_gpu(device: Device):
+    graph, inputs = digits()
+    session = Session(compiled(graph), device)
+    found = session.benchmark(inputs, repeat=2, min_repeat_ms=0, warm_up_s=0)
+    assert found.median > 0
+    assert isinstance(session.host, GpuSide)
+
+
+def test_accelerator_layers_are_refused(device: Device):
+    graph, _ = digits()
+    with pytest.raises(DeviceError, match=rf"device `{device.name}`: expected a network without"):
+        Session(compile_module(graph, DEFAULT), device)
