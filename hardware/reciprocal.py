@@ -70,8 +70,7 @@ class Reciprocal(wiring.Component):
         read = table.read_port()
         # Behind the reciprocals are the inverse roots of even, then those of odd exponents.
         octave = Mux(self.is_root, Cat(~leading[0], leading[0]), 0)
-        address = Signal.like(read.addr)
-        m.d.comb += [address.eq(Cat(cell, octave[:2])), read.en.eq(1), read.addr.eq(address)]
+        m.d.comb += [read.en.eq(1), read.addr.eq(Cat(cell, octave[:2]))]
         found = Signal.like(read.data, reset_less=True)
         m.d.sync += found.eq(read.data)
         exponent = Mux(self.is_root, leading >> 1, leading)

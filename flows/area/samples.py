@@ -19,6 +19,8 @@ PRESET_CHIPS = {
     "ecp5-25": "ecp5-25",
     "ecp5-45": "ecp5-45",
     "ecp5-85": "ecp5-85",
+    "transformer-25": "ecp5-25",
+    "transformer-85": "ecp5-85",
 }
 """Presets that are measured, each with its chip."""
 
