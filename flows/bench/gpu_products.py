@@ -43,11 +43,6 @@ class LoadedKernel:
         self.driver.synchronise()
         return found
 
-    def free(self) -> None:
-        """Free the arrays."""
-        for buffer in self.buffers.values():
-            self.driver.free(buffer)
-
 
 def load(driver: GpuDriver, kernel: Kernel, given: Mapping[str, np.ndarray]) -> LoadedKernel:
     """Compile a kernel by its default schedule, and copy its inputs."""
@@ -123,7 +118,6 @@ def measure_products(
                 **{f"{who}_s": statistics.median(found) for who, found in times.items() if found},
                 "tflops": 2 * size**3 / statistics.median(times["ours"]) / 1e12,
             }
-            kernel.free()
 
 
 def _drawn(random: np.random.Generator, dtype: str, size: int) -> np.ndarray:
@@ -153,7 +147,6 @@ def measure_memory(driver: GpuDriver, elements: int) -> Iterator[dict[str, Any]]
         seconds = statistics.median(seconds_of(driver, kernel.run) for _ in range(ROUNDS))
         right = bool(np.allclose(kernel.result(), meant[name], rtol=1e-6, atol=1e-6))
         yield {"kernel": name, "gbps": 8 * elements / seconds / 1e9, "right": right}
-        kernel.free()
     if (torch := peer()) is not None:
         there = torch.from_numpy(array).cuda()
         room = torch.empty_like(there)

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from typing_extensions import override
 
-from ...compiler.gpu import LEVELS, GpuModule, GpuTarget
+from ...compiler.gpu import LEVELS, GpuModule, GpuTarget, KernelLaunch
 from ...errors import CompileError, DeviceError, ToolError, install_command
 from .cuda_errors import INVALID_CODE, REMEDIES, CudaError
 from .driver import GpuBuffer, GpuDriver, GpuFunction, check_copy, one_line
@@ -50,11 +50,8 @@ class CudaDriver(GpuDriver):
         self._cuda = _bindings()
         self._process, self._entered = os.getpid(), threading.local()
         self._open = False
-        self._allocated: dict[int, str] = {}
+        self._owned: dict[int, tuple[str, Any]] = {}
         self._unused = deque[int]()
-        self._graphs: list[tuple[Any, Any]] = []
-        self._modules: list[Any] = []
-        self._events: list[Any] = []
         try:
             self._call("cuInit", 0)
         except RuntimeError as problem:  # raised by `cuda-pathfinder`, which looks for the library
@@ -120,8 +117,21 @@ class CudaDriver(GpuDriver):
         remedy = f"; {REMEDIES[name]}" if name in REMEDIES else ""
         return CudaError(f"{self._where}: `{function}` failed: {name} ({meaning}){remedy}", name)
 
+    def _own(self, handle: Any, function: str) -> "_Owned":
+        """Something that a function of the driver destroys, once Python no longer uses it."""
+        self._owned[int(handle)] = function, handle
+        return _Owned(handle, self._unused)
+
+    def _destroy_unused(self) -> None:
+        if not (self._unused and self._owned):
+            return
+        self.synchronise()  # queued work may still need it
+        while self._unused:
+            self._enter(*self._owned.pop(self._unused.popleft()))
+
     @override
     def load(self, module: GpuModule) -> tuple[GpuFunction, ...]:
+        self._destroy_unused()
         for kernel in module.kernels:
             if kernel.shared_bytes > self._shared_bytes:
                 raise CompileError(
@@ -143,11 +153,11 @@ class CudaDriver(GpuDriver):
                 raise
             said = one_line(log.rstrip(b"\0").decode("utf-8", "replace"))
             raise CompileError(f"{problem}: {said or 'no reason given'}") from problem
-        self._modules.append(handle)
-        return tuple(self._function(handle, kernel) for kernel in module.kernels)
+        loaded = self._own(handle, "cuModuleUnload")
+        return tuple(self._function(loaded, kernel) for kernel in module.kernels)
 
-    def _function(self, module: Any, kernel: Any) -> GpuFunction:
-        handle = self._enter("cuModuleGetFunction", module, kernel.name.encode("ascii"))
+    def _function(self, module: "_Owned", kernel: KernelLaunch) -> GpuFunction:
+        handle = self._enter("cuModuleGetFunction", module.handle, kernel.name.encode("ascii"))
         if kernel.shared_bytes > STATIC_SHARED_BYTES:
             attribute = self._cuda.CUfunction_attribute
             self._enter(
@@ -156,35 +166,22 @@ class CudaDriver(GpuDriver):
                 attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 kernel.shared_bytes,
             )
-        return GpuFunction(handle, kernel)
+        return GpuFunction(_Function(handle, module), kernel)
 
     @override
     def allocate(self, size_bytes: int) -> GpuBuffer:
-        self._free_unused()
+        self._destroy_unused()
         address = int(self._enter("cuMemAlloc", max(size_bytes, 1)))
-        self._allocated[address] = "cuMemFree"
-        return GpuBuffer(address, 0, size_bytes)
+        return GpuBuffer(self._own(address, "cuMemFree"), 0, size_bytes)
 
     @override
     def host_array(self, size_bytes: int) -> np.ndarray:
-        self._free_unused()
+        self._destroy_unused()
         room = max(size_bytes, 1)
         address = int(self._enter("cuMemHostAlloc", room, 0))
-        self._allocated[address] = "cuMemFreeHost"
-        return np.ctypeslib.as_array((ctypes.c_uint8 * room).from_address(address))[:size_bytes]
-
-    @override
-    def free(self, memory: GpuBuffer | np.ndarray) -> None:
-        # Python collects sessions at any moment: within another call, or while a graph is
-        # captured, when CUDA refuses to free. So memory is freed when the next is allocated.
-        address = memory.memory if isinstance(memory, GpuBuffer) else memory.ctypes.data
-        self._unused.append(address)
-
-    def _free_unused(self) -> None:
-        while self._unused:
-            address = self._unused.popleft()
-            if function := self._allocated.pop(address, None):
-                self._enter(function, address)
+        array = (ctypes.c_uint8 * room).from_address(address)
+        array.owner = self._own(address, "cuMemFreeHost")
+        return np.ctypeslib.as_array(array)[:size_bytes]
 
     @override
     def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:
@@ -208,8 +205,9 @@ class CudaDriver(GpuDriver):
     ) -> None:
         values = tuple(map(_address, arguments))
         self._enter(
-            "cuLaunchKernel", function.handle, *grid, block, 1, 1, function.kernel.shared_bytes,
-            self._stream, (values, (ctypes.c_void_p,) * len(values)), 0,
+            "cuLaunchKernel", function.handle.function, *grid, block, 1, 1,
+            function.kernel.shared_bytes, self._stream,
+            (values, (ctypes.c_void_p,) * len(values)), 0,
         )  # fmt: skip
 
     @override
@@ -219,16 +217,15 @@ class CudaDriver(GpuDriver):
     @override
     def event(self) -> Any:
         event = self._enter("cuEventCreate", int(self._cuda.CUevent_flags.CU_EVENT_DEFAULT))
-        self._events.append(event)
-        return event
+        return self._own(event, "cuEventDestroy")
 
     @override
     def record(self, event: Any) -> None:
-        self._enter("cuEventRecord", event, self._stream)
+        self._enter("cuEventRecord", event.handle, self._stream)
 
     @override
     def elapsed_s(self, start: Any, end: Any) -> float:
-        return self._enter("cuEventElapsedTime", start, end) / 1e3
+        return self._enter("cuEventElapsedTime", start.handle, end.handle) / 1e3
 
     @override
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
@@ -240,14 +237,11 @@ class CudaDriver(GpuDriver):
             with suppress(DeviceError):  # the first problem is the cause
                 self._enter("cuGraphDestroy", self._enter("cuStreamEndCapture", self._stream))
             raise
-        graph = self._enter("cuStreamEndCapture", self._stream)
-        try:
-            executable = self._enter("cuGraphInstantiate", graph, 0)
-        except DeviceError:
-            self._enter("cuGraphDestroy", graph)
-            raise
-        self._graphs.append((graph, executable))
-        return lambda: self._enter("cuGraphLaunch", executable, self._stream)
+        graph = self._own(self._enter("cuStreamEndCapture", self._stream), "cuGraphDestroy")
+        repeated = self._own(
+            self._enter("cuGraphInstantiate", graph.handle, 0), "cuGraphExecDestroy"
+        )
+        return lambda: self._enter("cuGraphLaunch", repeated.handle, self._stream)
 
     @override
     def close(self) -> None:
@@ -256,21 +250,35 @@ class CudaDriver(GpuDriver):
         # After a fault of a kernel every call fails; what is left is freed with the process.
         with suppress(DeviceError):
             self._enter("cuStreamSynchronize", self._stream)
-            for graph, executable in self._graphs:
-                self._enter("cuGraphExecDestroy", executable)
-                self._enter("cuGraphDestroy", graph)
-            for event in self._events:
-                self._enter("cuEventDestroy", event)
-            while self._allocated:
-                address, function = self._allocated.popitem()
-                self._enter(function, address)
-            for module in self._modules:
-                self._enter("cuModuleUnload", module)
+            while self._owned:
+                _, found = self._owned.popitem()
+                self._enter(*found)
             self._enter("cuStreamDestroy", self._stream)
-        self._allocated.clear()
+        self._owned.clear()
         with suppress(DeviceError):
             self._call("cuDevicePrimaryCtxRelease", self._device)
         self._open = False
+
+
+class _Owned:
+    """A handle that outlives its last use in Python.
+
+    Python ends its use at any moment: within another call, or while a graph is captured, when
+    CUDA refuses to free memory. So it is only noted here, and destroyed before more is asked for.
+    """
+
+    def __init__(self, handle: Any, unused: deque[int]) -> None:
+        self.handle, self._unused = handle, unused
+
+    def __del__(self) -> None:
+        self._unused.append(int(self.handle))
+
+
+class _Function(NamedTuple):
+    """A function, and the module that must stay loaded for it."""
+
+    function: Any
+    module: _Owned
 
 
 def level_of(device: str, major: int, minor: int) -> str:
@@ -301,4 +309,4 @@ def _bindings() -> Any:
 
 
 def _address(buffer: GpuBuffer) -> int:
-    return buffer.memory + buffer.offset
+    return buffer.memory.handle + buffer.offset

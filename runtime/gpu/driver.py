@@ -1,7 +1,8 @@
 """Interface of all drivers of GPUs: modules, memory, and work that runs in order.
 
 Copies and launches only enter a queue, in order; `synchronise` waits for them. A fault of a kernel
-may therefore be raised by a later call.
+may therefore be raised by a later call. Memory, kernels and events are freed once Python no longer
+uses them, which must not be before the work that does is done.
 """
 
 from abc import ABC, abstractmethod
@@ -90,13 +91,6 @@ class GpuDriver(ABC):
     @abstractmethod
     def host_array(self, size_bytes: int) -> np.ndarray:
         """Allocate memory of the host, uint8[bytes]; between it and the GPU copies are fast."""
-
-    @abstractmethod
-    def free(self, memory: GpuBuffer | np.ndarray) -> None:
-        """Free memory from `allocate` or `host_array`, which no queued work uses.
-
-        It may be called at any moment, by Python's collector too.
-        """
 
     @abstractmethod
     def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:

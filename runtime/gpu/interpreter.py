@@ -46,10 +46,6 @@ class InterpreterDriver(GpuDriver):
         return np.empty(size_bytes, np.uint8)
 
     @override
-    def free(self, memory: GpuBuffer | np.ndarray) -> None:
-        return
-
-    @override
     def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:
         check_copy(buffer, array)
         _bytes(buffer)[...] = array.reshape(-1).view(np.uint8)

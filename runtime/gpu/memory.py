@@ -1,7 +1,6 @@
 """Memory of a network on a GPU: an arena as planned, constants, and arrays of other values."""
 
-import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from .driver import GpuBuffer, GpuDriver
 
 
 class GpuMemory:
-    """All memory that a network has on a GPU, freed with it: a device may run several in turn.
+    """All memory that a network has on a GPU.
 
     Parameters
     ----------
@@ -25,34 +24,24 @@ class GpuMemory:
 
     def __init__(self, driver: GpuDriver, graph: Graph, views: Mapping[str, str]) -> None:
         self._driver, self._graph, self._views = driver, graph, views
-        self._held: list[GpuBuffer | np.ndarray] = []
         self._values: dict[str, GpuBuffer] = {}
-        self._finaliser = weakref.finalize(self, _free, driver, self._held)
-        self._finaliser.atexit = False
-
-    def allocate(self, size_bytes: int) -> GpuBuffer:
-        """Memory of the GPU."""
-        buffer = self._driver.allocate(size_bytes)
-        self._held.append(buffer)
-        return buffer
 
     def staged(self, name: str) -> np.ndarray:
         """An array of the host for a value, in memory for fast copies."""
         memory = self._driver.host_array(self.size_bytes(name))
-        self._held.append(memory)
         kind = self._graph.types[name]
         return memory.view(DTYPES[kind.dtype]).reshape(kind.shape)
 
     def upload(self, array: np.ndarray) -> GpuBuffer:
         """New memory with a constant's elements."""
-        buffer, source = self.allocate(array.nbytes), np.ascontiguousarray(array)
+        buffer, source = self._driver.allocate(array.nbytes), np.ascontiguousarray(array)
         self._driver.copy_in(buffer, source)
         self._driver.synchronise()
         return buffer
 
     def plan(self, offsets: Mapping[str, int], arena_bytes: int) -> None:
         """Place values in one allocation."""
-        arena = self.allocate(arena_bytes)
+        arena = self._driver.allocate(arena_bytes)
         self._values |= {
             name: arena.part(offset, self.size_bytes(name)) for name, offset in offsets.items()
         }
@@ -65,7 +54,7 @@ class GpuMemory:
             self._values[name] = (
                 self.upload(self._graph.data(name))
                 if is_constant
-                else self.allocate(self.size_bytes(name))
+                else self._driver.allocate(self.size_bytes(name))
             )
         return self._values[name]
 
@@ -79,8 +68,3 @@ class GpuMemory:
         """Size of a value."""
         kind = self._graph.types[name]
         return kind.elements * np.dtype(DTYPES[kind.dtype]).itemsize
-
-
-def _free(driver: GpuDriver, held: Sequence[GpuBuffer | np.ndarray]) -> None:
-    for memory in held:
-        driver.free(memory)

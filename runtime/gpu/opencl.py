@@ -53,7 +53,6 @@ class OpenClDriver(GpuDriver):
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)
         self._is_open, self._process = True, os.getpid()
-        self._allocated: set[int] = set()
         exact = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         has_exact = self._device.single_fp_config & exact
         self._options = ["-cl-std=CL1.2", *([EXACT_DIVISION] if has_exact else [])]
@@ -138,21 +137,11 @@ class OpenClDriver(GpuDriver):
         with self._working():
             way = self._cl.mem_flags.READ_WRITE
             memory = self._cl.Buffer(self._context, way, max(size_bytes, 1))
-        self._allocated.add(memory.int_ptr)
         return GpuBuffer(memory, 0, size_bytes)
 
     @override
     def host_array(self, size_bytes: int) -> np.ndarray:
         return np.empty(size_bytes, np.uint8)
-
-    @override
-    def free(self, memory: GpuBuffer | np.ndarray) -> None:
-        # A session of a forked child, or of a closed device, has nothing left to free.
-        if isinstance(memory, GpuBuffer) and os.getpid() == self._process:
-            place = memory.memory.int_ptr
-            if place in self._allocated:
-                self._allocated.remove(place)
-                memory.memory.release()
 
     @override
     def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:
@@ -215,7 +204,6 @@ class OpenClDriver(GpuDriver):
             return
         self.synchronise()
         self._is_open = False
-        self._allocated.clear()
         del self._queue, self._context
 
 

@@ -83,8 +83,6 @@ def run_opencl(
     found = np.zeros(shape, dtype)
     driver.copy_out(buffers[output], found)
     driver.synchronise()
-    for buffer in buffers.values():
-        driver.free(buffer)
     return found
 
 

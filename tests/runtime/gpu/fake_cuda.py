@@ -241,7 +241,7 @@ class FakeCuda:
         return {
             handle: value
             for handle, value in {**self._handles, **self.memory}.items()
-            if isinstance(value, np.ndarray | list) or value == "stream"
+            if isinstance(value, np.ndarray | list | dict | int) or value == "stream"
         }
 
 

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from dataclasses import replace
+from typing import Any
 
 import cuda.bindings.driver as real
 import numpy as np
@@ -56,8 +57,6 @@ def test_a_module_runs_between_copies(driver: GpuDriver):
     driver.copy_out(out, staged)
     driver.synchronise()
     np.testing.assert_array_equal(staged.view(np.int32).reshape(given.shape), given * 2)
-    driver.free(staged)
-    driver.free(memory)
     driver.close()
 
 
@@ -199,17 +198,31 @@ def test_closing_frees_everything(fake: FakeCuda):
     assert not fake.left()
 
 
-def test_memory_may_be_freed_at_any_moment(fake: FakeCuda):
-    """Python's collector ends sessions within a capture too, and within `close`."""
+def test_what_is_no_longer_used_is_freed_before_more_is_loaded(fake: FakeCuda):
     driver = CudaDriver()
-    first, second, third = (driver.allocate(4) for _ in range(3))
+    memory, staged, event = driver.allocate(1024), driver.host_array(4), driver.event()
+    functions, repeat = driver.load(doubled()), driver.capture(lambda: None)
+    part, view = memory.part(512, 4), staged[:2]
+    del memory, staged
+    driver.allocate(0)
+    assert not {"cuMemFree", "cuMemFreeHost"} & set(fake.names())
+    del part, view, event, functions, repeat
+    kept = driver.allocate(4)
+    assert len(fake.left()) == 2, "a stream, and the memory that is kept"
+    del kept
+
+
+def test_use_may_end_at_any_moment(fake: FakeCuda):
+    """Python's collector ends the use of sessions within a capture too, and within `close`."""
+    driver = CudaDriver()
+    used: dict[str, Any] = {name: driver.allocate(4) for name in ("first", "second", "third")}
     driver.event()
-    driver.capture(lambda: driver.free(first))
+    driver.capture(used.clear)
     assert len(fake.memory) == 3
-    second_array = driver.host_array(4)
-    assert len(fake.memory) == 2
-    fake.before["cuEventDestroy"] = lambda: driver.free(second)
-    fake.before["cuMemFree"] = lambda: (driver.free(third), driver.free(second_array))
+    used["array"] = driver.host_array(4)
+    assert not fake.memory
+    used["event"] = driver.event()
+    fake.before["cuEventDestroy"] = used.clear
     driver.close()
     assert not fake.left()
 
@@ -281,13 +294,14 @@ def test_a_forked_child_and_a_closed_driver_are_refused(fake: FakeCuda, monkeypa
     monkeypatch.setattr(os, "getpid", lambda: process + 1)
     with pytest.raises(DeviceError, match="opened before a fork; open it in the child"):
         driver.allocate(4)
-    driver.free(memory)
+    del memory
+    with pytest.raises(DeviceError, match="opened before a fork; open it in the child"):
+        driver.allocate(4)
     driver.close()
-    assert fake.left()
+    assert fake.memory
     monkeypatch.undo()
     driver.close()
     driver.close()
-    driver.free(memory)
     with pytest.raises(DeviceError, match="it is closed; open it again"):
         driver.allocate(4)
 
