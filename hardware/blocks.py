@@ -13,6 +13,9 @@ from ..isa.configuration import Configuration, Memory
 MIN_LANE_BLOCKS, USUAL_LANE_BLOCKS, MAX_LANE_BLOCKS = 2, 3, 4
 """Multiplier blocks that a lane of VECTOR takes at least, without a limit, and at most."""
 
+MIN_ROW_BLOCKS, USUAL_ROW_BLOCKS = 4, 5
+"""Multiplier blocks of statistics over rows; with the fewer, one product is made of logic."""
+
 WORD_BITS = 64
 """Rows of scratchpads lie in words of at most this many bits, each in its own RAM."""
 
@@ -129,3 +132,21 @@ def lane_blocks(lanes: int, spare: int | None) -> int:
     if spare is None:
         return USUAL_LANE_BLOCKS
     return min(max(spare // lanes, MIN_LANE_BLOCKS), MAX_LANE_BLOCKS)
+
+
+def row_blocks(configuration: Configuration, spare: int | None) -> int:
+    """Return the multiplier blocks of statistics over rows: the fewer if lanes get more by it.
+
+    Parameters
+    ----------
+    spare
+        Blocks of the chip that the array leaves; None for no limit.
+    """
+    if configuration.row_statistics == "none":
+        return 0
+    if spare is None:
+        return USUAL_ROW_BLOCKS
+    lanes = configuration.vector_lanes
+    few, usual = (lane_blocks(lanes, spare - rows) for rows in (MIN_ROW_BLOCKS, USUAL_ROW_BLOCKS))
+    fits = usual * lanes + USUAL_ROW_BLOCKS <= spare
+    return USUAL_ROW_BLOCKS if fits and few == usual else MIN_ROW_BLOCKS

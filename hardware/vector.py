@@ -14,6 +14,7 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import ResultKind, Statistic, Vector
 from ..isa.pipeline import READ_LATENCY, VECTOR_OPERAND_CYCLES, VECTORS_IN_FLIGHT
 from .affine import AffineNest
+from .blocks import USUAL_ROW_BLOCKS, row_blocks
 from .delay import delayed
 from .in_flight import InFlight
 from .layouts import command_layout
@@ -35,7 +36,8 @@ class VectorUnit(wiring.Component):
     ----------
     configuration : Configuration
     blocks : int, optional
-        Multiplier blocks for the lanes, as in `VectorDatapath`.
+        Multiplier blocks that the chip has for lanes and statistics over rows. They change neither
+        bytes nor cycles.
 
     Members
     -------
@@ -50,10 +52,11 @@ class VectorUnit(wiring.Component):
 
     def __init__(self, configuration: Configuration, blocks: int | None = None):
         self.configuration = configuration
-        self.datapath = VectorDatapath(configuration, blocks)
+        of_rows = row_blocks(configuration, blocks)
+        self.datapath = VectorDatapath(configuration, None if blocks is None else blocks - of_rows)
         ahead = self.datapath.RESULTS_LATENCY - self.datapath.PARAM_DELAY + READ_LATENCY
-        has_rows = configuration.row_statistics != "none"
-        self.rows = VectorRows(configuration, ahead) if has_rows else None
+        in_fabric = of_rows < USUAL_ROW_BLOCKS
+        self.rows = VectorRows(configuration, ahead, in_fabric=in_fabric) if of_rows else None
         formats = {
             memory: RowFormat(configuration, memory)
             for memory in (Memory.ACT, Memory.ACC, Memory.PARAM)

@@ -471,6 +471,18 @@ _PRESETS = (
         bus_bits=32,
         queue_depth=2,
     ),
+    # The same with statistics over rows: transformers run whole.
+    Configuration(
+        name="transformer-25",
+        lanes_in=4,
+        lanes_out=4,
+        act_depth=1024,
+        wgt_depth=512,
+        acc_depth=256,
+        bus_bits=32,
+        queue_depth=2,
+        row_statistics="all",
+    ),
     Configuration(
         name="ecp5-45",
         lanes_in=8,
@@ -481,6 +493,9 @@ _PRESETS = (
         queue_depth=2,
     ),
     Configuration(name="ecp5-85", vector_lanes=8, acc_depth=512, queue_depth=2),
+    Configuration(
+        name="transformer-85", vector_lanes=8, acc_depth=512, queue_depth=2, row_statistics="all"
+    ),
     Configuration(
         name="gowin20",
         lanes_in=4,

@@ -138,7 +138,9 @@ def _parameters() -> Iterator[str]:
     yield "The presets, with the bytes of an instruction word and the hash in `CONFIGURATION`:"
     yield ""
     rows: list[tuple[object, ...]] = [
-        (f"`{n}`", *(p.parameters()[n] for p in PRESETS.values())) for n in DEFAULT.parameters()
+        (f"`{n}`", *(getattr(p, n) for p in PRESETS.values()))
+        for n in PARAMETERS
+        if any(n in p.parameters() for p in PRESETS.values())
     ]
     rows.append(("word bytes", *(word_bytes(p) for p in PRESETS.values())))
     rows.append(("hash", *(f"`{p.hash:08x}`" for p in PRESETS.values())))

@@ -3,7 +3,8 @@
 The counts are those of the cells that `hardware` instantiates, and of the memories that synthesis
 makes of blocks or logic cells. For UltraScale, Gowin and GateMate, nobody has checked what
 synthesis makes of queues deeper than `Blocks.deepest_queue` and of banks deeper than a block, so
-machines with either have no RAM count.
+machines with either have no RAM count; nor do those with the table of `row_statistics`, except on
+an ECP5.
 """
 
 from collections import Counter
@@ -15,12 +16,15 @@ from ...hardware.blocks import (
     BLOCK_18K,
     BLOCK_20K,
     MIN_LANE_BLOCKS,
+    MIN_ROW_BLOCKS,
     SHALLOW,
+    USUAL_ROW_BLOCKS,
     WORD_BITS,
     BlockShape,
     array_blocks,
     granule_bits,
     lane_blocks,
+    row_blocks,
 )
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration, Memory
@@ -36,7 +40,7 @@ from .logic_rams import (
 
 SCRATCHPADS = tuple(memory for memory in Memory if memory is not Memory.DRAM)
 
-ARRAY, LANES = "gemm.array", "vector.datapath"
+ARRAY, LANES, ROWS = "gemm.array", "vector.datapath", "vector.rows"
 """Instances of the core that have multipliers."""
 
 INSTANCES: Mapping[Memory, str] = MappingProxyType(
@@ -63,6 +67,9 @@ class Blocks:
         Multipliers, as the family counts them, that a multiplier of a VECTOR lane takes.
     counted
         Whether the lanes of VECTOR share the multipliers of the chip that the array leaves.
+    row_blocks
+        Multipliers of statistics over rows, if not; DSP48 cannot multiply two unsigned numbers of
+        18 bits.
     logic_rams
         Whether logic cells can be RAMs. If not, synthesis makes block RAMs of all memories that are
         read with a register.
@@ -79,6 +86,7 @@ class Blocks:
     pairs: bool = True
     lane_unit: int = 1
     counted: bool = False
+    row_blocks: int = USUAL_ROW_BLOCKS
     logic_rams: bool = True
     deepest_queue: int = DEEPEST_QUEUE
     checked: bool = True
@@ -87,8 +95,8 @@ class Blocks:
 BLOCKS: Mapping[Technology, Blocks] = MappingProxyType(
     {
         Technology.ECP5: Blocks(BLOCK_18K, SHALLOW, counted=True),
-        Technology.XILINX7: Blocks(BLOCK_18K, SHALLOW, deepest_queue=64),
-        Technology.ULTRASCALE: Blocks(BLOCK_18K, SHALLOW, checked=False),
+        Technology.XILINX7: Blocks(BLOCK_18K, SHALLOW, deepest_queue=64, row_blocks=3),
+        Technology.ULTRASCALE: Blocks(BLOCK_18K, SHALLOW, checked=False, row_blocks=3),
         Technology.GOWIN: Blocks(BLOCK_18K, 0, pairs=False, lane_unit=2, checked=False),
         Technology.GATEMATE: Blocks(
             BLOCK_20K, 0, multiplies=False, logic_rams=False, deepest_queue=2, checked=False
@@ -146,6 +154,8 @@ def count_blocks(
         lane = blocks_of_lane(configuration, technology, multipliers)
         found[ARRAY] = array_blocks(configuration) if blocks.pairs else configuration.tile_bytes
         found[LANES] = blocks.lane_unit * lane * configuration.vector_lanes
+        if configuration.row_statistics != "none":
+            found[ROWS] = blocks.lane_unit * blocks_of_rows(configuration, technology, multipliers)
     return Counts(found, block_rams(configuration, blocks))
 
 
@@ -164,7 +174,19 @@ def blocks_of_lane(
         return lane_blocks(lanes, None)
     if multipliers is None:
         return MIN_LANE_BLOCKS
-    return lane_blocks(lanes, multipliers - array_blocks(configuration))
+    spare = multipliers - array_blocks(configuration)
+    return lane_blocks(lanes, spare - row_blocks(configuration, spare))
+
+
+def blocks_of_rows(
+    configuration: Configuration, technology: Technology, multipliers: int | None
+) -> int:
+    """Return the multiplier blocks of statistics over rows; parameters as in `count_blocks`."""
+    if not BLOCKS[technology].counted:
+        return BLOCKS[technology].row_blocks
+    if multipliers is None:
+        return MIN_ROW_BLOCKS
+    return row_blocks(configuration, multipliers - array_blocks(configuration))
 
 
 def scratchpad_bits(configuration: Configuration) -> Counter[str]:
@@ -196,9 +218,13 @@ def block_rams(configuration: Configuration, blocks: Blocks) -> Counter[str] | N
     banks = [(memory, configuration.depth(memory)) for memory in SCRATCHPADS]
     deepest = max(depth for _, depth in banks)
     deep_queues = configuration.queue_depth > blocks.deepest_queue
+    has_rows = configuration.row_statistics != "none"
     if not blocks.checked and (deep_queues or deepest > blocks.shape.deepest):
         return None
+    if has_rows and not blocks.counted:
+        return None
     found = Counter[str]()
+    found[ROWS] += has_rows
     widest = max(blocks.shape.widths.values())
     if not blocks.logic_rams:
         found["store"] += -(-configuration.bus_bits // widest)

@@ -104,12 +104,17 @@ def _act(configuration: Configuration, blocks: int) -> Features:
     return _pad(configuration, Memory.ACT, 4, 2)
 
 
+def _has_rows(configuration: Configuration) -> bool:
+    return configuration.row_statistics != "none"
+
+
 def _lanes(configuration: Configuration, blocks: int) -> Features:
     return {
         "lanes": configuration.vector_lanes,
         "first products": configuration.vector_lanes * (blocks < 3),
         "second products": configuration.vector_lanes * (blocks < 4),
         "table bits": configuration.vector_lanes * _log2(configuration.lut_tables),
+        "lanes of rows": configuration.vector_lanes * _has_rows(configuration),
     }
 
 
@@ -125,6 +130,8 @@ def _vector(configuration: Configuration, blocks: int) -> Features:
         **_registered(Vector, configuration),
         **_pad(configuration, Memory.PARAM, 1, 1),
         "slice bits": wider,
+        "rows": _has_rows(configuration),
+        "summed lanes": vector * _has_rows(configuration),
     }
 
 

@@ -19,14 +19,22 @@ PRESET_CHIPS = {
     "ecp5-25": "ecp5-25",
     "ecp5-45": "ecp5-45",
     "ecp5-85": "ecp5-85",
+    "transformer-25": "ecp5-25",
+    "transformer-85": "ecp5-85",
 }
 """Presets that are measured, each with its chip."""
+
+_OPTIONS: dict[str, dict[str, int | str]] = {
+    "packed": {"packed_weights": "int4"},
+    "rows": {"row_statistics": "all", "lut_tables": 2},
+}
 
 EXTREMES = (
     PRESETS["tiny"].replace(name="deep-queues", queue_depth=64),
     PRESETS["tiny"].replace(name="deep-banks", act_depth=32768),
     *(
-        PRESETS[name].replace(name=f"packed-{name}", packed_weights="int4")
+        PRESETS[name].replace(name=f"{option}-{name}", **changes)
+        for option, changes in _OPTIONS.items()
         for name in ("tiny", "4x4", "8x8")
     ),
 )

@@ -161,6 +161,16 @@ def test_a_language_model_is_one_program():
     assert 10 * np.log10(np.square(in_float).mean() / noise) > 24
 
 
+@pytest.mark.parametrize("name", ["transformer-25", "transformer-85"])
+def test_an_encoder_is_one_program_on_the_presets_for_transformers(encoder, name):
+    compiled = compile_module(encoder, PRESETS[name])
+    assert len(compiled.segments) == 1
+    x = np.random.default_rng(4).normal(0, 1, (1, 19, 24)).astype(np.float32)
+    (found,) = Session(compiled, open_device("sim", PRESETS[name])).run(x).outputs.values()
+    (expected,) = evaluate(compiled.graph, {"x": x}).values()
+    assert np.array_equal(found, expected)
+
+
 def test_a_machine_without_the_option_keeps_the_graph(encoder):
     placed = place(CompileRequest(graph=encoder, configuration=PLAIN)).graph
     ops = [one.op for one in placed.nodes]

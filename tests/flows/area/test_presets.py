@@ -10,8 +10,10 @@ from tilewright.isa.configuration import PRESETS
 PAGE = Path(__file__).parents[3] / "docs" / "guide" / "synthesis.md"
 CHIPS = {
     "ecp5-25": "ecp5-25",
+    "transformer-25": "ecp5-25",
     "ecp5-45": "ecp5-45",
     "ecp5-85": "ecp5-85",
+    "transformer-85": "ecp5-85",
     "gowin20": "gw2ar-18",
     "gatemate": "ccgm1a1",
     "zynq7020": "xc7z020",
