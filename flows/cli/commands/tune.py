@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....atomic_write import check_output
 from ....errors import UsageError
 from ....isa.configuration import DEFAULT
 from ....quoting import printable
@@ -66,7 +67,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="seed of the tuner and of test data")
     parser.add_argument(
-        "--db", type=Path, metavar="FILE", dest="database",
+        "--database", type=Path, metavar="FILE",
         help="database of records (default: that of sweeps in the cache, which `compile` and `run` "
         "use)",
     )  # fmt: skip
@@ -96,6 +97,7 @@ def tune_(arguments: argparse.Namespace) -> None:
     """
     check_json(arguments.json)
     check_arguments(arguments)
+    check_output(arguments.exported, f"`--export {arguments.exported}`", [arguments.source])
     from ...tuning.kernel_records import KernelRecords
 
     path = arguments.database or _default_database()
