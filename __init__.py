@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .compiler import te
     from .compiler.accelerator.lower_kernel import lower
     from .compiler.accelerator.target import Accelerator
+    from .compiler.exporters import export_onnx
     from .compiler.frontend import import_model
     from .compiler.frontend.pytorch import from_torch
     from .compiler.options import Options
@@ -45,6 +46,7 @@ _HOMES = {
     "Session": ".runtime",
     "TilewrightError": ".errors",
     "compile_graph": ".flows.execution.compile_graph",
+    "export_onnx": ".compiler.exporters",
     "from_torch": ".compiler.frontend.pytorch",
     "import_model": ".compiler.frontend",
     "load": ".runtime",
@@ -74,6 +76,7 @@ __all__ = [
     "Session",
     "TilewrightError",
     "compile_graph",
+    "export_onnx",
     "from_torch",
     "import_model",
     "load",

@@ -4,7 +4,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .errors import TilewrightError, UsageError
@@ -51,10 +51,51 @@ def write_output(
             durable=durable,
         )
     except OSError as problem:
-        remedy = "make room, or choose" if problem.errno in FULL else "choose"
-        raise error(
-            f"{what}: cannot be written, got `{problem.strerror}`; {remedy} another path"
-        ) from None
+        raise error(_refusal(what, problem)) from None
+
+
+def check_output(path: Path | None, what: str, inputs: Iterable[Path | None] = ()) -> None:
+    """Reject a file that `write_output` could not write, before a long computation.
+
+    A file beside it is made and removed, because permissions alone do not tell of full or
+    read-only file systems.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file; None if the user asked for none.
+    what : str
+        As for `write_output`.
+    inputs : iterable of Path or None
+        Files that are read meanwhile, which the output must not replace.
+
+    Raises
+    ------
+    UsageError
+        When the file cannot be written, or is one of `inputs`.
+    """
+    if path is None:
+        return
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if _is_regular_or_new(path):
+            place = Path(os.path.realpath(path))
+            beside = place.with_name(f".{secrets.token_hex(8)}{UNFINISHED_SUFFIX}")
+            beside.open("xb").close()
+            beside.unlink()
+        taken = path.exists() and any(
+            given is not None and given.exists() and path.samefile(given) for given in inputs
+        )
+    except OSError as problem:
+        raise UsageError(_refusal(what, problem)) from None
+    if taken:
+        raise UsageError(f"{what}: expected another file than the input; choose another path")
+
+
+def _refusal(what: str, problem: OSError) -> str:
+    remedy = "make room, or choose" if problem.errno in FULL else "choose"
+    return f"{what}: cannot be written, got `{problem.strerror}`; {remedy} another path"
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> list[Path]:

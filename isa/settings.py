@@ -259,7 +259,8 @@ def _check_name(name: str, source: str, known: tuple[str, ...]) -> None:
     if name in MEMORY:
         option = f"--{name.replace('_', '-')}"
         raise UsageError(
-            f"{source}: `{name}` is a property of main memory, not of the machine; use `{option}`"
+            f"{source}: `{name}` is a property of main memory, not of the machine; use `{option}` "
+            f"(in `sweep`, `--vary {name}=VALUES`)"
         )
     kinds = ["lanes, or a parameter of the configuration (`tilewright config show`)"]
     kinds = kinds if LANES in known else []

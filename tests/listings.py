@@ -4,8 +4,8 @@
 that makes it, to which `--json` is added, and its place in the result. A word in a place names a
 key, or the entry of a list that has it as a value.
 
-A tutorial is a whole session: its `sh` blocks run too, in a folder that is empty at first, and a
-block with a title, such as `title="mine.py"`, is written to that file.
+A tutorial or the gallery is a whole session: its `sh` blocks run too, in a folder that is empty at
+first, and a block with a title, such as `title="mine.py"`, is written to that file.
 """
 
 import contextlib
@@ -29,7 +29,8 @@ from tilewright.flows.cli.main import main
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
+PICTURES = ROOT / "docs" / "pictures"
+TUTORIALS = [*sorted((ROOT / "docs" / "tutorial").glob("*.md")), ROOT / "docs" / "gallery.md"]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
 API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE, LIFE_PAGE = (
@@ -50,7 +51,8 @@ TIMES = re.compile(r"~?[\d.,]+ (?:us|ms|s)\b|(?<=127\.0\.0\.1:)\d+|-{2,}|\s+")
 def refreshed(page: Path) -> str:
     """The page, every `text` block holding what the code blocks since the one before it print.
 
-    The code runs in an empty folder, for a reference page with the examples in it.
+    The code runs in an empty folder, for a reference page with the examples in it. A picture that
+    it writes, and that the page shows, replaces the one in `docs/pictures`.
     """
     namespace: dict[str, object] = {}
     printed = io.StringIO()
@@ -77,7 +79,11 @@ def refreshed(page: Path) -> str:
     with TemporaryDirectory() as folder, contextlib.chdir(folder):
         if not tutorial:
             os.symlink(ROOT / "examples", "examples")
-        return BLOCK.sub(block, page.read_text())
+        text = BLOCK.sub(block, page.read_text())
+        for name in re.findall(r"\]\(pictures/([^)]+)\)", text):
+            if os.path.exists(name):
+                (PICTURES / name).write_bytes(Path(name).read_bytes())
+        return text
 
 
 def run(commands: str, page: Path) -> str:

@@ -1,4 +1,4 @@
-"""The tutorials: each is followed in an empty folder, and gives what it shows."""
+"""The tutorials and the gallery: each is followed in an empty folder, and gives what it shows."""
 
 import re
 import shlex
@@ -7,13 +7,16 @@ import pytest
 
 from tilewright.flows.cli.main import parser
 
-from .listings import ROOT, TUTORIALS, refreshed
+from .listings import PICTURES, ROOT, TUTORIALS, refreshed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_a_tutorial_gives_what_it_shows(page):
+    pictures = {path: path.read_bytes() for path in PICTURES.iterdir()}
     assert refreshed(page) == page.read_text(), "run `python -m tests.listings`"
+    changed = [path.name for path, data in pictures.items() if path.read_bytes() != data]
+    assert not changed, "these pictures are new now: look at them and commit them"
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
@@ -29,7 +32,7 @@ def test_commands_for_a_board_are_commands(page):
 def test_each_tutorial_is_in_the_list_of_pages():
     listed = (ROOT / "docs" / "README.md").read_text()
     for page in TUTORIALS:
-        assert f"(tutorial/{page.name})" in listed
+        assert f"({page.relative_to(ROOT / 'docs')})" in listed
 
 
 def test_a_listing_that_differs_is_found_out(tmp_path, monkeypatch):

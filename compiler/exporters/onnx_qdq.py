@@ -2,9 +2,11 @@
 
 All that importers make has its counterpart in ONNX, with the same semantics in the importer and in
 ONNX Runtime. A model declares operator set 20, or a newer one if an operator asks for it. The
-accelerator's integer operators have no counterpart, so export a graph before its layers are
-recognised.
+accelerator's integer operators have no counterpart, so a graph whose layers are recognised is
+written as it was imported.
 """
+
+from dataclasses import replace
 
 import onnx
 from onnx import helper, numpy_helper
@@ -26,13 +28,15 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
     Parameters
     ----------
     graph : Graph
-        Graph of host operators only; its inputs, outputs and their names are kept.
+        Graph as from `import_model` or `from_torch`, or another one of host operators only; its
+        inputs, outputs and their names are kept.
 
     Raises
     ------
     CompileError
         If an operator has no counterpart in ONNX.
     """
+    graph = replace(graph.imported or graph, name=graph.name)
     check_exportable(graph)
     writer = Writer(graph)
     for node in graph.nodes:
@@ -118,7 +122,8 @@ def check_exportable(graph: Graph) -> None:
             continue
         raise CompileError(
             f"graph `{graph.name}`: node `{node.name}`: expected an operator that ONNX export "
-            f"knows, got {got}; run the model with `--calibrate` instead of exporting it"
+            f"knows, got {got}; export the graph as it was imported, or run the model with "
+            "`--calibrate`"
         )
 
 
@@ -129,6 +134,8 @@ def _is_special(graph: Graph, node: Node) -> bool:
     if isinstance(node.attributes, ops.Recurrent):
         scales = node.inputs[node.attributes.scales]
         return bool(scales) and not all(map(graph.is_constant, (*node.inputs[1:3], *scales)))
+    if getattr(node.attributes, "channels_last", False):
+        return True
     if isinstance(node.attributes, ops.GridSample | ops.RoiAlign):
         return node.output.type.dtype != "float32"
     if isinstance(node.attributes, ops.Interpolate):

@@ -63,6 +63,9 @@ class Writer:
         """
         names = [self.names[value.name] for value in node.outputs]
         names = [*(f"{names[0]}.unused{index}" for index in range(unused)), *names]
+        # ONNX Runtime refuses an AveragePool with `dilations` between integers, even if all are 1.
+        if set(attributes.get("dilations", ())) == {1}:
+            del attributes["dilations"]
         # Node names in ONNX are unique; several nodes here may come from one node of a model.
         unique = node.name if node.name not in self.labels else f"{node.name}/{names[0]}"
         self.labels.add(unique)

@@ -5,21 +5,17 @@ PyTorch is not a dependency; `from_torch` imports it when called.
 
 import contextlib
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ...atomic_write import write_output
 from ...errors import ImportModelError, InputError, ToolError, install_command
-from ..exporters import export_onnx
 from ..graph import Graph
 from ..importers import import_onnx
 from ..quantiser import QuantiserOptions, evaluate_quality, make_batches, quantise
@@ -42,7 +38,6 @@ def from_torch(
     calibrate: Any = None,
     options: QuantiserOptions | None = None,
     *,
-    output: str | os.PathLike[str] | None = None,
     say: Callable[[str], None] = _to_stderr,
 ) -> Graph:
     """Read a PyTorch module.
@@ -60,15 +55,13 @@ def from_torch(
         stays in float for the host, or in int8 if the module is already quantised.
     options : QuantiserOptions
         Options of the quantisation; None for the defaults.
-    output : path or None
-        File for the network as ONNX, quantised if there are samples.
     say : callable
         Called with each line about noise, accuracy and doubtful samples; stderr by default.
 
     Returns
     -------
     Graph
-        Graph as from `import_model`, ready for `compile_graph`.
+        Graph as from `import_model`, ready for `compile_graph` and `export_onnx`.
 
     Raises
     ------
@@ -83,7 +76,6 @@ def from_torch(
     """
     data, name = export_torch(module, example), type(module).__name__
     if calibrate is None:
-        _write(output, data)
         return replace(import_model(data), name=name)
     graph = replace(import_onnx(data), name=name)
     given, labels = _gathered(calibrate)
@@ -91,8 +83,6 @@ def from_torch(
     for line in _doubts(samples):
         say(line)
     quantised = quantise(graph, make_batches(graph, samples), options or QuantiserOptions())
-    if output is not None:
-        _write(output, export_onnx(quantised.graph).SerializeToString())
     integer = quantised.integer_graph()
     first = make_batches(graph, {name: array[:EVALUATED] for name, array in samples.items()})
     found = evaluate_quality(
@@ -105,11 +95,6 @@ def from_torch(
         line += f", accuracy {found.float_accuracy:.1%} in float, {found.accuracy:.1%} in int8"
     say(f"{line}, on {found.samples} of the samples that calibrated it")
     return integer
-
-
-def _write(path: str | os.PathLike[str] | None, data: bytes) -> None:
-    if path is not None:
-        write_output(Path(path), data, f"`output` {path}")
 
 
 def _gathered(given: Any) -> tuple[Any, np.ndarray | None]:

@@ -5,6 +5,7 @@ The accelerator may run the integer operators of the graph. The host runs all ot
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -77,10 +78,11 @@ def recognise_layers(
     CompileError
         If a node whose inputs are constant cannot be evaluated.
     """
+    given = graph.imported or graph
     for position, step in enumerate(RECIPE[:last], 1):
         graph = verify(step(graph), step.__name__)
         on_pass(position, step.__name__, graph)
-    return graph
+    return replace(graph, imported=given)
 
 
 def import_model(

@@ -133,6 +133,9 @@ class Graph:
         Nodes; each comes after the nodes whose values it reads.
     constants : tuple of Constant
         Weights, biases, scales and tables.
+    imported : Graph or None
+        The same network before its layers were recognised, in operators that ONNX has, for
+        `export_onnx`. Passes leave it out of what they make.
     """
 
     name: str
@@ -140,6 +143,7 @@ class Graph:
     outputs: tuple[Output, ...]
     nodes: tuple[Node, ...]
     constants: tuple[Constant, ...] = ()
+    imported: "Graph | None" = field(default=None, repr=False, compare=False)
     types: Mapping[str, TensorType] = field(init=False, repr=False, compare=False)
     _data: Mapping[str, np.ndarray] = field(init=False, repr=False, compare=False)
     _producers: Mapping[str, Node] = field(init=False, repr=False, compare=False)

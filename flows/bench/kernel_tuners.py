@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.kernel_tuners", description=__doc__
     )
-    parser.add_argument("--db", type=Path, default=Path("build/kernel_tuners.db"))
+    parser.add_argument("--database", type=Path, default=Path("build/kernel_tuners.db"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--only", default="", help="kernels whose names contain this")
@@ -101,9 +101,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     def call() -> None:
         check_json(options.json)
-        options.db.parent.mkdir(parents=True, exist_ok=True)
+        options.database.parent.mkdir(parents=True, exist_ok=True)
         found = {}
-        with Database(options.db) as database:
+        with Database(options.database) as database:
             records = KernelRecords(database)
             for task in tasks(host(), options.threads):
                 if options.only in task.title:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ...atomic_write import write_output
+from ...atomic_write import check_output, write_output
 from ...errors import UsageError
 from ...file_access import parse_json, read_part
 
@@ -36,6 +36,7 @@ def check_json(target: str | None) -> None:
             "MODEL before `--json`"
         )
     path = Path(target)
+    check_output(path, f"`--json {target}`")
     try:
         parse_json(read_part(path) or b"{}") if os.path.isfile(path) else None
     except OSError:

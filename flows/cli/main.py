@@ -14,7 +14,9 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from typing_extensions import override
 
 from ... import __version__
 from ...errors import TilewrightError, UsageError, did_you_mean
@@ -106,6 +108,15 @@ SPELLINGS = {"quantize": "quantise"}
 INVALID_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
 """Message of argparse for a word that is not one of the choices."""
 
+INVALID_VALUE = re.compile(r"argument (\S+): invalid (\w+) value: '(.*)'", re.DOTALL)
+"""Message of argparse for a word that its type does not accept; all types here are numbers."""
+
+MEMORY = ("latency", "bandwidth", "outstanding", "shared_bus")
+"""Properties of main memory, which `--vary` sets where a command has no option for them."""
+
+OTHER_WORDS = {"--shape": "--dim", "--shapes": "--dim", "--compare": "--pair", "--db": "--database"}
+"""Options of other tools and of earlier versions, with ours."""
+
 MAX_MESSAGE = 4_000
 """Characters of an error; a longer one repeats what the user gave."""
 
@@ -117,6 +128,23 @@ PIPE_CLOSED = 141
 class _Parser(argparse.ArgumentParser):
     """A parser that raises the errors that argparse would print, so that all errors look alike."""
 
+    @override
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            known = self._option_string_actions
+            word = unknown[0].partition("=")[0]
+            usual = f"; `{self.prog} --help` shows what there is"
+            if word[2:].replace("-", "_") in MEMORY and "--vary" in known:
+                hint = f"; give `--vary {word[2:].replace('-', '_')}=VALUES`"
+            elif OTHER_WORDS.get(word) in known:
+                hint = f"; did you mean `{OTHER_WORDS[word]}`?"
+            else:
+                hint = did_you_mean(word, known, usual)
+            raise UsageError(f"unknown arguments `{' '.join(unknown)}`{hint}")
+        return parsed, unknown
+
+    @override
     def error(self, message: str) -> NoReturn:
         if found := INVALID_CHOICE.fullmatch(message):
             option, word, listed = found.groups()
@@ -130,6 +158,10 @@ class _Parser(argparse.ArgumentParser):
                 f"`{option} {word}`: expected one of {', '.join(known)}"
                 + did_you_mean(word, known, "; choose one")
             )
+        if found := INVALID_VALUE.fullmatch(message):
+            option, kind, word = found.groups()
+            expected = {"int": "a whole number"}.get(kind, "a number")
+            raise UsageError(f"`{option} {word}`: expected {expected}; correct it")
         raise UsageError(f"{message}; `{self.prog} --help` shows what there is")
 
 
@@ -217,17 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given[at] = command_word(given[at])
 
     def call() -> None:
-        parsed, unknown = parser(given).parse_known_args(given)
-        if unknown:
-            options = [f"--{name.replace('_', '-')}" for name in vars(parsed)]
-            raise UsageError(
-                f"unknown arguments `{' '.join(unknown)}`"
-                + did_you_mean(
-                    unknown[0].partition("=")[0],
-                    options,
-                    f"; `tilewright {parsed.command} --help` shows what there is",
-                )
-            )
+        parsed = parser(given).parse_args(given)
         if files := vars(parsed).get("operators"):
             from .operator_options import load_operators
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ...atomic_write import write_output
+from ...atomic_write import check_output, write_output
 from ...errors import ToolError, UsageError, install_command
 from ...isa.configuration import PARAMETERS
 from ...isa.settings import MEMORY
@@ -38,6 +38,7 @@ def check_export(path: Path) -> None:
         )
     if path.suffix == ".parquet":
         _pyarrow("pyarrow")
+    check_output(path, f"`--export {path}`")
 
 
 def export(database: Database, path: Path) -> int:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .expressions import of_network
+from .figures import CLOCK
 from .outcome import EXCLUDED, FAILED, OPEN, PointResult, SweepOutcome
 
 
@@ -22,7 +23,7 @@ def verdict(outcome: SweepOutcome) -> list[str]:
         figure = outcome.objectives[0]
         return [
             f"verdict: {name_of(best)} has the smallest {figure.replace('_', ' ')}{within}: "
-            f"{', '.join(_times(best, outcome))}"
+            f"{_times(best, outcome)}"
         ]
     return list(_no_machine(outcome))
 
@@ -45,7 +46,7 @@ def _no_machine(outcome: SweepOutcome) -> Iterator[str]:
         )
         yield f"nearest: {name_of(nearest)} {_missed(nearest)}"
         if nearest.bounds:
-            yield f"         it needs {', '.join(_times(nearest, outcome))}"
+            yield f"         it needs {_times(nearest, outcome)}"
 
 
 def name_of(result: PointResult) -> str:
@@ -63,9 +64,11 @@ def _missed(result: PointResult) -> str:
     return " and ".join(parts)
 
 
-def _times(result: PointResult, outcome: SweepOutcome) -> Iterator[str]:
-    """Yield the milliseconds of each network."""
+def _times(result: PointResult, outcome: SweepOutcome) -> str:
+    """Return the milliseconds of each network, and the clock at which they hold."""
     least = "" if result.cycles else "at least "
-    for network in outcome.networks:
-        name = of_network("ms", network.name)
-        yield f"{least}{result.figures[name]:.3g} ms for {network.name}"
+    times = [
+        f"{least}{result.figures[of_network('ms', network.name)]:.3g} ms for {network.name}"
+        for network in outcome.networks
+    ]
+    return f"{', '.join(times)}, at {result.figures[CLOCK]:.4g} MHz"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import onnx
 import pytest
 
 import tilewright
@@ -204,7 +205,8 @@ def test_samples_that_show_little_are_mentioned(torch, samples, doubt):
 @pytest.mark.parametrize("samples", [None, random_samples(4)])
 def test_the_network_is_also_written_as_onnx(torch, tmp_path, samples):
     path = tmp_path / "network.onnx"
-    graph = tilewright.from_torch(Network(), "image", samples, output=path)
+    graph = tilewright.from_torch(Network(), "image", samples)
+    onnx.save(tilewright.export_onnx(graph), path)
     again = import_model(path)
     inputs = {"x": random_samples(1)}
     ours, theirs = (next(iter(evaluate(each, inputs).values())) for each in (graph, again))

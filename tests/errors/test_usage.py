@@ -22,8 +22,8 @@ from tilewright.flows.cli.main import guarded, main
         (["run", "m.onnx", "--device", "/dev/ttyUSB0"], "`--device /dev/ttyUSB0`: expected a "
          "device's name or a board's address, got a path; did you mean "
          "`serial:///dev/ttyUSB0`?"),
-        (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config --help` "
-         "shows what there is"),
+        (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config list "
+         "--help` shows what there is"),
         (["run", "m.onnx", "--device", "fpga"], "`--device fpga`: expected one of reference, sim, "
          "rtl, gate, host, gpu, or a board's address; choose one"),
         (["run", "m.onnx", "--technology", "ecp5"], "`--technology`: expected `--device gate`, got "
@@ -101,6 +101,18 @@ from tilewright.flows.cli.main import guarded, main
          "such as `bus_bits=64,128`; correct it"),
         (["config", "show", "16x16", "--set", "name=3"], "`--set name=3`: unknown parameter "
          "`name`; expected lanes, or a parameter of the configuration (`tilewright config show`)"),
+        (["sweep", "m.onnx", "--latency", "10"], "unknown arguments `--latency 10`; give `--vary "
+         "latency=VALUES`"),
+        (["run", "m.onnx", "--shape", "x=1,8"], "unknown arguments `--shape x=1,8`; did you mean "
+         "`--dim`?"),
+        (["run", "m.onnx", "--dims", "N=1"], "unknown arguments `--dims N=1`; did you mean "
+         "`--dim`?"),
+        (["tune", "m.onnx", "--listing"], "unknown arguments `--listing`; did you mean `--list`?"),
+        (["sweep", "m.onnx", "--clock", "0"], "`--clock 0`: expected a positive number; correct "
+         "it"),
+        (["sweep", "m.onnx", "--clock", "fast"], "`--clock fast`: expected a number; correct it"),
+        (["run", "m.onnx", "--samples", "1.5"], "`--samples 1.5`: expected a whole number; "
+         "correct it"),
     ],
 )  # fmt: skip
 def test_usage(fail, arguments, message):
@@ -289,6 +301,46 @@ def test_a_full_disk_leaves_no_part_of_a_file(fail, model, tmp_path, monkeypatch
         "or choose another path",
     )
     assert not list(tmp_path.iterdir())
+
+
+LONG_WORK = {
+    "sweep": ["--output", "--export", "--json"],
+    "ablation": ["--figure", "--json"],
+    "quantise": ["--output"],
+    "compile": ["--output"],
+    "report": ["--output", "--json"],
+    "run": ["--trace", "--json"],
+    "tune": ["--export"],
+}
+"""Commands that may work for minutes, with options that name a file for the result."""
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), [(words, option) for words in LONG_WORK for option in LONG_WORK[words]]
+)
+def test_outputs_are_checked_before_the_model_is_read(fail, tmp_path, words, option):
+    target = tmp_path / "nowhere" / {"--figure": "f.svg", "--export": "e.csv"}.get(option, "f.json")
+    samples = ["--calibrate", tmp_path / "absent.npz"] if words == "quantise" else []
+    code, said = fail(words, tmp_path / "absent.onnx", *samples, option, target)
+    assert code == 2
+    assert f"{target}`: cannot be written, got `No such file or directory`" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [("report", "--output"), ("compile", "--output"), ("sweep", "--output"), ("run", "--trace"),
+     ("quantise", "--output")],
+)  # fmt: skip
+def test_an_output_never_replaces_the_model(fail, model, tmp_path, words, option):
+    copy = tmp_path / "mine.onnx"
+    copy.write_bytes(Path(model).read_bytes())
+    same = tmp_path / "link.onnx"
+    same.symlink_to(copy)
+    samples = ["--calibrate", tmp_path / "samples.npz"] if words == "quantise" else []
+    code, said = fail(words, copy, *samples, option, same)
+    assert code == 2
+    assert said.endswith("expected another file than the input; choose another path")
+    assert copy.read_bytes() == Path(model).read_bytes()
 
 
 def test_names_that_the_terminal_lacks_are_escaped(tmp_path):

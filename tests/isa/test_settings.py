@@ -52,7 +52,7 @@ def test_a_file_is_a_machine_even_with_a_comma_in_its_name(tmp_path):
     ("text", "error", "message"),
     [
         ("16x16,latency=200", UsageError, "`latency` is a property of main memory, not of the "
-         "machine; use `--latency`"),
+         "machine; use `--latency` (in `sweep`, `--vary latency=VALUES`)"),
         ("16x16,lanes", UsageError, "expected NAME=VALUE such as `act_depth=4096`, got `lanes`"),
         ("16x16,lanes=8x8,4x4", UsageError, "expected NAME=VALUE"),
         ("16x16,act_depth=512..1024", UsageError, "expected one value of `act_depth`, got"),

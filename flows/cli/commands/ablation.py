@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from ....atomic_write import check_output
 from ....compiler.frontend import import_model
 from ....compiler.graph import Graph
 from ....errors import ToolError, UsageError, install_command
@@ -122,6 +123,7 @@ def check_figure(figure: Path | None) -> None:
             "`--figure`: the Python package `matplotlib` is not installed; run "
             f"`{install_command('figures')}`, or leave `--figure` out"
         )
+    check_output(figure, f"`--figure {figure}`")
 
 
 def chosen_layers(names: str | None) -> list[ConvolutionShape]:

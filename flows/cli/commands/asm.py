@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ....atomic_write import write_output
+from ....atomic_write import check_output, write_output
 from ....errors import UsageError
 from ....file_access import read_part, reason
 from ....isa.assembly import format_instruction, parse_program
@@ -60,6 +60,8 @@ def assemble(arguments: argparse.Namespace) -> None:
     counts = counted(report.instructions, "instruction"), counted(report.tokens, "token")
     say(f"checked: {', '.join(counts)}, no conflict")
     require_tools(arguments.device)
+    output = arguments.output
+    check_output(output, f"`--output {output}`", [arguments.source, arguments.data])
     memory = memory_model(arguments)
     with open_device(arguments.device, configuration, memory) as device:
         result = device.run(encode_program(program, configuration), before.copy())
@@ -73,8 +75,8 @@ def assemble(arguments: argparse.Namespace) -> None:
     say("")
     for line in _written(before, result):
         say(line)
-    if arguments.output is not None:
-        write_output(arguments.output, result.dram.tobytes(), f"`--output {arguments.output}`")
+    if output is not None:
+        write_output(output, result.dram.tobytes(), f"`--output {output}`")
 
 
 def _read(path: Path, option: str, limit: int) -> bytes:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ....atomic_write import write_output
+from ....atomic_write import check_output, write_output
 from ....errors import ArtifactError
 from ....isa.configuration import DEFAULT
 from ...execution.compile_cache import SUFFIX
@@ -64,6 +64,7 @@ def compile_(arguments: argparse.Namespace) -> None:
     choose_records(arguments)
     configuration = chosen_configuration(arguments) or DEFAULT
     target = arguments.output or Path(arguments.source.stem + SUFFIX)
+    check_output(target, f"artifact `{target}`", [arguments.source])
     asked = {
         "keep_all": arguments.keep_all,
         "calibration": chosen_calibration(arguments),

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ....atomic_write import write_output
+from ....atomic_write import check_output, write_output
 from ....compiler.exporters import check_exportable, export_onnx
 from ....compiler.quantiser import NetworkQuality, accelerated_share, evaluate_quality
 from ...execution.quantise_model import QuantisedModel, quantise_model
@@ -42,6 +42,8 @@ def quantise(arguments: argparse.Namespace) -> None:
         For a problem with the model, the samples or a path.
     """
     check_json(arguments.json)
+    target = arguments.output or Path(arguments.source.stem + SUFFIX)
+    check_output(target, f"`--output {target}`", [arguments.source, arguments.calibrate])
     calibration, overrides = chosen_calibration(arguments), chosen_overrides(arguments)
     assert calibration is not None, "the option is required"
     with progress_bar() as advance:
@@ -52,7 +54,6 @@ def quantise(arguments: argparse.Namespace) -> None:
             overrides,
             check_exportable,
         )
-    target = arguments.output or Path(arguments.source.stem + SUFFIX)
     data = export_onnx(made.result.graph).SerializeToString()
     write_output(target, data, f"`--output {target}`")
     integer = made.result.integer_graph()

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ....atomic_write import write_output
+from ....atomic_write import check_output, write_output
 from ....compiler.module import Module
 from ....errors import DeviceError, UsageError
 from ....isa.configuration import Configuration
@@ -101,16 +101,19 @@ def write_report(arguments: argparse.Namespace) -> None:
     refuse_memory(arguments)
     technology_options(arguments)
     if arguments.pair:
-        write_comparison(arguments)
+        target = arguments.output or Path("compare.html")
+        check_output(target, f"`--output {target}`", [arguments.source, *map(Path, arguments.pair)])
+        write_comparison(arguments, target)
         return
     if arguments.source is None:
         raise UsageError(
             "MODEL: expected an ONNX file or an artifact; name one, or two reports with "
             "`--pair A B`"
         )
+    target = arguments.output or Path(arguments.source.with_suffix(".html").name)
+    check_output(target, f"`--output {target}`", [arguments.source])
     memory = memory_model(arguments, arguments.source)
     data = timed(arguments, arguments.source, chosen_configuration(arguments), memory)
-    target = arguments.output or Path(arguments.source.with_suffix(".html").name)
     write_output(target, render(data), f"`--output {target}`")
     if arguments.json:
         write_json(arguments.json, data)
@@ -127,7 +130,7 @@ def write_report(arguments: argparse.Namespace) -> None:
             show_placement(data["placement"])
 
 
-def write_comparison(arguments: argparse.Namespace) -> None:
+def write_comparison(arguments: argparse.Namespace, target: Path) -> None:
     """Write the page of two sides.
 
     Raises
@@ -147,7 +150,6 @@ def write_comparison(arguments: argparse.Namespace) -> None:
         )
     sides = [side_data(arguments, text) for text in arguments.pair]
     data = comparison(*sides)
-    target = arguments.output or Path("compare.html")
     write_output(target, render_comparison(data), f"`--output {target}`")
     if arguments.json:
         write_json(arguments.json, data)

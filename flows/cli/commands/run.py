@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from ....atomic_write import check_output
 from ....compiler.module import Module
 from ....errors import DeviceError, UsageError
 from ....runtime import open_device
@@ -102,6 +103,9 @@ def run(arguments: argparse.Namespace) -> None:
         comparison raises DeviceError.
     """
     check_json(arguments.json)
+    for option in ("trace", "waveform"):
+        path = getattr(arguments, option)
+        check_output(path, f"`--{option} {path}`", [arguments.source, arguments.input])
     choose_records(arguments)
     check_arguments(arguments)
     placing = chosen_placing(arguments)

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ....atomic_write import write_output
+from ....atomic_write import check_output, write_output
 from ....errors import HardwareError, UsageError
 from ....isa.settings import memory_text, text_of
 from ....sim.timing.native import build_in_background
@@ -183,6 +183,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     for path in arguments.export:
         check_export(path)
+    check_output(arguments.output, f"`--output {arguments.output}`", arguments.sources)
     if arguments.output or arguments.serve:
         plotly_source()
     check_addresses(arguments.devices, rtl=arguments.rtl)
@@ -205,7 +206,8 @@ def sweep_(arguments: argparse.Namespace) -> None:
     objectives = chosen_objectives(arguments, description, device)
     search = chosen_search(arguments)
     own_clock = chosen_own_clock(arguments, device)
-    arguments.clock = arguments.clock or description.clock_mhz or DEFAULT_CLOCK_MHZ
+    if arguments.clock is None:
+        arguments.clock = description.clock_mhz
     clock_mhz = chosen_clock(arguments)
     weights = chosen_weights(arguments, description)
     with Database(chosen_database(arguments)) as database:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....atomic_write import check_output
 from ....errors import UsageError
 from ....isa.configuration import DEFAULT
 from ....quoting import printable
@@ -77,7 +78,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="seed of the tuner and of test data")
     parser.add_argument(
-        "--db", type=Path, metavar="FILE", dest="database",
+        "--database", type=Path, metavar="FILE",
         help="database of records (default: that of sweeps in the cache, which `compile` and `run` "
         "use)",
     )  # fmt: skip
@@ -107,6 +108,7 @@ def tune_(arguments: argparse.Namespace) -> None:
     """
     check_json(arguments.json)
     check_arguments(arguments)
+    check_output(arguments.exported, f"`--export {arguments.exported}`", [arguments.source])
     from ...tuning.kernel_records import KernelRecords
 
     path = arguments.database or _default_database()

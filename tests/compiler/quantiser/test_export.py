@@ -264,5 +264,5 @@ def test_integer_layers_are_refused() -> None:
         export_onnx(graph)
     assert str(refusal.value) == (
         "graph `integers`: node `lut`: expected an operator that ONNX export knows, got `qlut`; "
-        "run the model with `--calibrate` instead of exporting it"
+        "export the graph as it was imported, or run the model with `--calibrate`"
     )

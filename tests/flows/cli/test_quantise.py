@@ -233,7 +233,7 @@ def test_what_cannot_be_exported_is_refused_before_it_is_calibrated(capsys, monk
     assert code == 1
     assert said == (
         "error: graph `net`: node `resize2`: expected an operator that ONNX export knows, got "
-        "`interpolate`; run the model with `--calibrate` instead of exporting it\n"
+        "`interpolate`; export the graph as it was imported, or run the model with `--calibrate`\n"
     )
 
 

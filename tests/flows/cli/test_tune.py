@@ -95,7 +95,7 @@ def test_a_database_that_the_user_names_has_to_exist(tmp_path, capsys):
 
 def test_a_network_is_tuned_listed_and_exchanged(tmp_path, capsys):
     path, lines = tmp_path / "new.db", tmp_path / "lines.jsonl"
-    command = ["tune", str(DIGITS), "--db", str(path), "--threads", "1"]
+    command = ["tune", str(DIGITS), "--database", str(path), "--threads", "1"]
     assert main([*command, "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     spaces = [(task["kind"], task["space"] > 5) for task in listed["tasks"]]
@@ -113,7 +113,7 @@ def test_a_network_is_tuned_listed_and_exchanged(tmp_path, capsys):
     assert len(lines.read_text().splitlines()) >= 3
     other = tmp_path / "other.db"
     for sentence in (f"{len(lines.read_text().splitlines())} new records", "0 new records"):
-        assert main(["tune", "--db", str(other), "--import", str(lines)]) == 0
+        assert main(["tune", "--database", str(other), "--import", str(lines)]) == 0
         assert sentence in capsys.readouterr().out
 
 
@@ -127,5 +127,5 @@ def test_a_network_is_tuned_listed_and_exchanged(tmp_path, capsys):
     ],
 )
 def test_mistakes_of_the_user(options, message, tmp_path, capsys):
-    assert main(["tune", str(DIGITS), "--db", str(tmp_path / "it.db"), *options]) == 2
+    assert main(["tune", str(DIGITS), "--database", str(tmp_path / "it.db"), *options]) == 2
     assert message in capsys.readouterr().err

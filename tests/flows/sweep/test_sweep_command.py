@@ -434,7 +434,9 @@ def test_the_nearest_miss_is_named_before_anything_is_compiled(tilewright, model
         r"([\d.]+)%",
         said[at + 1],
     )
-    needs = re.fullmatch(r" +it needs at least ([\d.]+) ms for digits_int8_qdq", said[at + 2])
+    needs = re.fullmatch(
+        r" +it needs at least ([\d.]+) ms for digits_int8_qdq, at 100 MHz", said[at + 2]
+    )
     assert found is not None
     assert needs is not None
     assert float(found[1]) == pytest.approx(100 * (float(needs[1]) / 0.01 - 1), abs=1.0)

@@ -66,7 +66,7 @@ def test_recorded_schedules_are_used_for_their_network_machine_and_memory(tmp_pa
 def test_the_command_says_how_each_layer_ended(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(RECORDS_VARIABLE, "none")
     command = ["tune", str(DIGITS), "--target", "accelerator", "--config", "8x8"]
-    assert main([*command, "--db", str(tmp_path / "it.db"), "--budget", "20"]) == 0
+    assert main([*command, "--database", str(tmp_path / "it.db"), "--budget", "20"]) == 0
     said = capsys.readouterr().out
     assert "not proven: " in said
     assert "network: 5,249 cycles before, " in said
