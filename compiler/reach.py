@@ -1,4 +1,4 @@
-"""What is reached from somewhere by any number of steps."""
+"""Everything that is reached by any number of steps."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar

@@ -29,7 +29,7 @@ class HostStep(ABC):
     nodes: tuple[Node, ...]
     """The nodes, in the graph's order."""
     exact: bool
-    """Whether it is bit-exact to the graph's definition. False if it sums float32 in another order
+    """True if it is bit-exact to the graph's definition. False if it sums float32 in another order
     or approximates a function."""
 
     @property
