@@ -1,9 +1,7 @@
 """A general processor as a target of schedules: registers, and products of vectors and matrices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from typing_extensions import override
 
 from ...isa.expressions import Match, Read, Slot
 from ..te.bounds import Bounds, is_whole
@@ -39,20 +37,10 @@ class Processor(Target):
         """The level's name."""
         return f"`{self.level}`"
 
-    @property
-    def scopes(self) -> Mapping[str, Scope]:
-        """Main memory and the registers."""
-        return _SCOPES
-
-    @property
-    def lane_kinds(self) -> frozenset[Kind]:
-        """A vector also processes the sums of an instruction further."""
-        return frozenset({Kind.VECTORISED})
-
-    @property
-    @override
-    def max_register_sums(self) -> int:
-        return MAX_SUMS
+    scopes = _SCOPES
+    max_register_sums = MAX_SUMS
+    lane_kinds = frozenset({Kind.VECTORISED})
+    """A vector also processes the sums of an instruction further."""
 
     def instruction(self, stage: Stage, state: State, bounds: Bounds) -> MachineInstruction:
         """The instruction whose lanes are the loops of a stage."""

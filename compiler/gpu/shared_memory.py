@@ -130,7 +130,7 @@ class SharedMemory:
             if env.inside(affine, low, high) is not True:
                 exists.append(self._bit(Condition(affine, low, high), env))
         inside = all_of(self.emitter, exists) if exists else None
-        pointer = self._existing(source, at, inside)
+        pointer = self.memory.existing(source, at, inside)
         has_room = self.memory.has_room(target, index, env)
         if self.runs_ahead and has_room and size in ASYNCHRONOUS_BYTES and source.tensor.pad == 0:
             self.emitter.copy_async(self.address(target, to, None), pointer, size, inside)
@@ -165,16 +165,6 @@ class SharedMemory:
                 f"one of {', '.join(map(str, VECTOR_BYTES))} bytes side by side; vectorise the "
                 "innermost dimension by another factor"
             )
-
-    def _existing(self, area: CodeBuffer, at: Affine, inside: LlvmValue | None) -> LlvmValue:
-        """Address of elements, or that of the first ones where they do not exist."""
-        if inside is None:
-            return self.memory.address(area, at)
-        place = self.emitter.builder.select(inside, self.memory.number(at), I64(0))
-        element = TYPES[area.tensor.dtype]
-        found = self.emitter.builder.gep(area.pointer, [place], source_etype=element)
-        found.type = POINTER
-        return found
 
     def _in_room(self, area: CodeBuffer, index: list[Affine], env: Environment) -> LlvmValue:
         """Whether the buffer has room for an element."""

@@ -108,20 +108,9 @@ class GpuTarget(Target):
     def scopes(self) -> Mapping[str, Scope]:
         return {DRAM: Scope(), SHARED: Scope(self.properties.shared_bytes), REGISTER: Scope()}
 
-    @property
-    @override
-    def kinds(self) -> frozenset[Kind]:
-        return LOOPS - {Kind.PARALLEL} | frozenset(BOUND)
-
-    @property
-    @override
-    def max_register_sums(self) -> int:
-        return MAX_SUMS
-
-    @property
-    @override
-    def lane_kinds(self) -> frozenset[Kind]:
-        return frozenset({Kind.THREAD, Kind.UNROLLED})
+    kinds = LOOPS - {Kind.PARALLEL} | frozenset(BOUND)
+    max_register_sums = MAX_SUMS
+    lane_kinds = frozenset({Kind.THREAD, Kind.UNROLLED})
 
     @override
     def instruction(self, stage: Stage, state: State, bounds: Bounds) -> WarpProduct:

@@ -14,7 +14,7 @@ from .legality import check_state
 from .loop_steps import Bind, Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
 from .program import Program
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
-from .stages import Division, Fusion, Stage, initial_state
+from .stages import Division, Fusion, Stage, StepNumbers, initial_state
 from .steps import Step, blame, parse_step
 from .storage_steps import Arena, Precede, Roll
 from .target import PLAIN, ScheduleError, Target, TensorInstruction
@@ -97,11 +97,12 @@ class Schedule:
         """
         found = copy.copy(self)
         found.steps, found._program = tuple(steps), None
-        found._state = self._state.with_numbers(
+        numbers = StepNumbers(
             {(step.stage, step.loop): step.factor for step in steps if isinstance(step, Split)},
             {(step.stage, step.loop): step.depth for step in steps if isinstance(step, Pipeline)},
             {step.stage: step.ahead for step in steps if isinstance(step, Roll)},
         )
+        found._state = self._state.with_numbers(numbers)
         found._bounds = check_state(found._state, steps[-1], self._bounds)
         return found
 

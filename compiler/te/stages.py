@@ -65,6 +65,14 @@ class Place(NamedTuple):
     loop: str
 
 
+class StepNumbers(NamedTuple):
+    """Numbers of steps: factors and depths by stage and loop, rows ahead by stage."""
+
+    factors: Mapping[tuple[str, str], int]
+    depths: Mapping[tuple[str, str], int]
+    ahead: Mapping[str, int]
+
+
 def qualified(stage: str, loop: str) -> str:
     """The variable of a stage's loop or axis."""
     return f"{stage}:{loop}"
@@ -252,22 +260,9 @@ class Stage:
         found.__dict__.update(fields)
         return found
 
-    def with_numbers(
-        self,
-        factors: Mapping[tuple[str, str], int],
-        depths: Mapping[tuple[str, str], int],
-        ahead: Mapping[str, int],
-    ) -> "Stage":
-        """The stage with other factors, depths and rows.
-
-        Parameters
-        ----------
-        factors, depths
-            New factors and depths, by stage and loop.
-        ahead
-            New numbers of rows ahead, by stage.
-        """
-        name = self.name
+    def with_numbers(self, numbers: StepNumbers) -> "Stage":
+        """The stage with other factors, depths and rows."""
+        name, (factors, depths, ahead) = self.name, numbers
         relations = tuple(
             [
                 Division(relation.parent, factors[name, relation.parent])
@@ -334,17 +329,11 @@ class State:
                 found.setdefault(read.tensor, {})[stage.name] = stage
         return {tensor: tuple(readers.values()) for tensor, readers in found.items()}
 
-    def with_numbers(
-        self,
-        factors: Mapping[tuple[str, str], int],
-        depths: Mapping[tuple[str, str], int],
-        ahead: Mapping[str, int],
-    ) -> "State":
+    def with_numbers(self, numbers: StepNumbers) -> "State":
         """The state with other numbers in its stages; see `Stage.with_numbers`."""
         found = object.__new__(State)
         found.__dict__.update(self.__dict__)
-        stages = [stage.with_numbers(factors, depths, ahead) for stage in self.stages]
-        found.__dict__["stages"] = tuple(stages)
+        found.__dict__["stages"] = tuple([stage.with_numbers(numbers) for stage in self.stages])
         for known in ("_readers", "_attached"):
             found.__dict__.pop(known, None)
         return found

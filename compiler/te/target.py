@@ -6,6 +6,7 @@ machine of plain loops in main memory: every schedule without instructions is le
 
 from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...errors import CompileError
@@ -106,30 +107,16 @@ class TensorInstruction(Protocol):
 class Target:
     """A machine."""
 
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return "a machine of plain loops"
-
-    @property
-    def scopes(self) -> Mapping[str, Scope]:
-        """The memories by name, main memory first."""
-        return {DRAM: Scope()}
-
-    @property
-    def kinds(self) -> frozenset[Kind]:
-        """The kinds of loops that it runs."""
-        return LOOPS
-
-    @property
-    def lane_kinds(self) -> frozenset[Kind]:
-        """The kinds that a loop over the lanes of an instruction may have."""
-        return frozenset()
-
-    @property
-    def max_register_sums(self) -> int:
-        """The most sums of a tile that stay in registers until they are complete."""
-        return 0
+    name: str = "a machine of plain loops"
+    """For messages."""
+    scopes: Mapping[str, Scope] = MappingProxyType({DRAM: Scope()})
+    """The memories by name, main memory first."""
+    kinds: frozenset[Kind] = LOOPS
+    """The kinds of loops that it runs."""
+    lane_kinds: frozenset[Kind] = frozenset()
+    """The kinds that a loop over the lanes of an instruction may have."""
+    max_register_sums = 0
+    """The most sums of a tile that stay in registers until they are complete."""
 
     def instruction(self, stage: "Stage", state: "State", bounds: "Bounds") -> TensorInstruction:
         """The instruction whose law a tensorised stage matches from its loop inward.

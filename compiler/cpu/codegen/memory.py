@@ -257,12 +257,20 @@ class MemoryAccess:
 
     def _guarded(self, area: CodeBuffer, offset: Affine, inside: LlvmValue) -> LlvmValue:
         """One element or the pad; if it does not exist, the first element is loaded instead."""
-        emitter, builder = self.emitter, self.emitter.builder
-        where = builder.select(inside, self.number(offset), I64(0))
-        element = TYPES[area.tensor.dtype]
-        pointer = builder.gep(area.pointer, [where], source_etype=element)
+        builder, element = self.emitter.builder, TYPES[area.tensor.dtype]
+        pointer = self.existing(area, offset, inside)
         value = builder.load(pointer, align=bytes_of(area), typ=element)
-        return builder.select(inside, value, emitter.constant(area.tensor.pad, value))
+        return builder.select(inside, value, self.emitter.constant(area.tensor.pad, value))
+
+    def existing(self, area: CodeBuffer, offset: Affine, inside: LlvmValue | None) -> LlvmValue:
+        """The address of an element, or of the first one of the buffer if it does not exist."""
+        if inside is None:
+            return self.address(area, offset)
+        builder, element = self.emitter.builder, TYPES[area.tensor.dtype]
+        where = builder.select(inside, self.number(offset), I64(0))
+        pointer = builder.gep(area.pointer, [where], source_etype=element)
+        pointer.type = POINTER
+        return pointer
 
     def _gather(
         self,
@@ -282,9 +290,14 @@ class MemoryAccess:
             name = f"llvm.masked.load.{suffix(kind)}.p0"
             pointer = self.address(area, offset)
             return emitter.intrinsic(name, kind, [pointer, I32(size), bits, rest])
-        pointers = self._pointers(area, offset, step, env)
-        name = f"llvm.masked.gather.{suffix(kind)}.v{env.lanes}p0"
-        return emitter.intrinsic(name, kind, [pointers, I32(size), bits, rest])
+        return self._gathered(area, self._pointers(area, offset, step, env), bits, rest)
+
+    def _gathered(
+        self, area: CodeBuffer, pointers: LlvmValue, bits: LlvmValue, rest: LlvmValue
+    ) -> LlvmValue:
+        name = f"llvm.masked.gather.{suffix(rest.type)}.v{lanes_of(rest)}p0"
+        arguments = [pointers, I32(bytes_of(area)), bits, rest]
+        return self.emitter.intrinsic(name, rest.type, arguments)
 
     def _pointers(self, area: CodeBuffer, offset: Affine, step: int, env: Environment) -> LlvmValue:
         builder, kind = self.emitter.builder, ir.VectorType(I64, env.lanes)
@@ -311,14 +324,10 @@ class MemoryAccess:
         builder, element = self.emitter.builder, TYPES[area.tensor.dtype]
         pointers = builder.gep(self.address(area, first), [offsets], source_etype=element)
         pointers.type = self.emitter.like(offsets, POINTER)
-        lanes, size = lanes_of(offsets), bytes_of(area)
-        if lanes == 1:
-            return builder.load(pointers, align=size, typ=element)
-        kind = ir.VectorType(element, lanes)
+        if (lanes := lanes_of(offsets)) == 1:
+            return builder.load(pointers, align=bytes_of(area), typ=element)
         bits = number_of(ir.VectorType(BIT, lanes), 1)
-        name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
-        arguments = [pointers, I32(size), bits, number_of(kind, 0)]
-        return self.emitter.intrinsic(name, kind, arguments)
+        return self._gathered(area, pointers, bits, number_of(ir.VectorType(element, lanes), 0))
 
 
 def _first_lanes(mask: LlvmValue | None, outside: LlvmValue | None) -> int:

@@ -62,12 +62,8 @@ class KernelCall:
         workspace_bytes: int = 0,
         pool: ThreadPool | None = None,
     ) -> None:
-        self.code, self.places, self.workspace_bytes, self.pool = (
-            code,
-            places,
-            workspace_bytes,
-            pool,
-        )
+        self.code, self.places = code, places
+        self.workspace_bytes, self.pool = workspace_bytes, pool
         self.frame = (ctypes.c_uint64 * len(addresses))(*addresses)
         self._held = [held]
 
