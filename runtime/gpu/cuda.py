@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -179,9 +180,7 @@ class CudaDriver(GpuDriver):
         self._destroy_unused()
         room = max(size_bytes, 1)
         address = int(self._enter("cuMemHostAlloc", room, 0))
-        array = (ctypes.c_uint8 * room).from_address(address)
-        array.owner = self._own(address, "cuMemFreeHost")
-        return np.ctypeslib.as_array(array)[:size_bytes]
+        return np.asarray(_HostMemory(self._own(address, "cuMemFreeHost"), room))[:size_bytes]
 
     @override
     def copy_in(self, buffer: GpuBuffer, array: np.ndarray) -> None:
@@ -272,6 +271,19 @@ class _Owned:
 
     def __del__(self) -> None:
         self._unused.append(int(self.handle))
+
+
+@dataclass(frozen=True, slots=True)
+class _HostMemory:
+    """Memory of the host that arrays show and keep."""
+
+    owned: _Owned
+    size_bytes: int
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        place = self.owned.handle, False
+        return {"shape": (self.size_bytes,), "typestr": "|u1", "data": place, "version": 3}
 
 
 class _Function(NamedTuple):

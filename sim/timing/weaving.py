@@ -61,7 +61,7 @@ def weave(program: Sequence[Instruction], configuration: Configuration) -> tuple
     bare = [one for one in program if not isinstance(one, Halt)]
     if not bare:
         return (Halt(),)
-    table = _Table(bare, configuration)
+    table = _FootprintTable(bare, configuration)
     if table.outside:
         return synthesise_tokens(bare, configuration)
     failures: list[BaseException] = []
@@ -93,7 +93,7 @@ def weave(program: Sequence[Instruction], configuration: Configuration) -> tuple
     return (*map(with_tokens, placed, waits, signals), Halt())
 
 
-class _Table:
+class _FootprintTable:
     """The footprints of a program as arrays.
 
     Attributes

@@ -258,7 +258,8 @@ def test_products_read_shared_heads(joined, points, transposed):
         for shape, point in zip(shapes, points, strict=True)
     ]
     builder = Builder("shared", [Value(n, kind) for n, kind in zip("ab", types, strict=True)])
-    operator = QMatMul(heads, 0.002, *points, 4, transposed, joined, repeats=repeats)
+    za, zb = points
+    operator = QMatMul(heads, 0.002, za, zb, 4, transposed, joined, repeats=repeats)
     made = builder.emit(operator, ["a", "b"], "product", quantisation=Quantisation(0.1, 4))
     graph = builder.graph([Output("y", made)])
     chance = np.random.default_rng(3)

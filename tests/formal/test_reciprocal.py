@@ -112,7 +112,7 @@ class ReciprocalBench(ProofBench):
         ]
         fraction = below[SPREAD_BITS - 1 - FRACTION_BITS : SPREAD_BITS - 1]
         found = delayed(m, Cat(fraction, place), NORMALISED, "expected")
-        return found[FRACTION_BITS:], found[:FRACTION_BITS]
+        return Value.cast(found[FRACTION_BITS:]), Value.cast(found[:FRACTION_BITS])
 
 
 def over(step: str) -> Method:

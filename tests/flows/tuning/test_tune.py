@@ -11,6 +11,7 @@ from tilewright.errors import UsageError
 from tilewright.flows.execution.recorded_choices import best_texts, target_digest
 from tilewright.flows.sweep.records import Database
 from tilewright.flows.tuning.kernel_records import KernelRecords
+from tilewright.flows.tuning.measuring import TrialMeasurer
 from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
 from tilewright.flows.tuning.ranking import TriedTask
 from tilewright.flows.tuning.tasks import KernelTask
@@ -21,7 +22,7 @@ TARGET = generic("avx2")
 VERSIONS = {"code": "as it is"}
 
 
-class ModelMeasurer:
+class ModelMeasurer(TrialMeasurer):
     """Gives times by a formula of the choices, and failures to some."""
 
     def __init__(self, best=("vectors=2", "rows=4"), interrupt_after=None):
