@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...errors import UnfitError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Match, Read
-from ...isa.instructions import Instruction
+from ...isa.instructions import Instruction, Role
 from ...isa.row_laws import Shared, row_elements
 from ..tensor import Compute
 from .matching import MatchedInstruction
@@ -43,11 +43,14 @@ class RowPasses:
         self.configuration = configuration
         self.name = name = compute.output.name
         pattern, values = matched.pattern, dict(matched.found.fields)
-        self.reads = {slot.operand: read for slot, read in matched.found.reads}
+        self.reads: dict[Role, Read] = {}
+        for slot, read in matched.found.reads:  # the rows before their mask
+            self.reads.setdefault(pattern.role(slot), read)
         outer = tuple(Affine.of(**{axis.name: 1}) for axis in compute.axes[:-1])
         self.row, self.spare = Read(f"{name} row", outer), Read(f"{name} spare", ())
         held: dict[str | Shared, Read] = {
-            **self.reads, Shared.ROW: self.row, Shared.SPARE: self.spare
+            **{slot.operand: read for slot, read in matched.found.reads},
+            Shared.ROW: self.row, Shared.SPARE: self.spare,
         }  # fmt: skip
         self.sums = [f"{name} pass {index}" for index in range(len(pattern.passes) - 1)]
         self.computes: list[Compute] = []
@@ -86,8 +89,8 @@ class RowPasses:
         outer = [axis.name for axis in self.computes[0].axes[:-1]]
         strides = row_major([tile[axis] for axis in outer])
         rows = {axis: TileLayout(step * lanes) for axis, step in zip(outer, strides, strict=True)}
-        first = given[self.reads["param.epsilon"].tensor].base + lanes
-        spare = self._spare(tile, given[self.reads["a"].tensor], given[self.name])
+        first = given[self.reads[Role.EPSILON].tensor].base + lanes
+        spare = self._spare(tile, given[self.reads[Role.STREAM].tensor], given[self.name])
         return {
             **given,
             **dict.fromkeys(self.sums, sums),

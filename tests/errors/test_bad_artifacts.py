@@ -58,7 +58,7 @@ def test_a_model_where_an_artifact_is_expected(fail, model):
 def test_a_folder_that_is_not_there(fail, model, tmp_path):
     target = tmp_path / "nowhere" / "digits.tw"
     assert fail("compile", model, "-o", target, "--config", "8x8") == (
-        1,
+        2,
         f"error: artifact `{target}`: cannot be written, got `No such file or directory`; choose "
         "another path",
     )

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ....atomic_write import check_output, write_output
-from ....errors import ArtifactError
 from ....isa.configuration import DEFAULT
 from ...execution.compile_cache import SUFFIX
 from ...reports.placement_table import placement_of, show_placement, unfit_sentence
@@ -78,7 +77,7 @@ def compile_(arguments: argparse.Namespace) -> None:
     module = None
     if found is not None:
         report = found[1]
-        write_output(target, found[0], f"artifact `{target}`", error=ArtifactError)
+        write_output(target, found[0], f"artifact `{target}`")
     else:
         from ....runtime.artifact import save
 

@@ -120,8 +120,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "simulator for each machine, which takes minutes",
     )  # fmt: skip
     parser.add_argument(
-        "--device", action="append", default=[], metavar="remote://AGENT/rtl", dest="devices",
-        help="with --rtl: simulate on an agent; several share the machines",
+        "--device", action="append", default=[], metavar="ADDRESS", dest="devices",
+        help="what runs the programs of `--rtl`; several share them: remote://AGENT/rtl (default: "
+        "this computer)",
     )  # fmt: skip
     parser.add_argument(
         "--synthesise", action="store_true",

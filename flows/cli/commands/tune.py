@@ -59,9 +59,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_memory(parser, "main memory of the accelerator")
     parser.add_argument(
         "--device", action="append", default=[], metavar="ADDRESS", dest="devices",
-        help="measure there; more than one share the work. For host, remote://AGENT/host; for "
-        "accelerator, a simulator, a board's address or remote://AGENT/DEVICE (default: this "
-        "processor; exact cycles)",
+        help="what runs the programs that are tried; several share them: remote://AGENT/host for "
+        "host; for accelerator, a simulator, a board's address or remote://AGENT/DEVICE (default: "
+        "this processor; exact cycles)",
     )  # fmt: skip
     parser.add_argument(
         "--threads", type=int, metavar="N",

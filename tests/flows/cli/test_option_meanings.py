@@ -19,6 +19,9 @@ RUNNING = {"run": [*DEVICES], "report": ["sim", "rtl", "gate"],
            "asm": [name for name in DEVICES if DEVICES[name].has_accelerator]}  # fmt: skip
 """The commands that run programs, and their devices."""
 
+TRYING = ("sweep", "tune")
+"""The commands that run many programs, on one or several devices."""
+
 BUILDING = ("config show", "sweep", "synth")
 """Commands that are told a chip."""
 
@@ -53,10 +56,14 @@ def test_an_option_takes_as_many_values_in_all_commands():
 
 def test_a_device_runs_programs():
     found = having("--device")
-    assert {*found} == {*RUNNING}
+    assert {*found} == {*RUNNING, *TRYING}
     for command, action in found.items():
-        assert str(action.help).startswith("what runs the program: "), command
-        assert action.metavar == "NAME|ADDRESS"
+        if command in TRYING:
+            assert str(action.help).startswith("what runs the programs "), command
+            assert (action.metavar, action.const, action.default) == ("ADDRESS", None, [])
+        else:
+            assert str(action.help).startswith("what runs the program: "), command
+            assert action.metavar == "NAME|ADDRESS"
 
 
 @pytest.mark.parametrize("command", RUNNING)

@@ -331,7 +331,7 @@ def test_the_command_tells_cycles_and_bounds_the_first_time_and_later(written, t
 def test_a_copy_that_cannot_be_written_is_refused(written, compilations, tmp_path, capsys):
     written("one.tw")
     target = tmp_path / "nowhere" / "two.tw"
-    assert main(["compile", str(MODEL), "--config", "8x8", "-o", str(target)]) == 1
+    assert main(["compile", str(MODEL), "--config", "8x8", "-o", str(target)]) == 2
     assert capsys.readouterr().err == (
         f"error: artifact `{target}`: cannot be written, got `No such file or directory`; choose "
         "another path\n"
@@ -342,7 +342,7 @@ def test_a_copy_that_cannot_be_written_is_refused(written, compilations, tmp_pat
 def test_a_folder_is_refused_as_an_artifact(compilations, monkeypatch, tmp_path, capsys, name):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert main(["compile", str(MODEL), "--config", "8x8", "-o", name]) == 1
+        assert main(["compile", str(MODEL), "--config", "8x8", "-o", name]) == 2
         assert capsys.readouterr().err == (
             f"error: artifact `{Path(name)}`: cannot be written, got `Is a directory`; choose "
             "another path\n"

@@ -73,7 +73,7 @@ def tuned(tmp_path, devices: list[str], *options: str) -> dict:
     """Tune the digits network with the command, and return its JSON."""
     out = tmp_path / "tuned.json"
     named = [word for one in devices for word in ("--device", one)]
-    database = ["--db", str(tmp_path / "records.db")]
+    database = ["--database", str(tmp_path / "records.db")]
     assert main(["tune", str(DIGITS), *named, *options, *database, "--json", str(out)]) == 0
     return json.loads(out.read_text("utf-8"))
 
