@@ -74,8 +74,8 @@ LONG_FILES = (
     "test_tutorials.py",
     "flows/verify/test_hostile_edges.py",
 )
-"""Files that take half a minute to some minutes, and are run first: a worker that met one last
-would end alone."""
+"""Files that take from half a minute to several minutes. They run first: a worker that began one at
+the end would keep the run waiting."""
 
 LONG_PATHS = frozenset(TESTS / name for name in LONG_FILES)
 

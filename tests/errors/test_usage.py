@@ -312,7 +312,7 @@ LONG_WORK = {
     "run": ["--trace", "--json"],
     "tune": ["--export"],
 }
-"""Commands that may work for minutes, with options that name a file for the result."""
+"""Commands that can run for minutes, and their options that name an output file."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Multipliers that may be wrong, so that proofs need not multiply."""
+"""Multipliers whose products are free, so that proofs need not multiply."""
 
 from types import ModuleType
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Change = Callable[[te.TensorExpression], te.TensorExpression]
 
 Fold = tuple[Callable[..., te.TensorExpression], Callable[..., te.TensorExpression]]
-"""A reduction, and the operation on two of its results."""
+"""A reduction, and the operation that combines two of its results."""
 
 SUM: Fold = te.sum, te.TensorExpression.__add__
 MAX: Fold = te.max, te.maximum

@@ -249,7 +249,7 @@ QUEUED = "cuLaunchKernel", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"
 """Functions that a capture records instead of executing."""
 
 REFUSED = "cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadDataEx"
-"""Functions that end a capture with an error."""
+"""Functions that fail within a capture."""
 
 
 def install(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
