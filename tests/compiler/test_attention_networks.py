@@ -301,3 +301,33 @@ def test_rotations_equal_float_but_for_one_step(largest):
     off = np.abs(evaluate(graph, {"x": x})["y"].astype(int) - expected)
     assert off.max() <= 1
     assert np.mean(off > 0) < 0.2
+
+
+@pytest.mark.parametrize("partners", ["halves", "of another row", "different in each row"])
+def test_only_partners_in_equal_places_of_each_row_are_rotations(partners):
+    chance = np.random.default_rng(5)
+    at = np.arange(7 * 12).reshape(7, 12)
+    moved = {
+        "halves": np.roll(at, 6, axis=1),
+        "of another row": np.roll(at, 1, axis=0),
+        "different in each row": np.stack([np.roll(row, place) for place, row in enumerate(at)]),
+    }[partners]
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["f"]),
+        node("Reshape", ["f", "flat"], ["line"]),
+        node("Gather", ["line", "moved"], ["swapped"]),
+        node("Mul", ["f", "cos"], ["kept"]),
+        node("Mul", ["swapped", "sin"], ["turned"]),
+        node("Add", ["turned", "kept"], ["sum"]),
+        node("QuantizeLinear", ["sum", "t", "w"], ["y"]),
+    ]
+    factors = {n: chance.uniform(-1, 1, (1, 7, 12)).astype(np.float32) for n in ("cos", "sin")}
+    constants = {"flat": np.array([84]), "moved": moved[None], **factors} | scalars(
+        s=0.05, z=np.int8(0), t=0.06, w=np.int8(3)
+    )
+    proto = model(nodes, [value("x", np.int8, (1, 7, 12))], ["y"], constants)
+    graph = recognise_rows(import_model(proto.SerializeToString()), ROWS)
+    assert ("qrotate" in [one.op for one in graph.nodes]) == (partners == "halves")
+    x = chance.integers(-128, 128, (1, 7, 12)).astype(np.int8)
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    assert np.abs(evaluate(graph, {"x": x})["y"].astype(int) - expected).max() <= 1
