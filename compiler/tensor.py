@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import ml_dtypes
 import numpy as np
 
 from ..errors import CompileError
@@ -28,8 +29,10 @@ from ..isa.expressions import (
 from ..isa.numbers import requantise, saturate8
 from ..isa.row_statistics import row_values
 
-STORED_REALS = ("float16", "float32")
+STORED_REALS = ("bfloat16", "float16", "float32")
 """Types of real numbers in tensors; all are computed in float32."""
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)  # importing its package also gives it its name in NumPy
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,8 +413,13 @@ def _element(read: Read, data: np.ndarray, pad: int, where) -> np.ndarray:
     return np.where(inside, element, pad).astype(_wide(data.dtype))
 
 
+def holds_reals(dtype: np.dtype) -> bool:
+    """Whether elements are of one of `STORED_REALS`; NumPy has no kind of its own for bfloat16."""
+    return dtype.kind == "f" or dtype == _BFLOAT16
+
+
 def _wide(dtype: np.dtype) -> type[np.number]:
     """The type in which elements are computed."""
-    if dtype.kind == "f":
+    if holds_reals(dtype):
         return np.float64
     return np.int64 if dtype.itemsize == 8 else np.int32

@@ -4,7 +4,7 @@ The law of an instruction says which loops it replaces. Two of them are its thre
 bound to threads, so a schedule says which thread keeps which sum, and `blocks.Spread` follows from
 it as for every other buffer.
 
-Source: NVIDIA, PTX ISA 8.5, section 9.7.14.5, fragments of `mma.m16n8k16` and `mma.m16n8k32`.
+Source: NVIDIA, PTX ISA 8.5, section 9.7.14.5, fragments of `mma.m16n8k8`, `m16n8k16` and `m16n8k32`.
 """
 
 from dataclasses import dataclass
@@ -69,5 +69,21 @@ WARP_PRODUCTS = (
         "float32",
         "llvm.nvvm.mma.m16n8k16.row.col.f32.f32",
     ),
+    WarpProduct(
+        "mma.m16n8k16.bf16",
+        16,
+        (("bfloat16", "bfloat16"),),
+        "float32",
+        "llvm.nvvm.mma.m16n8k16.row.col.bf16",
+    ),
 )
 """The products of level `sm80`, which later chips have too."""
+
+TF32_PRODUCT = WarpProduct(
+    "mma.m16n8k8.tf32",
+    8,
+    (("float32", "float32"),),
+    "float32",
+    "llvm.nvvm.mma.m16n8k8.row.col.tf32",
+)
+"""The product that rounds float32 to 11 significant bits first, so a target has to ask for it."""

@@ -122,7 +122,7 @@ def _law(product: _Product, schedule: Schedule, target: GpuTarget) -> WarpProduc
             return None
         if tensors[read.tensor].shape[-1] != product.extents[2]:
             return None
-    for law in target.properties.instructions:
+    for law in target.instructions:
         if types in law.pairs and product.extents[2] % law.taps == 0:
             return law
     return None

@@ -26,7 +26,7 @@ from ..te.target import (
 )
 from .barriers import with_barriers
 from .blocks import check_blocks
-from .instructions import WARP_PRODUCTS, WarpProduct
+from .instructions import TF32_PRODUCT, WARP_PRODUCTS, WarpProduct
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
@@ -83,9 +83,12 @@ class GpuTarget(Target):
     ----------
     level
         One of `LEVELS`.
+    tf32
+        Whether products of float32 may round their operands to TF32, as tensor cores demand.
     """
 
     level: str = "sm80"
+    tf32: bool = False
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -95,6 +98,12 @@ class GpuTarget(Target):
     @property
     def properties(self) -> GpuLevel:
         return LEVELS[self.level]
+
+    @property
+    def instructions(self) -> tuple[WarpProduct, ...]:
+        """The products of matrices that schedules may use."""
+        known = self.properties.instructions
+        return (*known, TF32_PRODUCT) if known and self.tf32 else known
 
     # The machine that schedules see -----------------------------------------------------------
 
@@ -127,10 +136,10 @@ class GpuTarget(Target):
 
         taps = [loop for loop in loops if stage.reduces(loop)]
         if has_reduction(stage.body) and all(is_whole(stage, bounds, loop) for loop in taps):
-            found = find_law(self.properties.instructions, reduction_of(stage.body), fits)
+            found = find_law(self.instructions, reduction_of(stage.body), fits)
             if found is not None:
                 return found[0]
-        known = "; ".join(map(str, self.properties.instructions))
+        known = "; ".join(map(str, self.instructions))
         raise ScheduleError(
             f"the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
             f"instruction of {self.name} ({known}); split the rows by 16 and 8, the columns by 8 "

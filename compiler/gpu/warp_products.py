@@ -8,7 +8,7 @@ from ...errors import CompileError
 from ...isa.expressions import Affine, Read
 from ..cpu.codegen.areas import CodeBuffer, bytes_of
 from ..cpu.codegen.dot_products import factors, update_inside
-from ..cpu.codegen.emitter import HALF, I32, I64, TYPES, LlvmValue
+from ..cpu.codegen.emitter import FLOAT, HALF, I32, I64, TYPES, LlvmValue
 from ..cpu.codegen.environment import Environment, without
 from ..te.affine import total
 from ..te.nodes import InstructionNest
@@ -18,6 +18,9 @@ from .instructions import WarpProduct
 from .shared_memory import PIECE_BYTES, SharedMemory
 
 SUM_BYTES = 4
+
+HALVES = (("float16", "float16"),)
+"""Operands that LLVM takes as vectors; all others it takes as bits."""
 
 
 class WarpProducts:
@@ -70,7 +73,7 @@ class WarpProducts:
                 return self._matrices(found, offset, row_bytes, count, thread)
 
             operands += self.memory.once(key, load)
-        if law.sums == "float32":
+        if law.pairs == HALVES:
             operands = [builder.bitcast(one, ir.VectorType(HALF, 2)) for one in operands]
         result = ir.LiteralStructType([kind] * len(sums))
         found = self.emitter.intrinsic(law.intrinsic, result, [*operands, *sums])
@@ -120,7 +123,14 @@ class WarpProducts:
             ir.LiteralStructType([I32] * count),
             [self.emitter.in_shared(self.shared.address(area, offset, more))],
         )
-        return [builder.extract_value(found, number) for number in range(count)]
+        parts = [builder.extract_value(found, number) for number in range(count)]
+        if area.tensor.dtype == "float32":
+            # The tensor cores would cut the low bits off.
+            return [
+                self.emitter.intrinsic("llvm.nvvm.f2tf32.rna", I32, [builder.bitcast(one, FLOAT)])
+                for one in parts
+            ]
+        return parts
 
     def _place(self, read: Read, env: Environment) -> Affine:
         """Offset of an element, in elements."""

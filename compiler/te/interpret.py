@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import CompileError, InputError
 from ...isa.expressions import ROW_OPS, Call, Expression, Literal, Op, Read, Real
 from ...isa.numbers import INT8_MAX, INT8_MIN, requantise
-from ..tensor import REALS, ROW_CONSTANTS, rows_of
+from ..tensor import REALS, ROW_CONSTANTS, holds_reals, rows_of
 from .affine import value_of
 from .nodes import Allocate, Assign, Barrier, Block, For, Guard, Let, Node, Update, holds, let_value
 from .program import Program
@@ -197,7 +197,7 @@ class _Interpreter:
     def write(self, target: Read, value: int | float, values: Values) -> None:
         index = tuple(value_of(affine, values) for affine in target.index)
         area = self.area(target.tensor)
-        if area.elements.dtype.kind == "f":
+        if holds_reals(area.elements.dtype):
             place = area.place(index)
             area.elements[place], area.written[place] = value, True
         else:

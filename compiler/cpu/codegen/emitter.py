@@ -30,6 +30,7 @@ POINTER: LlvmType = ir.PointerType()
 TYPES = {
     "float32": FLOAT,
     "float16": I16,
+    "bfloat16": I16,
     "int64": I64,
     "int32": I32,
     "int16": I16,
@@ -37,7 +38,7 @@ TYPES = {
     "uint8": I8,
     "bool": I8,
 }
-"""Types of elements in memory; a bool is a byte of 0 or 1, a float16 its bits."""
+"""Types of elements in memory; a bool is a byte of 0 or 1, a float16 or bfloat16 its bits."""
 
 CONTRACT = ("contract",)
 """Flag: a product and a sum may be fused and rounded once."""
@@ -282,6 +283,22 @@ class Emitter:
     def bits(self, value: LlvmValue, element: LlvmType) -> LlvmValue:
         """The same bits as other elements of the same size."""
         return self.builder.bitcast(value, self.like(value, element))
+
+    def from_bfloat16(self, bits: LlvmValue) -> LlvmValue:
+        """The float32 whose upper half are some bits."""
+        wide = self.builder.zext(bits, self.like(bits, I32))
+        return self.bits(self.builder.shl(wide, self.constant(16, wide)), FLOAT)
+
+    def to_bfloat16(self, value: LlvmValue) -> LlvmValue:
+        """The bits of the nearest bfloat16, ties to even; a NaN stays one."""
+        builder, bits = self.builder, self.bits(value, I32)
+        high = builder.lshr(bits, self.constant(16, bits))
+        odd = builder.and_(high, self.constant(1, bits))
+        rounding = builder.add(odd, self.constant(0x7FFF, bits))
+        nearest = builder.lshr(builder.add(bits, rounding), self.constant(16, bits))
+        quiet = builder.or_(high, self.constant(0x40, bits))
+        found = builder.select(self.is_nan(value), quiet, nearest)
+        return builder.trunc(found, self.like(found, I16))
 
 
 def lanes_of(value: LlvmValue) -> int:

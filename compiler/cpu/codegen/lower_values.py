@@ -106,6 +106,8 @@ class Values:
         if area.tensor.dtype == "float16":
             half = self.emitter.bits(found, HALF)
             return self.emitter.builder.fpext(half, self.emitter.like(found, FLOAT))
+        if area.tensor.dtype == "bfloat16":
+            return self.emitter.from_bfloat16(found)
         if area.tensor.dtype in ("int8", "int16"):
             return self.emitter.builder.sext(found, self.emitter.like(found, I32))
         if area.tensor.dtype in ("uint8", "bool"):
@@ -121,6 +123,8 @@ class Values:
         if dtype == "float16":
             half = emitter.builder.fptrunc(value, emitter.like(value, HALF))
             return emitter.bits(half, element)
+        if dtype == "bfloat16":
+            return emitter.to_bfloat16(value)
         if element_of(value) == element:
             return value
         kind = emitter.like(value, element)

@@ -9,7 +9,7 @@ from tilewright.compiler.gpu.kernel import GpuKernel
 from tilewright.compiler.gpu.lower import GpuModule, compile_program
 from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.graph import TensorType
-from tilewright.compiler.tensor import Kernel, Tensor
+from tilewright.compiler.tensor import Kernel, Tensor, holds_reals
 from tilewright.runtime.gpu.opencl import OpenClDriver
 from tilewright.sim.ptx import parse_ptx, run
 
@@ -106,7 +106,7 @@ def drawn(kernel: Kernel, seed: int = 0) -> dict[str, np.ndarray]:
 
 def draw(tensor: Tensor | TensorType, random: np.random.Generator) -> np.ndarray:
     dtype = np.dtype(tensor.dtype)
-    if dtype.kind == "f":
+    if holds_reals(dtype):
         return random.standard_normal(tensor.shape).astype(dtype)
     if dtype.kind == "b":
         return random.integers(0, 2, tensor.shape).astype(dtype)

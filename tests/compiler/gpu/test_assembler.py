@@ -20,11 +20,11 @@ LATER = "sm_86", "sm_89", "sm_100", "sm_120"
 
 STEPS = {
     ("int8", 4096): 64, ("int8", 1024): 64, ("int8", 65): 8,
-    ("float16", 4096): 64, ("float16", 1024): 64, ("float16", 65): 8,
+    ("bfloat16", 1024): 64, ("float16", 4096): 64, ("float16", 1024): 64, ("float16", 65): 8,
 }  # fmt: skip
 """Instructions of tensor cores in one iteration of a product, by type and rows."""
 
-TENSOR_CORES = {"int8": "IMMA.16832", "float16": "HMMA.16816"}
+TENSOR_CORES = {"int8": "IMMA.16832", "float16": "HMMA.16816", "bfloat16": "HMMA.16816"}
 
 
 def families(network: Callable[[], tuple[Graph, object]]) -> dict[str, Kernel]:
@@ -50,8 +50,8 @@ def kernels() -> dict[str, Kernel]:
     return found
 
 
-def ptx(kernel: Kernel, level: str) -> str:
-    target = GpuTarget(level)
+def ptx(kernel: Kernel, level: str, tf32: bool = False) -> str:
+    target = GpuTarget(level, tf32)
     return compile_program(default_schedule(kernel, target).program(), target).code
 
 
@@ -77,6 +77,14 @@ def test_products_run_on_tensor_cores(dtype: str, rows: int, level: str, tmp_pat
     assert steps % STEPS[dtype, rows] == 0
     assert counts["LDGSTS.E"]  # cp.async
     assert counts["LDSM.16"]  # ldmatrix
+
+
+@pytest.mark.parametrize("rows", [1024, 65])
+def test_products_in_tf32_run_on_tensor_cores(rows: int, tmp_path: Path):
+    text = ptx(product(rows, rows, 512, "float32"), "sm80", tf32=True)
+    found = assemble(text, "sm_80", tmp_path)
+    assert found.stack_bytes == found.spilled_bytes == 0
+    assert found.opcodes()["HMMA.1688.F32.TF32"] or found.opcodes()["HMMA.1688"]
 
 
 @pytest.mark.parametrize("chip", LATER)

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -48,6 +49,7 @@ def test_a_product_passes_through_shared_memory(dtype):
     [
         ((80, 44, 128), "int8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"),
         ((33, 70, 48), "float16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
+        ((33, 70, 48), "bfloat16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
         ((50, 44, 40), "float32", "fma.rn.f32"),
         ((50, 44, 40), "int8", "mad"),
     ],
@@ -58,6 +60,54 @@ def test_a_default_product_takes_the_best_instruction(
     schedule = default_schedule(product(*sizes, dtype), GpuTarget())
     assert instruction in compile_program(schedule.program(), GpuTarget()).code
     check(schedule)
+
+
+def rounded_to_tf32(array: np.ndarray) -> np.ndarray:
+    """11 significant bits, ties away from zero, as PTX defines `cvt.rna.tf32.f32`."""
+    mantissa, exponent = np.frexp(array.astype(np.float64))
+    scaled = np.abs(mantissa) * 2.0**11
+    return np.ldexp(np.copysign(np.floor(scaled + 0.5), mantissa) / 2.0**11, exponent)
+
+
+@pytest.mark.parametrize("sizes", [(33, 70, 48), (80, 44, 136)])
+def test_products_of_float32_run_in_tf32_on_request(sizes: tuple[int, int, int]):
+    kernel = product(*sizes, "float32")
+    schedule = default_schedule(kernel, GpuTarget("sm80", tf32=True))
+    code = compile_program(schedule.program(), GpuTarget("sm80", tf32=True)).code
+    assert "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in code
+    given = drawn(kernel)
+    a, b = (rounded_to_tf32(given[name]) for name in "ab")
+    for order in ORDERS:
+        found = run_schedule(schedule, given, partial(run_module, order=order))
+        np.testing.assert_allclose(found, a @ b.T, rtol=1e-5, atol=1e-5)
+    assert np.abs(found - given["a"].astype(np.float64) @ given["b"].T).max() > 1e-4
+
+
+@pytest.mark.parametrize("level", ["sm80", "opencl"])
+def test_only_a_target_with_tf32_and_tensor_cores_rounds_float32(level: str):
+    target = GpuTarget(level, tf32=level == "opencl")
+    code = compile_program(
+        default_schedule(product(33, 70, 48, "float32"), target).program(), target
+    )
+    assert "tf32" not in code.code
+
+
+def test_results_in_bfloat16_are_rounded_to_even_and_keep_their_nans():
+    (i,) = te.axes(i=9)
+    x = te.tensor("x", "float32", (9,))
+    kernel = te.kernel("narrow", te.compute("y", "bfloat16", (i,), x[i] * 1.0))
+    bits = [0x3F808000, 0x3F818000, 0x3F808001, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 1, 0x80000000]
+    given = {"x": np.array([*bits, 0x7F800001], np.uint32).view(np.float32)}
+    with np.errstate(invalid="ignore"):
+        expected = given["x"].astype(ml_dtypes.bfloat16)
+    found = [
+        run_schedule(default_schedule(kernel, GpuTarget()), given),
+        te.interpret(te.Schedule(kernel).program(), given),
+        np.asarray(evaluate(kernel, given)),
+    ]
+    for each in found:
+        assert each.dtype == expected.dtype
+        np.testing.assert_array_equal(each.astype(np.float32), expected.astype(np.float32))
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4])
@@ -85,7 +135,8 @@ def test_a_pipelined_loop_needs_its_wait_and_its_barrier(dtype, taken):
 
 
 @pytest.mark.parametrize(
-    ("taps", "dtype"), [(32, "int8"), (64, "int8"), (192, "int8"), (80, "float16")]
+    ("taps", "dtype"),
+    [(32, "int8"), (64, "int8"), (192, "int8"), (80, "float16"), (80, "bfloat16")],
 )
 def test_eight_rows_of_a_matrix_lie_in_different_banks(monkeypatch, taps, dtype):
     found = []
@@ -106,7 +157,7 @@ def test_eight_rows_of_a_matrix_lie_in_different_banks(monkeypatch, taps, dtype)
 @pytest.mark.parametrize("seed", range(12))
 def test_products_of_any_size_are_right(seed):
     draw = random.Random(seed)
-    dtype, taps = draw.choice([("int8", 32), ("float16", 16), ("float32", 5)])
+    dtype, taps = draw.choice([("int8", 32), ("bfloat16", 16), ("float16", 16), ("float32", 5)])
     rows, columns = draw.randint(1, 90), draw.randint(1, 90)
     kernel = product(rows, columns, taps * draw.randint(1, 6), dtype)
     check(default_schedule(kernel, GpuTarget()), ("together",))

@@ -158,8 +158,8 @@ MISTAKES = {
     ),
     "an unknown type": (
         lambda: te.tensor("x", "uint4", (4,)),
-        "tensor `x`: dtype must be int8, uint8, int16, int32, int64, bool, float16 or float32, not "
-        "'uint4'",
+        "tensor `x`: dtype must be int8, uint8, int16, int32, int64, bool, bfloat16, float16 or "
+        "float32, not 'uint4'",
     ),
     "a shape without dimensions": (
         lambda: te.tensor("x", "int8", ()),
