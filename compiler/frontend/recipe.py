@@ -27,6 +27,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.expand_transposed_convolutions,  # convolutions whose channels become pixels
     passes.sink_dequantize,  # so that these elements move as integers
     passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
+    passes.split_products,  # queries, keys and values without copies
     passes.split_batched_weights,  # one dense layer for each matrix
     passes.fold_scales,  # batch normalisation behind layers whose operands alone are quantised
     passes.recognise_convolutions,  # with bias, Relu and Clip

@@ -11,7 +11,7 @@ import numpy as np
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, each, either, op, repeated, rewrite, rule, value
-from .patterns import is_per_tensor
+from .patterns import is_int8, is_per_tensor
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -95,6 +95,21 @@ def hoist_limit(
     return site.emit(target, site.emit(ops.Unary("Clip", limits), x))
 
 
+@rule(
+    op(
+        ops.Quantize,
+        op(ops.Dequantize, value("x", where=is_int8), capture="scaling", where=is_per_tensor),
+        capture="target",
+    )
+)
+def drop_pair(site: Site, target: ops.Quantize, scaling: ops.Dequantize, x: str) -> str | None:
+    """Quantize(Dequantize(x)) in the same scale -> x."""
+    own = ops.Quantize(scaling.scales, scaling.zero_points, "int8", None)
+    every = np.arange(-128, 128).astype(np.int8)
+    kept = target == own and np.array_equal(own.compute(scaling.compute(every)), every)
+    return x if kept else None
+
+
 def _above_concat(site: Site, function: ops.Operator, concat: ops.Concat) -> str:
     made = site.node("concat")
     parts = [site.emit(function, name) for name in made.inputs]
@@ -124,6 +139,7 @@ def sink_dequantize(graph: Graph) -> Graph:
             sink_below_pad,
             hoist,
             hoist_limit,
+            drop_pair,
             hoist_above_concat,
             hoist_function_above_concat,
         )
