@@ -1,4 +1,4 @@
-"""Importers of ONNX Runtime's attention operators, in the domain `com.microsoft`.
+"""Importers of attention: ONNX's operator, and ONNX Runtime's in the domain `com.microsoft`.
 
 Each one writes ONNX's primitive operators in place of the node, as a function of the model would,
 so that the passes find the forms that exporters write. Heads that share a key are a longer matrix
@@ -8,6 +8,7 @@ Source: ONNX Runtime, documentation of the contributed operators.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -66,9 +67,17 @@ class Body:
         """[batch, positions, heads * size] -> [batch, heads, positions, size]."""
         return self("Transpose", self.reshape(x, 0, 0, heads, -1), perm=[0, 2, 1, 3])
 
+    def joined(self, x: str) -> str:
+        """[batch, heads, positions, size] -> [batch, positions, heads * size]."""
+        return self.reshape(self("Transpose", x, perm=[0, 2, 1, 3]), 0, 0, -1)
+
     def longer(self, x: str, positions: int) -> str:
         """[batch, heads, positions, size] with zeros after the last position."""
         return self("Pad", x, np.array([0, 0, 0, 0, 0, 0, positions, 0])) if positions else x
+
+    def sum(self, parts: Sequence[str]) -> str | None:
+        """Add the sum of values; None if there are none."""
+        return reduce(partial(self, "Add"), parts) if parts else None
 
     def expand(self, *outputs: str | None) -> list[Named]:
         """Import the nodes; outputs that are None are not there.
@@ -105,13 +114,18 @@ class AttentionExtents:
     keys: int
 
 
-def _attend(body: Body, q: str, k: str, v: str, heads: AttentionExtents, bias: str | None) -> str:
-    """Attention of [batch, heads, positions, size]; the result has the heads side by side.
+def _attend(
+    body: Body, q: str, k: str, v: str, heads: AttentionExtents, bias: str | None,
+    *, guarded: bool = False
+) -> str:  # fmt: skip
+    """Attention of [batch, heads, positions, size].
 
     Parameters
     ----------
     bias
         Added to the scores, [batch or 1, heads or 1, positions or 1, keys], or None.
+    guarded
+        Whether the bias may exclude all keys of a row, which then has the result 0.
     """
     scale = body.node.attribute("scale", 0.0) or heads.size**-0.5
     grouped = (0, heads.shared, heads.queries // heads.shared * heads.positions, -1)
@@ -124,9 +138,10 @@ def _attend(body: Body, q: str, k: str, v: str, heads: AttentionExtents, bias: s
         scores = body("Mul", body("Tanh", body("Div", scores, limit)), limit)
     if bias is not None:
         scores = body("Add", scores, bias)
-    weights = body.reshape(body("Softmax", scores, axis=-1), *grouped)
-    result = body.reshape(body("MatMul", weights, v), *alone)
-    return body.reshape(body("Transpose", result, perm=[0, 2, 1, 3]), 0, 0, -1)
+    weights = body("Softmax", scores, axis=-1)
+    if guarded:
+        weights = body("Where", body("IsNaN", weights), np.zeros((), np.float32), weights)
+    return body.reshape(body("MatMul", body.reshape(weights, *grouped), v), *alone)
 
 
 def _bias(body: Body, mask: int, added: int, heads: AttentionExtents) -> str | None:
@@ -140,9 +155,7 @@ def _bias(body: Body, mask: int, added: int, heads: AttentionExtents) -> str | N
         parts.append(_key_mask(body, mask, heads.keys))
     if (given := body.given(added)) is not None:
         parts.append(given)
-    while len(parts) > 1:
-        parts[:2] = [body("Add", *parts[:2])]
-    return parts[0] if parts else None
+    return body.sum(parts)
 
 
 def _key_mask(body: Body, index: int, keys: int) -> str:
@@ -168,6 +181,51 @@ def _split(body: Body, x: str, axis: int, widths: Sequence[int]) -> list[str]:
         body("Slice", x, np.array([start]), np.array([stop]), np.array([axis]))
         for start, stop in pairwise(ends)
     ]
+
+
+def import_attention(node: OnnxNode) -> list[Named] | None:
+    """Import ONNX's Attention, with past and present.
+
+    Decline other types than float32, windows, scores as an output, and causal caches of several
+    lengths: ONNX defines them with copies of shared heads.
+    """
+    usual = node.type(0).dtype == "float32" and node.attribute("softmax_precision", 1) == 1
+    windows = any(node.attribute(f"{side}_window_size", -1) >= 0 for side in ("left", "right"))
+    causal, lengths = node.attribute("is_causal", 0), node.has(6)
+    if not usual or windows or node.wants(3) or (causal and lengths):
+        return None
+    body, rows = Body(node), len(node.type(0).shape) == 3
+    q, k, v = "input.0", "input.1", "input.2"
+    if rows:
+        counts = [node.attribute(f"{part}_num_heads", 0) for part in ("q", "kv", "kv")]
+        q, k, v = (body.heads(*pair) for pair in zip((q, k, v), counts, strict=True))
+        queries, shared, _ = counts
+        positions, keys, size = *(body.shape(i)[1] for i in (0, 1)), body.shape(0)[2] // queries
+    else:
+        (_, queries, positions, size), (_, shared, keys, _) = body.shape(0), body.shape(1)
+    past = body.shape(4)[2] if node.has(4) else 0
+    if past:
+        k, v = body("Concat", "input.4", k, axis=2), body("Concat", "input.5", v, axis=2)
+    heads = AttentionExtents(queries, shared, size, positions, keys + past)
+    zero, excluded = np.zeros((), np.float32), np.array(-np.inf, np.float32)
+    parts = []
+    if node.has(3):
+        mask, shape = "input.3", body.shape(3)
+        if node.type(3).dtype == "bool":
+            mask = body("Where", mask, zero, excluded)
+        if missing := heads.keys - shape[-1]:
+            pads = np.array([*(0,) * (2 * len(shape) - 1), missing])
+            mask = body("Pad", mask, pads, excluded)
+        parts.append(mask)
+    if lengths:
+        valid = body("Less", np.arange(heads.keys), body.reshape("input.6", -1, 1, 1, 1))
+        parts.append(body("Where", valid, zero, excluded))
+    if causal:
+        later = np.arange(heads.keys) > np.arange(positions)[:, None] + past
+        parts.append(body.constant(np.where(later, excluded, zero)))
+    bias = body.sum(parts)
+    result = _attend(body, q, k, v, heads, bias, guarded=node.has(3) or lengths)
+    return body.expand(body.joined(result) if rows else result, k, v)
 
 
 def import_packed_attention(node: OnnxNode) -> list[Named]:
@@ -200,7 +258,7 @@ def _packed(body: Body, product: str, mask: int, past: int, added: int) -> list[
         old = [body("Gather", f"input.{past}", np.array(which), axis=0) for which in (0, 1)]
         k, v = (body("Concat", *pair, axis=2) for pair in zip(old, (k, v), strict=True))
     heads = AttentionExtents(count, count, widths[0] // count, positions, keys)
-    result = _attend(body, q, k, v, heads, _bias(body, mask, added, heads))
+    result = body.joined(_attend(body, q, k, v, heads, _bias(body, mask, added, heads)))
     rows = [body("Unsqueeze", part, np.array([0])) for part in (k, v)]
     return body.expand(result, body("Concat", *rows, axis=0))
 
@@ -228,7 +286,7 @@ def import_multi_head_attention(node: OnnxNode) -> list[Named]:
         k, v = body("Concat", "input.6", k, axis=2), body("Concat", "input.7", v, axis=2)
     size = body.shape(0)[4] if packed == 3 else body.shape(0)[2] // count
     heads = AttentionExtents(count, count, size, positions, keys)
-    return body.expand(_attend(body, q, k, v, heads, _bias(body, 4, 5, heads)), k, v)
+    return body.expand(body.joined(_attend(body, q, k, v, heads, _bias(body, 4, 5, heads))), k, v)
 
 
 def import_group_query_attention(node: OnnxNode) -> list[Named]:
@@ -279,7 +337,7 @@ def import_group_query_attention(node: OnnxNode) -> list[Named]:
     bias = body("Where", hidden, np.array(LOWEST), np.zeros((), np.float32))
     if node.has(10):
         bias = body("Add", bias, "input.10")
-    return body.expand(_attend(body, q, k, v, heads, bias), k, v)
+    return body.expand(body.joined(_attend(body, q, k, v, heads, bias)), k, v)
 
 
 def import_rotary_embedding(node: OnnxNode) -> list[Named]:

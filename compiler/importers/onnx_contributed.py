@@ -11,6 +11,7 @@ import numpy as np
 from ..graph import operators as ops
 from ..graph.functions import UNARY
 from .onnx_attention import (
+    import_attention,
     import_embeddings,
     import_group_query_attention,
     import_multi_head_attention,
@@ -71,7 +72,7 @@ def import_quick_gelu(node: OnnxNode) -> str:
     return node.emit(ops.Unary("Swish", (alpha,)), [node.input(0)])
 
 
-CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[Named]]] = {
+CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[Named] | None]] = {
     ("com.microsoft", "Attention"): import_packed_attention,
     ("com.microsoft", "BiasGelu"): import_biased_gelu,
     ("com.microsoft", "DynamicQuantizeLSTM"): import_dynamic_lstm,
@@ -89,5 +90,6 @@ CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[
     ("com.microsoft", "RotaryEmbedding"): import_rotary_embedding,
     ("com.microsoft", "SkipLayerNormalization"): import_layer_normalisation,
     ("com.microsoft", "SkipSimplifiedLayerNormalization"): import_layer_normalisation,
+    ("", "Attention"): import_attention,
     ("", "SimplifiedLayerNormalization"): import_layer_normalisation,
 }

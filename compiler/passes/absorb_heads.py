@@ -13,6 +13,7 @@ import numpy as np
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Rule, Site, op, rewrite, rule, value
+from .keep_rows import drop_reshape, reshape_once
 from .moved_elements import TURNS, moved_elements, moving_nodes
 from .patterns import reshaped
 
@@ -116,12 +117,29 @@ def absorb_repeats(
     return None
 
 
+@rule(op(PRODUCTS, op(ops.Reshape, value("a")), value("b"), capture="product",
+         where=lambda p: p.repeats == 1 and not p.joined[0] and not p.joined[2]))  # fmt: skip
+def part_rows(site: Site, product: ops.QMatMul | ops.QMatMulSums, a: str, b: str) -> str | None:
+    """QMatMul(rows of several heads, b) -> QMatMul(a, b) of heads that share b."""
+    (n, shared, long, depth), shape = site.shape_of(site.root.inputs[0]), site.shape_of(a)
+    if len(shape) != 4 or shape[0] != n or shape[3] != depth or shape[1] % shared:
+        return None
+    if n > 1 and any(product.joined):
+        return None
+    repeats = shape[1] // shared
+    if repeats < 2 or shape[2] * repeats != long:
+        return None
+    operator = replace(product, heads=shape[1], repeats=repeats)
+    result = site.emit(operator, a, b, quantisation=site.root.output.type.quantisation)
+    return site.emit(ops.Reshape(site.shape), result)
+
+
 def share_heads(graph: Graph) -> Graph:
     """Let products read heads that several others share where they lie, instead of copies.
 
     Kernels of the host have no such form.
     """
-    return absorb_heads(rewrite(graph, absorb_repeats))
+    return absorb_heads(rewrite(graph, absorb_repeats, part_rows, reshape_once, drop_reshape))
 
 
 def absorb_heads(graph: Graph) -> Graph:

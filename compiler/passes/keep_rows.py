@@ -20,17 +20,15 @@ def _by_pixel(convolution: ops.QConv) -> bool:
     op((ops.QLut, ops.QNorm, ops.QSoftmax), op(ops.Reshape, value("x")), ..., capture="layer"),
 )
 def sink_reshape(site: Site, x: str) -> str | None:
-    """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels, or a function of elements."""
+    """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels, or any elements of a table."""
     if isinstance(site.root.attributes, ops.QSoftmax) and any(site.root.inputs[1:]):
         return None  # the mask has the dimensions of these rows
     given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
     kept = shape if len(shape) == len(given) else image_shape(shape)
-    table = isinstance(site.root.attributes, ops.QLut)
     weights = site.root.inputs[1:2]
     whole = any(site.shape_of(w)[:2] != (1, 1) for w in weights if len(site.shape_of(w)) == 4)
-    if whole or kept == given or len(given) != len(kept) or not (
-        table or kept[-1] == given[-1]
-    ):
+    fits = isinstance(site.root.attributes, ops.QLut) or kept[-1] == given[-1]
+    if whole or kept == given or len(given) != len(kept) or not fits:
         return None
     image = reshaped(site, x, kept)
     made = site.become(site.root.attributes, image, *site.root.inputs[1:])

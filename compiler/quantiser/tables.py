@@ -72,7 +72,7 @@ def _between(graph: Graph, name: str, source: str) -> set[str]:
     return {one for one in found if one != source and graph.producer(one) is not None}
 
 
-LONE = ("table", "add", "mul", "pool", "norm")
+LONE = ("table", "add", "bias", "mul", "pool", "norm", "softmax")
 """Kinds of layers that the host computes as fast as the accelerator and more exactly."""
 
 
@@ -119,7 +119,7 @@ def _is_lone(
     sources = [origin(graph, name) for name in layer.inputs]
     given = [_is_quantised(graph, name, produced, apart) for name in sources]
     read = _is_read(graph, layer.output, reads, apart)
-    if layer.kind == "table":
+    if layer.kind in ("table", "bias", "softmax"):
         return not (any(given) and read)
     if layer.kind == "norm":
         return not (any(given) or read)
