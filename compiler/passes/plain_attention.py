@@ -28,9 +28,7 @@ _TOTAL = op(ops.Reduce, _EXPONENTIALS, capture="total",
     op(DIVIDE, _EXPONENTIALS, _TOTAL),
     op(MULTIPLY, _EXPONENTIALS, op(ops.Unary("Reciprocal"), _TOTAL), commutative=True),
 )
-def name_softmax(
-    site: Site, x: str, maximum: ops.Reduce | None, total: ops.Reduce
-) -> str | None:
+def name_softmax(site: Site, x: str, maximum: ops.Reduce | None, total: ops.Reduce) -> str | None:
     """exp(x - max(x)) / sum(exp(x - max(x))) -> Softmax(x)."""
     if len(total.axes) != 1 or (maximum is not None and maximum.axes != total.axes):
         return None

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..graph import Graph, Node
 from ..graph import operators as ops
-from ..rewriting import GraphView, Site, first_match, op, rewrite_once, rule
+from ..rewriting import GraphView, Site, first_match, op, rewrite, rule
 from .fold_batch_normalisation import is_matrix
 from .moved_elements import moved_elements, turned_elements
 from .patterns import is_per_tensor, known, reshaped
@@ -226,4 +226,4 @@ def split_products(graph: Graph) -> Graph:
         turned = site.emit(part.turn, reshaped(site, y, part.shape))
         return reshaped(site, turned, site.shape)
 
-    return rewrite_once(graph, take)
+    return rewrite(graph, take)
