@@ -4,7 +4,7 @@ The front end makes an image of each row for a dense layer and one image of all 
 memory both are the same, but a reshape ends a segment.
 """
 
-from ..graph import Graph
+from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
 from .patterns import image_shape, is_int8, reshaped, to_image
@@ -82,6 +82,24 @@ def reshape_once(site: Site, x: str) -> str | None:
 def drop_reshape(site: Site, x: str) -> str | None:
     """Reshape(x) -> x, if it has the shape."""
     return x if site.shape_of(x) == site.shape else None
+
+
+def rows_in_place(graph: Graph) -> Graph:
+    """Let layers read the rows of other layers as images of another shape, where they lie."""
+    read = {name for node in graph.nodes if is_accelerated(node) for name in node.inputs}
+
+    @rule(op(ops.Reshape, op(ops.Accelerated, ..., value="x"), capture="flat", result=is_int8))
+    def name_rows(site: Site, flat: ops.Reshape, x: str) -> str | None:
+        """Reshape(x) -> QReshape(x), if pixels stay whole."""
+        given = site.shape_of(x)
+        if site.root.output.name not in read or len(given) != 4 or len(flat.shape) != 4:
+            return None
+        n, height, width, channels = flat.shape
+        if given[-1] != channels:
+            return None
+        return site.become(ops.QReshape((n, height, width, channels)), x)
+
+    return rewrite(graph, name_rows)
 
 
 def keep_rows(graph: Graph) -> Graph:

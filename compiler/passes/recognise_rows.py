@@ -15,7 +15,7 @@ from ..graph import Graph, Quantisation
 from ..graph import operators as ops
 from ..rewriting import GraphPattern, Site, op, repeated, rewrite, rule, value
 from .absorb_heads import absorb_heads
-from .keep_rows import keep_rows
+from .keep_rows import keep_rows, rows_in_place
 from .masks import added_mask, probabilities, replaced_mask
 from .merge_duplicates import merge_duplicates
 from .normalisations import normalisation_of, normalisations, of_integers
@@ -141,4 +141,4 @@ def recognise_rows(graph: Graph, configuration: Configuration) -> Graph:
     graph = rewrite(graph, recognise_softmax, recognise_norm)
     graph = recognise_rotary(graph, max(configuration.lanes_in, configuration.lanes_out))
     graph = absorb_heads(keep_rows(recognise_positions(graph)))
-    return merge_duplicates(keep_rows(graph))
+    return rows_in_place(merge_duplicates(keep_rows(graph)))
