@@ -48,7 +48,7 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     serial += units[-1].vector_piece + sum(unit.waiting for unit in units)
     if any(one.early for one in last.partials):
         # Their sums take a turn of the banks of ACC, so GEMM waits until VECTOR is done.
-        serial += (stores - 1) * units[-1].vector_piece
+        serial += (spatial - 1) * units[-1].vector_piece
     if _shares_banks(plan, configuration):
         serial += (stores - 1) * moving
     crowding = _crowding(plan, resident, configuration)
@@ -162,6 +162,7 @@ class _Units:
         compute = _Compute(step, tile, configuration)
         spatial, groups, chunks = compute.spatial, compute.groups, compute.chunks
         outer = plan.channels_outer and index == len(plan.phases) - 1
+        outer &= not any(one.early for one in step.partials)  # these go by tiles of pixels
         self.gemm = compute.gemm
         self.weights = self.filling = 0
         self.instructions = spatial * groups

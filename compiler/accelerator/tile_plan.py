@@ -77,8 +77,6 @@ def make_plan(
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     """
-    if channels_outer and any(one.early for one in phases[-1].partials):
-        return None  # they would be computed again for each tile of channels
     made = {phase.name: index for index, phase in enumerate(phases)}
     requests: dict[str, RegionRequest] = {}
     pieces: dict[str, int] = {}
