@@ -37,9 +37,10 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     moving *= np.dtype(last.finish.output.dtype).itemsize
     store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES)
     filling = next((unit.filling for unit in units if unit.filling), 0)
+    turns = (stores - 1) * moving if _shares_banks(plan, configuration) else 0
     busy = [
         filling + sum(unit.gemm for unit in units),
-        filling + sum(unit.vector for unit in units),
+        filling + sum(unit.vector for unit in units) + turns,
         sum(unit.weights + unit.activations for unit in units),
         store,
     ]
@@ -49,8 +50,6 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     if any(one.early for one in last.partials):
         # Their sums take a turn of the banks of ACC, so GEMM waits until VECTOR is done.
         serial += (spatial - 1) * units[-1].vector_piece
-    if _shares_banks(plan, configuration):
-        serial += (stores - 1) * moving
     crowding = _crowding(plan, resident, configuration)
     serial += crowding * sum(unit.weights for unit in units) // 2
     return max(busy) + serial + sum(busy) // 64

@@ -250,6 +250,26 @@ def test_channels_that_share_sums_of_rows_are_stored_apart():
     assert cycles(-128, 7) <= 1.25 * symmetric  # 1.49
 
 
+@pytest.mark.parametrize(
+    ("zero_points", "heads", "rows", "depth", "columns", "most"),
+    [
+        ((0, 7), 2, 1, 64, 100, 1.2),  # 1.76 with a second product, which loads twice
+        ((-128, 7), 6, 49, 32, 49, 2.0),  # 3.3
+        ((7, 7), 6, 49, 49, 32, 1.3),  # 1.98
+    ],
+)
+def test_small_products_take_sums_where_these_are_faster(
+    zero_points, heads, rows, depth, columns, most
+):
+    def cycles(zero_point_a: int, zero_point_b: int) -> int:
+        operator = QMatMul(heads, 0.01, zero_point_a, zero_point_b, 3)
+        graph = product(operator, 1, rows, depth, columns)
+        (segment,) = compile_module(graph, PRESETS["16x16"], measure=ExactMeasure()).segments
+        return time_program(segment.program, PRESETS["16x16"]).cycles
+
+    assert cycles(*zero_points) <= most * cycles(0, 0)
+
+
 def test_zero_points_are_read_as_padding(monkeypatch):
     """Each takes another product, two where it has no negative of 8 bits."""
     configuration = PRESETS["8x8"]
