@@ -60,7 +60,7 @@ class _Writer:
         self.scope = ACC if phases[-1].is_bare else ACT
         """The scratchpad from which the results are stored."""
         self.early = any(one.early for one in phases[-1].partials)
-        """Whether all channels of a tile of pixels share sums, and so follow each other."""
+        """All channels of a tile of pixels share sums, and so follow each other."""
         self.made = {phase.name for phase in phases}
         self.rolling = {
             phase.name for index, phase in enumerate(phases[:-1]) if not passes_tiles(phases, index)
