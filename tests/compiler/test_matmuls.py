@@ -157,6 +157,30 @@ def test_products_keep_their_meaning(name, form, monkeypatch):
     agree()
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_attention_with_zero_points_is_exact(seed):
+    """Sizes of attention, with the schedule that exact times choose; sums reach their extremes."""
+    random = np.random.default_rng(seed)
+    configuration = PRESETS[CONFIGURATIONS[seed % len(CONFIGURATIONS)]]
+    heads, rows, depth, columns = map(int, random.integers([1, 40, 10, 40], [5, 100, 100, 130]))
+    zero_points = random.choice([-128, 127, 7, -5, 64], 2).tolist()
+    joined = tuple(random.random(3) < 0.4)
+    operator = QMatMul(heads, 0.005 / depth**0.5, *zero_points, 3, False, joined)
+    graph = product(operator, 1 + seed % 2, rows, depth, columns)
+    lowest = (-128, 100, -128)[seed % 3]
+    highest = (127, 127, -110)[seed % 3]
+    inputs = {
+        value.name: random.integers(lowest, highest, value.type.shape, endpoint=True).astype(
+            np.int8
+        )
+        for value in graph.inputs
+    }
+    module = compile_module(graph, configuration, measure=ExactMeasure())
+    with open_device("sim", configuration) as device:
+        (ours,) = Session(module, device).run(inputs).outputs.values()
+    np.testing.assert_array_equal(ours, evaluate(graph, inputs)["y"])
+
+
 def test_the_definition_is_a_sum_of_integers_that_is_requantised_once():
     operator = QMatMul(2, 0.004, -128, 7, 3, True, (True, False, True), -100, 90)
     graph = product(operator, 1, 3, 5, 4)
