@@ -163,9 +163,9 @@ def test_attention_with_zero_points_is_exact(seed):
     random = np.random.default_rng(seed)
     configuration = PRESETS[CONFIGURATIONS[seed % len(CONFIGURATIONS)]]
     heads, rows, depth, columns = map(int, random.integers([1, 40, 10, 40], [5, 100, 100, 130]))
-    zero_points = random.choice([-128, 127, 7, -5, 64], 2).tolist()
-    joined = tuple(random.random(3) < 0.4)
-    operator = QMatMul(heads, 0.005 / depth**0.5, *zero_points, 3, False, joined)
+    za, zb = map(int, random.choice([-128, 127, 7, -5, 64], 2))
+    one, other, last = map(bool, random.random(3) < 0.4)
+    operator = QMatMul(heads, 0.005 / depth**0.5, za, zb, 3, False, (one, other, last))
     graph = product(operator, 1 + seed % 2, rows, depth, columns)
     lowest = (-128, 100, -128)[seed % 3]
     highest = (127, 127, -110)[seed % 3]
