@@ -35,7 +35,7 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     box = whole_box(tuple(sizes[axis.name] for axis in last.finish.axes))
     moving = transfer(box, last.finish.output.shape, configuration)
     moving *= np.dtype(last.finish.output.dtype).itemsize
-    store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES)
+    store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES) * (1 + len(plan.kernel.kept))
     filling = next((unit.filling for unit in units if unit.filling), 0)
     busy = [
         filling + sum(unit.gemm for unit in units),
