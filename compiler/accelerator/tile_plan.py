@@ -182,7 +182,11 @@ def ring_between(
 
 
 def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
-    """Whether an inner phase's tiles become tiles of the last phase, element by element."""
+    """Whether an inner phase's tiles become tiles of the last phase, element by element.
+
+    Through a phase between them only if the last one has statistics over rows; otherwise the first
+    may have other tiles, whose rows a ring passes on.
+    """
     reads = [
         (place, phase, read)
         for place, phase in enumerate(phases)
@@ -194,7 +198,7 @@ def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
     place, reader, read = reads[0]
     if reader.product is not None or not is_pointwise(read, reader):
         return False
-    return reader is phases[-1] or passes_tiles(phases, place)
+    return reader is phases[-1] or (phases[-1].has_rows and passes_tiles(phases, place))
 
 
 def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
