@@ -126,7 +126,13 @@ def _softmaxes(graph: Graph) -> Iterable[FloatLayer]:
             taken |= values
             first = match.nodes[0].output.name
             yield FloatLayer(
-                match.named["softmax"].name, "softmax", (match["scores"],), name, values, first, name
+                match.named["softmax"].name,
+                "softmax",
+                (match["scores"],),
+                name,
+                values,
+                first,
+                name,
             )
 
 
