@@ -21,6 +21,8 @@ from .patterns import dequantised, quantisation_of
 MAX_ELEMENTS = 1 << 22
 """Of a result; larger ones stay in float."""
 
+TABLE_ENTRIES = 256
+
 INPUT = dequantised("x", constant=False)
 
 
@@ -71,11 +73,14 @@ class LinearForms:
         Table -> place of its first element, where all lie one behind the other.
     largest : float
         Bound on their magnitudes.
+    rounding : float
+        Bound on what the roundings of values between move a result, where factors are 1 at most.
     """
 
     view: GraphView
     starts: dict[str, int] = field(default_factory=dict)
     largest: float = 1.0
+    rounding: float = 0.0
 
     @property
     def elements(self) -> int:
@@ -87,10 +92,16 @@ class LinearForms:
         node, kind = self.view.producer(name), self.view.types[name]
         if node is not None and kind.elements <= MAX_ELEMENTS:
             operator = node.attributes
-            if isinstance(operator, ops.Quantize):
-                return self.of(node.inputs[0]) if operator.axis is None else None
+            if isinstance(operator, ops.Quantize) and operator.axis is None:
+                inner = self.of(node.inputs[0])
+                return inner or self._source(name, quantisation_of(operator))
             if isinstance(operator, ops.QConcat):
                 return _joined([self.of_integers(each) for each in node.inputs], operator.axis)
+            if isinstance(operator, ops.QAdd):
+                return _joined([self._between(each) for each in node.inputs], -1)
+            if isinstance(operator, ops.QLut) and (factor := _slope(self.view, node)):
+                inner = self._between(node.inputs[0])
+                return inner and inner._replace(factors=inner.factors * factor)
             if moving_node(self.view, name) is not None:
                 inner = self.of_integers(node.inputs[0])
                 return inner and inner.moved(operator, *map(self.view.data, node.inputs[1:]))
@@ -105,7 +116,7 @@ class LinearForms:
             return None
         found = first_match(INPUT, view, name)
         if found is not None:
-            return self._source(found["x"], quantisation_of(found["x_scale"]))
+            return self._between(found["x"], quantisation_of(found["x_scale"]))
         operator = node.attributes
         if moving_node(view, name) is not None:
             inner = self.of(node.inputs[0])
@@ -127,6 +138,18 @@ class LinearForms:
         if any(part is None or part.places.shape[:-1] != node.output.type.shape for part in parts):
             return None
         return _joined(parts, -1)
+
+    def _between(self, name: str, given: Quantisation | None = None) -> Linear | None:
+        """Return the form of int8 values that are read; they may be sums that were rounded."""
+        given = given or self.view.types[name].quantisation
+        form = self.of_integers(name)
+        if given is None:
+            return None
+        plain = self._source(name, given)
+        if form is None or form.source[0] == plain.source[0]:
+            return plain
+        self.rounding += given.scale / 2
+        return form
 
     def _source(self, name: str, quantisation: Quantisation) -> Linear:
         source, places = moved_elements(self.view, name)
@@ -161,6 +184,19 @@ class LinearForms:
             places = np.broadcast_to(places, shape)[..., None]
             return inner._replace(tables=np.broadcast_to(places, inner.tables.shape))
         return None
+
+
+def _slope(view: GraphView, node: Node) -> float | None:
+    """Return the factor by which a table multiplies; None if it computes something else."""
+    x, y = (view.types[name].quantisation for name in (node.inputs[0], node.output.name))
+    if x is None or y is None or view.types[node.inputs[1]].elements != TABLE_ENTRIES:
+        return None
+    table = view.data(node.inputs[1]).astype(int).reshape(-1)
+    given = (np.arange(-128, 128) - x.zero_point) * (x.scale / y.scale)
+    inside = np.abs(table) < 127
+    factor = float(given[inside] @ (table[inside] - y.zero_point) / (given[inside] @ given[inside]))
+    expected = np.clip(np.rint(given * factor) + y.zero_point, -128, 127)
+    return factor if np.abs(table - expected).max() <= 1 else None
 
 
 def _bound(view: GraphView, name: str) -> float | None:

@@ -25,7 +25,10 @@ MAX_ERROR = 2
 1, as cosines and sines are 1 at most."""
 
 
-PARTS = op(ops.QConcat, ..., value="turned")
+MAX_ROUNDING = 1.5
+"""Bound, in steps of the result, on roundings of products and sums between, which are left out."""
+
+PARTS = op((ops.QConcat, ops.QAdd), ...)
 
 
 def recognise_rotary(graph: Graph, block: int) -> Graph:
@@ -68,7 +71,7 @@ def _rotated(
     channels, missing = divmod(site.root.output.type.elements, rows)
     if missing or not channels:
         return None
-    turns = [(None, form)]
+    turns: list[tuple[ops.Transpose | None, Linear]] = [(None, form)]
     if len(site.shape) == 4:
         turns.append((SWAP_LAST, form.moved(SWAP_LAST)))
     found = [
@@ -86,6 +89,8 @@ def _rotated(
     factors, tables = (each.swapaxes(1, 2) for each in parts[1:])
     unit = float(np.float32(np.abs(factors).max() * forms.largest / 127))
     if 128 * unit * given.scale > MAX_ERROR * y.scale:
+        return None
+    if forms.rounding > MAX_ROUNDING * y.scale:
         return None
     span = -(-channels // block) * block
     ends = ((0, 0), (0, 0), (0, span - channels))
