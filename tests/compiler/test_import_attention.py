@@ -279,7 +279,7 @@ def test_lengths_of_a_cache_exclude_the_keys_behind_them() -> None:
     proto = model([node("Attention", names, ["y"])], shown, ["y"], opset=24)
     (expected,) = ReferenceEvaluator(proto).run(None, given)
     got = evaluate(import_onnx(proto.SerializeToString()), given)["y"]
-    np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(got, np.asarray(expected), rtol=2e-4, atol=2e-5)
 
 
 def test_a_swish_is_a_product_with_its_sigmoid() -> None:

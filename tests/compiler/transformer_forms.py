@@ -179,7 +179,8 @@ MASKS: dict[str, Masked] = {
 
 
 def masked(make: Masked, block: Block) -> str:
-    return block.end(block.attend(*map(block.heads, block.qkv()), make))
+    q, k, v = map(block.heads, block.qkv())
+    return block.end(block.attend(q, k, v, make))
 
 
 # Attention ---------------------------------------------------------------------------------------
@@ -228,9 +229,8 @@ def grouped(block: Block, packed: bool = False, rotary: bool = False, **attribut
     rows += [None, None, np.array([TOKENS - 1], np.int32), np.array(TOKENS, np.int32)]
     if rotary:
         rows += angles()
-    heads = {"num_heads": HEADS, "kv_num_heads": SHARED, "do_rotary": int(rotary)}
-    kind = "GroupQueryAttention"
-    y, *_ = block.several(3, kind, *rows, domain="com.microsoft", **heads, **attributes)
+    attributes |= {"num_heads": HEADS, "kv_num_heads": SHARED, "do_rotary": int(rotary)}
+    y, *_ = block.several(3, "GroupQueryAttention", *rows, domain="com.microsoft", **attributes)
     return block.end(y)
 
 
