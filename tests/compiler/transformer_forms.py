@@ -389,7 +389,15 @@ def activated(kind: str, block: Block, bias: bool = False, fused: bool = True, *
     return block.end(emit(kind, x, *((block.weights(WIDTH),) if bias else ()), **attributes))
 
 
+def with_token(block: Block) -> str:
+    """A class token before the rows, and positions, as in vision transformers."""
+    rows = block("Concat", block.weights(1, 1, WIDTH), block.dense("x"), axis=1)
+    x = block("Add", rows, floats(block.chance.normal(0, 1, (1, TOKENS + 1, WIDTH))))
+    return block("Add", x, block.dense(block("LayerNormalization", x, 1 + block.weights(WIDTH))))
+
+
 ROWS: dict[str, Form] = {
+    "class token": with_token,
     "LayerNormalization": partial(
         normalised, lambda block, x, gamma: block("LayerNormalization", x, gamma, axis=-1)
     ),
