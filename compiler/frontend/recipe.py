@@ -19,6 +19,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.eliminate_dead_code,  # initialisers without readers
     passes.widen_floats,  # float16, which neither kernels nor the accelerator compute
     passes.fold_constants,  # shapes and reshaped weights; Dequantize stays on integers
+    passes.plain_attention,  # one form of softmax, masks and biases
     passes.sink_dequantize,  # so that elements move as integers
     passes.shift_unsigned,  # one activation type: int8
     passes.sink_dequantize,  # pairs that the shifts brought together

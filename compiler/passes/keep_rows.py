@@ -7,6 +7,7 @@ memory both are the same, but a reshape ends a segment.
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
+from .arrange_layout import drop_same_shape, merge_reshapes
 from .patterns import image_shape, is_int8, reshaped, to_image
 from .recognise_concats import IMAGE_AXES
 
@@ -21,18 +22,31 @@ def _by_pixel(convolution: ops.QConv) -> bool:
     op((ops.QLut, ops.QNorm, ops.QSoftmax), op(ops.Reshape, value("x")), ..., capture="layer"),
 )
 def sink_reshape(site: Site, x: str) -> str | None:
-    """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels."""
+    """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels, or any elements of a table."""
     if isinstance(site.root.attributes, ops.QSoftmax) and any(site.root.inputs[1:]):
         return None  # the mask has the dimensions of these rows
     given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
     kept = shape if len(shape) == len(given) else image_shape(shape)
     weights = site.root.inputs[1:2]
     whole = any(site.shape_of(w)[:2] != (1, 1) for w in weights if len(site.shape_of(w)) == 4)
-    if whole or kept == given or len(given) != len(kept) or kept[-1] != given[-1]:
+    fits = isinstance(site.root.attributes, ops.QLut) or kept[-1] == given[-1]
+    if whole or kept == given or len(given) != len(kept) or not fits:
         return None
     image = reshaped(site, x, kept)
     made = site.become(site.root.attributes, image, *site.root.inputs[1:])
     return site.emit(ops.Reshape(site.shape), made)
+
+
+@rule(op(ops.QSlice, op(ops.Reshape, value("x")), capture="cut"))
+def slice_channels(site: Site, cut: ops.QSlice, x: str) -> str | None:
+    """QSlice(Reshape(x)) -> Reshape(QSlice(x)), if it takes channels of all rows."""
+    given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
+    whole = site.shape[:3] == given[:3] and not any(cut.starts[:3])
+    if not whole or len(shape) != 4 or shape == given or shape[3] != given[3]:
+        return None
+    stops = (*shape[:3], cut.stops[3])
+    made = site.become(ops.QSlice((0, 0, 0, cut.starts[3]), stops, (1, 1, 1, cut.steps[3])), x)
+    return reshaped(site, made, site.shape)
 
 
 @rule(
@@ -72,18 +86,8 @@ def _as_image(values: dict[int, int], usual: int) -> tuple[int, int, int, int]:
     return first, second, third, fourth
 
 
-@rule(op(ops.Reshape, op(ops.Reshape, value("x"))))
-def reshape_once(site: Site, x: str) -> str | None:
-    """Reshape(Reshape(x)) -> Reshape(x)."""
-    return reshaped(site, x, site.shape)
-
-
-@rule(op(ops.Reshape, value("x")))
-def drop_reshape(site: Site, x: str) -> str | None:
-    """Reshape(x) -> x, if it has the shape."""
-    return x if site.shape_of(x) == site.shape else None
-
-
 def keep_rows(graph: Graph) -> Graph:
     """Move reshapes behind operators on single pixels, where they meet and cancel."""
-    return rewrite(graph, sink_reshape, add_rows, slice_rows, reshape_once, drop_reshape)
+    return rewrite(
+        graph, sink_reshape, slice_channels, add_rows, slice_rows, merge_reshapes, drop_same_shape
+    )

@@ -14,6 +14,7 @@ RECIPE = (
     passes.eliminate_dead_code,  # unused initialisers
     passes.widen_floats,  # float16
     passes.fold_dequantize,  # weights that are stored as integers
+    passes.plain_attention_to_quantise,  # one form of attention
     passes.expand_recurrent_layers,  # dense layers
     passes.expand_volumes,  # images, which layers are made of
     passes.expand_transposed_convolutions,  # convolutions, which are layers
