@@ -7,100 +7,21 @@ Source: ONNX Runtime, documentation of the contributed operators.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial, reduce
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
 
-from .onnx_functions import expand_model_function
+from .onnx_body import Body
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
-
-OPSET = 24
-"""Operator set of the bodies."""
 
 FILTERED = -10000.0
 """Default value that is added to a masked score."""
 
 LOWEST = np.float32(np.finfo(np.float32).min)
 """Value that is added to a score above the diagonal of a causal mask."""
-
-
-@dataclass
-class Body:
-    """ONNX nodes that take the place of a node."""
-
-    node: OnnxNode
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-
-    def __call__(self, kind: str, *operands: str | np.ndarray, **attributes: Any) -> str:
-        """Add a node with one output; arrays become constants."""
-        names = [self.constant(each) if isinstance(each, np.ndarray) else each for each in operands]
-        name = f"{kind.lower()}.{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, names, [name], **attributes))
-        return name
-
-    def constant(self, array: np.ndarray) -> str:
-        """Add a constant."""
-        name = f"constant.{len(self.nodes)}"
-        value = numpy_helper.from_array(array, name)
-        self.nodes.append(helper.make_node("Constant", [], [name], value=value))
-        return name
-
-    def given(self, index: int) -> str | None:
-        """Return an input of the node if it has that one."""
-        return f"input.{index}" if self.node.has(index) else None
-
-    def shape(self, index: int) -> tuple[int, ...]:
-        """Return the shape of an input of the node."""
-        return self.node.type(index).shape
-
-    def reshape(self, x: str, *shape: int) -> str:
-        """Add Reshape; 0 keeps an extent."""
-        return self("Reshape", x, np.array(shape))
-
-    def heads(self, x: str, heads: int) -> str:
-        """[batch, positions, heads * size] -> [batch, heads, positions, size]."""
-        return self("Transpose", self.reshape(x, 0, 0, heads, -1), perm=[0, 2, 1, 3])
-
-    def joined(self, x: str) -> str:
-        """[batch, heads, positions, size] -> [batch, positions, heads * size]."""
-        return self.reshape(self("Transpose", x, perm=[0, 2, 1, 3]), 0, 0, -1)
-
-    def longer(self, x: str, positions: int) -> str:
-        """[batch, heads, positions, size] with zeros after the last position."""
-        return self("Pad", x, np.array([0, 0, 0, 0, 0, 0, positions, 0])) if positions else x
-
-    def sum(self, parts: Sequence[str]) -> str | None:
-        """Add the sum of values; None if there are none."""
-        return reduce(partial(self, "Add"), parts) if parts else None
-
-    def expand(self, *outputs: str | None) -> list[Named]:
-        """Import the nodes; outputs that are None are not there.
-
-        Raises
-        ------
-        ImportModelError
-            If an output is used that is not there.
-        """
-        node = self.node
-        for index, output in enumerate(node.proto.output):
-            if output and (index >= len(outputs) or outputs[index] is None):
-                node.fail("no such output", f"output {index}", "drop the use of it")
-        names = [name or f"none.{index}" for index, name in enumerate(outputs)]
-        function = helper.make_function(
-            node.key[0],
-            node.key[1],
-            [f"input.{index}" for index in range(len(node.proto.input))],
-            names,
-            self.nodes,
-            [helper.make_opsetid("", OPSET)],
-        )
-        return expand_model_function(node, function)
 
 
 @dataclass(frozen=True)
@@ -338,36 +259,3 @@ def import_group_query_attention(node: OnnxNode) -> list[Named]:
     if node.has(10):
         bias = body("Add", bias, "input.10")
     return body.expand(body.joined(_attend(body, q, k, v, heads, bias)), k, v)
-
-
-def import_rotary_embedding(node: OnnxNode) -> list[Named]:
-    """Import RotaryEmbedding as ONNX's own, which has its operands in another order."""
-    body = Body(node)
-    if node.attribute("scale", 1.0) != 1.0 or node.attribute("is_packed_batching", 0):
-        node.refuse("scale or packed batch in RotaryEmbedding", "one", "export without it")
-    shape, places = body.shape(0), "input.1"
-    batch, positions = shape[0], shape[-2]
-    if body.shape(1) == (1,):
-        places = body("Add", places, np.tile(np.arange(positions), (batch, 1)))
-    width = node.attribute("rotary_embedding_dim", 0)
-    count = node.attribute("num_heads", 0) or shape[-1] // (2 * body.shape(2)[1])
-    turn = {"interleaved": node.attribute("interleaved", 0), "rotary_embedding_dim": width}
-    if len(shape) == 3:
-        turn["num_heads"] = count
-    return body.expand(body("RotaryEmbedding", "input.0", "input.2", "input.3", places, **turn))
-
-
-def import_embeddings(node: OnnxNode) -> list[Named]:
-    """Import EmbedLayerNormalization: the norm of a sum of two or three embeddings."""
-    body = Body(node)
-    batch, positions = body.shape(0)
-    places = body.given(8) or body.constant(np.arange(positions)[None])
-    total = body("Add", body("Gather", "input.2", "input.0"), body("Gather", "input.3", places))
-    if node.has(4):
-        total = body("Add", total, body("Gather", "input.4", "input.1"))
-    norm = {"axis": -1, "epsilon": node.attribute("epsilon", 1e-12)}
-    result = body("LayerNormalization", total, "input.5", "input.6", **norm)
-    counts = body.constant(np.zeros(batch, np.int32))
-    if node.has(7):
-        counts = body("ReduceSum", "input.7", np.array([1]), keepdims=0)
-    return body.expand(result, counts, total)

@@ -12,14 +12,13 @@ from ..graph import operators as ops
 from ..graph.functions import UNARY
 from .onnx_attention import (
     import_attention,
-    import_embeddings,
     import_group_query_attention,
     import_multi_head_attention,
     import_packed_attention,
     import_quantised_attention,
-    import_rotary_embedding,
 )
 from .onnx_elementwise import import_unary
+from .onnx_embeddings import import_embeddings, import_rotary_embedding
 from .onnx_images import import_conv
 from .onnx_node import OnnxNode
 from .onnx_normalisations import import_layer_normalisation

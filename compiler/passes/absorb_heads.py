@@ -13,7 +13,8 @@ import numpy as np
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Rule, Site, op, rewrite, rule, value
-from .keep_rows import drop_reshape, reshape_once
+from .arrange_layout import drop_same_shape, merge_reshapes
+from .choose_channels import channels_by_row, choose_channels
 from .moved_elements import TURNS, moved_elements, moving_nodes
 from .patterns import reshaped
 
@@ -134,12 +135,59 @@ def part_rows(site: Site, product: ops.QMatMul | ops.QMatMulSums, a: str, b: str
     return site.emit(ops.Reshape(site.shape), result)
 
 
+@rule(op(PRODUCTS, value("a"), value("b"), capture="product"))
+def absorb_channels(
+    site: Site, product: ops.QMatMul | ops.QMatMulSums, a: str, b: str
+) -> str | None:
+    """QMatMul(channels of rows in any order, b) -> QMatMul(rows, b): q, k and v of one layer."""
+    for index, name in enumerate((a, b)):
+        if product.joined[index]:
+            continue
+        source, places = moved_elements(site.view, name)
+        if source == name or (len(places) > 1 and product.repeats > 1):
+            continue
+        for turned in (False, True)[: 1 + index]:
+            rows = places.swapaxes(2, 3) if turned else places
+            n, heads, count, size = rows.shape
+            stride = site.elements_of(source) // (n * count)
+            if site.shape_of(source)[-1:] != (stride,):
+                continue
+            whole = rows.swapaxes(1, 2).reshape(n * count, heads * size)
+            order = channels_by_row(whole, n * count, stride)
+            if order is None:
+                continue
+            image = site.emit(ops.Reshape((n, 1, count, stride)), source)
+            x = _channels(site, source, image, order)
+            joined, inputs = [*product.joined], [a, b]
+            joined[index], inputs[index] = True, x
+            transposed = product.transposed != turned
+            changed = replace(
+                product, transposed=transposed, joined=(joined[0], joined[1], joined[2])
+            )
+            return site.become(changed, *inputs)
+    return None
+
+
+def _channels(site: Site, source: str, image: str, order: np.ndarray) -> str:
+    """Emit channels of an image: itself, a part of it that lies together, or any others."""
+    n, _, rows, channels = site.shape_of(image)
+    first, count = int(order[0]), len(order)
+    if not np.array_equal(order, np.arange(first, first + count)):
+        point = site.quantisation_of(source)
+        chosen = choose_channels(site, source, order, point.zero_point if point else 0, "chosen")
+        return site.emit(ops.Reshape((n, 1, rows, count)), chosen)
+    if count == channels:
+        return image
+    return site.emit(ops.QSlice((0, 0, 0, first), (n, 1, rows, first + count), (1, 1, 1, 1)), image)
+
+
 def share_heads(graph: Graph) -> Graph:
-    """Let products read heads that several others share where they lie, instead of copies.
+    """Let products read heads that others share, and parts of rows, instead of copies.
 
     Kernels of the host have no such form.
     """
-    return absorb_heads(rewrite(graph, absorb_repeats, part_rows, reshape_once, drop_reshape))
+    graph = rewrite(graph, absorb_repeats, part_rows, merge_reshapes, drop_same_shape)
+    return rewrite(absorb_heads(graph), absorb_channels, merge_reshapes, drop_same_shape)
 
 
 def absorb_heads(graph: Graph) -> Graph:

@@ -7,6 +7,7 @@ memory both are the same, but a reshape ends a segment.
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
+from .arrange_layout import drop_same_shape, merge_reshapes
 from .patterns import image_shape, is_int8, reshaped, to_image
 from .recognise_concats import IMAGE_AXES
 
@@ -33,6 +34,18 @@ def sink_reshape(site: Site, x: str) -> str | None:
     image = reshaped(site, x, kept)
     made = site.become(site.root.attributes, image, *site.root.inputs[1:])
     return site.emit(ops.Reshape(site.shape), made)
+
+
+@rule(op(ops.QSlice, op(ops.Reshape, value("x")), capture="cut"))
+def slice_channels(site: Site, cut: ops.QSlice, x: str) -> str | None:
+    """QSlice(Reshape(x)) -> Reshape(QSlice(x)), if it takes channels of all rows."""
+    given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
+    whole = site.shape[:3] == given[:3] and not any(cut.starts[:3])
+    if not whole or len(shape) != 4 or shape == given or shape[3] != given[3]:
+        return None
+    stops = (*shape[:3], cut.stops[3])
+    made = site.become(ops.QSlice((0, 0, 0, cut.starts[3]), stops, (1, 1, 1, cut.steps[3])), x)
+    return reshaped(site, made, site.shape)
 
 
 @rule(
@@ -72,18 +85,6 @@ def _as_image(values: dict[int, int], usual: int) -> tuple[int, int, int, int]:
     return first, second, third, fourth
 
 
-@rule(op(ops.Reshape, op(ops.Reshape, value("x"))))
-def reshape_once(site: Site, x: str) -> str | None:
-    """Reshape(Reshape(x)) -> Reshape(x)."""
-    return reshaped(site, x, site.shape)
-
-
-@rule(op(ops.Reshape, value("x")))
-def drop_reshape(site: Site, x: str) -> str | None:
-    """Reshape(x) -> x, if it has the shape."""
-    return x if site.shape_of(x) == site.shape else None
-
-
 def rows_in_place(graph: Graph) -> Graph:
     """Let layers read the rows of other layers as images of another shape, where they lie."""
     read = {name for node in graph.nodes if is_accelerated(node) for name in node.inputs}
@@ -104,4 +105,6 @@ def rows_in_place(graph: Graph) -> Graph:
 
 def keep_rows(graph: Graph) -> Graph:
     """Move reshapes behind operators on single pixels, where they meet and cancel."""
-    return rewrite(graph, sink_reshape, add_rows, slice_rows, reshape_once, drop_reshape)
+    return rewrite(
+        graph, sink_reshape, slice_channels, add_rows, slice_rows, merge_reshapes, drop_same_shape
+    )

@@ -9,6 +9,7 @@ import numpy as np
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, either, number, op, repeated, rewrite, rule, value
+from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
 from .masks import EXCLUDED
 from .patterns import is_float32, known, known_data
 
@@ -123,6 +124,35 @@ def join_factors(site: Site, x: str, factor: float, again: float) -> str:
     return site.emit(MULTIPLY, x, whole)
 
 
+_PLAIN = op(
+    ops.MatMul, value("a", constant=False), value("b", constant=False), private=True
+)  # fmt: skip
+
+
+@rule(
+    op(
+        ops.Transpose,
+        either(_PLAIN, op(MULTIPLY, _PLAIN, _FACTOR, private=True, commutative=True)),
+        capture="turn",
+        result=is_float32,
+    )
+)
+def turn_product(
+    site: Site, a: str, b: str, factor: float | None, turn: ops.Transpose
+) -> str | None:
+    """Transpose(MatMul(a, b)) -> MatMul(Transpose(b), Transpose(a)), of the last two axes."""
+    rank = len(site.shape)
+    if rank < 3 or turn.permutation != (*range(rank - 2), rank - 1, rank - 2):
+        return None
+    if len(site.shape_of(a)) != rank or len(site.shape_of(b)) != rank:
+        return None
+    product = site.emit(ops.MatMul(), site.emit(turn, b), site.emit(turn, a))
+    if factor is None:
+        return product
+    number = site.constant(np.array(factor, np.float32), f"{site.root.name}.factor")
+    return site.emit(MULTIPLY, product, number)
+
+
 # Movements ---------------------------------------------------------------------------------------
 
 
@@ -136,15 +166,10 @@ def drop_empty(site: Site, concat: ops.Concat) -> str | None:
     return kept[0] if len(kept) == 1 else site.emit(concat, *kept)
 
 
-@rule(op(ops.Transpose, value("x"), capture="turn"))
-def name_reshape(site: Site, turn: ops.Transpose, x: str) -> str | None:
-    """Transpose -> Reshape, if it moves axes of 1 alone."""
-    shape = site.shape_of(x)
-    kept = [axis for axis in turn.permutation if shape[axis] > 1]
-    return site.emit(ops.Reshape(site.shape), x) if kept == sorted(kept) else None
-
-
-FORMS = (name_softmax, name_zero, bias_rows, drop_empty, name_reshape)
+FORMS = (
+    name_softmax, name_zero, bias_rows, turn_product, drop_empty,
+    merge_transposes, drop_identity, transpose_to_reshape,
+)  # fmt: skip
 
 
 def plain_attention(graph: Graph) -> Graph:

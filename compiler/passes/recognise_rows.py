@@ -14,7 +14,7 @@ from ...isa.meanings.softmax import MAX_KEYS
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
 from ..rewriting import GraphPattern, Site, op, repeated, rewrite, rule, value
-from .absorb_heads import absorb_heads
+from .absorb_heads import share_heads
 from .keep_rows import keep_rows, rows_in_place
 from .masks import added_mask, probabilities, replaced_mask
 from .merge_duplicates import merge_duplicates
@@ -140,5 +140,5 @@ def recognise_rows(graph: Graph, configuration: Configuration) -> Graph:
         return graph
     graph = rewrite(graph, recognise_softmax, recognise_norm)
     graph = recognise_rotary(graph, max(configuration.lanes_in, configuration.lanes_out))
-    graph = absorb_heads(keep_rows(recognise_positions(graph)))
+    graph = share_heads(keep_rows(recognise_positions(graph)))
     return rows_in_place(merge_duplicates(keep_rows(graph)))

@@ -19,7 +19,8 @@ from tilewright.compiler.quantiser import quantise
 from tilewright.compiler.quantiser.batches import make_batches
 from tilewright.compiler.quantiser.options import QuantiserOptions
 from tilewright.flows.verify.programs.random_configurations import verification_configurations
-from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.isa.configuration import PRESETS, Configuration, Memory
+from tilewright.isa.instructions import Load
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
 
@@ -285,9 +286,29 @@ def test_attention_is_one_program(form):
     assert 10 * np.log10(np.square(in_float).mean() / noise) > 22
 
 
+def test_keys_are_transposed_by_runs():
+    """A machine with the option needs no loads of single bytes, and takes less time."""
+    found = []
+    for option in ("none", "int8"):
+        machine = ROWS.replace(transposed_weights=option)
+        _, module, given = compiled(CASES["padding"], machine)
+        session = Session(module, open_device("sim", machine))
+        outcome = session.run(given)
+        (segment,) = module.segments
+        loads = [one for one in segment.program if isinstance(one, Load)]
+        columns = {one.length for one in loads if one.destination is Memory.WGT and one.transpose}
+        found.append((outcome, columns, min(one.length for one in loads)))
+    (bytewise, none, shortest), (turned, columns, _) = found
+    assert (none, shortest, columns) == (set(), 1, {CASES["padding"].size})
+    for name, expected in bytewise.outputs.items():
+        assert np.array_equal(turned.outputs[name], expected)
+    assert turned.profile.cycles < bytewise.profile.cycles
+
+
 @pytest.mark.slow
-def test_the_hardware_agrees():
-    configuration = verification_configurations()["narrow-rows"]
+@pytest.mark.parametrize("option", ["none", "int8"])
+def test_the_hardware_agrees(option):
+    configuration = verification_configurations()["narrow-rows"].replace(transposed_weights=option)
     _, module, given = compiled(Attention(2, 2, 4, 4, "added", "pairs"), configuration)
     devices = (open_device(name, configuration) for name in ("sim", "rtl"))
     first, second = (Session(module, device).run(given) for device in devices)
