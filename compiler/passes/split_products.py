@@ -28,8 +28,9 @@ MAX_ELEMENTS = 1 << 22
 TAKES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather)
 
 KNOWN = known("")
+SUMS = (ops.Binary("Add"), ops.Binary("Sub"))
 LINEAR = (*TAKES, ops.Concat, ops.Quantize, ops.Dequantize)
-SIGNS = (ops.Binary("Add"), ops.Binary("Sub"), ops.Unary("Neg"))
+FACTORS = (ops.Binary("Mul"), ops.Binary("Div"), ops.Unary("Neg"))
 
 MAX_STEPS = 8
 """Number of linear operators within which the channels of a rotary embedding meet again."""
@@ -79,25 +80,23 @@ def _ends(graph: Graph, product: str) -> Sequence[str]:
 
 
 def _sums(graph: Graph, end: str) -> set[str]:
-    """Return the values near one that are linear functions of it."""
+    """Return the sums and concatenations near a value that are linear functions of it."""
     found: set[str] = set()
     latest = {end}
     for _ in range(MAX_STEPS):
-        latest = {
-            user.outputs[0].name
-            for name in latest
-            for user in graph.users(name)
-            if _is_linear(graph, user)
-        } - found
-        found |= latest
+        users = [user for name in latest for user in graph.users(name) if _is_linear(user)]
+        latest = {user.outputs[0].name for user in users}
+        found |= {user.outputs[0].name for user in users if _adds(user)}
     return found
 
 
-def _is_linear(graph: Graph, node: Node) -> bool:
+def _is_linear(node: Node) -> bool:
     operator = node.attributes
-    if isinstance(operator, ops.Binary) and operator.kind in ("Mul", "Div"):
-        return any(map(graph.is_constant, node.inputs))
-    return isinstance(operator, LINEAR) or operator in SIGNS
+    return isinstance(operator, LINEAR) or operator in FACTORS or _adds(node)
+
+
+def _adds(node: Node) -> bool:
+    return isinstance(node.attributes, ops.Concat) or node.attributes in SUMS
 
 
 def _groups(graph: Graph, ends: Mapping[str, frozenset[int]]) -> Sequence[frozenset[int]]:
