@@ -179,6 +179,8 @@ class Kernel:
         Values of the constant tensors, in their shapes.
     macs
         Number of multiplications by the model's definition, without padding lanes.
+    kept
+        Results of stages before the last that are stored, too.
     """
 
     name: str
@@ -186,6 +188,7 @@ class Kernel:
     tensors: Mapping[str, Tensor]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     macs: int = 0
+    kept: tuple[str, ...] = ()
 
     @property
     def output(self) -> Tensor:
@@ -216,7 +219,8 @@ class Kernel:
             for stage in self.stages
         )
         constants = {names.get(name, name): data for name, data in self.constants.items()}
-        return replace(self, stages=stages, tensors=tensors, constants=constants)
+        kept = tuple(names.get(name, name) for name in self.kept)
+        return replace(self, stages=stages, tensors=tensors, constants=constants, kept=kept)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.stages))

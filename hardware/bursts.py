@@ -33,6 +33,7 @@ def carried_layout(
     """Fields of LOAD's bursts that only its data side reads.
 
     A fill has its `value`. What a machine unpacks is marked, and the first burst of a run `begins`.
+    So is what it transposes, into the lane `value`.
     """
     if family is Store:
         return {}
@@ -40,6 +41,8 @@ def carried_layout(
     fields: dict[str, ShapeLike] = {"fill": 1, "value": command["value"].shape}
     if configuration.packed_weights != "none":
         fields |= {"unpack": 1, "begins": 1}
+    if configuration.transposed_weights != "none":
+        fields |= {"transpose": 1}
     return fields
 
 
@@ -114,6 +117,7 @@ class BurstIssuer(wiring.Component):
         command = self.commands.payload
         fills = self.family is Load
         unpacks = fills and self.configuration.packed_weights != "none"
+        transposes = fills and self.configuration.transposed_weights != "none"
         burst_bits = (self.configuration.burst_bytes - 1).bit_length()
 
         # Fields of the command that the nest does not keep. They apply to all its runs.
@@ -137,6 +141,8 @@ class BurstIssuer(wiring.Component):
                 m.d.sync += [carried.fill.eq(command.fill), carried.value.eq(command.value)]
             if unpacks:
                 m.d.sync += [carried.unpack.eq(command.unpack), carried.begins.eq(1)]
+            if transposes:
+                m.d.sync += carried.transpose.eq(command.transpose)
 
         # Runs, placed in memory and checked against the window, which starts at a page. `end` is
         # the last byte, counted from the burst boundary before the run. A run that leaves the
@@ -196,10 +202,15 @@ class BurstIssuer(wiring.Component):
         if fills:
             with m.If(run.fill):
                 m.d.comb += Cat(burst.end_byte, burst.beats_minus_one).eq(end)
+        following = run.local + ~start + 1
+        if transposes:
+            row_bits = (self.configuration.lanes_out - 1).bit_length()
+            rows = run.local + ((~start + 1) << row_bits)
+            following = Mux(run.transpose, rows, following)
         with m.If(valid & queue.input.ready & crosses & ~leaves):
             m.d.sync += [
                 run.address.eq(Cat(Const(0, burst_bits), run.address[burst_bits:] + 1)),
-                run.local.eq(run.local + ~start + 1),
+                run.local.eq(following),
                 end.eq(Cat(end[:burst_bits], end[burst_bits:] - 1)),
                 crosses.eq(end[burst_bits:] != 1),
                 stays.eq(end[burst_bits:] != 1),

@@ -3,7 +3,7 @@
 A piece lies in one row of a scratchpad and in one beat of the memory port.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
@@ -30,7 +30,8 @@ def piece_layout(
     `rotation` is the distance from source to target, modulo the beat. `ends_beat` marks the last
     piece of a beat of memory, `ends_burst` that of a burst, `last` that of a command. `ends_beat`
     is 0 without a piece, and in a fill. Of a tile to unpack, a piece lies in one packed row, whose
-    bytes `byte` counts, and `row` has a meaning only where the run `begins`.
+    bytes `byte` counts, and `row` has a meaning only where the run `begins`. A transposed piece is
+    a byte.
     """
     burst = burst_layout(family, configuration)
     widest = max(configuration.row_bytes(memory) for memory in memories)
@@ -82,7 +83,10 @@ def begin_cut(
     """Return the fields of a burst's `cut_layout`, by name."""
     bits = [_log2(configuration.row_bytes(memory)) for memory in memories]
     carried = {name: burst[name] for name in carried_layout(family, configuration)}
-    row_end = _row_end(burst.code, carried.get("unpack"), configuration, memories)
+    row_end = _row_end(burst.code, carried, configuration, memories)
+    if "transpose" in carried:
+        lanes = configuration.lanes_out - 1
+        carried["value"] = Mux(burst.transpose, burst.local & lanes, burst.value)
     is_fill = carried.get("fill", Const(0))
     first_byte = Mux(is_fill, 0, burst.address & (configuration.bus_bytes - 1))
     final = burst.beats_minus_one == 0
@@ -100,12 +104,17 @@ def begin_cut(
 
 
 def _row_end(
-    code: Value, unpack: Value | None, configuration: Configuration, memories: Sequence[Memory]
+    code: Value,
+    carried: Mapping[str, Value],
+    configuration: Configuration,
+    memories: Sequence[Memory],
 ) -> Value:
-    """Return the last byte of a row of the memory, or of a packed row."""
+    """Return the last byte of a row of the memory, or of a packed row; 0 in a transposed run."""
     widest = _log2(max(configuration.row_bytes(memory) for memory in memories))
     end = choose([Const(configuration.row_bytes(m) - 1, widest) for m in memories], code)
-    return end if unpack is None else Mux(unpack, configuration.packed_row_bytes - 1, end)
+    if "unpack" in carried:
+        end = Mux(carried["unpack"], configuration.packed_row_bytes - 1, end)
+    return Mux(carried["transpose"], 0, end) if "transpose" in carried else end
 
 
 def _beat_end(is_fill: Value, bits: int, configuration: Configuration) -> Value:
@@ -178,7 +187,7 @@ class PieceCutter(wiring.Component):
         row_end = Signal.like(to_row)
         beat_end = Signal.like(end_byte)
         m.d.comb += [
-            row_end.eq(_row_end(code, carried.get("unpack"), self.configuration, self.memories)),
+            row_end.eq(_row_end(code, carried, self.configuration, self.memories)),
             beat_end.eq(_beat_end(fill, len(end_byte), self.configuration)),
         ]
 
@@ -212,6 +221,8 @@ class PieceCutter(wiring.Component):
         ]
 
         byte = row_end & ~to_row
+        if "transpose" in carried:
+            byte = byte | Mux(carried["transpose"], carried["value"], 0)
         with m.If(moves):
             m.d.sync += [
                 pieces.valid.eq(valid),

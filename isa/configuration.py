@@ -196,6 +196,12 @@ class Configuration(_Hashed):
         ("none", "int4"),
         optional=True,
     )
+    transposed_weights: str = choice(
+        "none",
+        "activations that LOAD transposes into WGT, such as keys of attention: none or int8",
+        ("none", "int8"),
+        optional=True,
+    )
     row_statistics: str = choice(
         "none",
         "statistics over rows in VECTOR, for softmax and norms: none or all",
@@ -471,7 +477,7 @@ _PRESETS = (
         bus_bits=32,
         queue_depth=2,
     ),
-    # The same with statistics over rows: transformers run whole.
+    # The same for transformers, which run whole.
     Configuration(
         name="transformer-25",
         lanes_in=4,
@@ -481,6 +487,7 @@ _PRESETS = (
         acc_depth=256,
         bus_bits=32,
         queue_depth=2,
+        transposed_weights="int8",
         row_statistics="all",
     ),
     Configuration(
@@ -494,7 +501,12 @@ _PRESETS = (
     ),
     Configuration(name="ecp5-85", vector_lanes=8, acc_depth=512, queue_depth=2),
     Configuration(
-        name="transformer-85", vector_lanes=8, acc_depth=512, queue_depth=2, row_statistics="all"
+        name="transformer-85",
+        vector_lanes=8,
+        acc_depth=512,
+        queue_depth=2,
+        transposed_weights="int8",
+        row_statistics="all",
     ),
     Configuration(
         name="gowin20",

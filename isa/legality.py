@@ -14,6 +14,7 @@ from .configuration import Configuration, Memory
 from .encoding import encode
 from .footprints import EXACT_RUNS, bank_mask, footprint, regions_share_a_row
 from .instructions import Gemm, Instruction, Load, Loop, Statistic, Vector
+from .instructions.load import FLAGS
 from .instructions.loops import nest_addresses, nest_jumps
 from .instructions.vector import MAX_BOUND
 from .pipeline import GEMM_REVISIT_STEPS, VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
@@ -46,8 +47,7 @@ def instruction_faults(
         yield str(problem).split(": ", 1)[1]
         return
     if isinstance(instruction, Load):
-        if instruction.unpack:
-            yield from unpack_faults(instruction, configuration)
+        yield from load_faults(instruction, configuration)
     elif isinstance(instruction, Gemm):
         known = instruction.shared.get("revisits")  # these do not depend on its addresses
         if known is None or known[0] is not configuration or known[1]:
@@ -71,10 +71,16 @@ def _leaves_a_memory(
     return False
 
 
-def unpack_faults(load: Load, configuration: Configuration) -> Iterator[str]:
+def load_faults(load: Load, configuration: Configuration) -> Iterator[str]:
     """Reject what is no weight tile, or would give the hardware part of a packed row in a cycle."""
-    if load.fill or load.destination is not Memory.WGT:
-        yield "`unpack` reads weight tiles into WGT and has no `fill`; leave one of them out"
+    flags = [name for name in FLAGS if getattr(load, name)]
+    if flags and (load.fill or load.destination is not Memory.WGT or len(flags) > 1):
+        yield (
+            f"`{flags[0]}` reads weight tiles into WGT and has no `fill`"
+            f"{f' or `{flags[1]}`' if flags[1:] else ''}; leave one of them out"
+        )
+        return
+    if not load.unpack:
         return
     steps = {
         "length": configuration.packed_tile_bytes,

@@ -106,6 +106,8 @@ class Machine:
             values = dram[source : source + load.length]
             if load.unpack:
                 target[run] = unpack_tiles(values, self.configuration)
+            elif load.transpose:
+                target[run][:: self.configuration.lanes_out] = values
             else:
                 target[run] = load.value if load.fill else values
 

@@ -38,7 +38,7 @@ class FunctionalMachine(Machine):
             else:
                 runs(target, load.local, local, load.length)[...] = load.value
             return
-        if load.unpack:
+        if load.unpack or load.transpose:
             super()._load(load)
             return
         source = self.memories[Memory.DRAM]

@@ -56,6 +56,13 @@ void unpack(std::uint8_t *target, const std::uint8_t *source, int64_t length) {
     }
 }
 
+// Bytes of the scratchpad from the first to the last byte of a run.
+int64_t placed(Row row) {
+    const int64_t length = row[load::length];
+    if (row[load::transpose]) return (length - 1) * LANES_OUT + 1;
+    return row[load::unpack] ? unpacked(length) : length;
+}
+
 bool load_fits(const Machine &machine, Row row) {
     const int64_t length = row[load::length];
     Row loops = row + load::loops;
@@ -65,8 +72,7 @@ bool load_fits(const Machine &machine, Row row) {
                                .within(machine.bytes[memory::DRAM], length);
     return reads && Extremes(row[load::local])
                         .over(loops, 2, 1)
-                        .within(machine.bytes[row[load::destination]],
-                                row[load::unpack] ? unpacked(length) : length);
+                        .within(machine.bytes[row[load::destination]], placed(row));
 }
 
 void run_load(const Machine &machine, Row row) {
@@ -77,6 +83,14 @@ void run_load(const Machine &machine, Row row) {
         const std::uint8_t *source = machine.memories[memory::DRAM];
         return nest.steps({row[load::memory], row[load::local]}, [=](const int64_t *address) {
             unpack(target + address[1], source + address[0], length);
+        });
+    }
+    if (row[load::transpose]) {
+        const std::uint8_t *source = machine.memories[memory::DRAM];
+        return nest.steps({row[load::memory], row[load::local]}, [=](const int64_t *address) {
+            for (int64_t byte = 0; byte < length; ++byte) {
+                target[address[1] + byte * LANES_OUT] = source[address[0] + byte];
+            }
         });
     }
     if (!row[load::fill]) {

@@ -36,8 +36,9 @@ def default_steps(
     tiles
         For each phase, the extent of every axis in a tile.
     channels_outer
-        Compute all pixels of one tile of channels before the next tile of channels. Otherwise, all
-        channels of a tile of pixels are computed and stored together.
+        Store each tile of channels on its own, and compute all pixels of one before the next tile
+        of channels, unless the channels of a tile of pixels share sums. Otherwise, all channels of
+        a tile of pixels are computed and stored together.
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     """
@@ -58,6 +59,8 @@ class _Writer:
         self.output = kernel.output.name
         self.scope = ACC if phases[-1].is_bare else ACT
         """The scratchpad from which the results are stored."""
+        self.early = any(one.early for one in phases[-1].partials)
+        """All channels of a tile of pixels share sums, and so follow each other."""
         self.made = {phase.name for phase in phases}
         self.rolling = {
             phase.name for index, phase in enumerate(phases[:-1]) if not passes_tiles(phases, index)
@@ -143,15 +146,15 @@ class _Writer:
         yield Split(self.output, x, tile[x])
         pixels = (*outer, f"{y}.o", f"{x}.o", *inner, f"{y}.i", f"{x}.i")
         channels: tuple[str, ...] = last.channels
+        order = (*pixels, *channels)
         if self.channels_outer:
             yield Split(self.output, cut, tile[cut])
             inside = (f"{axis}.i" if axis == cut else axis for axis in channels)
-            yield Reorder(self.output, (f"{cut}.o", *pixels, *inside))
-        else:
-            yield Reorder(self.output, (*pixels, *channels))
+            tiles = pixels.index(f"{x}.o") + 1 if self.early else 0
+            order = (*pixels[:tiles], f"{cut}.o", *pixels[tiles:], *inside)
+        yield Reorder(self.output, order)
         if self.depth:
-            outermost = f"{cut}.o" if self.channels_outer else outer[0]
-            yield Pipeline(self.output, outermost, self.depth)
+            yield Pipeline(self.output, order[0], self.depth)
 
     @staticmethod
     def cut_channels(phase: Phase) -> str:
@@ -222,8 +225,12 @@ class _Writer:
         """The loop in which a phase and its inputs are computed."""
         stage = self.stage(phase)
         loop = self.loops[stage]
+        early = stage, self.outer.get(stage, "")
         if phase.name == self.output:
-            yield ComputeAt(stage, self.output, f"{phase.pixels[2]}.o")
+            around = pixels = self.output, f"{phase.pixels[2]}.o"
+            if self.early and self.channels_outer:
+                early, around = pixels, (self.output, f"{self.cut_channels(phase)}.o")
+            yield ComputeAt(stage, *around)
         else:
             reader = next(
                 other
@@ -240,16 +247,16 @@ class _Writer:
             around = (product, self.loops[product]) if product in self.loops else (stage, loop)
             yield ComputeAt(f"{phase.weights.tensor}.{WGT}", *around)
             if any(one.weights for one in phase.partials):
-                around = (stage, self.outer[stage])
+                around = early
             for read in phase.streams:
                 if read.tensor not in self.made:
                     yield ComputeAt(f"{read.tensor}.{ACT}", *around)
         for one in phase.partials:
-            inside = self.outer[stage] if one.early else loop
-            yield ComputeAt(one.name, stage, inside)
+            around = early if one.early else (stage, loop)
+            yield ComputeAt(one.name, *around)
             for read, scope in (*((r, PARAM) for r in one.parameters), (one.weights, WGT)):
                 if read is not None:
-                    yield ComputeAt(f"{read.tensor}.{scope}", stage, inside)
+                    yield ComputeAt(f"{read.tensor}.{scope}", *around)
         copies = [(r, Memory.ACT) for r in phase.vector_reads if r.tensor not in self.made]
         for read, memory in (*copies, *phase.constants):
             yield ComputeAt(f"{read.tensor}.{memory.name}", stage, loop)

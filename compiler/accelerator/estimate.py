@@ -15,7 +15,7 @@ from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from ..te.box import Box, box_size, whole_box
 from .phases import Phase, Tile, box_of
-from .strided_copy import run_cycles
+from .strided_copy import run_cycles, transposed_cycles
 from .tile_plan import TilePlan, streamed_rows, tiles_of, weight_tiles
 from .weights import fits_four_bits, four_bits_load, stored_bytes
 
@@ -35,11 +35,12 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     box = whole_box(tuple(sizes[axis.name] for axis in last.finish.axes))
     moving = transfer(box, last.finish.output.shape, configuration)
     moving *= np.dtype(last.finish.output.dtype).itemsize
-    store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES)
+    store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES) * (1 + len(plan.kernel.kept))
     filling = next((unit.filling for unit in units if unit.filling), 0)
+    turns = (stores - 1) * moving if _shares_banks(plan, configuration) else 0
     busy = [
         filling + sum(unit.gemm for unit in units),
-        filling + sum(unit.vector for unit in units),
+        filling + sum(unit.vector for unit in units) + turns,
         sum(unit.weights + unit.activations for unit in units),
         store,
     ]
@@ -48,9 +49,7 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     serial += units[-1].vector_piece + sum(unit.waiting for unit in units)
     if any(one.early for one in last.partials):
         # Their sums take a turn of the banks of ACC, so GEMM waits until VECTOR is done.
-        serial += (stores - 1) * units[-1].vector_piece
-    if _shares_banks(plan, configuration):
-        serial += (stores - 1) * moving
+        serial += (spatial - 1) * units[-1].vector_piece
     crowding = _crowding(plan, resident, configuration)
     serial += crowding * sum(unit.weights for unit in units) // 2
     return max(busy) + serial + sum(busy) // 64
@@ -162,6 +161,7 @@ class _Units:
         compute = _Compute(step, tile, configuration)
         spatial, groups, chunks = compute.spatial, compute.groups, compute.chunks
         outer = plan.channels_outer and index == len(plan.phases) - 1
+        outer &= not any(one.early for one in step.partials)  # these go by tiles of pixels
         self.gemm = compute.gemm
         self.weights = self.filling = 0
         self.instructions = spatial * groups
@@ -237,8 +237,9 @@ def _loading_weights(
     assert step.weights is not None
     view = plan.kernel.tensors[step.weights.tensor].view
     if view is not None:
-        run = configuration.lanes_out if view.rows_are_runs else 1
-        return run_cycles(size, run, configuration)
+        if not view.rows_are_runs:
+            return transposed_cycles(size, configuration)
+        return run_cycles(size, configuration.lanes_out, configuration)
     if fits_four_bits(plan.kernel, step.weights.tensor, step.window, configuration):
         return four_bits_load(size, configuration)[1]
     run = stored_bytes(step.window, configuration)

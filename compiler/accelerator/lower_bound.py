@@ -107,8 +107,8 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
         once: per cycle at most one beat of the port and one row of that scratchpad. Every copy of a
         byte in gathered windows counts, because LOAD writes no more than it reads. Padding is free.
     store
-        STORE writes every element of the output once: per cycle at most one beat of the port and
-        one row of ACT.
+        STORE writes every element of the output, and of what is kept, once: per cycle at most one
+        beat of the port and one row of ACT.
 
     A unit cannot start before its inputs arrive: GEMM needs a weight tile in WGT and then in the
     array, VECTOR needs a row of a product, and STORE needs a result of VECTOR. The run does not end
@@ -132,6 +132,7 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
     finish = 0 if bare else 1 + VECTOR_RESULT_CYCLES
     loaded = _loads(kernel, steps, made, asked, configuration)
     stored = math.prod(kernel.output.shape) * np.dtype(kernel.output.dtype).itemsize
+    stored += sum(math.prod(kernel.tensors[name].shape) for name in kernel.kept)
     return Demand(
         before=(tile, product, 0, product + finish),
         busy=(

@@ -129,6 +129,15 @@ class Transfers:
             stores += store_box(target, piece, place.memory, local, _dense(piece), self.limits)
         return stores
 
+    def keep(self, name: str, box: Box, place: Placed) -> list[Instruction]:
+        """STOREs of a box of a result that a later stage reads, too."""
+        offset = sum(
+            one.offset(low - first)
+            for (low, _), first, one in zip(box, place.lows, place.places, strict=True)
+        )
+        target, local = self._in_dram(name), place.base + offset
+        return store_box(target, box, place.memory, local, place.places, self.limits)
+
     def _load(self, name: str, box: Box, room: Box, place: Placed) -> Iterator[Instruction]:
         """Load a box of bytes into a buffer with the layout of a larger box."""
         source, tensor = self._in_dram(name), self.program.tensors[name]

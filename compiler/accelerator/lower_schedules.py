@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Read, reads_of
-from ...isa.instructions import Instruction
+from ...isa.instructions import Instruction, Store
 from ..options import DEFAULT_OPTIONS
 from ..te.affine import value_of
 from ..te.instances import Buffered, Event, Instance, Rolled, walk
@@ -54,10 +54,11 @@ class Emitted(NamedTuple):
         starts = " ".join(f"{axis}{low}" for axis, (low, _) in event.ranges.items() if low)
         return f"{starts}: {self._purpose(event)}" if starts else self._purpose(event)
 
-    @staticmethod
-    def _purpose(event: Instance) -> str:
+    def _purpose(self, event: Instance) -> str:
         stage = event.nest.stage
         if not isinstance(event.node, TransferNest):
+            if isinstance(self.instruction, Store):
+                return f"store what `{stage}` reads"
             return f"{event.node.mnemonic} `{stage}`"
         scope = event.buffers[stage].allocate.scope if stage in event.buffers else Memory.DRAM.name
         if scope == Memory.DRAM.name:
@@ -216,6 +217,14 @@ class _KernelLowering:
             name: {partners[one.tensor] for one in reads if one.tensor in partners}
             for name, (_, *reads) in self.operands.items()
         }
+        readers = {
+            name: [stage for stage, (_, *reads) in self.operands.items()
+                   if any(read.tensor == name for read in reads)]
+            for name in self.kernel.kept
+        }  # fmt: skip
+        self.kept = {stages[-1]: name for name, stages in readers.items()}
+        """Results that are stored behind the last stage that reads them, by that stage: their bank
+        has one read port."""
         self.placed: dict[str, Placed] = {}
         self.rows: dict[str, RowPasses] = {}
 
@@ -233,6 +242,9 @@ class _KernelLowering:
             self.emit(self._move(event), event)
         else:
             self.emit(self._compute(event), event)
+            name = self.kept.get(event.nest.stage)
+            if name is not None:
+                self.emit(self.transfers.keep(name, event.box, self.placed[name]), event)
 
     def _present(self, stage: str) -> bool:
         placed = self.placed.get(stage)

@@ -101,12 +101,13 @@ class RowPasses:
     def _spare(self, tile: Mapping[str, int], stream: Buffer, result: Buffer) -> int:
         """A place in a bank of ACT that the stream does not use; the result's if possible.
 
-        The unit has that bank anyway.
+        The unit has that bank anyway. Otherwise it is one of the last, since results of VECTOR come
+        behind what GEMM reads.
         """
         size = self.configuration.bank_bytes(Memory.ACT)
         last = stream.base + sum(one.offset(tile[axis] - 1) for axis, one in stream.axes.items())
         used = range(stream.base // size, last // size + 1)
-        for bank in (result.base // size, *range(self.configuration.act_banks)):
+        for bank in (result.base // size, *reversed(range(self.configuration.act_banks))):
             if bank not in used:
                 return bank * size
         raise UnfitError(

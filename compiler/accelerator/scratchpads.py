@@ -258,6 +258,8 @@ class BufferPlacer:
     def row_sums(self, sizes: tuple[int, ...]) -> Placed:
         """Place what passes over the same rows leave in ACC for the next one.
 
+        It takes the bank of the product before, which is done, so that GEMM has the other banks.
+
         Raises
         ------
         CompileError
@@ -267,8 +269,9 @@ class BufferPlacer:
         places, rows, _ = accumulator_places(sizes, None, limits)
         if rows > limits.acc_depth:
             raise self._too_few_rows("the rows", sizes, rows, limits.acc_depth)
-        base = self.scratchpads.take_bank() * limits.acc_depth * limits.lanes_out
-        return Placed(Memory.ACC, base, (0,) * len(sizes), places)
+        banks = [bank for _, bank, _ in self.ends.values()]
+        bank = banks[-1] if banks else self.scratchpads.take_bank() * limits.acc_depth
+        return Placed(Memory.ACC, bank * limits.lanes_out, (0,) * len(sizes), places)
 
     # The arena -----------------------------------------------------------------------------------
 

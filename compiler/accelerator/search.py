@@ -233,7 +233,8 @@ def _lane_unit(step: Phase, configuration: Configuration) -> int:
     """A tile of a phase has a multiple of this number of channels."""
     if step.window is not None:
         return max(configuration.lanes_in, configuration.lanes_out)
-    return configuration.lanes_out if step.product else configuration.vector_lanes
+    sums = step.product or any(one.compute.output.dtype == "int32" for one in step.partials)
+    return configuration.lanes_out if sums else configuration.vector_lanes
 
 
 def _fitting(

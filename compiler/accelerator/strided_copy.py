@@ -19,10 +19,19 @@ def strided_copy(
     base: tuple[int, int],
     limits: Configuration,
 ) -> list[Instruction]:
-    """LOADs or STOREs that copy bytes from one memory to another, the innermost dimension last."""
+    """LOADs or STOREs that copy bytes from one memory to another, the innermost dimension last.
+
+    If rows of memory are columns of WGT, a machine that can takes them as runs.
+    """
+    present = [strides for extent, *strides in dims if extent > 1]
+    transpose = ways[1] is Memory.WGT and limits.transposed_weights != "none"
+    transpose &= [1, 1] not in present and [1, limits.lanes_out] in present
+    if transpose:
+        dims = sorted(dims, key=lambda dimension: dimension[1], reverse=True)
+    steps = 1, limits.lanes_out if transpose else 1
     return [
-        transfer(*ways, length, bases, loops)
-        for length, bases, loops in copy_runs(dims, base, limits)
+        transfer(*ways, length, bases, loops, transpose=transpose)
+        for length, bases, loops in copy_runs(dims, base, limits, steps)
     ]
 
 
@@ -37,7 +46,7 @@ def fill_bytes(
     spread = [(extent, 0, stride) for extent, stride in dims]
     return [
         fill_memory(destination, value & 0xFF, length, base[1], loops)
-        for length, base, loops in copy_runs(spread, (0, local), limits, contiguous=(False, True))
+        for length, base, loops in copy_runs(spread, (0, local), limits, (0, 1))
     ]
 
 
@@ -47,22 +56,29 @@ def run_cycles(size: int, run: int, configuration: Configuration) -> int:
     return int(size / run * beats)
 
 
+def transposed_cycles(size: int, configuration: Configuration) -> int:
+    """Estimated cycles to load `size` bytes into WGT in columns."""
+    if configuration.transposed_weights == "none":
+        return run_cycles(size, 1, configuration)
+    return size
+
+
 def copy_runs(
     dims: Sequence[Dimension],
     base: tuple[int, int],
     limits: Configuration,
-    contiguous: tuple[bool, bool] = (True, True),
+    steps: tuple[int, int],
 ) -> Iterator[tuple[int, tuple[int, int], tuple[Loop, ...]]]:
     """Cut `(extent, stride, stride)` dimensions into runs under at most `dma_loops` loops.
 
-    `contiguous` says which of the two sides must be contiguous inside a run.
+    A byte of a run is `steps` behind the one before on each side; 0 for any distance.
     """
     length, most, extent_limit = 1, 1 << local_bits(limits), 1 << limits.extent_bits
     loops: list[Loop] = []
     for extent, *strides in reversed(dims):
         if extent == 1:
             continue
-        joins = all(s == length for s, needed in zip(strides, contiguous, strict=True) if needed)
+        joins = all(s == length * step for s, step in zip(strides, steps, strict=True) if step)
         if not loops and joins and extent * length <= most:
             length *= extent
             continue

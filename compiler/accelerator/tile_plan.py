@@ -77,8 +77,6 @@ def make_plan(
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     """
-    if channels_outer and any(one.early for one in phases[-1].partials):
-        return None  # they would be computed again for each tile of channels
     made = {phase.name: index for index, phase in enumerate(phases)}
     requests: dict[str, RegionRequest] = {}
     pieces: dict[str, int] = {}
@@ -182,17 +180,23 @@ def ring_between(
 
 
 def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
-    """Whether only the last phase reads an inner phase's activation, tile by tile."""
+    """Whether an inner phase's tiles become tiles of the last phase, element by element.
+
+    Through a phase between them only if the last one has statistics over rows; otherwise the first
+    may have other tiles, whose rows a ring passes on.
+    """
     reads = [
-        (phase, read)
-        for phase in phases
+        (place, phase, read)
+        for place, phase in enumerate(phases)
         for read in phase.activations
         if read.tensor == phases[index].name
     ]
     if len(reads) != 1:
         return False
-    reader, read = reads[0]
-    return reader is phases[-1] and reader.product is None and is_pointwise(read, reader)
+    place, reader, read = reads[0]
+    if reader.product is not None or not is_pointwise(read, reader):
+        return False
+    return reader is phases[-1] or (phases[-1].has_rows and passes_tiles(phases, place))
 
 
 def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:

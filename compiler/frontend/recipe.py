@@ -19,6 +19,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.eliminate_dead_code,  # initialisers without readers
     passes.widen_floats,  # float16, which neither kernels nor the accelerator compute
     passes.fold_constants,  # shapes and reshaped weights; Dequantize stays on integers
+    passes.plain_attention,  # one form of softmax, masks and biases
     passes.sink_dequantize,  # so that elements move as integers
     passes.shift_unsigned,  # one activation type: int8
     passes.sink_dequantize,  # pairs that the shifts brought together
@@ -27,6 +28,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.expand_transposed_convolutions,  # convolutions whose channels become pixels
     passes.sink_dequantize,  # so that these elements move as integers
     passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
+    passes.split_products,  # queries, keys and values without copies
     passes.split_batched_weights,  # one dense layer for each matrix
     passes.fold_scales,  # batch normalisation behind layers whose operands alone are quantised
     passes.recognise_convolutions,  # with bias, Relu and Clip

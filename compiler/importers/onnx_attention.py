@@ -1,4 +1,4 @@
-"""Importers of ONNX Runtime's attention operators, in the domain `com.microsoft`.
+"""Importers of attention: ONNX's operator, and ONNX Runtime's in the domain `com.microsoft`.
 
 Each one writes ONNX's primitive operators in place of the node, as a function of the model would,
 so that the passes find the forms that exporters write. Heads that share a key are a longer matrix
@@ -7,91 +7,21 @@ Source: ONNX Runtime, documentation of the contributed operators.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
 
-from .onnx_functions import expand_model_function
+from .onnx_body import Body
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
-
-OPSET = 24
-"""Operator set of the bodies."""
 
 FILTERED = -10000.0
 """Default value that is added to a masked score."""
 
 LOWEST = np.float32(np.finfo(np.float32).min)
 """Value that is added to a score above the diagonal of a causal mask."""
-
-
-@dataclass
-class Body:
-    """ONNX nodes that take the place of a node."""
-
-    node: OnnxNode
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-
-    def __call__(self, kind: str, *operands: str | np.ndarray, **attributes: Any) -> str:
-        """Add a node with one output; arrays become constants."""
-        names = [self.constant(each) if isinstance(each, np.ndarray) else each for each in operands]
-        name = f"{kind.lower()}.{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, names, [name], **attributes))
-        return name
-
-    def constant(self, array: np.ndarray) -> str:
-        """Add a constant."""
-        name = f"constant.{len(self.nodes)}"
-        value = numpy_helper.from_array(array, name)
-        self.nodes.append(helper.make_node("Constant", [], [name], value=value))
-        return name
-
-    def given(self, index: int) -> str | None:
-        """Return an input of the node if it has that one."""
-        return f"input.{index}" if self.node.has(index) else None
-
-    def shape(self, index: int) -> tuple[int, ...]:
-        """Return the shape of an input of the node."""
-        return self.node.type(index).shape
-
-    def reshape(self, x: str, *shape: int) -> str:
-        """Add Reshape; 0 keeps an extent."""
-        return self("Reshape", x, np.array(shape))
-
-    def heads(self, x: str, heads: int) -> str:
-        """[batch, positions, heads * size] -> [batch, heads, positions, size]."""
-        return self("Transpose", self.reshape(x, 0, 0, heads, -1), perm=[0, 2, 1, 3])
-
-    def longer(self, x: str, positions: int) -> str:
-        """[batch, heads, positions, size] with zeros after the last position."""
-        return self("Pad", x, np.array([0, 0, 0, 0, 0, 0, positions, 0])) if positions else x
-
-    def expand(self, *outputs: str | None) -> list[Named]:
-        """Import the nodes; outputs that are None are not there.
-
-        Raises
-        ------
-        ImportModelError
-            If an output is used that is not there.
-        """
-        node = self.node
-        for index, output in enumerate(node.proto.output):
-            if output and (index >= len(outputs) or outputs[index] is None):
-                node.fail("no such output", f"output {index}", "drop the use of it")
-        names = [name or f"none.{index}" for index, name in enumerate(outputs)]
-        function = helper.make_function(
-            node.key[0],
-            node.key[1],
-            [f"input.{index}" for index in range(len(node.proto.input))],
-            names,
-            self.nodes,
-            [helper.make_opsetid("", OPSET)],
-        )
-        return expand_model_function(node, function)
 
 
 @dataclass(frozen=True)
@@ -105,13 +35,18 @@ class AttentionExtents:
     keys: int
 
 
-def _attend(body: Body, q: str, k: str, v: str, heads: AttentionExtents, bias: str | None) -> str:
-    """Attention of [batch, heads, positions, size]; the result has the heads side by side.
+def _attend(
+    body: Body, q: str, k: str, v: str, heads: AttentionExtents, bias: str | None,
+    *, guarded: bool = False
+) -> str:  # fmt: skip
+    """Attention of [batch, heads, positions, size].
 
     Parameters
     ----------
     bias
         Added to the scores, [batch or 1, heads or 1, positions or 1, keys], or None.
+    guarded
+        Whether the bias may exclude all keys of a row, which then has the result 0.
     """
     scale = body.node.attribute("scale", 0.0) or heads.size**-0.5
     grouped = (0, heads.shared, heads.queries // heads.shared * heads.positions, -1)
@@ -124,9 +59,10 @@ def _attend(body: Body, q: str, k: str, v: str, heads: AttentionExtents, bias: s
         scores = body("Mul", body("Tanh", body("Div", scores, limit)), limit)
     if bias is not None:
         scores = body("Add", scores, bias)
-    weights = body.reshape(body("Softmax", scores, axis=-1), *grouped)
-    result = body.reshape(body("MatMul", weights, v), *alone)
-    return body.reshape(body("Transpose", result, perm=[0, 2, 1, 3]), 0, 0, -1)
+    weights = body("Softmax", scores, axis=-1)
+    if guarded:
+        weights = body("Where", body("IsNaN", weights), np.zeros((), np.float32), weights)
+    return body.reshape(body("MatMul", body.reshape(weights, *grouped), v), *alone)
 
 
 def _bias(body: Body, mask: int, added: int, heads: AttentionExtents) -> str | None:
@@ -140,9 +76,7 @@ def _bias(body: Body, mask: int, added: int, heads: AttentionExtents) -> str | N
         parts.append(_key_mask(body, mask, heads.keys))
     if (given := body.given(added)) is not None:
         parts.append(given)
-    while len(parts) > 1:
-        parts[:2] = [body("Add", *parts[:2])]
-    return parts[0] if parts else None
+    return body.sum(parts)
 
 
 def _key_mask(body: Body, index: int, keys: int) -> str:
@@ -168,6 +102,51 @@ def _split(body: Body, x: str, axis: int, widths: Sequence[int]) -> list[str]:
         body("Slice", x, np.array([start]), np.array([stop]), np.array([axis]))
         for start, stop in pairwise(ends)
     ]
+
+
+def import_attention(node: OnnxNode) -> list[Named] | None:
+    """Import ONNX's Attention, with past and present.
+
+    Decline other types than float32, windows, scores as an output, and causal caches of several
+    lengths: ONNX defines them with copies of shared heads.
+    """
+    usual = node.type(0).dtype == "float32" and node.attribute("softmax_precision", 1) == 1
+    windows = any(node.attribute(f"{side}_window_size", -1) >= 0 for side in ("left", "right"))
+    causal, lengths = node.attribute("is_causal", 0), node.has(6)
+    if not usual or windows or node.wants(3) or (causal and lengths):
+        return None
+    body, rows = Body(node), len(node.type(0).shape) == 3
+    q, k, v = "input.0", "input.1", "input.2"
+    if rows:
+        counts = [node.attribute(f"{part}_num_heads", 0) for part in ("q", "kv", "kv")]
+        q, k, v = (body.heads(*pair) for pair in zip((q, k, v), counts, strict=True))
+        queries, shared, _ = counts
+        positions, keys, size = *(body.shape(i)[1] for i in (0, 1)), body.shape(0)[2] // queries
+    else:
+        (_, queries, positions, size), (_, shared, keys, _) = body.shape(0), body.shape(1)
+    past = body.shape(4)[2] if node.has(4) else 0
+    if past:
+        k, v = body("Concat", "input.4", k, axis=2), body("Concat", "input.5", v, axis=2)
+    heads = AttentionExtents(queries, shared, size, positions, keys + past)
+    zero, excluded = np.zeros((), np.float32), np.array(-np.inf, np.float32)
+    parts = []
+    if node.has(3):
+        mask, shape = "input.3", body.shape(3)
+        if node.type(3).dtype == "bool":
+            mask = body("Where", mask, zero, excluded)
+        if missing := heads.keys - shape[-1]:
+            pads = np.array([*(0,) * (2 * len(shape) - 1), missing])
+            mask = body("Pad", mask, pads, excluded)
+        parts.append(mask)
+    if lengths:
+        valid = body("Less", np.arange(heads.keys), body.reshape("input.6", -1, 1, 1, 1))
+        parts.append(body("Where", valid, zero, excluded))
+    if causal:
+        later = np.arange(heads.keys) > np.arange(positions)[:, None] + past
+        parts.append(body.constant(np.where(later, excluded, zero)))
+    bias = body.sum(parts)
+    result = _attend(body, q, k, v, heads, bias, guarded=node.has(3) or lengths)
+    return body.expand(body.joined(result) if rows else result, k, v)
 
 
 def import_packed_attention(node: OnnxNode) -> list[Named]:
@@ -200,7 +179,7 @@ def _packed(body: Body, product: str, mask: int, past: int, added: int) -> list[
         old = [body("Gather", f"input.{past}", np.array(which), axis=0) for which in (0, 1)]
         k, v = (body("Concat", *pair, axis=2) for pair in zip(old, (k, v), strict=True))
     heads = AttentionExtents(count, count, widths[0] // count, positions, keys)
-    result = _attend(body, q, k, v, heads, _bias(body, mask, added, heads))
+    result = body.joined(_attend(body, q, k, v, heads, _bias(body, mask, added, heads)))
     rows = [body("Unsqueeze", part, np.array([0])) for part in (k, v)]
     return body.expand(result, body("Concat", *rows, axis=0))
 
@@ -228,7 +207,7 @@ def import_multi_head_attention(node: OnnxNode) -> list[Named]:
         k, v = body("Concat", "input.6", k, axis=2), body("Concat", "input.7", v, axis=2)
     size = body.shape(0)[4] if packed == 3 else body.shape(0)[2] // count
     heads = AttentionExtents(count, count, size, positions, keys)
-    return body.expand(_attend(body, q, k, v, heads, _bias(body, 4, 5, heads)), k, v)
+    return body.expand(body.joined(_attend(body, q, k, v, heads, _bias(body, 4, 5, heads))), k, v)
 
 
 def import_group_query_attention(node: OnnxNode) -> list[Named]:
@@ -279,37 +258,4 @@ def import_group_query_attention(node: OnnxNode) -> list[Named]:
     bias = body("Where", hidden, np.array(LOWEST), np.zeros((), np.float32))
     if node.has(10):
         bias = body("Add", bias, "input.10")
-    return body.expand(_attend(body, q, k, v, heads, bias), k, v)
-
-
-def import_rotary_embedding(node: OnnxNode) -> list[Named]:
-    """Import RotaryEmbedding as ONNX's own, which has its operands in another order."""
-    body = Body(node)
-    if node.attribute("scale", 1.0) != 1.0 or node.attribute("is_packed_batching", 0):
-        node.refuse("scale or packed batch in RotaryEmbedding", "one", "export without it")
-    shape, places = body.shape(0), "input.1"
-    batch, positions = shape[0], shape[-2]
-    if body.shape(1) == (1,):
-        places = body("Add", places, np.tile(np.arange(positions), (batch, 1)))
-    width = node.attribute("rotary_embedding_dim", 0)
-    count = node.attribute("num_heads", 0) or shape[-1] // (2 * body.shape(2)[1])
-    turn = {"interleaved": node.attribute("interleaved", 0), "rotary_embedding_dim": width}
-    if len(shape) == 3:
-        turn["num_heads"] = count
-    return body.expand(body("RotaryEmbedding", "input.0", "input.2", "input.3", places, **turn))
-
-
-def import_embeddings(node: OnnxNode) -> list[Named]:
-    """Import EmbedLayerNormalization: the norm of a sum of two or three embeddings."""
-    body = Body(node)
-    batch, positions = body.shape(0)
-    places = body.given(8) or body.constant(np.arange(positions)[None])
-    total = body("Add", body("Gather", "input.2", "input.0"), body("Gather", "input.3", places))
-    if node.has(4):
-        total = body("Add", total, body("Gather", "input.4", "input.1"))
-    norm = {"axis": -1, "epsilon": node.attribute("epsilon", 1e-12)}
-    result = body("LayerNormalization", total, "input.5", "input.6", **norm)
-    counts = body.constant(np.zeros(batch, np.int32))
-    if node.has(7):
-        counts = body("ReduceSum", "input.7", np.array([1]), keepdims=0)
-    return body.expand(result, counts, total)
+    return body.expand(body.joined(_attend(body, q, k, v, heads, bias)), k, v)

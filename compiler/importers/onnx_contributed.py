@@ -11,14 +11,14 @@ import numpy as np
 from ..graph import operators as ops
 from ..graph.functions import UNARY
 from .onnx_attention import (
-    import_embeddings,
+    import_attention,
     import_group_query_attention,
     import_multi_head_attention,
     import_packed_attention,
     import_quantised_attention,
-    import_rotary_embedding,
 )
 from .onnx_elementwise import import_unary
+from .onnx_embeddings import import_embeddings, import_rotary_embedding
 from .onnx_images import import_conv
 from .onnx_node import OnnxNode
 from .onnx_normalisations import import_layer_normalisation
@@ -71,7 +71,7 @@ def import_quick_gelu(node: OnnxNode) -> str:
     return node.emit(ops.Unary("Swish", (alpha,)), [node.input(0)])
 
 
-CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[Named]]] = {
+CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[Named] | None]] = {
     ("com.microsoft", "Attention"): import_packed_attention,
     ("com.microsoft", "BiasGelu"): import_biased_gelu,
     ("com.microsoft", "DynamicQuantizeLSTM"): import_dynamic_lstm,
@@ -89,5 +89,6 @@ CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[
     ("com.microsoft", "RotaryEmbedding"): import_rotary_embedding,
     ("com.microsoft", "SkipLayerNormalization"): import_layer_normalisation,
     ("com.microsoft", "SkipSimplifiedLayerNormalization"): import_layer_normalisation,
+    ("", "Attention"): import_attention,
     ("", "SimplifiedLayerNormalization"): import_layer_normalisation,
 }

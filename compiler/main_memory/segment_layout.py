@@ -92,7 +92,8 @@ def lifetimes(
         for name in group.inputs:
             if not graph.is_constant(name):
                 last[name] = step
-        first[group.output] = last[group.output] = step
+        for name in group.outputs:
+            first[name] = last[name] = step
     for name in first if keep_all else outputs:
         last[name] = len(groups)
     return {name: (step, last[name]) for name, step in first.items()}

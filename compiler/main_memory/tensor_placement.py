@@ -4,7 +4,7 @@ Concatenation, interleaving and resizing compute nothing: their result is comple
 are stored in the right places. So the accelerator stores an activation directly into the result
 that contains it, as many times as it appears there. Its other readers read it from that result. An
 activation is copied only if it already is a part of another result, or comes from the host. A slice
-is read from its source in place.
+is read from its source in place, and so are the pixels of a value as an image of another shape.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ...aligned import align
 from ..accelerator.dma import DramTensor
 from ..accelerator.kernels.movement import TensorCopy
-from ..graph import Graph, Node, QConcat, QInterleave, QResize, QSlice
+from ..graph import Graph, Node, QConcat, QInterleave, QReshape, QResize, QSlice
 from .memory_plan import Lifetime
 
 
@@ -48,6 +48,12 @@ class TensorPlacement:
         """The value as a `DramTensor`, if the whole begins at byte `offset`."""
         base = offset + self.first
         return DramTensor(base, self.shape, self.strides, self.channels, self.copies)
+
+    def bytes_at(self) -> tuple[object, ...]:
+        """Return what tells the bytes of two values apart; axes of one element have no stride."""
+        steps = zip(self.shape, self.resident(0).strides, strict=True)
+        strides = tuple(stride for extent, stride in steps if extent > 1)
+        return self.whole, self.first, self.shape, self.channels, strides, self.copies
 
     @property
     def end(self) -> int:
@@ -112,6 +118,10 @@ class TensorPlacements:
         return self.dram(offsets), size
 
 
+PICKED = (QSlice, QReshape)
+"""Results that are read where their source lies."""
+
+
 def place_tensors(
     graph: Graph, nodes: Sequence[Node], stored: Mapping[str, tuple[int, ...]]
 ) -> TensorPlacements:
@@ -131,12 +141,14 @@ def place_tensors(
     for node in reversed(nodes):
         if isinstance(node.attributes, (QConcat, QInterleave, QResize)):
             copies[node.output.name] = _store_parts(node, graph, stored, made, placements)
-    picked = {node.output.name for node in nodes if isinstance(node.attributes, QSlice)}
+        elif isinstance(node.attributes, QReshape) and node.output.name in placements:
+            _store_as(node.inputs[0], placements[node.output.name], stored, made, placements)
+    picked = {node.output.name for node in nodes if isinstance(node.attributes, PICKED)}
     for name in stored:
         if name not in picked:
             placements.setdefault(name, _alone(name, graph, stored))
     for node in nodes:
-        if isinstance(node.attributes, QSlice):
+        if isinstance(node.attributes, PICKED):
             copies[node.output.name] = _pick(node, graph, stored, placements)
     return TensorPlacements(placements, copies)
 
@@ -168,14 +180,49 @@ def _pick(
     stored: Mapping[str, tuple[int, ...]],
     placements: dict[str, TensorPlacement],
 ) -> tuple[TensorCopy, ...]:
-    """Place a slice inside its source, unless it already has another placement."""
-    name, piece = node.output.name, _piece(node, graph, placements[node.inputs[0]], stored)
-    if name not in placements:
-        placements[name] = piece
-        return ()
+    """Place a value inside its source, unless it already has another placement."""
+    (given,), name = node.inputs, node.output.name
+    before: tuple[TensorCopy, ...] = ()
+    if isinstance(node.attributes, QReshape):
+        piece = _reshaped(placements[given], stored[name])
+        if piece is None:
+            together = _fresh(f"{given} together", stored)
+            placements[together] = replace(_alone(given, graph, stored), whole=together)
+            before = (TensorCopy(given, given, together),)
+            piece = _reshaped(placements[together], stored[name])
+            assert piece is not None, "a value of its own is row-major"
+    else:
+        piece = _piece(node, graph, placements[given], stored)
+    if placements.setdefault(name, piece).bytes_at() == piece.bytes_at():
+        return before
     source = _fresh(f"{name} there", stored)
     placements[source] = piece
-    return (TensorCopy(name, source, name),)
+    return (*before, TensorCopy(name, source, name))
+
+
+def _store_as(
+    name: str,
+    result: TensorPlacement,
+    stored: Mapping[str, tuple[int, ...]],
+    made: Collection[str],
+    placements: dict[str, TensorPlacement],
+) -> None:
+    """Place a value where a result with the same pixels lies, if it has no place yet."""
+    place = _reshaped(result, stored[name])
+    if name in made and name not in placements and place is not None:
+        placements[name] = place
+
+
+def _reshaped(placement: TensorPlacement, shape: tuple[int, ...]) -> TensorPlacement | None:
+    """Return the place of the same pixels as an image of another shape; None if none has it."""
+    _, height, width, _ = placement.shape
+    image, row, pixel, channel = placement.resident(0).strides
+    rows, images = placement.shape[0] * height > 1, placement.shape[0] > 1
+    if placement.copies or (rows and row != width * pixel) or (images and image != height * row):
+        return None
+    step = pixel if width > 1 else row if height > 1 else image
+    strides = (shape[1] * shape[2] * step, shape[2] * step, step, channel)
+    return replace(placement, shape=shape, strides=strides)
 
 
 def _alone(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> TensorPlacement:

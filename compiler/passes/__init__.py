@@ -16,6 +16,7 @@ from .fold_constants import fold_constants, fold_dequantize
 from .fold_scales import fold_scales
 from .fold_tables import fold_tables
 from .merge_duplicates import merge_duplicates
+from .plain_attention import plain_attention, plain_attention_to_quantise
 from .recognise_adds import recognise_adds
 from .recognise_biases import recognise_biases
 from .recognise_concats import recognise_concats
@@ -32,6 +33,7 @@ from .recognise_tables import recognise_tables
 from .shift_unsigned import shift_unsigned
 from .sink_dequantize import sink_dequantize
 from .split_batched_weights import split_batched_weights
+from .split_products import split_products
 from .widen_floats import widen_floats
 
 __all__ = [
@@ -39,10 +41,11 @@ __all__ = [
     "channels_last", "clean_activations", "eliminate_dead_code", "expand_recurrent_layers",
     "expand_transposed_convolutions", "expand_volumes", "fold_batch_normalisation",
     "fold_constants", "fold_dequantize", "fold_into_convolutions", "fold_scales", "fold_tables",
-    "merge_duplicates", "recognise_adds", "recognise_biases", "recognise_concats",
+    "merge_duplicates", "plain_attention", "plain_attention_to_quantise",
+    "recognise_adds", "recognise_biases", "recognise_concats",
     "recognise_convolutions", "recognise_interleaving", "recognise_matmuls",
     "recognise_muls", "recognise_own_kernels", "recognise_pools", "recognise_products",
     "recognise_resizes",
     "recognise_slices", "recognise_tables", "shift_unsigned", "sink_dequantize",
-    "split_batched_weights", "widen_floats",
+    "split_batched_weights", "split_products", "widen_floats",
 ]  # fmt: skip

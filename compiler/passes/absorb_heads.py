@@ -4,14 +4,19 @@ A network reshapes channels to heads and transposes the heads to the front, for 
 back for the result. A QMatMul accepts heads side by side in the channels, and a transposed operand.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, Rule, Site, op, rewrite, rule, value
-from .moved_elements import moved_elements
+from ..rewriting import Rule, Site, op, rewrite, rule, value
+from .arrange_layout import drop_same_shape, merge_reshapes
+from .choose_channels import channels_by_row, choose_channels
+from .moved_elements import TURNS, moved_elements, moving_nodes
+from .patterns import reshaped
 
 SWAP_HEADS = ops.Transpose((0, 2, 1, 3))
 """[N, rows, heads, channels] <-> [N, heads, rows, channels]."""
@@ -32,64 +37,63 @@ PRODUCTS = (ops.QMatMul, ops.QMatMulSums)
 
 
 def _absorb_operand(index: int) -> Rule:
-    """Return the rule that moves the Transpose of one operand into the attributes."""
-    operands: list[GraphPattern] = [value(), value()]
-    operands[index] = op(KNOWN[index], value("x"), capture="moved")
+    """Return the rule that moves Transposes of one operand into the attributes."""
 
-    @rule(op(PRODUCTS, *operands, capture="product", where=lambda p: not p.joined[index]))
-    def absorb(
-        site: Site, product: ops.QMatMul | ops.QMatMulSums, moved: ops.Transpose, x: str
-    ) -> str | None:
-        """QMatMul(Transpose(x), b) -> QMatMul(Reshape(x), b)."""
+    @rule(
+        op(PRODUCTS, value(), value(), capture="product", where=lambda p: not p.joined[index]),
+    )
+    def absorb(site: Site, product: ops.QMatMul | ops.QMatMulSums) -> str | None:
+        """QMatMul(x moved to heads, b) -> QMatMul(Reshape(x), b), in any form of movement."""
         joined, inputs = [*product.joined], [*site.root.inputs]
-        if moved != SWAP_LAST:
-            n, rows, heads, channels = site.shape_of(x)
-            x = site.emit(ops.Reshape((n, 1, rows, heads * channels)), x)
-            joined[index] = True
-        inputs[index] = x
-        transposed = product.transposed != (moved != SWAP_HEADS)
+        x, places = moved_elements(site.view, inputs[index], TURNS)
+        turn = _turn_of(places, KNOWN[index])
+        if turn is None:
+            return None
+        n, heads, rows, columns = places.shape
+        if turn != SWAP_HEADS:
+            rows, columns = columns, rows
+        kept = (n, heads, rows, columns) if turn == SWAP_LAST else (n, 1, rows, heads * columns)
+        inputs[index] = reshaped(site, x, kept)
+        joined[index] = turn != SWAP_LAST
+        transposed = product.transposed != (turn != SWAP_HEADS)
         changed = replace(product, transposed=transposed, joined=(joined[0], joined[1], joined[2]))
         return site.become(changed, *inputs)
 
     return absorb
 
 
-@rule(
-    op(
-        SWAP_HEADS,
-        op(
-            *(ops.QMatMul, value("a"), value("b")),
-            capture="product",
-            where=lambda product: not product.joined[2],
-            private=True,
-        ),
-    )
-)
-def absorb_result(site: Site, product: ops.QMatMul, a: str, b: str) -> str | None:
-    """Transpose(QMatMul(a, b)) -> Reshape(QMatMul(a, b)), heads side by side."""
-    first, second, _ = product.joined
-    made = site.node("product")
-    joined = replace(product, joined=(first, second, True))
-    kind = made.output.type.quantisation
-    result = site.emit(joined, a, b, label=made.name, quantisation=kind)
-    return site.emit(ops.Reshape(site.shape), result)
+def _turn_of(places: np.ndarray, turns: Iterable[ops.Transpose]) -> ops.Transpose | None:
+    """Return the Transpose that moves elements to these places; None if they stay."""
+    for turn in (UNMOVED, *turns):
+        if np.array_equal(places, _turned(places.shape, turn)):
+            return None if turn == UNMOVED else turn
+    return None
 
 
-@rule(
-    op(
-        ops.Transpose,
-        op(ops.Reshape, op(ops.QMatMul, value="product"), capture="flat"),
-        capture="moved",
-    )
-)
-def turn_earlier(site: Site, moved: ops.Transpose, flat: ops.Reshape, product: str) -> str | None:
-    """Transpose(Reshape(QMatMul)) of rank 3 -> Reshape(Transpose(QMatMul)), for one image."""
-    shape = site.shape_of(product)
-    if flat.shape != shape[1:] or shape[0] != 1:
+def _turned(shape: tuple[int, ...], turn: ops.Transpose) -> np.ndarray:
+    """Return the places from which a Transpose takes the elements of its result."""
+    given = tuple(shape[turn.permutation.index(axis)] for axis in range(4))
+    return np.arange(prod(shape)).reshape(given).transpose(turn.permutation)
+
+
+@rule(op(TURNS, ...))
+def absorb_result(site: Site) -> str | None:
+    """Heads of QMatMul(a, b) moved side by side -> Reshape(QMatMul(a, b)), in any form."""
+    chain = moving_nodes(site.view, site.root.output.name, TURNS)
+    made = site.view.producer(chain[0].inputs[0])
+    if made is None or not isinstance(made.attributes, ops.QMatMul) or made.attributes.joined[2]:
         return None
-    permutation = (0, *(axis + 1 for axis in moved.permutation))
-    turned = site.emit(ops.Transpose(permutation), product)
-    return site.emit(ops.Reshape(site.shape), turned)
+    source, places = moved_elements(site.view, site.root.output.name, TURNS)
+    n, heads, rows, columns = site.shape_of(source)
+    side_by_side = _turned((n, rows, heads, columns), SWAP_HEADS)
+    alone = all(site.view.is_private(node.inputs[0]) for node in chain)
+    if 1 in (heads, rows) or not alone or not np.array_equal(places.ravel(), side_by_side.ravel()):
+        return None
+    first, second, _ = made.attributes.joined
+    joined = replace(made.attributes, joined=(first, second, True))
+    kind = made.output.type.quantisation
+    result = site.emit(joined, *made.inputs, label=made.name, quantisation=kind)
+    return site.emit(ops.Reshape(site.shape), result)
 
 
 @rule(op(PRODUCTS, value("a"), value("b"), capture="product", where=lambda p: not p.joined[1]))
@@ -105,9 +109,8 @@ def absorb_repeats(
     whole = places.reshape(n, heads // repeats, repeats, rows, columns)
     apart = n, heads // repeats, rows, columns
     for turn in (UNMOVED, *KNOWN[1]):
-        shape = tuple(apart[turn.permutation.index(axis)] for axis in range(4))
-        turned = np.arange(whole.size // repeats).reshape(shape).transpose(turn.permutation)
-        if np.array_equal(whole, np.broadcast_to(turned[:, :, None], whole.shape)):
+        if np.array_equal(whole, np.broadcast_to(_turned(apart, turn)[:, :, None], whole.shape)):
+            shape = tuple(apart[turn.permutation.index(axis)] for axis in range(4))
             kept = site.emit(ops.Reshape(shape), source)
             if turn != UNMOVED:
                 kept = site.emit(turn, kept)
@@ -115,14 +118,78 @@ def absorb_repeats(
     return None
 
 
+@rule(op(PRODUCTS, op(ops.Reshape, value("a")), value("b"), capture="product",
+         where=lambda p: p.repeats == 1 and not p.joined[0] and not p.joined[2]))  # fmt: skip
+def part_rows(site: Site, product: ops.QMatMul | ops.QMatMulSums, a: str, b: str) -> str | None:
+    """QMatMul(rows of several heads, b) -> QMatMul(a, b) of heads that share b."""
+    (n, shared, long, depth), shape = site.shape_of(site.root.inputs[0]), site.shape_of(a)
+    if len(shape) != 4 or shape[0] != n or shape[3] != depth or shape[1] % shared:
+        return None
+    if n > 1 and any(product.joined):
+        return None
+    repeats = shape[1] // shared
+    if repeats < 2 or shape[2] * repeats != long:
+        return None
+    operator = replace(product, heads=shape[1], repeats=repeats)
+    result = site.emit(operator, a, b, quantisation=site.root.output.type.quantisation)
+    return site.emit(ops.Reshape(site.shape), result)
+
+
+@rule(op(PRODUCTS, value("a"), value("b"), capture="product"))
+def absorb_channels(
+    site: Site, product: ops.QMatMul | ops.QMatMulSums, a: str, b: str
+) -> str | None:
+    """QMatMul(channels of rows in any order, b) -> QMatMul(rows, b): q, k and v of one layer."""
+    for index, name in enumerate((a, b)):
+        if product.joined[index]:
+            continue
+        source, places = moved_elements(site.view, name)
+        if source == name or (len(places) > 1 and product.repeats > 1):
+            continue
+        for turned in (False, True)[: 1 + index]:
+            rows = places.swapaxes(2, 3) if turned else places
+            n, heads, count, size = rows.shape
+            stride = site.elements_of(source) // (n * count)
+            if site.shape_of(source)[-1:] != (stride,):
+                continue
+            whole = rows.swapaxes(1, 2).reshape(n * count, heads * size)
+            order = channels_by_row(whole, n * count, stride)
+            if order is None:
+                continue
+            image = site.emit(ops.Reshape((n, 1, count, stride)), source)
+            x = _channels(site, source, image, order)
+            joined, inputs = [*product.joined], [a, b]
+            joined[index], inputs[index] = True, x
+            transposed = product.transposed != turned
+            changed = replace(
+                product, transposed=transposed, joined=(joined[0], joined[1], joined[2])
+            )
+            return site.become(changed, *inputs)
+    return None
+
+
+def _channels(site: Site, source: str, image: str, order: np.ndarray) -> str:
+    """Emit channels of an image: itself, a part of it that lies together, or any others."""
+    n, _, rows, channels = site.shape_of(image)
+    first, count = int(order[0]), len(order)
+    if not np.array_equal(order, np.arange(first, first + count)):
+        point = site.quantisation_of(source)
+        chosen = choose_channels(site, source, order, point.zero_point if point else 0, "chosen")
+        return site.emit(ops.Reshape((n, 1, rows, count)), chosen)
+    if count == channels:
+        return image
+    return site.emit(ops.QSlice((0, 0, 0, first), (n, 1, rows, first + count), (1, 1, 1, 1)), image)
+
+
 def share_heads(graph: Graph) -> Graph:
-    """Let products read heads that several others share where they lie, instead of copies.
+    """Let products read heads that others share, and parts of rows, instead of copies.
 
     Kernels of the host have no such form.
     """
-    return absorb_heads(rewrite(graph, absorb_repeats))
+    graph = rewrite(graph, absorb_repeats, part_rows, merge_reshapes, drop_same_shape)
+    return rewrite(absorb_heads(graph), absorb_channels, merge_reshapes, drop_same_shape)
 
 
 def absorb_heads(graph: Graph) -> Graph:
     """Replace Transposes around QMatMul by its attributes."""
-    return rewrite(graph, *map(_absorb_operand, (0, 1)), absorb_result, turn_earlier)
+    return rewrite(graph, *map(_absorb_operand, (0, 1)), absorb_result)

@@ -6,10 +6,13 @@ All of them move towards the outputs and merge. The host runs those that remain.
 
 from dataclasses import replace
 
+import numpy as np
+
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, each, either, op, rewrite, rule, value
-from .patterns import TO_FIRST
+from .moved_elements import TURNS, moved_elements
+from .patterns import TO_FIRST, reshaped, to_image
 
 Permutation = tuple[int, ...]
 
@@ -38,6 +41,14 @@ def drop_identity(site: Site, x: str) -> str | None:
 def merge_transposes(site: Site, outer: ops.Transpose, turn: ops.Transpose, x: str) -> str | None:
     """Transpose(Transpose(x, p), q) -> Transpose(x, p[q])."""
     return site.emit(ops.Transpose(tuple(turn.permutation[axis] for axis in outer.permutation)), x)
+
+
+@rule(op(ops.Transpose, op(ops.Reshape, op(ops.Transpose, value()))))
+def straighten(site: Site) -> str | None:
+    """Transpose(Reshape(Transpose(x))) that leaves all elements in order -> Reshape(x)."""
+    x, places = moved_elements(site.view, site.root.output.name, TURNS)
+    ordered = np.array_equal(places.ravel(), np.arange(places.size))
+    return site.emit(ops.Reshape(site.shape), x) if ordered else None
 
 
 @rule(op(ops.Transpose, value("x"), capture="turn"))
@@ -69,6 +80,14 @@ def sink_below_elementwise(
 ) -> str | None:
     """f(Transpose(x)) -> Transpose(f(x)), perhaps with a table beside it."""
     return site.emit(turn, site.become(function, x, *site.root.inputs[1:]))
+
+
+@rule(op(ops.QLut, op(ops.Reshape, TRANSPOSED), ..., capture="function"))
+def sink_both(site: Site, function: ops.QLut, turn: ops.Transpose, x: str) -> str | None:
+    """f(Reshape(Transpose(x))) -> Reshape(Transpose(f(x)))."""
+    result = site.become(function, to_image(site, x), *site.root.inputs[1:])
+    turned = site.emit(turn, reshaped(site, result, site.shape_of(x)))
+    return site.emit(ops.Reshape(site.shape), turned)
 
 
 @rule(op((ops.Quantize, ops.Dequantize), TRANSPOSED, capture="scaling"))
@@ -120,8 +139,8 @@ def sink_below_concat(
 
 
 SINKING = (
-    *(drop_identity, merge_transposes, drop_same_shape, merge_reshapes),
-    *(sink_below_elementwise, sink_below_quantisation, sink_below_add, sink_below_cut),
+    *(drop_identity, merge_transposes, straighten, drop_same_shape, merge_reshapes),
+    *(sink_below_elementwise, sink_both, sink_below_quantisation, sink_below_add, sink_below_cut),
     sink_below_concat,
 )
 """Rules that move layout changes towards the outputs and merge them."""

@@ -4,16 +4,16 @@ The front end makes an image of each row for a dense layer and one image of all 
 memory both are the same, but a reshape ends a segment.
 """
 
-from ..graph import Graph
+from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
+from .arrange_layout import drop_same_shape, merge_reshapes
 from .patterns import image_shape, is_int8, reshaped, to_image
 from .recognise_concats import IMAGE_AXES
 
 
 def _by_pixel(convolution: ops.QConv) -> bool:
-    plain = convolution.strides == (1, 1) and not any(convolution.pads)
-    return plain and convolution.groups == 1
+    return convolution.strides == (1, 1) and not any(convolution.pads)
 
 
 @rule(
@@ -21,18 +21,31 @@ def _by_pixel(convolution: ops.QConv) -> bool:
     op((ops.QLut, ops.QNorm, ops.QSoftmax), op(ops.Reshape, value("x")), ..., capture="layer"),
 )
 def sink_reshape(site: Site, x: str) -> str | None:
-    """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels."""
+    """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels, or any elements of a table."""
     if isinstance(site.root.attributes, ops.QSoftmax) and any(site.root.inputs[1:]):
         return None  # the mask has the dimensions of these rows
     given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
     kept = shape if len(shape) == len(given) else image_shape(shape)
     weights = site.root.inputs[1:2]
     whole = any(site.shape_of(w)[:2] != (1, 1) for w in weights if len(site.shape_of(w)) == 4)
-    if whole or kept == given or len(given) != len(kept) or kept[-1] != given[-1]:
+    fits = isinstance(site.root.attributes, ops.QLut) or kept[-1] == given[-1]
+    if whole or kept == given or len(given) != len(kept) or not fits:
         return None
     image = reshaped(site, x, kept)
     made = site.become(site.root.attributes, image, *site.root.inputs[1:])
     return site.emit(ops.Reshape(site.shape), made)
+
+
+@rule(op(ops.QSlice, op(ops.Reshape, value("x")), capture="cut"))
+def slice_channels(site: Site, cut: ops.QSlice, x: str) -> str | None:
+    """QSlice(Reshape(x)) -> Reshape(QSlice(x)), if it takes channels of all rows."""
+    given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
+    whole = site.shape[:3] == given[:3] and not any(cut.starts[:3])
+    if not whole or len(shape) != 4 or shape == given or shape[3] != given[3]:
+        return None
+    stops = (*shape[:3], cut.stops[3])
+    made = site.become(ops.QSlice((0, 0, 0, cut.starts[3]), stops, (1, 1, 1, cut.steps[3])), x)
+    return reshaped(site, made, site.shape)
 
 
 @rule(
@@ -72,18 +85,26 @@ def _as_image(values: dict[int, int], usual: int) -> tuple[int, int, int, int]:
     return first, second, third, fourth
 
 
-@rule(op(ops.Reshape, op(ops.Reshape, value("x"))))
-def reshape_once(site: Site, x: str) -> str | None:
-    """Reshape(Reshape(x)) -> Reshape(x)."""
-    return reshaped(site, x, site.shape)
+def rows_in_place(graph: Graph) -> Graph:
+    """Let layers read the rows of other layers as images of another shape, where they lie."""
+    read = {name for node in graph.nodes if is_accelerated(node) for name in node.inputs}
 
+    @rule(op(ops.Reshape, op(ops.Accelerated, ..., value="x"), capture="flat", result=is_int8))
+    def name_rows(site: Site, flat: ops.Reshape, x: str) -> str | None:
+        """Reshape(x) -> QReshape(x), if pixels stay whole."""
+        given = site.shape_of(x)
+        if site.root.output.name not in read or len(given) != 4 or len(flat.shape) != 4:
+            return None
+        n, height, width, channels = flat.shape
+        if given[-1] != channels:
+            return None
+        return site.become(ops.QReshape((n, height, width, channels)), x)
 
-@rule(op(ops.Reshape, value("x")))
-def drop_reshape(site: Site, x: str) -> str | None:
-    """Reshape(x) -> x, if it has the shape."""
-    return x if site.shape_of(x) == site.shape else None
+    return rewrite(graph, name_rows)
 
 
 def keep_rows(graph: Graph) -> Graph:
     """Move reshapes behind operators on single pixels, where they meet and cancel."""
-    return rewrite(graph, sink_reshape, add_rows, slice_rows, reshape_once, drop_reshape)
+    return rewrite(
+        graph, sink_reshape, slice_channels, add_rows, slice_rows, merge_reshapes, drop_same_shape
+    )

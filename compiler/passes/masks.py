@@ -9,14 +9,43 @@ import numpy as np
 
 from ...isa.row_statistics import MASKED
 from ..graph import operators as ops
-from ..rewriting import GraphView, Site, either, first_match, number, op, value
+from ..rewriting import GraphPattern, GraphView, Site, either, first_match, number, op, value
+from ..rewriting.patterns import NodePattern
 from .patterns import is_float32
 from .sink_dequantize import MOVES
 
 NEGLIGIBLE = 12.0
 """Softmax of 16-bit entries gives 0 for scores this far below the maximum: exp(-12) < 2**-17."""
 
+EXCLUDED = -1000.0
+"""Numbers up to this one that are added to scores exclude elements, whatever the scores."""
+
 ADD, MULTIPLY = ops.Binary("Add"), ops.Binary("Mul")
+
+
+def probabilities(scores: GraphPattern) -> GraphPattern:
+    """Describe the softmax of scores with a mask or without, and 0 instead of NaN or not.
+
+    A row that is masked as a whole is NaN in float, and 0 in integers.
+    """
+    every = either(scores, *masked_scores(scores))
+    softmax = op(ops.Softmax, every, capture="softmax", value="probabilities")
+    guarded = op(ops.Where, op(ops.Unary("IsNaN"), softmax), number(equal=0.0), softmax)
+    return either(softmax, guarded)
+
+
+def masked_scores(scores: GraphPattern) -> tuple[NodePattern, ...]:
+    """Describe scores with a mask, added or in their place."""
+    return (
+        op(ADD, scores, value("mask"), commutative=True),
+        op(ops.Where, value("kept"), scores, number("fill")),
+        op(ops.Where, value("dropped"), number("fill"), scores),
+    )
+
+
+def excludes(view: GraphView, mask: str) -> bool:
+    """Tell whether a value that is added to scores is a mask, whatever their scale."""
+    return mask_step(view, mask) >= -EXCLUDED
 
 
 def added_mask(site: Site, mask: str, scale: float) -> str | None:
@@ -29,7 +58,7 @@ def added_mask(site: Site, mask: str, scale: float) -> str | None:
             return None
         return site.constant(_integers(masked), f"{mask}.integers")
     step = mask_step(site.view, mask)
-    if not least <= step < np.inf:
+    if step < least:
         return None
     unit = min(step, float(np.finfo(np.float32).max)) / -MASKED
     return site.emit(ops.Quantize((float(np.float32(unit)),), (0,), "int8"), mask)

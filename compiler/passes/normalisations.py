@@ -70,7 +70,8 @@ def _deviation(variance: GraphPattern) -> tuple[GraphPattern, GraphPattern]:
     spread = _same(op(Binary("Add"), variance, number("epsilon"), commutative=True))
     deviation = _same(op(Unary("Sqrt"), spread))
     one_over = op(Binary("Div"), number(equal=1.0), deviation)
-    return deviation, _same(either(op(Unary("Reciprocal"), deviation), one_over))
+    power = op(Binary("Pow"), spread, number(equal=-0.5))
+    return deviation, _same(either(op(Unary("Reciprocal"), deviation), one_over, power))
 
 
 def _normal(x: GraphPattern, variance: GraphPattern) -> tuple[NodePattern, NodePattern]:

@@ -11,7 +11,7 @@ from ...isa.numbers import EXACT_LIMIT
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
 from ..graph.accumulators import SMALL_SCALE
-from ..rewriting import GraphPattern, Site, either, first_match, op, rewrite, rule, value
+from ..rewriting import GraphPattern, Site, either, op, rewrite, rule
 from .patterns import (
     dequantised,
     known,
@@ -72,23 +72,8 @@ def operands_of(site: Site, a: str, b: str, label: str) -> tuple[int, list[str]]
     heads = outer[-1] if outer else 1
     images = int(np.prod(outer[:-1], dtype=np.int64))
     return heads, [
-        reshaped(site, _turned_late(site, one), (images, heads, *site.shape_of(one)[-2:]), label)
-        for one in (a, b)
+        reshaped(site, one, (images, heads, *site.shape_of(one)[-2:]), label) for one in (a, b)
     ]
-
-
-TURNED = op(ops.Transpose, value("x", where=lambda kind: len(kind.shape) == 3), capture="turn")
-
-
-def _turned_late(site: Site, name: str) -> str:
-    """Transpose(x) of rank 3 -> Transpose(Reshape(x)), one image, a form for `absorb_heads`."""
-    match = first_match(TURNED, site.view, name)
-    if match is None:
-        return name
-    x, turn, label = match["x"], match["turn"], match.named["turn"].name
-    image = site.emit(ops.Reshape((1, *site.shape_of(x))), x, label=label)
-    permutation = (0, *(axis + 1 for axis in turn.permutation))
-    return site.emit(ops.Transpose(permutation), image, label=label)
 
 
 def widest_sum(depth: int, a: Quantisation, b: Quantisation) -> int:

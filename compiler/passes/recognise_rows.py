@@ -13,10 +13,10 @@ from ...isa.meanings.norms import MAX_CHANNELS
 from ...isa.meanings.softmax import MAX_KEYS
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, Site, number, op, repeated, rewrite, rule, value
-from .absorb_heads import absorb_heads
-from .keep_rows import keep_rows
-from .masks import ADD, added_mask, replaced_mask
+from ..rewriting import GraphPattern, Site, op, repeated, rewrite, rule, value
+from .absorb_heads import share_heads
+from .keep_rows import keep_rows, rows_in_place
+from .masks import added_mask, probabilities, replaced_mask
 from .merge_duplicates import merge_duplicates
 from .normalisations import normalisation_of, normalisations, of_integers
 from .patterns import (
@@ -56,15 +56,8 @@ NORM = normalisations(DEQUANTISED, of_integers)
 
 SCORES = _reshaped(dequantised("x", constant=False))
 
-MASKED_SCORES = (
-    op(ADD, SCORES, value("mask"), commutative=True),
-    op(ops.Where, value("kept"), SCORES, number("fill")),
-    op(ops.Where, value("dropped"), number("fill"), SCORES),
-)
-"""Scores with a mask, added or in their place."""
 
-
-@rule(*(quantised(op(ops.Softmax, each, capture="softmax")) for each in (SCORES, *MASKED_SCORES)))
+@rule(quantised(probabilities(SCORES)))
 def recognise_softmax(
     site: Site, softmax: ops.Softmax, x: str, mask: str | None, kept: str | None,
     dropped: str | None, fill: float | None
@@ -147,5 +140,5 @@ def recognise_rows(graph: Graph, configuration: Configuration) -> Graph:
         return graph
     graph = rewrite(graph, recognise_softmax, recognise_norm)
     graph = recognise_rotary(graph, max(configuration.lanes_in, configuration.lanes_out))
-    graph = absorb_heads(keep_rows(recognise_positions(graph)))
-    return merge_duplicates(keep_rows(graph))
+    graph = share_heads(keep_rows(recognise_positions(graph)))
+    return rows_in_place(merge_duplicates(keep_rows(graph)))

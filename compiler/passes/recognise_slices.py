@@ -1,9 +1,11 @@
 """Recognise slices of integers: Slice of int8 images -> QSlice, channels last."""
 
+import numpy as np
+
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
-from .patterns import TO_LAST, channels_first, is_int8
+from .patterns import TO_LAST, channels_first, is_int8, reshaped
 
 CHANNELS = 1
 """Axis of the channels in [N, C, H, W]."""
@@ -21,6 +23,22 @@ def recognise(site: Site, cut: ops.Slice, x: str) -> str | None:
     return channels_first(site, ops.QSlice(starts, stops, steps), x)
 
 
+@rule(op(ops.Gather, value("x"), value("indices", constant=True), capture="gather", result=is_int8))
+def slice_even(site: Site, gather: ops.Gather, x: str, indices: str) -> str | None:
+    """Gather(x) of one index, or of indices in even steps -> Slice(x)."""
+    axis, given = gather.axis, site.shape_of(x)
+    places = site.data(indices).ravel().astype(np.int64)
+    places = np.where(places < 0, places + given[axis], places)
+    steps = np.unique(np.diff(places))
+    if not places.size or steps.size > 1 or (steps < 1).any():
+        return None
+    first, step = int(places[0]), int(steps[0]) if steps.size else 1
+    starts, steps_, stops = [0] * len(given), [1] * len(given), [*given]
+    starts[axis], stops[axis], steps_[axis] = first, int(places[-1]) + 1, step
+    cut = site.emit(ops.Slice(tuple(starts), tuple(stops), tuple(steps_)), x)
+    return reshaped(site, cut, site.shape)
+
+
 def recognise_slices(graph: Graph) -> Graph:
     """Replace Slice of int8 images by QSlice."""
-    return rewrite(graph, recognise)
+    return rewrite(graph, slice_even, recognise)

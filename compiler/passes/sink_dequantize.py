@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..graph import Graph
+from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
 from ..rewriting import Site, each, either, op, repeated, rewrite, rule, value
-from .patterns import is_per_tensor
+from .patterns import is_int8, is_per_tensor
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -24,10 +24,10 @@ INTEGERS = op(ops.Dequantize)
 PRODUCT = op((ops.Conv, ops.MatMul), INTEGERS, INTEGERS, ...)
 PARTS = op(
     ops.Concat,
-    each(repeated(op(ops.Unary, value()), either(INTEGERS, PRODUCT))),
+    each(either(value(constant=True), repeated(op(ops.Unary, value()), either(INTEGERS, PRODUCT)))),
     capture="concat",
 )
-"""Parts that are elementwise functions of integers, or of their products."""
+"""Parts that are constant, or elementwise functions of integers or of their products."""
 
 
 @rule(op(MOVES, DEQUANTIZED, ..., capture="move"))
@@ -95,9 +95,29 @@ def hoist_limit(
     return site.emit(target, site.emit(ops.Unary("Clip", limits), x))
 
 
+@rule(
+    op(
+        ops.Quantize,
+        op(ops.Dequantize, value("x", where=is_int8), capture="scaling", where=is_per_tensor),
+        capture="target",
+    )
+)
+def drop_pair(site: Site, target: ops.Quantize, scaling: ops.Dequantize, x: str) -> str | None:
+    """Quantize(Dequantize(x)) in the same scale -> x."""
+    own = ops.Quantize(scaling.scales, scaling.zero_points, "int8", None)
+    every = np.arange(-128, 128).astype(np.int8)
+    kept = target == own and np.array_equal(own.compute(scaling.compute(every)), every)
+    return x if kept else None
+
+
 def _above_concat(site: Site, function: ops.Operator, concat: ops.Concat) -> str:
     made = site.node("concat")
-    parts = [site.emit(function, name) for name in made.inputs]
+    parts = [
+        site.constant(evaluate_operator(function, [site.data(name)]), f"{name}.{site.root.name}")
+        if site.is_constant(name)
+        else site.emit(function, name)
+        for name in made.inputs
+    ]
     return site.emit(concat, *parts, label=made.name)
 
 
@@ -124,6 +144,7 @@ def sink_dequantize(graph: Graph) -> Graph:
             sink_below_pad,
             hoist,
             hoist_limit,
+            drop_pair,
             hoist_above_concat,
             hoist_function_above_concat,
         )

@@ -1,16 +1,17 @@
 """Decide where the second operand of a matrix product is transposed: in LOAD, or on the host.
 
-LOAD transposes byte by byte, and main memory takes as long for one byte as for a whole burst. This
-costs nothing if the product takes longer anyway: on a small array, or with many rows. Otherwise the
-host transposes, between two segments.
+LOAD transposes byte by byte, and main memory takes as long for a byte as for a whole burst, unless
+the machine has `transposed_weights`. This costs nothing if the product takes longer anyway: on a
+small array, or with many rows. Otherwise the host transposes, between two segments.
 """
 
+import math
 from dataclasses import replace
 
 from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
 from ..accelerator.kernels.matmul import passes
-from ..accelerator.strided_copy import LATENCY_CYCLES
+from ..accelerator.strided_copy import transposed_cycles
 from ..graph import Graph, QMatMul
 from ..graph.operators import Multiplying, QMatMulSums, Reshape, Transpose
 from ..rewriting import Site, op, rewrite, rule, value
@@ -30,7 +31,7 @@ def transpose_on_host(graph: Graph, configuration: Configuration) -> Graph:
         """QMatMul(a, b transposed) -> QMatMul(a, Transpose(b)), if LOAD is slower than GEMM."""
         shape = site.shape_of(b)
         product_takes = product_cycles(product, site.shape_of(a), shape, configuration)
-        if load_cycles(shape, configuration) <= product_takes:
+        if transposed_cycles(math.prod(shape), configuration) <= product_takes:
             return None
         first, joined, last = product.joined
         if joined:
@@ -41,13 +42,6 @@ def transpose_on_host(graph: Graph, configuration: Configuration) -> Graph:
         return site.become(replace(product, transposed=False, joined=(first, False, last)), a, b)
 
     return rewrite(graph, transpose)
-
-
-def load_cycles(shape: tuple[int, ...], configuration: Configuration) -> int:
-    """Estimated cycles of LOAD to transpose an operand int8[shape], in runs of one byte."""
-    n, outer, rows, channels = shape
-    bursts = configuration.outstanding_bursts
-    return n * outer * rows * channels * max(bursts, LATENCY_CYCLES) // bursts
 
 
 def product_cycles(

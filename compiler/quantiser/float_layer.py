@@ -17,8 +17,9 @@ class FloatLayer:
     name : str
         Name of the main node.
     kind : str
-        `conv`, `dense`, `matmul` (of two activations), `add`, `mul`, `pool`, `norm` of rows,
-        `table`, or `own`, a kernel that the user registered.
+        `conv`, `dense`, `matmul` (of two activations), `add`, `bias` (a constant that is
+        added), `mul`, `pool`, `norm` or `softmax` of rows, `table`, or
+        `own`, a kernel that the user registered.
     inputs : tuple of str
         The activations that it reads.
     output : str

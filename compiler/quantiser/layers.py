@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from ...errors import CompileError, did_you_mean
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
+from ..passes.masks import EXCLUDED, excludes, probabilities
 from ..passes.normalisations import ROWS, channels_first, normalisation_of, normalisations
 from ..passes.patterns import CLAMP, is_float32
 from ..passes.recognise_own_kernels import has_integer_form
@@ -43,8 +44,8 @@ def find_layers(
     CompileError
         If a name in `keep_float` matches no layer, or is the end of several names.
     """
-    norms = [*_norms(graph)]
-    found = [*norms, *_heavy_layers(graph, norms)]
+    rows = [*_norms(graph), *_softmaxes(graph)]
+    found = [*rows, *_heavy_layers(graph, rows)]
     inside = frozenset().union(*(layer.inside for layer in found))
     found += find_tables(graph, inside)
     order = {node.outputs[0].name: place for place, node in enumerate(graph.nodes)}
@@ -76,6 +77,7 @@ HEADS = (
     ("own", op(ops.OwnKernel, ..., where=has_integer_form, result=is_image)),
     ("add", op((ops.Binary("Add"), ops.Binary("Sub")), A, B, result=is_float32)),
     ("mul", op(ops.Binary("Mul"), A, B, result=is_float32)),
+    ("bias", op(ops.Binary("Add"), A, CONSTANT, result=is_float32, commutative=True)),
 )
 """Kinds of layers, with the pattern of the main node."""
 
@@ -105,6 +107,42 @@ def _norms(graph: Graph) -> Iterable[FloatLayer]:
             break
 
 
+SOFTMAX = probabilities(value("scores", constant=False, where=is_float32))
+
+
+def _softmaxes(graph: Graph) -> Iterable[FloatLayer]:
+    """Yield softmax of rows with its mask."""
+    taken: set[str] = set()
+    for node in reversed(graph.nodes):
+        name = node.outputs[0].name
+        if name in taken or not isinstance(node.attributes, ops.Softmax | ops.Where):
+            continue
+        found = (m for m in SOFTMAX.matches(graph, name, GraphMatch()) if _is_masked(graph, m))
+        match = min(found, key=lambda one: -len(one.nodes), default=None)
+        if match is None or match["softmax"].log:
+            continue
+        values = frozenset(one.output.name for one in match.nodes)
+        if _is_closed(graph, values - {name}, values):
+            taken |= values
+            first = match.nodes[0].output.name
+            yield FloatLayer(
+                match.named["softmax"].name,
+                "softmax",
+                (match["scores"],),
+                name,
+                values,
+                first,
+                name,
+            )
+
+
+def _is_masked(graph: Graph, match: GraphMatch) -> bool:
+    """Tell whether what a match takes for a mask is one."""
+    if match["fill"] is not None:
+        return match["fill"] <= EXCLUDED
+    return match["mask"] is None or excludes(graph, match["mask"])
+
+
 def _is_closed(graph: Graph, inner: frozenset[str], values: frozenset[str]) -> bool:
     """Tell whether only nodes of `values` read the inner ones."""
     return not any(
@@ -114,9 +152,9 @@ def _is_closed(graph: Graph, inner: frozenset[str], values: frozenset[str]) -> b
     )
 
 
-def _heavy_layers(graph: Graph, norms: Iterable[FloatLayer]) -> Iterable[FloatLayer]:
+def _heavy_layers(graph: Graph, rows: Iterable[FloatLayer]) -> Iterable[FloatLayer]:
     """Yield convolutions, dense layers, pools and residual adds with their activations."""
-    taken = {name for layer in norms for name in layer.inside}
+    taken = {name for layer in rows for name in layer.inside}
     single: dict[str, str] = {}
     for node in graph.nodes:
         if node.outputs[0].name in taken:
@@ -144,6 +182,10 @@ def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer
             return None
     shapes = [graph.types[name].shape for name in inputs]
     linear = node.output.name
+    if kind == "bias" and (
+        graph.types[inputs[0]] != node.output.type or excludes(graph, match["constant"])
+    ):
+        return None
     if kind in ("add", "mul") and graph.types[inputs[0]] != graph.types[inputs[1]]:
         return None
     if kind == "matmul":

@@ -14,9 +14,11 @@ RECIPE = (
     passes.eliminate_dead_code,  # unused initialisers
     passes.widen_floats,  # float16
     passes.fold_dequantize,  # weights that are stored as integers
+    passes.plain_attention_to_quantise,  # one form of attention
     passes.expand_recurrent_layers,  # dense layers
     passes.expand_volumes,  # images, which layers are made of
     passes.expand_transposed_convolutions,  # convolutions, which are layers
+    passes.split_products,  # a scale for each of queries, keys and values
     passes.fold_batch_normalisation,  # one weight tensor and one bias per layer
     passes.clean_activations,  # clamps next to their layers
 )

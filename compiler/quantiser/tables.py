@@ -72,7 +72,7 @@ def _between(graph: Graph, name: str, source: str) -> set[str]:
     return {one for one in found if one != source and graph.producer(one) is not None}
 
 
-LONE = ("table", "add", "mul", "pool", "norm")
+LONE = ("table", "add", "bias", "mul", "pool", "norm", "softmax")
 """Kinds of layers that the host computes as fast as the accelerator and more exactly."""
 
 
@@ -83,9 +83,10 @@ def without_lone_layers(
 
     A sum is also dropped if only it would quantise an operand that the host makes, and a sum
     without a quantised reader if it reads one of `apart`, the outputs of Concats that stay in
-    float. Elementwise products of two activations stay where a weighted layer or a matrix product
-    reads them, as behind a gate: elsewhere their rounding is one more, and in masks of a spectrum
-    the largest of all.
+    float. Constants are added apart in scores alone: elsewhere the reader's own point holds the
+    sum, as with position embeddings. Elementwise products of two activations stay where a weighted
+    layer or a matrix product reads them, as behind a gate: elsewhere their rounding is one more,
+    and in masks of a spectrum the largest of all.
     """
     while True:
         produced = {layer.output for layer in layers}
@@ -96,11 +97,13 @@ def without_lone_layers(
             if layer.weighted or layer.kind == "matmul"
             for name in layer.inputs
         }
+        scores = {name for layer in layers if layer.kind == "softmax" for name in layer.inputs}
         kept = [
             layer
             for layer in layers
             if not _is_lone(graph, layer, produced, counts, apart)
             and not (layer.kind == "mul" and layer.output not in multiplied)
+            and not (layer.kind == "bias" and layer.output not in scores)
         ]
         if len(kept) == len(layers):
             return tuple(layers)
@@ -119,7 +122,7 @@ def _is_lone(
     sources = [origin(graph, name) for name in layer.inputs]
     given = [_is_quantised(graph, name, produced, apart) for name in sources]
     read = _is_read(graph, layer.output, reads, apart)
-    if layer.kind == "table":
+    if layer.kind in ("table", "bias", "softmax"):
         return not (any(given) and read)
     if layer.kind == "norm":
         return not (any(given) or read)

@@ -22,10 +22,14 @@ from ..accelerator.phases import phases_of
 from ..accelerator.search import Candidate, choose_candidate, legal_candidates
 from ..graph import Graph, Node, QMul, Rearranging
 from ..graph.operators import Accelerated, Convolving
+from ..graph.operators.integer_rows import RowWise
 from ..options import DEFAULT_OPTIONS, Options
 from ..tensor import Kernel
 from .candidate_timer import CandidateTimer
 from .given_schedules import GivenSchedule, Part, estimated_cycles
+
+ROWS_SLACK = 1.15
+"""Statistics over rows are fused if that takes at most this many times as long alone."""
 
 NO_COPIES: Mapping[str, Sequence[TensorCopy]] = MappingProxyType({})
 """The copies of a graph without movements."""
@@ -73,6 +77,12 @@ class Group:
         return self.nodes[-1].output.name
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """All values that it stores."""
+        tensors = (self.kernel.tensors[name] for name in self.kernel.kept)
+        return (self.output, *(tensor.value or tensor.name for tensor in tensors))
+
+    @property
     def work(self) -> tuple[Part, ...]:
         """The kernels to lower, with their schedules."""
         return ((self.kernel, self.candidate),)
@@ -112,6 +122,11 @@ class MovementGroup:
     def output(self) -> str:
         """The value that it produces."""
         return self.nodes[0].output.name
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """All values that it stores."""
+        return (self.output,)
 
 
 def form_groups(
@@ -156,12 +171,13 @@ def form_groups(
             continue
         kernel = build_kernel(node, graph, configuration, images, gather=options.gather)
         group = _group([kernel], (node,), configuration, options, timer)
+        alone = {n for n in node.inputs if n not in leaving and _only_reader(graph, n, node)}
         makers = {
-            name: maker
+            name: maker if name in alone else _storing(maker)
             for name in node.inputs
             if isinstance(maker := groups.get(name), Group)
-            and name not in leaving
-            and _only_reader(graph, name, node)
+            and (name in alone or isinstance(node.attributes, RowWise))
+            and node.inputs.count(name) == 1
             and _kind_of(maker.nodes[0]).leads
         }
         if options.fuse and makers and (_kind_of(node).follows or _slides(group, makers)):
@@ -212,6 +228,14 @@ def _slides(group: Group, makers: Mapping[str, Group]) -> bool:
 def _only_reader(graph: Graph, name: str, node: Node) -> bool:
     users = graph.users(name)
     return len(users) == 1 and users[0] is node and node.inputs.count(name) == 1
+
+
+def _storing(maker: Group) -> Group:
+    """The group, which stores its result wherever it is fused with a reader."""
+    *before, last = maker.parts
+    halves = maker.halves and (maker.halves[0], _storing(maker.halves[1]))
+    parts = (*before, replace(last, kept=(*last.kept, last.output.name)))
+    return replace(maker, parts=parts, halves=halves)
 
 
 def _group(
@@ -279,6 +303,10 @@ def _join(
     if timer is None:
         return joined if estimated_cycles(joined.candidate) <= sum(alone) else None
     together = timer.cycles((joined.kernel, joined.candidate))
+    if isinstance(second.nodes[-1].attributes, RowWise):
+        # Alone, the first tile waits for all constants, and the passes over the last one for
+        # nothing; `refine` compares the two among neighbours.
+        together = int(together / ROWS_SLACK)
     # One after the other, they overlap a little, but they take no less than the longer one, and no
     # less than their bound. Both are quicker to tell than the exact time.
     demands = [demand_of(kernel, configuration) for kernel, _ in parts]
@@ -317,7 +345,7 @@ def fuse(kernels: Sequence[Kernel]) -> Kernel:
 
     A tensor in memory that two kernels read gets two names, since each kernel needs its own tiles.
     """
-    stages, tensors, constants = [], {}, {}
+    stages, tensors, constants, kept = [], {}, {}, []
     for index, kernel in enumerate(kernels):
         made = {stage.output.name for stage in stages}
         again = {name for name in kernel.inputs if name in tensors and name not in made}
@@ -327,10 +355,12 @@ def fuse(kernels: Sequence[Kernel]) -> Kernel:
         stages += kernel.stages
         tensors |= kernel.tensors
         constants |= kernel.constants
+        kept += kernel.kept
     return Kernel(
         name=" + ".join(kernel.name for kernel in kernels),
         stages=tuple(stages),
         tensors=tensors,
         constants=constants,
         macs=sum(kernel.macs for kernel in kernels),
+        kept=tuple(name for name in kept if name != stages[-1].output.name),
     )

@@ -141,7 +141,7 @@ class KernelPrograms:
             )
             for name, tensor in plain.tensors.items()
         )
-        return stages, tensors
+        return stages, tensors, plain.kept
 
 
 class ProgramStore:

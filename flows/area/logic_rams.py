@@ -188,6 +188,7 @@ def burst_bits(family: type[Load] | type[Store], configuration: Configuration) -
     beats = max(LENGTH_BITS, local_bits(configuration) - end) if loads else LENGTH_BITS
     row = max(_log2(configuration.rows(memory)) for memory in memories)
     code, flags, value = (2, 3, 8) if loads else (1, 1, 0)
+    flags += loads and configuration.transposed_weights != "none"
     return code + row + longest + beat + end + beats + flags + value
 
 

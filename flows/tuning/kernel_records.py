@@ -45,10 +45,14 @@ from .features import Features
 from .layer_search import SearchedNetwork
 from .outcome import Times, TrialOutcome, TrialVerdict
 from .ranking import TriedTask
+from .run_log import MAX_TITLE, RUN, RunLog, add_log
 from .tasks import KernelTask
 
 TRIAL = "cpu kernel"
 """The evaluator of trials."""
+
+EXPORTED = (TRIAL, BEST, RUN)
+"""Evaluators whose records are exported and imported."""
 
 LINE_FIELDS = (
     "evaluator", "version", "workload", "target", "choice", "figures", "error", "name",
@@ -146,7 +150,7 @@ class KernelRecords:
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         names, parameters = self.database.names(), self.database.parameters()
-        for evaluator in (TRIAL, BEST):
+        for evaluator in EXPORTED:
             for key, record in self.database.of_evaluator(evaluator):
                 yield {
                     "evaluator": key.evaluator,
@@ -191,7 +195,7 @@ class KernelRecords:
 def _add_line(rows: dict[str, list[tuple[Any, ...]]], line: object) -> None:
     if not isinstance(line, dict) or set(line) != set(LINE_FIELDS):
         raise ImpossibleError("other fields")
-    if line["evaluator"] not in (TRIAL, BEST):
+    if line["evaluator"] not in EXPORTED:
         raise ImpossibleError("a record of another evaluator")
     choice_of(str(line["choice"]))
     texts = ("evaluator", "version", "workload", "target", "choice")
@@ -256,18 +260,22 @@ def add_layers(
     memory: MemoryModel,
     found: SearchedNetwork,
 ) -> None:
-    """Record the schedules of a network's layers that make it faster."""
+    """Record the trials of a network's layers, and the schedules that make it faster."""
     network, texts = graph_digest(graph), json.dumps(dict(found.schedules), sort_keys=True)
     source = source_digest()
+    target, place = configuration_digest(configuration), memory_text(memory)
     database.name_network(network, graph.name[:MAX_TEXT])
     database.add_configurations([configuration])
-    key = RecordKey(
-        LAYERS,
-        digest_of(f"{source} {texts}"),
-        network,
-        configuration_digest(configuration),
-        memory_text(memory),
-    )
+    for one in found.layers:
+        log = RunLog(
+            one.name[:MAX_TITLE], f"{configuration.name}, {place}", network, target, "search", 0,
+            one.space, "cycles", one.default_cycles,
+            one.bound / one.default_cycles if one.default_cycles else 0.0, one.trials,
+        )  # fmt: skip
+        add_log(database, log)
+    if not found.schedules:
+        return
+    key = RecordKey(LAYERS, digest_of(f"{source} {texts}"), network, target, place)
     figures = {
         "cycles": found.cycles,
         "before": found.before,

@@ -13,9 +13,11 @@ from typing import Any
 
 from ...compiler.accelerator.search import Candidate
 from ...compiler.module import Module
+from ...compiler.scheduling.candidate_timer import NEVER
 from ...errors import UsageError
 from .layer_bench import LayerBench
 from .layer_trials import LayerTrials
+from .run_log import LoggedTrial
 
 NEAR = 1.005
 """A layer is done if its cycles are within this factor of the lower bound."""
@@ -38,6 +40,8 @@ class SearchedLayer:
         Why the layer has no candidates; empty if it has.
     on_board
         Whether a board counted the cycles, whose memory the bound does not know.
+    trials
+        The candidates that were timed, for the page.
     """
 
     name: str
@@ -49,6 +53,7 @@ class SearchedLayer:
     steps: str = ""
     skipped: str = ""
     on_board: bool = False
+    trials: tuple[LoggedTrial, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -142,10 +147,12 @@ def search_layer(
         default = trial.cycles
     near = 0.0 if devices is not None and devices.on_board else NEAR * bound
     best, chosen, timed = default, None, 0
+    log: list[LoggedTrial] = []
     while timed < len(candidates) and best > near and timed < trials and may_go_on():
         batch = candidates[timed : min(trials, timed + (devices.width if devices else 1))]
         timed += len(batch)
         for candidate, cycles in zip(batch, _cycles(bench, batch, devices), strict=True):
+            log.append(_logged(candidate, cycles, default))
             if cycles is not None and cycles < best:
                 best, chosen = cycles, candidate
     return SearchedLayer(
@@ -153,7 +160,22 @@ def search_layer(
         steps=bench.steps(chosen) if chosen else "",
         skipped="" if candidates else "it has several kernels",
         on_board=devices is not None and devices.on_board,
+        trials=tuple(log),
     )  # fmt: skip
+
+
+def _logged(candidate: Candidate, cycles: int | None, default: int) -> LoggedTrial:
+    """Return a trial of a layer; its prediction is the estimate by which candidates are ordered."""
+    choice: dict[str, int | str] = {
+        axis if len(candidate.tiles) == 1 else f"{axis}{number}": extent
+        for number, tile in enumerate(candidate.tiles, 1)
+        for axis, extent in tile
+    }
+    choice |= {"outer": "channels" if candidate.channels_outer else "pixels"}
+    choice |= {"depth": candidate.depth}
+    ratio = None if cycles is None or cycles >= NEVER else cycles / default
+    verdict = "ok" if ratio else "failed" if cycles is None else "no program"
+    return LoggedTrial(choice, verdict, ratio, predicted=candidate.estimated_cycles / default)
 
 
 def _cycles(

@@ -81,6 +81,7 @@ class RankingTuner(Tuner):
         self._order = [0, *map(int, self._random.permutation(np.arange(1, len(features))))]
         self._seen: set[int] = set()
         self._known: dict[int, float] = {}
+        self._scores: np.ndarray | None = None
         self._groups = [self._group(task) for task in history if len(task.ratios) > 1]
         self._signs = [tuple(sorted(each.items()))[:3] for each in features]
 
@@ -108,9 +109,14 @@ class RankingTuner(Tuner):
         self._seen.add(point)
         self._known[point] = FAILED if ratio is None else ratio
 
+    @override
+    def score(self, point: int) -> float | None:
+        return None if self._scores is None else float(self._scores[point])
+
     def _ranked(self, count: int) -> list[int]:
         """The unseen points that the model ranks first, not all of one kind."""
         scores = self._fitted().predict(self._rows)
+        self._scores = scores
         found: list[int] = []
         kinds: dict[object, int] = {}
         for point in map(int, np.argsort(-scores, kind="stable")):

@@ -46,6 +46,12 @@ class KernelTask:
         more = f" and {self.count - 1} more" if self.count > 1 else ""
         return f"{self.names[0]}{more}"
 
+    @property
+    def place(self) -> str:
+        """The processor and the threads, for people."""
+        threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
+        return f"{self.target.cpu}, {self.target.level}, {threads}"
+
     def setting(self, seed: int) -> TuningSetting:
         """Return the task for a process that measures."""
         return TuningSetting(self.product, self.target, self.threads, seed)

@@ -13,10 +13,12 @@ from typing import Any
 
 from ...compiler.cpu.kernels.choices import Choice, choice_text
 from ...errors import UsageError
+from ..execution.recorded_choices import target_digest
 from .features import work_of
 from .kernel_records import KernelRecords
 from .measuring import TrialMeasurer
 from .outcome import TrialOutcome, TrialVerdict
+from .run_log import MAX_TITLE, LoggedTrial, RunLog, add_log
 from .tasks import KernelSpace, KernelTask
 from .tuners import Tuner, open_tuner
 
@@ -84,6 +86,7 @@ class TaskState:
     known: dict[Choice, TrialOutcome]
     best: TrialOutcome | None = None
     outcomes: list[TrialOutcome] = field(default_factory=list)
+    scores: list[float | None] = field(default_factory=list)
     batches: int = 0
     idle_batches: int = 0
     last_gain: float = 0.0
@@ -99,6 +102,20 @@ class TaskState:
     def verdicts(self) -> dict[str, int]:
         """Number of outcomes by verdict."""
         return dict(Counter(str(one.verdict) for one in self.outcomes))
+
+    def log(self, tuner: str, seed: int, target: str) -> RunLog:
+        """Return its trials for the page, in order."""
+        return RunLog(
+            self.task.title[:MAX_TITLE], self.task.place, self.task.workload, target, tuner, seed,
+            len(self.space), "s", self.default_s, 0.0,
+            tuple(
+                LoggedTrial(
+                    dict(one.choice), str(one.verdict), one.ratio,
+                    one.times.noise if one.times else 0.0, score,
+                )
+                for one, score in zip(self.outcomes, self.scores, strict=True)
+            ),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +226,9 @@ def tune(
                 watch(state, trials)
     except KeyboardInterrupt:
         stopped = "interrupted; the same command continues"
+    for state in states:
+        target = target_digest(state.task.target, state.task.threads)
+        add_log(records.database, state.log(tuner, seed, target))
     records.database.flush()
     return TuningReport(tuple(states), stopped)
 
@@ -256,6 +276,7 @@ def _run_batch(
             outcome = next(fresh)
             records.add(state.task, outcome, how)
         state.outcomes.append(outcome)
+        state.scores.append(state.tuner.score(point))
         state.tuner.learn(point, outcome.ratio)
         if outcome.times is None:
             continue

@@ -38,6 +38,10 @@ class Tuner(Protocol):
         """Note the time of a point over the default's; None if it has none."""
         ...
 
+    def score(self, point: int) -> float | None:
+        """Return what a model thought of a point when it was proposed: more is faster."""
+        return None
+
 
 class GridTuner(Tuner):
     """All points, in the order of the space."""

@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...errors import IsaError
-from ..configuration import Configuration, Memory
+from ..configuration import PARAMETERS, Configuration, Memory
 from ..fields import Field
 from .common import Instruction, Operand, Role, Unit, local_bits
 from .loops import Loop
 
 DESTINATIONS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
 """Scratchpads that LOAD fills, in the order of the destination code."""
+
+FLAGS = {"unpack": "packed_weights", "transpose": "transposed_weights"}
+"""Flags of a LOAD into WGT, and the option of the machine that each one requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,8 @@ class Load(Instruction):
     unsigned factors and `lanes_in` rows of `lanes_out` signed weights, two to a byte, the first in
     the low half. WGT gets each weight times the factor of its column.
 
+    With `transpose`, the bytes of a run go to one lane of successive rows of WGT.
+
     Parameters
     ----------
     destination
@@ -33,6 +38,8 @@ class Load(Instruction):
     unpack
         Unpack weight tiles into WGT; requires `packed_weights`. `length` and `local` are then whole
         tiles, and `memory` whole packed rows, or whole beats if these are shorter.
+    transpose
+        Write a column of WGT; requires `transposed_weights`.
     length
         Bytes of a run in memory, or of a fill.
     memory, local
@@ -46,12 +53,13 @@ class Load(Instruction):
     mnemonic: ClassVar[str] = "load"
     law: ClassVar[str] = (
         "destination[local + 0..length) = fill ? value : DRAM[memory + 0..length)\n"
-        "unpack: WGT[tile, i, o] = int4(packed[tile, 1 + i, o]) * uint4(packed[tile, 0, o])"
+        "unpack: WGT[tile, i, o] = int4(packed[tile, 1 + i, o]) * uint4(packed[tile, 0, o])\n"
+        "transpose: WGT[local + lanes_out * (0..length)) = DRAM[memory + 0..length)"
     )
     time: ClassVar[str] = (
         "one piece per cycle once its beat has arrived; a piece is the part of a beat that falls "
-        "in one row of the scratchpad, or in one row of a packed tile; complete `PLACING_CYCLES` "
-        "after the last piece"
+        "in one row of the scratchpad, or in one row of a packed tile, and a byte with "
+        "`transpose`; complete `PLACING_CYCLES` after the last piece"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("memory", reads=True),
@@ -69,6 +77,7 @@ class Load(Instruction):
     fill: bool = False
     value: int = 0
     unpack: bool = False
+    transpose: bool = False
     length: int
     memory: int = 0
     local: int
@@ -87,13 +96,13 @@ class Load(Instruction):
 
     @classmethod
     def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
-        """Destination code, fill flag and byte, unpack flag if there is one, run length."""
-        unpack = (Field("unpack", 1),) if configuration.packed_weights != "none" else ()
+        """Destination code, fill flag and byte, flags of the machine's options, run length."""
+        given = (name for name, option in FLAGS.items() if getattr(configuration, option) != "none")
         return (
             Field("destination", 2),
             Field("fill", 1),
             Field("value", 8),
-            *unpack,
+            *(Field(name, 1) for name in given),
             Field("length", local_bits(configuration), offset=1),
         )
 
@@ -103,13 +112,15 @@ class Load(Instruction):
         Raises
         ------
         IsaError
-            When there are too many loops, or the machine has nothing that unpacks.
+            When there are too many loops, or the machine lacks an option.
         """
-        if self.unpack and configuration.packed_weights == "none":
-            raise IsaError(
-                f"configuration `{configuration.name}` cannot unpack weights (`packed_weights` is "
-                "none); leave out `unpack` or set `packed_weights` to int4"
-            )
+        for name, option in FLAGS.items():
+            if getattr(self, name) and getattr(configuration, option) == "none":
+                raise IsaError(
+                    f"configuration `{configuration.name}` cannot {name} weights (`{option}` is "
+                    f"none); leave out `{name}` or set `{option}` to "
+                    f"{PARAMETERS[option].choices[-1]}"
+                )
         return super(Load, self).values(configuration)
 
     @classmethod
@@ -127,7 +138,9 @@ class Load(Instruction):
         return name != "value" or self.fill
 
     def run_bytes(self, operand: str, configuration: Configuration) -> int:
-        """A run; in WGT, the tiles that it unpacks to."""
+        """A run; in WGT, the tiles that it unpacks to, or the rows in whose lane it lies."""
+        if self.transpose and operand == "local":
+            return (self.length - 1) * configuration.lanes_out + 1
         if self.unpack and operand == "local":
             return self.length // configuration.packed_tile_bytes * configuration.tile_bytes
         return self.length

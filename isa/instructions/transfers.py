@@ -16,6 +16,8 @@ def transfer(
     length: int,
     base: tuple[int, int],
     loops: tuple[Loop, ...] = (),
+    *,
+    transpose: bool = False,
 ) -> Instruction:
     """Copy runs of bytes between main memory and a scratchpad.
 
@@ -29,26 +31,30 @@ def transfer(
         First byte in the source and in the destination.
     loops
         Strides `(source, destination)` in bytes.
+    transpose
+        Whether a run goes to a lane of successive rows.
 
     Raises
     ------
     IsaError
         When no unit moves data that way.
     """
-    first = _transfer_at_zero(source, destination, length, loops)
+    first = _transfer_at_zero(source, destination, length, loops, transpose)
     names = ("memory", "local") if source is Memory.DRAM else ("local", "memory")
     return first.moved(dict(zip(names, base, strict=True)))
 
 
 @lru_cache(maxsize=1 << 14)
 def _transfer_at_zero(
-    source: Memory, destination: Memory, length: int, loops: tuple[Loop, ...]
+    source: Memory, destination: Memory, length: int, loops: tuple[Loop, ...], transpose: bool
 ) -> Instruction:
     problem = transfer_problem(source, destination)
     if problem:
         raise IsaError(problem)
     if source is Memory.DRAM:
-        return Load(destination=destination, length=length, memory=0, local=0, loops=loops)
+        return Load(
+            destination=destination, transpose=transpose, length=length, local=0, loops=loops
+        )
     return Store(source=source, length=length, local=0, memory=0, loops=loops)
 
 

@@ -4,11 +4,11 @@ Each is a sequence of `steps`, passes of VECTOR over rows; the section Notes of 
 them. `docs/design/meanings.md` says which steps the instruction set has.
 """
 
-from .activations import byte_table, gelu, gelu_tanh, sigmoid, silu, swiglu
+from .activations import byte_table, gelu, gelu_tanh, sigmoid, silu
 from .cells import gru_cell, lstm_cell
 from .norms import NormConstants, layer_norm, norm_constants, rms_norm
 from .residual import residual_add, residual_bytes
-from .rotary import rotary, rotary_constants, rotate
+from .rotary import rotate
 from .softmax import softmax
 
 __all__ = [
@@ -23,11 +23,8 @@ __all__ = [
     "residual_add",
     "residual_bytes",
     "rms_norm",
-    "rotary",
-    "rotary_constants",
     "rotate",
     "sigmoid",
     "silu",
     "softmax",
-    "swiglu",
 ]

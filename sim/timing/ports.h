@@ -129,6 +129,7 @@ struct Cursor {
         row_log = is_load ? setting.destination_row_log[row[load::destination]]
                           : setting.source_row_log[row[store::source]];
         if (is_load && row[load::unpack]) --row_log;  // a packed row has half the bytes
+        if (is_load && row[load::transpose]) row_log = 0;
         beat_log = fill ? setting.fill_beat_log : setting.bus_bits_log;
         burst_bytes = fill ? NEVER : setting.burst_bytes;
         depth = 0, runs = 1;

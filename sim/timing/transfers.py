@@ -73,8 +73,9 @@ def fill_beat_bytes(configuration: Configuration) -> int:
 def cut_runs(instruction: Load | Store, configuration: Configuration) -> Iterator[list[list[bool]]]:
     """Cut every run into bursts, and every burst into pieces.
 
-    A piece lies in one row and one beat; of a tile to unpack, the row is a packed one. A fill is
-    one burst per run; its beats, which are not read, start at the first byte of the run.
+    A piece lies in one row and one beat; of a tile to unpack, the row is a packed one, and of a
+    transposed run, a byte. A fill is one burst per run; its beats, which are not read, start at the
+    first byte of the run.
 
     Yields
     ------
@@ -86,6 +87,8 @@ def cut_runs(instruction: Load | Store, configuration: Configuration) -> Iterato
     fill = isinstance(instruction, Load) and instruction.fill
     if isinstance(instruction, Load) and instruction.unpack:
         row = configuration.packed_row_bytes
+    if isinstance(instruction, Load) and instruction.transpose:
+        row = 1
     beat = fill_beat_bytes(configuration) if fill else configuration.bus_bytes
     burst = NEVER if fill else configuration.burst_bytes
     locals_, remotes = instruction.addresses("local"), instruction.addresses("memory")

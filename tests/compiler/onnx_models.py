@@ -9,6 +9,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 TYPES = {
+    np.dtype(bool): TensorProto.BOOL,
     np.dtype(np.float32): TensorProto.FLOAT,
     np.dtype(np.float16): TensorProto.FLOAT16,
     np.dtype(np.int8): TensorProto.INT8,

@@ -12,7 +12,11 @@ from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import encode
 from tilewright.isa.semantics import Machine
 
-CONFIGURATIONS = [PRESETS["4x4"].replace(dma_loops=2, extent_bits=4), PRESETS["16x16"]]
+CONFIGURATIONS = [
+    PRESETS["4x4"].replace(dma_loops=2, extent_bits=4),
+    PRESETS["16x16"],
+    PRESETS["transformer-25"],
+]
 
 
 @st.composite

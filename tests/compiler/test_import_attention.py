@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
@@ -226,6 +227,24 @@ FORMS = {
         kv_num_heads=2,
         softcap=2.0,
     ),
+    "ONNX Attention, past": own(
+        "Attention",
+        {
+            "q": random(2, 6, 32),
+            **{name: random(2, 6, 16) for name in "kv"},
+            "mask": GENERATOR.random((6, 6 + PAST)) < 0.5,
+            "past_k": random(2, 2, PAST, 8),
+            "past_v": random(2, 2, PAST, 8),
+        },
+        outputs=("y", "present_k", "present_v"),
+        is_causal=1,
+        q_num_heads=4,
+        kv_num_heads=2,
+    ),
+    "ONNX Attention, rows without a key": own(
+        "Attention", QKV | {"mask": np.arange(6) < [[6], [3], [0], [6], [0], [1]]}
+    ),
+    "ONNX Attention, numbers": own("Attention", QKV | {"mask": random(1, 4, 6, 6)}, scale=0.3),
     "ONNX RotaryEmbedding": own(
         "RotaryEmbedding",
         {"x": random(2, 3, 6, 16), "cos": COS, "sin": SIN, "p": np.tile(np.arange(6), (2, 1))},
@@ -250,6 +269,17 @@ def test_a_form_computes_what_onnxruntime_computes(name: str) -> None:
         pairs = (form.defined(output, array[output]) for array in (got, expected))
         for one, other in zip(*pairs, strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
+
+
+def test_lengths_of_a_cache_exclude_the_keys_behind_them() -> None:
+    """A mask may end before the keys do. onnxruntime has no such kernel."""
+    names = ["q", "k", "v", "mask", "", "", "lengths"]
+    given = QKV | {"mask": random(6, 4), "lengths": np.array([3])}
+    shown = [value(name, a.dtype, a.shape) for name, a in given.items()]
+    proto = model([node("Attention", names, ["y"])], shown, ["y"], opset=24)
+    (expected,) = ReferenceEvaluator(proto).run(None, given)
+    got = evaluate(import_onnx(proto.SerializeToString()), given)["y"]
+    np.testing.assert_allclose(got, np.asarray(expected), rtol=2e-4, atol=2e-5)
 
 
 def test_a_swish_is_a_product_with_its_sigmoid() -> None:

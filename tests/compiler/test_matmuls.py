@@ -12,6 +12,7 @@ from tilewright.compiler.accelerator.dma import DramTensor
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.kernels.common import channel_block, padded
 from tilewright.compiler.accelerator.search import legal_candidates
+from tilewright.compiler.accelerator.strided_copy import transposed_cycles
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -27,11 +28,7 @@ from tilewright.compiler.graph import (
     verify,
 )
 from tilewright.compiler.graph.operators import Reshape, Transpose
-from tilewright.compiler.passes.transpose_on_host import (
-    load_cycles,
-    product_cycles,
-    transpose_on_host,
-)
+from tilewright.compiler.passes.transpose_on_host import product_cycles, transpose_on_host
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.errors import CompileError
@@ -40,7 +37,7 @@ from tilewright.isa.numbers import quantise_output
 from tilewright.isa.semantics import Machine
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
-from tilewright.sim.timing import time_program
+from tilewright.sim.timing import ExactMeasure, time_program
 
 CONFIGURATIONS = ["4x4", "8x16", "16x8", "16x16", "32x32"]
 
@@ -157,6 +154,30 @@ def test_products_keep_their_meaning(name, form, monkeypatch):
     agree()
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_attention_with_zero_points_is_exact(seed):
+    """Sizes of attention, with the schedule that exact times choose; sums reach their extremes."""
+    random = np.random.default_rng(seed)
+    configuration = PRESETS[CONFIGURATIONS[seed % len(CONFIGURATIONS)]]
+    heads, rows, depth, columns = map(int, random.integers([1, 40, 10, 40], [5, 100, 100, 130]))
+    za, zb = map(int, random.choice([-128, 127, 7, -5, 64], 2))
+    one, other, last = map(bool, random.random(3) < 0.4)
+    operator = QMatMul(heads, 0.005 / depth**0.5, za, zb, 3, False, (one, other, last))
+    graph = product(operator, 1 + seed % 2, rows, depth, columns)
+    lowest = (-128, 100, -128)[seed % 3]
+    highest = (127, 127, -110)[seed % 3]
+    inputs = {
+        value.name: random.integers(lowest, highest, value.type.shape, endpoint=True).astype(
+            np.int8
+        )
+        for value in graph.inputs
+    }
+    module = compile_module(graph, configuration, measure=ExactMeasure())
+    with open_device("sim", configuration) as device:
+        (ours,) = Session(module, device).run(inputs).outputs.values()
+    np.testing.assert_array_equal(ours, evaluate(graph, inputs)["y"])
+
+
 def test_the_definition_is_a_sum_of_integers_that_is_requantised_once():
     operator = QMatMul(2, 0.004, -128, 7, 3, True, (True, False, True), -100, 90)
     graph = product(operator, 1, 3, 5, 4)
@@ -235,6 +256,41 @@ def test_zero_points_cost_sums_of_rows_and_columns():
     assert cycles(5, 7, *small) <= 1.4 * cycles(0, 0, *small)
 
 
+def test_channels_that_share_sums_of_rows_are_stored_apart():
+    """STORE and VECTOR take turns at a bank, so the whole rows of a head would hold VECTOR up."""
+    configuration = PRESETS["16x16"]
+
+    def cycles(zero_point_a: int, zero_point_b: int) -> int:
+        operator = QMatMul(3, 0.01, zero_point_a, zero_point_b, 3)
+        graph = product(operator, 1, 197, 64, 197)
+        (segment,) = compile_module(graph, configuration, measure=ExactMeasure()).segments
+        return time_program(segment.program, configuration).cycles
+
+    symmetric = cycles(0, 0)
+    assert cycles(0, 7) <= 1.06 * symmetric  # 1.11 when heads were stored whole
+    assert cycles(-128, 7) <= 1.25 * symmetric  # 1.49
+
+
+@pytest.mark.parametrize(
+    ("zero_points", "heads", "rows", "depth", "columns", "most"),
+    [
+        ((0, 7), 2, 1, 64, 100, 1.2),  # 1.76 with a second product, which loads twice
+        ((-128, 7), 6, 49, 32, 49, 2.0),  # 3.3
+        ((7, 7), 6, 49, 49, 32, 1.3),  # 1.98
+    ],
+)
+def test_small_products_take_sums_where_these_are_faster(
+    zero_points, heads, rows, depth, columns, most
+):
+    def cycles(zero_point_a: int, zero_point_b: int) -> int:
+        operator = QMatMul(heads, 0.01, zero_point_a, zero_point_b, 3)
+        graph = product(operator, 1, rows, depth, columns)
+        (segment,) = compile_module(graph, PRESETS["16x16"], measure=ExactMeasure()).segments
+        return time_program(segment.program, PRESETS["16x16"]).cycles
+
+    assert cycles(*zero_points) <= most * cycles(0, 0)
+
+
 def test_zero_points_are_read_as_padding(monkeypatch):
     """Each takes another product, two where it has no negative of 8 bits."""
     configuration = PRESETS["8x8"]
@@ -276,7 +332,8 @@ def test_load_transposes_where_the_product_takes_longer():
     graph = product(operator, 1, 64, 16, 64)
     left, right = (value.type.shape for value in graph.inputs)
     small, large = PRESETS["4x4"], PRESETS["16x16"]
-    assert load_cycles(right, small) == load_cycles(right, large) == 2 * 64 * 64
+    for machine in (small, large):
+        assert transposed_cycles(64 * 64, machine) == 2 * 64 * 64
     assert product_cycles(operator, left, right, small) == 4 * 4 * 16 * 64
     assert product_cycles(operator, left, right, large) == 4 * 4 * 64
     assert transpose_on_host(graph, small) == graph

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.compiler.accelerator.kernels import build_kernel
+from tilewright.compiler.accelerator.search import legal_candidates
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -69,6 +71,18 @@ def test_instructions_give_the_product(graph, configuration):
     (segment,) = compile_module(graph, PRESETS[configuration]).segments
     image = segment.image(inputs)
     Machine(PRESETS[configuration], image).run(segment.program)
+    np.testing.assert_array_equal(segment.outputs[0].read(image), evaluate(graph, inputs)["y"])
+
+
+def test_tiles_of_sums_are_whole_rows_of_a_machine_with_narrow_vectors():
+    machine = PRESETS["ecp5-85"]
+    graph = product(QMul(0.01, 5, -7, 3), (1, 1, 64, 176), (1, 1, 64, 176))
+    inputs = inputs_of(graph)
+    for candidate in legal_candidates(build_kernel(graph.nodes[0], graph, machine), machine):
+        assert all(dict(tile)["c"] % machine.lanes_out == 0 for tile in candidate.tiles)
+    (segment,) = compile_module(graph, machine).segments
+    image = segment.image(inputs)
+    Machine(machine, image).run(segment.program)
     np.testing.assert_array_equal(segment.outputs[0].read(image), evaluate(graph, inputs)["y"])
 
 

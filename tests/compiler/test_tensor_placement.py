@@ -11,6 +11,7 @@ from tilewright.compiler.graph import (
     Output,
     QConcat,
     QMaxPool,
+    QReshape,
     QResize,
     QSlice,
     TensorType,
@@ -26,7 +27,10 @@ BLOCK = 4
 POOL = QMaxPool((1, 1), (1, 1), (0, 0, 0, 0))
 
 
-def random_graph(seed: int) -> Graph:
+KINDS = ("pool", "resize", "slice", "concat", "concat")
+
+
+def random_graph(seed: int, kinds: tuple[str, ...] = KINDS) -> Graph:
     """Pools that leave values as they are, and what concatenations and resizes make of them."""
     chance = random.Random(seed)
     builder = Builder("made")
@@ -34,7 +38,7 @@ def random_graph(seed: int) -> Graph:
     values = [builder.input(Value("x", TensorType("int8", shape)))]
     for _ in range(8):
         source = chance.choice(values)
-        kind = chance.choice(("pool", "resize", "slice", "concat", "concat"))
+        kind = chance.choice(kinds)
         if kind == "pool":
             values.append(builder.emit(POOL, [source]))
         elif kind == "slice":
@@ -43,6 +47,13 @@ def random_graph(seed: int) -> Graph:
             steps = (1, chance.randint(1, 2), chance.randint(1, 2), 1)
             picked = QSlice((starts[0], starts[1], starts[2], starts[3]), (n, h, w, c), steps)
             values.append(builder.emit(picked, [source]))
+        elif kind == "reshape":
+            n, h, w, c = builder.types[source].shape
+            first = chance.choice([one for one in range(1, n * h + 1) if n * h * w % one == 0])
+            rest = n * h * w // first
+            second = chance.choice([one for one in range(1, rest + 1) if rest % one == 0])
+            shape = (first, second, rest // second, c)
+            values.append(builder.emit(QReshape(shape), [source]))
         elif kind == "resize":
             factors = chance.randint(1, 3), chance.randint(1, 2)
             values.append(builder.emit(QResize(factors), [source]))
@@ -80,9 +91,9 @@ def seen(
     return np.lib.stride_tricks.as_strided(memory[resident.base :], shape, strides)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(200))
 def test_every_value_is_where_it_is_read(seed):
-    graph = random_graph(seed)
+    graph = random_graph(seed, KINDS if seed % 2 else (*KINDS, "reshape", "reshape"))
     placements = placements_of(graph)
     offsets, size = {}, 0
     for name, bytes_ in placements.sizes.items():
@@ -142,3 +153,14 @@ def test_a_place_lives_as_long_as_any_value_in_it():
     assert dram["b"].base == dram["a"].base + 4
     assert dram["b"].strides == dram["joined"].strides
     assert all(is_accelerated(node) for node in graph.nodes)
+
+
+def test_rows_of_another_shape_are_stored_where_they_are_read():
+    builder = Builder("made", [Value("x", TensorType("int8", (1, 2, 3, 4)))])
+    image = builder.emit(POOL, ["x"])
+    rows = builder.emit(QReshape((1, 1, 6, 4)), [image])
+    token = builder.emit(POOL, [builder.emit(QSlice((0, 0, 0, 0), (1, 1, 1, 4), (1,) * 4), ["x"])])
+    joined = builder.emit(QConcat(2), [token, rows])
+    placements = placements_of(builder.graph([Output("y", joined)]))
+    assert not any(placements.copies.values())
+    assert placements.of[image].whole == joined

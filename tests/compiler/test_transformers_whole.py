@@ -19,6 +19,7 @@ from tilewright.compiler.pipeline.request import CompileRequest
 from tilewright.compiler.quantiser import quantise
 from tilewright.compiler.quantiser.batches import make_batches
 from tilewright.compiler.quantiser.options import QuantiserOptions
+from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
@@ -141,6 +142,27 @@ def test_an_encoder_is_one_program(encoder):
     (in_float,) = evaluate(encoder, {"x": x}).values()
     noise = np.square(found - in_float).mean()
     assert 10 * np.log10(np.square(in_float).mean() / noise) > 25
+
+
+@pytest.mark.parametrize("device", ["sim", pytest.param("rtl", marks=pytest.mark.slow)])
+def test_norms_run_with_the_product_before_and_its_sum_stays(encoder, device):
+    """GEMM goes on while VECTOR passes over rows; a residual sum is stored for later, too."""
+    machine = PRESETS["transformer-25"]
+    module = compile_graph(encoder, machine, cache=False)
+    (segment,) = module.segments
+    fused = [layer for layer in segment.layers if layer.op == "dense+qadd+qnorm"]
+    assert len(fused) == 3
+    for layer in fused:
+        tiles = [
+            note for note in (segment.notes[place] for place in layer.places) if "store" in note
+        ]
+        kept = [note for note in tiles if "store what" in note]
+        assert len(kept) == len(tiles) - len(kept) > 1
+    x = np.random.default_rng(5).normal(0, 1, (1, 19, 24)).astype(np.float32)
+    run = Session(module, open_device(device, machine)).run(x)
+    (found,), (expected,) = run.outputs.values(), evaluate(module.graph, {"x": x}).values()
+    assert np.array_equal(found, expected)
+    assert run.profile.cycles == module.report["cycles"]
 
 
 @pytest.mark.slow

@@ -310,7 +310,7 @@ LONG_WORK = {
     "compile": ["--output"],
     "report": ["--output", "--json"],
     "run": ["--trace", "--json"],
-    "tune": ["--export"],
+    "tune": ["--export", "--output"],
 }
 """Commands that can run for minutes, and their options that name an output file."""
 
@@ -329,7 +329,7 @@ def test_outputs_are_checked_before_the_model_is_read(fail, tmp_path, words, opt
 @pytest.mark.parametrize(
     ("words", "option"),
     [("report", "--output"), ("compile", "--output"), ("sweep", "--output"), ("run", "--trace"),
-     ("quantise", "--output")],
+     ("quantise", "--output"), ("tune", "--output")],
 )  # fmt: skip
 def test_an_output_never_replaces_the_model(fail, model, tmp_path, words, option):
     copy = tmp_path / "mine.onnx"

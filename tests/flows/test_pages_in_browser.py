@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, product
 from math import dist
 from pathlib import Path
 
@@ -16,6 +16,9 @@ from tilewright.flows.sweep.figures import FIGURES
 from tilewright.flows.sweep.outcome import SweepNetwork
 from tilewright.flows.sweep.page import page_data
 from tilewright.flows.sweep.page import render as render_sweep
+from tilewright.flows.tuning.page import page_data as page_data_of_logs
+from tilewright.flows.tuning.page import render as render_tuning
+from tilewright.flows.tuning.run_log import LoggedTrial, RunLog
 
 from .browser import opened, violations
 
@@ -35,6 +38,7 @@ COLOURS = {
         for name in ("work", "next", "memory", "token", "queue", "fetch", "unit", "fill")
     )],
     "comparison": ["compute", "memory", "latency", "dispatch"],
+    "tuning": ["tuner-1", "tuner-2", "tuner-3", "tuner-4", "tuner-5"],
     "sweep": ["GEMM", "VECTOR", "LOAD", "STORE", "latency", "dispatch", "hidden"],
 }  # fmt: skip
 
@@ -67,6 +71,29 @@ def swept(tmp_path_factory) -> Callable[..., dict]:
     return data
 
 
+def logs() -> list[RunLog]:
+    """Runs of two tuners with three seeds each, and of a search, with failures and predictions."""
+    found = []
+    for tuner, seed in product(("evolutionary", "xgboost"), range(3)):
+        trials = tuple(
+            LoggedTrial(
+                {"method": "direct", "rows": at % 7, "vectors": (at + seed) % 5},
+                "crash" if at % 11 == 9 else "ok",
+                None if at % 11 == 9 else 1 - at * (3 + seed) / 1000,
+                0.01,
+                at / 10 if at > 5 and tuner == "xgboost" else None,
+            )
+            for at in range(60)
+        )
+        place = "conv1", "processor, avx2, 1 thread", "a", "b"
+        found.append(RunLog(*place, tuner, seed, 414, "s", 2e-6, 0.0, trials))
+    trials = tuple(
+        LoggedTrial({"y": at}, "ok", 0.9 + at / 50, predicted=1 + at / 60) for at in range(9)
+    )
+    place = "conv2 + residual", "8x8, latency=64", "c", "d"
+    return [*found, RunLog(*place, "search", 0, 9, "cycles", 1795, 0.675, trials)]
+
+
 @pytest.fixture(scope="module")
 def pages(reports, swept, tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
@@ -74,6 +101,7 @@ def pages(reports, swept, tmp_path_factory) -> dict[str, Path]:
         "report": render(reports[0]),
         "comparison": render_comparison(comparison(*reports)),
         "sweep": render_sweep(swept()),
+        "tuning": render_tuning(page_data_of_logs("digits", logs())),
     }
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text, "utf-8")
@@ -224,6 +252,44 @@ def test_a_sweep_without_result_says_so_and_has_a_legend(swept, tmp_path):
         assert "Nearest: lanes=" in view.inner_text("#verdict")
         assert view.locator("#scatter .legend").text_content() == "excluded"
         assert view.is_hidden("#parallel-card")
+
+
+def test_a_task_is_chosen_by_keyboard_and_all_parts_follow(pages):
+    with opened(pages["tuning"]) as (view, _):
+        labels = "#curves svg, #predicted svg, #space svg"
+
+        def said() -> list[str]:
+            return [one.get_attribute("aria-label") for one in view.locator(labels).all()]
+
+        # The task with the larger default comes first, so a layer's cycles before seconds.
+        assert said() == [
+            "Best ratio so far of conv2 + residual: search 0.900 after 9 trials",
+            "9 predictions and what was measured; pairs in order: 100.0%",
+            "9 of 9 candidates by y and ratio; the best takes 0.900 of the default",
+        ]
+        view.get_by_role("button", name="conv1").focus()
+        view.keyboard.press("Enter")
+        assert view.evaluate("document.activeElement.textContent") == "conv1"
+        assert view.get_attribute("tr.chosen button", "aria-pressed") == "true"
+        # Seeds gain 3, 4 and 5 thousandths for each trial, and the last one that works is the 59th.
+        assert said()[0] == (
+            "Best ratio so far of conv1: evolutionary 0.764 after 60 trials; "
+            "xgboost 0.764 after 60 trials"
+        )
+        rows = view.locator("#tuners tbody tr").all_inner_texts()
+        assert rows[0].split("\t") == [
+            "evolutionary",
+            "3",
+            "60",
+            "0.764",
+            "0.705 to 0.823",
+            "\u2013",
+        ]
+        assert view.locator("#space path").count() > 0, "crosses of candidates without a time"
+        view.select_option("#across", label="method")
+        assert said()[2].startswith("35 of 414 candidates by method and ratio;")
+        view.get_by_role("button", name="Show all 35 rows").click()
+        assert view.locator("#trials tbody tr").count() == 35
 
 
 def test_both_machines_stay_in_sight_on_a_phone(pages):

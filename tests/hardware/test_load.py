@@ -184,6 +184,49 @@ def test_packed_tiles_take_a_row_or_a_beat_every_cycle():
     assert cycles[-1] - cycles[0] + 2 == 2 * length // configuration.bus_bytes
 
 
+TRANSPOSING = {
+    "beats below a row": PRESETS["8x16"].replace(transposed_weights="int8", bus_bits=32),
+    "rows below a beat": PRESETS["8x8"].replace(transposed_weights="int8", bus_bits=128),
+    "packed too": PRESETS["8x16"].replace(transposed_weights="int8", packed_weights="int4"),
+    "single beats": CONFIGURATIONS["single beats"].replace(transposed_weights="int8"),
+}
+
+
+@pytest.mark.parametrize("idle", [0.0, 0.4])
+@pytest.mark.parametrize("name", TRANSPOSING)
+def test_columns_are_transposed_between_other_loads(name, idle):
+    """From any byte of a beat, in one burst or several, forwards and backwards."""
+    configuration = TRANSPOSING[name]
+    row, lanes = configuration.lanes_out, configuration.lanes_in
+    longest = min(configuration.rows(Memory.WGT), 2 * configuration.burst_bytes + 3)
+    turned = {"destination": Memory.WGT, "transpose": True}
+    program = [
+        Load(**turned, length=longest, memory=5, local=1),
+        Load(destination=Memory.WGT, length=3, memory=7, local=5 * row - 1),
+        Load(**turned, length=lanes, memory=3, local=0, loops=(Loop(row, (2 * lanes + 1, 1)),)),
+        Load(destination=Memory.ACT, length=9, memory=5, local=2),
+        Load(**turned, length=1, memory=77, local=row - 1),
+        Load(destination=Memory.WGT, fill=True, value=3, length=row, local=6 * row + 1),
+        Load(**turned, length=lanes, memory=300, local=2 * row, loops=(Loop(2, (-lanes, -1)),)),
+    ]
+    for load in program:
+        assert not list(instruction_faults(load, configuration, DRAM_BYTES))
+    bench = LoadSimulation(configuration, program, 3, idle, latency=4)
+    bench.run()
+    bench.check()
+
+
+def test_a_transposed_byte_is_written_every_cycle():
+    configuration = TRANSPOSING["beats below a row"]
+    runs = Loop(6, (24, 1))
+    load = Load(destination=Memory.WGT, transpose=True, length=24, memory=0, local=0, loops=(runs,))
+    bench = LoadSimulation(configuration, [load], latency=30)
+    bench.run()
+    bench.check()
+    cycles = bench.scratchpads.write_cycles
+    assert cycles[-1] - cycles[0] == 6 * 24 - 1
+
+
 @pytest.mark.parametrize("name", ["4x4", "8x16", "16x8"])
 @pytest.mark.parametrize("destination", [Memory.ACT, Memory.WGT, Memory.PARAM])
 def test_aligned_loads_take_a_beat_every_cycle_whatever_the_latency(name, destination):

@@ -1,12 +1,15 @@
 """The array in every description against its definition, and the arithmetic of packed products."""
 
+from functools import cache
+
 import numpy as np
 import pytest
+from amaranth.back import verilog
 
-from tilewright.hardware.mac_array import MacArray
+from tilewright.hardware.mac_array import MAPPED, MacArray
 from tilewright.hardware.technology import Technology
 
-from .conftest import Batch
+from .conftest import Batch, Several
 
 
 def test_two_products_follow_from_one():
@@ -87,32 +90,59 @@ def random_run(shape, rng, tiles: int):
     return stimuli, expected
 
 
-TECHNOLOGIES = [each for each in (None, *Technology) if each is not Technology.SIMULATION]
-QUICK = (4, 4, 3)
+QUICK = [(4, 4, 3)]
 SLOW = [(8, 4, 1), (2, 2, 2), (4, 4, 0), (4, 8, 2), (8, 8, 7), (16, 2, 9)]
-CASES = [(QUICK, each) for each in TECHNOLOGIES]
-CASES += [(shape, each) for shape in SLOW for each in TECHNOLOGIES]
 # Packed products are shared by more lanes. The other arrays repeat what they have for few.
-CASES += [(shape, Technology.ECP5) for shape in ((8, 16, 3), (16, 8, 3), (16, 16, 3))]
-CASES += [(shape, Technology.XILINX7) for shape in ((8, 16, 3), (16, 8, 3))]
+SHARED = {
+    Technology.ECP5: [(8, 16, 3), (16, 8, 3), (16, 16, 3)],
+    Technology.XILINX7: [(8, 16, 3), (16, 8, 3)],
+}
+stimuli_of = cache(lambda shape: random_run(shape, np.random.default_rng(shape), 400))
+"""The same for every technology."""
 
 
 @pytest.mark.parametrize(
-    ("shape", "technology"),
-    [pytest.param(*c, marks=() if c[0] == QUICK else pytest.mark.slow) for c in CASES],
-    ids=str,
+    "shapes", [QUICK, pytest.param(SLOW, marks=pytest.mark.slow)], ids=["small", "others"]
 )
-def test_sums_equal_the_definition(shape, technology, tmp_path):
-    array = MacArray(*shape)
-    stimuli, expected = random_run(shape, np.random.default_rng(shape), 400)
-    end = {name: np.zeros(array.latency, np.int64) for name in stimuli}
-    stimuli = {name: np.concatenate([stimuli[name], end[name]]) for name in stimuli}
-    cycles = len(expected) + array.latency
-    batch = Batch(array, tmp_path, technology)
-    got = batch.run(cycles, **stimuli)
-    sums = np.stack([got[f"sums__{lane}"] for lane in range(shape[1])], axis=1)
-    known = [cycle for cycle, value in enumerate(expected) if value is not None]
-    assert len(known) > 2000
-    np.testing.assert_array_equal(
-        sums[np.array(known) + array.latency], np.array([expected[cycle] for cycle in known])
-    )
+@pytest.mark.parametrize("technology", [None, *MAPPED], ids=str)
+def test_sums_equal_the_definition(technology, shapes, tmp_path):
+    check_arrays(technology, shapes, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("technology", SHARED, ids=str)
+def test_sums_that_share_packed_products_equal_the_definition(technology, tmp_path):
+    check_arrays(technology, SHARED[technology], tmp_path)
+
+
+def check_arrays(technology, shapes, tmp_path):
+    """Compare arrays, compiled side by side."""
+    arrays = {f"array{place}": MacArray(*shape) for place, shape in enumerate(shapes)}
+    runs = {name: stimuli_of(shape) for name, shape in zip(arrays, shapes, strict=True)}
+    cycles = max(len(sums) + arrays[name].latency for name, (_, sums) in runs.items())
+    inputs = {
+        f"{name}__{port}": np.pad(values, (0, cycles - len(values)))
+        for name, (stimuli, _) in runs.items()
+        for port, values in stimuli.items()
+    }
+    got = Batch(Several(arrays), tmp_path, technology).run(cycles, **inputs)
+    for (name, array), shape in zip(arrays.items(), shapes, strict=True):
+        expected = runs[name][1]
+        sums = np.stack([got[f"{name}__sums__{lane}"] for lane in range(shape[1])], axis=1)
+        known = [cycle for cycle, value in enumerate(expected) if value is not None]
+        assert len(known) > 2000
+        np.testing.assert_array_equal(
+            sums[np.array(known) + array.latency],
+            np.array([expected[cycle] for cycle in known]),
+            str(shape),
+        )
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 3), (4, 4, 0)], ids=str)
+def test_technologies_without_an_array_of_their_own_have_the_portable_one(shape):
+    """So the comparison above is theirs too."""
+    texts = {
+        verilog.convert(MacArray(*shape), name="array", platform=technology)
+        for technology in {None, *Technology} - MAPPED.keys()
+    }
+    assert len(texts) == 1

@@ -265,6 +265,35 @@ def test_unpacking_needs_the_option():
     )
 
 
+TRANSPOSING = PACKED.replace(name="transposing", transposed_weights="int8")
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"length": 64, "local": 5, "loops": (Loop(2, (192, 1)),)}, ""),
+        ({"length": 4096, "local": 15}, ""),
+        ({"length": 4097, "local": 0}, "touches bytes 0 to 65536 of WGT, which has 65536 bytes"),
+        ({"length": 4, "fill": True}, "`transpose` reads weight tiles into WGT and has no `fill`;"),
+        ({"length": 4, "destination": Memory.ACT}, "`transpose` reads weight tiles into WGT"),
+        ({"length": 136, "unpack": True}, "has no `fill` or `transpose`; leave one of them out"),
+    ],
+)
+def test_what_is_transposed_is_columns_of_weights(fields, sentence):
+    fields = {"destination": Memory.WGT, "transpose": True, "local": 0, **fields}
+    found = " ".join(instruction_faults(Load(**fields), TRANSPOSING, 1 << 16))
+    assert sentence in found if sentence else not found
+
+
+def test_transposing_needs_the_option():
+    load = Load(destination=Memory.WGT, transpose=True, length=16, local=0)
+    (found,) = instruction_faults(load, PACKED, 1 << 16)
+    assert found == (
+        "configuration `packed` cannot transpose weights (`transposed_weights` is none); leave out "
+        "`transpose` or set `transposed_weights` to int8"
+    )
+
+
 ROWS = DEFAULT.replace(name="rows", row_statistics="all")
 
 

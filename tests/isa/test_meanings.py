@@ -221,25 +221,6 @@ def test_rows_that_are_small_beside_epsilon_are_refused():
 # The others -------------------------------------------------------------------------------------
 
 
-def test_interleaved_pairs_are_halves_in_another_order():
-    generator = np.random.default_rng(5)
-    x = generator.integers(-128, 128, (2, 40, 32)).astype(np.int8)
-    constants = meanings.rotary_constants(generator.uniform(0, 9, (40, 16)))
-    order = np.concatenate([np.arange(0, 32, 2), np.arange(1, 32, 2)])
-    one = meanings.rotary(x, 0.1, 3, constants, "interleaved", 0.12, -4)
-    other = meanings.rotary(x[..., order], 0.1, 3, constants, "halves", 0.12, -4)
-    assert np.array_equal(one[..., order], other)
-
-
-def test_swiglu_of_all_pairs_is_off_by_at_most_one():
-    gate, up = (part.ravel() for part in np.meshgrid(*[np.arange(-128, 128).astype(np.int8)] * 2))
-    found = meanings.swiglu(gate, 0.05, 9, up, 0.04, -30, 0.3, 5)
-    y = meanings.silu((gate - 9.0) * 0.05) * (up + 30.0) * 0.04
-    apart = np.abs(found - np.clip(np.rint(y / 0.3) + 5, -128, 127))
-    assert apart.max() <= 1
-    assert (apart == 0).mean() > 0.999
-
-
 LARGE = 1 << 23
 ONES = np.ones((4, 1), np.float32)
 

@@ -45,6 +45,7 @@ CONFIGURATIONS = [
     DEFAULT.replace(name="least loops", tile_loops=1, row_loops=1, map_loops=1, dma_loops=1),
     DEFAULT.replace(name="no taps", depthwise_taps=0),
     DEFAULT.replace(name="packed weights", packed_weights="int4"),
+    DEFAULT.replace(name="transposed weights", transposed_weights="int8"),
     DEFAULT.replace(name="row statistics", row_statistics="all"),
     DEFAULT.replace(name="more operations", extra_operations=EXTRA_OPERATIONS),
 ]

@@ -1,6 +1,7 @@
 """Masks: one bit per lane. Masks known at compile time need no code."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from llvmlite import ir
 
@@ -13,13 +14,15 @@ def all_of(emitter: Emitter, bits: Sequence[LlvmValue]) -> LlvmValue:
     for more in bits[1:]:
         first, second = known_bits(found), known_bits(more)
         if first and second:
-            found = constant_bits([a and b for a, b in zip(first, second, strict=True)])
+            found = constant_bits(tuple(a and b for a, b in zip(first, second, strict=True)))
         else:
             found = emitter.builder.and_(*emitter.matched(found, more))
     return found
 
 
-def constant_bits(bits: Sequence[bool]) -> LlvmValue:
+# Unrolled loops ask for the same few masks again and again, each of them an object per lane.
+@lru_cache(1024)
+def constant_bits(bits: tuple[bool, ...]) -> LlvmValue:
     """A mask."""
     return ir.Constant(ir.VectorType(BIT, len(bits)), [BIT(int(bit)) for bit in bits])
 

@@ -89,8 +89,9 @@ class MemoryAccess:
         emitter, step = self.emitter, value.coefficient(env.lane)
         if step and len(value.terms) == 1:
             numbers = range(value.constant, value.constant + step * env.lanes, step)
-            inside = [(low is None or low <= i) and (high is None or i < high) for i in numbers]
-            return constant_bits(inside)
+            return constant_bits(
+                tuple((low is None or low <= i) and (high is None or i < high) for i in numbers)
+            )
         found = self.number(without(value, env.lane))
         if step:
             factors = number_of(ir.VectorType(I64, env.lanes), step)

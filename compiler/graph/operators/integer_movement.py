@@ -1,5 +1,7 @@
 """Operators on int8[N, H, W, C] that only move elements and compute nothing."""
 
+from math import prod
+
 import numpy as np
 
 from ..operator import Pair, Quad, operator
@@ -98,3 +100,23 @@ class QSlice(Rearranging):
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         return x[tuple(map(slice, self.starts, self.stops, self.steps))]
+
+
+@operator("qreshape")
+class QReshape(Rearranging):
+    """The pixels of images, in order, as images of another `shape`.
+
+    Inputs: x int8[N, H, W, C].
+    """
+
+    shape: Quad
+
+    def result_type(self, types: Types) -> TensorType:
+        (x,) = types
+        fits = x.dtype == "int8" and len(x.shape) == 4 and x.shape[-1] == self.shape[-1]
+        fits = fits and prod(x.shape) == prod(self.shape)
+        self.expect(fits, f"int8 [N,H,W,{self.shape[-1]}] of as many pixels", types)
+        return x.reshaped(self.shape)
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.reshape(self.shape)

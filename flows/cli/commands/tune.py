@@ -1,7 +1,6 @@
 """`tilewright tune`: find faster schedules of a network's kernels by trials, and keep them."""
 
 import argparse
-import math
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
@@ -20,6 +19,7 @@ from ...execution.recorded_choices import (
     RECORDS_VARIABLE,
     SWEEPS,
     default_records_path,
+    graph_digest,
     records_path,
 )
 from ...sweep.records import Database
@@ -29,16 +29,21 @@ from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
+from ..tuning_results import (
+    kernel_sentences,
+    layer_sentences,
+    list_kernels,
+    list_layers,
+    write_page,
+)
 
 if TYPE_CHECKING:
     from ....compiler.cpu import CpuTarget
     from ....compiler.graph import Graph
     from ....compiler.module import Module
     from ...tuning.kernel_records import KernelRecords
-    from ...tuning.layer_search import SearchedNetwork
     from ...tuning.measuring import TrialMeasurer
-    from ...tuning.tasks import KernelTask
-    from ...tuning.tune import TaskState, TuningReport
+    from ...tuning.tune import TaskState
 
 DEFAULT_BUDGET = "60s"
 
@@ -46,7 +51,7 @@ DEFAULT_BUDGET = "60s"
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", type=Path, metavar="MODEL", nargs="?",
-        help="ONNX file; without it, only records are imported and exported",
+        help="ONNX file; without it, records are imported, exported or shown",
     )  # fmt: skip
     add_operators(parser)
     add_fixes(parser)
@@ -94,6 +99,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--export", type=Path, metavar="FILE", dest="exported",
         help="at the end, write all records of kernels as JSON lines",
     )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.html",
+        help="write a page that works offline, from the records of this run and earlier ones: best "
+        "so far, predicted and measured, the space; without MODEL, of all networks",
+    )  # fmt: skip
     add_json(parser, "every trial")
     parser.set_defaults(function=tune_)
 
@@ -109,6 +119,7 @@ def tune_(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     check_arguments(arguments)
     check_output(arguments.exported, f"`--export {arguments.exported}`", [arguments.source])
+    check_output(arguments.output, f"`--output {arguments.output}`", [arguments.source])
     from ...tuning.kernel_records import KernelRecords
 
     path = arguments.database or _default_database()
@@ -119,11 +130,14 @@ def tune_(arguments: argparse.Namespace) -> None:
             count = records.merge_lines(arguments.imported)
             if not quiet:
                 say(f"{arguments.imported}: {count:,} new records")
+        tuned: set[str] | None = None
         if arguments.source is not None and arguments.target == "accelerator":
             with ExitStack() as held:
-                _tune_layers(arguments, database, held)
+                tuned = _tune_layers(arguments, database, held)
         elif arguments.source is not None:
-            _tune_model(arguments, records, path)
+            tuned = _tune_model(arguments, records, path)
+        if arguments.output:
+            write_page(arguments, database, tuned)
         if arguments.exported:
             count = records.export(arguments.exported)
             if not quiet:
@@ -141,8 +155,11 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     from ...tuning.tuners import check_tuner
 
     check_tuner(arguments.tuner)
-    if arguments.source is None and not (arguments.imported or arguments.exported):
-        raise UsageError("MODEL: expected an ONNX file, or `--import` or `--export`; name one")
+    others = arguments.imported, arguments.exported, arguments.output
+    if arguments.source is None and not any(others):
+        raise UsageError(
+            "MODEL: expected an ONNX file, or `--import`, `--export` or `--output`; name one"
+        )
     if arguments.threads is not None and arguments.threads < 1:
         raise UsageError(f"`--threads {arguments.threads}`: expected 1 or more; correct it")
     if arguments.seed < 0:
@@ -168,7 +185,8 @@ def _default_database() -> Path:
     return kept_folder(SWEEPS, "tune") / FILE
 
 
-def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: Path) -> None:
+def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: Path) -> set[str]:
+    """Tune or list kernels, and return their workloads."""
     from ....compiler.frontend import import_model, recognise_layers
     from ...tuning.tasks import tasks_of, without_space
     from ...tuning.tune import TuningBudget, tune
@@ -186,8 +204,8 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
                 "convolutions, got none; there is nothing to tune"
             )
         if arguments.listing:
-            _list(arguments, tasks, without_space(graph, target))
-            return
+            list_kernels(arguments, tasks, without_space(graph, target))
+            return {task.workload for task in tasks}
         with progress_bar() as advance:
 
             def watch(state: "TaskState", trials: int) -> None:
@@ -202,8 +220,9 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
     if arguments.json:
         write_json(arguments.json, report.to_json())
     if arguments.json != "-":
-        for line in (*sentences(report, path), *measurer.sentences()):
+        for line in (*kernel_sentences(report, path), *measurer.sentences()):
             say(line)
+    return {task.workload for task in tasks}
 
 
 def _open_measurer(
@@ -229,7 +248,8 @@ def _open_measurer(
     return ProcessMeasurer(), target, usable_threads()
 
 
-def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitStack) -> None:
+def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitStack) -> set[str]:
+    """Search or list layers, and return the network's hash."""
     from ....compiler.frontend import import_model
     from ...execution.compile_graph import compile_graph
     from ...execution.timed import require_segments
@@ -257,8 +277,8 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
     module = compile_with({})
     require_segments(module, "schedules")
     if arguments.listing:
-        _list_layers(arguments, module)
-        return
+        list_layers(arguments, module)
+        return {graph_digest(graph)}
     total = 0
     with progress_bar() as advance:
 
@@ -271,8 +291,7 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
             module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,
             devices=devices, watch=watch,
         )  # fmt: skip
-    if found.schedules:
-        add_layers(database, graph, configuration, memory, found)
+    add_layers(database, graph, configuration, memory, found)
     trials = devices.log if devices else []
     if arguments.json:
         more = {"trials": [one.to_json() for one in trials]} if devices else {}
@@ -283,102 +302,4 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
         for one in trials:
             if one.cycles is None:
                 say(f"{one.layer}: {one.verdict}: {one.text}")
-
-
-def _list_layers(arguments: argparse.Namespace, module: "Module") -> None:
-    from ...tuning.layer_search import search_layer
-
-    found = [search_layer(module, row["name"], 0) for row in module.report["layers"]]
-    if arguments.json:
-        write_json(arguments.json, {"layers": [one.to_json() for one in found]})
-    if arguments.json != "-":
-        for one in found:
-            size = f"left out: {one.skipped}" if one.skipped else f"{one.space:,} candidates"
-            say(f"{one.name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
-
-
-def layer_sentences(found: "SearchedNetwork") -> list[str]:
-    """Return the end of a search for people: a line for each layer, then the network."""
-    lines = []
-    for one in found.layers:
-        if one.skipped:
-            lines.append(f"{one.name}: left out: {one.skipped}")
-            continue
-        proof = one.certificate or (
-            f"not proven: {one.timed:,} of {one.space:,} candidates timed, at most {one.gap:.1%} "
-            "above the lower bound"
-        )
-        lines.append(
-            f"{one.name}: {one.default_cycles:,} cycles alone with the compiler's schedule, "
-            f"{one.cycles:,} with the best, lower bound {one.bound:,}: {proof}"
-        )
-    lines.append(
-        f"network: {found.before:,} cycles before, {found.cycles:,} now, lower bound "
-        f"{found.bound:,}; {len(found.schedules)} layers changed"
-    )
-    return lines
-
-
-def sentences(report: "TuningReport", path: Path) -> list[str]:
-    """Return the end of a run for people: a line for each kernel, then the network."""
-    lines = []
-    for state in report.states:
-        found = state.ratio
-        gain = f"{1 / found:.2f} times as fast" if found < 1 else "the default stays the best"
-        if not state.outcomes:
-            gain = "the default stays"
-        failed = {name: count for name, count in state.verdicts.items() if name != "ok"}
-        apart = "".join(f", {count} {name}" for name, count in sorted(failed.items()))
-        lines.append(
-            f"{state.task.title}: {len(state.outcomes)} of {len(state.space):,} schedules tried"
-            f"{apart}: {gain}"
-        )
-    if report.after_s:
-        lines.append(
-            f"kernels: {1e3 * report.before_s:.3f} ms before, {1e3 * report.after_s:.3f} ms now, "
-            f"{report.before_s / report.after_s:.2f} times as fast, after {report.trials:,} trials"
-        )
-    lines.append(f"ended: {report.stopped}")
-    lines.append(f"records: {path}; `compile` and `run` use them")
-    return lines
-
-
-def _list(
-    arguments: argparse.Namespace, tasks: "list[KernelTask]", others: Mapping[str, int]
-) -> None:
-    rows = []
-    with progress_bar() as advance:
-        for done, task in enumerate(tasks):
-            advance(f"listing {printable(task.title):.40}", done, len(tasks))
-            space = task.space()
-            rows.append(
-                {
-                    "kernels": list(task.names),
-                    "workload": task.workload,
-                    "kind": type(task.product).__name__,
-                    "threads": task.threads,
-                    "level": task.target.level,
-                    "macs": task.product.macs,
-                    "elements": math.prod(task.product.output.shape),
-                    "space": len(space),
-                    "choices": {name: list(values) for name, values in space.questions.items()},
-                    "left_out": task.left_out(space.points),
-                }
-            )
-    if arguments.json:
-        write_json(arguments.json, {"tasks": rows, "without_space": dict(others)})
-    if arguments.json == "-":
-        return
-    for task, row in zip(tasks, rows, strict=True):
-        macs, elements = row["macs"], row["elements"]
-        work = f"{macs:,} multiplications" if macs else f"{elements:,} elements"
-        say(
-            f"{task.title}: {row['kind']}, {work}, {row['level']}, "
-            f"{row['threads']} thread{'s' * (row['threads'] != 1)}: {row['space']:,} schedules"
-        )
-        for name, values in row["choices"].items():
-            say(f"  {name}: {', '.join(map(str, values))}")
-        for reason, count in row["left_out"].items():
-            say(f"  left out {count}: {reason}")
-    for kind, count in others.items():
-        say(f"no space: {count} {kind}: one schedule each")
+    return {graph_digest(graph)}

@@ -139,6 +139,10 @@ def _transfer(transfer: Load | Store, configuration: Configuration) -> Iterator[
         yield f"{name} crosses a bank"
     if isinstance(transfer, Load) and transfer.unpack:
         yield f"load unpacks {'one tile' if run == configuration.tile_bytes else 'several tiles'}"
+    if isinstance(transfer, Load) and transfer.transpose:
+        lines = configuration.burst_bytes
+        crosses = transfer.addresses("memory") % lines + length > lines
+        yield f"load transposes {'several bursts' if np.any(crosses) else 'one burst'}"
     if length == configuration.size_bytes(local):
         yield f"{name} whole {local.name}"
     if isinstance(transfer, Load) and _overlap(length, transfer.nest_of("local")):

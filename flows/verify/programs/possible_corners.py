@@ -171,6 +171,8 @@ def _possible_transfers(configuration: Configuration, data_bytes: int) -> Iterat
     yield "load pads all sides"
     if configuration.packed_weights != "none":
         yield from (f"load unpacks {what}" for what in ("one tile", "several tiles"))
+    if configuration.transposed_weights != "none":
+        yield from (f"load transposes {what}" for what in ("one burst", "several bursts"))
 
 
 def _possible_gemm(configuration: Configuration) -> Iterator[str]:

@@ -107,6 +107,14 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "packed-weights": {"packed_weights": "int4", "wgt_depth": 64},
     "packed-words": {"packed_weights": "int4", "lanes_out": 16, "bus_bits": 32},
     "packed-beats": {"packed_weights": "int4", "lanes_in": 8, "lanes_out": 4, "bus_bits": 128},
+    "transposed-weights": {"transposed_weights": "int8", "burst_beats": 2},
+    "transposed-bytes": {
+        "transposed_weights": "int8",
+        "packed_weights": "int4",
+        "lanes_out": 8,
+        "lanes_in": 4,
+        "bus_bits": 128,
+    },
     "row-statistics": {"row_statistics": "all", "lut_tables": 2},
     "narrow-rows": {
         "row_statistics": "all",
@@ -174,6 +182,7 @@ def random_configuration(seed: int) -> Configuration:
         extra_operations=tuple(chance.sample(EXTRA_OPERATIONS, chance.choice((0, 0, 0, 1, 3)))),
         counters=chance.choice(("all", "all", "basic", "none")),
         packed_weights=chance.choice(("none", "none", "int4")),
+        transposed_weights=chance.choice(("none", "int8")),
         row_statistics=row_statistics,
     )
 

@@ -24,6 +24,7 @@ from ....isa.instructions import (
     Unit,
     Vector,
 )
+from ....isa.instructions.load import FLAGS
 from ....isa.instructions.store import SOURCES
 from ....isa.legality import has_faults
 from ....isa.pipeline import GEMM_REVISIT_STEPS
@@ -42,6 +43,9 @@ MAX_SHARE = 0.004
 
 PACKED_SHARE = 0.3
 """Share of LOADs that unpack weights, on a machine that can."""
+
+TRANSPOSED_SHARE = 0.3
+"""Share of LOADs that transpose, on a machine that can."""
 
 ROW_SHARE = 0.5
 """Share of VECTORs that may have rows and wide results, on a machine that can."""
@@ -197,9 +201,12 @@ class ProgramDrawing:
     # Families ----------------------------------------------------------------------------------
 
     def load(self, budget: int | None = None) -> Load:
-        """Draw a LOAD: a copy, a fill, or packed weights."""
+        """Draw a LOAD: a copy, a fill, packed weights, or columns of WGT."""
         if self.configuration.packed_weights != "none" and self.chance.random() < PACKED_SHARE:
             return self.packed_load(budget or self.budget())
+        transposes = self.configuration.transposed_weights != "none"
+        if transposes and self.chance.random() < TRANSPOSED_SHARE:
+            return self.transposed_load(budget or self.budget())
         places = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
         destination = self.chance.choices(places, (10, 5, 3, 2))[0]
         fill = self.chance.random() < (0.02 if destination is Memory.PARAM else 0.25)
@@ -208,8 +215,24 @@ class ProgramDrawing:
         if destination is Memory.PARAM and unit == 8:
             remote = self.pairs()
         (memory, local), loops = self._ends(length, extents, unit, (remote, ends))
-        fields = self.fields(Load, destination=destination, fill=fill, unpack=False, length=length)
+        plain = {"fill": fill, **dict.fromkeys(FLAGS, False)}
+        fields = self.fields(Load, destination=destination, length=length, **plain)
         return Load(**fields, memory=memory, local=local, loops=loops)
+
+    def transposed_load(self, budget: int) -> Load:
+        """Draw a LOAD of runs into lanes of WGT."""
+        configuration, chance = self.configuration, self.chance
+        low, high = self.window(Memory.WGT)
+        room = min((high - low) // configuration.lanes_out, self.data_bytes)
+        length = min(room, chance.choice((1, configuration.lanes_in, chance.randint(1, room))))
+        extents = self.extents(configuration.dma_loops, max(1, budget // length))
+        span = (length - 1) * configuration.lanes_out + 1
+        local, local_moves = self.walk(extents, span, high - low)
+        memory, memory_moves = self.walk(extents, length, self.data_bytes)
+        return Load(
+            destination=Memory.WGT, transpose=True, length=length, memory=memory,
+            local=low + local, loops=make_loops(extents, [memory_moves, local_moves]),
+        )  # fmt: skip
 
     def packed_load(self, budget: int) -> Load:
         """Draw a LOAD that unpacks weight tiles."""

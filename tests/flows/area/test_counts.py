@@ -104,6 +104,13 @@ def test_counts_are_those_of_the_measured_netlists(row: AreaRow):
         assert logic_ram_bits(row.machine) == row.logic_ram_bits
 
 
+def test_the_flag_of_transposed_runs_waits_in_the_queue_of_bursts():
+    """Measured by synthesis: bits of `transformer-85`, and of the same without the option."""
+    machine = PRESETS["transformer-85"]
+    assert logic_ram_bits(machine) == 7936
+    assert logic_ram_bits(machine.replace(transposed_weights="none")) == 7808
+
+
 @pytest.mark.slow
 def test_counts_are_those_of_synthesis():
     configuration, device = PRESETS["tiny"].replace(queue_depth=32), find_device("ecp5-25")

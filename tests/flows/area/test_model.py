@@ -1,7 +1,9 @@
 """The area model: its rows, its fit, and what it says of machines that it never saw."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +32,11 @@ def rows_of(technology: str) -> list[AreaRow]:
     return [row for row in ROWS if row.technology.value == technology]
 
 
+@cache
+def fit_of(technology: str) -> dict[str, Any]:
+    return fit_or_scale(Technology(technology), rows_of(technology), read_model())
+
+
 def test_the_units_of_a_row_make_the_whole_core():
     for row in ROWS:
         for name, used in row.resources.items():
@@ -40,7 +47,7 @@ def test_the_units_of_a_row_make_the_whole_core():
 @pytest.mark.parametrize("technology", TECHNOLOGIES)
 def test_the_fit_is_good_on_machines_that_it_never_saw(technology):
     rows, kept = rows_of(technology), read_model()[technology]
-    found = fit_or_scale(Technology(technology), rows, read_model())
+    found = fit_of(technology)
     for resource in estimated(Technology(technology)):
         assert found["errors"][resource]["median"] <= MEDIAN
         assert found["errors"][resource]["worst"] <= WORST
@@ -60,7 +67,7 @@ def test_the_kept_factors_are_those_of_the_rows(technology, monkeypatch):
     """Factors themselves may differ where two quantities are equal in all rows."""
     rows = rows_of(technology)
     kept = [estimate(row.machine, row.technology, row.multipliers) for row in rows]
-    fitted = {technology: fit_or_scale(Technology(technology), rows, read_model())}
+    fitted = {technology: fit_of(technology)}
     monkeypatch.setattr("tilewright.flows.area.model.read_model", lambda: fitted)
     for row, before in zip(rows, kept, strict=True):
         now = estimate(row.machine, row.technology, row.multipliers)

@@ -38,6 +38,7 @@ ENDS = {
     "address_bits": (20, 32),
     "counters": ("all", "none"),
     "packed_weights": ("int4", "none"),
+    "transposed_weights": ("int8", "none"),
     "row_statistics": ("all", "none"),
 }
 

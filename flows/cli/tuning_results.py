@@ -1,0 +1,142 @@
+"""Results of `tilewright tune`: lists of tasks, the end of a run in sentences, and the page."""
+
+import argparse
+import math
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...atomic_write import write_output
+from ...errors import UsageError
+from ...quoting import printable
+from ..sweep.records import Database
+from .arguments import progress_bar
+from .console import say
+from .json_output import write_json
+
+if TYPE_CHECKING:
+    from ...compiler.module import Module
+    from ..tuning.layer_search import SearchedNetwork
+    from ..tuning.tasks import KernelTask
+    from ..tuning.tune import TuningReport
+
+
+def list_kernels(
+    arguments: argparse.Namespace, tasks: "list[KernelTask]", others: Mapping[str, int]
+) -> None:
+    """Print the tasks with their spaces and choices, and kernels that have none."""
+    rows = []
+    with progress_bar() as advance:
+        for done, task in enumerate(tasks):
+            advance(f"listing {printable(task.title):.40}", done, len(tasks))
+            space = task.space()
+            rows.append(
+                {
+                    "kernels": list(task.names),
+                    "workload": task.workload,
+                    "kind": type(task.product).__name__,
+                    "threads": task.threads,
+                    "level": task.target.level,
+                    "macs": task.product.macs,
+                    "elements": math.prod(task.product.output.shape),
+                    "space": len(space),
+                    "choices": {name: list(values) for name, values in space.questions.items()},
+                    "left_out": task.left_out(space.points),
+                }
+            )
+    if arguments.json:
+        write_json(arguments.json, {"tasks": rows, "without_space": dict(others)})
+    if arguments.json == "-":
+        return
+    for task, row in zip(tasks, rows, strict=True):
+        macs, elements = row["macs"], row["elements"]
+        work = f"{macs:,} multiplications" if macs else f"{elements:,} elements"
+        say(
+            f"{task.title}: {row['kind']}, {work}, {row['level']}, "
+            f"{row['threads']} thread{'s' * (row['threads'] != 1)}: {row['space']:,} schedules"
+        )
+        for name, values in row["choices"].items():
+            say(f"  {name}: {', '.join(map(str, values))}")
+        for reason, count in row["left_out"].items():
+            say(f"  left out {count}: {reason}")
+    for kind, count in others.items():
+        say(f"no space: {count} {kind}: one schedule each")
+
+
+def list_layers(arguments: argparse.Namespace, module: "Module") -> None:
+    """Print the layers with their bounds, and the sizes of their spaces."""
+    from ..tuning.layer_search import search_layer
+
+    found = [search_layer(module, row["name"], 0) for row in module.report["layers"]]
+    if arguments.json:
+        write_json(arguments.json, {"layers": [one.to_json() for one in found]})
+    if arguments.json != "-":
+        for one in found:
+            size = f"left out: {one.skipped}" if one.skipped else f"{one.space:,} candidates"
+            say(f"{one.name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
+
+
+def kernel_sentences(report: "TuningReport", path: Path) -> list[str]:
+    """Return the end of a run for people: a line for each kernel, then the network."""
+    lines = []
+    for state in report.states:
+        found = state.ratio
+        gain = f"{1 / found:.2f} times as fast" if found < 1 else "the default stays the best"
+        if not state.outcomes:
+            gain = "the default stays"
+        failed = {name: count for name, count in state.verdicts.items() if name != "ok"}
+        apart = "".join(f", {count} {name}" for name, count in sorted(failed.items()))
+        lines.append(
+            f"{state.task.title}: {len(state.outcomes)} of {len(state.space):,} schedules tried"
+            f"{apart}: {gain}"
+        )
+    if report.after_s:
+        lines.append(
+            f"kernels: {1e3 * report.before_s:.3f} ms before, {1e3 * report.after_s:.3f} ms now, "
+            f"{report.before_s / report.after_s:.2f} times as fast, after {report.trials:,} trials"
+        )
+    lines.append(f"ended: {report.stopped}")
+    lines.append(f"records: {path}; `compile` and `run` use them")
+    return lines
+
+
+def layer_sentences(found: "SearchedNetwork") -> list[str]:
+    """Return the end of a search for people: a line for each layer, then the network."""
+    lines = []
+    for one in found.layers:
+        if one.skipped:
+            lines.append(f"{one.name}: left out: {one.skipped}")
+            continue
+        proof = one.certificate or (
+            f"not proven: {one.timed:,} of {one.space:,} candidates timed, at most {one.gap:.1%} "
+            "above the lower bound"
+        )
+        lines.append(
+            f"{one.name}: {one.default_cycles:,} cycles alone with the compiler's schedule, "
+            f"{one.cycles:,} with the best, lower bound {one.bound:,}: {proof}"
+        )
+    lines.append(
+        f"network: {found.before:,} cycles before, {found.cycles:,} now, lower bound "
+        f"{found.bound:,}; {len(found.schedules)} layers changed"
+    )
+    return lines
+
+
+def write_page(
+    arguments: argparse.Namespace, database: Database, workloads: Collection[str] | None
+) -> None:
+    """Write the page of some workloads, or of all."""
+    from ..tuning.page import page_data, render
+    from ..tuning.run_log import logs_of
+
+    logs = [one for one in logs_of(database) if workloads is None or one.workload in workloads]
+    if not logs:
+        raise UsageError(
+            f"`--output {arguments.output}`: expected records of a run, got none in "
+            f"`{database.path}`; tune a model without `--list` first"
+        )
+    name = arguments.source or database.path or Path("records")
+    page = render(page_data(printable(name.stem), logs))
+    write_output(arguments.output, page, f"`--output {arguments.output}`")
+    if arguments.json != "-":
+        say(f"page: {arguments.output}")

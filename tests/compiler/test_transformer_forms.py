@@ -1,0 +1,46 @@
+"""Every form of attention, norms, gates and rotary embedding runs as one program when quantised."""
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.exporters import export_onnx
+from tilewright.compiler.frontend.recipe import import_model
+from tilewright.compiler.graph import Graph, evaluate
+from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.quantiser import quantise
+from tilewright.compiler.quantiser.batches import make_batches
+from tilewright.compiler.quantiser.options import QuantiserOptions
+from tilewright.isa.configuration import PRESETS
+from tilewright.runtime.devices import open_device
+from tilewright.runtime.session import Session
+
+from .onnx_models import run_onnxruntime
+from .transformer_forms import FORMS, Block
+
+MACHINE = PRESETS["8x8"].replace(name="rows-8x8", row_statistics="all")
+
+
+def quantised(graph: Graph, block: Block) -> Graph:
+    drawn = [block.draw(seed) for seed in range(20, 28)]
+    stacked = {name: np.stack([each[name] for each in drawn]) for name in drawn[0]}
+    result = quantise(graph, make_batches(graph, stacked), QuantiserOptions(effort="quick"))
+    return import_model(export_onnx(result.graph).SerializeToString())
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_is_one_program(name: str) -> None:
+    block = Block(len(name))
+    proto = block.model(FORMS[name](block))
+    graph = import_onnx(proto.SerializeToString())
+    given = block.draw(7)
+    (in_float,) = evaluate(graph, given).values()
+    (reference,) = run_onnxruntime(proto, given).values()
+    np.testing.assert_allclose(in_float, reference, rtol=2e-4, atol=2e-5)
+    module = compile_module(quantised(graph, block), MACHINE)
+    assert len(module.segments) == 1, [one.op for one in module.graph.nodes]
+    (expected,) = evaluate(module.graph, given).values()
+    (found,) = Session(module, open_device("sim", MACHINE)).run(given).outputs.values()
+    assert np.array_equal(found, expected)
+    noise = np.square(found - in_float).mean()
+    assert 10 * np.log10(np.square(in_float).mean() / noise) > 24
