@@ -4,7 +4,7 @@ The law of an instruction says which loops it replaces. Two of them are its thre
 bound to threads, so a schedule says which thread keeps which sum, and `blocks.Spread` follows from
 it as for every other buffer.
 
-Source: NVIDIA, PTX ISA 8.5, section 9.7.14.5, fragments of `mma.m16n8k8`, `m16n8k16` and `m16n8k32`.
+Source: NVIDIA, PTX ISA 8.5, section 9.7.14.5, fragments of `mma.m16n8k8`, `m16n8k16`, `m16n8k32`.
 """
 
 from dataclasses import dataclass
