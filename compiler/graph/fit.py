@@ -63,10 +63,11 @@ def add_definition(a: Quantisation, b: Quantisation, y: Quantisation, sign: int 
         Result for a = row - 128 and b = column - 128, rounded to integers, plus the zero point.
     """
     values = np.arange(-128, 128)
-    left = (values - a.zero_point).astype(np.float32) * np.float32(a.scale)
-    right = (values - b.zero_point).astype(np.float32) * np.float32(b.scale)
-    total = left[:, None] + np.float32(sign) * right[None, :]
-    return np.rint(total / np.float32(y.scale)) + np.float32(y.zero_point)
+    with np.errstate(all="ignore"):  # quantisers give masks of -inf the largest scales
+        left = (values - a.zero_point).astype(np.float32) * np.float32(a.scale)
+        right = (values - b.zero_point).astype(np.float32) * np.float32(b.scale)
+        total = left[:, None] + np.float32(sign) * right[None, :]
+        return np.rint(total / np.float32(y.scale)) + np.float32(y.zero_point)
 
 
 def fit_add(

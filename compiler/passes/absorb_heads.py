@@ -86,13 +86,18 @@ def absorb_result(site: Site) -> str | None:
     source, places = moved_elements(site.view, site.root.output.name, TURNS)
     n, heads, rows, columns = site.shape_of(source)
     side_by_side = _turned((n, rows, heads, columns), SWAP_HEADS)
+    rows_first = n > 1 and np.array_equal(places.ravel(), side_by_side.swapaxes(0, 1).ravel())
     alone = all(site.view.is_private(node.inputs[0]) for node in chain)
-    if 1 in (heads, rows) or not alone or not np.array_equal(places.ravel(), side_by_side.ravel()):
+    found = rows_first or np.array_equal(places.ravel(), side_by_side.ravel())
+    if 1 in (heads, rows) or not alone or not found:
         return None
     first, second, _ = made.attributes.joined
     joined = replace(made.attributes, joined=(first, second, True))
     kind = made.output.type.quantisation
     result = site.emit(joined, *made.inputs, label=made.name, quantisation=kind)
+    if rows_first:
+        images = site.emit(ops.Reshape((n, rows, heads * columns)), result)
+        result = site.emit(ops.Transpose((1, 0, 2)), images)
     return site.emit(ops.Reshape(site.shape), result)
 
 

@@ -16,6 +16,13 @@ from .patterns import TO_FIRST, reshaped, to_image
 
 Permutation = tuple[int, ...]
 
+
+def is_by_pixel(convolution: ops.QConv) -> bool:
+    """Tell whether each pixel of the result depends on one pixel, and on no other place."""
+    one = convolution.strides == (1, 1) and not any(convolution.pads)
+    return one and convolution.kind == "dense"
+
+
 TRANSPOSED = op(ops.Transpose, value("x"), capture="turn")
 """A Transpose that sinks below its user."""
 
@@ -82,12 +89,23 @@ def sink_below_elementwise(
     return site.emit(turn, site.become(function, x, *site.root.inputs[1:]))
 
 
-@rule(op(ops.QLut, op(ops.Reshape, TRANSPOSED), ..., capture="function"))
-def sink_both(site: Site, function: ops.QLut, turn: ops.Transpose, x: str) -> str | None:
-    """f(Reshape(Transpose(x))) -> Reshape(Transpose(f(x)))."""
+@rule(
+    op(ops.QLut, op(ops.Reshape, TRANSPOSED), ..., capture="function"),
+    op(ops.QConv, op(ops.Reshape, TRANSPOSED), ..., capture="function", where=is_by_pixel),
+)
+def sink_both(
+    site: Site, function: ops.QLut | ops.QConv, turn: ops.Transpose, x: str
+) -> str | None:
+    """f(Reshape(Transpose(x))) -> Reshape(Transpose(f(x))), for functions of elements or pixels."""
+    shape, whole = site.shape_of(x), isinstance(function, ops.QConv)
+    if whole:
+        last = len(shape) - 1
+        channels = site.shape_of(site.root.inputs[0])[-1]
+        if turn.permutation[last] != last or shape[last] != channels:
+            return None
     result = site.become(function, to_image(site, x), *site.root.inputs[1:])
-    turned = site.emit(turn, reshaped(site, result, site.shape_of(x)))
-    return site.emit(ops.Reshape(site.shape), turned)
+    kept = (*shape[:-1], site.shape[-1]) if whole else shape
+    return site.emit(ops.Reshape(site.shape), site.emit(turn, reshaped(site, result, kept)))
 
 
 @rule(op((ops.Quantize, ops.Dequantize), TRANSPOSED, capture="scaling"))

@@ -41,6 +41,7 @@ class Attention:
     gated: bool = False
     joined: str = ""
     """The form in which one product gives queries, keys and values."""
+    images: int = 1
 
     @property
     def channels(self) -> int:
@@ -58,6 +59,7 @@ CASES = {
     "joined, split": Attention(4, 1, 8, 9, "added", "halves", joined="split", gated=True),
     "joined, sliced": Attention(3, 1, 8, 11, "kept", "none", joined="slices"),
     "joined, selected": Attention(2, 1, 12, 10, "none", "none", joined="select", gated=True),
+    "joined, of images": Attention(2, 1, 8, 7, "none", "none", joined="select", images=3),
     "joined, by head": Attention(3, 1, 8, 9, "padding", "rotate half", False, joined="by head"),
 }
 
@@ -96,13 +98,15 @@ class Writer:
         bias = self.chance.normal(0, 0.3, 3 * width).astype(np.float32)
         y = self.emit("Add", self.dense(x, width, 3 * width), bias)
         if turned:
-            y = self.emit("Reshape", y, np.array([tokens, 1, 3, width]))
+            images = self.form.images
+            y = self.emit("Reshape", y, np.array([tokens, images, 3, width]))
             y = self.emit("Unsqueeze", y, np.array([0]))
             y = self.emit("Squeeze", self.emit("Transpose", y, perm=[3, 1, 2, 0, 4]), np.array([3]))
             each = [self.emit("Gather", y, np.array(index), axis=0) for index in range(3)]
-            each = [self.emit("Reshape", one, np.array([tokens, heads, size])) for one in each]
+            shape = np.array([tokens, images * heads, size])
+            each = [self.emit("Reshape", one, shape) for one in each]
             each = [self.emit("Transpose", one, perm=[1, 0, 2]) for one in each]
-            shape = np.array([1, heads, tokens, size])
+            shape = np.array([images, heads, tokens, size])
             return [self.emit("Reshape", one, shape) for one in each]
         if self.form.joined == "slices":
             y = self.emit("Reshape", y, np.array([1, tokens, 3, heads, size]))
@@ -230,9 +234,16 @@ class Writer:
             scores = self.emit("Div", product, np.array(np.sqrt(form.size), np.float32))
         shares = self.emit("Softmax", self.masked(scores), axis=-1)
         context = self.emit("MatMul", shares, self.repeated(v))
-        context = self.emit("Transpose", context, perm=[0, 2, 1, 3])
-        rows = self.emit("Reshape", context, np.array([1, form.tokens, width]))
-        y = self.emit("Add", "x", self.dense(rows, width, width))
+        if form.joined == "select":
+            context = self.emit("Transpose", context, perm=[2, 0, 1, 3])
+            rows = self.emit("Reshape", context, np.array([form.tokens * form.images, width]))
+            apart = np.array([form.tokens, form.images, width])
+            rows = self.emit("Reshape", self.dense(rows, width, width), apart)
+            y = self.emit("Add", "x", self.emit("Transpose", rows, perm=[1, 0, 2]))
+        else:
+            context = self.emit("Transpose", context, perm=[0, 2, 1, 3])
+            rows = self.emit("Reshape", context, np.array([1, form.tokens, width]))
+            y = self.emit("Add", "x", self.dense(rows, width, width))
         if not form.gated:
             return y
         gate, up = self.dense(y, width, 20), self.dense(y, width, 20)
@@ -243,7 +254,7 @@ class Writer:
 def network(form: Attention) -> onnx.ModelProto:
     writer = Writer(form)
     y = writer.block()
-    inputs = [value("x", np.float32, (1, form.tokens, form.channels))]
+    inputs = [value("x", np.float32, (form.images, form.tokens, form.channels))]
     if "padding" in form.mask or form.mask == "boolean":
         inputs.append(value("kept", np.int64, (1, form.tokens)))
     return model(writer.nodes, inputs, [y], writer.constants, 18)
@@ -253,7 +264,8 @@ def samples(form: Attention, proto: onnx.ModelProto, seed: int) -> Iterator[dict
     chance = np.random.default_rng(seed)
     for _ in range(12):
         given: dict[str, np.ndarray] = {}
-        given["x"] = chance.normal(0, 1, (1, form.tokens, form.channels)).astype(np.float32)
+        shape = form.images, form.tokens, form.channels
+        given["x"] = chance.normal(0, 1, shape).astype(np.float32)
         if len(proto.graph.input) > 1:
             count = chance.integers(2, form.tokens + 1)
             given["kept"] = (np.arange(form.tokens) < count).astype(np.int64)[None]

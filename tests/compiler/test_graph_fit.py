@@ -1,5 +1,7 @@
 """Fitted integer constants give the float32 definition's results, and misses are counted."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from tilewright.compiler.graph.fit import (
     fit_add,
     fit_average,
 )
+from tilewright.compiler.graph.operators import Dequantize
 
 points = st.integers(-128, 127)
 uneven = st.integers(0, 2**32 - 1).map(np.random.default_rng)
@@ -85,3 +88,13 @@ def test_an_average_misses_as_often_as_it_says(
 def test_an_average_of_an_odd_count_in_one_scale_has_no_mismatch(count: int) -> None:
     same = Quantisation(scale(0.0802), -128)
     assert fit_average(count, same, same).mismatches == 0
+
+
+def test_the_largest_scales_warn_of_nothing() -> None:
+    """ONNX Runtime's quantiser gives masks of -inf such scales."""
+    largest, usual = Quantisation(float(np.finfo(np.float32).max), 0), Quantisation(0.1, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_add(usual, largest, largest)
+        found = Dequantize((largest.scale,), (0,)).compute(np.array([-128, 0], np.int8))
+    assert found.tolist() == [-np.inf, 0]

@@ -5,7 +5,7 @@ import pytest
 
 from tests.compiler.onnx_models import model, node, scalars, value
 from tilewright.compiler.frontend.recipe import import_model
-from tilewright.compiler.graph import evaluate
+from tilewright.compiler.graph import QConv, evaluate
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.passes import fold_constants, split_products
 
@@ -95,11 +95,10 @@ def network(form: str, quantised: str = "", seed: int = 0):
             "wz": np.zeros(channels if "channels" in quantised else (), np.int8),
             "bi": np.rint(bias * 20).astype(np.int8),
         } | scalars(s=0.03, z=np.int8(4), t=0.11, u=np.int8(-7), bs=0.05)
-        axis = {"axis": 1} if "channels" in quantised else {}
         ahead = [
             node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
             node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
-            node("DequantizeLinear", ["wi", "ws", "wz"], ["w"], **axis),
+            node("DequantizeLinear", ["wi", "ws", "wz"], ["w"], axis=1),
             node("DequantizeLinear", ["bi", "bs"], ["held"]),
             node("MatMul", ["xd", "w"], ["m"]),
         ]
@@ -143,7 +142,8 @@ def test_floats_stay_the_same(form):
 def test_integers_are_equal(form, quantised):
     proto = network(form, quantised, seed=2)
     graph, whole = import_model(proto), fold_constants(import_onnx(proto))
-    weighted = [n for n in graph.nodes if n.op == "qconv" and n.attributes.kind == "dense"]
+    layers = [node.attributes for node in graph.nodes]
+    weighted = [each for each in layers if isinstance(each, QConv) and each.kind == "dense"]
     assert len(weighted) == SPLIT.get(form, 1)
     given = {"x": np.random.default_rng(3).normal(0, 2, (1, TOKENS, DEPTH)).astype(np.float32)}
     expected, found = evaluate(whole, given), evaluate(graph, given)

@@ -159,7 +159,9 @@ def test_rows_of_another_shape_are_stored_where_they_are_read():
     builder = Builder("made", [Value("x", TensorType("int8", (1, 2, 3, 4)))])
     image = builder.emit(POOL, ["x"])
     rows = builder.emit(QReshape((1, 1, 6, 4)), [image])
-    token = builder.emit(POOL, [builder.emit(QSlice((0, 0, 0, 0), (1, 1, 1, 4), (1,) * 4), ["x"])])
+    token = builder.emit(
+        POOL, [builder.emit(QSlice((0, 0, 0, 0), (1, 1, 1, 4), (1, 1, 1, 1)), ["x"])]
+    )
     joined = builder.emit(QConcat(2), [token, rows])
     placements = placements_of(builder.graph([Output("y", joined)]))
     assert not any(placements.copies.values())

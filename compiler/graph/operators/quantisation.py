@@ -81,9 +81,12 @@ class Dequantize(Operator):
     def compute(self, x: np.ndarray) -> np.ndarray:
         scale = along(self.scales, self.axis, x.ndim, np.float32)
         if x.dtype.itemsize == 1:  # exact in binary32
-            return (x - along(self.zero_points, self.axis, x.ndim, np.float32)) * scale
-        zero = along(self.zero_points, self.axis, x.ndim, np.int64)
-        return (x.astype(np.int64) - zero).astype(np.float32) * scale
+            apart = x - along(self.zero_points, self.axis, x.ndim, np.float32)
+        else:
+            zero = along(self.zero_points, self.axis, x.ndim, np.int64)
+            apart = (x.astype(np.int64) - zero).astype(np.float32)
+        with np.errstate(all="ignore"):  # quantisers give masks of -inf the largest scales
+            return apart * scale
 
 
 def _spread(parameter: np.ndarray, shape: tuple[int, ...], axis: int, block: int) -> np.ndarray:

@@ -1,6 +1,8 @@
 """`compile`, `inspect`, `config`, `doctor` and the options of `tilewright` itself."""
 
 import json
+import subprocess
+import sys
 import warnings
 from functools import partial
 
@@ -227,3 +229,12 @@ def test_a_warning_is_one_line(capsys):
         "warning: host kernel `Product` does not compile, so NumPy computes it, which takes "
         "longer: no registers left; this is a fault of Tilewright: report it with the model\n"
     )
+
+
+def test_the_package_runs_as_the_command(tmp_path):
+    command = [sys.executable, "-m", "tilewright"]
+    shown = subprocess.run([*command, "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert shown.stdout.startswith("tilewright ")
+    failed = subprocess.run([*command, "run", "nope"], cwd=tmp_path, capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("error: model `nope`")
