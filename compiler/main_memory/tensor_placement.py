@@ -9,6 +9,7 @@ is read from its source in place, and so are the pixels of a value as an image o
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ...aligned import align
 from ..accelerator.dma import DramTensor
@@ -215,12 +216,16 @@ def _store_as(
 
 def _reshaped(placement: TensorPlacement, shape: tuple[int, ...]) -> TensorPlacement | None:
     """Return the place of the same pixels as an image of another shape; None if none has it."""
-    _, height, width, _ = placement.shape
-    image, row, pixel, channel = placement.resident(0).strides
-    rows, images = placement.shape[0] * height > 1, placement.shape[0] > 1
-    if placement.copies or (rows and row != width * pixel) or (images and image != height * row):
+    *outer, pixel, channel = placement.resident(0).strides
+    spans = [
+        (extent, stride)
+        for extent, stride in zip(placement.shape[:3], (*outer, pixel), strict=True)
+        if extent > 1
+    ]
+    even = all(whole == extent * step for (_, whole), (extent, step) in pairwise(spans))
+    if placement.copies or not even:
         return None
-    step = pixel if width > 1 else row if height > 1 else image
+    step = spans[-1][1] if spans else pixel
     strides = (shape[1] * shape[2] * step, shape[2] * step, step, channel)
     return replace(placement, shape=shape, strides=strides)
 

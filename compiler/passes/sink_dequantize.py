@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..graph import Graph, evaluate_operator
+from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, each, either, op, repeated, rewrite, rule, value
 from .patterns import is_int8, is_per_tensor
@@ -112,12 +112,7 @@ def drop_pair(site: Site, target: ops.Quantize, scaling: ops.Dequantize, x: str)
 
 def _above_concat(site: Site, function: ops.Operator, concat: ops.Concat) -> str:
     made = site.node("concat")
-    parts = [
-        site.constant(evaluate_operator(function, [site.data(name)]), f"{name}.{site.root.name}")
-        if site.is_constant(name)
-        else site.emit(function, name)
-        for name in made.inputs
-    ]
+    parts = [site.emit(function, name) for name in made.inputs]
     return site.emit(concat, *parts, label=made.name)
 
 

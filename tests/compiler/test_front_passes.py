@@ -306,3 +306,17 @@ def test_an_add_of_two_layouts_ends(order: tuple[int, ...]) -> None:
     after = verify(passes.arrange_layout(graph))
     inputs = random_input(graph)
     np.testing.assert_array_equal(evaluate(graph, inputs)["y"], evaluate(after, inputs)["y"])
+
+
+@pytest.mark.parametrize(
+    ("indices", "cut"),
+    [([2], True), ([-1], True), ([1, 3], True), ([-3, -2], True), ([2, 1], False)],
+)
+def test_even_indices_are_a_slice(indices, cut):
+    builder = Builder("made", [Value("x", TensorType("int8", (1, 4, 6)))])
+    at = builder.constant(np.array(indices), "at")
+    graph = builder.graph([Output("y", builder.emit(ops.Gather(1), ["x", at]))])
+    found = passes.recognise_slices(graph)
+    assert ("gather" in [node.op for node in found.nodes]) != cut
+    x = np.arange(24).astype(np.int8).reshape(1, 4, 6)
+    assert (evaluate(found, {"x": x})["y"] == x[:, indices]).all()

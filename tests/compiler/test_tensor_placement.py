@@ -166,3 +166,34 @@ def test_rows_of_another_shape_are_stored_where_they_are_read():
     placements = placements_of(builder.graph([Output("y", joined)]))
     assert not any(placements.copies.values())
     assert placements.of[image].whole == joined
+
+
+@pytest.mark.parametrize(
+    ("stops", "steps", "copied"),
+    [
+        ((1, 3, 4, 5), (1, 1, 1, 1), False),  # whole rows
+        ((1, 3, 2, 5), (1, 1, 1, 1), True),  # parts of rows
+        ((1, 3, 4, 5), (1, 1, 3, 1), True),  # columns apart
+        ((1, 3, 1, 5), (1, 1, 1, 1), False),  # one column
+        ((2, 1, 1, 5), (1, 1, 1, 1), False),  # one pixel of each image
+        ((2, 1, 4, 5), (1, 1, 1, 1), True),  # one row of each image
+    ],
+)
+def test_pixels_of_a_slice_are_read_in_place_if_they_lie_evenly(stops, steps, copied):
+    builder = Builder("made", [Value("x", TensorType("int8", (2, 3, 4, 6)))])
+    cut = builder.emit(QSlice((0, 0, 0, 0), stops, steps), ["x"])
+    n, h, w, c = builder.types[cut].shape
+    flat = builder.emit(QReshape((1, 1, n * h * w, c)), [cut])
+    graph = builder.graph([Output("y", flat)])
+    placements = placements_of(graph)
+    assert bool(placements.copies[flat]) == copied
+    x = np.random.default_rng(4).integers(-128, 128, (2, 3, 4, 6)).astype(np.int8)
+    offsets, size = {}, 0
+    for name, bytes_ in placements.sizes.items():
+        offsets[name], size = size, size + bytes_
+    memory = np.zeros(size, np.int8)
+    seen(memory, placements, "x", offsets)[...] = x
+    for copy in placements.copies[flat]:
+        source = seen(memory, placements, copy.source, offsets).copy()
+        seen(memory, placements, copy.target, offsets)[...] = source
+    assert (seen(memory, placements, flat, offsets) == evaluate(graph, {"x": x})["y"]).all()
