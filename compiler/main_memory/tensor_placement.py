@@ -223,7 +223,7 @@ def _reshaped(placement: TensorPlacement, shape: tuple[int, ...]) -> TensorPlace
         if extent > 1
     ]
     even = all(whole == extent * step for (_, whole), (extent, step) in pairwise(spans))
-    if placement.copies or not even:
+    if not even:
         return None
     step = spans[-1][1] if spans else pixel
     strides = (shape[1] * shape[2] * step, shape[2] * step, step, channel)
