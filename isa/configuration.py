@@ -198,7 +198,7 @@ class Configuration(_Hashed):
     )
     transposed_weights: str = choice(
         "none",
-        "activations that LOAD transposes into WGT, such as keys of attention: none or int8",
+        "activations that LOAD transposes into WGT, such as keys: none or int8",
         ("none", "int8"),
         optional=True,
     )

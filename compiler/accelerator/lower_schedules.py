@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Read, reads_of
-from ...isa.instructions import Instruction, Store
+from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
 from ..te.affine import value_of
 from ..te.instances import Buffered, Event, Instance, Rolled, walk
@@ -57,7 +57,7 @@ class Emitted(NamedTuple):
     def _purpose(self, event: Instance) -> str:
         stage = event.nest.stage
         if not isinstance(event.node, TransferNest):
-            if isinstance(self.instruction, Store):
+            if self.instruction.mnemonic != event.node.mnemonic:
                 return f"store what `{stage}` reads"
             return f"{event.node.mnemonic} `{stage}`"
         scope = event.buffers[stage].allocate.scope if stage in event.buffers else Memory.DRAM.name

@@ -18,6 +18,7 @@ from .absorb_heads import share_heads
 from .keep_rows import keep_rows, rows_in_place
 from .masks import added_mask, probabilities, replaced_mask
 from .merge_duplicates import merge_duplicates
+from .move_pixels import move_pixels
 from .normalisations import normalisation_of, normalisations, of_integers
 from .patterns import (
     dequantised,
@@ -141,4 +142,4 @@ def recognise_rows(graph: Graph, configuration: Configuration) -> Graph:
     graph = rewrite(graph, recognise_softmax, recognise_norm)
     graph = recognise_rotary(graph, max(configuration.lanes_in, configuration.lanes_out))
     graph = share_heads(keep_rows(recognise_positions(graph)))
-    return rows_in_place(merge_duplicates(keep_rows(graph)))
+    return rows_in_place(merge_duplicates(move_pixels(keep_rows(graph))))

@@ -1,8 +1,8 @@
 """Products whose channels are read in parts, such as q, k and v -> one product for each part.
 
-Exporters of attention join its projections, and gated layers both of their halves, in one product.
-Slices, Gather or Split take it apart again. Products of their own need none of these movements, so
-that heads are read where they lie, and each one has its own scale.
+Exporters of attention join its projections in one product. Slices, Gather or Split and transposes
+take it apart again. Products of their own need none of these movements, so that heads are read
+where they lie, and each one has its own scale.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,16 +67,20 @@ def _takes(graph: Graph, name: str) -> Sequence[str]:
     ]
 
 
-def _ends(graph: Graph, product: str) -> Sequence[str]:
-    """Return the values that movements alone make of one, and that something else reads."""
-    ends, waiting = [], [product]
+def _ends(graph: Graph, product: str) -> tuple[Sequence[str], bool]:
+    """Return the values that movements alone make of one, and that something else reads.
+
+    Also tell whether a Transpose is among the movements.
+    """
+    ends, waiting, turns = [], [product], False
     while waiting:
         name = waiting.pop()
         takes = _takes(graph, name)
+        turns |= any(isinstance(user.attributes, ops.Transpose) for user in graph.users(name))
         if graph.is_output(name) or len(takes) < len(graph.users(name)):
             ends.append(name)
         waiting += takes
-    return ends
+    return ends, turns
 
 
 def _sums(graph: Graph, end: str) -> set[str]:
@@ -119,9 +123,9 @@ def _groups(graph: Graph, ends: Mapping[str, frozenset[int]]) -> Sequence[frozen
 def _parts(graph: Graph, product: str) -> dict[str, Part]:
     """Return the parts in which a product is read, by value; none if it is not read in parts."""
     *outer, whole = graph.types[product].shape
-    rows, ends = prod(outer), _ends(graph, product)
-    if not 0 < rows * whole <= MAX_ELEMENTS or product in ends:
-        return {}
+    rows, (ends, turns) = prod(outer), _ends(graph, product)
+    if not 0 < rows * whole <= MAX_ELEMENTS or product in ends or not turns:
+        return {}  # layers read slices of channels in place
     read = {
         end: frozenset(np.unique(moved_elements(graph, end)[1] % whole).tolist()) for end in ends
     }

@@ -11,8 +11,9 @@ from tests.compiler.onnx_models import model, node, run_onnxruntime, scalars, va
 from tilewright.compiler.exporters import export_onnx
 from tilewright.compiler.frontend.recipe import import_model
 from tilewright.compiler.graph import Builder, Output, Quantisation, TensorType, Value, evaluate
-from tilewright.compiler.graph.operators import QMatMul
+from tilewright.compiler.graph.operators import QMatMul, QMaxPool, Reshape, Transpose
 from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.passes.move_pixels import move_pixels
 from tilewright.compiler.passes.recognise_rows import recognise_rows
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import quantise
@@ -315,6 +316,96 @@ def test_keys_are_transposed_by_runs():
     for name, expected in bytewise.outputs.items():
         assert np.array_equal(turned.outputs[name], expected)
     assert turned.profile.cycles < bytewise.profile.cycles
+
+
+# Images -------------------------------------------------------------------------------------------
+
+
+def vision_transformer() -> onnx.ModelProto:
+    """The form of PyTorch: patches of a convolution, a class token, positions, a head on it."""
+    form = Attention(2, 1, 12, 10, "none", "none", joined="select", gated=True)
+    writer, width = Writer(form), form.channels
+    chance = np.random.default_rng(8)
+    kernel = chance.normal(0, 0.2, (width, 3, 4, 4)).astype(np.float32)
+    patches = writer.emit("Conv", "image", kernel, strides=[4, 4], kernel_shape=[4, 4])
+    rows = writer.emit("Reshape", patches, np.array([1, width, form.tokens - 1]))
+    rows = writer.emit("Transpose", rows, perm=[0, 2, 1])
+    token = chance.normal(0, 1, (1, 1, width)).astype(np.float32)
+    joined = writer.emit("Concat", token, rows, axis=1)
+    positions = chance.normal(0, 0.5, (1, form.tokens, width)).astype(np.float32)
+    writer.nodes.append(node("Add", [joined, writer.hold(positions)], ["x"]))
+    first = writer.emit("Gather", writer.block(), np.array(0), axis=1)
+    weights = chance.normal(0, 0.4, (width, 6)).astype(np.float32)
+    return of_images(writer, writer.emit("MatMul", first, weights))
+
+
+def mobile_vision_transformer() -> onnx.ModelProto:
+    """Convolutions around attention over the pixels of equal place in patches of 2 x 2."""
+    form = Attention(2, 1, 8, 9, "none", "none", joined="select", images=4)
+    writer, width = Writer(form), form.channels
+    chance = np.random.default_rng(4)
+    kernel = chance.normal(0, 0.2, (width, 3, 2, 2)).astype(np.float32)
+    image = writer.emit("Conv", "image", kernel, strides=[2, 2], kernel_shape=[2, 2])
+    image = writer.emit("Mul", image, writer.emit("Sigmoid", image))
+    apart = writer.emit("Reshape", image, np.array([1, width, 3, 2, 3, 2]))
+    apart = writer.emit("Transpose", apart, perm=[0, 3, 5, 2, 4, 1])
+    writer.nodes.append(node("Reshape", [apart, writer.hold(np.array([4, 9, width]))], ["x"]))
+    rows = writer.emit("Reshape", writer.block(), np.array([1, 2, 2, 3, 3, width]))
+    rows = writer.emit("Transpose", rows, perm=[0, 5, 3, 1, 4, 2])
+    whole = writer.emit("Reshape", rows, np.array([1, width, 6, 6]))
+    last = chance.normal(0, 0.4, (5, width, 1, 1)).astype(np.float32)
+    y = writer.emit("Conv", writer.emit("Add", image, whole), last, kernel_shape=[1, 1])
+    return of_images(writer, y)
+
+
+def of_images(writer: Writer, y: str) -> onnx.ModelProto:
+    inputs = [value("image", np.float32, (1, 3, 12, 12))]
+    return model(writer.nodes, inputs, [y], writer.constants, 18)
+
+
+@pytest.mark.parametrize("network", [vision_transformer, mobile_vision_transformer])
+def test_images_with_attention_are_one_program(network):
+    graph = import_onnx(network().SerializeToString())
+    images = np.random.default_rng(3).normal(0, 1, (13, 1, 3, 12, 12)).astype(np.float32)
+    batches = make_batches(graph, {"image": images[1:]})
+    result = quantise(graph, batches, QuantiserOptions(effort="quick"))
+    integer = import_model(export_onnx(result.graph).SerializeToString())
+    module = compile_module(integer, ROWS)
+    ops = [one.op for one in module.graph.nodes]
+    assert len(module.segments) == 1, ops
+    inside = ops[ops.index("qconv") : len(ops) - ops[::-1].index("qconv")]
+    assert all(each.startswith("q") or each == "reshape" for each in inside), ops
+    (expected,) = evaluate(module.graph, {"image": images[0]}).values()
+    (found,) = Session(module, open_device("sim", ROWS)).run(images[0]).outputs.values()
+    assert np.array_equal(found, expected)
+    (in_float,) = evaluate(graph, {"image": images[0]}).values()
+    assert 10 * np.log10(np.square(in_float).mean() / np.square(found - in_float).mean()) > 17
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "columns", "images"), [(2, 2, 1), (3, 1, 1), (1, 4, 2), (2, 3, 2)]
+)
+def test_pixels_move_to_phases_and_back(rows, columns, images, back):
+    channels = 5
+    image = images, 2 * rows, 3 * columns, channels
+    phases = rows * columns * images, 2, 3, channels
+    apart, order = (images, 2, rows, 3, columns, channels), (2, 4, 0, 1, 3, 5)
+    given, wanted = image, phases
+    if back:
+        given, wanted = phases, image
+        apart, order = (rows, columns, images, 2, 3, channels), (2, 3, 0, 4, 1, 5)
+    same = QMaxPool((1, 1), (1, 1), (0, 0, 0, 0))
+    builder = Builder("moved", [Value("x", TensorType("int8", given, Quantisation(0.1, 2)))])
+    split = builder.emit(Reshape(apart), [builder.emit(same, ["x"])])
+    moved = builder.emit(Reshape(wanted), [builder.emit(Transpose(order), [split])])
+    graph = builder.graph([Output("y", builder.emit(same, [moved]))])
+    found = move_pixels(graph)
+    ops = [each.op for each in found.nodes]
+    assert all(each.startswith("q") for each in ops)
+    assert "qconcat" in ops or (back and "qinterleave" in ops)
+    x = np.random.default_rng(1).integers(-128, 128, given).astype(np.int8)
+    assert np.array_equal(evaluate(found, {"x": x})["y"], evaluate(graph, {"x": x})["y"])
 
 
 @pytest.mark.slow

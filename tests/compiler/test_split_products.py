@@ -15,11 +15,16 @@ TOKENS, DEPTH = 5, 12
 def steps(form: str) -> tuple[int, list, list[str]]:
     """The number of channels, the nodes behind the product `y`, and the outputs."""
     if form == "split":
-        return 18, [node("Split", ["y"], ["a", "b", "c"], axis=-1, num_outputs=3)], ["a", "b", "c"]
+        nodes = [
+            node("Split", ["y"], ["a", "b", "c"], axis=-1, num_outputs=3),
+            node("Transpose", ["c"], ["d"], perm=[0, 2, 1]),
+        ]
+        return 18, nodes, ["a", "b", "d"]
     if form == "two of three":
         nodes = [
             node("Slice", ["y", "n0", "n4", "n2"], ["a"]),
-            node("Slice", ["y", "n8", "n12", "n2"], ["b"]),
+            node("Slice", ["y", "n8", "n12", "n2"], ["part"]),
+            node("Transpose", ["part"], ["b"], perm=[0, 2, 1]),
         ]
         return 12, nodes, ["a", "b"]
     if form == "by head":
@@ -46,7 +51,8 @@ def steps(form: str) -> tuple[int, list, list[str]]:
             node("Concat", ["less", "low"], ["turned"], axis=-1),
             node("Mul", ["p", "sines"], ["kept"]),
             node("Add", ["turned", "kept"], ["a"]),
-            node("Relu", ["q"], ["b"]),
+            node("Transpose", ["q"], ["turned_q"], perm=[2, 0, 1]),
+            node("Relu", ["turned_q"], ["b"]),
         ]
         return 16, nodes, ["a", "b"]
     half, rest = ("n0", "n4"), ("n4", "n8")
@@ -54,21 +60,25 @@ def steps(form: str) -> tuple[int, list, list[str]]:
     if form == "halves that meet":
         nodes += [
             node("Mul", ["l", "number"], ["part"]),
-            node("Sub", ["part", "h"], ["d"]),
+            node("Sub", ["part", "h"], ["apart"]),
+            node("Transpose", ["h"], ["turned_h"], perm=[0, 2, 1]),
         ]
-        return 8, nodes, ["d"]
+        return 8, nodes, ["apart", "turned_h"]
+    if form == "gates":
+        return 8, [*nodes, node("Sigmoid", ["l"], ["gate"])], ["gate", "h"]
+    nodes.append(node("Transpose", ["l"], ["turned"], perm=[0, 2, 1]))
     if form == "read whole as well":
-        return 8, [*nodes, node("Relu", ["y"], ["all"])], ["l", "h", "all"]
+        return 8, [*nodes, node("Relu", ["y"], ["all"])], ["turned", "h", "all"]
     assert form == "some rows"
     some = [
         node("Slice", ["y", "n0", "n2", "n1"], ["top"]),
         node("Slice", ["top", "n4", "n8", "n2"], ["part"]),
     ]
-    return 8, [nodes[0], *some], ["l", "part"]
+    return 8, [nodes[0], nodes[2], *some], ["turned", "part"]
 
 
 SPLIT = {"split": 3, "two of three": 2, "by head": 2, "selected": 3, "parts of parts": 2}
-WHOLE = ("halves that meet", "read whole as well", "some rows")
+WHOLE = ("gates", "halves that meet", "read whole as well", "some rows")
 CONSTANTS = {f"n{n}": np.array([n]) for n in (0, 1, 2, 4, 8, 12)} | {
     "by_head": np.array([1, TOKENS, 2, 12]),
     "by_part": np.array([1, TOKENS, 3, 2, 4]),

@@ -1,0 +1,105 @@
+"""Movements of whole pixels into phases of an image and back, as MobileViT moves its patches.
+
+An exporter writes them as reshapes around a Transpose. The accelerator reads each phase as a slice
+with steps, and stores phases where they lie in the image.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from ..graph import Graph, is_accelerated
+from ..graph import operators as ops
+from ..rewriting import Site, op, rewrite, rule
+from .moved_elements import TURNS, moved_elements, moving_nodes
+from .patterns import is_int8
+
+MAX_FACTOR = 8
+"""Of rows and columns, for the number of phases."""
+
+MAX_ELEMENTS = 1 << 22
+"""Of a value; larger ones move on the host."""
+
+
+def _phases(image: np.ndarray, factors: tuple[int, int]) -> Sequence[np.ndarray]:
+    rows, columns = factors
+    return [image[:, a::rows, b::columns] for a, b in product(range(rows), range(columns))]
+
+
+def _factors(order: np.ndarray, image: np.ndarray) -> tuple[int, int] | None:
+    """Return the factors for which the phases of an image are some places in order."""
+    _, height, width = image.shape
+    factors = [
+        [size for size in range(1, MAX_FACTOR + 1) if extent % size == 0]
+        for extent in (height, width)
+    ]
+    for rows, columns in product(*factors):
+        phases = np.concatenate([one.ravel() for one in _phases(image, (rows, columns))])
+        if rows * columns > 1 and np.array_equal(phases, order):
+            return rows, columns
+    return None
+
+
+def _moved_pixels(site: Site) -> tuple[str, np.ndarray] | None:
+    """Return the layer's result whose pixels the root has in another order, and their places."""
+    name, shape = site.root.output.name, site.shape
+    chain = moving_nodes(site.view, name, TURNS)
+    made = site.view.producer(chain[0].inputs[0])
+    turns = any(isinstance(node.attributes, ops.Transpose) for node in chain)
+    few = site.root.output.type.elements <= MAX_ELEMENTS
+    if not turns or not few or len(shape) != 4 or made is None or not is_accelerated(made):
+        return None
+    x, places = moved_elements(site.view, name, TURNS)
+    channels = shape[-1]
+    pixels = places[..., 0] // channels
+    whole = pixels[..., None] * channels + np.arange(channels)
+    return (x, pixels) if np.array_equal(places, whole) else None
+
+
+def _to_phases(site: Site, x: str, factors: tuple[int, int]) -> str:
+    kind, given, (rows, columns) = site.quantisation_of(x), site.shape_of(x), factors
+    n, height, width, channels = given
+    slices = [
+        ops.QSlice((0, a, b, 0), (n, height, width, channels), (1, rows, columns, 1))
+        for a, b in product(range(rows), range(columns))
+    ]
+    parts = [site.emit(each, x, quantisation=kind) for each in slices]
+    return site.emit(ops.QConcat(0), *parts, quantisation=kind)
+
+
+def _from_phases(site: Site, x: str, factors: tuple[int, int]) -> str:
+    kind, (rows, columns) = site.quantisation_of(x), factors
+    n, height, width, channels = site.shape
+    images = n * rows * columns, height // rows, width // columns, channels
+    apart = site.emit(ops.QReshape(images), x, quantisation=kind)
+    slices = [
+        ops.QSlice((at, 0, 0, 0), (at + n, *images[1:]), (1, 1, 1, 1))
+        for at in range(0, images[0], n)
+    ]
+    parts = [site.emit(each, apart, quantisation=kind) for each in slices]
+    return site.emit(ops.QInterleave(factors), *parts, quantisation=kind)
+
+
+def move_pixels(graph: Graph) -> Graph:
+    """Move pixels of layers to others as slices, concatenations and interleavings."""
+    read = {name for node in graph.nodes if is_accelerated(node) for name in node.inputs}
+
+    @rule(op(TURNS, ..., result=is_int8))
+    def move(site: Site) -> str | None:
+        """Turns of x -> QConcat of the phases of x, or QInterleave of images of x."""
+        moved = _moved_pixels(site) if site.root.output.name in read else None
+        if moved is None or site.shape_of(moved[0])[-1:] != site.shape[-1:]:
+            return None
+        x, pixels = moved
+        n, height, width, channels = site.shape
+        image = site.shape_of(x)[:-1]
+        if len(image) == 3:
+            factors = _factors(pixels.ravel(), np.arange(pixels.size).reshape(image))
+            if factors is not None:
+                phases = _to_phases(site, x, factors)
+                return site.become(ops.QReshape((n, height, width, channels)), phases)
+        factors = _factors(np.arange(pixels.size), pixels)
+        return None if factors is None else _from_phases(site, x, factors)
+
+    return rewrite(graph, move)
