@@ -223,8 +223,8 @@ class _KernelLowering:
             for name in self.kernel.kept
         }  # fmt: skip
         self.kept = {stages[-1]: name for name, stages in readers.items()}
-        """Results that are stored behind the last stage that reads them, by that stage: their bank
-        has one read port."""
+        """Results that wait to be stored, by the last stage that reads them: banks have one read
+        port."""
         self.placed: dict[str, Placed] = {}
         self.rows: dict[str, RowPasses] = {}
 

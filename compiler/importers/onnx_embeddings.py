@@ -11,7 +11,7 @@ from .onnx_scope import Named
 
 
 def import_rotary_embedding(node: OnnxNode) -> list[Named]:
-    """Import RotaryEmbedding as ONNX's own, which has its operands in another order."""
+    """Import RotaryEmbedding; its operands are those of ONNX's operator in another order."""
     body = Body(node)
     if node.attribute("scale", 1.0) != 1.0 or node.attribute("is_packed_batching", 0):
         node.refuse("scale or packed batch in RotaryEmbedding", "one", "export without it")

@@ -51,7 +51,7 @@ class TensorPlacement:
         return DramTensor(base, self.shape, self.strides, self.channels, self.copies)
 
     def bytes_at(self) -> tuple[object, ...]:
-        """Return what tells the bytes of two values apart; axes of one element have no stride."""
+        """Return the bytes that a value covers, in a form to compare: strides of long axes only."""
         steps = zip(self.shape, self.resident(0).strides, strict=True)
         strides = tuple(stride for extent, stride in steps if extent > 1)
         return self.whole, self.first, self.shape, self.channels, strides, self.copies
@@ -215,7 +215,7 @@ def _store_as(
 
 
 def _reshaped(placement: TensorPlacement, shape: tuple[int, ...]) -> TensorPlacement | None:
-    """Return the place of the same pixels as an image of another shape; None if none has it."""
+    """Return the placement of the same pixels in another shape; None if they lie unevenly."""
     *outer, pixel, channel = placement.resident(0).strides
     spans = [
         (extent, stride)

@@ -17,10 +17,11 @@ from .patterns import TO_FIRST, reshaped, to_image
 Permutation = tuple[int, ...]
 
 
-def is_by_pixel(convolution: ops.QConv) -> bool:
-    """Tell whether each pixel of the result depends on one pixel, and on no other place."""
-    one = convolution.strides == (1, 1) and not any(convolution.pads)
-    return one and convolution.kind == "dense"
+def has_one_tap(site: Site) -> bool:
+    """Tell whether each pixel of a convolution's result depends on the pixel in its place alone."""
+    layer, weights = site.root.attributes, site.shape_of(site.root.inputs[1])
+    assert isinstance(layer, ops.QConv), "rules match no other operator"
+    return weights[:2] == (1, 1) and layer.strides == (1, 1) and not any(layer.pads)
 
 
 TRANSPOSED = op(ops.Transpose, value("x"), capture="turn")
@@ -91,7 +92,7 @@ def sink_below_elementwise(
 
 @rule(
     op(ops.QLut, op(ops.Reshape, TRANSPOSED), ..., capture="function"),
-    op(ops.QConv, op(ops.Reshape, TRANSPOSED), ..., capture="function", where=is_by_pixel),
+    op(ops.QConv, op(ops.Reshape, TRANSPOSED), ..., capture="function"),
 )
 def sink_both(
     site: Site, function: ops.QLut | ops.QConv, turn: ops.Transpose, x: str
@@ -101,7 +102,7 @@ def sink_both(
     if whole:
         last = len(shape) - 1
         channels = site.shape_of(site.root.inputs[0])[-1]
-        if turn.permutation[last] != last or shape[last] != channels:
+        if not has_one_tap(site) or turn.permutation[last] != last or shape[last] != channels:
             return None
     result = site.become(function, to_image(site, x), *site.root.inputs[1:])
     kept = (*shape[:-1], site.shape[-1]) if whole else shape

@@ -7,32 +7,28 @@ memory both are the same, but a reshape ends a segment.
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
-from .arrange_layout import drop_same_shape, merge_reshapes
+from .arrange_layout import drop_same_shape, has_one_tap, merge_reshapes
 from .patterns import image_shape, is_int8, reshaped, to_image
 from .recognise_concats import IMAGE_AXES
 
 
-def _by_pixel(convolution: ops.QConv) -> bool:
-    return convolution.strides == (1, 1) and not any(convolution.pads)
-
-
 @rule(
-    op(ops.QConv, op(ops.Reshape, value("x")), ..., capture="layer", where=_by_pixel),
-    op((ops.QLut, ops.QNorm, ops.QSoftmax), op(ops.Reshape, value("x")), ..., capture="layer"),
+    op((ops.QConv, ops.QLut, ops.QNorm, ops.QSoftmax), op(ops.Reshape, value("x")), ...),
 )
 def sink_reshape(site: Site, x: str) -> str | None:
     """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels, or any elements of a table."""
-    if isinstance(site.root.attributes, ops.QSoftmax) and any(site.root.inputs[1:]):
+    function = site.root.attributes
+    if isinstance(function, ops.QSoftmax) and any(site.root.inputs[1:]):
         return None  # the mask has the dimensions of these rows
+    if isinstance(function, ops.QConv) and not has_one_tap(site):
+        return None
     given, shape = site.shape_of(site.root.inputs[0]), site.shape_of(x)
     kept = shape if len(shape) == len(given) else image_shape(shape)
-    weights = site.root.inputs[1:2]
-    whole = any(site.shape_of(w)[:2] != (1, 1) for w in weights if len(site.shape_of(w)) == 4)
-    fits = isinstance(site.root.attributes, ops.QLut) or kept[-1] == given[-1]
-    if whole or kept == given or len(given) != len(kept) or not fits:
+    fits = isinstance(function, ops.QLut) or kept[-1] == given[-1]
+    if kept == given or len(given) != len(kept) or not fits:
         return None
     image = reshaped(site, x, kept)
-    made = site.become(site.root.attributes, image, *site.root.inputs[1:])
+    made = site.become(function, image, *site.root.inputs[1:])
     return site.emit(ops.Reshape(site.shape), made)
 
 

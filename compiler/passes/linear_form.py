@@ -21,6 +21,12 @@ from .patterns import dequantised, quantisation_of
 MAX_ELEMENTS = 1 << 22
 """Of a result; larger ones stay in float."""
 
+MAX_DEPTH = 40
+"""Of the operators between a result and its source; deeper ones have no form."""
+
+MAX_TERMS = 16
+"""Of each element; sums of more have no form."""
+
 TABLE_ENTRIES = 256
 
 INPUT = dequantised("x", constant=False)
@@ -54,7 +60,7 @@ class Linear(NamedTuple):
         return Linear(self.source, *map(change, self[1:]))
 
     def broadcast(self, shape: tuple[int, ...]) -> "Linear":
-        """Return the elements, repeated to a shape."""
+        """Return the elements repeated to fill a shape."""
 
         def change(part: np.ndarray) -> np.ndarray:
             ranked = part.reshape((1,) * (len(shape) + 1 - part.ndim) + part.shape)
@@ -81,6 +87,8 @@ class LinearForms:
     starts: dict[str, int] = field(default_factory=dict)
     largest: float = 1.0
     rounding: float = 0.0
+    _known: dict[tuple[str, bool], tuple[Linear | None, float]] = field(default_factory=dict)
+    _depth: int = 0
 
     @property
     def elements(self) -> int:
@@ -88,7 +96,29 @@ class LinearForms:
         return sum(self.view.types[name].elements for name in self.starts)
 
     def of_integers(self, name: str) -> Linear | None:
-        """Return the form of int8 values: movements of others, some of which are computed."""
+        """Return the form of int8 values, which is at least their own; see `of`."""
+        return self._found(name, integers=True)
+
+    def of(self, name: str) -> Linear | None:
+        """Return the form of float values; None if they have none."""
+        return self._found(name, integers=False)
+
+    def _found(self, name: str, *, integers: bool) -> Linear | None:
+        """Look for a form once, and count its roundings wherever it is read."""
+        key, before = (name, integers), self.rounding
+        if key in self._known:
+            form, rounding = self._known[key]
+            self.rounding += rounding
+            return form
+        if self._depth == MAX_DEPTH:
+            return None
+        self._depth += 1
+        form = self._integer_form(name) if integers else self._float_form(name)
+        self._depth -= 1
+        self._known[key] = form, self.rounding - before
+        return form
+
+    def _integer_form(self, name: str) -> Linear | None:
         node, kind = self.view.producer(name), self.view.types[name]
         if node is not None and kind.elements <= MAX_ELEMENTS:
             operator = node.attributes
@@ -109,8 +139,7 @@ class LinearForms:
             return None
         return self._source(name, kind.quantisation)
 
-    def of(self, name: str) -> Linear | None:
-        """Return the form of float values; None if they have none."""
+    def _float_form(self, name: str) -> Linear | None:
         view, node = self.view, self.view.producer(name)
         if node is None or view.types[name].elements > MAX_ELEMENTS:
             return None
@@ -194,7 +223,10 @@ def _slope(view: GraphView, node: Node) -> float | None:
     table = view.data(node.inputs[1]).astype(int).reshape(-1)
     given = (np.arange(-128, 128) - x.zero_point) * (x.scale / y.scale)
     inside = np.abs(table) < 127
-    factor = float(given[inside] @ (table[inside] - y.zero_point) / (given[inside] @ given[inside]))
+    square = given[inside] @ given[inside]
+    if not square:
+        return None
+    factor = float(given[inside] @ (table[inside] - y.zero_point) / square)
     expected = np.clip(np.rint(given * factor) + y.zero_point, -128, 127)
     return factor if np.abs(table - expected).max() <= 1 else None
 
@@ -219,7 +251,10 @@ def _joined(parts: Sequence[Linear | None], axis: int) -> Linear | None:
     found = [part for part in parts if part is not None]
     if len(found) < len(parts) or len({part.source for part in found}) > 1:
         return None
-    most = max(part.places.shape[-1] for part in found)
+    counts = [part.places.shape[-1] for part in found]
+    most = max(counts)
+    if (sum(counts) if axis == -1 else most) > MAX_TERMS:
+        return None
 
     def padded(part: Linear) -> Linear:
         missing = most - part.places.shape[-1]

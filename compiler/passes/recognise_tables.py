@@ -63,42 +63,52 @@ def _leaves(view: GraphView, name: str, elements: int, through: bool = False) ->
     way are allowed. With `through`, `name` is itself an int8 value and the search continues above
     it.
     """
-    name = _before_reshapes(view, name)
-    kind = view.types[name]
-    if view.is_constant(name) or known_number(view, name) is not None:
-        return set() if kind.elements == 1 else None
-    if kind.elements != elements:
-        return None
-    node = view.producer(name)
-    if kind.dtype == "int8" and not through:
-        return {name}
-    if node is None or not isinstance(node.attributes, ELEMENTWISE):
-        return None
-    if getattr(node.attributes, "axis", None) is not None:
-        return None
-    operands = node.inputs[:1] if isinstance(node.attributes, ops.QLut) else node.inputs
     leaves: set[str] = set()
-    for operand in operands:
-        part = _leaves(view, operand, elements)
-        if part is None:
+    first, seen, waiting = _before_reshapes(view, name), set[str](), [name]
+    while waiting:
+        name = _before_reshapes(view, waiting.pop())
+        if name in seen:
+            continue
+        seen.add(name)
+        kind = view.types[name]
+        if view.is_constant(name) or known_number(view, name) is not None:
+            if kind.elements != 1:
+                return None
+            continue
+        if kind.elements != elements:
             return None
-        leaves |= part
+        if kind.dtype == "int8" and not (through and name == first):
+            leaves.add(name)
+            continue
+        node = view.producer(name)
+        if node is None or not isinstance(node.attributes, ELEMENTWISE):
+            return None
+        if getattr(node.attributes, "axis", None) is not None:
+            return None
+        waiting += node.inputs[:1] if isinstance(node.attributes, ops.QLut) else node.inputs
     return leaves
 
 
 def _apply(view: GraphView, name: str, memo: dict[str, np.ndarray]) -> np.ndarray:
     """Evaluate the subgraph above `name` on the values in `memo`."""
-    name = _before_reshapes(view, name)
-    if name not in memo:
-        if view.is_constant(name):
-            data = view.data(name)
-            memo[name] = data if data.size != 1 else data.reshape(())
+    waiting = [name]
+    while waiting:
+        current = _before_reshapes(view, waiting[-1])
+        if current in memo:
+            waiting.pop()
+        elif view.is_constant(current):
+            data = view.data(current)
+            memo[current] = data if data.size != 1 else data.reshape(())
         else:
-            node = view.producer(name)
+            node = view.producer(current)
             assert node is not None, "the subgraph begins at its source"
-            arrays = [_apply(view, operand, memo) for operand in node.inputs]
-            memo[name] = evaluate_operator(node.attributes, arrays)
-    return memo[name]
+            operands = [_before_reshapes(view, operand) for operand in node.inputs]
+            missing = [operand for operand in operands if operand not in memo]
+            waiting += missing
+            if not missing:
+                arrays = [memo[operand] for operand in operands]
+                memo[current] = evaluate_operator(node.attributes, arrays)
+    return memo[_before_reshapes(view, name)]
 
 
 def _before_reshapes(view: GraphView, name: str) -> str:

@@ -68,7 +68,7 @@ def _takes(graph: Graph, name: str) -> Sequence[str]:
 
 
 def _ends(graph: Graph, product: str) -> tuple[Sequence[str], bool]:
-    """Return the values that movements alone make of one, and that something else reads.
+    """Return the values that only movements derive from a product, and that another operator reads.
 
     Also tell whether a Transpose is among the movements.
     """
@@ -153,9 +153,9 @@ def _parts(graph: Graph, product: str) -> dict[str, Part]:
 
 
 def _channelwise(view: GraphView, name: str) -> Sequence[Node]:
-    """Return a product with weights and the functions behind it that make a value of its channels.
+    """Return the nodes that compute a value channel by channel, a product with weights first.
 
-    None of them mixes channels. Empty if the value is made in another way.
+    Empty if the value is computed in another way.
     """
     chain: list[Node] = []
     while (node := view.producer(name)) is not None:

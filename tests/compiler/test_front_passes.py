@@ -26,6 +26,8 @@ from tilewright.compiler.graph import (
 )
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.passes.recognise_rows import recognise_rows
+from tilewright.isa.configuration import PRESETS
 
 from .onnx_models import integers, model, node, run_onnxruntime, scalars, value
 
@@ -320,3 +322,36 @@ def test_even_indices_are_a_slice(indices, cut):
     assert ("gather" in [node.op for node in found.nodes]) != cut
     x = np.arange(24).astype(np.int8).reshape(1, 4, 6)
     assert (evaluate(found, {"x": x})["y"] == x[:, indices]).all()
+
+
+DEPTH = 2000
+
+
+@pytest.mark.parametrize(
+    "form", ["in a row", "of two equal terms", "of two equal terms, quantised"]
+)
+def test_deep_functions_of_one_value_end(form):
+    """Walks that visit a value on every path to it would never end."""
+    scaled = {"s": 0.1, "z": np.int8(0)}
+    nodes = [node("DequantizeLinear", ["x", "s", "z"], ["v0"])]
+    count = DEPTH if form == "in a row" else 60
+    for index in range(count):
+        given, result = f"v{index}", f"v{index + 1}"
+        if form == "in a row":
+            nodes.append(node("Neg", [given], [result]))
+        elif form == "of two equal terms":
+            nodes.append(node("Add", [given, given], [result]))
+        else:
+            nodes += [
+                node("Add", [given, given], [f"sum{index}"]),
+                node("QuantizeLinear", [f"sum{index}", "s", "z"], [f"held{index}"]),
+                node("DequantizeLinear", [f"held{index}", "s", "z"], [result]),
+            ]
+    nodes.append(node("QuantizeLinear", [f"v{count}", "s", "z"], ["y"]))
+    proto = model(nodes, [value("x", np.int8, (1, 3, 4))], ["y"], scalars(**scaled))
+    graph = import_model(proto.SerializeToString())
+    rows = recognise_rows(graph, PRESETS["8x8"].replace(name="rows", row_statistics="all"))
+    x = np.arange(-6, 6).astype(np.int8).reshape(1, 3, 4)
+    expected = x if form == "in a row" else np.where(x, np.where(x < 0, -128, 127), 0)
+    for each in (graph, rows):
+        assert np.array_equal(evaluate(each, {"x": x})["y"], expected)

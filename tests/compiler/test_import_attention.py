@@ -272,7 +272,7 @@ def test_a_form_computes_what_onnxruntime_computes(name: str) -> None:
 
 
 def test_lengths_of_a_cache_exclude_the_keys_behind_them() -> None:
-    """A mask may end before the keys do. onnxruntime has no such kernel."""
+    """A mask that is shorter than the keys; ONNX Runtime has no kernel for it."""
     names = ["q", "k", "v", "mask", "", "", "lengths"]
     given = QKV | {"mask": random(6, 4), "lengths": np.array([3])}
     shown = [value(name, a.dtype, a.shape) for name, a in given.items()]

@@ -72,7 +72,7 @@ def swept(tmp_path_factory) -> Callable[..., dict]:
 
 
 def logs() -> list[RunLog]:
-    """Runs of two tuners with three seeds each, and of a search, with failures and predictions."""
+    """Two tuners with three seeds each and a search, some trials with failures or predictions."""
     found = []
     for tuner, seed in product(("evolutionary", "xgboost"), range(3)):
         trials = tuple(
