@@ -7,7 +7,6 @@ when a run ends, also by Ctrl-C; a run that is continued writes a longer one, wh
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from math import inf
 from typing import Any
 
 from ...compiler.cpu.kernels.choices import Choice, choice_text
@@ -127,7 +126,7 @@ def _trial_of(values: Mapping[str, Any]) -> LoggedTrial:
     ratio, predicted = (
         None if values[name] is None else float(values[name]) for name in ("ratio", "predicted")
     )
-    if ratio is not None and not 0 < ratio < inf:
+    if ratio is not None and ratio <= 0:
         raise ValueError(f"expected a positive ratio, got {ratio}")
     return LoggedTrial(choice, _text(values["verdict"]), ratio, float(values["noise"]), predicted)
 

@@ -71,8 +71,6 @@ def test_a_model_says_what_it_expects_before_a_trial():
         {"trials": 3},
         {"trials": [{"choice": {"rows": 1}, "verdict": "ok", "ratio": -1, "noise": 0,
                      "predicted": None}]},
-        {"trials": [{"choice": {"rows": 1}, "verdict": "ok", "ratio": float("nan"), "noise": 0,
-                     "predicted": None}]},
         {"trials": [{"choice": {"rows": [1]}, "verdict": "ok", "ratio": 1, "noise": 0,
                      "predicted": None}]},
         {"unit": "pages"},
