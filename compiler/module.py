@@ -11,6 +11,7 @@ from ..html_tables import html_table
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
 from ..isa.memory_model import MemoryModel
+from ..wording import counted
 from .graph import Graph
 
 
@@ -143,8 +144,8 @@ class Segment:
 
     def __repr__(self) -> str:
         return (
-            f"<Segment of {len(self.layers)} layers in {len(self.program):,} instructions, "
-            f"{self.data_bytes:,} bytes of data>"
+            f"<Segment of {counted(len(self.layers), 'layer')} in "
+            f"{counted(len(self.program), 'instruction')}, {self.data_bytes:,} bytes of data>"
         )
 
     def image(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -209,7 +210,7 @@ class Module:
         instructions = sum(len(segment.program) for segment in self.segments)
         return (
             f"<Module `{self.name:.60}` for `{self.configuration.name:.60}`: {layers} accelerator "
-            f"layers in {instructions:,} instructions>"
+            f"layers in {counted(instructions, 'instruction')}>"
         )
 
     def rows(self) -> list[tuple[str, str, str, str, int | None, int | None]]:

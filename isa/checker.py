@@ -32,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import ProgramError
+from ..wording import counted
 from .configuration import Configuration
 from .footprints import Footprint, explain_conflict, footprint, last_conflict
 from .instructions import Halt, Instruction, Unit
@@ -157,7 +158,7 @@ class _ProgramWalk:
                 yield Fault(
                     queue[0][0],
                     f"instruction {queue[0][0]}: signals {taker.name}, but at the end "
-                    f"{len(queue)} token{'s' * (len(queue) > 1)} of {giver.name} "
+                    f"{counted(len(queue), 'token')} of {giver.name} "
                     f"(instruction{'s' * (len(queue) > 1)} {indices}) "
                     f"{'are' if len(queue) > 1 else 'is'} left over; let {taker.name} wait for "
                     "each, or remove the signal",
@@ -191,7 +192,10 @@ def _faults(
             )
             return
     if not program or not isinstance(program[-1], Halt):
-        yield Fault(None, f"program of {len(program)} instructions: no HALT at the end; append one")
+        yield Fault(
+            None,
+            f"program of {counted(len(program), 'instruction')}: no HALT at the end; append one",
+        )
     yield from walk.leftovers()
 
 

@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from ..errors import IsaError, ProgramError
+from ..wording import counted
 from .configuration import Configuration, Memory
 from .encoding import encode
 from .footprints import EXACT_RUNS, bank_mask, footprint, regions_share_a_row
@@ -133,7 +134,7 @@ def _strides(loops: tuple[Loop, ...], index: int) -> tuple[tuple[int, int], ...]
 
 def _revisit(row: int, steps: int, where: str) -> str:
     return (
-        f"ACC row {row} is visited again after {steps} step{'s' * (steps > 1)} {where}; expected "
+        f"ACC row {row} is visited again after {counted(steps, 'step')} {where}; expected "
         f"at least {GEMM_REVISIT_STEPS}; put a loop that moves `acc` inside"
     )
 

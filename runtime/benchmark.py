@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..wording import counted
 
 REPEAT, MIN_REPEAT_MS = 10, 20.0
 """Repetitions, and the least duration of each: 0.2 s in all."""
@@ -147,8 +148,8 @@ class Benchmark:
             Whether this machine does all the work of a call, so that the time means something.
         """
         count = len(self.seconds)
-        often = "1 run" if self.number == 1 else f"{self.number:,} runs"
-        line = f"host times: median of {count} repetition{'s' * (count > 1)} of {often}, warmed up"
+        often = counted(self.number, "run")
+        line = f"host times: median of {counted(count, 'repetition')} of {often}, warmed up"
         if is_whole:
             line += (
                 f"; {_text(min(self.seconds))} to {_text(max(self.seconds))} a run, "

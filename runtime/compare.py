@@ -15,6 +15,7 @@ import numpy as np
 from ..compiler.graph import evaluate_node
 from ..compiler.module import Module
 from ..html_tables import html_table
+from ..wording import counted
 from .names import layer_names, on_chip
 from .session import Run
 
@@ -187,7 +188,7 @@ class Comparison:
     def __repr__(self) -> str:
         values = sum(tally.values for tally in self.tallies)
         found = "all equal" if self.equal else "with differences"
-        return f"<Comparison of {self.samples} samples: {values:,} values, {found}>"
+        return f"<Comparison of {counted(self.samples, 'sample')}: {values:,} values, {found}>"
 
     def _repr_html_(self) -> str:
         return html_table(

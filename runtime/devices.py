@@ -21,6 +21,7 @@ from ..isa.memory_model import MemoryModel
 from ..isa.semantics import SCRATCHPADS, Machine
 from ..sim.native_functional import NativeMachine, functional_machine
 from ..sim.timing import Timer
+from ..wording import counted
 from .device import Device, LoadedProgram, Result
 
 if TYPE_CHECKING:
@@ -193,8 +194,8 @@ class HostDevice(Device):
     def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
         raise DeviceError(
             f"device `{self.name}`: expected a network without segments, got a program of "
-            f"{len(program.instructions)} instructions; compile the model with the placement "
-            "`host`, or open another device"
+            f"{counted(len(program.instructions), 'instruction')}; compile the model with the "
+            "placement `host`, or open another device"
         )
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:

@@ -19,6 +19,7 @@ from ..compiler.module import Module, Segment
 from ..html_tables import html_table
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
+from ..wording import counted
 from .device import Result
 
 ACCELERATOR, HOST, GPU, NUMPY = "accelerator", "host", "gpu", "numpy"
@@ -120,7 +121,7 @@ class Profile:
 
     def __repr__(self) -> str:
         cycles = "no" if self.cycles is None else f"{self.cycles:,}"
-        return f"<Profile of {len(self.layers)} layers: {cycles} cycles>"
+        return f"<Profile of {counted(len(self.layers), 'layer')}: {cycles} cycles>"
 
     def _repr_html_(self) -> str:
         return html_table(

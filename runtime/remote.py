@@ -21,6 +21,7 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.encoding import word_bytes
 from ..isa.memory_model import MemoryModel
 from ..isa.registers import counter_registers
+from ..wording import counted
 from .agents import AgentConnection, RemoteAddress, artifact_digest, connect
 from .arrays import from_npy
 from .device import Device, LoadedProgram, Result
@@ -73,7 +74,7 @@ class RemoteTimes:
     def __str__(self) -> str:
         return (
             f"{self.queued_s:.1f} s in the queue, {self.opened_s:.1f} s to open, "
-            f"{self.run_s:.3f} s in {self.runs:,} runs"
+            f"{self.run_s:.3f} s in {counted(self.runs, 'run')}"
         )
 
 

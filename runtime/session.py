@@ -26,6 +26,7 @@ from ..compiler.module import Binding, Module, Segment
 from ..errors import DeviceError, InputError
 from ..html_tables import html_table
 from ..isa.encoding import encode_program
+from ..wording import counted
 from .benchmark import MIN_REPEAT_MS, REPEAT, WARM_UP_S, Benchmark, benchmark
 from .device import Device, NetworkDevice, Repetitions, Result
 from .names import layer_names
@@ -90,7 +91,7 @@ class Run:
     inputs: Mapping[str, np.ndarray] = field(repr=False)
 
     def __repr__(self) -> str:
-        return f"<Run of `{self.module.name:.60}`: {len(self.outputs)} outputs>"
+        return f"<Run of `{self.module.name:.60}`: {counted(len(self.outputs), 'output')}>"
 
     def _repr_html_(self) -> str:
         rows = ((name, f"{x.dtype}{list(x.shape)}") for name, x in self.outputs.items())

@@ -14,6 +14,7 @@ from ...aligned import align
 from ...errors import CompileError
 from ...isa.configuration import SCRATCHPADS, Configuration, Memory
 from ...isa.expressions import reads_of
+from ...wording import counted
 from ..te.nodes import Allocate
 from ..te.program import Program
 
@@ -146,7 +147,7 @@ class FixedPlaces:
         return (
             f"kernel `{kernel}`: the buffers in {memory.name} ({sizes}) do not fit the "
             f"{self.configuration.size_bytes(memory)} bytes of configuration "
-            f"`{self.configuration.name}` in {banks} bank{'s' * (banks > 1)}{ports}; split more, "
+            f"`{self.configuration.name}` in {counted(banks, 'bank')}{ports}; split more, "
             f"compute copies further inside, or raise `{memory.scratchpad.depth}`"
         )
 

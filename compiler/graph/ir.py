@@ -14,6 +14,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...html_tables import html_table
+from ...wording import counted
 from .operator import Operator
 from .types import TensorType
 
@@ -169,8 +170,9 @@ class Graph:
 
     def __repr__(self) -> str:
         return (
-            f"<Graph `{self.name:.60}`: {len(self.nodes)} nodes, {len(self.constants)} constants, "
-            f"{len(self.inputs)} inputs, {len(self.outputs)} outputs>"
+            f"<Graph `{self.name:.60}`: {counted(len(self.nodes), 'node')}, "
+            f"{counted(len(self.constants), 'constant')}, {counted(len(self.inputs), 'input')}, "
+            f"{counted(len(self.outputs), 'output')}>"
         )
 
     def plot(self) -> "Picture":

@@ -4,6 +4,7 @@ A violation is a mistake in a pass or in a hand-written graph. The message names
 """
 
 from ...errors import CompileError
+from ...wording import counted
 from .ir import Graph, Node
 from .types import DTYPES, TensorType, check_size
 
@@ -92,7 +93,8 @@ def _check_node(where: str, graph: Graph, node: Node, known: set[str]) -> None:
         raise CompileError(f"{where}: {error}") from error
     if len(node.outputs) != len(expected):
         raise CompileError(
-            f"{where}: expected {len(expected)} outputs, got {len(node.outputs)}; give each a name"
+            f"{where}: expected {counted(len(expected), 'output')}, got {len(node.outputs)}; "
+            "give each a name"
         )
     for value, kind in zip(node.outputs, expected, strict=True):
         got = value.type

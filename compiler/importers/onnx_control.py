@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
+from ...wording import counted
 from ..graph import operators as ops
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
@@ -28,7 +29,7 @@ def import_if(node: OnnxNode) -> list[Named]:
     branches = [_branch(node, name) for name in ("then_branch", "else_branch")]
     if {len(branch) for branch in branches} != {len(node.proto.output)}:
         node.fail(
-            f"branches of {len(node.proto.output)} outputs",
+            f"branches of {counted(len(node.proto.output), 'output')}",
             "another number",
             "export the model again",
         )

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ...errors import CompileError, ImportModelError
 from ...quoting import MAX_NAME, printable
+from ...wording import counted
 from ..graph import Builder, Graph, Output, drop_unused, verify
 from ..model_file import read_model
 from .onnx_cut import cut, proposed_cut
@@ -177,8 +178,9 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
     if not model.graph.node or not model.graph.output:
         raise ImportModelError(
             f"model `{name}`: expected an ONNX model with nodes and outputs, got "
-            f"{len(model.graph.node)} nodes and {len(model.graph.output)} outputs in {len(data)} "
-            "bytes; export or copy it again"
+            f"{counted(len(model.graph.node), 'node')} and "
+            f"{counted(len(model.graph.output), 'output')} in {len(data)} bytes; export or copy "
+            "it again"
         )
     return model
 

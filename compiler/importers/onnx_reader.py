@@ -8,6 +8,7 @@ import onnx
 
 from ...errors import ImportModelError
 from ...quoting import printable
+from ...wording import counted
 from ..graph import TensorType, evaluate_outputs
 from ..reach import reach
 from .onnx_scope import ImportScope, Named, key_of
@@ -82,7 +83,9 @@ class NodeReader:
     def value(self, index: int) -> Named:
         """Return the value in the graph, or the sequence of values, that a required input names."""
         if not self.has(index):
-            self.fail(f"an input {index}", f"{len(self.proto.input)} inputs", "export it again")
+            self.fail(
+                f"an input {index}", counted(len(self.proto.input), "input"), "export it again"
+            )
         name = self.proto.input[index]
         if name not in self.names:
             self.fail(

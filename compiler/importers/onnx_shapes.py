@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...wording import counted
 from ..graph import TensorType
 from ..graph.operators import Expand, Where
 from ..graph.types import DTYPES, MAX_BYTES
@@ -50,7 +51,11 @@ def import_constant_of_shape(node: OnnxNode) -> str:
     shape = node.integers(0)
     value = node.tensor("value") if "value" in node.attributes else np.zeros(1, np.float32)
     if min(shape, default=0) < 0 or value.size != 1:
-        node.fail("a shape and one value", f"{list(shape)}, {value.size} values", "correct them")
+        node.fail(
+            "a shape and one value",
+            f"{list(shape)}, {counted(value.size, 'value')}",
+            "correct them",
+        )
     node.check(TensorType(str(value.dtype), shape))
     return node.array(np.full(shape, value.ravel()[0], dtype=value.dtype))
 

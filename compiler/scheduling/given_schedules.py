@@ -13,6 +13,7 @@ from typing import Any
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
+from ...wording import counted
 from ..accelerator.search import Candidate
 from ..accelerator.target import Accelerator
 from ..module import Layer, Module
@@ -87,7 +88,7 @@ def with_given(
     texts = _PART.split(text) if _has_steps(text) else []
     if len(texts) != len(work):
         raise CompileError(
-            f"schedule of layer `{layer}`: expected {len(work)} part{'s' * (len(work) != 1)}, got "
+            f"schedule of layer `{layer}`: expected {counted(len(work), 'part')}, got "
             f"{len(texts)}; each but the first begins with `# part NUMBER`"
         )
     return tuple(

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ...wording import counted
+
 TERM_S = 60.0
 """Seconds for which a lease holds without a sign of life."""
 
@@ -197,9 +199,8 @@ class LeaseTable:
             )
         if all(unit.state is LeaseState.QUARANTINED for unit in fitting):
             unit = fitting[0]
-            return (
-                f"`{unit.name}` is set aside after {unit.faults} faults, the last one: {unit.why}"
-            )
+            faults = counted(unit.faults, "fault")
+            return f"`{unit.name}` is set aside after {faults}, the last one: {unit.why}"
         return ""
 
     # Leases ----------------------------------------------------------------------------------

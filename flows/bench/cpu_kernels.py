@@ -44,6 +44,7 @@ from ...compiler.cpu import (
 )
 from ...errors import UsageError
 from ...runtime.host import MARGIN
+from ...wording import counted
 from ..cli.json_output import check_json, write_json
 from ..cli.main import guarded
 from .cpu_peak import peak_rates
@@ -282,7 +283,7 @@ def summary(rows: list[dict]) -> Iterator[str]:
         for threads in dict.fromkeys(row["threads"] for row in rows):
             found = [r["ratio"] for r in rows if (r["group"], r["threads"]) == (group, threads)]
             mean = math.exp(sum(map(math.log, found)) / len(found))
-            parts.append(f"{mean:.2f}x on {threads} thread{'s' * (threads > 1)}")
+            parts.append(f"{mean:.2f}x on {counted(threads, 'thread')}")
         yield f"{group}: {', '.join(parts)}"
 
 

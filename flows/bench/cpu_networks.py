@@ -23,6 +23,7 @@ from ...compiler.placement import HOST, Placement
 from ...errors import UsageError
 from ...isa.settings import load_configuration
 from ...runtime import Session, open_device
+from ...wording import counted
 from ..cli.arguments import progress_bar
 from ..cli.json_output import write_json
 from ..cli.main import guarded
@@ -201,7 +202,7 @@ def steps_of(
 def steps_table(row: dict, count: int) -> Table:
     """Our slowest steps; rates count multiplications and additions."""
     total = sum(step["seconds"] for step in row["steps"])
-    title = f"{row['name']} on {row['threads']} thread{'s' * (row['threads'] > 1)}: slowest steps"
+    title = f"{row['name']} on {counted(row['threads'], 'thread')}: slowest steps"
     out = Table(title=title)
     for name in ("last node", "by", "gives", "us", "share", "Gop/s"):
         out.add_column(name, justify="left" if name in ("last node", "by") else "right")

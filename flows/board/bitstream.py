@@ -10,6 +10,7 @@ from ...atomic_write import write_output
 from ...errors import HardwareError
 from ...sim.gate.mapping import map_design
 from ...sim.gate.tools import find_tool, run_tool
+from ...wording import counted
 from ..synthesis.critical_path import CriticalStep
 from ..synthesis.devices import RESOURCES
 from ..synthesis.flow import Advance, hash_of, shortages, tool_versions
@@ -189,7 +190,7 @@ def timing_problem(built: Built) -> str:
     total = sum(_delay(step) for step in best.path)
     wires = sum(step.routing_ns for step in best.path)
     slowest = max(best.path, key=_delay).name
-    tried = "1 seed" if len(built.placements) == 1 else f"{len(built.placements)} seeds"
+    tried = counted(len(built.placements), "seed")
     return (
         f"`{design.board.name}` at {design.clock_hz / 1e6:g} MHz: the best of {tried} reaches "
         f"{best.clock_mhz:.1f} MHz, since a path of {total:.1f} ns, {wires:.1f} ns of them in "

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import HardwareError, UsageError, did_you_mean
+from ...file_access import reason
 from ...hardware.soc.board import Board, BoardDdr, BoardSdram
 from ...hardware.technology import Technology
 from ...isa.sdram import SDRAMS
@@ -55,7 +56,7 @@ def load_board_file(path: Path, find: Callable[[str], Mapping[str, Any]]) -> Any
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as problem:
-        raise UsageError(f"{where}: cannot be read ({problem}); correct the path") from None
+        raise UsageError(f"{where}: cannot be read ({reason(problem)}); correct the path") from None
     if len(data) > MAX_BYTES:
         raise HardwareError(f"{where}: expected at most {MAX_BYTES:,} bytes, got more; shorten it")
     return board_of(keys_of(data, where), where, find)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...isa.configuration import Configuration, Memory
 from ...quoting import printable
+from ...wording import counted
 
 
 def idle_line(report: Mapping[str, Any]) -> str:
@@ -37,7 +38,7 @@ def search_sentence(search: Mapping[str, Any]) -> str:
     """Say in one line how schedules were chosen; see `execution.compile_graph`."""
     return (
         f"schedules chosen by exact cycles ({search['measure']}), normally from "
-        f"{search['candidates']} candidates a kernel"
+        f"{counted(search['candidates'], 'candidate')} a kernel"
     )
 
 

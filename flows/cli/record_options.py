@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from ...quoting import printable
+from ...wording import counted
 from ..execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE, records_path
 
 
@@ -33,6 +34,6 @@ def records_sentence(count: int) -> str:
     if not count:
         return ""
     return (
-        f"records: schedules of {count} kernel{'s' * (count != 1)} from "
+        f"records: schedules of {counted(count, 'kernel')} from "
         f"`{printable(str(records_path()))}`; `--no-records` ignores them"
     )

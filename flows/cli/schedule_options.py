@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import UsageError
-from ...file_access import MAX_TEXT_BYTES, read_part
+from ...file_access import MAX_TEXT_BYTES, read_part, reason
 
 
 def add_schedules(parser: argparse.ArgumentParser) -> None:
@@ -79,12 +79,14 @@ def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:
         try:
             found = read_schedules(read_part(path, limit=MAX_TEXT_BYTES).decode())
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--schedule {text}: cannot read `{path}`: {error}") from error
+            raise UsageError(
+                f"`--schedule {text}`: `{path}` cannot be read ({reason(error)}); correct the path"
+            ) from None
         if separator:
             given[layer] = _steps_of(found, (layer,), path)
         elif not found or "" in found:
             raise UsageError(
-                f"--schedule {text}: steps in `{path}` stand under no line `# layer NAME`; name "
+                f"`--schedule {text}`: steps in `{path}` stand under no line `# layer NAME`; name "
                 "the layer as LAYER=FILE"
             )
         else:

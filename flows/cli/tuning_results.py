@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...atomic_write import write_output
 from ...errors import UsageError
 from ...quoting import printable
+from ...wording import counted
 from ..sweep.records import Database
 from .arguments import progress_bar
 from .console import say
@@ -53,7 +54,7 @@ def list_kernels(
         work = f"{macs:,} multiplications" if macs else f"{elements:,} elements"
         say(
             f"{task.title}: {row['kind']}, {work}, {row['level']}, "
-            f"{row['threads']} thread{'s' * (row['threads'] != 1)}: {row['space']:,} schedules"
+            f"{counted(row['threads'], 'thread')}: {counted(row['space'], 'schedule')}"
         )
         for name, values in row["choices"].items():
             say(f"  {name}: {', '.join(map(str, values))}")
@@ -72,7 +73,7 @@ def list_layers(arguments: argparse.Namespace, module: "Module") -> None:
         write_json(arguments.json, {"layers": [one.to_json() for one in found]})
     if arguments.json != "-":
         for one in found:
-            size = f"left out: {one.skipped}" if one.skipped else f"{one.space:,} candidates"
+            size = f"left out: {one.skipped}" if one.skipped else counted(one.space, "candidate")
             say(f"{one.name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
 
 
@@ -87,13 +88,14 @@ def kernel_sentences(report: "TuningReport", path: Path) -> list[str]:
         failed = {name: count for name, count in state.verdicts.items() if name != "ok"}
         apart = "".join(f", {count} {name}" for name, count in sorted(failed.items()))
         lines.append(
-            f"{state.task.title}: {len(state.outcomes)} of {len(state.space):,} schedules tried"
-            f"{apart}: {gain}"
+            f"{state.task.title}: {len(state.outcomes)} of "
+            f"{counted(len(state.space), 'schedule')} tried{apart}: {gain}"
         )
     if report.after_s:
         lines.append(
             f"kernels: {1e3 * report.before_s:.3f} ms before, {1e3 * report.after_s:.3f} ms now, "
-            f"{report.before_s / report.after_s:.2f} times as fast, after {report.trials:,} trials"
+            f"{report.before_s / report.after_s:.2f} times as fast, after "
+            f"{counted(report.trials, 'trial')}"
         )
     lines.append(f"ended: {report.stopped}")
     lines.append(f"records: {path}; `compile` and `run` use them")
@@ -108,8 +110,8 @@ def layer_sentences(found: "SearchedNetwork") -> list[str]:
             lines.append(f"{one.name}: left out: {one.skipped}")
             continue
         proof = one.certificate or (
-            f"not proven: {one.timed:,} of {one.space:,} candidates timed, at most {one.gap:.1%} "
-            "above the lower bound"
+            f"not proven: {one.timed:,} of {counted(one.space, 'candidate')} timed, at most "
+            f"{one.gap:.1%} above the lower bound"
         )
         lines.append(
             f"{one.name}: {one.default_cycles:,} cycles alone with the compiler's schedule, "
@@ -117,7 +119,7 @@ def layer_sentences(found: "SearchedNetwork") -> list[str]:
         )
     lines.append(
         f"network: {found.before:,} cycles before, {found.cycles:,} now, lower bound "
-        f"{found.bound:,}; {len(found.schedules)} layers changed"
+        f"{found.bound:,}; {counted(len(found.schedules), 'layer')} changed"
     )
     return lines
 

@@ -20,6 +20,7 @@ from ...compiler.frontend.import_with_inputs import import_with_inputs
 from ...compiler.graph import evaluate
 from ...compiler.importers import RefusedError
 from ...errors import TilewrightError
+from ...wording import counted
 from .kernel_cases import KernelRunner
 
 PASSED, REFUSED, DECIDED = "passed", "refused", "decided"
@@ -156,7 +157,7 @@ def compare(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: floa
         Relative and absolute tolerance of floats.
     """
     if len(got) != len(expected):
-        return f"expected {len(expected)} outputs, got {len(got)}"
+        return f"expected {counted(len(expected), 'output')}, got {len(got)}"
     for index, (one, other) in enumerate(zip(got, expected, strict=True)):
         if not isinstance(other, np.ndarray | np.generic):
             return f"output {index}: expected {type(other).__name__}, got an array"

@@ -77,7 +77,7 @@ class Efficiency:
             f"speed: {self.gops:.3g} GOPS; {1e3 * self.gops / used['lut']:.2g} per 1,000 LUT of "
             f"about {used['lut']:,}, {self.gops / used['multipliers']:.2g} per multiplier of "
             f"{used['multipliers']} ({self.resources.device.name})",
-            f"energy per sample: {1e6 * energy.least:.3g} to {1e6 * energy.greatest:.3g} uJ, "
+            f"energy per sample: {1e6 * energy.least:.3g} to {1e6 * energy.greatest:.3g} µJ, "
             f"{least:.3g} to {greatest:.3g} GOPS/W, an estimate for 45 nm: {shares}",
         ]
 

@@ -11,6 +11,7 @@ from ...compiler.module import Module
 from ...quoting import printable
 from ...runtime.compare import Comparison, Tally
 from ...runtime.profile import ACCELERATOR, GPU, HOST, NUMPY, LayerProfile, Profile
+from ...wording import counted
 from ..cli.console import configuration_sentence as configuration_sentence
 from ..cli.console import say as say
 from ..cli.tables import GAP, terminal_columns
@@ -76,7 +77,7 @@ def is_free(layer: LayerProfile) -> bool:
 
 def free_sentence(count: int) -> str:
     """Say how many reshapes a table leaves out."""
-    return f"+ {count} reshape{'s' * (count != 1)} at no cost"
+    return f"+ {counted(count, 'reshape')} at no cost"
 
 
 def _layer_cells(layer: LayerProfile, exact: bool) -> list[str]:
@@ -151,11 +152,6 @@ def grouped(number: int | None) -> str:
 def percent(share: float | None) -> str:
     """Return a share of one in per cent; a dash for None."""
     return "-" if share is None else f"{share:.1%}"
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with a noun, in the plural unless the number is 1."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def host_sentence(profile: Profile) -> str:
@@ -252,7 +248,7 @@ def _value_sentences(comparison: Comparison, module: Module) -> list[str]:
         said = f"integer reference: {' and '.join(counts)}"
     lines = [
         f"{said} equal in every "
-        f"value of {comparison.samples} sample{'s' * (comparison.samples != 1)} "
+        f"value of {counted(comparison.samples, 'sample')} "
         f"({grouped(sum(tally.values for tally in values))} values, outputs included)"
     ]
     if rounded:

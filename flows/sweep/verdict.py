@@ -1,11 +1,16 @@
 """The answer of a sweep in words: the best machine, or what excluded the others and the nearest."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 
+from ...wording import counted
 from .expressions import of_network
 from .figures import CLOCK
 from .outcome import EXCLUDED, FAILED, OPEN, PointResult, SweepOutcome
+
+MIN_MULTIPLE = 10
+"""Misses from so many times the limit on are said as multiples, smaller ones in per cent."""
 
 
 def exclusion_sentence(outcome: SweepOutcome) -> str:
@@ -31,7 +36,7 @@ def verdict(outcome: SweepOutcome) -> list[str]:
 def _no_machine(outcome: SweepOutcome) -> Iterator[str]:
     left = sum(result.state == OPEN for result in outcome.results)
     if left:
-        yield f"verdict: none yet, {left:,} points are not decided"
+        yield f"verdict: none yet, {counted(left, 'point')} left to decide"
         return
     count = len(outcome.results)
     failed = sum(result.state == FAILED for result in outcome.results)
@@ -59,8 +64,9 @@ def _missed(result: PointResult) -> str:
     exactness = "" if result.cycles else "at least "
     parts = []
     for condition, miss in result.misses:
-        by = f" by {exactness}{miss:.1%}" if 0 < miss < float("inf") else ""
-        parts.append(f"misses `{condition}`{by}")
+        by = f"{miss:.1%}" if miss < MIN_MULTIPLE else f"{miss:,.0f} times the limit"
+        known = f" by {exactness}{by}" if 0 < miss < math.inf else ""
+        parts.append(f"misses `{condition}`{known}")
     return " and ".join(parts)
 
 

@@ -14,6 +14,7 @@ from ...runtime.artifact import artifact_bytes
 from ...runtime.device import Device
 from ...runtime.remote import RemoteDevice
 from ...runtime.wire import JobError, JobVerdict, Message, WireError
+from ...wording import counted
 from .measuring import TrialMeasurer
 from .outcome import Times, TrialOutcome, TrialVerdict
 from .shared_devices import SharedDevices
@@ -69,8 +70,9 @@ class AgentMeasurer(TrialMeasurer):
                 self.close()
                 raise UsageError(
                     f"`--device {device.name}`: expected the processor of "
-                    f"`{addresses[0]}`, {self.target.cpu} with {self.threads} threads, got "
-                    f"{one[0].cpu} with {one[1]}; tune unlike machines one after the other"
+                    f"`{addresses[0]}`, {self.target.cpu} with "
+                    f"{counted(self.threads, 'thread')}, got {one[0].cpu} with {one[1]}; tune "
+                    "unlike machines one after the other"
                 )
 
     def close(self) -> None:

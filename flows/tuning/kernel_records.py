@@ -19,7 +19,7 @@ from ...compiler.cpu.execution.kernel import code_generator_digest
 from ...compiler.cpu.kernels.choices import Choice, choice_of, choice_text, workload_of
 from ...compiler.graph import Graph
 from ...errors import TilewrightError, UsageError
-from ...file_access import parse_json, read_part
+from ...file_access import parse_json, read_part, reason
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import memory_text
@@ -176,7 +176,8 @@ class KernelRecords:
             lines = read_part(path).decode().splitlines()
         except (OSError, UnicodeDecodeError) as problem:
             raise UsageError(
-                f"`--import {path}`: expected a file of JSON lines, got `{problem}`; check the path"
+                f"`--import {path}`: expected a file of JSON lines, got `{reason(problem)}`; check "
+                "the path"
             ) from None
         rows: dict[str, list[tuple[Any, ...]]] = {
             "networks": [], "configurations": [], "records": [],

@@ -15,6 +15,7 @@ from ...compiler.accelerator.search import Candidate
 from ...compiler.module import Module
 from ...compiler.scheduling.candidate_timer import NEVER
 from ...errors import UsageError
+from ...wording import counted
 from .layer_bench import LayerBench
 from .layer_trials import LayerTrials
 from .run_log import LoggedTrial
@@ -68,7 +69,7 @@ class SearchedLayer:
         if self.cycles <= NEAR * self.bound and not self.on_board:
             return f"within {self.gap:.2%} of the lower bound of all schedules"
         if self.timed == self.space:
-            return f"the best of all {self.space:,} candidates"
+            return f"the best of all {counted(self.space, 'candidate')}"
         return ""
 
     def to_json(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from ...compiler.graph import Graph
 from ...compiler.host import plan_host
 from ...errors import CompileError
 from ...runtime.names import node_names
+from ...wording import counted
 from .features import Features, features_of
 from .trial import TuningSetting
 
@@ -49,7 +50,7 @@ class KernelTask:
     @property
     def place(self) -> str:
         """The processor and the threads, for people."""
-        threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
+        threads = counted(self.threads, "thread")
         return f"{self.target.cpu}, {self.target.level}, {threads}"
 
     def setting(self, seed: int) -> TuningSetting:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...compiler.cpu.kernels.choices import Choice, choice_text
 from ...errors import UsageError
+from ...wording import counted
 from ..execution.recorded_choices import target_digest
 from .features import work_of
 from .kernel_records import KernelRecords
@@ -217,8 +218,8 @@ def tune(
                 stopped = "no task has anything left to gain"
                 break
             count = BATCH if budget.trials is None else min(BATCH, budget.trials - trials)
-            if count <= 0:
-                stopped = f"budget of {budget.trials:,} trials"
+            if budget.trials is not None and count <= 0:
+                stopped = f"budget of {counted(budget.trials, 'trial')}"
             elif budget.seconds is not None and clock() - started >= budget.seconds:
                 stopped = f"budget of {budget.seconds:,.0f} s"
             else:

@@ -62,7 +62,7 @@ def test_every_token_of_that_program_is_needed(giver, taker):
 
 REFUSED = [
     ("", "program of 0 instructions: no HALT at the end; append one"),
-    ("sync target=load", "program of 1 instructions: no HALT at the end; append one"),
+    ("sync target=load", "program of 1 instruction: no HALT at the end; append one"),
     (
         "halt\nsync target=load\nhalt",
         "instruction 0 (halt): 2 more follow; HALT must be the last instruction",

@@ -15,7 +15,7 @@ from ....isa.configuration import DEFAULT
 from ....isa.encoding import encode_program
 from ....runtime import open_device
 from ....runtime.device import Result
-from ...reports.terminal import counted
+from ....wording import counted
 from ..arguments import add_configuration, chosen_configuration, require_tools
 from ..console import configuration_sentence, say
 from ..device_options import add_device

@@ -8,6 +8,7 @@ from typing import Any
 
 from ....atomic_write import check_output, write_output
 from ....isa.configuration import DEFAULT
+from ....wording import counted
 from ...execution.compile_cache import SUFFIX
 from ...reports.placement_table import placement_of, show_placement, unfit_sentence
 from ..arguments import (
@@ -115,8 +116,8 @@ def compile_(arguments: argparse.Namespace) -> None:
         unfit = unfit_sentence(values["placement"])
         layers = len(values["layers"])
         say(
-            f"{target}: {layers} accelerator layer{'s' * (layers != 1)} in "
-            f"{values['instructions']} instructions, {values['bytes']:,} bytes"
+            f"{target}: {counted(layers, 'accelerator layer')} in "
+            f"{counted(values['instructions'], 'instruction')}, {values['bytes']:,} bytes"
         )
         say(f"configuration: {configuration_sentence(configuration)}")
         if values["layers"]:
@@ -165,7 +166,7 @@ def memory_sentence(report: Mapping[str, Any]) -> str:
     if host["peak_bytes"]:
         parts.append(
             f"host: {host['peak_bytes']:,} bytes (lower bound {host['least_bytes']:,}) for "
-            f"{host['kernels']} kernel{'s' * (host['kernels'] != 1)} and "
-            f"{host['numpy']} NumPy step{'s' * (host['numpy'] != 1)}"
+            f"{counted(host['kernels'], 'kernel')} and "
+            f"{counted(host['numpy'], 'NumPy step')}"
         )
     return "memory: " + ("; ".join(parts) or "none")

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from ....atomic_write import write_output
 from ....errors import TilewrightError, UsageError
+from ....wording import counted
 from ...conformance.cases import (
     CRASHED,
     OUTCOMES,
@@ -93,8 +94,8 @@ def kernels_sentence(results: list[CaseResult]) -> str:
     right = sum(result.kernels > 0 and result.outcome == PASSED for result in results)
     total = sum(result.kernels for result in results)
     return (
-        f"{total:,} kernels took part in {cases:,} cases; {right:,} of the {passed:,} that pass do "
-        "so with kernels"
+        f"{counted(total, 'kernel')} took part in {counted(cases, 'case')}; {right:,} of the "
+        f"{passed:,} that passed used them"
     )
 
 

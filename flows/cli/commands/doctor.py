@@ -17,6 +17,7 @@ import numpy as np
 from ....errors import TilewrightError, ToolError
 from ....sim.cache import cache_folder
 from ....sim.toolchain import find_compiler, find_verilator
+from ....wording import counted
 from ...reports import terminal as report
 from ..command_needs import command_needs
 from ..serial_ports import serial_ports
@@ -116,7 +117,7 @@ def _processor() -> Finding:
     if target is None:
         return Finding("llvmlite", True, f"{version}, no schedules for this processor: NumPy")
     threads = len(os.sched_getaffinity(0))
-    found = f"{version}, {target.cpu} with {target.level}, {threads} thread{'s' * (threads > 1)}"
+    found = f"{version}, {target.cpu} with {target.level}, {counted(threads, 'thread')}"
     kernel = compile_kernel(Elementwise((40,), (("x", "float32"),), ("add", "x", 1.0)), target)
     usable = float(kernel(np.ones(40, np.float32)).sum()) == 80.0
     return Finding("llvmlite", usable, found, "run `pip install --force-reinstall llvmlite`")

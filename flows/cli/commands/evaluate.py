@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import UsageError
-from ....file_access import MAX_TEXT_BYTES, read_part
+from ....file_access import MAX_TEXT_BYTES, read_part, reason
+from ....wording import counted
 from ...tuning.layer_bench import Evaluation, LayerBench, Verdict
 from ..arguments import add_configuration, chosen_configuration, load_module
 from ..calibration_options import add_calibration, chosen_calibration
@@ -100,7 +101,9 @@ def _given(paths: list[str], bench: LayerBench) -> Iterator[tuple[str, str]]:
                 sys.stdin.read() if path == "-" else read_part(path, limit=MAX_TEXT_BYTES).decode()
             )
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--schedule {path}: cannot read `{path}`: {error}") from error
+            raise UsageError(
+                f"`--schedule {path}`: cannot be read ({reason(error)}); correct the path"
+            ) from None
         yield path, steps_of_layer(text, bench.names, path)
 
 
@@ -118,16 +121,21 @@ def _answer(bench: LayerBench, line: str) -> dict[str, Any]:
 
 
 def _sentences(name: str, answer: Evaluation) -> Iterator[str]:
-    if answer.verdict is not Verdict.OK or answer.cycles is None or answer.limits is None:
+    if (
+        answer.verdict is not Verdict.OK
+        or answer.cycles is None
+        or answer.instructions is None
+        or answer.limits is None
+    ):
         where = f", line {answer.line}" if answer.line else ""
         yield f"{name}: {answer.verdict}{where}: {answer.message}"
         for stage, loops in (answer.loops or {}).items():
             yield f"  loops of {stage}: {', '.join(loops) or 'none'}"
         return
     yield (
-        f"{name}: {answer.cycles:,} cycles in {answer.instructions:,} instructions (compiler's "
-        f"schedule {answer.default_cycles:,}, lower bound {answer.bound:,}, {answer.bound_by}); "
-        "the result equals the definition"
+        f"{name}: {answer.cycles:,} cycles in {counted(answer.instructions, 'instruction')} "
+        f"(compiler's schedule {answer.default_cycles:,}, lower bound {answer.bound:,}, "
+        f"{answer.bound_by}); the result equals the definition"
     )
     share = sorted(answer.limits.items(), key=lambda one: -one[1])
     yield f"  critical path: {', '.join(f'{what} {count:,}' for what, count in share)}"

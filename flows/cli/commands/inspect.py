@@ -11,6 +11,7 @@ from ....errors import UsageError, did_you_mean
 from ....isa.assembly import format_instruction, format_program
 from ....runtime.artifact import load
 from ....runtime.names import find_layers, layer_names, layer_nodes
+from ....wording import counted
 from ...reports import terminal as report
 from ..json_output import add_json, check_json, write_json
 
@@ -102,9 +103,9 @@ def header(module: Module) -> Iterator[str]:
             continue
         segment = module.segments[step]
         yield (
-            f"accelerator: segment {step}, {len(segment.program)} instructions, data window of "
-            f"{segment.data_bytes:,} bytes, {len(segment.constants):,} of them constants at "
-            f"{segment.constants_offset:#x}"
+            f"accelerator: segment {step}, {counted(len(segment.program), 'instruction')}, data "
+            f"window of {segment.data_bytes:,} bytes, {len(segment.constants):,} of them "
+            f"constants at {segment.constants_offset:#x}"
         )
         wide = max((len(layer.op) for layer in segment.layers), default=0)
         for layer in segment.layers:

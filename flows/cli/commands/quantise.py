@@ -7,6 +7,7 @@ from typing import Any
 from ....atomic_write import check_output, write_output
 from ....compiler.exporters import check_exportable, export_onnx
 from ....compiler.quantiser import NetworkQuality, accelerated_share, evaluate_quality
+from ....wording import counted
 from ...execution.quantise_model import QuantisedModel, quantise_model
 from ...reports import terminal as report
 from ..arguments import progress_bar
@@ -62,7 +63,7 @@ def quantise(arguments: argparse.Namespace) -> None:
     known = labels is not None and labels.ndim == 1
     chosen = labels[rows] if labels is not None and known else None
     with progress_bar() as advance:
-        advance(f"evaluating {report.counted(len(rows), 'sample')}", 0, None)
+        advance(f"evaluating {counted(len(rows), 'sample')}", 0, None)
         agreement = evaluate_quality(made.result, integer, made.batches(rows), chosen)
     share = accelerated_share(integer)
     if arguments.json:
@@ -75,11 +76,11 @@ def show(made: QuantisedModel, agreement: NetworkQuality, share: float, target: 
     """Print the table and sentences."""
     result, say = made.result, report.say
     say(
-        f"network        {result.graph.name}: {report.counted(len(result.layers), 'layer')} in "
+        f"network        {result.graph.name}: {counted(len(result.layers), 'layer')} in "
         f"int8, {share:.1%} of the MACs on the accelerator"
     )
     say(
-        f"calibration    {len(made.rows)} of {report.counted(made.samples.count, 'sample')} of "
+        f"calibration    {len(made.rows)} of {counted(made.samples.count, 'sample')} of "
         f"{made.samples.source}, ranges by {result.method}"
     )
     say(f"steps          {steps_sentence(made)}")
@@ -124,7 +125,7 @@ def steps_sentence(made: QuantisedModel) -> str:
 def agreement_sentences(made: QuantisedModel, agreement: NetworkQuality) -> list[str]:
     """Say how the quantised network compares with the float one."""
     seen = "that calibration did not see" if len(made.others) else "that calibrated: no others here"
-    lines = [f"evaluated on {report.counted(agreement.samples, 'sample')} {seen}"]
+    lines = [f"evaluated on {counted(agreement.samples, 'sample')} {seen}"]
     if agreement.accuracy is not None:
         lines.append(
             f"accuracy: {agreement.float_accuracy:.2%} in float, {agreement.accuracy:.2%} in int8"

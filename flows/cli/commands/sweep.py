@@ -7,6 +7,7 @@ from ....atomic_write import check_output, write_output
 from ....errors import HardwareError, UsageError
 from ....isa.settings import memory_text, text_of
 from ....sim.timing.native import build_in_background
+from ....wording import counted
 from ...area.provenance import (
     MODEL,
     OTHER_SOURCES,
@@ -287,8 +288,8 @@ def show(outcome: SweepOutcome) -> None:
     if outcome.search is not None:
         say(
             f"search         {outcome.search.method}, seed {outcome.search.seed}: "
-            f"{outcome.evaluated:,} of at most {outcome.search.evaluations:,} machines evaluated, "
-            f"in a space of {outcome.space.combinations:,} combinations"
+            f"{outcome.evaluated:,} of at most {counted(outcome.search.evaluations, 'machine')} "
+            f"evaluated, in a space of {counted(outcome.space.combinations, 'combination')}"
         )
     say(f"points         {len(outcome.results):,}: {states_text(counts)}{broken}")
     say(
@@ -358,7 +359,7 @@ def show_measured(outcome: SweepOutcome, build: Build) -> None:
     headings = [*names, *build.counted, *(("clock", "range", "seeds") if build.seeds else ())]
     stdout().print(table(headings, rows, left=0))
     if missing:
-        say(f"not measured yet: {missing:,} points on the front")
+        say(f"not measured yet: {counted(missing, 'point')} on the front")
 
 
 def clock_texts(measured: DesignFigures, build: Build) -> tuple[str, str, str]:
@@ -401,7 +402,7 @@ def compare_with_rtl(outcome: SweepOutcome, *, quiet: bool) -> None:
                 "Tilewright: report it"
             )
     if not quiet:
-        say(f"RTL: {len(outcome.front)} points on the front take the same cycles there")
+        say(f"RTL: the same cycles there for {counted(len(outcome.front), 'point')} on the front")
 
 
 def states_text(counts: dict[str, int]) -> str:

@@ -13,6 +13,7 @@ from ....isa.configuration import DEFAULT
 from ....quoting import printable
 from ....runtime.devices import REMOTE, HostDevice, has_accelerator, kind_of
 from ....sim.cache import kept_folder
+from ....wording import counted
 from ...execution.recorded_choices import (
     FILE,
     NO_RECORDS,
@@ -141,7 +142,7 @@ def tune_(arguments: argparse.Namespace) -> None:
         if arguments.exported:
             count = records.export(arguments.exported)
             if not quiet:
-                say(f"{arguments.exported}: {count:,} records")
+                say(f"{arguments.exported}: {counted(count, 'record')}")
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:

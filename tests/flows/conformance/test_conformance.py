@@ -133,7 +133,7 @@ def test_a_wrong_result_is_seen():
         ([np.full(2, 1e-8, np.float32)], ""),
         ([np.zeros(2)], "output 0: expected float32[2], got float64[2]"),
         ([np.zeros((1, 2), np.float32)], "output 0: expected float32[2], got float32[1, 2]"),
-        ([], "expected 1 outputs, got 0"),
+        ([], "expected 1 output, got 0"),
         (
             [np.array([0, np.nan], np.float32)],
             "output 0: 1 of 2 elements differ, the first at [1]: expected 0.0, got nan",
@@ -205,7 +205,7 @@ def test_a_kernel_that_cannot_be_made_is_left_to_numpy(monkeypatch):
 def test_the_command_tells_how_many_kernels_there_were(capsys):
     assert main(["conformance", "--match", "test_add_bcast", "--kernels"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "1 kernels took part in 1 cases; 1 of the 1 that pass do so with kernels"
+        "1 kernel took part in 1 case; 1 of the 1 that passed used them"
     )
 
 

@@ -83,7 +83,7 @@ def test_the_front_takes_the_same_cycles_on_the_rtl(model, tmp_path, capsys):
     arguments = ("sweep", model, *options, "--database", tmp_path / "s.db", "--workers", 0, "--rtl")
     assert main([str(argument) for argument in arguments]) == 0
     said = capsys.readouterr().out
-    assert said.endswith("RTL: 2 points on the front take the same cycles there\n")
+    assert said.endswith("RTL: the same cycles there for 2 points on the front\n")
     with Database(tmp_path / "s.db") as database:
         rows = [row for row in database.rows() if row["evaluator"] in ("sim", "rtl")]
     cycles = {(row["evaluator"], row["latency"]): row["figures"]["cycles"] for row in rows}
@@ -440,6 +440,17 @@ def test_the_nearest_miss_is_named_before_anything_is_compiled(tilewright, model
     assert found is not None
     assert needs is not None
     assert float(found[1]) == pytest.approx(100 * (float(needs[1]) / 0.01 - 1), abs=1.0)
+
+
+def test_a_miss_by_far_is_said_as_a_multiple(tilewright, model, database):
+    words = ("sweep", model, *OPTIONS, "--database", database)
+    said = tilewright(*words, "--where", "ms(digits_int8_qdq) < 0.00001")
+    multiple = re.search(r"< 0.00001` by at least ([\d,]+) times the limit$", said, re.MULTILINE)
+    needs = re.search(r"it needs at least ([\d.]+) ms", said)
+    assert multiple is not None
+    assert needs is not None
+    miss = float(needs[1]) / 1e-5 - 1
+    assert int(multiple[1].replace(",", "")) == pytest.approx(miss, rel=0.01)
 
 
 def test_the_cheapest_machine_that_meets_a_rate_is_found_at_its_own_clock(
