@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Protocol
 
@@ -120,10 +120,7 @@ class ProcessMeasurer(TrialMeasurer):
     def _judge(self, built: BuiltCandidate, incumbent: Choice) -> TrialOutcome:
         known = self._by_program.get(built.program)
         if known is not None:
-            text = known.text or "the same program as another candidate"
-            return TrialOutcome(
-                built.choice, known.verdict, text, built.program, built.steps, known.times
-            )
+            return replace(known, choice=built.choice, steps=built.steps)
         default = self._built.get(())
         best = self._built.get(incumbent)
         if default is None or best is None:
