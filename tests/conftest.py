@@ -10,6 +10,7 @@ import gc
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import combinations
@@ -96,6 +97,24 @@ def pytest_configure(config: pytest.Config) -> None:
         from .processor_seconds import ProcessorSeconds
 
         config.pluginmanager.register(ProcessorSeconds(rows))
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailureLines(config))
+
+
+class FailureLines:
+    """Plugin that names each failure at once, since a run that is stopped never ends with them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.began = time.monotonic()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason, _, _ = str(crash.message if crash else report.longrepr).partition("\n")
+            after = time.monotonic() - self.began
+            terminal.write_line(f"\n{report.nodeid} failed after {after:.0f} s: {reason}")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
