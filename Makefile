@@ -31,6 +31,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --progress-bar off
 
+# Without bytecode each process would compile all sources that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test verify gpu-check gates area bitstreams fuzz damage mutation lint format digits bench \
     history ablation firmware docs wheel wheelhouse clean
 

@@ -10,6 +10,7 @@ import gc
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -45,6 +46,11 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, usual)
+
+# Some systems tell Python to keep no bytecode. Then each process compiles all sources that it
+# imports: six seconds for a worker of pytest, half a second for most commands.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Nor do programs depend on what the user has tuned on this computer.
 os.environ[RECORDS_VARIABLE] = NO_RECORDS

@@ -1,14 +1,14 @@
 """Drive a block through Verilator with tables of stimuli: millions of cycles in seconds.
 
-A block is compiled as one file: reading Verilator's headers takes longer than compiling its code.
-
 The driver is generated from the block's ports, so that it serves every block whose ports are at
 most 63 bits wide.
 """
 
+import importlib.metadata
 import os
 import subprocess
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,8 @@ from amaranth.lib import wiring
 
 from tilewright.hardware.cells import models
 from tilewright.hardware.technology import Technology
-from tilewright.sim.toolchain import find_compiler, find_verilator
+from tilewright.sim.cache import digest, keep_file, kept_folder
+from tilewright.sim.toolchain import call, find_compiler, find_verilator, machine_fingerprint
 from tilewright.sim.verilate import runtime_objects
 
 DRIVER = """
@@ -55,6 +56,8 @@ YOSYS_MODELS = {
     Technology.GATEMATE: "gatemate/cells_sim.v",
 }
 """Models of cells in Yosys' folder."""
+
+FLAGS = ("-std=c++17", "-pthread", "-DVERILATOR=1", "-DVM_TRACE=0")
 
 LARGE_BYTES = 300_000
 """Size of generated code that takes longer to optimise than to run without it."""
@@ -130,10 +133,10 @@ class Batch:
         together = [f'#include "obj_dir/{path.name}"\n' for path in generated]
         (folder / "block.cpp").write_text("".join([*together, '#include "driver.cpp"\n']))
         large = sum(path.stat().st_size for path in generated) > LARGE_BYTES
-        compiling = [find_compiler(), "-std=c++17", "-O0" if large else "-O1", "-pthread"]
-        compiling += ["-DVERILATOR=1", "-DVM_TRACE=0", "-Iobj_dir", f"-I{root / 'include'}"]
-        compiling += [f"-I{root / 'include' / 'vltstd'}", "block.cpp", "-o", "block"]
-        self._call([*compiling, *runtime_objects(traced=False)], folder)
+        flags = (*FLAGS, "-O0" if large else "-O1", f"-I{root / 'include'}")
+        compiling = [find_compiler(), *flags, "-include", _read_headers(flags), "-Iobj_dir"]
+        compiling += ["block.cpp", "-o", "block", *runtime_objects(traced=False)]
+        self._call(compiling, folder)
         self.folder = folder
         self.program = folder / "block"
 
@@ -167,6 +170,23 @@ class Batch:
             name: _as_shape(responses[:, column], shape)
             for column, (name, shape) in enumerate(self.outputs.items())
         }
+
+
+@cache
+def _read_headers(flags: tuple[str, ...]) -> Path:
+    """Verilator's header as g++ keeps it after reading; reading took longer than a block's code."""
+    compiler = find_compiler()
+    inputs = [machine_fingerprint(compiler), importlib.metadata.version("verilator"), *flags]
+    header = kept_folder() / f"headers-{digest(inputs)}.h"
+
+    def read(folder: Path) -> Path:
+        made, source = folder / "headers.gch", find_verilator() / "include" / "verilated.h"
+        command = [compiler, *flags, "-x", "c++-header", str(source), "-o", str(made)]
+        call(command, "Verilator's headers", makes=made)
+        return made
+
+    keep_file(header.with_name(f"{header.name}.gch"), read)
+    return header  # which need not exist
 
 
 def _mangle(name: str) -> str:

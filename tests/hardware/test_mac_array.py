@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from amaranth.back import verilog
+from amaranth.back import rtlil
 
 from tilewright.hardware.mac_array import MAPPED, MacArray
 from tilewright.hardware.technology import Technology
@@ -142,7 +142,7 @@ def check_arrays(technology, shapes, tmp_path):
 def test_technologies_without_an_array_of_their_own_have_the_portable_one(shape):
     """So the comparison above is theirs too."""
     texts = {
-        verilog.convert(MacArray(*shape), name="array", platform=technology)
+        rtlil.convert(MacArray(*shape), name="array", platform=technology)
         for technology in {None, *Technology} - MAPPED.keys()
     }
     assert len(texts) == 1

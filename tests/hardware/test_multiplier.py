@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from amaranth.back import rtlil
 from amaranth.hdl import Fragment, Shape
 from amaranth.sim import Simulator
 from hypothesis import given, settings
@@ -58,18 +59,25 @@ QUICK = [(18, 16, True, False)]
 SLOW = [(18, 18, True, True), (17, 17, False, False), (9, 18, False, True), (8, 9, False, True)]
 SLOW += [(8, 8, True, True)]
 MAPPED = [each for each in Technology if each is not Technology.SIMULATION]
-
-
-@pytest.mark.parametrize(
+EQUAL_CELLS = (Technology.GATEMATE, Technology.CYCLONE5, Technology.ASIC)
+EQUAL_LOGIC = tuple(each for each in MAPPED if each is not Technology.ECP5)
+COMPARED = [each for each in MAPPED if each not in EQUAL_CELLS[1:]]
+"""The first technology stands for all those with equal RTLIL."""
+of_shapes = pytest.mark.parametrize(
     "shapes", [QUICK, pytest.param(SLOW, marks=pytest.mark.slow)], ids=["widest", "others"]
 )
-@pytest.mark.parametrize("technology", MAPPED, ids=str)
+
+
+@of_shapes
+@pytest.mark.parametrize("technology", COMPARED, ids=str)
 def test_cells_multiply_exactly(technology, shapes, tmp_path):
     rng, count = np.random.default_rng(18), 200_000
     blocks, inputs = {}, {}
     for index, (left, right, left_signed, right_signed) in enumerate(shapes):
         ports = {"left": Shape(left, left_signed), "right": Shape(right, right_signed)}
         for kind, in_fabric in (("cell", False), ("logic", True)):
+            if in_fabric and technology in EQUAL_LOGIC and technology is not EQUAL_CELLS[0]:
+                continue
             name = f"{kind}{index}"
             blocks[name] = Multiplier(*ports.values(), in_fabric=in_fabric)
             for port, shape in ports.items():
@@ -80,6 +88,16 @@ def test_cells_multiply_exactly(technology, shapes, tmp_path):
         np.testing.assert_array_equal(
             outputs[f"{name}__product"][Multiplier.LATENCY :], expected[: -Multiplier.LATENCY], name
         )
+
+
+@of_shapes
+@pytest.mark.parametrize("technologies", [EQUAL_CELLS, EQUAL_LOGIC], ids=["cell", "logic"])
+def test_equal_multipliers_are_compared_once(technologies, shapes):
+    for left, right, left_signed, right_signed in shapes:
+        ports = Shape(left, left_signed), Shape(right, right_signed)
+        block = Multiplier(*ports, in_fabric=technologies is EQUAL_LOGIC)
+        texts = {rtlil.convert(block, name="block", platform=each) for each in technologies}
+        assert len(texts) == 1
 
 
 @pytest.mark.parametrize(

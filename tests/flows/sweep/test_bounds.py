@@ -31,7 +31,7 @@ MEMORIES = tuple(
 def check(graph, configuration, options=None) -> float:
     """Compare bounds and cycles; the share of the cycles that the bound explains at best."""
     module = compile_graph(
-        graph, configuration, cache=False, options=options or Options(), placement=STRICT_PLACEMENT
+        graph, configuration, cache=False, lean=True, options=options or Options(),
     )
     cycles = retime(module, [RetimedMachine({}, configuration, memory) for memory in MEMORIES])
     bounds = lower_bounds(graph, configuration, MEMORIES)
