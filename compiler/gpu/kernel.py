@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import te
 from ..cpu import Box, CpuTarget, Description
+from ..cpu.kernels.rows import RowKernel
 from ..cpu.target import generic
 from .lower import GpuModule, compile_program
 from .products import Declaration, declare_product
@@ -21,6 +22,9 @@ from .target import GpuTarget
 
 COPIED = {1: "int8", 2: "int16", 4: "int32"}
 """Types that stand for all elements of a size where they are only copied."""
+
+MAX_WIDTH = 128
+"""Most elements of a row that are reduced side by side."""
 
 PLANNED_FOR = "sse2"
 """Level of the processor for which a description makes its declaration."""
@@ -70,6 +74,10 @@ def declare(description: Description, target: GpuTarget) -> Declaration:
     product = declare_product(description, target)
     if product is not None:
         return product
+    if isinstance(description, RowKernel) and description.inner == 1:
+        width = min(MAX_WIDTH, 1 << (description.columns - 1).bit_length())
+        stages = description.declared(width)
+        return Declaration(te.kernel(stages.name, stages.out), dict)
     plan = description.plan(planned_for())
     prepare = partial(description.prepare, target=planned_for())
     return Declaration(plan.schedule.kernel, prepare, plan.tiles)

@@ -2,26 +2,37 @@
 
 A product of matrices is tiled: by tensor cores where its types and its reduction fit, otherwise by
 threads that each keep a square of sums. Its rows may be pixels of an image, in rectangles of it.
-Every other stage gives each element to a thread.
+Stages that compute the same rows, as a softmax does, share a block for each row. Every other stage
+gives each element to a thread.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...isa.expressions import Call, Op, Read
+from ..cpu.kernels.description import round_up
 from ..te.reductions import has_reduction, reduction_of
 from ..te.schedule import Schedule
 from ..te.stages import Stage
 from ..te.target import SHARED
 from ..tensor import Kernel
-from .blocks import is_copy
+from .blocks import LINE_BYTES, is_copy
 from .instructions import HIGH, WIDE, WarpProduct
 from .products import MIN_TILED
 from .target import GpuTarget
 
 FLAT_THREADS = 128
 """Threads of a block that computes elements one by one."""
+
+
+ROW_THREADS = 256
+"""Threads of a block that computes a row."""
+
+MAX_ROW_BYTES = 48 << 10
+"""Most bytes of a row's stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,9 @@ class _Product:
 def default_schedule(kernel: Kernel, target: GpuTarget) -> Schedule:
     """A schedule that runs any kernel; every nest at the root is a kernel of the GPU."""
     schedule = Schedule(kernel, target)
+    if _is_row_by_row(schedule, target.properties.shared_bytes):
+        _rows(schedule)
+        return schedule
     for stage in reversed(schedule.stages):  # a product takes its copies along
         if next(one for one in schedule.stages if one.name == stage.name).place is not None:
             continue
@@ -95,6 +109,37 @@ def _flat(schedule: Schedule, stage: Stage) -> None:
     outer, inner = schedule.split(name, loop, FLAT_THREADS)
     schedule.bind(name, outer, "block.x")
     schedule.bind(name, inner, "thread")
+
+
+def _is_row_by_row(schedule: Schedule, shared_bytes: int) -> bool:
+    """Whether each row of the output follows from the same row of the other stages, all short."""
+    *others, out = schedule.stages
+    if not others or any(len(s.axes) != 2 or _product(s) for s in schedule.stages):
+        return False
+    names, used = {stage.name for stage in others}, 0
+    for stage in schedule.stages:
+        rows, (low, high) = stage.domain
+        mine = ((stage.axes[0], 1),)
+        reads = (read for read in stage.reads if read.tensor in names)
+        if rows != out.domain[0] or any(read.index[0].terms != mine for read in reads):
+            return False
+        used += round_up((high - low) * np.dtype(stage.output.dtype).itemsize, LINE_BYTES)
+    return used <= min(MAX_ROW_BYTES, shared_bytes)
+
+
+def _rows(schedule: Schedule) -> None:
+    """Each block computes one row; its threads share what each stage has of it."""
+    *others, out = schedule.stages
+    rows, _ = out.axes
+    schedule.bind(out.name, rows, "block.x")
+    widest = max(high - low for _, (low, high) in (stage.domain for stage in schedule.stages))
+    threads = min(ROW_THREADS, round_up(widest, 32))
+    for stage in reversed(others):
+        schedule.compute_at(stage.name, out.name, rows)
+        schedule.set_scope(stage.name, SHARED)
+    for stage in schedule.stages:
+        _, inner = schedule.split(stage.name, stage.axes[1], threads)
+        schedule.bind(stage.name, inner, "thread")
 
 
 def _product(stage: Stage) -> _Product | None:
