@@ -139,8 +139,8 @@ class Device(ABC):
     """Names of the options that `open_device` takes."""
 
     tolerance = 2.0**-12
-    """Largest difference of a float kernel from its definition, relative to the largest magnitude of
-    its output. Sums in another order, Winograd convolutions and approximated functions stay well
+    """Largest difference of a float kernel from its definition, relative to the largest magnitude
+    of its output. Sums in another order, Winograd convolutions and approximated functions stay well
     below it."""
 
     has_accelerator = True

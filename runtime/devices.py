@@ -7,6 +7,7 @@ agent lends it. All leave the same bytes in main memory.
 `host` and `gpu` have no accelerator: this computer runs the whole network, or its GPU.
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -304,8 +305,8 @@ def open_device(
     Parameters
     ----------
     name : str
-        `reference`, `sim`, `rtl`, `gate`, `host`, `gpu`, `gpu:DRIVER`, `gpu:DRIVER?tf32`, or a board's address:
-        `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
+        `reference`, `sim`, `rtl`, `gate`, `host`, `gpu`, `gpu:DRIVER`, `gpu:DRIVER?tf32`, or a
+        board's address: `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
         `zynq:///PATH/BOARD.bit`. `remote://AGENT/DEVICE` is a device that an agent lends; see
         docs/guide/agents.md.
     configuration : Configuration or None

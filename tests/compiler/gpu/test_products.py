@@ -51,7 +51,7 @@ CASES: dict[str, tuple[Description, GpuTarget]] = {
     "unsigned bytes": (MatrixProduct(37, 50, 20, "uint8", BYTES), PLAIN),
     "words in two parts": (MatrixProduct(18, 40, 16, "int8", SUMS, "int16", parts=2), PLAIN),
     "float32": (MatrixProduct(37, 50, 20, epilogue=ADDED), TF32),
-    "3x3": (_conv := Convolution(1, 9, 11, 16, 24, (3, 3), (1, 1), PADDED, dtype="int8",
+    "3x3": (Convolution(1, 9, 11, 16, 24, (3, 3), (1, 1), PADDED, dtype="int8",
                                  zero_point=-7, epilogue=BYTES), PLAIN),
     "3x3 in TF32": (Convolution(1, 9, 11, 16, 24, (3, 3), (1, 1), PADDED, epilogue=ADDED), TF32),
     "strided": (Convolution(2, 13, 11, 12, 20, (3, 3), (2, 2), PADDED, dtype="uint8",
@@ -124,9 +124,10 @@ def test_other_products_are_those_of_the_processor(name: str):
     assert "mma.sync" not in check(WITHOUT[name], PLAIN, "descending")
 
 
-def test_padding_other_than_zeros_is_copied_asynchronously(monkeypatch: pytest.MonkeyPatch):
-    """The image and the weights: two iterations before the loop, one inside."""
-    assert compile_kernel(_conv, PLAIN).module.code.count("cp.async.c") == 9
+def test_padding_other_than_zeros_is_copied_asynchronously():
+    """The image and, in two pieces of a thread, the weights: before the loop twice, and inside."""
+    code = compile_kernel(CASES["3x3"][0], PLAIN).module.code
+    assert code.count("cp.async.c") == 9
 
 
 def convolution(high: int, wide: int, channels: int, columns: int, dtype: str) -> Kernel:
@@ -200,7 +201,13 @@ NETWORKS: dict[str, Callable[[], Iterator[Description]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    "network",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name.startswith("resnet18") else name
+        for name in NETWORKS
+    ],
+)
 def test_every_product_of_a_network_runs_on_tensor_cores(network: str):
     found = 0
     for description in NETWORKS[network]():
@@ -211,8 +218,10 @@ def test_every_product_of_a_network_runs_on_tensor_cores(network: str):
     assert found
 
 
-@pytest.mark.parametrize("level", ["sm80", "sm90"])
-@pytest.mark.parametrize(("dtype", "opcode"), [("int8", "IMMA.16832"), ("float32", "HMMA.1688")])
+@pytest.mark.parametrize(
+    ("dtype", "opcode", "level"),
+    [("int8", "IMMA.16832", "sm90"), ("float32", "HMMA.1688", "sm80")],
+)
 def test_convolutions_keep_their_sums_in_registers(
     dtype: str, opcode: str, level: str, tmp_path: Path
 ):
