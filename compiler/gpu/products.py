@@ -13,7 +13,7 @@ import numpy as np
 
 from ...isa.numbers import int8_terms
 from .. import te
-from ..cpu import Convolution, Description, Epilogue, Extent, HeadProduct, MatrixProduct
+from ..cpu import Convolution, Description, Extent, HeadProduct, MatrixProduct
 from ..cpu.codegen.layout import Tiles
 from ..cpu.kernels.description import round_up
 from ..tensor import Kernel
@@ -51,12 +51,12 @@ def declare_product(description: Description, target: GpuTarget) -> Declaration 
         return _matrix_product(description, target)
     if isinstance(description, HeadProduct):
         return _head_product(description, target)
-    if isinstance(description, Convolution) and description.groups == 1:
+    if isinstance(description, Convolution) and not description.is_depthwise:
         c = description
         if c.is_matrix and not c.computed:
             sizes = c.batch * c.height * c.width, c.channels_in, c.channels_out
             return _matrix_product(MatrixProduct(*sizes, c.dtype, c.epilogue), target)
-        return _convolution(c, target)
+        return _Windows(c, target).declared()
     return None
 
 
@@ -139,68 +139,122 @@ def _head_product(p: HeadProduct, target: GpuTarget) -> Declaration | None:
 
 # Convolutions ------------------------------------------------------------------------------------
 
+Indices = Mapping[str, te.Index]
 
-def _convolution(c: Convolution, target: GpuTarget) -> Declaration:
-    given, weights = c.factors
-    (high, wide), channels, columns = c.kernel, c.channels_in, c.channels_out
-    tiled = _is_tiled(math.prod(c.size_out), columns, high * wide * channels)
-    taps = _taps(target, given.dtype, weights.dtype) if tiled else 1
-    merged = _is_merged(c, taps)
-    depth = round_up(channels * wide if merged else channels, taps)
-    window = {"ky": high, "kx": 1 if merged else wide}
-    window = {name: extent for name, extent in window.items() if extent > 1}
-    sizes = _rounded_up(*c.size_out) if tiled else c.size_out
-    image = c.image if not merged else (c.batch, c.height, c.width * channels)
-    x = te.tensor("x", given.dtype, image, pad=c.zero_point)
 
-    def moved(n, y, column, taps) -> te.TensorExpression:
-        """The element of the image for the taps by name."""
-        row, t = c.row(y, taps.get("ky", 0)) - c.pads[0], taps["t"]
-        if merged:
-            return x[n, row, (column * c.strides[1] - c.pads[1]) * channels + t]
-        place = c.column(column, taps.get("kx", 0)) - c.pads[1]
-        return x[n, t, row, place] if c.planes else x[n, row, place, t]
+class _Windows:
+    """A convolution as a product: pixels `y` and `x` are its rows, and `ky`, `kx`, `t` its taps.
 
-    n, y, column, o = axes = te.axes(n=c.batch, y=sizes[0], x=sizes[1], o=columns)
-    over = te.reduce_axes(**window, t=depth)
-    named = dict(zip((*window, "t"), over, strict=True))
-    extents = (*window.values(), depth)
-    if tiled:
-        last, first = ("y", "x") if sizes[0] % WIDE == 0 and sizes[1] % WIDE else ("x", "y")
-        extent = {"y": sizes[0], "x": sizes[1]}
-        inside = te.axes(n=c.batch, **{k: extent[k] for k in (first, last)}, **window, t=depth)
-        at = dict(zip(("n", first, last, *window, "t"), inside, strict=True))
-        windows = te.compute("patches", given.dtype, inside, moved(at["n"], at["y"], at["x"], at))
-        element = windows[n, *((y, column) if first == "y" else (column, y)), *over]
-    else:
-        element = moved(n, y, column, named)
-    if c.computed:
-        w = te.tensor("w", weights.dtype, c.weights)
+    With several groups of channels there is an axis `g`, and channels are those of one group.
+    """
 
-        def placed(o, taps) -> te.TensorExpression:
-            return w[taps.get("ky", 0), taps.get("kx", 0), taps["t"], o]
+    def __init__(self, conv: Convolution, target: GpuTarget) -> None:
+        self.conv = conv
+        given, weights = conv.factors
+        (high, wide), rows = conv.kernel, conv.size_out
+        self.channels = conv.channels_in // conv.groups
+        self.columns = conv.channels_out // conv.groups
+        self.tiled = _is_tiled(math.prod(rows), self.columns, high * wide * self.channels)
+        taps = _taps(target, given.dtype, weights.dtype) if self.tiled else 1
+        self.merged = _is_merged(conv, taps)
+        self.run = self.channels * (wide if self.merged else 1)
+        """Taps side by side."""
+        window = {"ky": high, "kx": 1 if self.merged else wide}
+        self.taps = {name: extent for name, extent in window.items() if extent > 1}
+        self.taps["t"] = round_up(self.run, taps)
+        self.groups = {"g": conv.groups} if conv.groups > 1 else {}
+        self.pixels = _rounded_up(*rows) if self.tiled else rows
 
-        factor = placed(o, named)
-        if tiled:
-            inside = te.axes(o=columns, **window, t=depth)
-            at = dict(zip(("o", *window, "t"), inside, strict=True))
-            factor = te.compute("turned", weights.dtype, inside, placed(at["o"], at))[o, *over]
-    elif tiled:
-        factor = te.tensor("w", weights.dtype, (columns, *extents))[o, *over]
-    else:
-        factor = te.tensor("w", weights.dtype, (*extents, columns))[*over, o]
-    total = te.sum(element * factor, over=over)
-    whole = c.batch, *sizes, columns
-    value = c.epilogue.value(total, (columns,), (o,), whole, axes)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the output, in whole tiles."""
+        return (self.conv.batch, *self.pixels, *self.groups.values(), self.columns)
 
-    def prepare(constants: Constants) -> Constants:
-        if c.computed:
+    def declared(self) -> Declaration:
+        c = self.conv
+        names = ("n", "y", "x", *self.groups, "o")
+        axes = te.axes(**dict(zip(names, self.shape, strict=True)))
+        over = te.reduce_axes(**self.taps)
+        at = dict(zip((*names, *self.taps), (*axes, *over), strict=True))
+        total = te.sum(self._element(at) * self._weight(at), over=over)
+        value = c.epilogue.value(total, self.shape[3:], axes[3:], self.shape, axes)
+        kernel = te.kernel("convolution", te.compute("out", c.epilogue.dtype, axes, value))
+        return Declaration(kernel, self.prepare, self._tiles())
+
+    def _element(self, at: Indices) -> te.TensorExpression:
+        """The element of the image under a tap, of tiles in a copy of all windows."""
+        c = self.conv
+        dtype, image = c.factors[0].dtype, c.image
+        if self.merged:
+            image = (*image[:2], image[2] * image[3])
+        elif self.groups:
+            image = (*image[:3], c.groups, self.channels)
+        x = te.tensor("x", dtype, image, pad=c.zero_point)
+
+        def moved(at: Indices) -> te.TensorExpression:
+            row = c.row(at["y"], at.get("ky", 0)) - c.pads[0]
+            if self.merged:
+                first = (at["x"] * c.strides[1] - c.pads[1]) * self.channels
+                return x[at["n"], row, first + at["t"]]
+            column = c.column(at["x"], at.get("kx", 0)) - c.pads[1]
+            if c.planes:
+                return x[at["n"], at["t"], row, column]
+            return x[at["n"], row, column, *(at[name] for name in self.groups), at["t"]]
+
+        if not self.tiled:
+            return moved(at)
+        extents = {"n": c.batch, **self.groups, "y": self.pixels[0], "x": self.pixels[1]}
+        if self.pixels[0] % WIDE == 0 and self.pixels[1] % WIDE:
+            extents["y"] = extents.pop("y")  # behind `x`
+        return _copied("patches", dtype, extents | self.taps, moved, at)
+
+    def _weight(self, at: Indices) -> te.TensorExpression:
+        dtype = self.conv.factors[1].dtype
+        if self.conv.computed:
+            w = te.tensor("w", dtype, self.conv.weights)
+
+            def placed(at: Indices) -> te.TensorExpression:
+                return w[at.get("ky", 0), at.get("kx", 0), at["t"], at["o"]]
+
+            extents = {"o": self.columns, **self.taps}
+            return _copied("turned", dtype, extents, placed, at) if self.tiled else placed(at)
+        columns = {**self.groups, "o": self.columns}
+        extents = {**columns, **self.taps} if self.tiled else {**self.taps, **columns}
+        return te.tensor("w", dtype, tuple(extents.values()))[*(at[name] for name in extents)]
+
+    def prepare(self, constants: Constants) -> Constants:
+        """Lay the weights out as they are declared."""
+        if self.conv.computed:
             return constants
-        w = constants["w"].reshape(*extents[:-1], -1, columns)
-        return {**constants, "w": _filled_up(np.moveaxis(w, -1, 0), depth) if tiled else w}
+        *window, depth = self.taps.values()
+        columns = (*self.groups.values(), self.columns)
+        w = constants["w"].reshape(*window, self.run, *columns)
+        if self.tiled:
+            last = range(-len(columns), 0)
+            w = _filled_up(np.moveaxis(w, tuple(last), tuple(range(len(columns)))), depth)
+        return {**constants, "w": w}
 
-    kernel = te.kernel("convolution", te.compute("out", c.epilogue.dtype, axes, value))
-    return Declaration(kernel, prepare, _tiles(c.epilogue, c.extents, whole))
+    def _tiles(self) -> Mapping[str, Tiles]:
+        """Places of the output, and of operands like it, where pixels are rounded up."""
+        if self.pixels == self.conv.size_out:
+            return {}
+        images, *pixels = self.shape[:3]
+        digits = (images,), *((size,) for size in pixels), self.shape[3:]
+        alike = [e.name for e in self.conv.epilogue.operands if e.extent is Extent.SUMS]
+        return dict.fromkeys(("out", *alike), Tiles(self.conv.extents, digits))
+
+
+def _copied(
+    name: str,
+    dtype: str,
+    extents: Mapping[str, int],
+    element: Callable[[Indices], te.TensorExpression],
+    at: Indices,
+) -> te.TensorExpression:
+    """An element of a stage that copies, with axes of these names."""
+    axes = te.axes(**extents)
+    stage = te.compute(name, dtype, axes, element(dict(zip(extents, axes, strict=True))))
+    return stage[*(at[name] for name in extents)]
 
 
 def _is_merged(c: Convolution, taps: int) -> bool:
@@ -209,7 +263,7 @@ def _is_merged(c: Convolution, taps: int) -> bool:
     A run that is rounded up reaches into further pixels, whose weights are zeros. So float32 is
     not rounded up: times an infinity, they are not.
     """
-    if c.computed or c.planes or c.dilations[1] > 1:
+    if c.computed or c.planes or c.groups > 1 or c.dilations[1] > 1:
         return False
     run = c.kernel[1] * c.channels_in
     if c.dtype == "float32" and run % taps:
@@ -224,13 +278,3 @@ def _rounded_up(rows: int, columns: int) -> tuple[int, int]:
     upright = round_up(rows, HIGH), round_up(columns, WIDE)
     turned = round_up(rows, WIDE), round_up(columns, HIGH)
     return min(upright, turned, key=math.prod)
-
-
-def _tiles(
-    epilogue: Epilogue, extents: tuple[int, ...], whole: tuple[int, ...]
-) -> Mapping[str, Tiles]:
-    """Places of the output, and of operands like it, whose tensors are `whole`."""
-    if extents == whole:
-        return {}
-    alike = [one.name for one in epilogue.operands if one.extent is Extent.SUMS]
-    return dict.fromkeys(("out", *alike), Tiles(extents, tuple((size,) for size in whole)))

@@ -64,11 +64,13 @@ CASES: dict[str, tuple[Description, GpuTarget]] = {
                                          epilogue=ADDED), TF32),
     "dilated": (Convolution(1, 12, 12, 20, 16, (3, 3), (1, 1), (2, 2, 2, 2), (2, 2),
                             epilogue=ADDED), TF32),
+    "groups": (Convolution(1, 6, 7, 36, 54, (3, 3), (1, 1), PADDED, dtype="int8", zero_point=4,
+                           epilogue=BYTES, groups=3), PLAIN),
     "planes": (Convolution(1, 10, 10, 3, 20, (3, 3), (1, 1), PADDED, planes=True), TF32),
     "computed weights": (Convolution(1, 8, 10, 5, 20, (3, 3), (1, 1), PADDED, computed=True), TF32),
     "heads": (HeadProduct(1, 2, 20, 20, 33, dtype="int8", zero_points=(3, -5), epilogue=HEADS),
               PLAIN),
-    "heads inside rows": (HeadProduct(1, 2, 20, 24, 33, True, (True,) * 3, dtype="int8",
+    "heads inside rows": (HeadProduct(1, 2, 20, 24, 33, True, (True, True, True), dtype="int8",
                                       zero_points=(0, 7), epilogue=HEADS), PLAIN),
     "heads in TF32": (HeadProduct(1, 2, 20, 20, 33), TF32),
 }  # fmt: skip
@@ -79,7 +81,8 @@ WITHOUT: dict[str, Description] = {
     "full float32": Convolution(1, 24, 1, 12, 20, (5, 1), (1, 1), (2, 0, 2, 0), epilogue=ADDED),
     "few pixels": Convolution(1, 3, 4, 24, 20, (3, 3), (1, 1), PADDED, dtype="int8",
                               zero_point=3, epilogue=BYTES),
-    "joined groups": Convolution(1, 6, 6, 32, 32, (3, 3), (1, 1), PADDED, groups=2),
+    "narrow groups": Convolution(1, 6, 6, 32, 32, (3, 3), (1, 1), PADDED, groups=4,
+                                 epilogue=ADDED),
 }  # fmt: skip
 """Products that no instruction computes."""
 
@@ -188,9 +191,9 @@ def resnet18(dtype: str) -> Iterator[Description]:
     shapes += [(s.size, s.channels_in, s.channels_out, s.kernel, s.stride) for s in RESNET18]
     epilogue, zero = (BYTES, -5) if dtype == "int8" else (ADDED, 0)
     for size, channels, columns, kernel, stride in shapes:
-        window = (kernel,) * 2, (stride,) * 2, (kernel // 2,) * 4, (1, 1)
-        image = 1, size, size, channels, columns
-        yield Convolution(*image, *window, dtype, zero, epilogue)
+        pad = kernel // 2
+        window = (kernel, kernel), (stride, stride), (pad, pad, pad, pad), (1, 1)
+        yield Convolution(1, size, size, channels, columns, *window, dtype, zero, epilogue)
 
 
 NETWORKS: dict[str, Callable[[], Iterator[Description]]] = {
