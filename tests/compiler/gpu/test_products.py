@@ -16,8 +16,11 @@ from tilewright.compiler.cpu import (
     Description,
     Epilogue,
     HeadProduct,
+    LayerNormalisation,
     MatrixProduct,
     Requantisation,
+    RowReduction,
+    RowSoftmax,
     dequantised,
     real_epilogue,
 )
@@ -120,6 +123,30 @@ def check(description: Description, target: GpuTarget, order: str | int) -> str:
 def test_a_product_on_tensor_cores_is_that_of_the_processor(name: str):
     order = ORDERS[list(CASES).index(name) % len(ORDERS)]
     assert "mma.sync" in check(*CASES[name], order)
+
+
+ROWS: dict[str, Description] = {
+    "softmax": RowSoftmax(5, 300),
+    "its logarithm": RowSoftmax(3, 7, True),
+    "norm": LayerNormalisation(4, 77),
+    "norm of channels": LayerNormalisation(4, 64, by_row=True),
+    "largest": RowReduction(3, 129, "max"),
+    "one element": RowReduction(3, 1, "sum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_block_computes_a_row(name: str):
+    code = check(ROWS[name], PLAIN, ORDERS[list(ROWS).index(name) % len(ORDERS)])
+    assert code.count(".visible .entry") == 1
+
+
+def test_rows_that_do_not_fit_shared_memory_pass_through_main_memory():
+    short, long = (
+        compile_kernel(LayerNormalisation(2, columns), GpuTarget("opencl")).module.kernels
+        for columns in (1000, 9000)
+    )
+    assert len(short) == 1 < len(long)
 
 
 @pytest.mark.parametrize("name", WITHOUT)
