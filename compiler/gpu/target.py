@@ -142,9 +142,9 @@ class GpuTarget(Target):
         known = "; ".join(map(str, self.instructions))
         raise ScheduleError(
             f"the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
-            f"instruction of {self.name} ({known}); split the rows by 16 and 8, the columns by 8 "
-            "and 2, and the reduction by the taps without a remainder, and bind the loops of 8 "
-            "rows and of 4 pairs to threads"
+            f"instruction of {self.name} ({known}); split the rows by 16 and 8 (or those of two "
+            "axes by 2 and 8), the columns by 8 and 2, and the reduction by the taps without a "
+            "remainder, and bind the loops of 8 rows and of 4 pairs to threads"
         )
 
     @override
