@@ -23,6 +23,10 @@ from .target import GpuTarget
 MIN_TILED = 16
 """Least rows, columns and taps of a product that is tiled."""
 
+MIN_SHARED, MAX_LANES = 64, 128
+"""Least taps of another product whose sums are shared by the threads of a block, and by how many
+at most."""
+
 Constants = Mapping[str, np.ndarray]
 
 
@@ -78,16 +82,21 @@ def _matrix_product(p: MatrixProduct, target: GpuTarget) -> Declaration:
     given, weights = p.factors
     kind = "int8" if p.parts > 1 else weights.dtype
     tiled = _is_tiled(p.rows, p.columns, p.inner)
+    shared = not tiled and p.inner >= MIN_SHARED
     depth = round_up(p.inner, _taps(target, given.dtype, kind) if tiled else 1)
-    over = te.reduce_axes(**({"limb": p.parts} if p.parts > 1 else {}), t=depth)
+    limbs = {"limb": p.parts} if p.parts > 1 else {}
     x = te.tensor("x", given.dtype, (p.rows, p.inner))
     m, o = te.axes(m=p.rows, o=p.columns)
-    taps = (*([p.parts] if p.parts > 1 else []), depth)
-    if tiled:
-        factor = te.tensor("w", kind, (p.columns, *taps))[o, *over]
-    else:  # neighbouring threads read neighbouring columns
-        factor = te.tensor("w", kind, (*taps, p.columns))[*over, o]
-    total = te.sum(x[m, over[-1]] * factor, over=over)
+    taps = (*limbs.values(), depth)
+    # Without tiles and without shared sums, neighbouring threads read neighbouring columns.
+    columns_last = not (tiled or shared)
+    w = te.tensor("w", kind, (*taps, p.columns) if columns_last else (p.columns, *taps))
+    if shared:
+        total = _shared_sum(x, w, limbs)[m, o, 0]
+    else:
+        over = te.reduce_axes(**limbs, t=depth)
+        factor = w[*over, o] if columns_last else w[o, *over]
+        total = te.sum(x[m, over[-1]] * factor, over=over)
     value = p.epilogue.value(total, (p.columns,), (o,), (p.rows, p.columns), (m, o))
 
     def prepare(constants: Constants) -> Constants:
@@ -95,12 +104,33 @@ def _matrix_product(p: MatrixProduct, target: GpuTarget) -> Declaration:
         if p.parts > 1:
             terms = int8_terms(w)
             w = np.stack(terms + [np.zeros_like(terms[0])] * (p.parts - len(terms)))
-        if tiled:
+        if not columns_last:
             w = _filled_up(np.moveaxis(w, -1, 0), depth)
         return {**constants, "w": w}
 
     kernel = te.kernel("product", te.compute("out", p.epilogue.dtype, (m, o), value))
     return Declaration(kernel, prepare)
+
+
+def _shared_sum(
+    x: te.DeclaredTensor, w: te.DeclaredTensor, limbs: Mapping[str, int]
+) -> te.DeclaredTensor:
+    """Sums of products [rows, columns, 1]: lane by lane, and then of the halves of all lanes."""
+    (rows, inner), columns = x.shape, w.shape[0]
+    width = min(MAX_LANES, 1 << (inner // 4).bit_length())
+    m, o, lane = te.axes(m=rows, o=columns, l=width)
+    over = te.reduce_axes(**limbs, b=-(-inner // width))
+    *limb, block = over
+    tap = block * width + lane
+    total = te.sum(x[m, tap] * w[o, *limb, tap], over=over)
+    dtype = "float32" if total.real else "int32"
+    sums = te.compute(f"sums_{width}", dtype, (m, o, lane), total)
+    while width > 1:
+        width //= 2
+        m, o, lane = te.axes(m=rows, o=columns, l=width)
+        halves = sums[m, o, lane] + sums[m, o, lane + width]
+        sums = te.compute(f"sums_{width}", dtype, (m, o, lane), halves)
+    return sums
 
 
 def _head_product(p: HeadProduct, target: GpuTarget) -> Declaration | None:

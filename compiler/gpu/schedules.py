@@ -2,7 +2,8 @@
 
 A product of matrices is tiled: by tensor cores where its types and its reduction fit, otherwise by
 threads that each keep a square of sums. Its rows may be pixels of an image, in rectangles of it.
-Stages that compute the same rows, as a softmax does, share a block for each row. Every other stage
+Stages that compute the same rows, as a softmax does, share a block for each row: so do the parts of
+a long sum. Every other stage
 gives each element to a thread.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from ...isa.expressions import Call, Op, Read
 from ..cpu.kernels.description import round_up
+from ..te.affine import variable
 from ..te.reductions import has_reduction, reduction_of
 from ..te.schedule import Schedule
 from ..te.stages import Stage
@@ -87,8 +89,8 @@ class _Product:
 def default_schedule(kernel: Kernel, target: GpuTarget) -> Schedule:
     """A schedule that runs any kernel; every nest at the root is a kernel of the GPU."""
     schedule = Schedule(kernel, target)
-    if _is_row_by_row(schedule, target.properties.shared_bytes):
-        _rows(schedule)
+    if leading := _row_axes(schedule, target.properties.shared_bytes):
+        _rows(schedule, leading)
         return schedule
     for stage in reversed(schedule.stages):  # a product takes its copies along
         if next(one for one in schedule.stages if one.name == stage.name).place is not None:
@@ -111,35 +113,45 @@ def _flat(schedule: Schedule, stage: Stage) -> None:
     schedule.bind(name, inner, "thread")
 
 
-def _is_row_by_row(schedule: Schedule, shared_bytes: int) -> bool:
-    """Whether each row of the output follows from the same row of the other stages, all short."""
+def _row_axes(schedule: Schedule, shared_bytes: int) -> int:
+    """The leading axes of all stages whose rows follow from the same rows of others, all short.
+
+    It is 0 where stages have other shapes.
+    """
     *others, out = schedule.stages
-    if not others or any(len(s.axes) != 2 or _product(s) for s in schedule.stages):
-        return False
+    ranks = {len(stage.axes) for stage in others}
+    reduced = any(stage.reductions for stage in others)
+    if len(ranks) != 1 or not reduced or any(map(_product, schedule.stages)):
+        return 0
+    leading = ranks.pop() - 1
+    if not 0 <= len(out.axes) - leading <= 1:
+        return 0
     names, used = {stage.name for stage in others}, 0
     for stage in schedule.stages:
-        rows, (low, high) = stage.domain
-        mine = ((stage.axes[0], 1),)
-        reads = (read for read in stage.reads if read.tensor in names)
-        if rows != out.domain[0] or any(read.index[0].terms != mine for read in reads):
-            return False
-        used += round_up((high - low) * np.dtype(stage.output.dtype).itemsize, LINE_BYTES)
-    return used <= min(MAX_ROW_BYTES, shared_bytes)
+        mine = tuple(map(variable, stage.axes[:leading]))
+        if any(read.index[:leading] != mine for read in stage.reads if read.tensor in names):
+            return 0
+        if stage.domain[:leading] != out.domain[:leading]:
+            return 0
+        elements = math.prod(high - low for low, high in stage.domain[leading:])
+        used += round_up(elements * np.dtype(stage.output.dtype).itemsize, LINE_BYTES)
+    return leading if used <= min(MAX_ROW_BYTES, shared_bytes) else 0
 
 
-def _rows(schedule: Schedule) -> None:
+def _rows(schedule: Schedule, leading: int) -> None:
     """Each block computes one row; its threads share what each stage has of it."""
     *others, out = schedule.stages
-    rows, _ = out.axes
+    rows = schedule.fuse(out.name, *out.axes[:leading])
     schedule.bind(out.name, rows, "block.x")
-    widest = max(high - low for _, (low, high) in (stage.domain for stage in schedule.stages))
+    widest = max(high - low for stage in schedule.stages for low, high in stage.domain[leading:])
     threads = min(ROW_THREADS, round_up(widest, 32))
     for stage in reversed(others):
         schedule.compute_at(stage.name, out.name, rows)
         schedule.set_scope(stage.name, SHARED)
     for stage in schedule.stages:
-        _, inner = schedule.split(stage.name, stage.axes[1], threads)
-        schedule.bind(stage.name, inner, "thread")
+        for axis in stage.axes[leading:]:
+            _, inner = schedule.split(stage.name, axis, threads)
+            schedule.bind(stage.name, inner, "thread")
 
 
 def _product(stage: Stage) -> _Product | None:

@@ -26,7 +26,13 @@ from tilewright.compiler.cpu import (
 )
 from tilewright.compiler.cpu import compile_kernel as compile_for_cpu
 from tilewright.compiler.cpu.target import host_levels
-from tilewright.compiler.gpu import GpuTarget, compile_kernel, compile_program, planned_for
+from tilewright.compiler.gpu import (
+    GpuTarget,
+    compile_kernel,
+    compile_program,
+    planned_for,
+    schedules,
+)
 from tilewright.compiler.gpu.schedules import default_schedule
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.host import plan_host
@@ -132,6 +138,9 @@ ROWS: dict[str, Description] = {
     "norm of channels": LayerNormalisation(4, 64, by_row=True),
     "largest": RowReduction(3, 129, "max"),
     "one element": RowReduction(3, 1, "sum"),
+    "long sums": MatrixProduct(3, 200, 20, "int8", BYTES),
+    "long sums of words": MatrixProduct(1, 70, 9, "int8", SUMS, "int16", parts=2),
+    "long sums of float32": MatrixProduct(2, 1000, 5, epilogue=ADDED),
 }  # fmt: skip
 
 
@@ -147,6 +156,22 @@ def test_rows_that_do_not_fit_shared_memory_pass_through_main_memory():
         for columns in (1000, 9000)
     )
     assert len(short) == 1 < len(long)
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        Convolution(1, 17, 10, 32, 130, (3, 3), (1, 1), PADDED, dtype="int8", zero_point=-7,
+                    epilogue=BYTES),
+        MatrixProduct(130, 96, 140, "int8", BYTES),
+    ],
+    ids=lambda product: product.title,
+)  # fmt: skip
+def test_large_tiles_are_shared_by_several_warps(
+    description: Description, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(schedules, "MIN_BLOCKS", 1)
+    assert check(description, PLAIN, "descending").count("mma.sync") == 16
 
 
 @pytest.mark.parametrize("name", WITHOUT)
