@@ -41,9 +41,8 @@ from tilewright.flows.bench.resnet18_layers import RESNET18
 
 from .assembler import assemble
 from .running import ORDERS, drawn, run_kernel, run_module, run_schedule
-from .test_networks import digits, spotter, transformer
+from .test_networks import MODELS, digits, spotter, transformer
 
-MODELS = Path(__file__).parents[4] / "shared" / "models"
 ZOO = "kws_dscnn/kws_int8_qdq", "ic_resnet8/ic_int8_qdq", "kwt1/kwt1"
 
 PLAIN, TF32 = GpuTarget(), GpuTarget(tf32=True)
