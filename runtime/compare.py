@@ -4,7 +4,7 @@ A `Comparison` collects samples. For every layer it counts the values that were 
 that differ, and it describes the first difference. Each step is compared with its definition for
 its actual inputs, so the rounding of one host step does not count against the next. The
 accelerator's layers and the host's exact kernels must be bit-exact; other kernels must agree to
-within `TOLERANCE`.
+within the tolerance of the device.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from ..compiler.graph import evaluate_node
 from ..compiler.module import Module
 from ..html_tables import html_table
 from ..wording import counted
+from .device import Device
 from .names import layer_names, on_chip
 from .session import Run
 
-TOLERANCE = 2.0**-12
-"""Largest difference of a float kernel, relative to the largest magnitude of its output. Sums in
-another order, Winograd convolutions and approximated functions stay well below it."""
+TOLERANCE = Device.tolerance
+"""Tolerance of a device that rounds float32 no further."""
 
 
 @dataclass(slots=True)
@@ -120,8 +120,10 @@ class Comparison:
     module : Module
         Compiled with `keep_all` to compare every layer. Otherwise, layers that a later layer
         overwrites are listed without values. A session with `keep_all` shows the result of each
-        host step. Otherwise only outputs are compared, to within `TOLERANCE` if a kernel is not
+        host step. Otherwise only outputs are compared, to within the tolerance if a kernel is not
         exact.
+    tolerance : float
+        That of the device.
 
     Attributes
     ----------
@@ -130,8 +132,8 @@ class Comparison:
         of them.
     """
 
-    def __init__(self, module: Module) -> None:
-        self._graph = module.graph
+    def __init__(self, module: Module, tolerance: float = TOLERANCE) -> None:
+        self._graph, self._tolerance = module.graph, tolerance
         self.samples = 0
         self.on_chip = on_chip(module)
         names = layer_names(module)
@@ -165,13 +167,13 @@ class Comparison:
         for output in self._graph.outputs:
             tally = self.outputs[output.name]
             inexact = output.value in made and not made[output.value].exact
-            tally.tolerance = TOLERANCE if rounded or inexact else 0.0
+            tally.tolerance = self._tolerance if rounded or inexact else 0.0
             tally.add(run.outputs[output.name], meant[output.value], where)
         self.samples += 1
 
     def _kernel(self, name: str, exact: bool) -> Tally:
         if name not in self.kernels:
-            tolerance = 0.0 if exact else TOLERANCE
+            tolerance = 0.0 if exact else self._tolerance
             self.kernels[name] = Tally(self._names.get(name, name), tolerance=tolerance)
         return self.kernels[name]
 

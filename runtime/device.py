@@ -138,6 +138,11 @@ class Device(ABC):
     options: tuple[str, ...] = ()
     """Names of the options that `open_device` takes."""
 
+    tolerance = 2.0**-12
+    """Largest difference of a float kernel from its definition, relative to the largest magnitude
+    of its output. Sums in another order, Winograd convolutions and approximated functions stay well
+    below it."""
+
     has_accelerator = True
     """False for a device that runs no programs, but networks without segments."""
 

@@ -7,6 +7,7 @@ agent lends it. All leave the same bytes in main memory.
 `host` and `gpu` have no accelerator: this computer runs the whole network, or its GPU.
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,13 +204,18 @@ class HostDevice(Device):
         return {}
 
 
+TF32 = "tf32"
+"""Option of a GPU's address."""
+
+
 class GpuDevice(HostDevice):
     """A GPU, for networks without segments; this processor runs what is no kernel.
 
     Parameters
     ----------
     address : str
-        `gpu`, or `gpu:DRIVER` for one of `gpu.drivers.DRIVERS`.
+        `gpu`, or `gpu:DRIVER` for one of `gpu.drivers.DRIVERS`; with `?tf32`, products of float32
+        may run on tensor cores, which round their operands to TF32, of 11 significant bits.
     """
 
     name = "gpu"
@@ -219,8 +225,25 @@ class GpuDevice(HostDevice):
         # Imported here: only a GPU needs its kernels and its drivers.
         from .gpu.drivers import open_driver
 
-        self.driver = open_driver(address.partition(":")[2] or None)
+        driver, _, option = address.partition("?")
+        if option not in ("", TF32):
+            raise DeviceError(
+                f"device `{address}`: unknown option `{option}`; expected `?{TF32}`, or none"
+            )
+        self.driver = open_driver(driver.partition(":")[2] or None)
         self.name = f"{GpuDevice.name}:{self.driver.name}"
+        if option:
+            self._round_to_tf32()
+
+    def _round_to_tf32(self) -> None:
+        if not self.driver.target.instructions:
+            self.driver.close()
+            raise DeviceError(
+                f"device `{self.name}`: there are no tensor cores; leave `?{TF32}` out"
+            )
+        self.driver.target = replace(self.driver.target, tf32=True)
+        self.name += f"?{TF32}"
+        self.tolerance = 2.0**-8
 
     @override
     def host_side(self, module: "Module", **options: Any) -> "HostSide":
@@ -256,7 +279,7 @@ def is_address(name: str) -> bool:
 def kind_of(name: str) -> str:
     """Return the name in `DEVICES` of a device, here or elsewhere; or a board's address."""
     if not name.startswith(REMOTE):
-        return GpuDevice.name if name.startswith(f"{GpuDevice.name}:") else name
+        return GpuDevice.name if re.match(rf"{GpuDevice.name}[:?]", name) else name
     device = name.partition("?")[0].rpartition("/")[2]
     return device if device in DEVICES else name
 
@@ -283,8 +306,8 @@ def open_device(
     Parameters
     ----------
     name : str
-        `reference`, `sim`, `rtl`, `gate`, `host`, `gpu`, `gpu:DRIVER`, or a board's address:
-        `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
+        `reference`, `sim`, `rtl`, `gate`, `host`, `gpu`, `gpu:DRIVER`, `gpu:DRIVER?tf32`, or a
+        board's address: `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
         `zynq:///PATH/BOARD.bit`. `remote://AGENT/DEVICE` is a device that an agent lends; see
         docs/guide/agents.md.
     configuration : Configuration or None

@@ -155,7 +155,9 @@ def test_a_skipped_test_fails(pytester):
         test_limit="import pytest\n@pytest.mark.xfail(reason='limit')\ndef test(): assert False",
     )
     result = pytester.runpytest("--continue-on-collection-errors")
-    result.stdout.fnmatch_lines(["test_one.py::test failed after * s: a skipped test counts as failed: *"])
+    result.stdout.fnmatch_lines(
+        ["test_one.py::test failed after * s: a skipped test counts as failed: *"]
+    )
     result.stdout.fnmatch_lines("*a skipped test counts as failed: *no verilator*")
     result.assert_outcomes(errors=2, skipped=1, xfailed=1)
 

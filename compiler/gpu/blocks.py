@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...isa.expressions import Affine, Read, reads_of
+from ...isa.expressions import Affine, Expression, Read, reads_of
 from ..te.affine import scaled, total, variable
 from ..te.nodes import (
     LEAVES,
@@ -28,7 +28,6 @@ from ..te.nodes import (
     Let,
     Nest,
     Node,
-    TransferNest,
     Update,
     nodes,
 )
@@ -329,6 +328,16 @@ def _resolved(affine: Affine, values: dict[str, Affine]) -> Affine:
     return total(*parts, affine.constant)
 
 
+def is_copy(body: Expression) -> bool:
+    """Whether a stage only moves elements."""
+    return isinstance(body, Read)
+
+
+def moves(nest: Nest) -> bool:
+    """Whether a nest only moves elements."""
+    return nest.compute is None or is_copy(nest.compute.body)
+
+
 def copies_ahead(loop: For) -> Block:
     """The shared buffers that copies at the head of a pipelined loop fill, with the copies.
 
@@ -337,9 +346,9 @@ def copies_ahead(loop: For) -> Block:
     found: list[Node] = []
     if loop.kind is Kind.SERIAL and loop.depth > 1 and loop.extent > 1:
         for node in loop.body:
-            is_copy = isinstance(node, Nest) and node.compute is None
+            copies = isinstance(node, Nest) and moves(node)
             is_slot = isinstance(node, Allocate) and node.scope == SHARED
-            if not (is_copy or is_slot or isinstance(node, Let)):
+            if not (copies or is_slot or isinstance(node, Let)):
                 break
             found.append(node)
     return tuple(found) if any(isinstance(node, Allocate) for node in found) else ()
@@ -349,15 +358,15 @@ def operands_of(kernel: Nest) -> frozenset[str]:
     """The buffers that copies alone fill and instructions alone read."""
     copied, read, others = set[str](), set[str](), set[str]()
 
-    def walk(block: Block, source: str, instruction: bool) -> None:
+    def walk(block: Block, copies: bool, instruction: bool) -> None:
         for node in block:
             if isinstance(node, (Assign, Update)):
-                (copied if source else others).add(node.target.tensor)
+                (copied if copies else others).add(node.target.tensor)
                 for one in reads_of(node.value):
                     (read if instruction else others).add(one.tensor)
             elif not isinstance(node, LEAVES):
-                inside = node.source if isinstance(node, TransferNest) else source
+                inside = moves(node) if isinstance(node, Nest) else copies
                 walk(node.body, inside, instruction or isinstance(node, InstructionNest))
 
-    walk((kernel,), "", False)
+    walk((kernel,), False, False)
     return frozenset(copied & read - others)

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from ...isa.expressions import Call, Expression, Op, Reduction, Slot
 
+HIGH, WIDE = 2, 8
+"""Extents of the rows of an instruction, of which the inner ones are threads."""
+
 
 @dataclass(frozen=True, slots=True)
 class WarpProduct:
@@ -41,7 +44,7 @@ class WarpProduct:
     @property
     def lanes(self) -> tuple[tuple[str, int], ...]:
         """The loops that it replaces, outermost first, with their extents."""
-        return (("half", 2), ("row", 8), ("pair", 4), ("column", 2), ("tap", self.taps))
+        return (("half", HIGH), ("row", WIDE), ("pair", 4), ("column", 2), ("tap", self.taps))
 
     bound = ("row", "pair")
     """The loops that are its threads."""
@@ -61,6 +64,13 @@ class WarpProduct:
 WARP_PRODUCTS = (
     WarpProduct(
         "mma.m16n8k32.s8", 32, (("int8", "int8"),), "int32", "llvm.nvvm.mma.m16n8k32.row.col.s8"
+    ),
+    WarpProduct(
+        "mma.m16n8k32.u8.s8",
+        32,
+        (("uint8", "int8"),),
+        "int32",
+        "llvm.nvvm.mma.m16n8k32.row.col.u8.s8",
     ),
     WarpProduct(
         "mma.m16n8k16.f16",

@@ -1,24 +1,30 @@
-"""Kernels of the host on a GPU: the declarations of the CPU target with schedules for blocks.
+"""Kernels of the host on a GPU.
 
-A description chooses how a layer is computed. The declaration that it makes for the simplest
-processor has no layouts of vectors, so its arrays are plain ones.
+Products have declarations of their own. All others are computed as on the simplest processor, whose
+arrays are plain ones, without layouts of vectors.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from .. import te
 from ..cpu import Box, CpuTarget, Description
+from ..cpu.kernels.rows import RowKernel
 from ..cpu.target import generic
 from .lower import GpuModule, compile_program
+from .products import Declaration, declare_product
 from .schedules import default_schedule
 from .target import GpuTarget
 
 COPIED = {1: "int8", 2: "int16", 4: "int32"}
 """Types that stand for all elements of a size where they are only copied."""
+
+MAX_WIDTH = 128
+"""Most elements of a row that are reduced side by side."""
 
 PLANNED_FOR = "sse2"
 """Level of the processor for which a description makes its declaration."""
@@ -36,15 +42,18 @@ class GpuKernel:
         Its code.
     tensors
         Type and shape of each array of the module.
+    declaration
+        What it computes.
     """
 
     description: Description
     module: GpuModule
     tensors: Mapping[str, tuple[str, tuple[int, ...]]]
+    declaration: Declaration
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """The arrays of the module that follow from the description's constants."""
-        prepared = self.description.prepare(constants, planned_for())
+        prepared = self.declaration.prepare(constants)
         return {name: self._shaped(name, array) for name, array in prepared.items()}
 
     def _shaped(self, name: str, array: np.ndarray) -> np.ndarray:
@@ -60,6 +69,20 @@ def planned_for() -> CpuTarget:
     return generic(PLANNED_FOR)
 
 
+def declare(description: Description, target: GpuTarget) -> Declaration:
+    """The declaration of a kernel of the host for a GPU."""
+    product = declare_product(description, target)
+    if product is not None:
+        return product
+    if isinstance(description, RowKernel) and description.inner == 1:
+        width = min(MAX_WIDTH, 1 << (description.columns - 1).bit_length())
+        stages = description.declared(width)
+        return Declaration(te.kernel(stages.name, stages.out), dict)
+    plan = description.plan(planned_for())
+    prepare = partial(description.prepare, target=planned_for())
+    return Declaration(plan.schedule.kernel, prepare, plan.tiles)
+
+
 def compile_kernel(description: Description, target: GpuTarget) -> GpuKernel:
     """A kernel of the host for a GPU, by the default schedule.
 
@@ -68,11 +91,13 @@ def compile_kernel(description: Description, target: GpuTarget) -> GpuKernel:
     CompileError
         When it cannot be compiled.
     """
-    plan = description.plan(planned_for())
-    kernel = plan.schedule.kernel
+    declaration = declare(description, target)
+    kernel, tiles = declaration.kernel, declaration.tiles
     program = default_schedule(kernel, target).program()
-    tensors = {name: (tensor.dtype, tensor.shape) for name, tensor in kernel.tensors.items()}
-    return GpuKernel(description, compile_program(program, target, plan.tiles), tensors)
+    shapes = {name: tensor.shape for name, tensor in kernel.tensors.items()}
+    shapes |= {name: place.extents for name, place in tiles.items()}
+    tensors = {name: (kernel.tensors[name].dtype, shape) for name, shape in shapes.items()}
+    return GpuKernel(description, compile_program(program, target, tiles), tensors, declaration)
 
 
 def compile_copy(box: Box, elements: int, itemsize: int, target: GpuTarget) -> GpuModule | None:

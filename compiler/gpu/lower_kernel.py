@@ -16,8 +16,9 @@ from ..cpu.codegen.environment import Environment
 from ..cpu.codegen.lower_function import FunctionLowering
 from ..cpu.codegen.lower_values import Mask
 from ..te import nodes as loops
+from ..te.stages import qualified
 from ..te.target import BLOCKS, REGISTER, Kind
-from .blocks import Spread, bytes_of, copies_ahead, is_region, thread_loops, threads_of
+from .blocks import Spread, bytes_of, copies_ahead, is_region, moves, thread_loops, threads_of
 from .emitter import ALIGNMENT_BYTES, GpuEmitter
 from .shared_memory import SharedMemory
 from .spread_layout import SpreadLayout
@@ -66,6 +67,8 @@ class KernelLowering(FunctionLowering):
         self.products = WarpProducts(self.emitter, self.copies)
         self.grid = dict.fromkeys(BLOCKS, 1)
         """Blocks along each axis of the grid."""
+        self._copied: set[str] = set()
+        """Axes of the copy that is emitted; conditions on other variables cut off its last part."""
         self._numbers: dict[str, LlvmValue] = {}
         self._units: dict[str, LlvmValue] = {}
         """Numbers of the threads along the loops of the region; empty outside of regions."""
@@ -108,7 +111,8 @@ class KernelLowering(FunctionLowering):
 
     @override
     def where(self, conditions, emit, env: Environment, mask: Mask) -> None:
-        if self.copies.is_copying:
+        names = {name for one in conditions for name, _ in one.value.terms}
+        if self.copies.is_copying and not names.isdisjoint(self._copied):
             self.copies.where(conditions, partial(emit, mask), env)
         else:
             super().where(conditions, emit, env, mask)
@@ -122,18 +126,16 @@ class KernelLowering(FunctionLowering):
 
     @override
     def node(self, node: loops.Node, env: Environment, mask: Mask) -> None:
-        if isinstance(node, loops.TransferNest) and self._fills(node):
+        if isinstance(node, loops.Nest) and moves(node) and self._fills(node):
+            self._copied = {qualified(node.stage, axis) for axis in node.axes}
             with self.copies.copying():
                 self.block(node.body, env, None)
         else:
             super().node(node, env, mask)
 
-    def _fills(self, node: loops.TransferNest) -> bool:
+    def _fills(self, node: loops.Nest) -> bool:
         """Whether a copy fills a buffer in shared memory."""
-        return any(
-            isinstance(inner, loops.Assign) and inner.target.tensor in self._shared
-            for inner in loops.nodes(node.body)
-        )
+        return node.stage in self._shared
 
     def allocate(self, node: loops.Allocate, env: Environment) -> None:
         """Reserve the buffer that the threads share, or each thread's part of it."""

@@ -1,25 +1,40 @@
 """Default schedules of kernels for GPUs, from their declarations alone.
 
 A product of matrices is tiled: by tensor cores where its types and its reduction fit, otherwise by
-threads that each keep a square of sums. Every other stage gives each element to a thread.
+threads that each keep a square of sums. Its rows may be pixels of an image, in rectangles of it.
+Stages that compute the same rows, as a softmax does, share a block for each row: so do the parts of
+a long sum. Every other stage
+gives each element to a thread.
 """
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...isa.expressions import Call, Op, Read
+from ..cpu.kernels.description import round_up
+from ..te.affine import variable
 from ..te.reductions import has_reduction, reduction_of
 from ..te.schedule import Schedule
 from ..te.stages import Stage
 from ..te.target import SHARED
 from ..tensor import Kernel
-from .instructions import WarpProduct
+from .blocks import LINE_BYTES, is_copy
+from .instructions import HIGH, WIDE, WarpProduct
+from .products import MIN_TILED
 from .target import GpuTarget
 
 FLAT_THREADS = 128
 """Threads of a block that computes elements one by one."""
 
-MIN_TILED = 16
-"""Least rows, columns and taps of a product that is tiled."""
+
+ROW_THREADS = 256
+"""Threads of a block that computes a row."""
+
+MAX_ROW_BYTES = 48 << 10
+"""Most bytes of a row's stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +63,38 @@ MIN_BLOCKS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """A stage as a product of matrices: its axes, and the operands."""
+    """A stage as a product of matrices: its axes, and the operands.
 
-    rows: str
+    Parameters
+    ----------
+    rows
+        One axis, or two whose rectangles are the rows of a tile.
+    outer, taps
+        The reduction: `taps` innermost, `outer` around it.
+    """
+
+    rows: tuple[str, ...]
     columns: str
     batch: tuple[str, ...]
+    outer: tuple[str, ...]
     taps: str
     a: Read
     b: Read
-    extents: tuple[int, int, int]
+    sizes: Mapping[str, int]
+
+    def size(self, *axes: str) -> int:
+        return math.prod(self.sizes[axis] for axis in axes)
 
 
 def default_schedule(kernel: Kernel, target: GpuTarget) -> Schedule:
     """A schedule that runs any kernel; every nest at the root is a kernel of the GPU."""
     schedule = Schedule(kernel, target)
-    for stage in schedule.stages:
+    if leading := _row_axes(schedule, target.properties.shared_bytes):
+        _rows(schedule, leading)
+        return schedule
+    for stage in reversed(schedule.stages):  # a product takes its copies along
+        if next(one for one in schedule.stages if one.name == stage.name).place is not None:
+            continue
         product = _product(stage)
         if product is None:
             _flat(schedule, stage)
@@ -75,16 +107,56 @@ def default_schedule(kernel: Kernel, target: GpuTarget) -> Schedule:
 
 def _flat(schedule: Schedule, stage: Stage) -> None:
     name = stage.name
-    first, *others = stage.axes
-    loop = schedule.fuse(name, first, *others)
+    loop = schedule.fuse(name, *stage.axes)
     outer, inner = schedule.split(name, loop, FLAT_THREADS)
     schedule.bind(name, outer, "block.x")
     schedule.bind(name, inner, "thread")
 
 
+def _row_axes(schedule: Schedule, shared_bytes: int) -> int:
+    """The leading axes of all stages whose rows follow from the same rows of others, all short.
+
+    It is 0 where stages have other shapes.
+    """
+    *others, out = schedule.stages
+    ranks = {len(stage.axes) for stage in others}
+    reduced = any(stage.reductions for stage in others)
+    if len(ranks) != 1 or not reduced or any(map(_product, schedule.stages)):
+        return 0
+    leading = ranks.pop() - 1
+    if not 0 <= len(out.axes) - leading <= 1:
+        return 0
+    names, used = {stage.name for stage in others}, 0
+    for stage in schedule.stages:
+        mine = tuple(map(variable, stage.axes[:leading]))
+        if any(read.index[:leading] != mine for read in stage.reads if read.tensor in names):
+            return 0
+        if stage.domain[:leading] != out.domain[:leading]:
+            return 0
+        elements = math.prod(high - low for low, high in stage.domain[leading:])
+        used += round_up(elements * np.dtype(stage.output.dtype).itemsize, LINE_BYTES)
+    return leading if used <= min(MAX_ROW_BYTES, shared_bytes) else 0
+
+
+def _rows(schedule: Schedule, leading: int) -> None:
+    """Each block computes one row; its threads share what each stage has of it."""
+    *others, out = schedule.stages
+    rows = schedule.fuse(out.name, *out.axes[:leading])
+    schedule.bind(out.name, rows, "block.x")
+    widest = max(high - low for stage in schedule.stages for low, high in stage.domain[leading:])
+    threads = min(ROW_THREADS, round_up(widest, 32))
+    for stage in reversed(others):
+        schedule.compute_at(stage.name, out.name, rows)
+        schedule.set_scope(stage.name, SHARED)
+    for stage in schedule.stages:
+        for axis in stage.axes[leading:]:
+            _, inner = schedule.split(stage.name, axis, threads)
+            schedule.bind(stage.name, inner, "thread")
+
+
 def _product(stage: Stage) -> _Product | None:
     """The stage as a product, if each axis moves one operand, or both as a batch."""
-    if not has_reduction(stage.body) or len(stage.reductions) != 1:
+    if not has_reduction(stage.body):
         return None
     reduction = reduction_of(stage.body)
     product = reduction.body
@@ -94,20 +166,30 @@ def _product(stage: Stage) -> _Product | None:
     if not (isinstance(a, Read) and isinstance(b, Read)):
         return None
     sizes = {n: high - low for n, (low, high) in zip(stage.axes, stage.domain, strict=True)}
-    moved = [{axis for part in read.index for axis, _ in part.terms} for read in (a, b)]
-    taps = stage.reductions[0]
-    if not all(taps.name in names for names in moved):
+    sizes |= {axis.name: axis.extent for axis in stage.reductions}
+    moved = [[axis for part in read.index for axis, _ in part.terms] for read in (a, b)]
+    *outer, taps = (axis.name for axis in stage.reductions)
+    plain = all(
+        len(part.terms) <= 1 and all(step == 1 for _, step in part.terms)
+        for read in (a, b)
+        for part in read.index
+    )
+    if not all(taps in names for names in moved) or (outer and not plain):
         return None
-    only_a = [axis for axis in stage.axes if axis in moved[0] - moved[1] and sizes[axis] > 1]
-    only_b = [axis for axis in stage.axes if axis in moved[1] - moved[0] and sizes[axis] > 1]
-    if len(only_a) != 1 or len(only_b) != 1:
+    only_a, only_b = (
+        [axis for axis in own if axis in stage.axes and axis not in others and sizes[axis] > 1]
+        for own, others in (moved, reversed(moved))
+    )
+    if not only_a or len(only_b) != 1:
         return None
-    rows, columns = only_a[0], only_b[0]
-    extents = sizes[rows], sizes[columns], taps.extent
-    if min(extents) < MIN_TILED:
-        return None
-    batch = tuple(axis for axis in stage.axes if axis not in (rows, columns))
-    return _Product(rows, columns, batch, taps.name, a, b, extents)
+    rows = tuple(only_a[-1:])
+    if plain and len(only_a) > 1 and WIDE <= sizes[only_a[-1]] < WIDE * sizes[only_a[-2]]:
+        rows = tuple(only_a[-2:])
+    (columns,) = only_b
+    batch = tuple(axis for axis in stage.axes if axis not in (*rows, columns))
+    found = _Product(rows, columns, batch, tuple(outer), taps, a, b, sizes)
+    extents = found.size(*rows), sizes[columns], found.size(*outer, taps)
+    return found if min(extents) >= MIN_TILED else None
 
 
 def _law(product: _Product, schedule: Schedule, target: GpuTarget) -> WarpProduct | None:
@@ -120,22 +202,23 @@ def _law(product: _Product, schedule: Schedule, target: GpuTarget) -> WarpProduc
             return None
         if any(part.coefficient(product.taps) for part in outer):
             return None
-        if tensors[read.tensor].shape[-1] != product.extents[2]:
-            return None
     for law in target.instructions:
-        if types in law.pairs and product.extents[2] % law.taps == 0:
+        if types in law.pairs and product.sizes[product.taps] % law.taps == 0:
             return law
     return None
 
 
 def _tile(tiles: tuple[Tile, ...], product: _Product) -> Tile:
     """The largest tile that leaves enough blocks; else the smallest. None exceeds the product."""
-    rows, columns, _ = product.extents
+    rows, columns = product.size(*product.rows), product.sizes[product.columns]
     chosen = tiles[-1]
     for tile in tiles:
-        if -(-rows // tile.rows) * -(-columns // tile.columns) >= MIN_BLOCKS:
+        blocks = -(-rows // tile.rows) * -(-columns // tile.columns)
+        if blocks * product.size(*product.batch) >= MIN_BLOCKS:
             chosen = tile
             break
+    if len(product.rows) > 1:
+        rows = WIDE * product.sizes[product.rows[0]]
     high, wide = _halved(chosen.rows, rows), _halved(chosen.columns, columns)
     own = min(chosen.own_rows, high), min(chosen.own_columns, wide)
     return Tile(high, wide, chosen.taps, *own)
@@ -148,24 +231,50 @@ def _halved(size: int, most: int) -> int:
     return size
 
 
-def _grid(schedule: Schedule, name: str, product: _Product, outer: tuple[str, str]) -> None:
+def _cut_rows(
+    schedule: Schedule, name: str, product: _Product, tile: Tile
+) -> tuple[list[str], str, list[str], int]:
+    """Cut the rows into tiles.
+
+    Returns
+    -------
+    The loops over tiles; the loop that is still to be cut, over rows of a tile; further loops over
+    rows, inside of it; and how many rows these are.
+    """
+    *first, last = product.rows
+    if not first:
+        outer, rows = schedule.split(name, last, tile.rows)
+        return [outer], rows, [], 1
+    down, rows = schedule.split(name, first[0], tile.rows // WIDE)
+    across, row = schedule.split(name, last, WIDE)
+    return [down, across], rows, [row], WIDE
+
+
+def _grid(
+    schedule: Schedule, name: str, product: _Product, rows: Sequence[str], columns: str
+) -> None:
     """Bind the blocks: columns along x, rows along y, the batch along z."""
-    for loop, unit in zip(outer, ("block.y", "block.x"), strict=True):
-        schedule.bind(name, loop, unit)
+    schedule.bind(name, columns, "block.x")
+    schedule.bind(name, schedule.fuse(name, *rows), "block.y")
     if product.batch:
-        first, *others = product.batch
-        schedule.bind(name, schedule.fuse(name, first, *others), "block.z")
+        schedule.bind(name, schedule.fuse(name, *product.batch), "block.z")
 
 
 def _copies(
-    schedule: Schedule, name: str, product: _Product, loop: str, threads: int, vector: int
+    schedule: Schedule, name: str, product: _Product, loop: str, threads: int, most: int
 ) -> None:
-    """Let all threads of a block copy what an iteration of a loop reads."""
+    """Let all threads of a block copy what an iteration of a loop reads, up to `most` at once."""
     for tensor in dict.fromkeys((product.a.tensor, product.b.tensor)):
-        copy = schedule.cache_read(tensor, SHARED, name)
+        made = {stage.name: stage for stage in schedule.stages}.get(tensor)
+        if made is not None and is_copy(made.body) and _readers(schedule, tensor) == [name]:
+            copy = tensor
+            schedule.set_scope(copy, SHARED)
+        else:
+            copy = schedule.cache_read(tensor, SHARED, name)
         schedule.compute_at(copy, name, loop)
         stage = next(one for one in schedule.stages if one.name == copy)
         *outer, last = stage.loops
+        vector = _vector(stage, schedule.kernel, most)
         if vector > 1:
             last, lanes = schedule.split(copy, last, vector)
         fused = schedule.fuse(copy, *outer, last)
@@ -175,48 +284,69 @@ def _copies(
             schedule.vectorise(copy, lanes)
 
 
+def _readers(schedule: Schedule, tensor: str) -> list[str]:
+    return [one.name for one in schedule.stages if any(r.tensor == tensor for r in one.reads)]
+
+
+def _vector(copy: Stage, kernel: Kernel, most: int) -> int:
+    """The most elements that a copy may move at once: side by side, and none across an end."""
+    (read,) = copy.reads
+    *outer, last = read.index
+    axis = copy.axes[-1]
+    if last.coefficient(axis) != 1 or any(part.coefficient(axis) for part in outer):
+        return 1
+    ends = (kernel.tensors[read.tensor].shape[-1], last.constant)
+    return math.gcd(most, *ends, *(step for name, step in last.terms if name != axis))
+
+
 def _tiled(schedule: Schedule, stage: Stage, product: _Product) -> None:
     """Each thread keeps a square of sums; operands pass through shared memory."""
     name, tile = stage.name, _tile(THREAD_TILES, product)
-    ro, ri = schedule.split(name, product.rows, tile.rows)
+    ro, ri, inside, wide = _cut_rows(schedule, name, product, tile)
+    own = min(tile.own_rows, tile.rows // wide)
     co, ci = schedule.split(name, product.columns, tile.columns)
     to, ti = schedule.split(name, product.taps, tile.taps)
-    row, own_row = schedule.split(name, ri, tile.own_rows)
+    row, own_row = schedule.split(name, ri, own)
     # Neighbouring threads read neighbouring columns, and each thread columns far from each other.
     own_column, column = schedule.split(name, ci, tile.columns // tile.own_columns)
-    schedule.reorder(name, *product.batch, ro, co, to, row, column, ti, own_row, own_column)
-    _grid(schedule, name, product, (ro, co))
-    for loop in (row, column):
+    outer = (*product.batch, *ro, co, *product.outer, to)
+    schedule.reorder(name, *outer, row, *inside, column, ti, own_row, own_column)
+    _grid(schedule, name, product, ro, co)
+    for loop in (row, *inside, column):
         schedule.bind(name, loop, "thread")
     schedule.unroll(name, own_row, own_column)
-    threads = (tile.rows // tile.own_rows) * (tile.columns // tile.own_columns)
-    _copies(schedule, name, product, to, threads, 1)
+    threads = (tile.rows // own) * (tile.columns // tile.own_columns)
+    _copies(schedule, name, product, schedule.fuse(name, *product.outer, to), threads, 1)
 
 
 def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: WarpProduct) -> None:
     """Each warp keeps tiles of sums in the fragments of an instruction."""
     name, tile = stage.name, _tile(TENSOR_TILES, product)
-    taps = law.taps
-    while taps * 2 <= tile.taps * law.taps // 16 and product.extents[2] % (taps * 2) == 0:
+    taps, depth = law.taps, product.sizes[product.taps]
+    while taps * 2 <= tile.taps * law.taps // 16 and depth % (taps * 2) == 0:
         taps *= 2
-    ro, ri = schedule.split(name, product.rows, tile.rows)
+    ro, ri, inside, wide = _cut_rows(schedule, name, product, tile)
     co, ci = schedule.split(name, product.columns, tile.columns)
     to, ti = schedule.split(name, product.taps, taps)
-    row_warp, ri = schedule.split(name, ri, tile.own_rows)
+    row_warp, ri = schedule.split(name, ri, tile.own_rows // wide)
     column_warp, ci = schedule.split(name, ci, tile.own_columns)
     step, tap = schedule.split(name, ti, law.taps)
-    down, ri = schedule.split(name, ri, 16)
+    down, half = schedule.split(name, ri, HIGH * WIDE // wide)
     across, ci = schedule.split(name, ci, 8)
-    half, row = schedule.split(name, ri, 8)
+    if not inside:
+        half, row = schedule.split(name, half, WIDE)
+        inside = [row]
     pair, column = schedule.split(name, ci, 2)
-    inside = (row_warp, column_warp, step, down, across, half, row, pair, column, tap)
-    schedule.reorder(name, *product.batch, ro, co, to, *inside)
-    _grid(schedule, name, product, (ro, co))
-    for loop in (row_warp, column_warp, row, pair):
+    outer = (*product.batch, *ro, co, *product.outer, to)
+    warps = (row_warp, column_warp, step, down, across)
+    schedule.reorder(name, *outer, *warps, half, *inside, pair, column, tap)
+    _grid(schedule, name, product, ro, co)
+    for loop in (row_warp, column_warp, *inside, pair):
         schedule.bind(name, loop, "thread")
     schedule.unroll(name, step, down, across, half, column)
-    if product.extents[2] > taps:
-        schedule.pipeline(name, to, PIPELINE_DEPTH)
-    warps = (tile.rows // tile.own_rows) * (tile.columns // tile.own_columns)
-    _copies(schedule, name, product, to, 32 * warps, law.taps // 2)
+    loop = schedule.fuse(name, *product.outer, to)
+    if product.size(*product.outer, product.taps) > taps:
+        schedule.pipeline(name, loop, PIPELINE_DEPTH)
+    threads = 32 * (tile.rows // tile.own_rows) * (tile.columns // tile.own_columns)
+    _copies(schedule, name, product, loop, threads, law.taps // 2)
     schedule.tensorise(name, half)

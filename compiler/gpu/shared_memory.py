@@ -13,7 +13,7 @@ from llvmlite import ir
 from ...errors import CompileError
 from ...isa.expressions import Affine, Read
 from ..cpu.codegen.areas import CodeBuffer, bytes_of
-from ..cpu.codegen.emitter import BIT, I8, I64, POINTER, TYPES, LlvmValue
+from ..cpu.codegen.emitter import BIT, I8, I64, POINTER, TYPES, LlvmValue, number_of
 from ..cpu.codegen.environment import Environment, without
 from ..cpu.codegen.masks import all_of
 from ..cpu.codegen.memory import MemoryAccess
@@ -132,8 +132,8 @@ class SharedMemory:
         inside = all_of(self.emitter, exists) if exists else None
         pointer = self.memory.existing(source, at, inside)
         has_room = self.memory.has_room(target, index, env)
-        if self.runs_ahead and has_room and size in ASYNCHRONOUS_BYTES and source.tensor.pad == 0:
-            self.emitter.copy_async(self.address(target, to, None), pointer, size, inside)
+        if self.runs_ahead and has_room and size in ASYNCHRONOUS_BYTES:
+            self._copy_ahead(source, pointer, self.address(target, to, None), size, inside)
             return
         kind = self.emitter.vector(TYPES[source.tensor.dtype], env.lanes)
         value = builder.load(pointer, align=size, typ=kind)
@@ -145,6 +145,26 @@ class SharedMemory:
             return
         with builder.if_then(self._in_room(target, index, env)):
             builder.store(value, self.address(target, to, None), align=size)
+
+    def _copy_ahead(
+        self,
+        source: CodeBuffer,
+        pointer: LlvmValue,
+        place: LlvmValue,
+        size: int,
+        inside: LlvmValue | None,
+    ) -> None:
+        """Copy `size` bytes asynchronously; a pad other than zeros is stored at once."""
+        pad = source.tensor.pad
+        if pad == 0 or inside is None:
+            self.emitter.copy_async(place, pointer, size, inside)
+            return
+        kind = self.emitter.vector(TYPES[source.tensor.dtype], size // bytes_of(source))
+        with self.emitter.builder.if_else(inside) as (there, outside):
+            with there:
+                self.emitter.copy_async(place, pointer, size, None)
+            with outside:
+                self.emitter.builder.store(number_of(kind, pad), place, align=size)
 
     def _check_vector(
         self,

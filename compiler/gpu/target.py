@@ -142,9 +142,9 @@ class GpuTarget(Target):
         known = "; ".join(map(str, self.instructions))
         raise ScheduleError(
             f"the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
-            f"instruction of {self.name} ({known}); split the rows by 16 and 8, the columns by 8 "
-            "and 2, and the reduction by the taps without a remainder, and bind the loops of 8 "
-            "rows and of 4 pairs to threads"
+            f"instruction of {self.name} ({known}); split the rows by 16 and 8 (or those of two "
+            "axes by 2 and 8), the columns by 8 and 2, and the reduction by the taps without a "
+            "remainder, and bind the loops of 8 rows and of 4 pairs to threads"
         )
 
     @override
@@ -175,7 +175,10 @@ class GpuTarget(Target):
 
 
 def _are_lanes(law: WarpProduct, stage: Stage, loops: tuple[str, ...]) -> bool:
-    """Whether the loops are parts of one row, one column and one tap, and bound as declared."""
+    """Whether the loops are parts of rows, one column and one tap, and bound as declared.
+
+    The rows may be those of two axes; the emitter checks that they lie in order.
+    """
     half, row, pair, column, tap = loops
     splits = [relation.parts for relation in stage.relations if isinstance(relation, Division)]
     bound = [
@@ -184,7 +187,7 @@ def _are_lanes(law: WarpProduct, stage: Stage, loops: tuple[str, ...]) -> bool:
         if stage.kind(loop) is Kind.THREAD
     ]
     return (
-        (half, row) in splits
+        ((half, row) in splits or stage.origins(half).isdisjoint(stage.origins(row)))
         and (pair, column) in splits
         and stage.reduces(tap)
         and not any(map(stage.reduces, (half, row, pair, column)))

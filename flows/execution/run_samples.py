@@ -84,7 +84,7 @@ def run_samples(
         When the device fails.
     """
     session = Session(module, device, keep_all=compare, states=states)
-    comparison = Comparison(module) if compare or compare_with else None
+    comparison = Comparison(module, device.tolerance) if compare or compare_with else None
     runs: list[Run] = []
     outputs: list[np.ndarray] = []
     began = time.perf_counter()

@@ -144,6 +144,16 @@ class DeviceBuffer:
     array: np.ndarray | None
 
 
+def _is_same(one: np.ndarray | None, other: np.ndarray) -> bool:
+    """Whether two arrays are the same memory, in different shapes."""
+    return (
+        one is not None
+        and one.nbytes == other.nbytes > 0
+        and one.flags.writeable == other.flags.writeable
+        and one.ctypes.data == other.ctypes.data
+    )
+
+
 class DeviceMemory(AddressSpace):
     """All buffers of a launch. Arrays are copied in, and copied back by `write_back`."""
 
@@ -155,11 +165,11 @@ class DeviceMemory(AddressSpace):
         self._size = 0
 
     def add(self, name: str, array: np.ndarray, read_only: bool, variable: bool = False) -> int:
-        """Add a buffer before `freeze`; return its address. The same array has one address."""
+        """Add a buffer before `freeze`; return its address. The same memory has one address."""
         if not array.flags.c_contiguous:
             raise PtxFault(FaultKind.ARGUMENTS, f"{name} is not contiguous")
         for index, buffer in enumerate(self.buffers):
-            if buffer.array is array:
+            if buffer.array is array or _is_same(buffer.array, array):
                 return index + 1 << WINDOW_BITS
             if buffer.array is not None and np.shares_memory(buffer.array, array):
                 raise PtxFault(FaultKind.ARGUMENTS, f"{name} overlaps {buffer.name}")

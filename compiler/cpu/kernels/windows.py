@@ -56,11 +56,11 @@ class Windowed(Description):
         )
         return high, wide
 
-    def row(self, y: te.Index, ky: te.Index) -> te.Index:
+    def row(self, y: te.Index, ky: te.Index | int) -> te.Index:
         """The row of a tap, from the first row of padding on."""
         return y * self.strides[0] + ky * self.dilations[0]
 
-    def column(self, x: te.Index, kx: te.Index) -> te.Index:
+    def column(self, x: te.Index, kx: te.Index | int) -> te.Index:
         """The column of a tap, from the first column of padding on."""
         return x * self.strides[1] + kx * self.dilations[1]
 

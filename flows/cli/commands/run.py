@@ -52,7 +52,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_device(
         parser, tuple(DEVICES),
         "; host: this computer's processor, without an accelerator; gpu: its GPU, gpu:DRIVER with "
-        "a certain driver",
+        "a certain driver, and with ?tf32 at the end, products of float32 are rounded to TF32",
     )  # fmt: skip
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.compiler.gpu import GpuTarget, compile_program, default_schedule, planned_for
+from tilewright.compiler.cpu import Description
+from tilewright.compiler.gpu import (
+    GpuTarget,
+    compile_kernel,
+    compile_program,
+    default_schedule,
+    planned_for,
+)
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.host import plan_host
 from tilewright.compiler.tensor import Kernel
@@ -27,20 +34,17 @@ STEPS = {
 TENSOR_CORES = {"int8": "IMMA.16832", "float16": "HMMA.16816", "bfloat16": "HMMA.16816"}
 
 
-def families(network: Callable[[], tuple[Graph, object]]) -> dict[str, Kernel]:
+def families(network: Callable[[], tuple[Graph, object]]) -> dict[str, Description]:
     """A kernel of each family that a network has."""
     graph, _ = network()
     names = [node.outputs[0].name for node in graph.nodes]
     plan = plan_host(graph, names, [], planned_for(), least_work=0)
-    return {
-        type(description).__name__: description.plan(planned_for()).schedule.kernel
-        for description in plan.descriptions()
-    }
+    return {type(description).__name__: description for description in plan.descriptions()}
 
 
 @cache
-def kernels() -> dict[str, Kernel]:
-    found = {
+def kernels() -> dict[str, Kernel | Description]:
+    found: dict[str, Kernel | Description] = {
         f"float32 product of {rows}": product(rows, rows, 512, "float32") for rows in (4096, 65)
     }
     found |= {"softmax": softmax(64, 1000), "depthwise": depthwise(56, 32)}
@@ -50,8 +54,10 @@ def kernels() -> dict[str, Kernel]:
     return found
 
 
-def ptx(kernel: Kernel, level: str, tf32: bool = False) -> str:
+def ptx(kernel: Kernel | Description, level: str, tf32: bool = False) -> str:
     target = GpuTarget(level, tf32)
+    if isinstance(kernel, Description):
+        return compile_kernel(kernel, target).module.code
     return compile_program(default_schedule(kernel, target).program(), target).code
 
 

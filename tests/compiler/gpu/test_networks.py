@@ -22,7 +22,8 @@ from ..onnx_models import model, value
 from .running import draw, run_kernel
 
 EXAMPLES = Path(tilewright.__file__).parent / "examples"
-KEYWORDS = Path(__file__).parents[4] / "shared" / "models" / "kws_dscnn" / "kws_int8_qdq.onnx"
+MODELS = Path(__file__).parents[4] / "shared" / "models"
+KEYWORDS, IMAGES = MODELS / "kws_dscnn/kws_int8_qdq.onnx", MODELS / "ic_resnet8/ic_int8_qdq.onnx"
 
 
 def run_network(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -155,6 +156,12 @@ def commands() -> tuple[Graph, dict[str, np.ndarray]]:
     return graph, drawn(graph)
 
 
+def images() -> tuple[Graph, dict[str, np.ndarray]]:
+    """ResNet-8, which classifies images, in int8."""
+    graph = tilewright.import_model(IMAGES)
+    return graph, drawn(graph)
+
+
 Network = Callable[[], tuple[Graph, dict[str, np.ndarray]]]
 """Makes a network and its inputs."""
 
@@ -164,5 +171,12 @@ Network = Callable[[], tuple[Graph, dict[str, np.ndarray]]]
 )
 def test_whole_networks_run_as_ptx(network: Network):
     graph, inputs = network()
+    found = run_network(graph, inputs)
     for name, expected in evaluate(graph, inputs).items():
-        compare(run_network(graph, inputs)[name], expected)
+        compare(found[name], expected)
+
+
+@pytest.mark.skipif(not IMAGES.exists(), reason=f"no shared models: {MODELS}")
+@pytest.mark.parametrize("network", [commands, images], ids=lambda make: make.__name__)
+def test_int8_networks_of_convolutions_run_as_ptx(network: Network):
+    test_whole_networks_run_as_ptx(network)

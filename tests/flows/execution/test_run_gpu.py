@@ -33,6 +33,8 @@ def test_a_sentence_counts_the_steps_of_a_gpu(tilewright, model, monkeypatch):
     [
         (["--device", "gpu:cuda"], 3, "device `gpu:cuda`: the Python package `cuda-bindings`"),
         (["--device", "gpu:none"], 1, "device `gpu:none`: unknown driver; expected one of gpu:"),
+        (["--device", "gpu:interpreter?half"], 1,
+         "device `gpu:interpreter?half`: unknown option `half`; expected `?tf32`, or none"),
         (["--device", "gpu", "--placement", "cost"], 2,
          "`--placement cost`: expected a device that is an accelerator, got `--device gpu`"),
         (["--device", "gpu", "--trace", "t.json"], 2,

@@ -8,7 +8,6 @@ import pytest
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.options import Options
 from tilewright.compiler.pipeline.network_bound import network_demands
-from tilewright.compiler.placement import STRICT_PLACEMENT
 from tilewright.errors import CompileError
 from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.flows.execution.retiming import RetimedMachine, retime
@@ -31,7 +30,11 @@ MEMORIES = tuple(
 def check(graph, configuration, options=None) -> float:
     """Compare bounds and cycles; the share of the cycles that the bound explains at best."""
     module = compile_graph(
-        graph, configuration, cache=False, lean=True, options=options or Options(),
+        graph,
+        configuration,
+        cache=False,
+        lean=True,
+        options=options or Options(),
     )
     cycles = retime(module, [RetimedMachine({}, configuration, memory) for memory in MEMORIES])
     bounds = lower_bounds(graph, configuration, MEMORIES)

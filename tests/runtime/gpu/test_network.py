@@ -121,6 +121,24 @@ def check(name: str, network: Network) -> None:
             compare(run.outputs[name], expected)
 
 
+def test_products_of_float32_round_to_tf32_on_request():
+    graph, inputs = spotter()
+    module = compiled(graph)
+    with open_device("gpu:interpreter?tf32") as device:
+        assert device.name == "gpu:interpreter?tf32"
+        run = Session(module, device, keep_all=True).run(inputs)
+    for tolerance, equal in ((device.tolerance, True), (Device.tolerance, False)):
+        comparison = Comparison(module, tolerance)
+        comparison.add(inputs, run)
+        assert comparison.equal is equal
+
+
+@pytest.mark.opencl
+def test_without_tensor_cores_nothing_is_rounded():
+    with pytest.raises(DeviceError, match=r"`gpu:opencl`: there are no tensor cores; leave"):
+        open_device("gpu:opencl?tf32")
+
+
 def test_int8_results_are_equal_on_every_device(device: Device):
     graph, inputs = digits()
     module = compiled(graph)
