@@ -44,7 +44,7 @@ class StyledModel(GrowingModel):
         more: tuple[Grow, ...] = (self.normalised, self.scaled, self.activation, self.shifted)
         if len(self.shapes[source]) == 4:
             more += (self.transposed, self.excited, self.convolution, self.convolution)
-            more += (self.attention,)
+            more += (self.attention, self.attention, self.attention)
         else:
             more += (self.attention, self.softmax, self.dense, self.product)
         return (*super().kinds(source), *more)
