@@ -282,6 +282,12 @@ def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
     return earlier.unit is not later.unit and last_conflict((earlier,), 0, later) is not None
 
 
+def data_conflict(earlier: Footprint, later: Footprint) -> bool:
+    """Whether one writes a byte, or a row of a scratchpad, that the other reads or writes."""
+    shared = (earlier.reads & later.writes) | (earlier.writes & (later.reads | later.writes))
+    return bool(shared) and _meeting(earlier, later) is not None
+
+
 def last_conflict(passed: Sequence[Footprint], first: int, later: Footprint) -> int | None:
     """Index of the last of some footprints of another unit, from `first` on, that conflicts."""
     _, later_reads, later_writes, _, _, later_low, later_high = later

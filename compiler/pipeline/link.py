@@ -11,14 +11,15 @@ from ...isa.instructions import Instruction
 from ..accelerator.lower_schedules import Emitted
 from ..module import Layer, Segment
 from ..scheduling.given_schedules import joined
-from ..scheduling.issue_order import Measure, issue
+from ..scheduling.issue_order import Measure, issue, reorder_loads
 from .request import CompileRequest, Linked, Lowered
 
 
 def link(request: CompileRequest, lowered: Lowered, measure: Measure | None) -> Linked:
     """Make the program of a segment; unless the request is lean, `prove` must follow."""
     instructions = [emitted.instruction for emitted in lowered.stream]
-    program, order, cycles = issue(instructions, request.configuration, measure)
+    issued = issue(instructions, request.configuration, measure)
+    program, order, cycles = reorder_loads(instructions, issued, request.configuration, measure)
     notes = () if request.lean else _notes(program, [lowered.stream[index] for index in order])
     runs = _runs(program, [bisect_right(lowered.ends, index) for index in order])
     scheduled = lowered.scheduled

@@ -15,6 +15,16 @@ from ...isa.configuration import Configuration
 from ...isa.encoding import word_bytes
 from ...isa.instructions import Instruction, Unit
 from ...isa.tokens import synthesise_tokens
+from .load_order import Span, Spans, passing_loads
+
+DELAYS = 0, 300
+"""Cycles by which a load that passes may delay the one that it passes; both are tried."""
+
+ROUNDS = 3
+"""Times that loads are ordered anew, each by the cycles of the order before."""
+
+MAX_REORDERED = 5000
+"""Instructions of a program up to which loads are ordered anew: half a millisecond each."""
 
 Measure = Callable[[Sequence[Instruction], Configuration], tuple[int, Sequence[int] | None]]
 """Gives the cycles of a program that the checker accepts. If deeper queues would make the program
@@ -83,6 +93,36 @@ def issue(
         if least < cycles:
             return Issued(other, found, least)
     return Issued(program, order, cycles)
+
+
+def reorder_loads(
+    instructions: Sequence[Instruction],
+    issued: Issued,
+    configuration: Configuration,
+    measure: Measure | None,
+) -> Issued:
+    """Let loads pass others that wait, where that saves cycles; see `passing_loads`.
+
+    Parameters
+    ----------
+    issued
+        The instructions as `issue` orders them.
+    """
+    spans_of: Spans | None = getattr(measure, "spans", None)
+    if spans_of is None or len(instructions) > MAX_REORDERED:
+        return issued
+    for _ in range(ROUNDS):
+        before = [instructions[index] for index in issued.order]
+        base = issued
+        spans = [Span(*each) for each in spans_of(base.program, configuration)]
+        for delay in DELAYS:
+            order = passing_loads(before, spans, delay, configuration)
+            found = issue([before[index] for index in order], configuration, measure)
+            if found.cycles < issued.cycles:
+                issued = found._replace(order=[base.order[order[index]] for index in found.order])
+        if issued is base:
+            break
+    return issued
 
 
 def _passing(

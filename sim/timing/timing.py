@@ -197,6 +197,15 @@ class ExactMeasure:
         """Order all conflicts of a program by tokens; the same tokens with and without a model."""
         return (weave if self._native else synthesise_tokens)(program, configuration)
 
+    def spans(
+        self, program: Sequence[Instruction], configuration: Configuration
+    ) -> list[tuple[int, ...]]:
+        """Start, first and last cycle of work, and retirement of all but SYNCs and HALT."""
+        timing = time_program(program, configuration, self.memory)
+        works = [index for index, one in enumerate(program[:-1]) if not one.only_tokens]
+        columns = [COLUMNS.index(name) for name in ("start", "first", "last", "retired")]
+        return list(map(tuple, timing.times[np.ix_(works, columns)].tolist()))
+
     def __call__(
         self, program: Sequence[Instruction], configuration: Configuration
     ) -> tuple[int, Sequence[int] | None]:

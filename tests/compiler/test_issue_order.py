@@ -2,13 +2,16 @@
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 
-from tilewright.compiler.scheduling.issue_order import issue
+from tilewright.compiler.scheduling.issue_order import issue, reorder_loads
 from tilewright.flows.verify.programs.random_programs import random_program
-from tilewright.isa.configuration import PRESETS, Configuration
-from tilewright.isa.footprints import footprint, footprints_conflict
-from tilewright.isa.instructions import Instruction, Unit
+from tilewright.isa.checker import check
+from tilewright.isa.configuration import PRESETS, Configuration, Memory
+from tilewright.isa.footprints import data_conflict, footprint, footprints_conflict
+from tilewright.isa.instructions import Gemm, Instruction, Load, Store, Unit
+from tilewright.isa.semantics import Machine
 from tilewright.sim.timing import ExactMeasure, time_program
 
 NONE: frozenset[Unit] = frozenset()
@@ -38,3 +41,47 @@ def test_dependent_instructions_keep_their_order(seed, depth):
             assert place[one] < place[other]
     assert after.cycles == time_program(after.program, configuration).cycles
     assert after.cycles <= time_program(before.program, configuration).cycles
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_loads_that_pass_others_leave_results_unchanged(seed):
+    configuration, measure = PRESETS["tiny"], ExactMeasure()
+    program, image = random_program(configuration, seed)
+    instructions = plain(seed, configuration)
+    before = issue(instructions, configuration, measure)
+    after = reorder_loads(instructions, before, configuration, measure)
+    assert sorted(after.order) == list(range(len(instructions)))
+    place = {index: number for number, index in enumerate(after.order)}
+    used = [footprint(one, configuration) for one in instructions]
+    for one, other in combinations(range(len(instructions)), 2):
+        same = used[one].unit is used[other].unit is not Unit.LOAD
+        if same or data_conflict(used[one], used[other]):
+            assert place[one] < place[other]
+    assert after.cycles == time_program(after.program, configuration).cycles <= before.cycles
+    check(after.program, configuration, image.size)
+    assert memory_after(after.program, image) == memory_after(program, image)
+
+
+def memory_after(program, image: np.ndarray) -> bytes:
+    dram = image.copy()
+    Machine(PRESETS["tiny"], dram).run(program)
+    return dram.tobytes()
+
+
+def test_weights_pass_an_activation_that_is_not_stored_yet():
+    """Its store, at byte 0, waits for a long load of what is stored."""
+    configuration, measure = PRESETS["16x16"], ExactMeasure()
+    activation = Load(destination=Memory.ACT, memory=0, local=0, length=64)
+    weights = Load(destination=Memory.WGT, memory=8192, local=0, length=4096)
+    instructions = [
+        Load(destination=Memory.ACT, memory=4096, local=16384, length=2048),
+        Store(source=Memory.ACT, memory=0, local=16384, length=2048),
+        activation,
+        weights,
+        Gemm(act=0, wgt=0, acc=0),
+    ]
+    before = issue(instructions, configuration, measure)
+    after = reorder_loads(instructions, before, configuration, measure)
+    assert list(before.order) == [0, 1, 2, 3, 4]
+    assert list(after.order).index(3) < list(after.order).index(2)
+    assert after.cycles < before.cycles - 256

@@ -263,6 +263,7 @@ def _product(builder: Builder, step: NodeSpec, sources: list[str], name: str) ->
         joined=(joined and first, joined and second, last),
         low=step.one("low"),
         high=step.one("high"),
+        repeats=step.one("repeats"),
     )
     return _emit(builder, operator, sources, name, step.one("zero_point_y"))
 

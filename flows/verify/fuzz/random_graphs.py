@@ -36,12 +36,16 @@ CHAINS = (
     ("conv", "cut", "conv", "skip"),
     ("conv", "squeeze", "table", "gate", "project", "sum"),
     ("depthwise", "gate", "table"),
+    ("project", "scores", "table", "values", "sum"),
+    ("halve", "shared", "table"),
 )
 """Steps in a row that the compiler may fuse or store into each other.
 
 `sum` adds the first value of the chain. `squeeze` averages each channel, and `gate` multiplies the
 chain's second value by the newest, as squeeze-and-excite blocks do. `skip` joins the first later
-value with as many pixels as the newest. If it does not fit, another value is used.
+value with as many pixels as the newest. `scores` and `values` multiply by the first value, as
+attention does, and `shared` multiplies it by keys that two heads share. If it does not fit, another
+value is used.
 """
 
 POINTWISE: dict[str, Number] = {
@@ -153,7 +157,15 @@ class _Drawing:
             gated = min(begun, newest)  # the chain may have no second value yet
             fits = _broadcasts(self.shapes[newest], self.shapes[gated])
             return replace(step, sources=(gated, newest)) if fits else step
-        if part not in ("expand", "project", "depthwise", "grouped"):
+        if part in ("scores", "values"):
+            step = self._draw("product", newest)
+            own = {"transposed": int(part == "scores"), "heads": 1}
+            return replace(step, sources=(newest, first), numbers={**step.numbers, **own})
+        if part == "shared":
+            step = self._draw("product", newest)
+            own = {"transposed": 1, "heads": 2, "repeats": 2}
+            return replace(step, sources=(first, newest), numbers={**step.numbers, **own})
+        if part not in ("expand", "project", "halve", "depthwise", "grouped"):
             return self._draw(part, newest)
         step = self._draw("conv", newest)
         if part == "grouped":
@@ -167,7 +179,8 @@ class _Drawing:
             if chance.random() < 0.7:
                 window["pads"] = (kernel[0] // 2, kernel[1] // 2) * 2
             return replace(step, numbers=window)
-        channels = self.shapes[first][3] if part == "project" else self._channels()
+        whole = self.shapes[first][3]
+        channels = {"project": whole, "halve": whole // 2 or 1}.get(part) or self._channels()
         return replace(step, numbers={**step.numbers, **POINTWISE, "channels": channels})
 
     def _source(self) -> int:
@@ -266,6 +279,7 @@ class _Drawing:
         numbers: dict[str, Number] = {
             "heads": heads if channels % max(1, heads) == 0 else 1,
             "transposed": int(transposed),
+            "repeats": 1,
             "joined": (1, 1, chance.choice((0, 1))),
             **self._product_numbers(),
         }

@@ -44,6 +44,7 @@ class StyledModel(GrowingModel):
         more: tuple[Grow, ...] = (self.normalised, self.scaled, self.activation, self.shifted)
         if len(self.shapes[source]) == 4:
             more += (self.transposed, self.excited, self.convolution, self.convolution)
+            more += (self.attention, self.attention, self.attention)
         else:
             more += (self.attention, self.softmax, self.dense, self.product)
         return (*super().kinds(source), *more)
@@ -245,14 +246,86 @@ class StyledModel(GrowingModel):
         return self.quantised(out, 1 / 255)
 
     def attention(self, source: str) -> str:
-        """Softmax of the scaled product of a value with its transpose, times the value."""
-        rows, columns = self.shapes[source]
+        """Attention over the pixels of an image, or over rows, with one head or more.
+
+        Queries, keys and values have their own zero points; sometimes they are one value.
+        """
+        chance, shape = self.chance, self.shapes[source]
+        n, rows = (shape[0], shape[2] * shape[3]) if len(shape) == 4 else (1, shape[0])
+        heads = chance.choice((1, 1, 2, 3))
+        if n * heads * rows * rows > MAX_ACTIVATION:
+            return source
+        tokens = self.tokens(source)
+        alone = heads == 1 and chance.random() < 0.3
+        width = self.shapes[tokens][2] if alone else heads * chance.choice((1, 4, 8, 9))
+        q, k, v = (
+            self.split_heads(tokens if alone else self.projected(tokens, width), heads, order)
+            for order in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3))
+        )
+        scores = self.node("MatMul", [self.operand(q), self.operand(k)], (n, heads, rows, rows))
+        scores = self.quantised(scores, 0.2)
+        if chance.random() < 0.7:
+            factor = self.hold(np.array(chance.choice((0.2, 0.5)), np.float32), "factor")
+            scaled = self.node(chance.choice(("Mul", "Div")), [scores, factor], self.shapes[scores])
+            scores = self.quantised(scaled, 0.1)
+        weights = self.operand(self.softmax(self.masked(scores)))
+        out = self.node("MatMul", [weights, self.operand(v)], (n, heads, rows, width // heads))
+        out = self.quantised(out, chance.uniform(0.01, 0.06))
+        return self.merge_heads(out, shape)
+
+    def tokens(self, source: str) -> str:
+        """The pixels of an image as rows, or rows as one sequence of them."""
+        shape = self.shapes[source]
+        if len(shape) == 2:
+            return self.reshaped(source, (1, *shape))
+        n, channels, height, width = shape
+        return self.turned(self.reshaped(source, (n, channels, height * width)), (0, 2, 1))
+
+    def merge_heads(self, source: str, shape: tuple[int, ...]) -> str:
+        """The channels of all heads together, in the form of a value of this shape."""
+        n, heads, rows, channels = self.shapes[source]
+        if len(shape) == 2:
+            joined = self.turned(source, (0, 2, 1, 3))
+            return self.reshaped(joined, (rows, heads * channels))
+        return self.reshaped(self.turned(source, (0, 1, 3, 2)), (n, heads * channels, *shape[2:]))
+
+    def split_heads(self, source: str, heads: int, order: tuple[int, ...]) -> str:
+        """Rows of several heads, with the heads before the rows."""
+        n, rows, channels = self.shapes[source]
+        apart = self.reshaped(source, (n, rows, heads, channels // heads))
+        return self.turned(apart, order)
+
+    def projected(self, source: str, width: int) -> str:
+        """A product of rows with weights, and its bias."""
+        n, rows, channels = self.shapes[source]
         inner = self.operand(source)
-        other = self.node("Transpose", [inner], (columns, rows), perm=(1, 0))
-        scores = self.node("MatMul", [inner, other], (rows, rows))
-        factor = self.hold(np.array(0.2, np.float32), "factor")
-        scores = self.node("Mul", [self.quantised(scores, 0.2), factor], (rows, rows))
-        scores = self.quantised(scores, 0.05)
-        weights = self.operand(self.softmax(scores))
-        out = self.node("MatMul", [weights, inner], (rows, columns))
+        weights, bias = self.weights(inner, (channels, width), 1)
+        out = self.node("MatMul", [inner, weights], (n, rows, width))
+        if self.chance.random() < 0.5:
+            out = self.node("Add", [out, bias], (n, rows, width))
         return self.quantised(out, self.chance.uniform(0.01, 0.06))
+
+    def masked(self, source: str) -> str:
+        """Scores with a mask of later keys or of some keys, by a sum or a choice; or without."""
+        shape = self.shapes[source]
+        rows, kind = shape[-1], self.chance.choice(("", "causal", "padding"))
+        if not kind:
+            return source
+        away = np.triu(np.ones((rows, rows), bool), 1)
+        if kind == "padding":
+            away = np.arange(rows)[None, None, None, :] >= self.chance.randint(1, rows)
+        lowest = self.chance.choice((-1e4, -1e9, float(np.finfo(np.float32).min)))
+        if self.chance.random() < 0.5:
+            mask = self.hold(np.where(away, lowest, 0).astype(np.float32), "mask")
+            made = self.node("Add", [source, mask], shape)
+        else:
+            excluded = self.hold(np.array(lowest, np.float32), "lowest")
+            made = self.node("Where", [self.hold(~away, "mask"), source, excluded], shape)
+        self.scales[made] = self.scales[source]
+        return made
+
+    def reshaped(self, source: str, shape: tuple[int, ...]) -> str:
+        """A Reshape, unquantised."""
+        made = self.node("Reshape", [source, self.hold(np.array(shape), "shape")], shape)
+        self.scales[made] = self.scales[source]
+        return made

@@ -9,7 +9,16 @@ import pytest
 
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.graph import Graph, QConv, QMul, evaluate, print_graph, verify
+from tilewright.compiler.graph import (
+    Graph,
+    QConv,
+    QLut,
+    QMatMul,
+    QMul,
+    evaluate,
+    print_graph,
+    verify,
+)
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.tensor import Kernel
@@ -102,6 +111,38 @@ def test_products_of_all_kinds_of_operands_are_drawn():
                 kinds.add(tuple(map(bool, zeros)))
     flags = (False, True)
     assert kinds == {"equal", "channel", "", *((a, b) for a in flags for b in flags)}
+
+
+def test_products_of_two_activations_are_drawn_as_attention_has_them():
+    """With zero points on both sides, with heads that share keys, and scores behind a table."""
+    kinds = set()
+    for seed in range(1, 401):
+        graph = realise(random_sketch(seed))
+        made = {node.outputs[0].name: node for node in graph.nodes}
+        for node in graph.nodes:
+            if isinstance(found := node.attributes, QMatMul):
+                kinds.add((bool(found.zero_point_a), bool(found.zero_point_b)))
+                kinds |= {"shared"} if found.repeats > 1 else set()
+                table = made.get(node.inputs[0])
+                if table is not None and isinstance(table.attributes, QLut):
+                    scores = made.get(table.inputs[0])
+                    attends = scores is not None and isinstance(scores.attributes, QMatMul)
+                    kinds |= {"attention"} if attends else set()
+    flags = (False, True)
+    assert kinds == {"shared", "attention", *((a, b) for a in flags for b in flags)}
+
+
+def test_attention_is_drawn_in_every_style_with_masks_and_several_heads():
+    masks, drawn = set(), set()
+    for seed in range(1, 201):
+        model = onnx.load_from_string(styled_model(seed))
+        makers = {name: node for node in model.graph.node for name in node.output}
+        for node in model.graph.node:
+            if node.op_type == "Softmax":
+                drawn.add(style_of(seed))
+                masks.add(makers[node.input[0]].op_type)
+    assert drawn == set(STYLES)
+    assert {"Add", "Where"} < masks  # and scores without a mask
 
 
 def test_chains_that_are_fused_are_drawn_often():
