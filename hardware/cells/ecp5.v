@@ -70,6 +70,8 @@ module DP16KD (
   parameter REGMODE_B = "NOREG";
   parameter RESETMODE = "SYNC";
   parameter ASYNC_RESET_RELEASE = "SYNC";
+  parameter CLKAMUX = "CLKA";
+  parameter CLKBMUX = "CLKB";
   parameter WRITEMODE_A = "NORMAL";
   parameter WRITEMODE_B = "NORMAL";
   parameter CSDECODE_A = "0b000";

@@ -9,6 +9,9 @@ import onnx
 from .attention_networks import Attention, Writer
 from .onnx_models import model, value
 
+BANDS = 16
+"""Frequencies of the spectrogram."""
+
 PLAIN = Attention(2, 1, 8, 12, "none", "none")
 
 
@@ -17,18 +20,20 @@ class Conformer:
     """The forms of a block's parts."""
 
     gate: str = "split"
-    """`split`, `slices`, or `two`: a layer each for value and gate."""
+    """`split`, `slices`, `transposed` (on rows), or `two`: a layer each for value and gate."""
     channels: str = "first"
     """`first` as PyTorch, `last` but around the depthwise layer, `image` for Conv2d."""
     norm: str = "batch"
     """After the depthwise layer: `batch`, `layer`, or `none` where the exporter folded it."""
     swish: str = "products"
-    relative: bool = False
-    """Scores of relative positions, shifted as in Transformer-XL."""
     causal: bool = False
     """The depthwise layer sees no later frames: a Pad before it."""
     attention: Attention = PLAIN
     kernel: int = 5
+    front: bool = False
+    """Two convolutions with stride 2 over the spectrogram, and a dense layer, come first."""
+    tokens_first: bool = False
+    """[T, N, C] but in the convolution, as torchaudio."""
 
 
 FORMS = {
@@ -40,7 +45,11 @@ FORMS = {
     "channels last": Conformer(channels="last"),
     "layer norm": Conformer(norm="layer"),
     "causal": Conformer(causal=True, norm="none"),
-    "relative": Conformer(relative=True),
+    "transposed gate": Conformer(gate="transposed"),
+    "tokens first": Conformer(
+        tokens_first=True, attention=Attention(2, 1, 8, 12, "none", "none", joined="tokens first")
+    ),
+    "spectrogram": Conformer(front=True, norm="none"),
     "module": Conformer(attention=Attention(2, 1, 8, 12, "none", "none", joined="select")),
     "padding": Conformer(attention=Attention(2, 1, 8, 12, "padding", "none")),
     "rotary": Conformer(
@@ -86,13 +95,13 @@ class ConformerWriter(Writer):
         return self.emit("Add", x, half)
 
     def attend(self, x: str) -> str:
-        inner = self.layer_norm(x)
-        rows = self.relative(inner) if self.kind.relative else self.context(inner)
-        return self.emit("Add", x, rows)
+        return self.emit("Add", x, self.context(self.layer_norm(x)))
 
     def context(self, x: str) -> str:
         """The attention of `Writer`, without its residual sum."""
         form, width = self.form, self.form.channels
+        if form.joined == "tokens first":
+            return self.by_tokens(x)
         if form.joined:
             q, k, v = self.parts(x)
         else:
@@ -102,6 +111,19 @@ class ConformerWriter(Writer):
         product = self.emit("MatMul", q, self.emit("Transpose", k, perm=[0, 1, 3, 2]))
         return self.mixed(product, v)
 
+    def by_tokens(self, x: str) -> str:
+        """PyTorch's module on [T, N, C]: heads are images."""
+        form, width = self.form, self.form.channels
+        shape, rows = np.array([form.tokens, form.heads, form.size]), np.array([form.tokens, width])
+        q, k, v = (self.emit("Reshape", self.linear(x, width, width), shape) for _ in range(3))
+        q, v = (self.emit("Transpose", each, perm=[1, 0, 2]) for each in (q, v))
+        q = self.emit("Mul", q, floats(form.size**-0.5))
+        scores = self.emit("MatMul", q, self.emit("Transpose", k, perm=[1, 2, 0]))
+        context = self.emit("MatMul", self.emit("Softmax", scores, axis=-1), v)
+        flat = self.emit("Reshape", self.emit("Transpose", context, perm=[1, 0, 2]), rows)
+        y = self.emit("Gemm", flat, self.weights(width, width), self.vector(0, width), transB=1)
+        return self.emit("Reshape", y, np.array([form.tokens, 1, width]))
+
     def mixed(self, product: str, v: str) -> str:
         form, width = self.form, self.form.channels
         scores = self.masked(self.emit("Div", product, floats(np.sqrt(form.size))))
@@ -109,31 +131,6 @@ class ConformerWriter(Writer):
         context = self.emit("Transpose", context, perm=[0, 2, 1, 3])
         rows = self.emit("Reshape", context, np.array([1, form.tokens, width]))
         return self.linear(rows, width, width)
-
-    def relative(self, x: str) -> str:
-        form, width = self.form, self.form.channels
-        heads, size, tokens = form.heads, form.size, form.tokens
-        q, k, v = (self.emit("Reshape", self.linear(x, width, width),
-                             np.array([1, tokens, heads, size])) for _ in range(3))  # fmt: skip
-        places = np.arange(tokens - 1, -tokens, -1)[:, None] * 0.6 ** np.arange(width // 2)
-        sines = floats(np.concatenate([np.sin(places), np.cos(places)], 1))[None]
-        p = self.emit("Reshape", self.dense(self.hold(sines), width, width),
-                      np.array([1, 2 * tokens - 1, heads, size]))  # fmt: skip
-        one, other = (
-            self.emit(
-                "Transpose", self.emit("Add", q, self.weights(heads, size)), perm=[0, 2, 1, 3]
-            )
-            for _ in range(2)
-        )
-        k, p = (self.emit("Transpose", each, perm=[0, 2, 3, 1]) for each in (k, p))
-        content, places = self.emit("MatMul", one, k), self.emit("MatMul", other, p)
-        padded = self.emit("Pad", places, np.array([0, 0, 0, 1, 0, 0, 0, 0]))
-        turned = self.emit("Reshape", padded, np.array([1, heads, 2 * tokens, tokens]))
-        turned = self.emit("Slice", turned, np.array([1]), np.array([2 * tokens]), np.array([2]))
-        turned = self.emit("Reshape", turned, np.array([1, heads, tokens, 2 * tokens - 1]))
-        shifted = self.emit("Slice", turned, np.array([0]), np.array([tokens]), np.array([3]))
-        v = self.emit("Transpose", v, perm=[0, 2, 1, 3])
-        return self.mixed(self.emit("Add", content, shifted), v)
 
     # The convolution ------------------------------------------------------------------------------
 
@@ -148,8 +145,10 @@ class ConformerWriter(Writer):
         width, axis = self.form.channels, 2 if self.kind.channels == "last" else 1
         if self.kind.gate == "two":
             one, gate = (self.pointwise(x, width, width) for _ in range(2))
-        elif self.kind.gate == "split":
+        elif self.kind.gate in ("split", "transposed"):
             both = self.pointwise(x, width, 2 * width)
+            if self.kind.gate == "transposed":
+                both, axis = self.emit("Transpose", both, perm=[0, 2, 1]), 2
             one, gate = f"{both}.value", f"{both}.gate"
             self.nodes.append(
                 onnx.helper.make_node("Split", [both], [one, gate], axis=axis, num_outputs=2)
@@ -160,7 +159,8 @@ class ConformerWriter(Writer):
                 self.emit("Slice", both, np.array([low]), np.array([low + width]), np.array([axis]))
                 for low in (0, width)
             )
-        return self.emit("Mul", one, self.emit("Sigmoid", gate))
+        y = self.emit("Mul", one, self.emit("Sigmoid", gate))
+        return self.emit("Transpose", y, perm=[0, 2, 1]) if self.kind.gate == "transposed" else y
 
     def depthwise(self, x: str) -> str:
         width, taps = self.form.channels, self.kind.kernel
@@ -189,6 +189,23 @@ class ConformerWriter(Writer):
         return x
 
     def convolve(self, x: str) -> str:
+        if self.kind.tokens_first:
+            x = self.emit("Transpose", x, perm=[1, 0, 2])
+            return self.emit("Transpose", self.convolved(x), perm=[1, 0, 2])
+        return self.convolved(x)
+
+    def subsampled(self, x: str) -> str:
+        width = self.form.channels
+        for rows in (1, width):
+            weights = self.weights(width, rows, 3, 3)
+            x = self.emit("Conv", x, weights, self.vector(0, width), strides=[2, 2],
+                          pads=[1, 1, 1, 1], kernel_shape=[3, 3])  # fmt: skip
+            x = self.emit("Relu", x)
+        x = self.emit("Transpose", x, perm=[0, 2, 1, 3])
+        x = self.emit("Reshape", x, np.array([1, self.form.tokens, width * BANDS // 4]))
+        return self.linear(x, width * BANDS // 4, width)
+
+    def convolved(self, x: str) -> str:
         width, channels = self.form.channels, self.kind.channels
         inner = self.layer_norm(x)
         if channels != "last":
@@ -209,20 +226,34 @@ class ConformerWriter(Writer):
         return self.emit("Add", x, inner)
 
     def conformer(self) -> str:
-        x = "x"
+        x = self.subsampled("x") if self.kind.front else "x"
         parts: tuple[Callable[[str], str], ...] = (
             self.feed_forward, self.attend, self.convolve, self.feed_forward, self.layer_norm
         )  # fmt: skip
+        if self.kind.tokens_first:
+            x = self.emit("Transpose", x, perm=[1, 0, 2])
         for part in parts:
             x = part(x)
-        return x
+        return self.emit("Transpose", x, perm=[1, 0, 2]) if self.kind.tokens_first else x
 
 
 def conformer(form: Conformer) -> onnx.ModelProto:
     writer = ConformerWriter(form)
-    y = writer.conformer()
-    inputs = [value("x", np.float32, (1, form.attention.tokens, form.attention.channels))]
-    if form.attention.mask == "padding":
-        inputs.append(value("kept", np.int64, (1, form.attention.tokens)))
+    y, rows = writer.conformer(), form.attention
+    shape = (1, 1, 4 * rows.tokens, BANDS) if form.front else (1, rows.tokens, rows.channels)
+    inputs = [value("x", np.float32, shape)]
+    if rows.mask == "padding":
+        inputs.append(value("kept", np.int64, (1, rows.tokens)))
     opset = 24 if form.swish == "operator" else 18
     return model(writer.nodes, inputs, [y], writer.constants, opset)
+
+
+def inputs_of(form: Conformer, count: int, seed: int) -> dict[str, np.ndarray]:
+    """Draw inputs, stacked by name."""
+    chance, rows = np.random.default_rng(seed), form.attention
+    shape = (1, 1, 4 * rows.tokens, BANDS) if form.front else (1, rows.tokens, rows.channels)
+    found = {"x": floats(chance.normal(0, 1, (count, *shape)))}
+    if rows.mask == "padding":
+        lengths = chance.integers(2, rows.tokens + 1, (count, 1, 1))
+        found["kept"] = (np.arange(rows.tokens) < lengths).astype(np.int64)
+    return found
