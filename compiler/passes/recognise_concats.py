@@ -24,8 +24,13 @@ def recognise(site: Site, concat: ops.Concat, x: tuple[str, ...]) -> str | None:
     if 0 in kind.shape:
         return None
     if len(kind.shape) == len(TO_LAST):
-        if concat.axis == ROWS and any(_has_channels_last(site, part) for part in x):
+        if concat.axis == ROWS and any(_comes_from_rows(site, part, True) for part in x):
             return site.become(ops.QConcat(ROWS), *x)
+        if concat.axis == 1 and any(_comes_from_rows(site, part, False) for part in x):
+            shapes = [site.shape_of(part) for part in x]
+            rows = [(n, 1, count, heads * size) for n, count, heads, size in shapes]
+            parts = [reshaped(site, *each) for each in zip(x, rows, strict=True)]
+            return reshaped(site, site.become(ops.QConcat(ROWS), *parts), kind.shape)
         joined = ops.QConcat(TO_LAST.index(concat.axis))
         return channels_first(site, joined, *x, quantisation=kind.quantisation)
     if len(kind.shape) in IMAGE_AXES:
@@ -35,15 +40,17 @@ def recognise(site: Site, concat: ops.Concat, x: tuple[str, ...]) -> str | None:
     return None
 
 
-def _has_channels_last(site: Site, part: str) -> bool:
-    """Tell whether a part comes from rows that were moved whole, as heads of attention are."""
+def _comes_from_rows(site: Site, part: str, turned: bool) -> bool:
+    """Tell whether a part is rows whose channels were reshaped to heads, perhaps `turned`."""
     made = site.view.producer(part)
-    match made.attributes if made else None:
-        case ops.Transpose(permutation=order):
-            return order[-1] == len(order) - 1
-        case ops.Reshape():
-            return True
-    return False
+    if made and turned and isinstance(made.attributes, ops.Transpose):
+        return made.attributes.permutation == (0, 2, 1, 3)
+    if made is None or not isinstance(made.attributes, ops.Reshape):
+        return False
+    given, (_, *counts, size) = site.shape_of(made.inputs[0]), site.shape_of(part)
+    rows, heads = counts[::-1] if turned else counts
+    alone = rows == 1 or not turned
+    return alone and heads > 1 and len(given) > 1 and given[-1] == heads * size
 
 
 def recognise_concats(graph: Graph) -> Graph:
