@@ -49,8 +49,9 @@ def _comes_from_rows(site: Site, part: str, turned: bool) -> bool:
         return False
     given, (_, *counts, size) = site.shape_of(made.inputs[0]), site.shape_of(part)
     rows, heads = counts[::-1] if turned else counts
-    alone = rows == 1 or not turned
-    return alone and heads > 1 and len(given) > 1 and given[-1] == heads * size
+    if heads == 1 or len(given) < 2:
+        return False
+    return given[-1] == heads * size if not turned else rows == 1 and given[-1] % size == 0
 
 
 def recognise_concats(graph: Graph) -> Graph:

@@ -36,10 +36,13 @@ CASES = {
     "one token": Cached(tokens=1, past=9),
     "shared heads": Cached(heads=4, shared=2),
     "rotary": Cached(rotary="halves", tokens=3),
+    "rotary, one token": Cached(rotary="pairs", tokens=1, past=5),
+    "shared heads, one token": Cached(heads=4, shared=2, tokens=1, rotary="halves"),
     "rows": Cached(by_rows=True),
     "rows, one token": Cached(by_rows=True, tokens=1),
     "rows, shared heads": Cached(heads=4, shared=2, by_rows=True, size=4),
     "Attention": Cached(heads=4, shared=2, operator=True),
+    "Attention, one token": Cached(heads=4, shared=2, tokens=1, operator=True),
 }
 
 
