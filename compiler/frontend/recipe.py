@@ -26,6 +26,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.fold_constants,  # moved or shifted weights
     passes.expand_volumes,  # images, one for each depth
     passes.expand_transposed_convolutions,  # convolutions whose channels become pixels
+    passes.lift_sequences,  # images of one row
     passes.sink_dequantize,  # so that these elements move as integers
     passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
     passes.split_products,  # queries, keys and values without copies

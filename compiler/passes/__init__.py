@@ -15,6 +15,7 @@ from .fold_batch_normalisation import fold_batch_normalisation, fold_into_convol
 from .fold_constants import fold_constants, fold_dequantize
 from .fold_scales import fold_scales
 from .fold_tables import fold_tables
+from .lift_sequences import lift_sequences
 from .merge_duplicates import merge_duplicates
 from .plain_attention import plain_attention, plain_attention_to_quantise
 from .recognise_adds import recognise_adds
@@ -41,7 +42,7 @@ __all__ = [
     "channels_last", "clean_activations", "eliminate_dead_code", "expand_recurrent_layers",
     "expand_transposed_convolutions", "expand_volumes", "fold_batch_normalisation",
     "fold_constants", "fold_dequantize", "fold_into_convolutions", "fold_scales", "fold_tables",
-    "merge_duplicates", "plain_attention", "plain_attention_to_quantise",
+    "lift_sequences", "merge_duplicates", "plain_attention", "plain_attention_to_quantise",
     "recognise_adds", "recognise_biases", "recognise_concats",
     "recognise_convolutions", "recognise_interleaving", "recognise_matmuls",
     "recognise_muls", "recognise_own_kernels", "recognise_pools", "recognise_products",

@@ -1,19 +1,19 @@
-"""Turn a dense layer after a flatten into a window over the whole image, so that no data move.
+"""Turn a dense layer after a flatten into a window over the image, so that no data move.
 
-The rows of the weights are reordered to [KH, KW, C], from either layout of the image.
+The window is the whole image, or a row of it where each row is flattened, as of a spectrogram. The
+rows of the weights are reordered to [KH, KW, C], from either layout of the image.
 """
 
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, either, op, rewrite, rule, value
-from .patterns import TO_FIRST
+from .patterns import TO_FIRST, reshaped
 
 IMAGE = op(ops.Accelerated, value="x")
-FLATTENED = op(
-    ops.Reshape,
-    either(op(ops.Transpose(TO_FIRST), IMAGE, capture="turned"), IMAGE),
-    result=lambda kind: kind.shape[1:3] == (1, 1),
-)
+TURNS = ops.Transpose(TO_FIRST), ops.Transpose((0, 1, 3, 2))
+"""Channels before all pixels, and before the pixels of a row."""
+
+FLATTENED = op(ops.Reshape, either(op(TURNS, IMAGE, capture="turned"), IMAGE))
 
 
 @rule(
@@ -34,18 +34,30 @@ def absorb(
     bias: str,
     scale: str,
 ) -> str | None:
-    """QConv(Reshape(Transpose?(x))), 1x1 on a flattened image -> QConv(x), a window of all."""
-    shape = site.shape_of(x)
-    if len(shape) != 4 or shape[0] != site.shape_of(site.root.inputs[0])[0]:
+    """QConv(Reshape(Transpose?(x))), 1x1 on flattened images -> QConv(x), a window of all.
+
+    Or QConv(Reshape(Transpose?(x))), 1x1 on flattened rows -> Reshape(QConv(x)), a window of a row.
+    """
+    shape, flat = site.shape_of(x), site.shape_of(site.root.inputs[0])
+    if len(shape) != 4:
         return None
-    _, height, width, depth = shape
+    images, height, width, depth = shape
+    if flat == (images, 1, 1, height * width * depth):
+        turn = TURNS[0]
+    elif flat[-1] == width * depth and flat[-1] != depth:
+        height, turn = 1, TURNS[1]
+    else:
+        return None
     data = site.data(weights)
     channels = data.shape[-1]
-    if turned:
+    if turned is None:
+        kernel = data.reshape(height, width, depth, channels)
+    elif turned == turn:
         kernel = data.reshape(depth, height, width, channels).transpose(1, 2, 0, 3)
     else:
-        kernel = data.reshape(height, width, depth, channels)
-    return site.become(dense, x, site.constant(kernel, f"{site.root.name}.weights"), bias, scale)
+        return None
+    kernel = site.constant(kernel, f"{site.root.name}.weights")
+    return reshaped(site, site.become(dense, x, kernel, bias, scale), site.shape)
 
 
 def absorb_flatten(graph: Graph) -> Graph:

@@ -128,6 +128,11 @@ def absorb_repeats(
 def part_rows(site: Site, product: ops.QMatMul | ops.QMatMulSums, a: str, b: str) -> str | None:
     """QMatMul(rows of several heads, b) -> QMatMul(a, b) of heads that share b."""
     (n, shared, long, depth), shape = site.shape_of(site.root.inputs[0]), site.shape_of(a)
+    if n == 1 < long and shape == (1, 1, 1, shared * long * depth):  # heads of a single row
+        joined = True, *product.joined[1:]
+        operator = replace(product, heads=shared * long, repeats=long, joined=joined)
+        result = site.emit(operator, a, b, quantisation=site.root.output.type.quantisation)
+        return site.emit(ops.Reshape(site.shape), result)
     if len(shape) != 4 or shape[0] != n or shape[3] != depth or shape[1] % shared:
         return None
     if n > 1 and any(product.joined):

@@ -1,7 +1,8 @@
-"""Movements of whole pixels into phases of an image and back, as MobileViT moves its patches.
+"""Movements of pixels: into phases of an image and back, as MobileViT moves its patches, or apart.
 
 An exporter writes them as reshapes around a Transpose. The accelerator reads each phase as a slice
-with steps, and stores phases where they lie in the image.
+with steps, and stores phases where they lie in the image. Heads that are joined to those of a cache
+are slices of the channels.
 """
 
 from collections.abc import Sequence
@@ -102,4 +103,32 @@ def move_pixels(graph: Graph) -> Graph:
         factors = _factors(np.arange(pixels.size), pixels)
         return None if factors is None else _from_phases(site, x, factors)
 
-    return rewrite(graph, move)
+    joined = {
+        name for node in graph.nodes if isinstance(node.attributes, ops.QConcat)
+        for name in node.inputs
+    }  # fmt: skip
+
+    @rule(op(TURNS, ..., result=is_int8))
+    def part_heads(site: Site) -> str | None:
+        """Channels of x moved to heads -> QConcat of slices of x."""
+        name, shape = site.root.output.name, site.shape
+        if name not in joined or len(shape) != 4 or site.root.output.type.elements > MAX_ELEMENTS:
+            return None
+        x, places = moved_elements(site.view, name, TURNS)
+        made, (n, heads, rows, size) = site.view.producer(x), shape
+        if made is None or not is_accelerated(made) or heads == 1:
+            return None
+        apart = np.arange(places.size).reshape(n, rows, heads, size).swapaxes(1, 2)
+        if site.shape_of(x) != (n, 1, rows, heads * size) or not np.array_equal(places, apart):
+            return None
+        kind = site.quantisation_of(x)
+        parts = [
+            site.emit(
+                ops.QSlice((0, 0, 0, at), (n, 1, rows, at + size), (1, 1, 1, 1)),
+                x, quantisation=kind,
+            )
+            for at in range(0, heads * size, size)
+        ]  # fmt: skip
+        return site.become(ops.QConcat(1), *parts)
+
+    return rewrite(graph, move, part_heads)

@@ -17,7 +17,8 @@ class Points:
     layers : tuple of FloatLayer
         The layers that read and write them, in topological order.
     replaced : frozenset of str
-        Values that exist only as int8: outputs of layers, and of Concats between them.
+        Values that exist only as int8: outputs of layers, of Concats between them, and keys and
+        values of attention that the network returns.
     readers : mapping
         Value that also exists in float -> outputs of the nodes that read its int8 form.
     groups : tuple of tuple of str
@@ -50,7 +51,7 @@ def find_points(
     layers = tuple(layers)
     outputs = {layer.output for layer in layers}
     joined = _joining(graph, layers, outputs, apart)
-    replaced = outputs | joined
+    replaced = outputs | joined | _cached(graph, layers)
     readers: dict[str, set[str]] = {}
     parts = [
         *((layer.inputs, layer.inside) for layer in layers),
@@ -88,6 +89,15 @@ def find_points(
             for name in layer.inputs
         ),
     )
+
+
+def _cached(graph: Graph, layers: tuple[FloatLayer, ...]) -> set[str]:
+    """Return the operands of products that the network returns, too: the host need not compute."""
+    returned = {origin(graph, output.value) for output in graph.outputs}
+    read = {
+        origin(graph, name) for layer in layers if layer.kind == "matmul" for name in layer.inputs
+    }
+    return {name for name in returned & read if graph.producer(name) is not None}
 
 
 def _is(joined: set[str], node) -> bool:

@@ -18,6 +18,7 @@ RECIPE = (
     passes.expand_recurrent_layers,  # dense layers
     passes.expand_volumes,  # images, which layers are made of
     passes.expand_transposed_convolutions,  # convolutions, which are layers
+    passes.lift_sequences,  # images of one row
     passes.split_products,  # a scale for each of queries, keys and values
     passes.fold_batch_normalisation,  # one weight tensor and one bias per layer
     passes.clean_activations,  # clamps next to their layers

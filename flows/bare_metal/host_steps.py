@@ -1,10 +1,14 @@
-"""Calls of the C functions that compute a network's host steps, one for each operator.
+"""C statements that compute a network's host steps, one for each operator.
 
-The C is in `assets/host_steps.c`. Its softmax rounds each power to the nearest binary32; NumPy's
-powers depend on the processor, so that last bits of a float output may differ.
+Most call a function of `assets/host_steps.c`; elementwise operators are loops. The softmax rounds
+each power to the nearest binary32; NumPy's powers depend on the processor, so that last bits of a
+float output may differ.
 """
 
 import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from ...compiler.graph import Node
 from ...compiler.graph import operators as ops
@@ -13,16 +17,31 @@ from ...compiler.host import host_nodes
 from ...compiler.module import Module
 from ...errors import CompileError
 
-C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int64": "int64_t", "float32": "float"}
+C_TYPES = {
+    "bool": "uint8_t", "int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t",
+    "int64": "int64_t", "float32": "float",
+}  # fmt: skip
 """Types of values in C, by element type."""
 
-ELEMENT_BYTES = {"int8": 1, "uint8": 1, "int64": 8, "float32": 4}
+ELEMENT_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float32": 4}
 
 MAX_AXES = 8
 """As in `assets/host_steps.c`."""
 
-EXPRESSIBLE = "quantize, dequantize, reshape, transpose, shift, softmax or argmax"
+EXPRESSIBLE = (
+    "quantize, dequantize, reshape, transpose, shift, softmax, argmax, gather, cast, where, "
+    "arithmetic or a comparison"
+)
 """Host steps that C can express, for messages."""
+
+BINARY = {
+    "Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Equal": "==", "Less": "<",
+    "LessOrEqual": "<=", "Greater": ">", "GreaterOrEqual": ">=", "And": "&", "Or": "|",
+}  # fmt: skip
+"""C operators of elementwise functions."""
+
+OF_FLOATS = ("Add", "Sub", "Mul", "Div")
+"""Functions whose C operator has ONNX's meaning for floats only: sums of int64 may overflow."""
 
 
 def check_steps(module: Module) -> None:
@@ -50,9 +69,8 @@ def check_steps(module: Module) -> None:
             )
     for node in host_nodes(graph, module.steps):
         types = [graph.types[name] for name in node.inputs]
-        fits = len(types) == 1 and not graph.is_constant(node.inputs[0])
         is_view = isinstance(node.attributes, ops.Reshape)
-        if not fits or not (is_view or _arguments(node, types[0])):
+        if not is_view and statement(node, types, node.inputs) is None:
             in_float = any(kind.dtype in FLOATS for kind in types)
             raise CompileError(
                 f"layer `{node.name}`: expected a layer of the accelerator or a host step that C "
@@ -61,20 +79,83 @@ def check_steps(module: Module) -> None:
             )
 
 
-def call(node: Node, x: TensorType, source: str, target: str) -> str:
-    """Return the C statement for a node that `check_steps` has accepted.
+def statement(
+    node: Node, types: Sequence[TensorType], sources: Sequence[str], target: str = ""
+) -> str | None:
+    """Return the C statement for a node, or None if C cannot express it.
 
     Parameters
     ----------
-    x : TensorType
-        Type of the node's only input.
-    source, target : str
-        C expressions of the input's array and the output's.
+    types : sequence of TensorType
+        Types of the inputs.
+    sources, target : str
+        C expressions of the inputs' arrays and the output's.
     """
+    result = node.output.type
+    if not all(kind.dtype in C_TYPES for kind in (*types, result)):
+        return None
+    x, first = types[0], types[0].dtype
+    match node.attributes:
+        case ops.Gather(axis=axis):
+            size = ELEMENT_BYTES[first] * math.prod(x.shape[axis + 1 :])
+            count = types[1].elements
+            sizes = "i", count, math.prod(x.shape[:axis]), x.shape[axis], size
+            table, indices = sources
+            gather = _called("tilewright_gather", target, table, f"({indices})[i]", *sizes)
+            return (
+                f"for (size_t i = 0; i < {count}; ++i) if (!{gather}) return TILEWRIGHT_BAD_INDEX;"
+            )
+        case ops.Cast(dtype="bool"):
+            return _loops(types, result, sources, target, "{0} != 0")
+        case ops.Cast() if first != "float32" or result.dtype == "float32":
+            return _loops(types, result, sources, target, f"({C_TYPES[result.dtype]}){{0}}")
+        case ops.Where():
+            return _loops(types, result, sources, target, "{0} ? {1} : {2}")
+        case ops.Binary(kind=kind) if kind in BINARY and (first in FLOATS or kind not in OF_FLOATS):
+            return _loops(types, result, sources, target, f"{{0}} {BINARY[kind]} {{1}}")
     arguments = _arguments(node, x)
-    assert arguments is not None, "check_steps accepts the node"
+    if arguments is None:
+        return None
     function, *more = arguments
-    return f"tilewright_{function}({', '.join([target, source, *map(str, more)])});"
+    return f"{_called(f'tilewright_{function}', target, *sources, *more)};"
+
+
+def _called(function: str, *arguments: object) -> str:
+    return f"{function}({', '.join(map(str, arguments))})"
+
+
+def _loops(
+    types: Sequence[TensorType],
+    result: TensorType,
+    sources: Sequence[str],
+    target: str,
+    expression: str,
+) -> str:
+    """Return loops over the result's axes, with broadcasting, around an assignment."""
+    shape = result.shape
+    axes = [axis for axis, extent in enumerate(shape) if extent > 1]
+
+    def element(array: str, kind: TensorType) -> str:
+        own = (1,) * (len(shape) - len(kind.shape)) + kind.shape
+        steps = {axis: math.prod(own[axis + 1 :]) for axis in axes if own[axis] > 1}
+        place = " + ".join(f"i{axis} * {step}" for axis, step in steps.items())
+        return f"({array})[{place or 0}]"
+
+    heads = [f"for (size_t i{axis} = 0; i{axis} < {shape[axis]}; ++i{axis})" for axis in axes]
+    given = [element(array, kind) for array, kind in zip(sources, types, strict=True)]
+    return " ".join([*heads, f"{element(target, result)} = {expression.format(*given)};"])
+
+
+def constant_declaration(name: str, data: np.ndarray) -> str:
+    """Return the C declaration of a host step's constant."""
+    return f"const {C_TYPES[str(data.dtype)]} {name}[{data.size}]"
+
+
+def constant_in_c(name: str, data: np.ndarray) -> str:
+    """Return the C definition of a host step's constant."""
+    in_c = _literal if data.dtype == np.float32 else int
+    numbers = ", ".join(str(in_c(each)) for each in data.reshape(-1).tolist())
+    return f"{constant_declaration(name, data)} = {{{numbers}}};"
 
 
 def _arguments(node: Node, x: TensorType) -> tuple[object, ...] | None:
@@ -120,4 +201,6 @@ def _rows(x: TensorType, axis: int) -> tuple[int, int]:
 
 def _literal(value: float) -> str:
     """Return a binary32 in C, exactly."""
+    if not math.isfinite(value):
+        return "0.0f / 0.0f" if math.isnan(value) else f"{math.copysign(1, value)}f / 0.0f"
     return f"{value.hex()}f"

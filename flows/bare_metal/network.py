@@ -3,14 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...compiler.graph.types import TensorType
-from ...compiler.host.order import Evaluate, Event, Finish, Start, order_events
+from ...compiler.host.order import Evaluate, Event, Finish, Start, order_events, reads_of
 from ...compiler.module import Binding, Module
 from ...isa.configuration import CONTRACT_VERSION
 from ...isa.registers import MAGIC, OFFSETS, Error
 from ...quoting import c_name, comment
 from ...runtime.board import BUSY, DONE, ERROR, START, STOP
-from .host_steps import C_TYPES, ELEMENT_BYTES, call, check_steps
+from .host_steps import (
+    C_TYPES,
+    ELEMENT_BYTES,
+    check_steps,
+    constant_declaration,
+    constant_in_c,
+    statement,
+)
 from .layout import MemoryLayout, ProgramImage, lay_out
 from .values import HostValues, place_values
 
@@ -32,9 +41,10 @@ class Sizes:
     clearing : int
         The program that clears the scratchpads.
     constants : int
-        Constants of all segments.
+        Constants of all segments, and those of host steps.
     memory : int
-        Memory that CPU and core share, which holds all of these and the activations.
+        Memory that CPU and core share, which holds all but constants of host steps, and the
+        activations.
     values : int
         The CPU's own memory, for values between host steps.
     """
@@ -85,25 +95,39 @@ def network_in_c(module: Module) -> CNetwork:
     layout = lay_out(module)
     parameters = _parameters(module)
     events = order_events(module.graph, module.steps, module.segments, ())
-    values = place_values(module, events, {p.value: p.name for p in parameters if p.is_input})
+    names = _host_constants(module, events)
+    held = {name: module.graph.data(value) for value, name in names.items()}
+    given = {p.value: p.name for p in parameters if p.is_input}
+    values = place_values(module, events, given | names)
     programs = (layout.clearing, *layout.programs)
     arrays = {f"network_program_{index}": one.code for index, one in enumerate(programs)}
     arrays |= {f"network_constants_{n}": data for n, data in enumerate(layout.constants.values())}
     texts = (
-        _source(module, layout, parameters, events, values, arrays),
+        _source(module, layout, parameters, events, values, arrays, held),
         _header(module, layout, parameters),
-        ["#include <stdint.h>", *(line for one in arrays.items() for line in _array(*one))],
+        [
+            "#include <stdint.h>", *(line for one in arrays.items() for line in _array(*one)),
+            *(line for one in held.items() for line in ("", constant_in_c(*one))),
+        ],
         _registers(),
-    )
+    )  # fmt: skip
     sizes = Sizes(
         program=sum(len(program.code) for program in layout.programs),
         clearing=len(layout.clearing.code),
-        constants=sum(map(len, layout.constants.values())),
+        constants=sum(map(len, layout.constants.values()))
+        + sum(data.nbytes for data in held.values()),
         memory=layout.memory_bytes,
         values=sum(values.array_bytes.values()),
     )
     files = {name: "\n".join([*lines, ""]) for name, lines in zip(FILES, texts, strict=True)}
     return CNetwork(files, sizes)
+
+
+def _host_constants(module: Module, events: Sequence[Event]) -> dict[str, str]:
+    """Return the C names of the constants that host steps read, by the value's name."""
+    reads = (name for event in events for name in reads_of(event, module.segments))
+    values = dict.fromkeys(name for name in reads if module.graph.is_constant(name))
+    return {value: f"network_values_{index}" for index, value in enumerate(values)}
 
 
 def _parameters(module: Module) -> list[CArgument]:
@@ -152,6 +176,7 @@ def _source(
     events: Sequence[Event],
     values: HostValues,
     arrays: Mapping[str, bytes],
+    held: Mapping[str, np.ndarray],
 ) -> list[str]:
     """Return the tables, and the functions that load and run the network."""
     programs = (layout.clearing, *layout.programs)
@@ -165,7 +190,8 @@ def _source(
     return [
         _title(module), "",
         '#include "network.h"', "", '#include "tilewright.h"', "",
-        *(f"extern const uint8_t {name}[{len(data)}];" for name, data in arrays.items()), "",
+        *(f"extern const uint8_t {name}[{len(data)}];" for name, data in arrays.items()),
+        *(f"extern {constant_declaration(*one)};" for one in held.items()), "",
         *_table("struct tilewright_program programs", map(_program, programs)), "",
         *_table("struct tilewright_tensor tensors", tensors), "",
         *values.declarations(), "",
@@ -206,9 +232,13 @@ def _steps(
         elif isinstance(event, Finish):
             move("get", module.segments[event.segment].outputs, event.segment)
         elif isinstance(event, Evaluate):
-            (source,), target = event.node.inputs, event.node.output.name
-            kind = module.graph.types[source]
-            lines.append(call(event.node, kind, values[source], values[target]))
+            node = event.node
+            types = [module.graph.types[name] for name in node.inputs]
+            line = statement(
+                node, types, [values[name] for name in node.inputs], values[node.output.name]
+            )
+            assert line is not None, "check_steps accepts the node"
+            lines.append(line)
     return tensors, lines
 
 

@@ -47,8 +47,9 @@ module MULT18X18D (
           P17, P16, P15, P14, P13, P12, P11, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P0} = product;
 endmodule
 
-// Block RAM: writes on port A, reads on port B; both of the same width, with output registers.
+// Block RAM: writes on port A, reads on port B; both of the same width.
 // A word that is read while it is written reads inverted, so that no design can rely on it.
+// Yosys makes read-only memories of it, without the output register and with initial contents.
 module DP16KD (
     input DIA0, DIA1, DIA2, DIA3, DIA4, DIA5, DIA6, DIA7, DIA8,
     input DIA9, DIA10, DIA11, DIA12, DIA13, DIA14, DIA15, DIA16, DIA17,
@@ -68,11 +69,41 @@ module DP16KD (
   parameter REGMODE_A = "NOREG";
   parameter REGMODE_B = "NOREG";
   parameter RESETMODE = "SYNC";
+  parameter ASYNC_RESET_RELEASE = "SYNC";
+  parameter CLKAMUX = "CLKA";
+  parameter CLKBMUX = "CLKB";
   parameter WRITEMODE_A = "NORMAL";
   parameter WRITEMODE_B = "NORMAL";
   parameter CSDECODE_A = "0b000";
   parameter CSDECODE_B = "0b000";
   parameter GSR = "ENABLED";
+  parameter [319:0] INITVAL_00 = 0, INITVAL_01 = 0, INITVAL_02 = 0, INITVAL_03 = 0;
+  parameter [319:0] INITVAL_04 = 0, INITVAL_05 = 0, INITVAL_06 = 0, INITVAL_07 = 0;
+  parameter [319:0] INITVAL_08 = 0, INITVAL_09 = 0, INITVAL_0A = 0, INITVAL_0B = 0;
+  parameter [319:0] INITVAL_0C = 0, INITVAL_0D = 0, INITVAL_0E = 0, INITVAL_0F = 0;
+  parameter [319:0] INITVAL_10 = 0, INITVAL_11 = 0, INITVAL_12 = 0, INITVAL_13 = 0;
+  parameter [319:0] INITVAL_14 = 0, INITVAL_15 = 0, INITVAL_16 = 0, INITVAL_17 = 0;
+  parameter [319:0] INITVAL_18 = 0, INITVAL_19 = 0, INITVAL_1A = 0, INITVAL_1B = 0;
+  parameter [319:0] INITVAL_1C = 0, INITVAL_1D = 0, INITVAL_1E = 0, INITVAL_1F = 0;
+  parameter [319:0] INITVAL_20 = 0, INITVAL_21 = 0, INITVAL_22 = 0, INITVAL_23 = 0;
+  parameter [319:0] INITVAL_24 = 0, INITVAL_25 = 0, INITVAL_26 = 0, INITVAL_27 = 0;
+  parameter [319:0] INITVAL_28 = 0, INITVAL_29 = 0, INITVAL_2A = 0, INITVAL_2B = 0;
+  parameter [319:0] INITVAL_2C = 0, INITVAL_2D = 0, INITVAL_2E = 0, INITVAL_2F = 0;
+  parameter [319:0] INITVAL_30 = 0, INITVAL_31 = 0, INITVAL_32 = 0, INITVAL_33 = 0;
+  parameter [319:0] INITVAL_34 = 0, INITVAL_35 = 0, INITVAL_36 = 0, INITVAL_37 = 0;
+  parameter [319:0] INITVAL_38 = 0, INITVAL_39 = 0, INITVAL_3A = 0, INITVAL_3B = 0;
+  parameter [319:0] INITVAL_3C = 0, INITVAL_3D = 0, INITVAL_3E = 0, INITVAL_3F = 0;
+
+  // Each group of 20 bits holds 18; words of less than 9 bits would lie otherwise.
+  localparam [64*320-1:0] INITIAL = {
+      INITVAL_3F, INITVAL_3E, INITVAL_3D, INITVAL_3C, INITVAL_3B, INITVAL_3A, INITVAL_39, INITVAL_38,
+      INITVAL_37, INITVAL_36, INITVAL_35, INITVAL_34, INITVAL_33, INITVAL_32, INITVAL_31, INITVAL_30,
+      INITVAL_2F, INITVAL_2E, INITVAL_2D, INITVAL_2C, INITVAL_2B, INITVAL_2A, INITVAL_29, INITVAL_28,
+      INITVAL_27, INITVAL_26, INITVAL_25, INITVAL_24, INITVAL_23, INITVAL_22, INITVAL_21, INITVAL_20,
+      INITVAL_1F, INITVAL_1E, INITVAL_1D, INITVAL_1C, INITVAL_1B, INITVAL_1A, INITVAL_19, INITVAL_18,
+      INITVAL_17, INITVAL_16, INITVAL_15, INITVAL_14, INITVAL_13, INITVAL_12, INITVAL_11, INITVAL_10,
+      INITVAL_0F, INITVAL_0E, INITVAL_0D, INITVAL_0C, INITVAL_0B, INITVAL_0A, INITVAL_09, INITVAL_08,
+      INITVAL_07, INITVAL_06, INITVAL_05, INITVAL_04, INITVAL_03, INITVAL_02, INITVAL_01, INITVAL_00};
 
   localparam LANE = DATA_WIDTH_A < 9 ? DATA_WIDTH_A : 9;
   localparam LANES = DATA_WIDTH_A / LANE;
@@ -94,8 +125,13 @@ module DP16KD (
 
   reg [DATA_WIDTH_A-1:0] rows [0:(1 << (14 - UNUSED)) - 1];
   reg [DATA_WIDTH_A-1:0] fetched, read;
-  integer row;
-  initial for (row = 0; row < 1 << (14 - UNUSED); row = row + 1) rows[row] = 0;
+  integer row, part;
+  initial
+    for (row = 0; row < 1 << (14 - UNUSED); row = row + 1)
+      if (INITIAL == 0) rows[row] = 0;
+      else
+        for (part = row * LANES; part < (row + 1) * LANES; part = part + 1)
+          rows[row][part%LANES*LANE+:LANE] = INITIAL[part/2*20+part%2*9+:LANE];
 
   integer lane;
   always @(posedge CLKA)
@@ -109,7 +145,7 @@ module DP16KD (
     if (OCEB) read <= fetched;
   end
 
-  wire [35:0] out = read;
+  wire [35:0] out = REGMODE_B == "OUTREG" ? read : fetched;
   assign {DOA17, DOA16, DOA15, DOA14, DOA13, DOA12, DOA11, DOA10, DOA9,
           DOA8, DOA7, DOA6, DOA5, DOA4, DOA3, DOA2, DOA1, DOA0,
           DOB17, DOB16, DOB15, DOB14, DOB13, DOB12, DOB11, DOB10, DOB9,

@@ -112,3 +112,19 @@ void tilewright_argmax(int64_t *target, const float *source, size_t rows, size_t
         *target++ = (int64_t)best;
     }
 }
+
+/* Copy one entry of each part of a table to its place among `count`; a negative index counts from
+   the end. Returns 0 for an index out of range. */
+int tilewright_gather(void *target, const void *table, int64_t index, size_t place, size_t count,
+                      size_t parts, size_t entries, size_t entry_bytes)
+{
+    unsigned char *to = (unsigned char *)target + place * entry_bytes;
+    const unsigned char *from = table;
+
+    if (index < 0) index += (int64_t)entries;
+    if (index < 0 || index >= (int64_t)entries) return 0;
+    from += (size_t)index * entry_bytes;
+    for (; parts--; to += count * entry_bytes, from += entries * entry_bytes)
+        tilewright_copy(to, from, entry_bytes);
+    return 1;
+}

@@ -13,7 +13,8 @@ enum {
     TILEWRIGHT_OTHER_VERSION,     /* the core is of another version of the contract */
     TILEWRIGHT_OTHER_MACHINE,     /* the core has another configuration than the network */
     TILEWRIGHT_BAD_ADDRESS,       /* memory is not at a page, or not within the core's reach */
-    TILEWRIGHT_TIMED_OUT          /* the core did not end */
+    TILEWRIGHT_TIMED_OUT,         /* the core did not end */
+    TILEWRIGHT_BAD_INDEX          /* an input is an index out of the range of its table */
 };
 
 /* A program in memory, and the data window that it works on. */
@@ -55,5 +56,7 @@ void tilewright_transpose(void *target, const void *source, size_t element_bytes
                           const uint32_t *extents, const uint32_t *steps);
 void tilewright_softmax(float *target, const float *source, size_t rows, size_t columns);
 void tilewright_argmax(int64_t *target, const float *source, size_t rows, size_t columns);
+int tilewright_gather(void *target, const void *table, int64_t index, size_t place, size_t count,
+                      size_t parts, size_t entries, size_t entry_bytes);
 
 #endif
