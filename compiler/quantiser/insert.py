@@ -9,6 +9,7 @@ import numpy as np
 from ..graph import Builder, Graph, Node, Output, Quantisation, drop_unused, verify
 from ..graph import operators as ops
 from ..graph.operators import Reshape
+from ..passes.recognise_states import low_of
 from .float_layer import FloatLayer, maker, origin
 from .four_bits import FourBitForm
 from .points import Points
@@ -67,11 +68,18 @@ def insert_quantisation(
 
     def quantise(name: str) -> None:
         kind = quantisations[name]
+        shown[name] = scaled(name, kind, name)
+        if name in points.states:
+            rest = builder.emit(ops.Binary("Sub"), [name, shown[name]], f"{name}.quantise")
+            low = scaled(rest, low_of(kind), f"{name}.low")
+            shown[name] = builder.emit(ops.Binary("Add"), [shown[name], low], f"{name}.dequantise")
+
+    def scaled(value: str, kind: Quantisation, name: str) -> str:
         scales, points_ = (kind.scale,), (kind.zero_point,)
         integers = builder.emit(
-            ops.Quantize(scales, points_, "int8"), [name], f"{name}.quantise", f"{name}.quantised"
+            ops.Quantize(scales, points_, "int8"), [value], f"{name}.quantise", f"{name}.quantised"
         )
-        shown[name] = builder.emit(
+        return builder.emit(
             ops.Dequantize(scales, points_),
             [integers],
             f"{name}.dequantise",
