@@ -70,9 +70,18 @@ def insert_quantisation(
         kind = quantisations[name]
         shown[name] = scaled(name, kind, name)
         if name in points.states:
-            rest = builder.emit(ops.Binary("Sub"), [name, shown[name]], f"{name}.quantise")
+            high = shown[name] if name in points.replaced else rounded(name, kind)
+            rest = builder.emit(ops.Binary("Sub"), [name, high], f"{name}.quantise")
             low = scaled(rest, low_of(kind), f"{name}.low")
             shown[name] = builder.emit(ops.Binary("Add"), [shown[name], low], f"{name}.dequantise")
+
+    def rounded(value: str, kind: Quantisation) -> str:
+        """A state from outside: the host makes both bytes before anything else runs."""
+        step = builder.constant(np.array(kind.scale, np.float32))
+        for function in (ops.Binary("Div"), ops.Unary("Round"), ops.Binary("Mul")):
+            unary = isinstance(function, ops.Unary)
+            value = builder.emit(function, [value] if unary else [value, step], "state")
+        return value
 
     def scaled(value: str, kind: Quantisation, name: str) -> str:
         scales, points_ = (kind.scale,), (kind.zero_point,)
