@@ -10,12 +10,13 @@ from ..reach import reach
 from ..rewriting import GraphMatch, op, value
 from .float_layer import FloatLayer, is_move, origin
 
+MUL = ops.Binary("Mul")
 SIGMOID = ops.Unary("Sigmoid")
 
 STEP = op(
     ops.Binary("Add"),
-    op(ops.Binary("Mul"), value("gate"), value("state", constant=False), value="kept"),
-    op(ops.Binary("Mul"), value(), op(ops.Unary("Tanh"), value()), value="increment"),
+    op(MUL, value("gate"), value("state", constant=False), value="kept", commutative=True),
+    op(MUL, value(), op(ops.Unary("Tanh"), value()), value="increment", commutative=True),
     commutative=True,
 )
 """`gate * state + increment`, a candidate times another gate."""
@@ -26,29 +27,38 @@ WHOLE = ops.Unary("Clip", (-MAX_FLOAT32, MAX_FLOAT32))
 
 def find_states(graph: Graph) -> Iterable[FloatLayer]:
     """Yield the steps of states, and their int8 forms; see `round_states`."""
+    seen: set[str] = set()
     for node in graph.nodes:
         layer = _step(graph, node)
         if layer is None:
             continue
         yield layer
-        for user in graph.users(layer.output):
-            if user.attributes == WHOLE:
-                yield _rounded(graph, user)
+        for name in (layer.inputs[0], layer.output):
+            rounded = (user for user in graph.users(name) if user.attributes == WHOLE)
+            for user in rounded:
+                if user.output.name not in seen:
+                    seen.add(user.output.name)
+                    yield _rounded(graph, user)
 
 
 def round_states(graph: Graph) -> Graph:
     """Let all but the next step and the outputs read the int8 form of a state."""
     builder = Builder.from_graph(graph)
-    states = {layer.output for node in graph.nodes if (layer := _step(graph, node)) is not None}
-    if not states:
+    layers = [layer for node in graph.nodes if (layer := _step(graph, node)) is not None]
+    if not layers:
         return graph
-    rounded: dict[str, str] = {}
+    steps = {layer.output for layer in layers}
+    states = steps.union(layer.inputs[0] for layer in layers)
+    rounded = {
+        value.name: builder.emit(WHOLE, [value.name], value.name, f"{value.name}.rounded")
+        for value in graph.inputs
+        if value.name in states
+    }
     for node in graph.nodes:
-        wide = not rounded.keys().isdisjoint(node.inputs) and _keeps(graph, node, states)
+        wide = not rounded.keys().isdisjoint(node.inputs) and _keeps(graph, node, steps)
         inputs = node.inputs if wide else tuple(rounded.get(name, name) for name in node.inputs)
         builder.append(Node(node.name, node.attributes, inputs, node.outputs))
-        if node.outputs[0].name in states:
-            name = node.output.name
+        for name in (value.name for value in node.outputs if value.name in states):
             rounded[name] = builder.emit(WHOLE, [name], node.name, f"{name}.rounded")
     return drop_unused(builder.graph(graph.outputs))
 
