@@ -4,9 +4,11 @@ The state is the sum of a high byte and a low one. Integers give the sum without
 result may differ from float32 by 1 where that is near a tie.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
-from ...isa.meanings.states import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT, MAX_MULTIPLIER
+from ...isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT, MAX_MULTIPLIER
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
 from ..rewriting import Site, first_match, op, repeated, rewrite, rule, value
@@ -24,6 +26,7 @@ TOTAL = op(
     commutative=True,
 )
 
+SOURCE = repeated(op(ops.Reshape, value()), value("x"))
 MADE = repeated(op(ops.Reshape, value()), op(ops.QBlend, ...))
 
 
@@ -46,25 +49,22 @@ def recognise(
     if not fits or len({*parts}) < len(parts) or not 1 <= multiplier <= MAX_MULTIPLIER:
         return None
     operator = ops.QBlend(result is not None, multiplier, scale_of(site, "increment").zero_point)
-    if result is None:
-        expected = state
-    else:
-        expected = low_of(state)
-        made = first_match(MADE, site.view, result)
-        same = made is not None and made.nodes[-1].attributes == ops.QBlend(
-            False, multiplier, operator.zero_point
-        )
-        if not same or _before_reshapes(site, made.nodes[-1].inputs) != _before_reshapes(site, parts):
-            return None
-    if y != expected:
+    if y != (state if result is None else low_of(state)):
+        return None
+    if result is not None and not _is_high(site, result, replace(operator, low=False), parts):
         return None
     images = [to_image(site, name) for name in parts]
     return reshaped(site, site.emit(operator, *images, quantisation=y), site.shape)
 
 
-def _before_reshapes(site: Site, names: tuple[str, ...]) -> list[str]:
-    found = (first_match(repeated(op(ops.Reshape, value()), value("x")), site.view, name) for name in names)
-    return [match["x"] for match in found if match is not None]
+def _is_high(site: Site, result: str, operator: ops.QBlend, parts: tuple[str, ...]) -> bool:
+    """Tell whether a value is the high byte of the same step."""
+    made = first_match(MADE, site.view, result)
+    if made is None or made.nodes[-1].attributes != operator:
+        return False
+    own = (first_match(SOURCE, site.view, name) for name in made.nodes[-1].inputs)
+    theirs = (first_match(SOURCE, site.view, name) for name in parts)
+    return [match and match["x"] for match in own] == [match and match["x"] for match in theirs]
 
 
 def recognise_states(graph: Graph) -> Graph:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import GraphView, Site, op, rewrite, rule, value
+from ..rewriting import GraphView, Site, op, rewrite, rule
 from .fold_batch_normalisation import is_matrix
 
 ADD = ops.Binary("Add")

@@ -78,6 +78,7 @@ def find_points(
             for name in node.inputs:
                 moved = origin(graph, name)
                 leaders[leader(moved if moved in replaced else name)] = leader(node.output.name)
+
     def point(name: str) -> str:
         return name if name in leaders else origin(graph, name)
 

@@ -1,4 +1,4 @@
-"""States of recurrent cells: layers that keep 16 bits, and their int8 form for all other readers."""
+"""States of recurrent cells: layers that keep 16 bits, and their int8 form for other readers."""
 
 from collections.abc import Iterable
 
@@ -50,15 +50,15 @@ def round_states(graph: Graph) -> Graph:
     steps = {layer.output for layer in layers}
     states = steps.union(layer.inputs[0] for layer in layers)
     rounded = {
-        value.name: builder.emit(WHOLE, [value.name], value.name, f"{value.name}.rounded")
-        for value in graph.inputs
-        if value.name in states
+        name: builder.emit(WHOLE, [name], name, f"{name}.rounded")
+        for name in (given.name for given in graph.inputs)
+        if name in states
     }
     for node in graph.nodes:
         wide = not rounded.keys().isdisjoint(node.inputs) and _keeps(graph, node, steps)
         inputs = node.inputs if wide else tuple(rounded.get(name, name) for name in node.inputs)
         builder.append(Node(node.name, node.attributes, inputs, node.outputs))
-        for name in (value.name for value in node.outputs if value.name in states):
+        for name in states.intersection(made.name for made in node.outputs):
             rounded[name] = builder.emit(WHOLE, [name], node.name, f"{name}.rounded")
     return drop_unused(builder.graph(graph.outputs))
 
@@ -104,9 +104,7 @@ def _rounded(graph: Graph, node: Node) -> FloatLayer:
         inside.add(user.output.name)
         last = user
     head, output = node.output.name, last.output.name
-    return FloatLayer(
-        node.name, "rounded", node.inputs, output, frozenset(inside), head, output
-    )
+    return FloatLayer(node.name, "rounded", node.inputs, output, frozenset(inside), head, output)
 
 
 def cells(graph: Graph, layers: Iterable[FloatLayer]) -> set[str]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from ....errors import UnfitError
 from ....isa.configuration import Configuration
-from ....isa.meanings.states import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT
+from ....isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT
 from ....isa.vector_operations import Combine
 from ... import te
 from ...graph import Graph, Node, QAdd, QLut, QMul

@@ -1,10 +1,10 @@
-"""Steps of states of 16 bits, which recurrent cells keep; see `isa.meanings.states`."""
+"""Steps of states of 16 bits, which recurrent cells keep; see `isa.meanings.cells`."""
 
 from typing import ClassVar
 
 import numpy as np
 
-from ....isa.meanings.states import MAX_MULTIPLIER, blend_totals, high_byte, low_byte
+from ....isa.meanings.cells import MAX_MULTIPLIER, blend_totals, high_byte, low_byte
 from ..operator import operator
 from ..types import TensorType, Types
 from .integer import Accelerated
