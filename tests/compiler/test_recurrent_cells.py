@@ -135,6 +135,26 @@ def test_a_layer_with_scales_that_are_inputs_stays() -> None:
     assert expand_recurrent_layers(graph) is graph
 
 
+def test_a_long_sequence_stays_with_a_sentence() -> None:
+    random = np.random.default_rng(4)
+    held = {
+        "w": random.normal(0, 0.3, (1, 20, 8)).astype(np.float32),
+        "r": random.normal(0, 0.3, (1, 20, 5)).astype(np.float32),
+        "k": random.normal(0, 0.3, (8, 8)).astype(np.float32),
+    }
+    nodes = [
+        node("MatMul", ["x", "k"], ["z"]),
+        node("LSTM", ["z", "w", "r"], ["y"], hidden_size=5),
+    ]
+    given = model(nodes, [value("x", np.float32, (17, 1, 8))], ["y"], held)
+    samples = {"x": random.normal(0, 1, (4, 17, 1, 8)).astype(np.float32)}
+    graph = import_onnx(given.SerializeToString())
+    integer = quantise(graph, Batches(samples, 1)).integer_graph()
+    (row,) = compile_module(integer, DEFAULT).report["host_products"]
+    assert row["sentence"].startswith("1 of 1 recurrent layer runs on the host: more than 16 steps")
+    assert "give the sequence in parts, with the states as inputs and outputs" in row["sentence"]
+
+
 FRAME, STATE, FRAMES = 24, 32, 40
 
 
