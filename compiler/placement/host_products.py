@@ -37,8 +37,8 @@ ADVICE = {
     "quantise` does for the float model",
     WIDER: "the accelerator multiplies int8: quantise the float model to 8 bits, as `tilewright "
     "quantise` does",
-    LONG: "a program has the instructions of each step: give the sequence in parts, with the states "
-    "as inputs and outputs",
+    LONG: "a program has the instructions of each step: give the sequence in parts, with the "
+    "states as inputs and outputs",
     WEIGHTS: "the accelerator multiplies int8 weights with a scale for each output channel; "
     "scales of blocks must be whole multiples of it, so that the weights still fit int8",
 }
