@@ -98,7 +98,7 @@ def blend(operator: QBlend, node: Node, graph: Graph, configuration: Configurati
     for name, then in (
         ("state", lambda state: te.apply(Combine.MUL, state, gate)),
         ("product", lambda product: product + high * (-GATE_ZERO_POINT * HIGH_UNIT)),
-        ("kept high", lambda kept: kept + low * -GATE_ZERO_POINT),
+        ("partly", lambda kept: kept + low * -GATE_ZERO_POINT),
         ("kept", lambda kept: kept + increment * operator.multiplier),
     ):
         total = then(te.compute(name, "int32", pixel, total)[pixel])
