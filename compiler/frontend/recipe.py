@@ -35,6 +35,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.recognise_convolutions,  # with bias, Relu and Clip
     passes.recognise_matmuls,  # of two activations: attention
     passes.recognise_biases,  # biases that are added after a layer
+    passes.recognise_states,  # sums of products that recurrent cells keep in 16 bits
     passes.recognise_adds,  # constants fitted on all operand pairs
     passes.recognise_pools,  # constants fitted on all sums
     passes.recognise_own_kernels,  # declared by the user

@@ -30,10 +30,12 @@ from .recognise_pools import recognise_pools
 from .recognise_products import recognise_products
 from .recognise_resizes import recognise_resizes
 from .recognise_slices import recognise_slices
+from .recognise_states import recognise_states
 from .recognise_tables import recognise_tables
 from .shift_unsigned import shift_unsigned
 from .sink_dequantize import sink_dequantize
 from .split_batched_weights import split_batched_weights
+from .split_gates import split_gates
 from .split_products import split_products
 from .widen_floats import widen_floats
 
@@ -47,6 +49,6 @@ __all__ = [
     "recognise_convolutions", "recognise_interleaving", "recognise_matmuls",
     "recognise_muls", "recognise_own_kernels", "recognise_pools", "recognise_products",
     "recognise_resizes",
-    "recognise_slices", "recognise_tables", "shift_unsigned", "sink_dequantize",
-    "split_batched_weights", "split_products", "widen_floats",
+    "recognise_slices", "recognise_states", "recognise_tables", "shift_unsigned", "sink_dequantize",
+    "split_batched_weights", "split_gates", "split_products", "widen_floats",
 ]  # fmt: skip

@@ -120,10 +120,10 @@ class _Cells:
             inner = self._emit(ops.Binary("Mul"), reset, self._gate(product, 2))
         total = self._emit(ops.Binary("Add"), self._gate(given, 2), inner)
         new = self._function(index, 1, total)
-        difference = self._emit(ops.Binary("Sub"), state, new)
-        return [
-            self._emit(ops.Binary("Add"), new, self._emit(ops.Binary("Mul"), update, difference))
-        ]
+        one = self.builder.constant(np.array(1, np.float32))
+        other = self._emit(ops.Binary("Sub"), one, update)
+        kept = self._emit(ops.Binary("Mul"), update, state)
+        return [self._emit(ops.Binary("Add"), kept, self._emit(ops.Binary("Mul"), other, new))]
 
     def _emit(self, operator: ops.Operator, *inputs: str) -> str:
         """Emit a node, or a constant if all its inputs are constant."""

@@ -13,6 +13,8 @@ from ..graph import Graph, QConv, QSlice, is_accelerated
 from ..graph.operators import Reshape, Slice
 from ..placement import Costs
 from ..rewriting import GraphMatch, Site, first_match, op, rewrite, rule, value
+from .merge_duplicates import merge_duplicates
+from .patterns import is_int8
 
 
 def flatten_on_host(graph: Graph, configuration: Configuration, costs: Costs) -> Graph:
@@ -42,7 +44,15 @@ def flatten_on_host(graph: Graph, configuration: Configuration, costs: Costs) ->
         rows = kernel.reshape(1, 1, -1, kernel.shape[-1])
         return site.become(dense, flat, site.constant(rows, f"{weights}.flat"), bias, scale)
 
-    return rewrite(graph, flatten)
+    @rule(op(Reshape, value("x"), result=is_int8))
+    def cut(site: Site, x: str) -> str | None:
+        """Reshape(QSlice(x)) to other channels -> Reshape(Slice(x)), if the host makes x."""
+        cut = _cut_on_host(site, x)
+        if cut is None or site.shape[-1:] == site.shape_of(x)[-1:]:
+            return None
+        return site.emit(site.root.attributes, _slice(site, cut))
+
+    return merge_duplicates(rewrite(graph, flatten, cut))
 
 
 SLICED = op(QSlice, value("source"), capture="cut")

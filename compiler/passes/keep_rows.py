@@ -6,7 +6,7 @@ memory both are the same, but a reshape ends a segment.
 
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, each, op, rewrite, rule, value
 from .arrange_layout import drop_same_shape, has_one_tap, merge_reshapes
 from .patterns import image_shape, is_int8, reshaped, to_image
 from .recognise_concats import IMAGE_AXES
@@ -44,20 +44,14 @@ def slice_channels(site: Site, cut: ops.QSlice, x: str) -> str | None:
     return reshaped(site, made, site.shape)
 
 
-@rule(
-    op(
-        ops.QAdd,
-        op(ops.Reshape, value("a")),
-        op(ops.Reshape, value("b")),
-    )
-)
-def add_rows(site: Site, a: str, b: str) -> str | None:
-    """QAdd(Reshape(a), Reshape(b)) -> Reshape(QAdd(a, b))."""
-    shape = site.shape_of(a)
-    if len(shape) != len(site.shape) or shape != site.shape_of(b) or shape[-1] != site.shape[-1]:
+@rule(op((ops.QAdd, ops.QMul, ops.QBlend), each(op(ops.Reshape, value("x")))))
+def combine_rows(site: Site, x: tuple[str, ...]) -> str | None:
+    """f(Reshape(a), Reshape(b)) -> Reshape(f(a, b)), for functions of elements in one place."""
+    (shape, *others), given = map(site.shape_of, x), map(site.shape_of, site.root.inputs)
+    fits = len(shape) == len(site.shape) and shape[-1] == site.shape[-1]
+    if not fits or {*others} != {shape} or {*given} != {site.shape}:
         return None
-    made = site.become(site.root.attributes, a, b)
-    return reshaped(site, made, site.shape)
+    return reshaped(site, site.become(site.root.attributes, *x), site.shape)
 
 
 @rule(op(ops.Slice, value("x"), capture="cut", result=is_int8))
@@ -102,5 +96,11 @@ def rows_in_place(graph: Graph) -> Graph:
 def keep_rows(graph: Graph) -> Graph:
     """Move reshapes behind operators on single pixels, where they meet and cancel."""
     return rewrite(
-        graph, sink_reshape, slice_channels, add_rows, slice_rows, merge_reshapes, drop_same_shape
+        graph,
+        sink_reshape,
+        slice_channels,
+        combine_rows,
+        slice_rows,
+        merge_reshapes,
+        drop_same_shape,
     )

@@ -30,6 +30,19 @@ PARTS = op(
 """Parts that are constant, or elementwise functions of integers or of their products."""
 
 
+@rule(op((ops.Slice, ops.Pad, ops.Concat), value("x")))
+def drop_idle(site: Site, x: str) -> str | None:
+    """A Slice of all elements, a Pad by none, a Concat of one value -> the value."""
+    return x if site.shape_of(x) == site.shape and not _turns(site.root.attributes) else None
+
+
+def _turns(move: ops.Operator) -> bool:
+    """Tell whether a movement that keeps the shape changes the order, or shifts elements."""
+    if isinstance(move, ops.Slice):
+        return any(step != 1 for step in move.steps)
+    return isinstance(move, ops.Pad) and any((*move.before, *move.after))
+
+
 @rule(op(MOVES, DEQUANTIZED, ..., capture="move"))
 def sink(site: Site, move: ops.Operator, scaling: ops.Dequantize, x: str) -> str | None:
     """move(Dequantize(x)) -> Dequantize(move(x))."""
@@ -135,6 +148,7 @@ def sink_dequantize(graph: Graph) -> Graph:
     return rewrite(
         *(
             graph,
+            drop_idle,
             sink,
             sink_below_pad,
             hoist,

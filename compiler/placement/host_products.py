@@ -12,6 +12,7 @@ from ..graph import Graph, Node, QMatMul, accelerated_nodes
 from ..graph import operators as ops
 from ..graph.macs import macs_of
 from ..graph.operators.integer import Accelerated
+from ..passes.expand_recurrent_layers import MAX_CELLS
 from .float_reasons import float_reader, is_move, joins_layer
 
 CONVOLUTION, DENSE, PRODUCT, RECURRENT = (
@@ -25,6 +26,7 @@ WEIGHTS = "weights not in int8"
 OPERANDS = "operands that broadcast, or scales along another axis"
 WIDER = "quantised to "
 CONSTANTS = "no operand that changes"
+LONG = f"more than {MAX_CELLS} steps"
 
 ADVICE = {
     IN_FLOAT: "a float model is to be quantised first: see `tilewright quantise`, or give samples "
@@ -35,6 +37,8 @@ ADVICE = {
     "quantise` does for the float model",
     WIDER: "the accelerator multiplies int8: quantise the float model to 8 bits, as `tilewright "
     "quantise` does",
+    LONG: "a program has the instructions of each step: give the sequence in parts, with the "
+    "states as inputs and outputs",
     WEIGHTS: "the accelerator multiplies int8 weights with a scale for each output channel; "
     "scales of blocks must be whole multiples of it, so that the weights still fit int8",
 }
@@ -149,6 +153,8 @@ def _reason(graph: Graph, node: Node) -> str:
         return CONSTANTS
     if isinstance(node.attributes, ops.IntegerMatMul):
         return DYNAMIC
+    if _is_long(node) and accelerated_nodes(graph):
+        return LONG
     operands = [name for name in node.inputs[:2] if not graph.is_constant(name)]
     given = [_quantised_as(graph, name) for name in operands]
     read_in_float = float_reader(graph, node, lambda user: joins_layer(graph, user))
@@ -164,6 +170,11 @@ def _reason(graph: Graph, node: Node) -> str:
     if read_in_float:
         return OUTPUT
     return WEIGHTS if len(operands) < len(node.inputs[:2]) else OPERANDS
+
+
+def _is_long(node: Node) -> bool:
+    steps, directions = (*node.outputs[0].type.shape, 1)[:2]
+    return isinstance(node.attributes, ops.Recurrent) and steps * directions > MAX_CELLS
 
 
 def _quantised_as(graph: Graph, name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Graph, Quantisation
+from ..passes.recognise_states import GATE
 from .batches import Batches
 from .float_layer import FloatLayer
 from .histogram import Histogram, merge
@@ -88,6 +89,9 @@ def calibrate(
     return ActivationStatistics(*({**old, **new} for old, new in parts))
 
 
+STATE_ROOM = 2.0
+"""Range of a state beside that of the samples: states add up over longer sequences."""
+
 ChosenRanges = dict[tuple[tuple[str, ...], str], Range]
 """Group and method -> range."""
 
@@ -119,9 +123,17 @@ def choose_quantisations(
             histograms = [statistics.histograms[name] for name in group]
             histogram = histograms[0] if len(group) == 1 else merge(group[0], histograms)
             ranges[group, method] = choose_range(histogram, method)
-        centred = not points.centred.isdisjoint(group)
-        quantise = centred_quantisation if centred else quantisation_of_range
-        chosen.update(dict.fromkeys(group, quantise(*ranges[group, method])))
+        if not points.gates.isdisjoint(group):
+            quantisation = GATE
+        elif not points.states.isdisjoint(group):
+            known = [statistics.histograms[name] for name in group]
+            reach = STATE_ROOM * max(max(-one.low, one.high) for one in known)
+            quantisation = centred_quantisation(-reach, reach)
+        elif not points.centred.isdisjoint(group):
+            quantisation = centred_quantisation(*ranges[group, method])
+        else:
+            quantisation = quantisation_of_range(*ranges[group, method])
+        chosen.update(dict.fromkeys(group, quantisation))
     return chosen
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..graph import Builder, Graph, Node, Output, Quantisation, drop_unused, verify
 from ..graph import operators as ops
 from ..graph.operators import Reshape
+from ..passes.recognise_states import low_of
 from .float_layer import FloatLayer, maker, origin
 from .four_bits import FourBitForm
 from .points import Points
@@ -67,11 +68,27 @@ def insert_quantisation(
 
     def quantise(name: str) -> None:
         kind = quantisations[name]
+        shown[name] = scaled(name, kind, name)
+        if name in points.states:
+            high = shown[name] if name in points.replaced else rounded(name, kind)
+            rest = builder.emit(ops.Binary("Sub"), [name, high], f"{name}.quantise")
+            low = scaled(rest, low_of(kind), f"{name}.low")
+            shown[name] = builder.emit(ops.Binary("Add"), [shown[name], low], f"{name}.dequantise")
+
+    def rounded(value: str, kind: Quantisation) -> str:
+        """A state from outside: the host makes both bytes before anything else runs."""
+        step = builder.constant(np.array(kind.scale, np.float32))
+        for function in (ops.Binary("Div"), ops.Unary("Round"), ops.Binary("Mul")):
+            unary = isinstance(function, ops.Unary)
+            value = builder.emit(function, [value] if unary else [value, step], "state")
+        return value
+
+    def scaled(value: str, kind: Quantisation, name: str) -> str:
         scales, points_ = (kind.scale,), (kind.zero_point,)
         integers = builder.emit(
-            ops.Quantize(scales, points_, "int8"), [name], f"{name}.quantise", f"{name}.quantised"
+            ops.Quantize(scales, points_, "int8"), [value], f"{name}.quantise", f"{name}.quantised"
         )
-        shown[name] = builder.emit(
+        return builder.emit(
             ops.Dequantize(scales, points_),
             [integers],
             f"{name}.dequantise",

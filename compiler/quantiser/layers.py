@@ -17,6 +17,7 @@ from ..passes.recognise_pools import is_even
 from ..rewriting import GraphMatch, number, op, value
 from ..rewriting.patterns import NodePattern
 from .float_layer import FloatLayer
+from .states import find_states
 from .tables import find_tables, single_source, without_lone_layers
 
 
@@ -44,7 +45,7 @@ def find_layers(
     CompileError
         If a name in `keep_float` matches no layer, or is the end of several names.
     """
-    rows = [*_norms(graph), *_softmaxes(graph)]
+    rows = [*find_states(graph), *_norms(graph), *_softmaxes(graph)]
     found = [*rows, *_heavy_layers(graph, rows)]
     inside = frozenset().union(*(layer.inside for layer in found))
     found += find_tables(graph, inside)

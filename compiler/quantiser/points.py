@@ -23,6 +23,10 @@ class Points:
         Value that also exists in float -> outputs of the nodes that read its int8 form.
     groups : tuple of tuple of str
         All values of `replaced` and `readers`; the values of a group share one quantisation.
+    states : frozenset of str
+        Values of 16 bits, which are the sum of a high byte and a low one.
+    gates : frozenset of str
+        Factors of states, all in the quantisation `recognise_states.GATE`.
     centred : frozenset of str
         Values whose zero point should be 0. A product of two activations needs an extra pass for
         each operand with any other zero point, and a kernel of the user's own has no such pass.
@@ -32,6 +36,8 @@ class Points:
     replaced: frozenset[str]
     readers: Mapping[str, frozenset[str]]
     groups: tuple[tuple[str, ...], ...]
+    states: frozenset[str] = frozenset()
+    gates: frozenset[str] = frozenset()
     centred: frozenset[str] = frozenset()
 
     @property
@@ -73,6 +79,13 @@ def find_points(
             for name in node.inputs:
                 moved = origin(graph, name)
                 leaders[leader(moved if moved in replaced else name)] = leader(node.output.name)
+
+    def point(name: str) -> str:
+        return name if name in leaders else origin(graph, name)
+
+    steps = [layer for layer in layers if layer.kind == "state"]
+    for layer in steps:
+        leaders[leader(point(layer.inputs[0]))] = leader(layer.output)
     groups: dict[str, list[str]] = {}
     for name in _in_order(graph):
         if name in leaders:
@@ -82,8 +95,10 @@ def find_points(
         frozenset(replaced),
         {name: frozenset(inside) for name, inside in readers.items()},
         tuple(tuple(group) for group in groups.values()),
+        frozenset(one for layer in steps for one in (point(layer.inputs[0]), layer.output)),
+        frozenset(point(layer.inputs[1]) for layer in steps),
         frozenset(
-            name if name in leaders else origin(graph, name)
+            point(name)
             for layer in layers
             if layer.kind in ("matmul", "own")
             for name in layer.inputs

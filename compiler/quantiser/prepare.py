@@ -9,6 +9,7 @@ from ..graph import operators as ops
 from ..passes.fold_batch_normalisation import is_matrix
 from ..passes.patterns import is_float32
 from ..rewriting import Site, fits, op, rewrite_once, rule, value
+from .states import round_states
 
 RECIPE = (
     passes.eliminate_dead_code,  # unused initialisers
@@ -19,9 +20,11 @@ RECIPE = (
     passes.expand_volumes,  # images, which layers are made of
     passes.expand_transposed_convolutions,  # convolutions, which are layers
     passes.lift_sequences,  # images of one row
+    passes.split_gates,  # a scale for each gate of a cell
     passes.split_products,  # a scale for each of queries, keys and values
     passes.fold_batch_normalisation,  # one weight tensor and one bias per layer
     passes.clean_activations,  # clamps next to their layers
+    round_states,  # int8 for the functions and products that read them
 )
 
 

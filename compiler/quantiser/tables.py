@@ -7,6 +7,7 @@ from ..graph import Graph, Node
 from ..graph import operators as ops
 from ..reach import reach
 from .float_layer import FloatLayer, is_move, maker, origin
+from .states import cells
 
 
 def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | None:
@@ -85,8 +86,8 @@ def without_lone_layers(
     without a quantised reader if it reads one of `apart`, the outputs of Concats that stay in
     float. Constants are added apart in scores alone: elsewhere the reader's own point holds the
     sum, as with position embeddings. Elementwise products of two activations stay where a weighted
-    layer or a matrix product reads them, as behind a gate: elsewhere their rounding is one more,
-    and in masks of a spectrum the largest of all.
+    layer or a matrix product reads them, as behind a gate, and within recurrent cells: elsewhere
+    their rounding is one more, and in masks of a spectrum the largest of all.
     """
     while True:
         produced = {layer.output for layer in layers}
@@ -97,6 +98,7 @@ def without_lone_layers(
             if layer.weighted or layer.kind == "matmul"
             for name in layer.inputs
         }
+        multiplied |= cells(graph, layers)
         scores = {name for layer in layers if layer.kind == "softmax" for name in layer.inputs}
         kept = [
             layer

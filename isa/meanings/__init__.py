@@ -5,7 +5,7 @@ them. `docs/design/meanings.md` says which steps the instruction set has.
 """
 
 from .activations import byte_table, gelu, gelu_tanh, sigmoid, silu
-from .cells import gru_cell, lstm_cell
+from .cells import blend_totals, high_byte, low_byte
 from .norms import NormConstants, layer_norm, norm_constants, rms_norm
 from .residual import residual_add, residual_bytes
 from .rotary import rotate
@@ -13,12 +13,13 @@ from .softmax import softmax
 
 __all__ = [
     "NormConstants",
+    "blend_totals",
     "byte_table",
     "gelu",
     "gelu_tanh",
-    "gru_cell",
+    "high_byte",
     "layer_norm",
-    "lstm_cell",
+    "low_byte",
     "norm_constants",
     "residual_add",
     "residual_bytes",

@@ -4,16 +4,13 @@ The wide result, the tables and the sums work on all lanes of VECTOR; the recipr
 row. Everything that is not listed here (products, biases, requantising) is VECTOR as it stands.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from ..laws import ARRAYS, evaluate
 from ..numbers import EXPONENT_BIAS, check_scale
 from ..row_statistics import factor_pattern, inverse_root, reciprocal, wide
-from ..vector_operations import Operation
 
 INDEX_BITS = 10
 """A table has 2**INDEX_BITS entries of 16 bits."""
@@ -37,29 +34,9 @@ def look_up(wides: npt.ArrayLike, table: Table) -> npt.NDArray[np.int32]:
     wides : int32[...]
         Results of `wide`. An interval of the table is 1/2 in the units of `totals * scale`.
     table : int16[1024] or uint16[1024]
-        Entry `i + 512` is for the interval from i/2 to (i + 1)/2; see `make_table`.
+        Entry `i + 512` is for the interval from i/2 to (i + 1)/2; see `integer_table`.
     """
     return table[(np.asarray(wides) >> INDEX_SHIFT) + _HALF].astype(np.int32)
-
-
-def make_table(
-    function: Callable[[npt.NDArray[np.floating]], npt.NDArray[np.floating]],
-    span: float,
-    unit: float,
-) -> Table:
-    """Build a table for `look_up` of `wide(totals, 256 * scale_of_totals / span)`.
-
-    Parameters
-    ----------
-    function
-        Is taken in the middle of each interval.
-    span : float
-        The intervals reach from -span to span; beyond them the outermost ones count.
-    unit : float
-        The function's value that an entry of 1 stands for.
-    """
-    middles = (np.arange(-_HALF, _HALF) + 0.5) * (span / _HALF)
-    return _entry(function(middles) / unit, np.int16)
 
 
 def integer_table(
@@ -79,25 +56,6 @@ def integer_table(
 def _entry(values: npt.NDArray[np.floating], kind: type[np.int16 | np.uint16]) -> Table:
     limits = np.iinfo(kind)
     return np.clip(np.rint(values), limits.min, limits.max).astype(kind)
-
-
-PRODUCT = Operation("product", "wrap(a, 18) * wrap(b + b_multiplier, 9)")
-"""An int8 less its zero point, by up to 18 bits from ACC."""
-
-STATE_PRODUCT = Operation("state_product", "wrap(a + 2 >> 2, 17) * wrap(b + b_multiplier, 9)")
-"""A wide result rounded to its 16 upper bits, so that two products by 255 stay below 2**24."""
-
-
-def sum_of_products(
-    operation: Operation, pairs: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]], offset: int
-) -> npt.NDArray[np.int32]:
-    """Sum an operation's law over the steps of a reduce loop, `offset` being `b_multiplier`."""
-    totals = np.int32(0)
-    for a, b in pairs:
-        values: dict[str, Any] = {"a": np.asarray(a, np.int32), "b": np.asarray(b, np.int32)}
-        values["b_multiplier"] = np.int32(offset)
-        totals = totals + evaluate(operation.tree, values, ARRAYS)
-    return np.asarray(totals, np.int32)
 
 
 # On a row ---------------------------------------------------------------------------------------

@@ -10,7 +10,13 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate
+from tilewright.compiler.graph.operators import QBlend
+from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.quantiser import Batches, evaluate_quality, quantise
+from tilewright.compiler.quantiser.options import QuantiserOptions
 from tilewright.flows.cli.main import main
+from tilewright.isa.configuration import DEFAULT
 
 from ..compiler.onnx_models import run_onnxruntime
 
@@ -96,6 +102,24 @@ def test_a_stream_is_quantised_and_keeps_its_state(path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["comparison"]["equal"]
     assert found["totals"]["macs"] == multiplications
+
+
+@pytest.mark.slow
+def test_dtln_runs_whole_and_keeps_its_states_in_16_bits():
+    """Only the host's split of the states stands before its program, and their sum behind it."""
+    path = MODELS / "dtln2" / "dtln2"
+    with np.load(f"{path}.npz") as samples:
+        batches = Batches(dict(samples.items()), 1)
+    found = quantise(import_onnx(f"{path}.onnx"), batches, QuantiserOptions(effort="quick"))
+    integer = found.integer_graph()
+    quality = evaluate_quality(found, integer, batches, None)
+    db = {output.name: output.sqnr_db for output in quality.outputs}
+    assert db["tf_op_layer_stack_5"] > 34
+    machine = DEFAULT.replace(row_statistics="all")
+    module = compile_module(integer, machine)
+    assert len(module.segments) == 1
+    blends = [node for node in module.graph.nodes if isinstance(node.attributes, QBlend)]
+    assert len(blends) == 4
 
 
 @pytest.mark.parametrize(("positions", "past"), [(12, 0), (1, 12), (3, 4)])

@@ -13,7 +13,10 @@ from ...graph.operators import Operator, QNorm, QRotate
 from ...tensor import Kernel
 
 OWN_NAMES = frozenset(
-    ("acc", "bias", "centred", "epsilon", "factor", "offset", "product", "scale", "table", "w")
+    (
+        *("acc", "bias", "centred", "digit", "epsilon", "factor", "fine", "kept", "offset"),
+        *("partly", "product", "scale", "state", "table", "total", "w"),
+    )
 )
 """Names that kernels give to tensors; an activation may have the same name."""
 

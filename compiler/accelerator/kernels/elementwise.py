@@ -1,12 +1,14 @@
-"""Residual addition, products and look-ups."""
+"""Residual addition, products, look-ups and steps of states."""
 
 import numpy as np
 
 from ....errors import UnfitError
 from ....isa.configuration import Configuration
+from ....isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT
 from ....isa.vector_operations import Combine
 from ... import te
 from ...graph import Graph, Node, QAdd, QLut, QMul
+from ...graph.operators import QBlend
 from ...tensor import Kernel
 from .common import activation, broadcast, kernel_of, pixel_axes, requantised, scalars, stored
 
@@ -75,3 +77,44 @@ def look_up(operator: QLut, node: Node, graph: Graph, configuration: Configurati
     pixel = pixel_axes(node.output.name, graph, configuration)
     out = stored(node.output.name, pixel, te.lookup(te.tensor("table", "int8", (256,)), x[pixel]))
     return te.kernel(node.name, out, {"table": graph.data(node.inputs[1])})
+
+
+@kernel_of.register
+def blend(operator: QBlend, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+    """`out = requantise(gate * state + increment)`, or what the high byte of that leaves.
+
+    Raises
+    ------
+    UnfitError
+        When one value is two of the operands.
+    """
+    if len({*node.inputs}) < len(node.inputs):
+        raise UnfitError(f"node `{node.name}`: two operands are the same; the host runs it")
+    pixel = *_, c = pixel_axes(node.output.name, graph, configuration)
+    high, low, gate, increment = (
+        activation(name, graph, configuration)[pixel] for name in node.inputs
+    )
+    total = high * HIGH_UNIT + low
+    for name, then in (
+        ("state", lambda state: te.apply(Combine.MUL, state, gate)),
+        ("product", lambda product: product + high * (-GATE_ZERO_POINT * HIGH_UNIT)),
+        ("partly", lambda kept: kept + low * -GATE_ZERO_POINT),
+        ("kept", lambda kept: kept + increment * operator.multiplier),
+    ):
+        total = then(te.compute(name, "int32", pixel, total)[pixel])
+    channels, unit = c.uses["c"].extent, HIGH_UNIT * GATE_ONE
+    constants = scalars(-operator.zero_point * operator.multiplier, 1 / unit, channels)
+    bias, scale, fine = (
+        te.tensor(name, kind, (channels,))
+        for name, kind in (("bias", "int32"), ("scale", "float32"), ("fine", "float32"))
+    )
+    if operator.low:
+        total = te.compute("total", "int32", pixel, total + bias[c])[pixel]
+        digit = te.clamp(te.requantise(total, scale[c]), -128, 127)
+        rest = total + te.compute("digit", "int8", pixel, digit)[pixel] * -unit
+        constants["fine"] = np.full(channels, 1 / GATE_ONE, np.float32)
+        value = te.requantise(rest, fine[c])
+    else:
+        value = te.requantise(total + bias[c], scale[c])
+    out = stored(node.output.name, pixel, te.clamp(value, -128, 127))
+    return te.kernel(node.name, out, constants)

@@ -13,6 +13,7 @@ from .integer_layers import Convolving, FromBytes, QConv, QSums
 from .integer_movement import QConcat, QInterleave, QReshape, QResize, QSlice, Rearranging
 from .integer_products import Multiplying, QMatMul, QMatMulSums
 from .integer_rows import QNorm, QRotate, QSoftmax
+from .integer_states import QBlend
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
 from .own import OwnFunction, OwnKernel, QKernel
@@ -29,9 +30,9 @@ __all__ = [
     "Gather", "GatherElements", "GatherND", "GeneralDequantize", "GeneralQuantize",
     "GridSample", "IntegerMatMul", "Interpolate", "LpPool", "MatMul", "MaxPool",
     "MaxPoolIndices", "MaxUnpool", "Multiplying", "OnnxReference", "Operator", "OwnFunction",
-    "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QConcat", "QConv", "QInterleave",
-    "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool", "QMul", "QNorm", "QReshape",
-    "QResize", "QRotate", "QSlice", "QSoftmax", "QSums", "Quantize", "Rearranging", "Recurrent",
-    "Reduce", "Reshape", "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax",
-    "TopK", "Transpose", "Unary", "Where",
+    "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QBlend", "QConcat", "QConv",
+    "QInterleave", "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool", "QMul", "QNorm",
+    "QReshape", "QResize", "QRotate", "QSlice", "QSoftmax", "QSums", "Quantize", "Rearranging",
+    "Recurrent", "Reduce", "Reshape", "RoiAlign", "ScatterElements", "ScatterND", "Shift",
+    "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
 ]  # fmt: skip

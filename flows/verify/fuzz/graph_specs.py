@@ -34,6 +34,7 @@ from ....compiler.graph.operators import (
     Concat,
     Dequantize,
     Pad,
+    QBlend,
     Quantize,
     Reshape,
     Slice,
@@ -203,6 +204,11 @@ def _multiply(builder: Builder, step: NodeSpec, sources: list[str], name: str) -
     return _emit(builder, operator, sources, name, step.one("zero_point_y"))
 
 
+def _blend(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
+    numbers = step.one("multiplier"), step.one("zero_point")
+    return _emit(builder, QBlend(bool(step.one("low")), *numbers), sources, name)
+
+
 def _average(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     kernel = step.pair("kernel")
     if 0 in kernel:
@@ -316,6 +322,7 @@ REALISE: dict[str, Callable[[Builder, NodeSpec, list[str], str], str]] = {
     "constant": _constant,
     "add": _add,
     "multiply": _multiply,
+    "blend": _blend,
     "average": _average,
     "maximum": _maximum,
     "table": _look_up,

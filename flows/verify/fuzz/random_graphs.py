@@ -17,6 +17,7 @@ HOST_WAYS = 6
 WEIGHTS = {
     "conv": 10, "dense": 2, "add": 5, "multiply": 4, "average": 2, "maximum": 3, "table": 2,
     "product": 3, "join": 4, "resize": 2, "interleave": 2, "cut": 2, "host": 1, "constant": 2,
+    "blend": 2,
 }  # fmt: skip
 """Relative frequency of each kind."""
 
@@ -196,6 +197,8 @@ class _Drawing:
             return NodeSpec(kind, *self._draw_multiply(source))
         if kind == "product":
             return NodeSpec(kind, *self._draw_product(source))
+        if kind == "blend":
+            return NodeSpec(kind, *self._draw_blend(source))
         if kind == "join":
             return NodeSpec(kind, *self._draw_join(source))
         if kind == "interleave":
@@ -252,6 +255,19 @@ class _Drawing:
         both = [pair for i in range(len(self.shapes)) for pair in ((source, i), (i, source))]
         pairs = [(a, b) for a, b in both if _broadcasts(self.shapes[b], self.shapes[a])]
         return chance.choice(pairs), self._product_numbers()
+
+    def _draw_blend(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
+        """A step of a state; one of two equal operands is left to the host."""
+        chance = self.chance
+        alike = [i for i, shape in enumerate(self.shapes) if shape == self.shapes[source]]
+        parts = chance.sample(alike, 4) if len(alike) >= 4 else chance.choices(alike, k=4)
+        widest = chance.choice((3, 200, 32767))
+        numbers: dict[str, Number] = {
+            "low": chance.randrange(2),
+            "multiplier": chance.randint(1, widest),
+            "zero_point": self._byte(),
+        }
+        return tuple(parts), numbers
 
     def _product_numbers(self) -> dict[str, Number]:
         chance = self.chance

@@ -1,0 +1,72 @@
+"""Recognise steps of states of 16 bits, as the quantiser writes them: two bytes, blended by a gate.
+
+The state is the sum of a high byte and a low one. Integers give the sum without rounding, so that a
+result may differ from float32 by 1 where that is near a tie.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT, MAX_MULTIPLIER
+from ..graph import Graph, Quantisation
+from ..graph import operators as ops
+from ..rewriting import Site, first_match, op, repeated, rewrite, rule, value
+from .patterns import dequantised, quantised, reshaped, result_of, scale_of, to_image
+
+GATE = Quantisation(float(np.float32(1 / GATE_ONE)), GATE_ZERO_POINT)
+"""Quantisation of the factor of a state."""
+
+STATE = op(ops.Binary("Add"), dequantised("high"), dequantised("low"))
+
+TOTAL = op(
+    ops.Binary("Add"),
+    op(ops.Binary("Mul"), dequantised("gate"), STATE, commutative=True),
+    dequantised("increment"),
+    commutative=True,
+)
+
+SOURCE = repeated(op(ops.Reshape, value()), value("x"))
+MADE = repeated(op(ops.Reshape, value()), op(ops.QBlend, ...))
+
+
+def low_of(high: Quantisation) -> Quantisation:
+    """Return the quantisation of the low byte of a state."""
+    return Quantisation(high.scale / HIGH_UNIT, 0)
+
+
+@rule(quantised(TOTAL), quantised(op(ops.Binary("Sub"), TOTAL, dequantised("result"))))
+def recognise(
+    site: Site, high: str, low: str, gate: str, increment: str, result: str | None
+) -> str | None:
+    """Quantize(gate * state + increment) -> QBlend, and likewise for what its high byte leaves."""
+    state, (y, limits) = scale_of(site, "high"), result_of(site)
+    parts = high, low, gate, increment
+    multiplier = round(scale_of(site, "increment").scale / state.scale * HIGH_UNIT * GATE_ONE)
+    fits = state.zero_point == 0 and scale_of(site, "low") == low_of(state)
+    fits = fits and scale_of(site, "gate") == GATE and limits == (-128, 127)
+    fits = fits and all(site.shape_of(name) == site.shape for name in parts)
+    if not fits or len({*parts}) < len(parts) or not 1 <= multiplier <= MAX_MULTIPLIER:
+        return None
+    operator = ops.QBlend(result is not None, multiplier, scale_of(site, "increment").zero_point)
+    if y != (state if result is None else low_of(state)):
+        return None
+    if result is not None and not _is_high(site, result, replace(operator, low=False), parts):
+        return None
+    images = [to_image(site, name) for name in parts]
+    return reshaped(site, site.emit(operator, *images, quantisation=y), site.shape)
+
+
+def _is_high(site: Site, result: str, operator: ops.QBlend, parts: tuple[str, ...]) -> bool:
+    """Tell whether a value is the high byte of the same step."""
+    made = first_match(MADE, site.view, result)
+    if made is None or made.nodes[-1].attributes != operator:
+        return False
+    own = (first_match(SOURCE, site.view, name) for name in made.nodes[-1].inputs)
+    theirs = (first_match(SOURCE, site.view, name) for name in parts)
+    return [match and match["x"] for match in own] == [match and match["x"] for match in theirs]
+
+
+def recognise_states(graph: Graph) -> Graph:
+    """Replace steps of states by QBlend."""
+    return rewrite(graph, recognise)
