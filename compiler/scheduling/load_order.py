@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 Spans = Callable[[Sequence[Instruction], Configuration], Sequence[tuple[int, ...]]]
-"""Measures the fields of the `Span` of every instruction of a program that is not a SYNC or HALT."""
+"""Measures the fields of the `Span` of all instructions of a program but SYNC and HALT."""
 
 
 def passing_loads(
