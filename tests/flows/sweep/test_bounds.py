@@ -31,7 +31,12 @@ MEMORIES = tuple(
 def check(graph, configuration, options=None) -> float:
     """Compare bounds and cycles; the share of the cycles that the bound explains at best."""
     module = compile_graph(
-        graph, configuration, cache=False, lean=True, options=options or Options(),
+        graph,
+        configuration,
+        cache=False,
+        lean=True,
+        options=options or Options(),
+        placement=STRICT_PLACEMENT,
     )
     cycles = retime(module, [RetimedMachine({}, configuration, memory) for memory in MEMORIES])
     bounds = lower_bounds(graph, configuration, MEMORIES)
