@@ -8,6 +8,7 @@ import pytest
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.options import Options
 from tilewright.compiler.pipeline.network_bound import network_demands
+from tilewright.compiler.placement import STRICT_PLACEMENT
 from tilewright.errors import CompileError
 from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.flows.execution.retiming import RetimedMachine, retime
@@ -35,6 +36,7 @@ def check(graph, configuration, options=None) -> float:
         cache=False,
         lean=True,
         options=options or Options(),
+        placement=STRICT_PLACEMENT,
     )
     cycles = retime(module, [RetimedMachine({}, configuration, memory) for memory in MEMORIES])
     bounds = lower_bounds(graph, configuration, MEMORIES)
