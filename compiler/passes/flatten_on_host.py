@@ -52,7 +52,8 @@ def flatten_on_host(graph: Graph, configuration: Configuration, costs: Costs) ->
             return None
         return site.emit(site.root.attributes, _slice(site, cut))
 
-    return merge_duplicates(rewrite(graph, flatten, cut))
+    made = rewrite(graph, flatten, cut)
+    return graph if made.nodes == graph.nodes else merge_duplicates(made)  # the same slices
 
 
 SLICED = op(QSlice, value("source"), capture="cut")

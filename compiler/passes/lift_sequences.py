@@ -38,6 +38,8 @@ def sink_below_function(
 ) -> str | None:
     """f(Reshape(x), y) -> Reshape(f(x, y with one row)), where x is not broadcast."""
     names = site.root.inputs
+    if site.shape[-1:] == (1,) and len(names) > 1:
+        return None  # statistics of rows, which norms combine as they are
     found = [_image_of(site, *each) for each in zip(names, image, strict=True)]
     if not any(
         one is not None and site.shape_of(name) == site.shape
