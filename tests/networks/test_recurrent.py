@@ -69,7 +69,7 @@ def test_an_lstm_is_the_same_as_operator_scan_and_loop(form):
 
 @pytest.mark.parametrize("form", ["Scan", "Loop"])
 def test_an_unrolled_cell_runs_on_the_accelerator(form):
-    """Each step is two dense layers for each gate, one where the states are zeros; then the tags."""
+    """Each step has two layers for each gate, but one where states are zeros; then the tags."""
     steps = 6
     graph = import_onnx(lstm(form, steps))
     samples = np.random.default_rng(4).normal(0, 1, (16, steps, 1, FEATURES)).astype(np.float32)
