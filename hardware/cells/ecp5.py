@@ -94,12 +94,16 @@ class BlockRam(interfaces.BlockRam):
         enables = self.write_enable if self.lanes > 1 else Const(0, 0)
         write_address = Cat(enables, Const(0, unused - len(enables)), self.write_address)
         read_address = Cat(Const(0, unused), self.read_address)
-        # A word of 36 bits writes through the data pins of both ports and reads swapped halves.
+        # Port A writes and port B reads. A word of 36 bits takes the data pins of both, those of
+        # port A for its lower half: Lattice's tools give this half to DO18 to DO35 of a PDPW16KD,
+        # which nextpnr turns into DOA, and Yosys connects its own memories likewise.
+        is_wide = self.width > half
         outputs = [Signal(half, name="low"), Signal(half, name="high")]
         m.d.comb += self.read_data.eq(Cat(outputs))
-        halves = {**_bits("o_DOB", outputs[0]), **_bits("i_DIA", self.write_data[:half])}
-        if self.width > half:
-            halves |= {**_bits("o_DOA", outputs[1]), **_bits("i_DIB", self.write_data[half:])}
+        lower = "o_DOA" if is_wide else "o_DOB"
+        halves = {**_bits(lower, outputs[0]), **_bits("i_DIA", self.write_data[:half])}
+        if is_wide:
+            halves |= {**_bits("o_DOB", outputs[1]), **_bits("i_DIB", self.write_data[half:])}
         m.submodules.cell = Instance(
             "DP16KD",
             p_DATA_WIDTH_A=self.width,
