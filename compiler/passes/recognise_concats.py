@@ -4,6 +4,8 @@
 Quantize after each Dequantize. If the two differ, they become a table of all 256 values.
 """
 
+import math
+
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, each, op, rewrite, rule, value
@@ -51,7 +53,10 @@ def _comes_from_rows(site: Site, part: str, turned: bool) -> bool:
     rows, heads = counts[::-1] if turned else counts
     if heads == 1 or len(given) < 2:
         return False
-    return given[-1] == heads * size if not turned else rows == 1 and given[-1] % size == 0
+    if not turned:
+        return given[-1] == heads * size
+    runs = given[-1], math.prod(given[-2:])  # channels, perhaps in pairs
+    return rows == 1 and any(run % size == 0 for run in runs)
 
 
 def recognise_concats(graph: Graph) -> Graph:

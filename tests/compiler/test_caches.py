@@ -36,6 +36,8 @@ CASES = {
     "one token": Cached(tokens=1, past=9),
     "shared heads": Cached(heads=4, shared=2),
     "rotary": Cached(rotary="halves", tokens=3),
+    "rotary, one token": Cached(rotary="pairs", tokens=1, past=5),
+    "shared heads, pairs": Cached(heads=4, shared=2, tokens=1, rotary="pairs"),
     "shared heads, one token": Cached(heads=4, shared=2, tokens=1, rotary="halves"),
     "rows": Cached(by_rows=True),
     "rows, one token": Cached(by_rows=True, tokens=1),
