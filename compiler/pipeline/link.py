@@ -15,11 +15,18 @@ from ..scheduling.issue_order import Measure, issue, reorder_loads
 from .request import CompileRequest, Linked, Lowered
 
 
-def link(request: CompileRequest, lowered: Lowered, measure: Measure | None) -> Linked:
-    """Make the program of a segment; unless the request is lean, `prove` must follow."""
+def link(
+    request: CompileRequest, lowered: Lowered, measure: Measure | None, *, reorder: bool = True
+) -> Linked:
+    """Make the program of a segment; unless the request is lean, `prove` must follow.
+
+    Loads may pass others if `reorder`, which schedules are chosen without.
+    """
     instructions = [emitted.instruction for emitted in lowered.stream]
     issued = issue(instructions, request.configuration, measure)
-    program, order, cycles = reorder_loads(instructions, issued, request.configuration, measure)
+    if reorder:
+        issued = reorder_loads(instructions, issued, request.configuration, measure)
+    program, order, cycles = issued
     notes = () if request.lean else _notes(program, [lowered.stream[index] for index in order])
     runs = _runs(program, [bisect_right(lowered.ends, index) for index in order])
     scheduled = lowered.scheduled

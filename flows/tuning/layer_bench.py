@@ -220,7 +220,7 @@ class LayerBench:
 
     def _segment(self, scheduled: Scheduled) -> Segment:
         lowered = lower(self._request, self._graph, scheduled, self._timer.programs.pieces)
-        segment = link(self._request, lowered, self._measure).segment
+        segment = link(self._request, lowered, self._measure, reorder=False).segment
         prove(self._request, segment)
         return segment
 
