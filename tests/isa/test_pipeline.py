@@ -52,7 +52,7 @@ def test_each_constant_is_told_once():
 
 
 def test_native_headers_write_no_constant_of_the_machine():
-    sources = [path for part in ("sim", "sim/timing") for path in (ROOT / part).glob("*.*")]
+    sources = [*(ROOT / "sim").glob("*.h"), *(ROOT / "sim" / "timing").glob("*.*")]
     text = "\n".join(path.read_text() for path in sources if path.suffix in (".h", ".cpp"))
     header = dict(re.findall(r"constexpr std::int32_t (\w+) = (-?\d+);", constants_header()))
     assert {c.name: str(c.value) for c in PIPELINE}.items() <= header.items()
