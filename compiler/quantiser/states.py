@@ -117,8 +117,9 @@ def cells(graph: Graph, layers: Iterable[FloatLayer]) -> set[str]:
 
     def ahead(name: str) -> Iterable[str]:
         layer = made.get(name)
-        light = layer is not None and layer.kind in ("state", "table", "add", "mul")
-        return (origin(graph, one) for one in layer.inputs) if light else ()
+        if layer is None or layer.kind not in ("state", "table", "add", "mul"):
+            return ()
+        return (origin(graph, one) for one in layer.inputs)
 
     def behind(name: str) -> Iterable[str]:
         return (one.output for one in readers.get(name, ()) if one.kind in ("table", "mul"))

@@ -96,8 +96,9 @@ def compare_cell(kind: str, name: str, x: np.ndarray, proto: onnx.ModelProto) ->
     graph, states = import_onnx(proto.SerializeToString()), STATES[kind]
     session = peer_session(proto.SerializeToString(), 1, optimised=False)
     rows = x[:, None, None].astype(np.float32)
+    shown = [f"{one}_out" for one in states]
     expected, ahead = run_sequence(
-        rows, graph, states, lambda inputs: session.run([f"{one}_out" for one in states], inputs)
+        rows, graph, states, lambda inputs: [*map(np.asarray, session.run(shown, inputs))]
     )
     samples = {"x": rows, **{one: np.stack([each[one] for each in ahead]) for one in states}}
     integer = quantise(graph, Batches(samples, 1)).integer_graph()
