@@ -37,12 +37,14 @@ CHAINS = (
     ("conv", "cut", "conv", "skip"),
     ("conv", "squeeze", "table", "gate", "project", "sum"),
     ("depthwise", "gate", "table"),
+    ("conv", "spatial", "gate", "table"),
 )
 """Steps in a row that the compiler may fuse or store into each other.
 
 `sum` adds the first value of the chain. `squeeze` averages each channel, and `gate` multiplies the
-chain's second value by the newest, as squeeze-and-excite blocks do. `skip` joins the first later
-value with as many pixels as the newest. If it does not fit, another value is used.
+chain's second value by the newest, as squeeze-and-excite blocks do, or by the one channel of
+`spatial`, as spatial attention does. `skip` joins the first later value with as many pixels as the
+newest. If it does not fit, another value is used.
 """
 
 POINTWISE: dict[str, Number] = {
@@ -154,7 +156,7 @@ class _Drawing:
             gated = min(begun, newest)  # the chain may have no second value yet
             fits = _broadcasts(self.shapes[newest], self.shapes[gated])
             return replace(step, sources=(gated, newest)) if fits else step
-        if part not in ("expand", "project", "depthwise", "grouped"):
+        if part not in ("expand", "project", "spatial", "depthwise", "grouped"):
             return self._draw(part, newest)
         step = self._draw("conv", newest)
         if part == "grouped":
@@ -169,6 +171,7 @@ class _Drawing:
                 window["pads"] = (kernel[0] // 2, kernel[1] // 2) * 2
             return replace(step, numbers=window)
         channels = self.shapes[first][3] if part == "project" else self._channels()
+        channels = 1 if part == "spatial" else channels
         return replace(step, numbers={**step.numbers, **POINTWISE, "channels": channels})
 
     def _source(self) -> int:
