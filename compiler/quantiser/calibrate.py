@@ -90,7 +90,8 @@ def calibrate(
 
 
 STATE_ROOM = 2.0
-"""Range of a state beside that of the samples: states add up over longer sequences."""
+"""Range of a state beside that of the samples: states add up over longer sequences. With 2 or more,
+an increment's step is below the state's coarse one, so that its multiplier has 16 bits."""
 
 ChosenRanges = dict[tuple[tuple[str, ...], str], Range]
 """Group and method -> range."""

@@ -39,14 +39,15 @@ CHAINS = (
     ("depthwise", "gate", "table"),
     ("project", "scores", "table", "values", "sum"),
     ("halve", "shared", "table"),
+    ("conv", "spatial", "gate", "table"),
 )
 """Steps in a row that the compiler may fuse or store into each other.
 
 `sum` adds the first value of the chain. `squeeze` averages each channel, and `gate` multiplies the
-chain's second value by the newest, as squeeze-and-excite blocks do. `skip` joins the first later
-value with as many pixels as the newest. `scores` and `values` multiply by the first value, as
-attention does, and `shared` multiplies it by keys that two heads share. If it does not fit, another
-value is used.
+chain's second value by the newest, as squeeze-and-excite blocks do, or by the one channel of
+`spatial`, as spatial attention does. `skip` joins the first later value with as many pixels as the
+newest. `scores` and `values` multiply by the first value, as attention does, and `shared` by keys
+that two heads share. If it does not fit, another value is used.
 """
 
 POINTWISE: dict[str, Number] = {
@@ -166,7 +167,7 @@ class _Drawing:
             step = self._draw("product", newest)
             own = {"transposed": 1, "heads": 2, "repeats": 2}
             return replace(step, sources=(first, newest), numbers={**step.numbers, **own})
-        if part not in ("expand", "project", "halve", "depthwise", "grouped"):
+        if part not in ("expand", "project", "halve", "spatial", "depthwise", "grouped"):
             return self._draw(part, newest)
         step = self._draw("conv", newest)
         if part == "grouped":
@@ -181,7 +182,8 @@ class _Drawing:
                 window["pads"] = (kernel[0] // 2, kernel[1] // 2) * 2
             return replace(step, numbers=window)
         whole = self.shapes[first][3]
-        channels = {"project": whole, "halve": whole // 2 or 1}.get(part) or self._channels()
+        known = {"project": whole, "halve": whole // 2 or 1, "spatial": 1}
+        channels = known.get(part) or self._channels()
         return replace(step, numbers={**step.numbers, **POINTWISE, "channels": channels})
 
     def _source(self) -> int:
