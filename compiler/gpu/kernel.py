@@ -24,7 +24,7 @@ COPIED = {1: "int8", 2: "int16", 4: "int32"}
 """Types that stand for all elements of a size where they are only copied."""
 
 MAX_WIDTH = 128
-"""Most elements of a row that are reduced side by side."""
+"""Maximum number of elements of a row that are reduced in parallel."""
 
 PLANNED_FOR = "sse2"
 """Level of the processor for which a description makes its declaration."""
@@ -43,7 +43,7 @@ class GpuKernel:
     tensors
         Type and shape of each array of the module.
     declaration
-        What it computes.
+        The declaration that it was compiled from.
     """
 
     description: Description

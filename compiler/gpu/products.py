@@ -21,11 +21,11 @@ from .instructions import HIGH, WIDE
 from .target import GpuTarget
 
 MIN_TILED = 16
-"""Least rows, columns and taps of a product that is tiled."""
+"""Minimum number of rows, columns and taps of a product that is tiled."""
 
 MIN_SHARED, MAX_LANES = 64, 128
-"""Least taps of another product whose sums are shared by the threads of a block, and by how many
-at most."""
+"""A product that is not tiled shares each sum among the threads of a block if it has at least so
+many taps, and among at most so many threads."""
 
 Constants = Mapping[str, np.ndarray]
 

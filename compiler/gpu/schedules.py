@@ -34,7 +34,7 @@ ROW_THREADS = 256
 """Threads of a block that computes a row."""
 
 MAX_ROW_BYTES = 48 << 10
-"""Most bytes of a row's stages."""
+"""Maximum size of the stages of a row, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)

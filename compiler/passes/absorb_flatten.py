@@ -11,7 +11,7 @@ from .patterns import TO_FIRST, reshaped
 
 IMAGE = op(ops.Accelerated, value="x")
 TURNS = ops.Transpose(TO_FIRST), ops.Transpose((0, 1, 3, 2))
-"""Channels before all pixels, and before the pixels of a row."""
+"""Transposes that put channels before rows and columns, or between rows and columns."""
 
 FLATTENED = op(ops.Reshape, either(op(TURNS, IMAGE, capture="turned"), IMAGE))
 

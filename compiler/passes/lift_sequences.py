@@ -13,7 +13,7 @@ from ..rewriting import Site, each, either, op, rewrite, rule, value
 from .arrange_layout import drop_same_shape, merge_reshapes
 
 ROW = 2
-"""The axis that an image has more than its sequence."""
+"""The axis of an image that its sequence lacks."""
 
 SEQUENCE = op(ops.Reshape, value("image"))
 
@@ -53,7 +53,7 @@ def sink_below_function(
 
 
 def _with_row(site: Site, name: str) -> str:
-    """Return an operand, perhaps of fewer axes, as it broadcasts to the image."""
+    """Return an operand with the axis of rows, so that it broadcasts to the image."""
     shape = site.shape_of(name)
     whole = _lifted((*(1,) * (3 - len(shape)), *shape), 1)
     if site.is_constant(name):

@@ -37,7 +37,7 @@ def drop_idle(site: Site, x: str) -> str | None:
 
 
 def _turns(move: ops.Operator) -> bool:
-    """Tell whether a movement that keeps the shape changes the order, or shifts elements."""
+    """Tell whether a movement that keeps the shape reverses or shifts elements."""
     if isinstance(move, ops.Slice):
         return any(step != 1 for step in move.steps)
     return isinstance(move, ops.Pad) and any((*move.before, *move.after))

@@ -76,7 +76,7 @@ def insert_quantisation(
             shown[name] = builder.emit(ops.Binary("Add"), [shown[name], low], f"{name}.dequantise")
 
     def rounded(value: str, kind: Quantisation) -> str:
-        """A state from outside: the host makes both bytes before anything else runs."""
+        """Round an input that is a state, so that the host can split it at the start."""
         step = builder.constant(np.array(kind.scale, np.float32))
         for function in (ops.Binary("Div"), ops.Unary("Round"), ops.Binary("Mul")):
             unary = isinstance(function, ops.Unary)

@@ -22,7 +22,7 @@ STEP = op(
 """`gate * state + increment`, a candidate times another gate."""
 
 WHOLE = ops.Unary("Clip", (-MAX_FLOAT32, MAX_FLOAT32))
-"""Stands before the readers of a state that take it in int8."""
+"""A clamp that changes no value; it marks a state that is rounded to int8 for its readers."""
 
 
 def find_states(graph: Graph) -> Iterable[FloatLayer]:

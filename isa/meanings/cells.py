@@ -10,13 +10,13 @@ import numpy.typing as npt
 from ..numbers import quantise_output
 
 HIGH_UNIT = 128
-"""Steps of a state in one of its high byte: the rest after rounding is a byte, too."""
+"""Unit of the high byte in steps of the state; what rounding to it leaves fits the low byte."""
 
 GATE_ONE, GATE_ZERO_POINT = 255, -128
 """A gate is a fraction of GATE_ONE: a byte less GATE_ZERO_POINT."""
 
 MAX_MULTIPLIER = 32767
-"""Largest factor of VECTOR, which converts increments; `HIGH_UNIT * GATE_ONE` is below it."""
+"""Maximum factor of VECTOR, which scales increments; `HIGH_UNIT * GATE_ONE` does not exceed it."""
 
 Bytes = npt.NDArray[np.int8]
 

@@ -46,8 +46,8 @@ from .test_networks import MODELS, digits, spotter, transformer
 ZOO = "kws_dscnn/kws_int8_qdq", "ic_resnet8/ic_int8_qdq", "kwt1/kwt1"
 
 PLAIN, TF32 = GpuTarget(), GpuTarget(tf32=True)
-LEAST_WORK = 16, 16, 32
-"""Rows, columns and taps from which on a product has to run on tensor cores."""
+MIN_WORK = 16, 16, 32
+"""Minimum rows, columns and taps of a product that must run on tensor cores."""
 
 BYTES, SUMS = Requantisation("int8", 3).epilogue(), dequantised(None)
 ADDED = real_epilogue("relu", residual=True)
@@ -230,10 +230,7 @@ def descriptions(graph: Graph) -> Iterator[Description]:
 
 
 def model(name: str) -> Iterator[Description]:
-    path = MODELS / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip(f"the checkout has no `{name}`")
-    yield from descriptions(tilewright.import_model(path))
+    yield from descriptions(tilewright.import_model(MODELS / f"{name}.onnx"))
 
 
 def resnet18(dtype: str) -> Iterator[Description]:
@@ -255,18 +252,20 @@ NETWORKS: dict[str, Callable[[], Iterator[Description]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "network",
-    [
-        pytest.param(name, marks=pytest.mark.slow) if name.startswith("resnet18") else name
-        for name in NETWORKS
-    ],
-)
+WITH_MODELS = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no shared models at `{MODELS}`")
+
+
+def marks(network: str) -> list[pytest.MarkDecorator]:
+    slow = [pytest.mark.slow] if network.startswith("resnet18") else []
+    return [*slow, WITH_MODELS] if network in ZOO else slow
+
+
+@pytest.mark.parametrize("network", [pytest.param(name, marks=marks(name)) for name in NETWORKS])
 def test_every_product_of_a_network_runs_on_tensor_cores(network: str):
     found = 0
     for description in NETWORKS[network]():
         extents = work(description)
-        if extents and all(a >= b for a, b in zip(extents, LEAST_WORK, strict=True)):
+        if extents and all(a >= b for a, b in zip(extents, MIN_WORK, strict=True)):
             assert "mma.sync" in compile_kernel(description, TF32).module.code, description
             found += 1
     assert found
