@@ -352,6 +352,8 @@ def _fault(problem: Exception, verbose: bool) -> int:
 
 
 def _fail(message: str, code: int, verbose: bool) -> int:
+    # Objects that were abandoned, such as Amaranth's, warn as Python removes them at exit.
+    warnings.simplefilter("ignore")
     if verbose:
         traceback.print_exc()
     text = printable(" ".join(message.split()))
