@@ -171,15 +171,16 @@ def test_a_signal_waits_for_the_start_of_a_tool_and_stops_it():
 
 
 HALF_BUILT = """
-from amaranth.hdl import Elaboratable
+from amaranth.hdl import Elaboratable, Fragment
 from tilewright.errors import TilewrightError
 from tilewright.flows.cli import main
 
 class Half(Elaboratable):
     def elaborate(self, platform):
-        pass
+        return Fragment()
 
 def call():
+    Fragment.get(Half(), platform=None)
     half = Half()
     raise {error}
 
