@@ -126,7 +126,7 @@ class BoardDevice(Device):
 
     def __init__(self, configuration: Configuration, address: str) -> None:
         super().__init__(configuration, MemoryModel())
-        self.name = address
+        self.name = self._address = address
         self._clearing = LoadedProgram(clearing_program(configuration), configuration)
         self._timings: WeakKeyDictionary[LoadedProgram, Timing] = WeakKeyDictionary()
         self._checks = SpotChecks(configuration, address)
@@ -139,10 +139,10 @@ class BoardDevice(Device):
             raise
 
     def _connect(self) -> Connection:
-        return Link(Address.parse(self.name).open(), secrets.randbits(16))
+        return Link(Address.parse(self._address).open(), secrets.randbits(16))
 
     @override
-    def close(self) -> None:
+    def _close(self) -> None:
         self._link.close()
 
     @property
@@ -177,7 +177,7 @@ class BoardDevice(Device):
                 if isinstance(problem, LinkBrokenError):
                     self._link.close()
                     if recovery < RECOVERIES:
-                        transport = reopen(Address.parse(self.name), RECONNECTING_S)
+                        transport = reopen(Address.parse(self._address), RECONNECTING_S)
                         self._link = Link(transport, secrets.randbits(16))
                         continue
                 if not isinstance(problem, BoardResetError) or recovery == RECOVERIES:

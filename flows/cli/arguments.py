@@ -335,10 +335,13 @@ def require_tools(device: str) -> None:
     ToolError
         If Verilator or a C++ compiler is missing, for `rtl` and `gate`; or Yosys, for `gate`.
     """
-    if device in ("rtl", "gate"):
+    from ...runtime.devices import kind_of
+
+    kind = kind_of(device)
+    if kind in ("rtl", "gate"):
         find_verilator()
         find_compiler()
-    if device == "gate":
+    if kind == "gate":
         find_tool(YOSYS)
 
 

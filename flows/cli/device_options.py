@@ -6,15 +6,23 @@ from collections.abc import Sequence
 from ...errors import UsageError, did_you_mean
 
 
-def add_device(parser: argparse.ArgumentParser, names: Sequence[str], note: str = "") -> None:
+def add_device(
+    parser: argparse.ArgumentParser, names: Sequence[str], note: str = "", *, beside: bool = False
+) -> None:
     """Add `--device`, which takes one of `names`, in any case, or an address.
 
-    An address is that of a board, or of a device that an agent lends on another machine.
+    An address is that of a board, or of a device that an agent lends on another machine. `beside`
+    allows a GPU for the host's steps behind it.
     """
 
     def device(text: str) -> str:
-        from ...runtime.devices import is_address, is_board, kind_of
+        from ...runtime.devices import is_address, is_board, kind_of, without_gpu
 
+        if not beside and without_gpu(text)[1]:
+            raise UsageError(
+                f"`--device {text}`: this command runs no steps of the host; give "
+                f"`--device {without_gpu(text)[0]}`"
+            )
         if is_board(text):
             return text
         if is_address(text) and kind_of(text) in names:

@@ -52,7 +52,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_device(
         parser, tuple(DEVICES),
         "; host: this computer's processor, without an accelerator; gpu: its GPU, gpu:DRIVER with "
-        "a certain driver, and with ?tf32 at the end, products of float32 are rounded to TF32",
+        "a certain driver, and with ?tf32 at the end, products of float32 are rounded to TF32; "
+        "sim+gpu, or another device before +gpu: a GPU runs the host's steps",
+        beside=True,
     )  # fmt: skip
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
@@ -122,7 +124,7 @@ def run(arguments: argparse.Namespace) -> None:
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         memory, placing = device.memory, placing.on(device)
         checked = arguments.compare or kind_of(device.name) in SIMULATED_HARDWARE
-        compare_with = int(checked and device.name != "sim")
+        compare_with = int(checked and kind_of(device.name) != "sim")
         outcome = run_samples(
             module, device, samples, compare=arguments.compare, compare_with=compare_with,
             states=chosen_states(arguments), repeat=arguments.repeat,
@@ -148,7 +150,7 @@ def run(arguments: argparse.Namespace) -> None:
             report.say(trace_sentence(arguments.trace, placing.clock))
         if arguments.waveform:
             report.say(waveform_sentence(arguments.waveform))
-        if outcome.comparison is None and outcome.device.name not in TRUSTED:
+        if outcome.comparison is None and kind_of(outcome.device.name) not in TRUSTED:
             report.say("the results were not compared with `sim`; add `--compare`")
         if placement is not None:
             show_placement(placement)
@@ -174,7 +176,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             raise UsageError(f"`--{option} {count}`: expected 1 or more; correct it")
     if arguments.seed < 0:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
-    if arguments.waveform and arguments.device != "rtl":
+    if arguments.waveform and kind_of(arguments.device) != "rtl":
         raise UsageError(
             f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only the RTL has "
             "waveforms"
