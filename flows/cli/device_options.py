@@ -18,27 +18,24 @@ def add_device(
     def device(text: str) -> str:
         from ...runtime.devices import is_address, is_board, kind_of, without_gpu
 
-        if not beside and without_gpu(text)[1]:
+        name = text if is_address(text) else text.lower()
+        alone, gpu = without_gpu(name)
+        if gpu and not beside:
             raise UsageError(
                 f"`--device {text}`: this command runs no steps of the host; give "
-                f"`--device {without_gpu(text)[0]}`"
+                f"`--device {alone}`"
             )
-        if is_board(text):
-            return text
-        if is_address(text) and kind_of(text) in names:
-            return text
+        if is_board(name) or kind_of(name) in names:
+            return name
         if text.startswith("/dev/"):
             raise UsageError(
                 f"`--device {text}`: expected a device's name or a board's address, got a path; "
                 f"did you mean `serial://{text}`?"
             )
-        name = text if is_address(text) else text.lower()
-        if kind_of(name) not in names:
-            raise UsageError(
-                f"`--device {text}`: expected one of {', '.join(names)}, or a board's address"
-                + did_you_mean(name, names, "; choose one")
-            )
-        return name
+        raise UsageError(
+            f"`--device {text}`: expected one of {', '.join(names)}, or a board's address"
+            + did_you_mean(name, names, "; choose one")
+        )
 
     parser.add_argument(
         "--device", type=device, default="sim", metavar="NAME|ADDRESS",

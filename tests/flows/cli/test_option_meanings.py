@@ -84,14 +84,12 @@ def test_a_command_takes_its_devices_and_no_others(command):
 @pytest.mark.parametrize("command", RUNNING)
 def test_only_run_takes_a_gpu_beside_an_accelerator(command):
     given = parser([command])
-    for beside in ("SIM+gpu", "sim+gpu:opencl", "tcp://board:5555+gpu?tf32"):
+    for beside in ("SIM+GPU", "sim+gpu:opencl", "tcp://board:5555+gpu?tf32"):
         words = [command, "file", "--device", beside]
         if command == "run":
-            assert given.parse_args(words).device == beside.replace("SIM", "sim")
+            assert given.parse_args(words).device == beside.lower()
             continue
-        with pytest.raises(
-            UsageError, match=r"runs no steps of the host; give `--device (sim|tcp)"
-        ):
+        with pytest.raises(UsageError, match=r"runs no steps of the host; give `--\w+ (sim|tcp)"):
             given.parse_args(words)
 
 
