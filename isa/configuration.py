@@ -196,6 +196,12 @@ class Configuration(_Hashed):
         ("none", "int4"),
         optional=True,
     )
+    depthwise_lines: str = choice(
+        "none",
+        "earlier lines that a depthwise GEMM combines with each: none or two",
+        ("none", "two"),
+        optional=True,
+    )
     transposed_weights: str = choice(
         "none",
         "activations that LOAD transposes into WGT, such as keys: none or int8",
@@ -298,6 +304,16 @@ class Configuration(_Hashed):
     def weight_tiles(self) -> int:
         """Number of weight tiles that WGT holds."""
         return self.rows(Memory.WGT) // self.lanes_in
+
+    @property
+    def window_lines(self) -> int:
+        """Lines of a window that a depthwise GEMM combines in a step."""
+        return 1 if self.depthwise_lines == "none" else 3
+
+    @property
+    def window_rows(self) -> int:
+        """ACT rows that a depthwise GEMM combines in a step, each with a row of the weight tile."""
+        return self.depthwise_taps * self.window_lines
 
     @property
     def depthwise_parts(self) -> int:

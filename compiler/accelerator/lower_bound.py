@@ -202,14 +202,12 @@ def _gemm_cycles(step: Phase, wanted: Mapping[str, Indices], configuration: Conf
     asked = wanted[step.name]
     tile = step.streamed({**step.reductions, **_extents(step, asked)})
     moved = {axis for affine in step.weights.index for axis, _ in affine.terms}
-    rows = math.prod(tile[axis] for axis in step.pixels[:2] if axis not in moved)
+    sizes = {axis: tile[axis] for axis in step.pixels if axis not in moved}
+    for slide, taps in () if step.window is None else step.window.slides(configuration):
+        used = slide.used(taps)
+        sizes[slide.axis] = (tile[slide.axis] - 1) * min(slide.stride, used) + used
+    rows = math.prod(sizes.values())
     rows *= math.prod(extent for axis, extent in step.reductions.items() if axis not in moved)
-    columns = tile[step.pixels[2]]
-    if step.window is not None:
-        taps = step.window.taps(configuration)
-        rows *= (columns - 1) * min(step.window.stride, taps) + taps
-    elif step.pixels[2] not in moved:
-        rows *= columns
     tiles, further = tiles_of(step, tile, configuration)
     work = [(tiles + further.least, rows)]
     for one in step.partials:

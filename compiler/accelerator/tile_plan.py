@@ -221,10 +221,9 @@ def parameter_rows(phase: Phase, tile: Tile, configuration: Configuration) -> in
 def streamed_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     """ACT rows per weight tile: one per pixel, and the extra pixels at the start of a window."""
     tile = phase.streamed(tile)
-    batch, rows, columns = (tile[axis] for axis in phase.pixels)
     if phase.window is not None:
-        columns = phase.window.steps(columns, configuration)
-    return batch * rows * columns
+        tile = {**tile, **phase.window.steps(tile, configuration)}
+    return math.prod(tile[axis] for axis in phase.pixels)
 
 
 def accumulator_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
@@ -256,8 +255,9 @@ def tiles_of(phase: Phase, tile: Tile, configuration: Configuration) -> tuple[in
     """Weight tiles of one chunk that hold int8 weights, and what wide weights add to them."""
     if phase.weights is None:
         return 0, FurtherCounts()
-    lanes = configuration.lanes_in, configuration.lanes_out, configuration.depthwise_taps
-    key = (*lanes, *(tile[axis] for axis in phase.weight_axes))
+    lanes = configuration.lanes_in, configuration.lanes_out
+    taps = configuration.depthwise_taps, configuration.window_lines
+    key = (*lanes, *taps, *(tile[axis] for axis in phase.weight_axes))
     known = phase.weight_tiles
     if key not in known:
         box = box_of(phase.weights, {}, tile)
