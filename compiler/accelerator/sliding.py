@@ -14,7 +14,6 @@ from ...isa.expressions import Match, Read
 from ...isa.pipeline import LINE_STEPS
 from ..tensor import Compute
 
-
 LINES_PAY = 0.75
 """Share of the steps below which lines pay: their tiles are smaller, and each one costs time."""
 
