@@ -89,11 +89,7 @@ def _in_blocks(
     """A schedule of the loop `i`: `step` elements at once, blocks of them in parallel."""
     size = kernel.output.shape[0]
     s = te.Schedule(kernel, target.processor)
-    s.split("out", "i", min(step, size))
-    if vectors:
-        s.vectorise("out", "i.i")
-    else:
-        s.unroll("out", "i.i")
+    s.nest("out", "i.i~" if vectors else "i.i*", i=min(step, size))
     if size > _BLOCK:
         s.split("out", "i.o", -(-_BLOCK // min(step, size)))
         s.parallelise("out", "i.o.o")

@@ -59,20 +59,15 @@ class DepthwisePlanner(Planner):
     @override
     def plan(self) -> KernelSchedule:
         processor = self.target.processor
-        schedule = te.Schedule(te.kernel("depthwise", self._declared()), processor)
-        lanes, (rows, pixels) = self.target.lanes, self.tile
-        schedule.split("out", "y", rows)
-        schedule.split("out", "x", pixels)
-        schedule.split("out", "c", lanes)
-        schedule.reorder("out", "n", "y.o", "x.o", "c.o", "ky", "kx", "y.i", "x.i", "c.i")
-        if self.shares_code:
-            schedule.fuse("out", "x.o", "c.o")
+        s = te.Schedule(te.kernel("depthwise", self._declared()), processor)
+        (rows, pixels), window = self.tile, "ky kx"
         if self.conv.taps <= MAX_TAPS:
-            schedule.unroll("out", *(("kx",) if self.loops_rows else ("ky", "kx")))
-        schedule.unroll("out", "y.i", "x.i")
-        schedule.vectorise("out", "c.i")
-        schedule.parallelise("out", "y.o")
-        return KernelSchedule(schedule)
+            window = "ky kx*" if self.loops_rows else "ky* kx*"
+        loops = f"n (y.o) x.o c.o {window} y.i* x.i* c.i~"
+        s.nest("out", loops, y=rows, x=pixels, c=self.target.lanes)
+        if self.shares_code:
+            s.fuse("out", "x.o", "c.o")
+        return KernelSchedule(s)
 
     def _pick_tile(self) -> tuple[int, int]:
         """Rows and columns of a tile, whose sums fit the registers."""

@@ -137,9 +137,7 @@ class ElementwisePlanner(Planner):
         s.split("out", last, self.width)
         s.vectorise("out", f"{last}.i")
         if outer:
-            rows = outer[0]
-            for name in outer[1:]:
-                rows = s.fuse("out", rows, name)
+            rows = s.fuse("out", *outer)
             block = min(math.prod(self.shape[:-1]), math.ceil(self.block / extent))
             if block > 1:
                 s.split("out", rows, block)

@@ -16,7 +16,7 @@ from ..target import CpuTarget
 from .choices import Choices
 from .description import KernelSchedule, even_blocks, round_up
 from .product import PanelPlanner
-from .tiles import Multiplication, panels, schedule_copy
+from .tiles import Multiplication, panels
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -42,11 +42,9 @@ class GroupedPlanner(PanelPlanner):
 
     @override
     def plan(self) -> KernelSchedule:
-        name = self.name
         s = te.Schedule(te.kernel("grouped", self._declared()), self.way.processor(self.target))
-        schedule_copy(s, "padded", "d", min(self.target.lanes, self.depth), "n", "y")
-        self.cut(s, "x", ("n", "g", "o.o", "y", "x.o"), ("ky", "kx", "t"))
-        s.parallelise(name, s.fuse(name, "g", "o.o", "y"))
+        s.nest("padded", "(n y) d.i~", d=min(self.target.lanes, self.depth))
+        self.cut(s, "x", "n (g o.o y) x.o ky kx t")
         shape = (*self.conv.kernel, self.depth, self.groups, self.columns)
         w = panels(shape, self.panel, self.way.taps, (3, 4, 0, 1, 2), depth=2)
         return KernelSchedule(s, self.layouts(w, self.groups))

@@ -21,7 +21,7 @@ from .description import Array, KernelSchedule, round_up
 from .epilogue import WITH_BIAS, Epilogue
 from .product import MAX_PARTS, PanelPlanner, Product, parts_for_threads
 from .row_stages import MAX, SUM, columns_at_once, compute_in_row, reduced
-from .tiles import MatrixTile, panels, pick_multiplication, schedule_copy
+from .tiles import MatrixTile, panels, pick_multiplication
 
 WAY_BYTES = 4096
 """Distance at which addresses share a set of L1, on all x86-64 so far."""
@@ -167,13 +167,12 @@ class MatrixPlanner(PanelPlanner):
         s = te.Schedule(kernel, way.processor(self.target))
         stages = [stage.name for stage in s.stages]
         if "padded" in stages:
-            schedule_copy(s, "padded", "px", lanes * (1 if way.instruction is None else 4), "py")
-        outer, rows = ["x.o", "o.o"] if self.rows_outside else ["o.o", "x.o"], "x"
+            s.nest("padded", "(py) px.i~", px=lanes * (1 if way.instruction is None else 4))
+        outer, rows = "(x.o) o.o" if self.rows_outside else "(o.o) x.o", "x"
         if self.parts > 1:
-            s.split(self.name, "x", self.part)
-            outer, rows = ["x.o", "o.o", "x.i.o"], "x.i"
-        self.cut(s, rows, outer, ["limb", "t"])
-        s.parallelise(self.name, outer[0])
+            _, rows = s.split(self.name, "x", self.part)
+            outer = "(x.o) o.o x.i.o"
+        self.cut(s, rows, f"{outer} limb t")
         if p.limit:
             for name in reversed(stages[: stages.index("step")]):
                 compute_in_row(s, name, "step")

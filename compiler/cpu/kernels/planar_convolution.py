@@ -16,7 +16,7 @@ from ..target import CpuTarget
 from .choices import Choices
 from .description import KernelSchedule
 from .product import PanelPlanner
-from .tiles import Multiplication, panels, schedule_copy
+from .tiles import Multiplication, panels
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -45,9 +45,8 @@ class PlanarPlanner(PanelPlanner):
     def plan(self) -> KernelSchedule:
         s = te.Schedule(te.kernel("convolution", self.declared()), self.target.processor)
         if any(self.conv.pads):
-            schedule_copy(s, "padded", "px", self.target.lanes, "pn", "pi", "py")
-        self.cut(s, "x", ("n", "y", "o.o", "x.o"), ("i", "ky", "kx"))
-        s.parallelise("out", s.fuse("out", "n", "y"))
+            s.nest("padded", "(pn pi py) px.i~", px=self.target.lanes)
+        self.cut(s, "x", "(n y) o.o x.o i ky kx")
         return KernelSchedule(s, self.layouts(panels(self.window, self.panel)))
 
     def declared(self) -> te.DeclaredTensor:

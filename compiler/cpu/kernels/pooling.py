@@ -135,14 +135,9 @@ class Pooling(PoolingWindow):
         lanes, columns = target.lanes, self.size_out[1]
         vectors = min(SIDE_BY_SIDE, -(-self.channels // lanes))
         pixels = even_blocks(columns, SIDE_BY_SIDE // vectors)
-        s.split("out", "x", pixels)
-        s.split("out", "c", vectors * lanes)
-        s.split("out", "c.i", lanes)
-        s.reorder("out", "n", "y", "x.o", "c.o", "ky", "kx", "x.i", "c.i.o", "c.i.i")
-        window = ("ky", "kx") if self.taps * pixels * vectors <= UNROLLED else ()
-        s.unroll("out", *window, "x.i", "c.i.o")
-        s.vectorise("out", "c.i.i")
-        s.parallelise("out", s.fuse("out", "n", "y"))
+        window = "ky* kx*" if self.taps * pixels * vectors <= UNROLLED else "ky kx"
+        loops = f"(n y) x.o c.o {window} x.i* c.i.o* c.i.i~"
+        s.nest("out", loops, x=pixels, c=(vectors * lanes, lanes))
         return KernelSchedule(s)
 
     def _declared(self) -> te.DeclaredTensor:
@@ -194,12 +189,10 @@ class PoolingPlaces(PoolingWindow):
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors of channels, the window unrolled."""
         s = te.Schedule(te.kernel("places", self._declared()), target.processor)
-        s.split("out", "c", min(target.lanes, self.channels))
+        s.nest("out", "(n y) c.o c.i~", c=min(target.lanes, self.channels))
         s.compute_at("most", "out", "c.o")
         s.set_scope("most", REGISTER)
         s.vectorise("most", "c")
-        s.vectorise("out", "c.i")
-        s.parallelise("out", s.fuse("out", "n", "y"))
         return KernelSchedule(s)
 
     def _declared(self) -> te.DeclaredTensor:
@@ -255,11 +248,8 @@ class BytePooling(PoolingWindow):
         """Declaration and schedule: a vector of channels stays in a register over the window."""
         s = te.Schedule(te.kernel("pooling", self._declared()), target.processor)
         lanes = target.lanes * (4 if self.scale is None else 1)
-        s.split("out", "c", min(lanes, self.channels))
-        s.reorder("out", "n", "y", "x", "c.o", "ky", "kx", "c.i")
-        s.unroll("out", *(("ky", "kx") if self.taps <= UNROLLED_BYTES else ()))
-        s.vectorise("out", "c.i")
-        s.parallelise("out", s.fuse("out", "n", "y"))
+        window = "ky* kx*" if self.taps <= UNROLLED_BYTES else "ky kx"
+        s.nest("out", f"(n y) x c.o {window} c.i~", c=min(lanes, self.channels))
         return KernelSchedule(s)
 
     def _declared(self) -> te.DeclaredTensor:

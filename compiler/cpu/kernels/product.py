@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from typing_extensions import override
@@ -192,14 +192,7 @@ class PanelPlanner(Planner):
         computed = te.compute(self.name, self.epilogue.dtype, axes, value)
         return narrowed(computed, self.columns) if self.is_wide else computed
 
-    def cut(
-        self,
-        s: te.Schedule,
-        rows: str,
-        outer: Sequence[str],
-        reductions: Sequence[str],
-        lines: Sequence[str] = (),
-    ) -> None:
+    def cut(self, s: te.Schedule, rows: str, outer: str, lines: str = "") -> None:
         """Cut the sums into tiles.
 
         Parameters
@@ -208,24 +201,21 @@ class PanelPlanner(Planner):
             The schedule.
         rows
             The loop over rows.
-        outer, reductions
-            Loops around those of a tile, the outermost first.
+        outer
+            Loops around those of a tile, as in `Schedule.nest`; the last one reduces a run.
         lines
-            Loops over further rows of a tile; only for matrix instructions.
+            The loop over further rows of a tile; only for matrix instructions.
         """
-        *order, depth = *outer, *reductions
         taps, columns, lanes = "", ("o", self.panel), self.target.lanes
         if self.way.instruction is not None:
-            s.split(self.name, depth, self.way.depth)
-            depth, taps = f"{depth}.o", f"{depth}.i"
-        order.append(depth)
+            _, taps = s.split(self.name, outer.split()[-1], self.way.depth)
+            outer += ".o"
         if self.matrix:
-            s.split(self.name, taps, self.way.taps)
-            sizes, groups = ((rows, self.matrix), columns), (f"{taps}.o", f"{taps}.i")
-            schedule_matrix_tiles(s, self.name, sizes, order, lanes, groups, lines)
+            sizes, groups = ((rows, self.matrix), columns), s.split(self.name, taps, self.way.taps)
+            schedule_matrix_tiles(s, self.name, sizes, outer, lanes, groups, lines)
         else:
             sizes = (rows, self.tile_rows), columns
-            schedule_tiles(s, self.name, sizes, order, lanes, taps, self.steps)
+            schedule_tiles(s, self.name, sizes, outer, lanes, taps, self.steps)
 
     def layouts(self, w: Layout, *groups: int) -> dict[str, Layout]:
         """Layouts of the weights, and of constants with one number for each column."""

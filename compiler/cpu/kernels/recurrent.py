@@ -68,6 +68,5 @@ class RecurrentUpdate(Description):
                 read[name] = given[row, 0]
         out = te.compute("out", "float32", (n, h), value_of(self.formula, read))
         s = te.Schedule(te.kernel("recurrent", out), target.processor)
-        s.split("out", "h", min(target.lanes, self.hidden))
-        s.vectorise("out", "h.i")
+        s.nest("out", "h.i~", h=min(target.lanes, self.hidden))
         return KernelSchedule(s)

@@ -60,16 +60,11 @@ class LinearSamples(Description):
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors of positions, which all channels share."""
         s = te.Schedule(te.kernel("samples", self._declared()), target.processor)
-        lanes = min(target.lanes, self.places)
-        s.split("out", "p", lanes)
-        s.reorder("out", "n", "p.o", "c", "p.i")
-        outer = s.fuse("out", "n", "p.o")
+        outer = s.nest("out", "(n p.o) c p.i~", p=min(target.lanes, self.places))
         for stage in reversed(s.stages):
             if stage.name != "out":
                 s.compute_at(stage.name, "out", outer)
                 s.vectorise(stage.name, "p")
-        s.vectorise("out", "p.i")
-        s.parallelise("out", outer)
         return KernelSchedule(s)
 
     def _declared(self) -> te.DeclaredTensor:
