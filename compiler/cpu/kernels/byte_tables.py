@@ -33,13 +33,8 @@ class ByteSum(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        return dict.fromkeys(("a", "b"), self.output)
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("int8", (self.size,))
+    def arrays(self) -> Mapping[str, Array]:
+        return dict.fromkeys(("a", "b", "out"), Array("int8", (self.size,)))
 
     @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
@@ -65,13 +60,9 @@ class ByteTable(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        return {"x": self.output, "table": Array("int8", (256,))}
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("int8", (self.size,))
+    def arrays(self) -> Mapping[str, Array]:
+        whole = Array("int8", (self.size,))
+        return {"x": whole, "table": Array("int8", (256,)), "out": whole}
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors of lookups, or eight single loads in a row."""

@@ -51,8 +51,13 @@ class Description(ABC):
 
     @property
     @abstractmethod
+    def arrays(self) -> Mapping[str, Array]:
+        """The operands in the order of a call, then the array that the kernel computes."""
+
+    @property
     def operands(self) -> Mapping[str, Array]:
         """Arrays that the kernel takes, in the order of a call."""
+        return dict([*self.arrays.items()][:-1])
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -60,9 +65,9 @@ class Description(ABC):
         return self.bound
 
     @property
-    @abstractmethod
     def output(self) -> Array:
         """The array that the kernel computes."""
+        return [*self.arrays.values()][-1]
 
     @property
     def macs(self) -> int:

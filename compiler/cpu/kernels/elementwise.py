@@ -63,14 +63,9 @@ class Elementwise(TunableDescription):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        others = dict(self.broadcast)
-        return {name: Array(dtype, others.get(name, self.shape)) for name, dtype in self.inputs}
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array(self.dtype, self.shape)
+    def arrays(self) -> Mapping[str, Array]:
+        others, dtypes = dict(self.broadcast), (*self.inputs, ("out", self.dtype))
+        return {name: Array(dtype, others.get(name, self.shape)) for name, dtype in dtypes}
 
     @property
     def in_place(self) -> tuple[str, ...]:

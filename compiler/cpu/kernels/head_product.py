@@ -68,19 +68,14 @@ class HeadProduct(TunableDescription):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
+    def arrays(self) -> Mapping[str, Array]:
         matrices = {"a": (self.rows, self.inner), "b": self.second(self.inner, self.columns)}
         found = {}
         for index, (name, matrix) in enumerate(matrices.items()):
             lead = self.own(index, self.images, self.heads, 1)
             found[name] = Array(self.dtype, self.placed(index, *lead, *matrix))
-        return found
-
-    @property
-    @override
-    def output(self) -> Array:
-        shape = self.placed(2, self.images, self.heads, self.rows, self.columns)
-        return Array(self.epilogue.dtype, shape)
+        product = self.placed(2, self.images, self.heads, self.rows, self.columns)
+        return {**found, "out": Array(self.epilogue.dtype, product)}
 
     @property
     @override

@@ -58,14 +58,12 @@ class Interpolation(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        weights = Array("float32", (self.taps, self.blocks * self.block))
-        return {"x": Array("float32", (self.outer, self.size, self.inner)), "weights": weights}
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("float32", (self.outer, self.extent, self.inner))
+    def arrays(self) -> Mapping[str, Array]:
+        return {
+            "x": Array("float32", (self.outer, self.size, self.inner)),
+            "weights": Array("float32", (self.taps, self.blocks * self.block)),
+            "out": Array("float32", (self.outer, self.extent, self.inner)),
+        }
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors of neighbours in memory, sums in registers."""

@@ -52,18 +52,14 @@ class PoolingWindow(Windowed):
     strides: Pair = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
     dilations: Pair = (1, 1)
-    dtype = "float32"
+    dtype = computed = "float32"
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
+    def arrays(self) -> Mapping[str, Array]:
         image = (self.batch, self.height, self.width, self.channels)
-        return {"x": Array(self.dtype, image)}
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array(self.dtype, (self.batch, *self.size_out, self.channels))
+        pooled = (self.batch, *self.size_out, self.channels)
+        return {"x": Array(self.dtype, image), "out": Array(self.computed, pooled)}
 
     def read(
         self, pad: int
@@ -162,10 +158,7 @@ class PoolingPlaces(PoolingWindow):
     padding and else only numbers below all finite ones, the index is one of the padding.
     """
 
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("int64", (self.batch, *self.size_out, self.channels))
+    computed = "int64"
 
     @property
     def macs(self) -> int:
@@ -242,7 +235,7 @@ class BytePooling(PoolingWindow):
     zero_point: int = 0
     constant: int = 0
     scale: float | None = None
-    dtype = "int8"
+    dtype = computed = "int8"
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: a vector of channels stays in a register over the window."""

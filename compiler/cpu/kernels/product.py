@@ -76,7 +76,7 @@ class Product(TunableDescription):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
+    def arrays(self) -> Mapping[str, Array]:
         x, w = self.factors
         return {"x": x, "w": w, **self.epilogue.arrays(self.extents)}
 
@@ -84,11 +84,6 @@ class Product(TunableDescription):
     @override
     def constants(self) -> tuple[str, ...]:
         return (*(() if self.computed else ("w",)), *self.epilogue.constants)
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array(self.epilogue.dtype, self.extents)
 
     @property
     @override

@@ -39,17 +39,13 @@ class LinearSamples(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        image = (self.batch, self.channels, self.height, self.width)
+    def arrays(self) -> Mapping[str, Array]:
+        planes = (self.batch, self.channels)
         return {
-            "x": Array("float32", image),
+            "x": Array("float32", (*planes, self.height, self.width)),
             "grid": Array("float32", (self.batch, self.places, 2)),
+            "out": Array("float32", (*planes, self.places)),
         }
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("float32", (self.batch, self.channels, self.places))
 
     @property
     @override
