@@ -100,13 +100,11 @@ class ByteHeadPlanner(Planner):
     def _declared(self) -> tuple[te.DeclaredTensor, dict[str, np.ndarray]]:
         """The last stage, and tables of ones."""
         p, taps, shift = self.product, self.taps, self.way.shift
-        a, b = (te.tensor(name, "int8", one.shape) for name, one in p.operands.items())
         axes = te.axes(n=p.images, h=p.heads, m=self.whole_rows, k=self.inner)
-        left = self.way.moved("left", axes, a[p.placed(0, *axes)], a)
+        left = self.way.moved("left", axes, p.left(*axes), p.factors[0])
         groups = self.inner // taps
         axes = n, h, g, c, t = te.axes(n=p.images, h=p.heads, g=groups, c=self.columns, t=taps)
-        read = b[p.placed(1, n, h, *p.second(g * taps + t, c))]
-        packed = te.compute("packed", "int8", axes, read)
+        packed = te.compute("packed", "int8", axes, p.right(n, h, g * taps + t, c))
 
         constants = {}
         g, t = over = te.reduce_axes(g=groups, t=taps)

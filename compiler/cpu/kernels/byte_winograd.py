@@ -16,7 +16,6 @@ Words are multiplied at half the rate of bytes at most, which leaves about half 
 that of the changes. Changed windows take eight times the memory: too much if few tiles use them.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +28,7 @@ from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, even_blocks, round_up
+from .description import Constants, KernelSchedule, even_blocks, round_up
 from .epilogue import SCALED, occurs_only_in
 from .tiles import panels, pick_steps
 from .winograd import TilePlanner
@@ -176,7 +175,7 @@ class ByteWinogradPlanner(TilePlanner):
         return self.output(total * _INVERSE_OF_9, (n, ty, dy, tx, dx, o))
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Changed windows, and constants for 64 times the sums.
 
         Raises

@@ -6,7 +6,6 @@ border have code of their own, and so do tiles if there are few or vectors are s
 contains a whole window for a whole tile, which makes up most of the compile time.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ from typing_extensions import override
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, Planner, even_blocks
+from .description import Constants, KernelSchedule, Planner, even_blocks
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -48,7 +47,7 @@ class DepthwisePlanner(Planner):
         self.loops_rows = self._picks(self._loops_rows(), "looped")
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Drop the weights' dimension of one; small sums are computed in float32."""
         weights = {} if self.conv.computed else {"w": constants["w"][:, :, 0]}
         prepared = {**constants, **weights}

@@ -11,16 +11,14 @@ Bytes are multiplied by the processor's vector or matrix instructions
 """
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
 from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, round_up
+from .description import Constants, KernelSchedule, round_up
 from .product import MAX_PARTS, PanelPlanner, parts_for_threads
 from .tiles import MatrixTile, panels, pick_multiplication
 
@@ -97,7 +95,7 @@ class DirectPlanner(PanelPlanner):
         return KernelSchedule(s, {n: layouts[n] for n in self.conv.constants})
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Arrange weights as rows of runs."""
         if self.conv.computed:
             return constants

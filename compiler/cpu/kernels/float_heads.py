@@ -71,23 +71,15 @@ class FloatHeadPlanner(Planner):
         """The product, with copies of the operands that need them."""
         p = self.product
         images, heads = p.images, p.heads
-        a, b = (te.tensor(name, one.dtype, one.shape) for name, one in p.operands.items())
         n, h, x, o = te.axes(n=images, h=heads, x=p.rows, o=p.columns)
         (t,) = te.reduce_axes(t=p.inner)
-
-        def right_of(n, h, t, o) -> te.TensorExpression:
-            return b[p.placed(1, *p.own(1, n, h), *p.second(t, o))]
-
-        def left_of(n, h, x, t) -> te.TensorExpression:
-            return a[p.placed(0, *p.own(0, n, h), x, t)]
-
-        left, right = left_of(n, h, x, t), right_of(n, h, t, o)
+        left, right = p.left(n, h, x, t), p.right(n, h, t, o)
         if self.packed:
             axes = te.axes(n=images, h=heads, t=p.inner, o=round_up(p.columns, self.panel))
-            right = te.compute("packed", "float32", axes, right_of(*axes))[n, h, t, o]
+            right = te.compute("packed", "float32", axes, p.right(*axes))[n, h, t, o]
         if self.moved:
             axes = te.axes(n=images, h=heads, x=p.rows, t=p.inner + GAP)
-            left = te.compute("moved", "float32", axes, left_of(*axes))[n, h, x, t]
+            left = te.compute("moved", "float32", axes, p.left(*axes))[n, h, x, t]
         value = p.epilogue.value(te.sum(left * right, over=t))
         return te.compute("out", p.epilogue.dtype, p.placed(2, n, h, x, o), value)
 

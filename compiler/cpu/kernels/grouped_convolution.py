@@ -5,7 +5,6 @@ them, until they fill one. Each tile of pixels by a panel of a group's channels 
 over the reduction, as in `direct_convolution`.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,7 @@ from typing_extensions import override
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, even_blocks, round_up
+from .description import Constants, KernelSchedule, even_blocks, round_up
 from .product import PanelPlanner
 from .tiles import Multiplication, panels
 
@@ -50,7 +49,7 @@ class GroupedPlanner(PanelPlanner):
         return KernelSchedule(s, self.layouts(w, self.groups))
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Join the weights of groups."""
         c, w, prepared = self.conv, constants["w"], self.shifted(constants)
         groups, joined, part = self.groups, self.joined, c.channels_out // c.groups

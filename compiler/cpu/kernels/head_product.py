@@ -8,6 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from ....errors import CompileError
+from ... import te
 from ..target import CpuTarget
 from .byte_heads import ByteHeadPlanner
 from .choices import Choice, Choices
@@ -96,6 +97,19 @@ class HeadProduct(TunableDescription):
     def second(self, inner, column) -> tuple:
         """Row and column of `b`."""
         return (column, inner) if self.transposed else (inner, column)
+
+    @property
+    def factors(self) -> tuple[te.DeclaredTensor, ...]:
+        """The declared operands."""
+        return tuple(te.tensor(name, one.dtype, one.shape) for name, one in self.operands.items())
+
+    def left(self, n, h, m, k) -> te.TensorExpression:
+        """An element of `a`."""
+        return self.factors[0][self.placed(0, *self.own(0, n, h), m, k)]
+
+    def right(self, n, h, k, c) -> te.TensorExpression:
+        """An element of `b`."""
+        return self.factors[1][self.placed(1, *self.own(1, n, h), *self.second(k, c))]
 
     @override
     def method(self, target: CpuTarget, choices: Choices) -> Planner:

@@ -5,7 +5,6 @@ once. A tile of output pixels by a panel of output channels stays in registers
 over the whole reduction.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,7 @@ from typing_extensions import override
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule
+from .description import Constants, KernelSchedule
 from .product import PanelPlanner
 from .tiles import Multiplication, panels
 
@@ -37,7 +36,7 @@ class PlanarPlanner(PanelPlanner):
         """Extents of the weights in the order of the reduction, [I, KH, KW, O]."""
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Put the weights in the order of the reduction."""
         return {**constants, "w": np.ascontiguousarray(constants["w"].transpose(2, 0, 1, 3))}
 

@@ -14,7 +14,7 @@ from ... import te
 from ...te.declare import FLOAT32_MAX
 from ...te.target import REGISTER
 from ..target import CpuTarget
-from .description import Array, KernelSchedule, even_blocks
+from .description import Array, Constants, KernelSchedule, even_blocks
 from .epilogue import Epilogue
 from .quantised import Requantisation
 from .windows import Pair, Windowed
@@ -116,9 +116,7 @@ class Pooling(PoolingWindow):
         """Whether all windows have the same divisor."""
         return all((counts == counts[0]).all() for counts in self.counted)
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants, target: CpuTarget) -> Constants:
         """The counts of rows and columns, if divisors differ."""
         if not self.average or self.uniform:
             return constants
@@ -165,9 +163,7 @@ class PoolingPlaces(PoolingWindow):
         """Number of comparisons."""
         return self.taps * int(np.prod(self.output.shape))
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants, target: CpuTarget) -> Constants:
         """The indices of the first tap of each window in a plane, and of the planes."""
         rows, columns = (
             np.arange(size) * stride - pad

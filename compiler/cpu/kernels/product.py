@@ -13,7 +13,7 @@ from ...te.values import bare_axis
 from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .choices import Choices
-from .description import Array, Planner, TunableDescription, round_up
+from .description import Array, Constants, Planner, TunableDescription, round_up
 from .epilogue import BIASED, Epilogue, occurs_only_in
 from .quantised import check_small_pairs
 from .tiles import (
@@ -91,9 +91,7 @@ class Product(TunableDescription):
         return math.prod((*self.factors[1].shape[:-1], *self.extents))
 
     @override
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants, target: CpuTarget) -> Constants:
         if self.small_pairs:
             check_small_pairs(constants["w"], self.title)
         return super().prepare(constants, target)
@@ -217,7 +215,7 @@ class PanelPlanner(Planner):
         plain = Layout.plain((*groups, round_up(self.columns, self.panel)))
         return {"w": w, **dict.fromkeys(self.epilogue.constants, plain)}
 
-    def shifted(self, constants: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def shifted(self, constants: Constants) -> dict[str, np.ndarray]:
         """Take the part of sums that stems from the shift of signed bytes out through the bias."""
         if not self.way.shift:
             return dict(constants)

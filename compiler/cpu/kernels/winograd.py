@@ -8,7 +8,6 @@ shorter than direct ones and cancel more; for normal numbers and 64 or more chan
 error is no larger (`tests/compiler/cpu/test_convolution.py`).
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,7 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, Planner, round_up
+from .description import Constants, KernelSchedule, Planner, round_up
 from .epilogue import Extent
 from .tiles import panels, pick_rows, pick_steps
 
@@ -169,7 +168,7 @@ class WinogradPlanner(TilePlanner):
         return self.placed(s, w, round_up(self.conv.channels_out, lanes))
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Weights float32[3, 3, I, O] in the basis of the products, float32[4, 4, I, O]."""
         wide = constants["w"].astype(np.float64)
         changed = np.einsum("ia,jb,abco->ijco", _WINDOW, _WINDOW, wide)
