@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...isa.configuration import Configuration
 from ...isa.expressions import Affine, Read
 from ..te.box import Range, box_size, extents_of
-from ..te.rolling import Rolling, ring_rows
+from ..te.rolling import Interval, Rolling, rolling_through
 from ..tensor import Kernel
 from .phases import Phase, Tile, box_of, is_pointwise
 from .regions import RegionRequest, act_regions, limited_region, region_request
@@ -153,30 +153,13 @@ def ring_between(
     """
     y, extents = consumer.pixels[1], consumer.extents
     whole = box_of(read, {}, {**tile, **{axis: extents[axis] for axis in consumer.pixels}})
-    borders = tuple(
-        (max(0, -low), max(0, high - extent))
-        for (low, high), extent in zip(whole, shape, strict=True)
-    )
     first, last = box_of(read, {}, tile)[1]
-    advance, span = tile[y] * read.index[1].coefficient(y), last - first
-    rows = shape[1] + sum(borders[1])
-    ring, overhang = ring_rows(advance, span, max(advance, ahead, made - 1), rows)
-    start = Affine.of(first, tile=advance)
-    return Rolling(
-        dimension=1,
-        tile=made,
-        ahead=ahead,
-        first=start,
-        until=Affine.of(last, tile=advance),
-        limit=whole[1][1],
-        others=(Affine(),),
-        advance=advance,
-        span=span,
-        extents=shape,
-        borders=((0, 0), *borders[1:3], (0, 0)),
-        ring=ring,
-        overhang=overhang,
-    )
+    advance = tile[y] * read.index[1].coefficient(y)
+    images, _, columns, channels = (Interval(Affine(), extent) for extent in shape)
+    rows = Interval(Affine.of(first, tile=advance), last - first)
+    pixels = (Interval(Affine.of(low), high - low) for low, high in whole[1:3])
+    needed, ever = (images, rows, columns, channels), (images, *pixels, channels)
+    return rolling_through(1, (made, ahead), needed, ever, shape)
 
 
 def passes_tiles(phases: Sequence[Phase], index: int) -> bool:

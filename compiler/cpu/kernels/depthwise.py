@@ -6,7 +6,6 @@ border have code of their own, and so do tiles if there are few or vectors are s
 contains a whole window for a whole tile, which makes up most of the compile time.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ from typing_extensions import override
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, Planner, even_blocks
+from .description import Constants, KernelSchedule, Planner, even_blocks
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -48,7 +47,7 @@ class DepthwisePlanner(Planner):
         self.loops_rows = self._picks(self._loops_rows(), "looped")
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Drop the weights' dimension of one; small sums are computed in float32."""
         weights = {} if self.conv.computed else {"w": constants["w"][:, :, 0]}
         prepared = {**constants, **weights}
@@ -59,20 +58,15 @@ class DepthwisePlanner(Planner):
     @override
     def plan(self) -> KernelSchedule:
         processor = self.target.processor
-        schedule = te.Schedule(te.kernel("depthwise", self._declared()), processor)
-        lanes, (rows, pixels) = self.target.lanes, self.tile
-        schedule.split("out", "y", rows)
-        schedule.split("out", "x", pixels)
-        schedule.split("out", "c", lanes)
-        schedule.reorder("out", "n", "y.o", "x.o", "c.o", "ky", "kx", "y.i", "x.i", "c.i")
-        if self.shares_code:
-            schedule.fuse("out", "x.o", "c.o")
+        s = te.Schedule(te.kernel("depthwise", self._declared()), processor)
+        (rows, pixels), window = self.tile, "ky kx"
         if self.conv.taps <= MAX_TAPS:
-            schedule.unroll("out", *(("kx",) if self.loops_rows else ("ky", "kx")))
-        schedule.unroll("out", "y.i", "x.i")
-        schedule.vectorise("out", "c.i")
-        schedule.parallelise("out", "y.o")
-        return KernelSchedule(schedule)
+            window = "ky kx*" if self.loops_rows else "ky* kx*"
+        loops = f"n (y.o) x.o c.o {window} y.i* x.i* c.i~"
+        s.nest("out", loops, y=rows, x=pixels, c=self.target.lanes)
+        if self.shares_code:
+            s.fuse("out", "x.o", "c.o")
+        return KernelSchedule(s)
 
     def _pick_tile(self) -> tuple[int, int]:
         """Rows and columns of a tile, whose sums fit the registers."""

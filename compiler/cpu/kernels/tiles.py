@@ -224,7 +224,7 @@ def schedule_tiles(
     s: te.Schedule,
     stage: str,
     sizes: tuple[tuple[str, int], tuple[str, int]],
-    order: Sequence[str],
+    outer: str,
     lanes: int,
     taps: str = "",
     steps: int = 1,
@@ -237,8 +237,8 @@ def schedule_tiles(
         The schedule and its stage.
     sizes
         The loop over rows with the rows of a tile, and the loop over columns with those of a panel.
-    order
-        Loops around those of a tile, the outermost first.
+    outer
+        Loops around those of a tile, as in `Schedule.nest`.
     lanes
         Lanes of a vector.
     taps
@@ -247,68 +247,38 @@ def schedule_tiles(
         Iterations of the innermost of these loops between two branches; they divide it.
     """
     (rows, high), (columns, panel) = sizes
-    s.split(stage, rows, high)
-    s.split(stage, columns, panel)
-    s.split(stage, f"{columns}.i", lanes)
-    inner = [f"{rows}.i", f"{columns}.i.o", f"{columns}.i.i"]
-    order = unrolled(s, stage, order, steps)
-    s.reorder(stage, *order, *inner, *([taps] if taps else []))
-    s.unroll(stage, *inner[:2])
-    if taps:
-        s.tensorise(stage, inner[2])
-    s.vectorise(stage, inner[2])
+    start = "!" if taps else ""
+    inner = f"{rows}.i* {columns}.i.o* {columns}.i.i{start}~ {taps}"
+    s.nest(stage, f"{outer}/{steps}* {inner}", **{rows: high, columns: (panel, lanes)})
 
 
 def schedule_matrix_tiles(
     s: te.Schedule,
     stage: str,
     sizes: tuple[tuple[str, MatrixTile], tuple[str, int]],
-    order: Sequence[str],
+    outer: str,
     lanes: int,
     taps: tuple[str, str],
-    lines: Sequence[str] = (),
+    lines: str = "",
 ) -> None:
     """Split a stage into tiles that fit a matrix instruction.
 
     Parameters
     ----------
-    s, stage, order, lanes
+    s, stage, outer, lanes
         As for `schedule_tiles`.
     sizes
         The loop over rows with its tile, and the loop over columns with those of a panel.
     taps
         The loops over the groups and the taps of an instruction.
     lines
-        Loops over further rows of a tile.
+        The loop over further rows of a tile, if any.
     """
     (rows, tile), (columns, panel) = sizes
-    s.split(stage, rows, tile.height)
-    s.split(stage, f"{rows}.i", tile.rows)
-    s.split(stage, columns, panel)
-    s.split(stage, f"{columns}.i", lanes)
-    several = [*lines, f"{rows}.i.o", f"{columns}.i.o"]
-    nest = [f"{rows}.i.i", taps[0], f"{columns}.i.i", taps[1]]
-    s.reorder(stage, *order, *several, *nest)
-    s.unroll(stage, *several)
-    s.tensorise(stage, nest[0])
-    s.vectorise(stage, nest[2])
-
-
-def schedule_copy(s: te.Schedule, stage: str, loop: str, width: int, *outer: str) -> None:
-    """Copy `width` elements at once along the innermost loop; outer loops are one in parallel."""
-    s.split(stage, loop, width)
-    s.vectorise(stage, f"{loop}.i")
-    s.parallelise(stage, s.fuse(stage, *outer))
-
-
-def unrolled(s: te.Schedule, stage: str, order: Sequence[str], steps: int) -> Sequence[str]:
-    """Unroll the last of some loops by `steps`; return all loops."""
-    *outer, last = order
-    if steps == 1:
-        return order
-    s.split(stage, last, steps)
-    s.unroll(stage, f"{last}.i")
-    return *outer, f"{last}.o", f"{last}.i"
+    several = f"{lines and f'{lines}*'} {rows}.i.o* {columns}.i.o*"
+    product = f"{rows}.i.i! {taps[0]} {columns}.i.i~ {taps[1]}"
+    factors = {rows: (tile.height, tile.rows), columns: (panel, lanes)}
+    s.nest(stage, f"{outer} {several} {product}", **factors)
 
 
 def pick_steps(choices: Choices, depth: int, *, is_full: bool = False) -> int:
