@@ -23,7 +23,7 @@ def recognise(site: Site, cut: ops.Slice, x: str) -> str | None:
     return channels_first(site, ops.QSlice(starts, stops, steps), x)
 
 
-@rule(op(ops.Gather, value("x"), value("indices", constant=True), capture="gather", result=is_int8))
+@rule(op(ops.Gather, value("x"), value("indices", constant=True), capture="gather"))
 def slice_even(site: Site, gather: ops.Gather, x: str, indices: str) -> str | None:
     """Gather(x) of one index, or of indices in even steps -> Slice(x)."""
     axis, given = gather.axis, site.shape_of(x)

@@ -24,6 +24,9 @@ STEP = op(
 WHOLE = ops.Unary("Clip", (-MAX_FLOAT32, MAX_FLOAT32))
 """A clamp that changes no value; it marks a state that is rounded to int8 for its readers."""
 
+JOINS = ops.Concat, ops.ScatterND
+"""Operators by which states leave together."""
+
 
 def find_states(graph: Graph) -> Iterable[FloatLayer]:
     """Yield the steps of states, and their int8 forms; see `round_states`."""
@@ -86,7 +89,7 @@ def _keeps(graph: Graph, node: Node, states: set[str]) -> bool:
         if name in seen:
             continue
         seen.add(name)
-        if not (isinstance(user.attributes, ops.Concat) or is_move(graph, user)):
+        if not (isinstance(user.attributes, JOINS) or is_move(graph, user)):
             then = graph.only_user(name)
             if then is None or then.outputs[0].name not in states:
                 return False
