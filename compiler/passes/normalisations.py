@@ -40,7 +40,7 @@ def _without_border(pool: AveragePool, channels_last: bool) -> bool:
 
 
 def _last(image: GraphPattern) -> NodePattern:
-    turned = op(Transpose((0, 2, 3, 1)), image)
+    turned = either(op(Transpose((0, 2, 3, 1)), image), image)
     return op(AveragePool, turned, where=lambda pool: _without_border(pool, channels_last=True))
 
 
