@@ -85,6 +85,8 @@ class QInterleave(Rearranging):
 class QSlice(Rearranging):
     """Slice `x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range; the last step is 1.
 
+    With a negative step, elements come in reverse, and a stop of -1 is before the first one.
+
     Inputs: x int8[N, H, W, C].
     """
 
@@ -96,10 +98,15 @@ class QSlice(Rearranging):
         (x,) = types
         fits = x.dtype == "int8" and len(x.shape) == 4 and self.steps[-1] == 1
         self.expect(fits, "int8 [N,H,W,C] and a step of 1 along channels", types)
-        return slice_type(self, self.starts, self.stops, self.steps, types)
+        reverse = [
+            (stop + 1, start + 1, -step) if step < 0 else (start, stop, step)
+            for start, stop, step in zip(self.starts, self.stops, self.steps, strict=True)
+        ]
+        return slice_type(self, *zip(*reverse, strict=True), types)
 
     def compute(self, x: np.ndarray) -> np.ndarray:
-        return x[tuple(map(slice, self.starts, self.stops, self.steps))]
+        stops = (None if stop < 0 else stop for stop in self.stops)
+        return x[tuple(map(slice, self.starts, stops, self.steps))]
 
 
 @operator("qreshape")
