@@ -9,6 +9,7 @@ width. The states stay in float. A network that a caller steps through time has 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -151,6 +152,10 @@ def _expand(builder: Builder, group: Sequence[Node]) -> None:
         builder.append(Node(node.name, make, parts, (node.outputs[0],)))
 
 
+_Given = tuple[str, np.ndarray, np.ndarray]
+"""What a step has for some gates: their part of the inputs' product, weights and bias."""
+
+
 class _Cell:
     """The steps of strands side by side, being written into a builder."""
 
@@ -181,12 +186,18 @@ class _Cell:
         apart = np.zeros_like(recurrent)
         if kind == "GRU" and self.operator.linear_before_reset:
             apart[2 * self.hidden :] = recurrent[2 * self.hidden :]
-        parts = self._dense(sources, w, own + recurrent - apart)
+        parts = [
+            (self._dense(sources, w[rows], (own + recurrent - apart)[rows]), r[rows], apart[rows])
+            for rows in self._gates()
+        ]
         states = [self._state(place) for place in range(*self.operator.states.indices(8))]
         every: dict[int, str] = {}
         for step in range(self.steps)[:: -1 if self.strands[0].backwards else 1]:
-            given = self._emit(ops.Reshape((self.samples, len(w))), self._row(parts, step))
-            states = getattr(self, f"_{kind.lower()}")(given, states, r, apart)
+            given = [
+                (self._emit(ops.Reshape((self.samples, len(rows))), self._row(part, step)), rows, b)
+                for part, rows, b in parts
+            ]
+            states = getattr(self, f"_{kind.lower()}")(given, states)
             every[step] = self._emit(ops.Reshape((1, self.samples, self.hidden)), states[0])
         listed = self._emit(ops.Concat(0), *(every[step] for step in range(self.steps)))
         return [self._outputs(place, listed, states) for place in range(len(self.strands))]
@@ -235,39 +246,44 @@ class _Cell:
         last = (self._emit(shape, self._columns(state, start, width)) for state in states)
         return (every, *last)
 
-    def _rnn(self, given: str, states: list[str], r: np.ndarray, bias) -> list[str]:
-        total = self._sum(given, self._dense(states[0], r, bias))
-        return [self._function(0, total)]
+    def _gates(self) -> Sequence[slice]:
+        """Return the rows of the weights that have sums, and scales, of their own."""
+        ends = {"RNN": (0, 1), "LSTM": (0, 1, 2, 3, 4), "GRU": (0, 2, 3)}[self.operator.kind]
+        return [slice(a * self.hidden, b * self.hidden) for a, b in pairwise(ends)]
 
-    def _lstm(self, given: str, states: list[str], r: np.ndarray, bias) -> list[str]:
+    def _rnn(self, given: Sequence[_Given], states: Sequence[str]) -> list[str]:
+        return [self._function(0, self._total(given[0], states[0]))]
+
+    def _lstm(self, given: Sequence[_Given], states: Sequence[str]) -> list[str]:
         state, cell = states
-        gates = self._sum(given, self._dense(state, r, bias))
-        i, o, f, c = (self._gate(gates, place) for place in range(4))
+        i, o, f, c = (self._total(gate, state) for gate in given)
         i, o, f = (self._function(0, gate) for gate in (i, o, f))
         kept = self._emit(ops.Binary("Mul"), f, cell)
         new = self._emit(ops.Binary("Mul"), i, self._function(1, c))
         cell = self._emit(ops.Binary("Add"), kept, new)
         return [self._emit(ops.Binary("Mul"), o, self._function(2, cell)), cell]
 
-    def _gru(self, given: str, states: list[str], r: np.ndarray, bias) -> list[str]:
-        (state,), hidden = states, self.hidden
-        late = not self.operator.linear_before_reset
-        rows = slice(None, 2 * hidden) if late else slice(None)
-        product = self._dense(state, r[rows], bias[rows])
-        gates = self._sum(self._gate(given, 0, 2), self._gate(product, 0, 2))
-        both = self._function(0, gates)
-        update, reset = (self._gate(both, place) for place in range(2))
-        if late:
-            inner = self._emit(ops.Binary("Mul"), reset, state)
-            inner = self._dense(inner, r[2 * hidden :], bias[2 * hidden :])
+    def _gru(self, given: Sequence[_Given], states: Sequence[str]) -> list[str]:
+        (state,), (both, (candidate, r, bias)) = states, given
+        gates = self._function(0, self._total(both, state))
+        update, reset = (self._gate(gates, place) for place in range(2))
+        if not self.operator.linear_before_reset:
+            inner = self._dense(self._emit(ops.Binary("Mul"), reset, state), r, bias)
+        elif self.builder.is_constant(state):  # a product with weights, as layers are
+            row = self.builder.data(self._dense(state, r, bias))[0]
+            inner = self._dense(reset, np.diag(row), np.zeros_like(row))
         else:
-            inner = self._emit(ops.Binary("Mul"), reset, self._gate(product, 2))
-        total = self._emit(ops.Binary("Add"), self._gate(given, 2), inner)
-        new = self._function(1, total)
+            inner = self._emit(ops.Binary("Mul"), reset, self._dense(state, r, bias))
+        new = self._function(1, self._sum(candidate, inner))
         one = self.builder.constant(np.array(1, np.float32))
         other = self._emit(ops.Binary("Sub"), one, update)
         kept = self._emit(ops.Binary("Mul"), update, state)
         return [self._emit(ops.Binary("Add"), kept, self._emit(ops.Binary("Mul"), other, new))]
+
+    def _total(self, given: _Given, state: str) -> str:
+        """Emit the argument of a gate."""
+        row, r, bias = given
+        return self._sum(row, self._dense(state, r, bias))
 
     def _emit(self, operator: ops.Operator, *inputs: str) -> str:
         """Emit a node, or a constant if all its inputs are constant."""

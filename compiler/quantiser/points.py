@@ -85,7 +85,8 @@ def find_points(
 
     steps = [layer for layer in layers if layer.kind == "state"]
     for layer in steps:
-        leaders[leader(point(layer.inputs[0]))] = leader(layer.output)
+        for state in layer.inputs[2:]:
+            leaders[leader(point(state))] = leader(layer.output)
     groups: dict[str, list[str]] = {}
     for name in _in_order(graph):
         if name in leaders:
@@ -95,8 +96,8 @@ def find_points(
         frozenset(replaced),
         {name: frozenset(inside) for name, inside in readers.items()},
         tuple(tuple(group) for group in groups.values()),
-        frozenset(one for layer in steps for one in (point(layer.inputs[0]), layer.output)),
-        frozenset(point(layer.inputs[1]) for layer in steps),
+        frozenset(one for step in steps for one in (*map(point, step.inputs[2:]), step.output)),
+        frozenset(point(layer.inputs[0]) for layer in steps),
         frozenset(
             point(name)
             for layer in layers
