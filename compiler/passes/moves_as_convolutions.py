@@ -92,9 +92,7 @@ def _taps(places: np.ndarray, source: tuple[int, ...]) -> _Taps | None:
     if not found.any(axis=(1, 2)).all():
         return None
     rows, columns = whole // width % height, whole % width
-    strides = tuple(
-        _stride(line, found, axis) for axis, line in ((1, rows), (2, columns))
-    )
+    strides = tuple(_stride(line, found, axis) for axis, line in ((1, rows), (2, columns)))
     channels, offsets = [], []
     for channel in range(len(whole)):
         y, x = np.argwhere(found[channel])[0]
