@@ -1,8 +1,8 @@
 """Write gathered windows and shuffled channels as convolutions with weights of 0 and 1.
 
-`Unfold` of PyTorch comes as Pad, Gather and Reshape, and a channel shuffle as Reshape, Transpose and
-Reshape, perhaps behind a Concat of both halves. The array computes either in a few cycles, and the
-next convolution often takes it in without any.
+`Unfold` of PyTorch comes as Pad, Gather and Reshape, and a channel shuffle as Reshape, Transpose
+and Reshape, perhaps behind a Concat of both halves. The array computes either in a few cycles, and
+the next convolution often takes it in without any.
 """
 
 from typing import NamedTuple
