@@ -173,8 +173,7 @@ def _reason(graph: Graph, node: Node) -> str:
 
 
 def _is_long(node: Node) -> bool:
-    steps, directions = (*node.outputs[0].type.shape, 1)[:2]
-    return isinstance(node.attributes, ops.Recurrent) and steps * directions > MAX_STEPS
+    return isinstance(node.attributes, ops.Recurrent) and node.outputs[0].type.shape[0] > MAX_STEPS
 
 
 def _quantised_as(graph: Graph, name: str) -> str:
