@@ -224,7 +224,8 @@ class _Cell:
         """Return the weights [G, H, I] or [G, H, H] of a strand."""
         inputs, data = strand.node.inputs, self.builder.data
         scales = [data(name) for name in inputs[strand.operator.scales]]
-        held = real_weights(*map(data, inputs[1:3]), scales)[place - 1][strand.index]
+        w, r = map(data, inputs[1:3])
+        held = real_weights(w, r, scales)[place - 1][strand.index]
         return held.reshape(-1, strand.hidden, held.shape[-1])
 
     def _state(self, place: int) -> str:

@@ -55,8 +55,9 @@ def correct_biases(
         ]
         layer = layers.get(node.outputs[0].name)
         mean = ChannelMean()
-        for result in results if layer else ():
-            mean.add(channels_last(layer, result[0]))
+        if layer is not None:
+            for result in results:
+                mean.add(channels_last(layer, result[0]))
         if layer is not None and mean.count >= MIN_ROWS:
             difference = means[layer.linear] - mean.value()
             corrections[layer.output] = difference

@@ -102,7 +102,8 @@ class QSlice(Rearranging):
             (stop + 1, start + 1, -step) if step < 0 else (start, stop, step)
             for start, stop, step in zip(self.starts, self.stops, self.steps, strict=True)
         ]
-        return slice_type(self, *zip(*reverse, strict=True), types)
+        starts, stops, steps = zip(*reverse, strict=True)
+        return slice_type(self, starts, stops, steps, types)
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         stops = (None if stop < 0 else stop for stop in self.stops)
