@@ -143,17 +143,17 @@ class ChannelMean:
 
     def __init__(self) -> None:
         self._sum: np.ndarray | float = 0.0
-        self._count = 0
+        self.count = 0
 
     def add(self, values: np.ndarray) -> None:
         """Count float[..., channels]."""
         rows = values.reshape(-1, values.shape[-1])
         self._sum = self._sum + rows.sum(axis=0, dtype=np.float64)
-        self._count += len(rows)
+        self.count += len(rows)
 
     def value(self) -> np.ndarray:
         """Return float64[channels]."""
-        return np.asarray(self._sum) / max(self._count, 1)
+        return np.asarray(self._sum) / max(self.count, 1)
 
 
 def channels_last(layer: FloatLayer, values: np.ndarray) -> np.ndarray:

@@ -15,12 +15,16 @@ from ..passes.clean_activations import MAX_FLOAT32
 from ..passes.patterns import clamp_of, clamped
 from ..rewriting import first_match, op
 from .calibrate import ActivationStatistics
+from .equalise import BENT
 from .float_layer import FloatLayer, maker, origin
 from .points import Points
 from .ranges import LEVELS, Range
 
 GRID = 4096
 """Number of samples of a function over the range of its input."""
+
+MIN_KEPT = 7 / 8
+"""Share of the operand's range of a function of two slopes from which on it is not clamped."""
 
 FLAT = 1 / 8
 """Share of an output step by which a flat function may vary."""
@@ -41,11 +45,15 @@ def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Gr
     makers = {layer.output for layer in points.layers if layer.kind != "table"}
     limits: dict[str, Range] = {}
     for layer in points.layers:
+        bent = first_match(BENT, graph, layer.output) is not None
         for name, (low, high) in _limits(graph, layer, statistics):
             private = all(user.outputs[0].name in layer.inside for user in graph.users(name))
             if name not in makers or not private or graph.is_output(name):
                 continue
             seen = statistics.histograms[name]
+            kept = min(high, seen.high) - max(low, seen.low)
+            if bent and kept > MIN_KEPT * (seen.high - seen.low):
+                continue  # a clamp would keep its channels from being equalised
             if low > seen.low or high < seen.high:
                 limits[name] = max(low, -MAX_FLOAT32), min(high, MAX_FLOAT32)
     return _clamped(graph, limits) if limits else graph

@@ -92,12 +92,17 @@ def without_lone_layers(
     while True:
         produced = {layer.output for layer in layers}
         counts = Counter(origin(graph, name) for layer in layers for name in layer.inputs)
-        multiplied = {
-            origin(graph, name)
-            for layer in layers
-            if layer.weighted or layer.kind == "matmul"
-            for name in layer.inputs
-        }
+        multiplied = set(
+            reach(
+                (
+                    origin(graph, name)
+                    for layer in layers
+                    if layer.weighted or layer.kind == "matmul"
+                    for name in layer.inputs
+                ),
+                lambda name: _joined(graph, name),
+            )
+        )
         multiplied |= cells(graph, layers)
         scores = {name for layer in layers if layer.kind == "softmax" for name in layer.inputs}
         kept = [
@@ -110,6 +115,13 @@ def without_lone_layers(
         if len(kept) == len(layers):
             return tuple(layers)
         layers = kept
+
+
+def _joined(graph: Graph, name: str) -> Iterable[str]:
+    """Return the origins of the parts of a Concat."""
+    node = graph.producer(name)
+    joins = node is not None and isinstance(node.attributes, ops.Concat)
+    return (origin(graph, part) for part in node.inputs) if node and joins else ()
 
 
 def _is_lone(
