@@ -23,7 +23,7 @@ DELAYS = 0, 300
 ROUNDS = 3
 """Times that loads are ordered anew, each by the cycles of the order before."""
 
-MAX_REORDERED = 5000
+MAX_REORDERED = 9000
 """Instructions of a program up to which loads are ordered anew: half a millisecond each."""
 
 Measure = Callable[[Sequence[Instruction], Configuration], tuple[int, Sequence[int] | None]]
