@@ -196,6 +196,22 @@ def test_only_pixels_in_a_window_are_loaded():
         assert demand.busy[UNITS.index("load")] == wanted
 
 
+@pytest.mark.parametrize("transposed", [True, False])
+def test_an_activation_that_becomes_weights_is_loaded(transposed):
+    """24 rows of 16 channels times 32 columns: a beat has 8 bytes, or 1 if it is transposed."""
+    machine = PRESETS["8x8"].replace(transposed_weights="int8")
+    a, b = TensorType("int8", (1, 1, 24, 16)), TensorType("int8", (1, 1, 32, 16))
+    if not transposed:
+        b = TensorType("int8", (1, 1, 16, 32))
+    operator = QMatMul(1, 0.01, 0, 0, 0, transposed=transposed)
+    output = Value("y", TensorType("int8", (1, 1, 24, 32)))
+    node = Node(operator, ("a", "b"), (output,), "product")
+    graph = Graph("g", (Value("a", a), Value("b", b)), (Output("y", "y"),), (node,))
+    rest = 24 * 16 // 8 + 32
+    load = demand_of(kernel_of(graph, machine), machine).busy[UNITS.index("load")]
+    assert load - rest == (16 * 32 if transposed else 16 * 32 // 8)
+
+
 def test_padding_is_not_loaded():
     machine = PRESETS["8x8"]
     demand = demand_of(kernel_of(layer(4, 8, 8, 3, 1, 1), machine), machine)
