@@ -16,7 +16,7 @@ import numpy as np
 from ...isa.configuration import Configuration, Memory
 from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
-from ..tensor import Kernel, Tensor
+from ..tensor import Kernel, Tensor, View
 from .phases import Phase, phases_of
 from .tile_plan import tiles_of
 from .weights import fits_four_bits, four_bits_load
@@ -106,6 +106,8 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
         LOAD writes every needed element of inputs, weights, parameters and tables into a scratchpad
         once: per cycle at most one beat of the port and one row of that scratchpad. Every copy of a
         byte in gathered windows counts, because LOAD writes no more than it reads. Padding is free.
+        An activation that is transposed for WGT takes a cycle for each byte, since the bytes of a
+        beat belong to different rows.
     store
         STORE writes every element of the output, and of what is kept, once: per cycle at most one
         beat of the port and one row of ACT.
@@ -269,8 +271,15 @@ def _loads(
             (step.table, Memory.LUT),
             (step.epsilon, Memory.PARAM),
         ):
-            # An activation used as weights may be padded by filling, without a load.
-            if read is None or kernel.tensors[read.tensor].view is not None:
+            if read is None:
+                continue
+            view = kernel.tensors[read.tensor].view
+            if view is not None:
+                size = _distinct(asked[read.tensor], view)
+                if view.rows_are_runs:
+                    sizes[read.tensor, memory] = size
+                else:
+                    packed[read.tensor] = size, size
                 continue
             window = step.window if read is step.weights else None
             if memory is Memory.WGT and fits_four_bits(kernel, read.tensor, window, configuration):
@@ -280,6 +289,12 @@ def _loads(
                 sizes[read.tensor, memory] = _count(asked[read.tensor]) * size
     plain = ((n, _pieces(n, memory, configuration)) for (_, memory), n in sizes.items())
     return [*plain, *packed.values()]
+
+
+def _distinct(asked: Indices, view: View) -> int:
+    """Number of elements in memory; a dimension without a step repeats them."""
+    pairs = zip(asked, view.moves, strict=True)
+    return math.prod(len(indices) if step else min(len(indices), 1) for indices, (_, step) in pairs)
 
 
 def _pieces(size: int, memory: Memory, configuration: Configuration) -> int:

@@ -37,13 +37,8 @@ Spans = Callable[[Sequence[Instruction], Configuration], Sequence[tuple[int, ...
 """Measures the fields of the `Span` of all instructions of a program but SYNC and HALT."""
 
 
-def passing_loads(
-    instructions: Sequence[Instruction],
-    spans: Sequence[Span],
-    delay: int,
-    configuration: Configuration,
-) -> list[int]:
-    """Return an order with the same results in which loads pass loads that wait.
+class LoadOrder:
+    """Orders in which loads pass loads that wait, all with the same results.
 
     Parameters
     ----------
@@ -51,14 +46,6 @@ def passing_loads(
         In an order in which each one follows those that it depends on.
     spans
         The times of these instructions in this order.
-    delay
-        Cycles by which a load that passes may delay the next one in order.
-    """
-    return _LoadOrder(instructions, spans, delay, configuration).run()
-
-
-class _LoadOrder:
-    """The simulation.
 
     Attributes
     ----------
@@ -70,6 +57,8 @@ class _LoadOrder:
         All instructions before this one are issued.
     oldest
         For each instruction, an earlier one; with all before it, it is issued first.
+    users, depends
+        For each instruction, those that depend on it, and the number of those that it depends on.
     missing, ready
         How many of the instructions that it depends on are not issued, and when the others end.
     """
@@ -78,25 +67,28 @@ class _LoadOrder:
         self,
         instructions: Sequence[Instruction],
         spans: Sequence[Span],
-        delay: int,
         configuration: Configuration,
     ) -> None:
-        self.spans, self.delay = spans, delay
+        self.spans = spans
         self.used = [footprint(one, configuration) for one in instructions]
-        self.waiting = {unit: deque[int]() for unit in Unit}
+        self.queues = {unit: list[int]() for unit in Unit}
         self.lead = dict.fromkeys(Unit, 1 << 62)
         self.oldest: list[int] = []
         for index, (used, span) in enumerate(zip(self.used, spans, strict=True)):
             assert used.unit is not None
-            loads = self.waiting[Unit.LOAD]
+            loads = self.queues[Unit.LOAD]
             self.oldest.append(loads[-WINDOW] if len(loads) >= WINDOW else 0)
-            self.waiting[used.unit].append(index)
+            self.queues[used.unit].append(index)
             self.lead[used.unit] = min(self.lead[used.unit], span.first - span.start)
         self.users: list[list[int]] = [[] for _ in instructions]
-        self.missing = [self._depend(index) for index in range(len(instructions))]
-        self.ready = [0] * len(instructions)
+        self.depends = [self._depend(index) for index in range(len(instructions))]
         self.ports = [_ports(used) for used in self.used]
-        self.done = 0
+        self._begin(0)
+
+    def _begin(self, delay: int) -> None:
+        self.delay, self.done = delay, 0
+        self.waiting = {unit: deque(queue) for unit, queue in self.queues.items()}
+        self.missing, self.ready = self.depends.copy(), [0] * len(self.used)
         self.busy: dict[int, tuple[Unit, int]] = {}
         self.free = dict.fromkeys(Unit, 0)
 
@@ -114,8 +106,15 @@ class _LoadOrder:
                     seen.add(unit)
         return found
 
-    def run(self) -> list[int]:
-        """Issue the instruction that can start first, until none is left."""
+    def passing(self, delay: int) -> list[int]:
+        """Issue the instruction that can start first, until none is left.
+
+        Parameters
+        ----------
+        delay
+            Cycles by which a load that passes may delay the next one in order.
+        """
+        self._begin(delay)
         order: list[int] = []
         issued = [False] * (len(self.used) + 1)
         others = [unit for unit in Unit if unit is not Unit.LOAD]
