@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import UnfitError
+from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
 from ..graph import Graph, Node
 from ..host import host_target, plan_host, report_of_host
@@ -159,8 +159,15 @@ class _Compiler:
         request, measure = self.request, self.measure
         grouped, timer = group(request, graph, nodes, searched, measure, self.store)
         scheduled = schedule(request, graph, grouped, timer)
-        lowered = lower(request, graph, scheduled, timer.programs.pieces if timer else None)
-        return link(request, lowered, measure)
+        pieces = timer.programs.pieces if timer else None
+        linked = link(request, lower(request, graph, scheduled, pieces), measure)
+        if measure is None or not request.options.fuse:
+            return linked
+        with suppress(CompileError):
+            found = link(request, lower(request, graph, scheduled, pieces, stay=True), measure)
+            print("STAY", linked.cycles, found.cycles)
+            linked = min(linked, found, key=lambda one: one.cycles)
+        return linked
 
     def with_host(self, placed: PlacedGraph, segments: Sequence[Linked], module: Module) -> Module:
         """Compile the host's kernels, and report the placement."""
