@@ -113,6 +113,11 @@ def value_of(tensor: Tensor) -> str:
     return tensor.value or tensor.name
 
 
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is an activation as it is: no view of it and no gathered windows."""
+    return tensor.view is None and tensor.patches is None and tensor.dtype == "int8"
+
+
 def plain_copies(program: Program) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The buffers of ACT that are stored to, or loaded from, a whole activation; by buffer.
 
@@ -129,8 +134,7 @@ def plain_copies(program: Program) -> tuple[dict[str, Tensor], dict[str, Tensor]
                 continue
             source, into = buffers.get(node.source), buffers.get(name)
             memory, inside = program.tensors[name if source else node.source], source or into
-            plain = memory.view is None and memory.patches is None and memory.dtype == "int8"
-            if not plain or inside is None or inside.scope != Memory.ACT.name or inside.rolling:
+            if not is_plain(memory) or inside is None or inside.scope != Memory.ACT.name or inside.rolling:
                 continue
             if source is None:
                 loaded[name] = memory

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
+from ..accelerator.residents import frames_of
 from ..graph import Graph, Node
 from ..host import host_target, plan_host, report_of_host
 from ..host.kernel_store import compile_host, used_choices
@@ -160,14 +161,15 @@ class _Compiler:
         grouped, timer = group(request, graph, nodes, searched, measure, self.store)
         scheduled = schedule(request, graph, grouped, timer)
         pieces = timer.programs.pieces if timer else None
-        linked = link(request, lower(request, graph, scheduled, pieces), measure)
-        if measure is None or not request.options.fuse:
-            return linked
-        with suppress(CompileError):
-            found = link(request, lower(request, graph, scheduled, pieces, stay=True), measure)
-            print("STAY", linked.cycles, found.cycles)
-            linked = min(linked, found, key=lambda one: one.cycles)
-        return linked
+        best = link(request, lower(request, graph, scheduled, pieces), measure)
+        programs = (one.program() for layer in scheduled.layers for one in layer.schedules)
+        frames = frames_of(programs) if measure is not None and request.options.fuse else {}
+        if frames:
+            # They take room and banks, and so may cost more than the transfers that they save.
+            with suppress(CompileError):
+                stays = link(request, lower(request, graph, scheduled, pieces, frames), measure)
+                best = min(best, stays, key=lambda linked: linked.cycles)
+        return best
 
     def with_host(self, placed: PlacedGraph, segments: Sequence[Linked], module: Module) -> Module:
         """Compile the host's kernels, and report the placement."""

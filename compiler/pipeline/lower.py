@@ -1,9 +1,11 @@
 """Turn the schedules of a segment into instructions, and collect its constants."""
 
+from collections.abc import Mapping
+
 from ...aligned import align
 from ..accelerator.constants import ConstantPool
 from ..accelerator.lower_schedules import Emitted, KnownPieces, Lowering
-from ..accelerator.residents import frames_of
+from ..accelerator.residents import NO_FRAMES, Frame
 from ..graph import Graph
 from ..main_memory.segment_layout import constant_bytes
 from ..tensor import Kernel
@@ -15,8 +17,7 @@ def lower(
     graph: Graph,
     scheduled: Scheduled,
     known: dict[Kernel, KnownPieces] | None,
-    *,
-    stay: bool = False,
+    frames: Mapping[str, Frame] = NO_FRAMES,
 ) -> Lowered:
     """Lower a segment.
 
@@ -24,8 +25,8 @@ def lower(
     ----------
     known
         Results of earlier lowerings for this machine, by kernel.
-    stay
-        Whether activations may stay on chip between kernels; see `residents`.
+    frames
+        Activations that may stay on chip between kernels.
 
     Raises
     ------
@@ -42,8 +43,6 @@ def lower(
     }
     dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
     most = request.options.most_instructions
-    schedules = [one for layer in scheduled.layers for one in layer.schedules]
-    frames = frames_of(one.program() for one in schedules) if stay else {}
     lowering = Lowering(request.configuration, dram, pool, most, known, frames)
     ends = []
     for layer in scheduled.layers:
