@@ -93,7 +93,8 @@ class Transfers:
         place = placed[target]
         if not place.missing:
             return []
-        self.loads.add(value_of(self.program.tensors[source]))
+        if source not in self.program.kernel.constants:
+            self.loads.add(value_of(self.program.tensors[source]))
         if place.piece is not None:
             place.missing = False
             if instance.box != instance.buffers[target].held:

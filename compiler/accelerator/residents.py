@@ -134,7 +134,12 @@ def plain_copies(program: Program) -> tuple[dict[str, Tensor], dict[str, Tensor]
                 continue
             source, into = buffers.get(node.source), buffers.get(name)
             memory, inside = program.tensors[name if source else node.source], source or into
-            if not is_plain(memory) or inside is None or inside.scope != Memory.ACT.name or inside.rolling:
+            if (
+                not is_plain(memory)
+                or inside is None
+                or inside.scope != Memory.ACT.name
+                or inside.rolling
+            ):
                 continue
             if source is None:
                 loaded[name] = memory

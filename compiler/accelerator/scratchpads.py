@@ -289,7 +289,7 @@ class BufferPlacer:
     # The arena -----------------------------------------------------------------------------------
 
     def _meet_residents(self) -> None:
-        """Find the operands and results that may stay in ACT, and turn to where the operands lie."""
+        """Find operands and results that may stay in ACT, and turn to where the operands lie."""
         pads = self.scratchpads
         stored, loaded = plain_copies(self.program)
         for named, tensors in ((self.stored, stored), (self.loaded, loaded)):
@@ -299,7 +299,9 @@ class BufferPlacer:
                     continue
                 if named is self.stored or frame.serves(self.program.domains[name], tensor.pad):
                     named[name] = value_of(tensor)
-        found = [(n, pads.residents[v].piece) for n, v in self.loaded.items() if v in pads.residents]
+        found = [
+            (n, pads.residents[v].piece) for n, v in self.loaded.items() if v in pads.residents
+        ]
         self.regions = mirrored(self.regions, found, pads.arenas[Memory.ACT].size)
 
     def _resident(self, name: str, buffered: Buffered) -> Placed | None:
