@@ -7,7 +7,7 @@ bound smaller, never larger.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -18,6 +18,7 @@ from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
 from ..tensor import Kernel, Tensor, View
 from .phases import Phase, phases_of
+from .residents import is_plain, value_of
 from .tile_plan import tiles_of
 from .weights import fits_four_bits, four_bits_load
 
@@ -91,8 +92,37 @@ def chained(demands: Sequence[Demand]) -> Demand:
     return reduce(Demand.then, demands) if demands else NOTHING
 
 
-def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
-    """The work of every program that computes a kernel.
+@dataclass(frozen=True, slots=True)
+class OnChip:
+    """Values that a program of several kernels may leave in ACT.
+
+    Parameters
+    ----------
+    made
+        Values that a kernel computes; another one need not load them.
+    unstored
+        Those that need not be stored: all readers may find them in ACT.
+    """
+
+    made: frozenset[str] = frozenset()
+    unstored: frozenset[str] = frozenset()
+
+    @staticmethod
+    def between(kernels: Iterable[Kernel], leaving: Iterable[str]) -> "OnChip":
+        """Those of kernels in one program, from which the values `leaving` reach main memory."""
+        every = list(kernels)
+        made = {value_of(kernel.output) for kernel in every}
+        inputs = (kernel.tensors[name] for kernel in every for name in kernel.inputs)
+        arranged = {value_of(tensor) for tensor in inputs if not is_plain(tensor)}
+        return OnChip(frozenset(made), frozenset(made - arranged - {*leaving}))
+
+
+NOWHERE = OnChip()
+"""Every activation goes through main memory."""
+
+
+def demand_of(kernel: Kernel, configuration: Configuration, on_chip: OnChip = NOWHERE) -> Demand:
+    """The work of every program that computes a kernel, and has some values on chip.
 
     gemm
         GEMM multiplies every weight tile by every needed pixel, one row per cycle. A weight tile
@@ -132,8 +162,10 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
     product = tile + 1 + gemm_tail_cycles(configuration) if first else 0
     bare = every[-1].is_bare
     finish = 0 if bare else 1 + VECTOR_RESULT_CYCLES
-    loaded = _loads(kernel, steps, made, asked, configuration)
+    loaded = _loads(kernel, steps, made, on_chip.made, asked, configuration)
     stored = math.prod(kernel.output.shape) * np.dtype(kernel.output.dtype).itemsize
+    if is_plain(kernel.output) and value_of(kernel.output) in on_chip.unstored:
+        stored = 0
     stored += sum(math.prod(kernel.tensors[name].shape) for name in kernel.kept)
     return Demand(
         before=(tile, product, 0, product + finish),
@@ -253,6 +285,7 @@ def _loads(
     kernel: Kernel,
     steps: tuple[Phase, ...],
     made: set[str],
+    on_chip: Collection[str],
     asked: Mapping[str, Indices],
     configuration: Configuration,
 ) -> list[tuple[int, int]]:
@@ -261,9 +294,11 @@ def _loads(
     packed: dict[str, tuple[int, int]] = {}
     for step in steps:
         for read in step.activations:
-            if read.tensor not in made:
+            tensor = kernel.tensors[read.tensor]
+            stays = is_plain(tensor) and value_of(tensor) in on_chip
+            if read.tensor not in made and not stays:
                 # A value that is read as two operands need be loaded only once.
-                key = kernel.tensors[read.tensor].value or read.tensor, Memory.ACT
+                key = value_of(tensor), Memory.ACT
                 sizes[key] = max(sizes.get(key, 0), _count(asked[read.tensor]))
         for read, memory in (
             *((read, Memory.WGT) for read in (step.weights, *(p.weights for p in step.partials))),

@@ -19,6 +19,7 @@ from ..te.program import Program
 from ..tensor import Tensor
 from .constants import ConstantPool, pack_parameters, padded_box
 from .dma import DramTensor, load_box, load_patches, store_box
+from .residents import value_of
 from .scratchpads import BufferPlacer, Placed
 from .sliding import Window
 from .strided_copy import strided_copy
@@ -65,6 +66,8 @@ class Transfers:
         self.limits = buffers.configuration
         self.held: dict[str, DramTensor] = {}
         """Activations in main memory as the program sees them."""
+        self.loads: set[str] = set()
+        """Values that are loaded from main memory."""
         self.pairs: dict[int, bytes] = {}
         """Constant pairs in PARAM, by first element."""
 
@@ -90,6 +93,8 @@ class Transfers:
         place = placed[target]
         if not place.missing:
             return []
+        if source not in self.program.kernel.constants:
+            self.loads.add(value_of(self.program.tensors[source]))
         if place.piece is not None:
             place.missing = False
             if instance.box != instance.buffers[target].held:
@@ -113,14 +118,18 @@ class Transfers:
         size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
         box, room = instance.box, self._room(instance, instance.node.source)
-        if place.memory is Memory.ACC and self.buffers.fixed is None:
+        if place.resident is not None or (
+            place.memory is Memory.ACC and self.buffers.fixed is None
+        ):
             offsets = (
                 one.offset(low - first)
                 for (low, _), first, one in zip(box, place.lows, place.places, strict=True)
             )
             local = (place.base + sum(offsets)) * size
-            places = (*(one.of_bytes(size) for one in place.places), TileLayout(1))
-            return store_box(target, (*box, (0, size)), Memory.ACC, local, places, self.limits)
+            places = tuple(one.of_bytes(size) for one in place.places)
+            if size > 1:
+                box, places = (*box, (0, size)), (*places, TileLayout(1))
+            return store_box(target, box, place.memory, local, places, self.limits)
         stores: list[Instruction] = []
         for piece, offset in dense_pieces(box, room):
             local = (place.base + offset) * size

@@ -7,8 +7,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import UnfitError
+from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
+from ..accelerator.residents import frames_of
 from ..graph import Graph, Node
 from ..host import host_target, plan_host, report_of_host
 from ..host.kernel_store import compile_host, used_choices
@@ -159,8 +160,16 @@ class _Compiler:
         request, measure = self.request, self.measure
         grouped, timer = group(request, graph, nodes, searched, measure, self.store)
         scheduled = schedule(request, graph, grouped, timer)
-        lowered = lower(request, graph, scheduled, timer.programs.pieces if timer else None)
-        return link(request, lowered, measure)
+        pieces = timer.programs.pieces if timer else None
+        best = link(request, lower(request, graph, scheduled, pieces), measure)
+        programs = (one.program() for layer in scheduled.layers for one in layer.schedules)
+        frames = frames_of(programs) if measure is not None and request.options.fuse else {}
+        if frames:
+            # They take room and banks, and so may cost more than the transfers that they save.
+            with suppress(CompileError):
+                stays = link(request, lower(request, graph, scheduled, pieces, frames), measure)
+                best = min(best, stays, key=lambda linked: linked.cycles)
+        return best
 
     def with_host(self, placed: PlacedGraph, segments: Sequence[Linked], module: Module) -> Module:
         """Compile the host's kernels, and report the placement."""

@@ -1,8 +1,11 @@
 """Turn the schedules of a segment into instructions, and collect its constants."""
 
+from collections.abc import Mapping
+
 from ...aligned import align
 from ..accelerator.constants import ConstantPool
-from ..accelerator.lower_schedules import KnownPieces, Lowering
+from ..accelerator.lower_schedules import Emitted, KnownPieces, Lowering
+from ..accelerator.residents import NO_FRAMES, Frame
 from ..graph import Graph
 from ..main_memory.segment_layout import constant_bytes
 from ..tensor import Kernel
@@ -14,6 +17,7 @@ def lower(
     graph: Graph,
     scheduled: Scheduled,
     known: dict[Kernel, KnownPieces] | None,
+    frames: Mapping[str, Frame] = NO_FRAMES,
 ) -> Lowered:
     """Lower a segment.
 
@@ -21,6 +25,8 @@ def lower(
     ----------
     known
         Results of earlier lowerings for this machine, by kernel.
+    frames
+        Activations that may stay on chip between kernels.
 
     Raises
     ------
@@ -37,10 +43,18 @@ def lower(
     }
     dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
     most = request.options.most_instructions
-    lowering = Lowering(request.configuration, dram, pool, most, known)
+    lowering = Lowering(request.configuration, dram, pool, most, known, frames)
     ends = []
     for layer in scheduled.layers:
         for schedule in layer.schedules:
             lowering.lower(schedule)
         ends.append(len(lowering.stream))
-    return Lowered(scheduled, tuple(lowering.stream), tuple(ends), pool)
+    # Nobody needs the stores of a value whose readers all found it in ACT.
+    needed = {*lowering.loads, *(scheduled.bound if request.keep_all else layout.outputs)}
+    wholes = {layout.placements.of[name].whole for name in needed if name in layout.placements.of}
+    stream, kept = list[Emitted](), [0]
+    for emitted in lowering.stream:
+        if not emitted.stores or layout.placements.of[emitted.stores].whole in wholes:
+            stream.append(emitted)
+        kept.append(len(stream))
+    return Lowered(scheduled, tuple(stream), tuple(kept[end] for end in ends), pool)
