@@ -173,7 +173,9 @@ class Seen(Counter[str]):
             self["stride beyond window"] += ring.advance > ring.span
         for phase, tile in zip(plan.phases, plan.tiles, strict=True):
             window, columns, channels = phase.window, phase.pixels[2], phase.channels[-1]
-            self["groups of taps"] += bool(window and window.groups(configuration)[0] > 1)
+            self["groups of taps"] += bool(
+                window and window.columns.groups(configuration.depthwise_taps)[0] > 1
+            )
             self["gathered"] += any(plan.kernel.tensors[r.tensor].patches for r in phase.streams)
             self["batch"] += phase.extents[phase.pixels[0]] > 1
             self["images together"] += tile[phase.pixels[0]] > 1
