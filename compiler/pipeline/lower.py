@@ -50,7 +50,7 @@ def lower(
             lowering.lower(schedule)
         ends.append(len(lowering.stream))
     # Nobody needs the stores of a value whose readers all found it in ACT.
-    needed = {*lowering.loads, *layout.outputs}
+    needed = {*lowering.loads, *(scheduled.bound if request.keep_all else layout.outputs)}
     wholes = {layout.placements.of[name].whole for name in needed if name in layout.placements.of}
     stream, kept = list[Emitted](), [0]
     for emitted in lowering.stream:

@@ -68,7 +68,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "--compare", action="store_true",
         help="compare the output of every layer with the integer reference; memory is not reused "
-        "for that, which can change the cycles a little (rtl and gate always compare the memory of "
+        "and nothing stays on chip alone for that, which can change the cycles a little (rtl and gate always compare the memory of "
         "the first sample with sim)",
     )  # fmt: skip
     add_technology(parser)
