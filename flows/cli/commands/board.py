@@ -154,7 +154,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.virtual is None:
         raise UsageError(
             "`board`: expected `--virtual`; a board of silicon needs no server, open it with "
-            "`--device serial:///dev/ttyUSB0?baud=3000000`"
+            "`--device 'serial:///dev/ttyUSB0?baud=3000000'`"
         )
     page_kib = PAGE_BYTES // 1024
     for option, value, least, most in (

@@ -243,11 +243,14 @@ def test_names_are_found_in_any_case():
 def test_an_unknown_board():
     with pytest.raises(
         UsageError,
-        match=r"^board `ULX4S-25F`: expected one of Arty.*; choose one, or describe",
+        match=r"^board `ULX4S-25F`: expected one of Arty.*, or a file that describes yours",
     ):
         find_board("ULX4S-25F")
     with pytest.raises(UsageError, match="did you mean `Colorlight-i5`"):
         find_board("colourlight-i5")
+    sizes = " or ".join(f"`ULX3S-{size}F`" for size in (12, 25, 45, 85))
+    with pytest.raises(UsageError, match=rf"; did you mean {sizes}\?$"):
+        find_board("ulx3s")
 
 
 def test_boards_that_do_not_fit_say_why():
