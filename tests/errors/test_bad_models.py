@@ -107,7 +107,7 @@ def test_a_model_of_which_nothing_runs_on_the_accelerator(fail, tmp_path, words)
 def test_a_model_of_another_tool(fail, tmp_path, suffix, remedy, command):
     """PyTorch's files are zip files, as artifacts are."""
     model = tmp_path / f"model{suffix}"
-    model.write_bytes(b"PK\x03\x04 and more")
+    model.write_bytes(b"other" if suffix == ".pb" else b"PK\x03\x04 and more")
     code, line = fail(command, model)
     assert code == 1
     assert line.startswith(

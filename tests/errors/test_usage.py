@@ -303,7 +303,8 @@ def test_a_file_that_the_system_refuses_is_no_fault_of_ours(number, capsys):
 
 @pytest.mark.parametrize("option", ["--trace", "--json", "--output"])
 def test_a_full_disk_leaves_no_part_of_a_file(fail, model, tmp_path, monkeypatch, option):
-    replace, target = os.replace, tmp_path / "out.json"
+    name = "out.html" if option == "--output" else "out.json"
+    replace, target = os.replace, tmp_path / name
 
     def refuse(source, place) -> None:
         if Path(place) == target:

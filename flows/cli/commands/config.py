@@ -30,6 +30,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the actions."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     listing = actions.add_parser("list", parents=[common], help="list the presets")
+    add_json(listing, "the presets, with all parameters,")
     listing.set_defaults(function=list_)
     for name, text, function in (
         ("show", "explain every parameter of a configuration", show),
@@ -55,6 +56,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 def list_(arguments: argparse.Namespace) -> None:
     """Print the presets."""
+    check_json(arguments.json)
+    if arguments.json:
+        presets = [{**each.to_dict(), "hash": f"{each.hash:#010x}"} for each in PRESETS.values()]
+        write_json(arguments.json, presets)
+    if arguments.json == "-":
+        return
     rows = [
         (
             configuration.name,

@@ -127,7 +127,7 @@ def test_a_build_places_until_the_clock_is_met(tools, tmp_path, tilewright):
     assert tools.read_text() == before + "ECPPACK\n", "all else is kept"
     assert "placed         70.0 MHz with seed 1, 80.0 MHz with seed 2" in said
     assert f"next           tilewright flash {tmp_path / 'again'}" in said
-    assert "--config tiny --device serial:///dev/ttyUSB0?baud=3000000" in said
+    assert "--config tiny --device 'serial:///dev/ttyUSB0?baud=3000000'" in said
 
 
 def served(words: Sequence[object], monkeypatch) -> tuple[int, str, str]:

@@ -1,5 +1,7 @@
 """`tilewright asm`: the times and the bytes of a program that a user wrote."""
 
+import json
+
 import pytest
 
 from tilewright.flows.cli.main import main
@@ -32,6 +34,20 @@ def test_a_program_is_checked_timed_and_dumped(tilewright, copied, tmp_path):
     assert "  store source=act length=64 local=0 memory=1024 wait=load" in said
     assert after == before[:1024] + before[:64]
     assert said.endswith(f"0x000430  {before[48:64].hex(' ')}\n")
+
+
+@pytest.mark.parametrize("device", ["sim", "reference"])
+def test_the_times_for_machines(tilewright, copied, device):
+    said = json.loads(tilewright("asm", copied, "--config", "8x8", "--device", device, "--json"))
+    assert (said["device"], said["configuration"], said["changed_bytes"]) == (device, "8x8", 0)
+    load, store, halt = said["instructions"]
+    assert (load["text"], halt["text"]) == (COPY.splitlines()[2].replace(" memory=0", ""), "halt")
+    if device == "sim":
+        assert 0 < load["start"] < load["retired"] < store["start"] < store["retired"]
+        assert said["cycles"] == store["retired"]
+    else:
+        assert said["cycles"] is load["start"] is None
+    assert halt["start"] is None
 
 
 @pytest.mark.slow
