@@ -10,7 +10,7 @@ program.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from enum import IntEnum
 from typing import Any
@@ -99,15 +99,19 @@ def parse_program(
         When a line is wrong; the message has source, line and expected syntax.
     """
     program = []
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.partition("#")[0].strip()
-        if not line:
-            continue
+    for number, line in instruction_lines(text):
         try:
             program.append(parse_instruction(line, configuration))
         except IsaError as problem:
             raise IsaError(f"{source}, line {number}: {problem}") from None
     return tuple(program)
+
+
+def instruction_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that hold an instruction, without comments, and their numbers from 1."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if code := line.partition("#")[0].strip():
+            yield number, code
 
 
 def parse_instruction(line: str, configuration: Configuration | None = None) -> Instruction:

@@ -35,6 +35,8 @@ from tilewright.flows.cli.main import guarded, main
          "of a board at a serial port"),
         (["run", "m.onnx", "--device", "rtl", "--waveform", "w.vcd"], "`--waveform w.vcd`: "
          "expected a name that ends in `.fst`; rename it"),
+        (["run", "m.onnx", "--records", "my.db"], "`--records my.db`: there is no such file; "
+         "`tilewright tune MODEL --database my.db` makes one"),
         (["report", "m.onnx", "-o", "r.pdf"], "`--output r.pdf`: expected a name that ends in "
          "`.html` or `.htm`; rename it"),
         (["sweep", "m.onnx", "-o", "r.csv"], "`--output r.csv`: expected a name that ends in "

@@ -1,15 +1,16 @@
 """`tilewright asm`: assemble a program, check it, run it, and show its times and what it wrote."""
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ....atomic_write import check_output, write_output
-from ....errors import UsageError
+from ....errors import ProgramError, UsageError
 from ....file_access import read_part, reason
-from ....isa.assembly import format_instruction, parse_program
+from ....isa.assembly import format_instruction, instruction_lines, parse_program
 from ....isa.checker import check
 from ....isa.configuration import DEFAULT
 from ....isa.encoding import encode_program
@@ -59,7 +60,10 @@ def assemble(arguments: argparse.Namespace) -> None:
     before = np.zeros(DATA_BYTES, np.uint8)
     if arguments.data is not None:
         before = np.frombuffer(_read(arguments.data, "`--data`", MAX_DATA_BYTES), np.uint8)
-    report = check(program, configuration, before.size)
+    try:
+        report = check(program, configuration, before.size)
+    except ProgramError as problem:
+        raise ProgramError(_with_lines(str(problem), text)) from None
     shows = arguments.json != "-"
     if shows:
         say(configuration_sentence(configuration))
@@ -89,6 +93,16 @@ def assemble(arguments: argparse.Namespace) -> None:
         )
     if shows:
         show(arguments.device, program, before, result)
+
+
+def _with_lines(message: str, text: str) -> str:
+    """Return a message of the checker with the line of each instruction that it counts from 0."""
+    lines = [number for number, _ in instruction_lines(text)]
+    return re.sub(
+        r"\binstruction (\d+)\b",
+        lambda found: f"{found[0]} on line {lines[int(found[1])]}",
+        message,
+    )
 
 
 def _times(program: Sequence[Instruction], result: Result) -> Iterator[dict[str, int | None]]:

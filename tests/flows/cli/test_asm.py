@@ -62,9 +62,10 @@ def test_the_hardware_takes_the_same_cycles(tilewright, copied, tmp_path):
     [
         ("halt\nlode x=1", "line 2: "),
         ("load destination=act length=8 memory=0x10000 local=0\nhalt", "memory"),
-        (COPY.replace(" wait=load", ""), "token"),
+        (COPY.replace(" wait=load", ""), "error: instruction 1 on line 4 (store): races with "
+         "instruction 0 on line 3 (load): no token orders them"),
     ],
-)
+)  # fmt: skip
 def test_faults_are_told_before_anything_runs(capsys, tmp_path, text, message):
     path = tmp_path / "wrong.asm"
     path.write_text(text, "utf-8")
