@@ -84,6 +84,8 @@ def board(arguments: argparse.Namespace) -> None:
     server = Server(virtual, port, rates, arguments.seed)
     say(f"configuration  {configuration_sentence(configuration)}")
     say(f"memory         {memory_kib:,} KiB{_as_options(sdram, configuration, clock_hz)}")
+    if arguments.virtual and wired_board(arguments.virtual).ddr:
+        say("               of block RAM, since the DDR of the board has no exact model")
     say(f"address        {port.address}")
     machine = ["--config", arguments.config or configuration.name.partition(",")[0]]
     machine += [word for change in arguments.changes for word in ("--set", change)]

@@ -11,6 +11,7 @@ from ....isa.configuration import (
 )
 from ....isa.encoding import word_bytes
 from ....isa.settings import changed, load_configuration
+from ....quoting import shell_word
 from ...area.clock import clock_of, measured_rows
 from ...area.provenance import (
     MODEL,
@@ -160,7 +161,9 @@ def _show_resources(configuration: Configuration, found: Resources) -> None:
         if not is_of_these_sources(MODEL):
             say(f"the estimates are of machines {OTHER_SOURCES}")
     if len(used) < len(names):
-        say("only synthesis tells what is unknown: `tilewright synth --no-place`")
+        words = ["--config", configuration.name, "--chip", device.name, "--no-place"]
+        command = " ".join(map(shell_word, words))
+        say(f"only synthesis tells what is unknown: `tilewright synth {command}`")
     if found.short:
         say(f"{device.name} has too few: {', '.join(RESOURCES[name] for name in found.short)}")
     clock = clock_of(configuration, device)

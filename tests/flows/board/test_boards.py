@@ -306,6 +306,18 @@ def test_the_command_tells_the_speed_of_a_model(tilewright, model):
     assert "samples/s" in tilewright("boards", model)
 
 
+def test_a_board_without_a_timing_model_says_so(tilewright, model):
+    said = tilewright("boards", model, "--board", "KV260").splitlines()
+    assert said[0].endswith("  samples/s")
+    assert "KV260: the processors' memory has no timing model" in said
+
+
+def test_the_marks_of_the_table_are_explained(tilewright):
+    said = tilewright("boards")
+    assert ("~: estimated from other machines" in said) == (" ~" in said)
+    assert ("*: measured before" in said) == (" MHz* " in said)
+
+
 def test_a_machine_that_is_too_small_for_a_model_does_not_hide_the_others(
     tilewright, model, monkeypatch
 ):

@@ -173,7 +173,10 @@ def test_config_show_tells_what_only_synthesis_can_tell(tilewright):
     shown = tilewright("config", "show", "gatemate", "--chip", "ccgm1a1").splitlines()
     assert shown[-4].split() == ["core", "unknown", "unknown", "22"]
     assert shown[-2].split() == ["share", "-", "-", "34%"]
-    assert shown[-1] == "only synthesis tells what is unknown: `tilewright synth --no-place`"
+    assert shown[-1] == (
+        "only synthesis tells what is unknown: `tilewright synth --config gatemate --chip ccgm1a1 "
+        "--no-place`"
+    )
 
 
 def test_doctor_tells_machines_the_same(tilewright):
