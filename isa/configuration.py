@@ -595,8 +595,8 @@ def read_base(name_or_path: str) -> Configuration:
     path = Path(name_or_path)
     if not os.path.isfile(name_or_path):
         raise ConfigurationError(
-            f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file; "
-            "`tilewright config list` shows the presets"
+            f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file"
+            + did_you_mean(name_or_path, PRESETS, "; `tilewright config list` shows the presets")
         )
     try:
         values = read_json(path)

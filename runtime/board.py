@@ -214,12 +214,13 @@ class BoardDevice(Device):
                 )
         configuration = core[OFFSETS["CONFIGURATION"]]
         if configuration != expected.hash:
-            known = (each for each in PRESETS.values() if each.hash == configuration)
-            other = f"`{named.name}`" if (named := next(known, None)) else "none of the presets"
+            named = next((name for name, each in PRESETS.items() if each.hash == configuration), "")
+            other = f"`{named}`" if named else "none of the presets"
             raise OtherConfigurationError(
                 f"device `{self.name}`: expected configuration `{expected.name}` "
                 f"({expected.hash:#010x}), got a board with {other} ({configuration:#010x}); "
-                "load the bitstream of that configuration, or choose the board's with `--config`",
+                "load the bitstream of that configuration, or choose the board's with "
+                f"`--config{f' {named}' if named else ''}`",
                 configuration,
             )
         self.memory_bytes, self.clock_hz = found["MEMORY_BYTES"], found["CLOCK_HZ"]

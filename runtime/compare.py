@@ -211,7 +211,7 @@ class Comparison:
 
     @property
     def not_kept(self) -> list[str]:
-        """Layers that were not compared: on chip alone, or overwritten by a later layer."""
+        """Layers that were not compared because a later layer overwrote their output."""
         if not self.samples:
             return []
         return [tally.name for tally in self.layers.values() if not tally.values]

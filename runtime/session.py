@@ -22,11 +22,10 @@ import numpy as np
 from ..compiler.graph import Graph, Value
 from ..compiler.graph.types import DTYPES
 from ..compiler.host import MIN_WORK, Finish, Start, overlaps
-from ..compiler.module import Binding, Layer, Module, Segment
+from ..compiler.module import Binding, Module, Segment
 from ..errors import DeviceError, InputError
 from ..html_tables import html_table
 from ..isa.encoding import encode_program
-from ..isa.instructions import Store
 from ..wording import counted
 from .benchmark import MIN_REPEAT_MS, REPEAT, WARM_UP_S, Benchmark, benchmark
 from .device import Device, NetworkDevice, Repetitions, Result
@@ -398,22 +397,14 @@ def data_window(segment: Segment) -> np.ndarray:
 
 
 def kept_layers(segment: Segment) -> list[Binding]:
-    """Return the outputs of layers that reach main memory and that no later layer overwrites."""
+    """Return the outputs of layers that no later layer overwrites."""
     places = {binding.name: binding for binding in segment.activations}
     outputs = [places[layer.output] for layer in segment.layers]
     return [
         one
-        for index, (layer, one) in enumerate(zip(segment.layers, outputs, strict=True))
-        if _is_stored(segment, layer, one)
-        and not any(other.overwrites(one) for other in outputs[index + 1 :])
+        for index, one in enumerate(outputs)
+        if not any(other.overwrites(one) for other in outputs[index + 1 :])
     ]
-
-
-def _is_stored(segment: Segment, layer: Layer, place: Binding) -> bool:
-    """Whether a layer stores its result; a movement without copies gives what others stored."""
-    program = map(segment.program.__getitem__, layer.places)
-    places = [one.memory for one in program if isinstance(one, Store)]
-    return not layer.runs or any(0 <= at - place.offset < place.size for at in places)
 
 
 def first_states(graph: Graph, states: Mapping[str, str]) -> dict[str, np.ndarray]:

@@ -92,36 +92,18 @@ def chained(demands: Sequence[Demand]) -> Demand:
     return reduce(Demand.then, demands) if demands else NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class OnChip:
-    """Values that a program of several kernels may leave in ACT.
-
-    Parameters
-    ----------
-    made
-        Values that a kernel computes; another one need not load them.
-    unstored
-        Those that need not be stored: all readers may find them in ACT.
-    """
-
-    made: frozenset[str] = frozenset()
-    unstored: frozenset[str] = frozenset()
-
-    @staticmethod
-    def between(kernels: Iterable[Kernel], leaving: Iterable[str]) -> "OnChip":
-        """Those of kernels in one program, from which the values `leaving` reach main memory."""
-        every = list(kernels)
-        made = {value_of(kernel.output) for kernel in every}
-        inputs = (kernel.tensors[name] for kernel in every for name in kernel.inputs)
-        arranged = {value_of(tensor) for tensor in inputs if not is_plain(tensor)}
-        return OnChip(frozenset(made), frozenset(made - arranged - {*leaving}))
+NOTHING_MADE: frozenset[str] = frozenset()
+"""Every activation is loaded from main memory."""
 
 
-NOWHERE = OnChip()
-"""Every activation goes through main memory."""
+def values_made(kernels: Iterable[Kernel]) -> frozenset[str]:
+    """Values that one of these kernels computes, which another one in the program need not load."""
+    return frozenset(value_of(kernel.output) for kernel in kernels)
 
 
-def demand_of(kernel: Kernel, configuration: Configuration, on_chip: OnChip = NOWHERE) -> Demand:
+def demand_of(
+    kernel: Kernel, configuration: Configuration, on_chip: frozenset[str] = NOTHING_MADE
+) -> Demand:
     """The work of every program that computes a kernel, and has some values on chip.
 
     gemm
@@ -162,10 +144,8 @@ def demand_of(kernel: Kernel, configuration: Configuration, on_chip: OnChip = NO
     product = tile + 1 + gemm_tail_cycles(configuration) if first else 0
     bare = every[-1].is_bare
     finish = 0 if bare else 1 + VECTOR_RESULT_CYCLES
-    loaded = _loads(kernel, steps, made, on_chip.made, asked, configuration)
+    loaded = _loads(kernel, steps, made, on_chip, asked, configuration)
     stored = math.prod(kernel.output.shape) * np.dtype(kernel.output.dtype).itemsize
-    if is_plain(kernel.output) and value_of(kernel.output) in on_chip.unstored:
-        stored = 0
     stored += sum(math.prod(kernel.tensors[name].shape) for name in kernel.kept)
     return Demand(
         before=(tile, product, 0, product + finish),

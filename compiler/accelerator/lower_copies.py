@@ -19,7 +19,6 @@ from ..te.program import Program
 from ..tensor import Tensor
 from .constants import ConstantPool, pack_parameters, padded_box
 from .dma import DramTensor, load_box, load_patches, store_box
-from .residents import value_of
 from .scratchpads import BufferPlacer, Placed
 from .sliding import Window
 from .strided_copy import strided_copy
@@ -66,8 +65,6 @@ class Transfers:
         self.limits = buffers.configuration
         self.held: dict[str, DramTensor] = {}
         """Activations in main memory as the program sees them."""
-        self.loads: set[str] = set()
-        """Values that are loaded from main memory."""
         self.pairs: dict[int, bytes] = {}
         """Constant pairs in PARAM, by first element."""
 
@@ -93,8 +90,6 @@ class Transfers:
         place = placed[target]
         if not place.missing:
             return []
-        if source not in self.program.kernel.constants:
-            self.loads.add(value_of(self.program.tensors[source]))
         if place.piece is not None:
             place.missing = False
             if instance.box != instance.buffers[target].held:

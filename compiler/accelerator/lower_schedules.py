@@ -44,8 +44,6 @@ class Emitted(NamedTuple):
 
     Parameters
     ----------
-    stores
-        The value of which it stores a part that also stays in ACT; empty for other instructions.
     borders
         Whether it fills the border of an activation that stays in ACT.
     """
@@ -53,7 +51,6 @@ class Emitted(NamedTuple):
     instruction: Instruction
     kernel: str
     event: Instance | Rolled
-    stores: str = ""
     borders: bool = False
 
     @property
@@ -105,11 +102,6 @@ class Lowering:
         Results that lowerings for this machine share, by kernel.
     frames
         Activations that may stay in ACT, by value.
-
-    Attributes
-    ----------
-    loads
-        Values that are loaded from main memory.
     """
 
     def __init__(
@@ -127,7 +119,6 @@ class Lowering:
         self.stream: list[Emitted] = []
         self.scratchpads = Scratchpads.of(configuration)
         self.scratchpads.frames |= frames
-        self.loads: set[str] = set()
         self.known = {} if known is None else known
 
     def copy(self) -> "Lowering":
@@ -155,16 +146,13 @@ class Lowering:
         def emit(
             instructions: Iterable[Instruction],
             event: Instance | Rolled,
-            stores: str = "",
             borders: bool = False,
         ) -> None:
-            stream.extend([Emitted(one, kernel, event, stores, borders) for one in instructions])
+            stream.extend([Emitted(one, kernel, event, borders) for one in instructions])
             if len(stream) > most:
                 raise too_large(f"more with `{kernel}`", most)
 
-        lowering = _KernelLowering(self, schedule, emit)
-        lowering.run()
-        self.loads |= lowering.transfers.loads
+        _KernelLowering(self, schedule, emit).run()
 
 
 class _Operand:
@@ -269,10 +257,7 @@ class _KernelLowering:
         elif isinstance(event, Rolled):
             self.emit(self._pad(event), event)
         elif isinstance(event.node, TransferNest):
-            source = self.placed.get(event.node.source)
-            kept = self.buffers.stored.get(event.node.source, "")
-            stays = source is not None and source.resident is not None
-            self.emit(self._move(event), event, kept if stays else "")
+            self.emit(self._move(event), event)
         else:
             resident = self.placed[event.nest.stage].resident
             if resident is not None:

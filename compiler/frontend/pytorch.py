@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import ImportModelError, InputError, ToolError, install_command
 from ..graph import Graph
 from ..importers import import_onnx
-from ..quantiser import QuantiserOptions, evaluate_quality, make_batches, quantise
+from ..quantiser import QuantiserOptions, doubts, evaluate_quality, make_batches, quantise
 from . import import_model
 
 EVALUATED = 256
@@ -80,8 +80,8 @@ def from_torch(
     graph = replace(import_onnx(data), name=name)
     given, labels = _gathered(calibrate)
     samples = _samples(graph, given)
-    for line in _doubts(samples):
-        say(line)
+    for line in doubts(samples):
+        say(f"warning: {line}")
     quantised = quantise(graph, make_batches(graph, samples), options or QuantiserOptions())
     integer = quantised.integer_graph()
     first = make_batches(graph, {name: array[:EVALUATED] for name, array in samples.items()})
@@ -127,15 +127,6 @@ def _gathered(given: Any) -> tuple[Any, np.ndarray | None]:
     labels = np.concatenate([np.asarray(pair[1]).reshape(-1) for pair in pairs])
     has_classes = np.issubdtype(labels.dtype, np.integer)
     return gathered, labels if has_classes else None
-
-
-def _doubts(samples: Mapping[str, np.ndarray]) -> Iterator[str]:
-    """Yield a warning about samples that show little of what the network will see."""
-    for name, array in samples.items():
-        if len(array) == 1:
-            yield f"warning: `{name}`: one sample says little about ranges; give a hundred"
-        elif not array.any():
-            yield f"warning: `{name}`: all samples are zero and give no ranges; give real ones"
 
 
 def export_torch(module: Any, example: Any) -> bytes:

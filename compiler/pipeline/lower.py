@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ...aligned import align
 from ..accelerator.constants import ConstantPool
-from ..accelerator.lower_schedules import Emitted, KnownPieces, Lowering
+from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.residents import NO_FRAMES, Frame
 from ..graph import Graph
 from ..main_memory.segment_layout import constant_bytes
@@ -49,12 +49,4 @@ def lower(
         for schedule in layer.schedules:
             lowering.lower(schedule)
         ends.append(len(lowering.stream))
-    # Nobody needs the stores of a value whose readers all found it in ACT.
-    needed = {*lowering.loads, *(scheduled.bound if request.keep_all else layout.outputs)}
-    wholes = {layout.placements.of[name].whole for name in needed if name in layout.placements.of}
-    stream, kept = list[Emitted](), [0]
-    for emitted in lowering.stream:
-        if not emitted.stores or layout.placements.of[emitted.stores].whole in wholes:
-            stream.append(emitted)
-        kept.append(len(stream))
-    return Lowered(scheduled, tuple(stream), tuple(kept[end] for end in ends), pool)
+    return Lowered(scheduled, tuple(lowering.stream), tuple(ends), pool)

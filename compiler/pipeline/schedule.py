@@ -1,6 +1,6 @@
 """Choose the schedules of kernels among their neighbours, and give activations addresses."""
 
-from ..accelerator.lower_bound import OnChip
+from ..accelerator.lower_bound import values_made
 from ..graph import Graph
 from ..main_memory.memory_plan import plan_memory
 from ..main_memory.segment_layout import bind, lifetimes
@@ -33,7 +33,7 @@ def schedule(
     dram, of = layout.placements.dram(plan.offsets), layout.placements.of
     bound = {name: bind(layout.places[name], of[name], dram[name]) for name in spans}
     kernels = (kernel for each in groups for kernel, _ in each.work)
-    on_chip = OnChip.between(kernels, layout.outputs)
+    on_chip = values_made(kernels)
     layers = (_layer(request, each, timer, on_chip) for each in groups)
     return Scheduled(grouped, tuple(layers), plan, bound)
 
@@ -42,7 +42,7 @@ def _layer(
     request: CompileRequest,
     group: Group | MovementGroup,
     timer: CandidateTimer | None,
-    on_chip: OnChip,
+    on_chip: frozenset[str],
 ) -> ScheduledLayer:
     parts = with_given(group.name, group.output, group.work, request.schedules)
     machine = request.configuration

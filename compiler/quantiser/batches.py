@@ -156,13 +156,19 @@ def make_batches(graph: Graph, inputs: Arrays, size: int = BATCH) -> Batches:
     Raises
     ------
     InputError
-        If there is no sample.
+        If there is no sample, or one is not finite.
     CompileError
         If the samples do not fit the graph.
     """
     batches = Batches(inputs)
     if not batches.count:
         raise InputError("calibration: expected at least one sample, got none; give some")
+    for name, array in inputs.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise InputError(
+                f"calibration: input `{name}`: expected finite numbers, got NaN or infinity; leave "
+                "out the samples that have them"
+            )
     wide = set_batch(graph, 2) if batches.count > 1 else None
     if wide is None:
         return batches
@@ -174,6 +180,15 @@ def make_batches(graph: Graph, inputs: Arrays, size: int = BATCH) -> Batches:
         return batches  # an operator fixes the number of samples, such as STFT and caches
     alike = all(_alike(both[name], [single[name] for single in singles]) for name in both)
     return Batches(inputs, size) if alike else batches
+
+
+def doubts(inputs: Arrays) -> Iterator[str]:
+    """Yield a sentence about samples that show little of what the network will see."""
+    for name, array in inputs.items():
+        if len(array) == 1:
+            yield f"`{name}`: one sample says little about ranges; give a hundred"
+        elif not array.any():
+            yield f"`{name}`: all samples are zero and give no ranges; give real ones"
 
 
 def _widened(graph: Graph, size: int) -> Graph:

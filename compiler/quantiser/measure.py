@@ -196,7 +196,8 @@ class NetworkQuality:
         Share of samples with the largest value at the same index; None if the output is not one
         number per class.
     float_accuracy, accuracy : float or None
-        Share of samples whose largest value is at the label's index; None without labels.
+        Share of samples whose largest value is at the label's index; None without labels, or as
+        for `same_class`.
     outputs : tuple of OutputQuality
         Noise of each output.
     """
@@ -243,10 +244,11 @@ def compare_networks(
     whole = np.concatenate if pairs[0][0].ndim else np.stack
     ours, theirs = (whole(parts) for parts in zip(*pairs, strict=True))
     one, two = (array.reshape(len(array), -1).argmax(axis=1) for array in (ours, theirs))
-    known = labels is not None
+    classes = has_classes(expected)
+    known = labels is not None and classes
     return NetworkQuality(
         len(ours),
-        float(np.mean(one == two)) if has_classes(expected) else None,
+        float(np.mean(one == two)) if classes else None,
         float(np.mean(one == labels)) if known else None,
         float(np.mean(two == labels)) if known else None,
         tuple(

@@ -41,7 +41,7 @@ def add_configuration(parser: argparse.ArgumentParser, default: str = DEFAULT.na
     parser.add_argument(
         "--config",
         metavar="NAME|FILE",
-        help=f"preset or JSON file, perhaps with changes such as {default},act_depth=512 "
+        help=f"preset or JSON file, perhaps with changes such as {DEFAULT.name},act_depth=512 "
         f"(default: {default})",
     )
     parser.add_argument(

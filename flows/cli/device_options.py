@@ -1,6 +1,7 @@
 """`--device`, which runs programs, and `--chip`, which has resources: alike in all commands."""
 
 import argparse
+import re
 from collections.abc import Sequence
 
 from ...errors import UsageError, did_you_mean
@@ -27,14 +28,9 @@ def add_device(
             )
         if is_board(name) or kind_of(name) in names:
             return name
-        if text.startswith("/dev/"):
-            raise UsageError(
-                f"`--device {text}`: expected a device's name or a board's address, got a path; "
-                f"did you mean `serial://{text}`?"
-            )
         raise UsageError(
             f"`--device {text}`: expected one of {', '.join(names)}, or a board's address"
-            + did_you_mean(name, names, "; choose one")
+            + (_address_hint(text) or did_you_mean(name, names, "; choose one"))
         )
 
     parser.add_argument(
@@ -42,6 +38,19 @@ def add_device(
         help=f"what runs the program: {', '.join(names)}, a board's address, or "
         f"remote://AGENT/DEVICE (default: sim){note}",
     )  # fmt: skip
+
+
+def _address_hint(text: str) -> str:
+    """Return what a user meant who wrote a part of a board's address, or the board's name."""
+    from ..board.known_boards import known_boards
+
+    if re.fullmatch(r"(/dev/)?tty\w+", text):
+        return f"; did you mean `serial:///dev/{text.removeprefix('/dev/')}`?"
+    if match := re.fullmatch(r"(?:tcp:/*)?([\w.-]+:\d+)", text):
+        return f"; did you mean `tcp://{match[1]}`?"
+    if text.lower() in map(str.lower, known_boards()):
+        return "; `tilewright doctor` shows the address of a board at a serial port"
+    return ""
 
 
 def add_chip(parser: argparse.ArgumentParser, use: str) -> None:

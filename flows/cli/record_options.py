@@ -4,7 +4,8 @@ import argparse
 import os
 from pathlib import Path
 
-from ...quoting import printable
+from ...errors import UsageError
+from ...quoting import printable, shell_word
 from ...wording import counted
 from ..execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE, records_path
 
@@ -22,10 +23,21 @@ def add_records(parser: argparse.ArgumentParser) -> None:
 
 
 def choose_records(arguments: argparse.Namespace) -> None:
-    """Let this process, and all that it starts, use the records that the user chose."""
+    """Let this process, and all that it starts, use the records that the user chose.
+
+    Raises
+    ------
+    UsageError
+        If their file does not exist.
+    """
     if arguments.no_records:
         os.environ[RECORDS_VARIABLE] = NO_RECORDS
     elif arguments.records is not None:
+        if not arguments.records.is_file():
+            raise UsageError(
+                f"`--records {arguments.records}`: there is no such file; `tilewright tune "
+                f"MODEL --database {shell_word(str(arguments.records))}` makes one"
+            )
         os.environ[RECORDS_VARIABLE] = str(arguments.records)
 
 

@@ -182,12 +182,14 @@ def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
     Returns
     -------
     dict
-        `accuracy` if labels are known. If outputs are known, `equal_samples` and `equal_values` as
-        shares and, for floats that are not all equal, the signal-to-noise ratio `sqnr_db`.
+        `accuracy` if labels are known and the output is one number per class. If outputs are
+        known, `equal_samples` and `equal_values` as shares and, for floats that are not all equal,
+        the signal-to-noise ratio `sqnr_db`.
     """
     found: dict[str, float] = {}
     flat = outputs.reshape(len(outputs), -1)
-    if samples.labels is not None and samples.labels.ndim == 1:
+    has_classes = sum(extent != 1 for extent in outputs.shape[1:]) == 1
+    if samples.labels is not None and samples.labels.ndim == 1 and has_classes:
         found["accuracy"] = float(np.mean(flat.argmax(axis=1) == samples.labels))
     if samples.outputs is not None:
         expected = samples.outputs.reshape(len(samples.outputs), -1)
@@ -260,8 +262,7 @@ def _value_sentences(comparison: Comparison, module: Module) -> list[str]:
         plural = "s" * (len(comparison.not_kept) != 1)
         lines.append(
             f"not compared: {len(comparison.not_kept)} layer{plural} of `{module.name}` whose "
-            "results stay on chip or whose memory later layers reuse; compile with `--keep-all` "
-            "to compare all"
+            "memory later layers reuse; compile with `--keep-all` to compare all"
         )
     if inside := comparison.on_chip:
         plural = "s" * (len(inside) != 1)

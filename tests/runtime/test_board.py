@@ -197,7 +197,7 @@ def refusal(address, configuration=SMALL):
             {"CONFIGURATION": PRESETS["8x8"].hash},
             "expected configuration `tiny` (0x{hash:08x}), got a board with `8x8` "
             f"({PRESETS['8x8'].hash:#010x}); load the bitstream of that configuration, or choose "
-            "the board's with `--config`",
+            "the board's with `--config 8x8`",
         ),
         (
             {"LINK_VERSION": 99},

@@ -39,6 +39,9 @@ from ..schedule_options import add_schedule, change_sentences
 SIMULATED_HARDWARE = ("rtl", "gate")
 """Devices that take so long that one more run on `sim`, to compare data windows, is nothing."""
 
+WAVEFORM_SUFFIXES = (".fst",)
+"""The viewers know the format by the name."""
+
 TRUSTED = ("reference", "sim", "host")
 """Devices that results are compared with; no sentence asks for a comparison of theirs."""
 
@@ -68,7 +71,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "--compare", action="store_true",
         help="compare the output of every layer with the integer reference; memory is not reused "
-        "and nothing stays on chip alone for that, which can change the cycles a little (rtl and gate always compare the memory of "
+        "for that, which can change the cycles a little (rtl and gate always compare the memory of "
         "the first sample with sim)",
     )  # fmt: skip
     add_technology(parser)
@@ -80,7 +83,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "--waveform",
         type=Path,
-        metavar="FILE",
+        metavar="FILE.fst",
         help="write an FST waveform, for GTKWave or Surfer (rtl)",
     )
     parser.add_argument(
@@ -105,9 +108,9 @@ def run(arguments: argparse.Namespace) -> None:
         comparison raises DeviceError.
     """
     check_json(arguments.json)
-    for option in ("trace", "waveform"):
+    for option, suffixes in (("trace", ()), ("waveform", WAVEFORM_SUFFIXES)):
         path = getattr(arguments, option)
-        check_output(path, f"`--{option} {path}`", [arguments.source, arguments.input])
+        check_output(path, f"`--{option} {path}`", [arguments.source, arguments.input], suffixes)
     choose_records(arguments)
     check_arguments(arguments)
     placing = chosen_placing(arguments)

@@ -1,6 +1,7 @@
 """`compile`, `inspect`, `config`, `doctor` and the options of `tilewright` itself."""
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -172,7 +173,28 @@ def test_config_show_tells_what_only_synthesis_can_tell(tilewright):
     shown = tilewright("config", "show", "gatemate", "--chip", "ccgm1a1").splitlines()
     assert shown[-4].split() == ["core", "unknown", "unknown", "22"]
     assert shown[-2].split() == ["share", "-", "-", "34%"]
-    assert shown[-1] == "only synthesis tells what is unknown: `tilewright synth --no-place`"
+    assert shown[-1] == (
+        "only synthesis tells what is unknown: `tilewright synth --config gatemate --chip ccgm1a1 "
+        "--no-place`"
+    )
+
+
+def test_doctor_tells_machines_the_same(tilewright):
+    found, said = json.loads(tilewright("doctor", "--json")), tilewright("doctor")
+    for tool in found["tools"]:
+        assert (tool["usable"], tool["mend"]) == (True, "")
+        assert re.search(rf"^{re.escape(tool['name'])} +usable ", said, re.M)
+    for need in found["commands"]:
+        assert need["commands"] in said
+        assert bool(need["missing"]) == bool(need["remedy"])
+
+
+def test_presets_for_machines(tilewright):
+    presets = json.loads(tilewright("config", "list", "--json"))
+    lines = tilewright("config", "list").splitlines()[1:]
+    assert [(each["name"], each["hash"]) for each in presets] == [
+        (words[0], words[-1]) for words in map(str.split, lines)
+    ]
 
 
 def test_doctor_finds_this_machine_usable(tilewright):

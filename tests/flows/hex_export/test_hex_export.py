@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,16 @@ def simulate(folder: Path) -> str:
     return subprocess.run(
         ["./a.out"], cwd=folder, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
+
+
+def test_a_bench_that_is_not_there(folder):
+    done = subprocess.run(
+        [sys.executable, folder / "run_cocotb.py", "nothing"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        f"error: MODULE `nothing`: there is no `{folder.resolve() / 'nothing.py'}`\n"
+    )
 
 
 @pytest.mark.slow
