@@ -136,7 +136,7 @@ def test_gtcrn_runs_whole_but_for_its_filter_banks():
     machine = DEFAULT.replace(row_statistics="all")
     module = compile_module(integer, machine)
     programs = [[layer.name for layer in each.layers] for each in module.segments]
-    assert max(map(len, programs)) > sum(map(len, programs)) - 50
+    assert max(map(len, programs)) > 0.9 * sum(map(len, programs))
     assert programs[1] == ["MatMul_26"]
     assert programs[3] == ["MatMul_1757"]
     assert len(programs) == 4
