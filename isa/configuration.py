@@ -438,21 +438,9 @@ OPTIONS = tuple(name for name, about in PARAMETERS.items() if about.optional)
 
 _PRESETS = (
     Configuration(
-        name="tiny",
-        lanes_in=2,
-        lanes_out=2,
-        act_depth=16,
-        wgt_depth=16,
-        acc_depth=8,
-        param_depth=4,
-        lut_tables=1,
-        bus_bits=32,
-        burst_beats=4,
-        outstanding_bursts=2,
-        queue_depth=2,
-        token_bits=2,
-        extent_bits=5,
-        address_bits=20,
+        name="tiny", lanes_in=2, lanes_out=2, act_depth=16, wgt_depth=16, acc_depth=8,
+        param_depth=4, lut_tables=1, bus_bits=32, burst_beats=4, outstanding_bursts=2,
+        queue_depth=2, token_bits=2, extent_bits=5, address_bits=20,
     ),
     Configuration(
         name="4x4",
@@ -574,7 +562,7 @@ _PRESETS = (
     ),
     Configuration(name="zynq7020", queue_depth=2),
     Configuration(name="ultra96", lanes_out=32, wgt_depth=1024, bus_bits=128, queue_depth=2),
-)
+)  # fmt: skip
 
 PRESETS: dict[str, Configuration] = {preset.name: preset for preset in _PRESETS}
 """Presets: from one small enough for formal tools to a large one, then those for FPGAs."""
