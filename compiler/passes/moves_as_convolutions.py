@@ -54,7 +54,11 @@ class _Taps(NamedTuple):
 
 @rule(op(ops.Reshape, value(), result=is_float32))
 def copy_by_products(site: Site) -> str | None:
-    """Windows or shuffled channels of an image [N, C, H, W] -> Conv with a 1 for each channel."""
+    """Windows or shuffled channels of an image [N, C, H, W] -> Conv with a 1 for each channel.
+
+    Rows that are split in blocks and channels that are repeated, such as heads of attention that
+    share keys, are left: strides of matrix products read them in place.
+    """
     if len(site.shape) != IMAGE or site.shape[1] > MAX_CHANNELS:
         return None
     moves = (*MOVES, ops.Pad)
@@ -67,6 +71,9 @@ def copy_by_products(site: Site) -> str | None:
         return None
     first = np.minimum(taps.offsets.min(axis=0), 0)
     window = taps.offsets.max(axis=0) - first + 1
+    once = len(np.unique(places)) == places.size
+    if (window.max() > 1) if once and taps.strides == (1, 1) else window.max() == 1:
+        return None
     is_copy = np.array_equal(taps.channels, np.arange(len(taps.channels))) and window.max() == 1
     ends = [
         (site.shape[2 + axis] - 1) * taps.strides[axis]
