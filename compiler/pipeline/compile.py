@@ -147,13 +147,18 @@ class _Compiler:
         if self.measure is not None and request.options.candidates > 1:
             for machine in narrower_ports(graph, nodes, request.configuration):
                 with suppress(UnfitError):
-                    found = self.search(graph, nodes, machine)
-                    best = min(best, found, key=lambda linked: linked.cycles)
+                    best = min(best, self.search(graph, nodes, machine), key=self._rank)
         for layer in best.layers:
             self.progress(str(layer.gap))
         if not request.lean:
             prove(request, best.segment)
         return best
+
+    def _rank(self, linked: Linked) -> tuple[int, int]:
+        """Programs with more of the given schedules come first, then those of fewer cycles."""
+        given = self.request.schedules
+        taken = sum(layer.gap.name in given for layer in linked.layers) if given else 0
+        return -taken, linked.cycles
 
     def search(self, graph: Graph, nodes: Sequence[Node], searched: Configuration) -> Linked:
         """Compile a segment with schedules that are searched for a machine."""

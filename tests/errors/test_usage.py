@@ -118,8 +118,9 @@ from tilewright.flows.cli.main import guarded, main
          "such as `1/4`, got `half`; correct it"),
         (["what-if", "m.onnx", "--vary", "bus_bits"], "`--vary bus_bits`: expected PARAM=N,... "
          "such as `bus_bits=64,128`; correct it"),
-        (["config", "show", "16x16", "--set", "name=3"], "`--set name=3`: unknown parameter "
-         "`name`; expected lanes, or a parameter of the configuration (`tilewright config show`)"),
+        (["config", "show", "16x16", "--set", "name=3"], "`--set name=3`: `name` stands in "
+         "a file of parameters alone; begin one with `tilewright config show --json mine.json`, "
+         "and give `--config mine.json`"),
         (["sweep", "m.onnx", "--latency", "10"], "unknown arguments `--latency 10`; give `--vary "
          "latency=VALUES`"),
         (["run", "m.onnx", "--shape", "x=1,8"], "unknown arguments `--shape x=1,8`; did you mean "
