@@ -24,7 +24,7 @@ from .dma import DramTensor
 from .lower_copies import Packed, Transfers
 from .matching import MatchedInstruction
 from .program_size import too_large
-from .residents import NO_FRAMES, Frame
+from .residents import NO_FRAMES, ResidentFrame
 from .row_passes import RowPasses
 from .scratchpads import TABLE_BYTES, BufferPlacer, Placed, Scratchpads
 from .strided_copy import fill_bytes
@@ -111,7 +111,7 @@ class Lowering:
         pool: ConstantPool,
         most_instructions: int = DEFAULT_OPTIONS.most_instructions,
         known: dict[Kernel, KnownPieces] | None = None,
-        frames: Mapping[str, Frame] = NO_FRAMES,
+        frames: Mapping[str, ResidentFrame] = NO_FRAMES,
     ) -> None:
         self.configuration = configuration
         self.most_instructions = most_instructions

@@ -24,7 +24,7 @@ from .tile_layout import TileLayout, dense_places
 
 
 @dataclass(frozen=True)
-class Frame:
+class ResidentFrame:
     """A whole activation with its border.
 
     Parameters
@@ -62,17 +62,17 @@ class Frame:
         """Whether a reader of a box that sees `pad` around the activation finds all of it."""
         return self.contains(box) and (pad == self.pad or _within(box, whole_box(self.shape)))
 
-    def joined(self, box: Box, pad: int) -> "Frame":
+    def joined(self, box: Box, pad: int) -> "ResidentFrame":
         """The frame for one more reader; the same one if that sees other values around it."""
         whole = whole_box(self.shape)
         if _within(box, whole) or (self.box != whole and pad != self.pad):
             return self
         pairs = zip(self.box, box, strict=True)
         wider = tuple((min(one[0], two[0]), max(one[1], two[1])) for one, two in pairs)
-        return Frame(self.shape, wider, pad)
+        return ResidentFrame(self.shape, wider, pad)
 
 
-NO_FRAMES: Mapping[str, Frame] = MappingProxyType({})
+NO_FRAMES: Mapping[str, ResidentFrame] = MappingProxyType({})
 """Every activation goes through main memory."""
 
 
@@ -82,10 +82,10 @@ def _within(box: Box, other: Box) -> bool:
 
 
 @dataclass(slots=True)
-class Resident:
+class ResidentActivation:
     """A frame in ACT, and whether its border is filled."""
 
-    frame: Frame
+    frame: ResidentFrame
     piece: Piece
     bordered: bool = False
 
@@ -148,9 +148,9 @@ def plain_copies(program: Program) -> tuple[dict[str, Tensor], dict[str, Tensor]
     return stored, loaded
 
 
-def frames_of(programs: Iterable[Program]) -> dict[str, Frame]:
+def frames_of(programs: Iterable[Program]) -> dict[str, ResidentFrame]:
     """The frames of activations that one kernel computes and another one reads, by value."""
-    frames: dict[str, Frame] = {}
+    frames: dict[str, ResidentFrame] = {}
     read: set[str] = set()
     for program in programs:
         stored, loaded = plain_copies(program)
@@ -161,7 +161,7 @@ def frames_of(programs: Iterable[Program]) -> dict[str, Frame]:
                 frames[value] = frame.joined(program.domains[buffer], tensor.pad)
                 read.add(value)
         for tensor in stored.values():
-            frames[value_of(tensor)] = Frame(tensor.shape, whole_box(tensor.shape), 0)
+            frames[value_of(tensor)] = ResidentFrame(tensor.shape, whole_box(tensor.shape), 0)
     return {value: frame for value, frame in frames.items() if value in read}
 
 

@@ -27,7 +27,7 @@ from .fixed_places import FixedPlaces, partners_of
 from .matching import MatchedInstruction
 from .phases import corrects_sums, own_index
 from .regions import RegionRequest, act_regions, limited_region, region_request
-from .residents import Frame, Resident, mirrored, plain_copies, value_of
+from .residents import ResidentActivation, ResidentFrame, mirrored, plain_copies, value_of
 from .sliding import Window
 from .tile_layout import TileLayout, accumulator_places, dense_places, row_major
 from .weights import WeightLayout, weight_layout
@@ -62,8 +62,8 @@ class Scratchpads:
     configuration: Configuration
     arenas: Mapping[Memory, ScratchpadArena]
     bank: int = 0
-    frames: dict[str, Frame] = field(default_factory=dict)
-    residents: dict[str, Resident] = field(default_factory=dict)
+    frames: dict[str, ResidentFrame] = field(default_factory=dict)
+    residents: dict[str, ResidentActivation] = field(default_factory=dict)
 
     @staticmethod
     def of(configuration: Configuration) -> "Scratchpads":
@@ -124,7 +124,7 @@ class Placed:
     piece: Piece | None = None
     rolling: Rolling | None = None
     further: tuple[FurtherTiles, ...] = ()
-    resident: Resident | None = None
+    resident: ResidentActivation | None = None
 
 
 class ArenaRequest(NamedTuple):
@@ -319,12 +319,14 @@ class BufferPlacer:
                 return None
             if resident.piece.base < low or high < resident.piece.end:
                 return None
-        piece, missing = pads.arenas[Memory.ACT].take((Frame, value), frame.size, (low, high))
+        piece, missing = pads.arenas[Memory.ACT].take(
+            (ResidentFrame, value), frame.size, (low, high)
+        )
         if missing and resident is not None:  # its first tiles are lost
             del pads.residents[value], pads.frames[value]
             return None
         if resident is None:
-            resident = pads.residents[value] = Resident(frame, piece)
+            resident = pads.residents[value] = ResidentActivation(frame, piece)
         lows = tuple(first for first, _ in buffered.held)
         base = piece.base + frame.offset(lows)
         return Placed(

@@ -135,7 +135,7 @@ def _expand(builder: Builder, group: Sequence[Node]) -> None:
     found = {
         (strand.node.outputs[0].name, strand.index): parts
         for cell in cells
-        for strand, parts in zip(cell, _Cell(builder, cell).expand(), strict=True)
+        for strand, parts in zip(cell, _LayerCell(builder, cell).expand(), strict=True)
     }
     for node in group:
         steps, directions, samples, hidden = node.outputs[0].type.shape
@@ -153,10 +153,10 @@ def _expand(builder: Builder, group: Sequence[Node]) -> None:
 
 
 _Given = tuple[str, np.ndarray, np.ndarray]
-"""What a step has for some gates: their part of the inputs' product, weights and bias."""
+"""Part of the inputs' product, weights and bias of some gates, in a step."""
 
 
-class _Cell:
+class _LayerCell:
     """The steps of strands side by side, being written into a builder."""
 
     def __init__(self, builder: Builder, strands: Sequence[_Strand]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ...aligned import align
 from ..accelerator.constants import ConstantPool
 from ..accelerator.lower_schedules import KnownPieces, Lowering
-from ..accelerator.residents import NO_FRAMES, Frame
+from ..accelerator.residents import NO_FRAMES, ResidentFrame
 from ..graph import Graph
 from ..main_memory.segment_layout import constant_bytes
 from ..tensor import Kernel
@@ -17,7 +17,7 @@ def lower(
     graph: Graph,
     scheduled: Scheduled,
     known: dict[Kernel, KnownPieces] | None,
-    frames: Mapping[str, Frame] = NO_FRAMES,
+    frames: Mapping[str, ResidentFrame] = NO_FRAMES,
 ) -> Lowered:
     """Lower a segment.
 

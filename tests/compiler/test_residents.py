@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright.compiler.accelerator.residents import Frame
+from tilewright.compiler.accelerator.residents import ResidentFrame
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.module import Module
@@ -163,7 +163,7 @@ def test_a_chain_on_chip_takes_fewer_cycles(windows, monkeypatch):
 def test_a_reader_that_sees_other_values_around_an_activation_loads_it():
     whole = ((0, 1), (0, 4), (0, 4), (0, 16))
     wider = ((0, 1), (-1, 5), (-1, 5), (0, 16))
-    frame = Frame((1, 4, 4, 16), whole, 0).joined(wider, 7)
+    frame = ResidentFrame((1, 4, 4, 16), whole, 0).joined(wider, 7)
     assert (frame.box, frame.pad) == (wider, 7)
     assert frame.joined(wider, -128) == frame
     assert frame.serves(wider, 7)
