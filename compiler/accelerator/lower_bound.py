@@ -307,7 +307,7 @@ def _loads(
 
 
 def _distinct(asked: Indices, view: View) -> int:
-    """Number of elements in memory; a dimension without a step repeats them."""
+    """Number of elements in memory; a dimension with a stride of 0 adds none."""
     pairs = zip(asked, view.moves, strict=True)
     return math.prod(len(indices) if step else min(len(indices), 1) for indices, (_, step) in pairs)
 

@@ -305,7 +305,10 @@ class BufferPlacer:
         self.regions = mirrored(self.regions, found, pads.arenas[Memory.ACT].size)
 
     def _resident(self, name: str, buffered: Buffered) -> Placed | None:
-        """The place of a tile in the whole activation; None if that is not in the region."""
+        """The place of a tile in the buffer of the whole activation.
+
+        None if that buffer is not inside the kernel's region.
+        """
         pads, made = self.scratchpads, name in self.stored
         value = self.stored.get(name) or self.loaded.get(name)
         frame = pads.frames.get(value) if value else None

@@ -1,9 +1,9 @@
 """Windows that slide over an image: the mapping of a depthwise convolution to GEMM's taps.
 
-The instruction streams the pixels of a row and multiplies each of the last few by one tap. A
-machine that keeps lines does so with the rows before, too. A window wider than the taps is split
-into groups that accumulate. Incomplete sums, and sums between two strides, go to accumulator rows
-that no instruction reads.
+The instruction streams the pixels of a row and multiplies each of the last few by one tap. On a
+machine that keeps lines, it also multiplies the pixels above them in the two rows before. A window
+wider than the taps is split into groups that accumulate. Incomplete sums, and sums between two
+strides, go to accumulator rows that no instruction reads.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,9 @@ from ...isa.expressions import Match, Read
 from ...isa.pipeline import LINE_STEPS
 from ..tensor import Compute
 
-LINES_PAY = 0.75
-"""Share of the steps below which lines pay: their tiles are smaller, and each one costs time."""
+MAX_SHARE = 0.75
+"""Maximum share of the steps without lines at which the compiler uses lines. Their tiles have fewer
+rows, and every tile costs some cycles of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Slide:
         return count, rest // (count - 1)
 
     def used(self, taps: int) -> int:
-        """Taps that a group uses, of those that the machine has."""
+        """Number of taps in a group, on a machine that has `taps` of them."""
         return min(self.span, taps)
 
     def steps(self, extent: int, taps: int) -> int:
@@ -77,34 +78,36 @@ class Window:
     width: int
 
     def slides(self, configuration: Configuration) -> tuple[tuple[Slide, int], ...]:
-        """The slides that the machine's instruction makes, the innermost last, with its taps.
+        """The dimensions along which one instruction slides, the innermost last, each with the
+        number of taps that the machine has for it.
 
-        It makes one over lines if the machine keeps lines and that takes fewer steps.
+        The rows of the image are one of them if the machine keeps lines and lines save steps.
         """
         along = self.columns, configuration.depthwise_taps
-        over = self.lines, configuration.window_lines
-        if over[0] is None or over[1] == 1 or self.columns.used(along[1]) == 1:
+        if self.lines is None or not self._saves_steps(self.lines, configuration):
             return (along,)
-        lines = over[0], over[1]
-        return (lines, along) if self._pays(lines, along, configuration) else (along,)
+        return (self.lines, configuration.window_lines), along
 
-    def _pays(
-        self, over: tuple[Slide, int], along: tuple[Slide, int], configuration: Configuration
-    ) -> bool:
-        """Whether an output takes fewer steps with lines, in the largest tile that ACC holds."""
-        (lines, kept), (columns, taps) = over, along
+    def _saves_steps(self, lines: Slide, configuration: Configuration) -> bool:
+        """Whether lines save enough steps in the tallest tile of full width that ACC can hold."""
+        columns, taps, kept = self.columns, configuration.depthwise_taps, configuration.window_lines
+        if kept == 1 or columns.used(taps) == 1 or lines.used(kept) == 1:
+            return False
         streamed = self._streamed(self.width, columns, taps)
         rows = configuration.acc_depth // streamed - lines.used(kept)
-        outputs = min(self.height, rows // lines.stride + 1)
-        if rows < 0 or lines.used(kept) == 1:
+        if rows < 0:
             return False
+        outputs = min(self.height, rows // lines.stride + 1)
         with_lines = lines.groups(kept)[0] * lines.steps(outputs, kept) * streamed
         taps_of_column = (lines.span - 1) // lines.dilation + 1
         alone = taps_of_column * outputs * columns.steps(self.width, taps)
-        return with_lines < LINES_PAY * alone
+        return with_lines < MAX_SHARE * alone
 
     def block(self, columns: int, configuration: Configuration) -> int:
-        """Outputs of a row that are streamed as one line, of this number; lines are short."""
+        """Outputs that are streamed as one line, of a row with this number of them.
+
+        Lines are short, so a wide row is cut into several equal ones.
+        """
         *outer, (slide, taps) = self.slides(configuration)
         return _block(columns, slide, taps) if outer else columns
 
@@ -126,7 +129,7 @@ class Window:
 
 
 def _block(columns: int, slide: Slide, taps: int) -> int:
-    """The largest part of a row of which the machine keeps a line."""
+    """The largest divisor of a row's outputs whose line the machine can keep."""
     fitting = (one for one in range(columns, 1, -1) if slide.steps(one, taps) <= LINE_STEPS)
     return next((one for one in fitting if columns % one == 0), 1)
 

@@ -172,8 +172,8 @@ class Tensoriser:
     def _sliding_parts(
         self, window: Window, tile: Mapping[str, int], buffers: Mapping[str, Buffer]
     ) -> tuple[list[LoopPart], int]:
-        """The innermost loops that stream pixels, the loops over groups of taps, and the place of
-        the first complete sum."""
+        """The innermost loops, which stream pixels, the loops over groups of taps, and the number
+        of accumulator rows before the first complete sum."""
         roles = (Role.STREAM, Role.WEIGHTS, Role.ACCUMULATOR)
         stream, weights, sums = map(self.family.operand_of, roles)
 
@@ -189,13 +189,13 @@ class Tensoriser:
 
         streamed, groups = [], []
         first, tiles = 0, 1
-        slides = window.slides(self.configuration)
+        slides, columns = window.slides(self.configuration), window.columns
+        size = window.block(tile[columns.axis], self.configuration)
+        lines = tile[columns.axis] // size
+        sizes = {**tile, columns.axis: size}
         for slide, taps in reversed(slides):
             count, step = slide.groups(taps)
-            size = tile[slide.axis]
-            if slide is window.columns:
-                size = window.block(size, self.configuration)
-            steps = slide.steps(size, taps)
+            steps = slide.steps(sizes[slide.axis], taps)
             if steps > 1 << self.configuration.extent_bits:
                 raise UnfitError(
                     f"{steps} pixels along `{slide.axis}` are too many for a loop; cut that axis"
@@ -207,9 +207,6 @@ class Tensoriser:
                 moved = strides({stream: step * pixel(stream, slide), weights: tiles})
                 groups.append(LoopPart(slide.tap, count, 1, moved, True))
             tiles *= count
-        columns = window.columns
-        size = window.block(tile[columns.axis], self.configuration)
-        lines = tile[columns.axis] // size
         if lines > 1:
             moved = {
                 name: place(name, columns).offset(size) // self.granules[name]

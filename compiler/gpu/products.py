@@ -23,8 +23,8 @@ MIN_TILED = 16
 """Minimum number of rows, columns and taps of a product that is tiled."""
 
 MIN_SHARED, MAX_LANES = 64, 128
-"""A product that is not tiled shares each sum among the threads of a block if it has at least so
-many taps, and among at most so many threads."""
+"""Minimum number of taps from which the threads of a block share each sum of an untiled product,
+and the maximum number of threads that do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from ..graph.operators.recurrent import as_unary, real_weights
 from ..reach import reach
 
 MAX_STEPS = 64
-"""Maximum number of steps of a layer; the host runs longer ones in one loop."""
+"""Maximum number of steps of a layer that is expanded; a longer one is a loop on the host."""
 
 MAX_WIDTH = 32
 """Maximum number of channels of the state of several cells side by side."""
@@ -229,7 +229,7 @@ class _LayerCell:
         return held.reshape(-1, strand.hidden, held.shape[-1])
 
     def _state(self, place: int) -> str:
-        """Emit the first states [N, H] of all strands side by side."""
+        """Emit the initial states of all strands as one value [N, H]."""
         parts = []
         for one in self.strands:
             name = one.node.inputs[place]
@@ -339,7 +339,7 @@ class _LayerCell:
 
 
 def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a matrix of blocks along its diagonal."""
+    """Return the block-diagonal matrix of these blocks."""
     height, width = np.sum([block.shape for block in blocks], axis=0)
     made, row, column = np.zeros((height, width), blocks[0].dtype), 0, 0
     for block in blocks:

@@ -88,7 +88,7 @@ def sink_below_concat(site: Site, concat: ops.Concat, image: tuple[str | None, .
 
 @rule(op(ops.Reduce, value("x"), capture="mean", where=lambda r: r.kind == "ReduceMean"))
 def pool_row(site: Site, mean: ops.Reduce, x: str) -> str | None:
-    """Mean of an image of one row [N, C, 1, W] along it, without the axis -> AveragePool."""
+    """Mean along the row of a one-row image [N, C, 1, W], without that axis -> AveragePool."""
     given = site.shape_of(x)
     if len(given) != 4 or given[ROW] != 1 or mean.keep or mean.axes != (3,) or given[3] < 2:
         return None

@@ -71,8 +71,8 @@ def copy_by_products(site: Site) -> str | None:
         return None
     first = np.minimum(taps.offsets.min(axis=0), 0)
     window = taps.offsets.max(axis=0) - first + 1
-    once = len(np.unique(places)) == places.size
-    if (window.max() > 1) if once and taps.strides == (1, 1) else window.max() == 1:
+    moves_all = taps.strides == (1, 1) and len(np.unique(places)) == places.size
+    if moves_all != (window.max() == 1):  # rows in blocks, or repeated channels
         return None
     is_copy = np.array_equal(taps.channels, np.arange(len(taps.channels))) and window.max() == 1
     ends = [

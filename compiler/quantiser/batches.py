@@ -156,19 +156,13 @@ def make_batches(graph: Graph, inputs: Arrays, size: int = BATCH) -> Batches:
     Raises
     ------
     InputError
-        If there is no sample, or one has NaN.
+        If there is no sample.
     CompileError
         If the samples do not fit the graph.
     """
     batches = Batches(inputs)
     if not batches.count:
         raise InputError("calibration: expected at least one sample, got none; give some")
-    for name, array in inputs.items():
-        if array.dtype.kind == "f" and np.isnan(array).any():  # masks may hold infinities
-            raise InputError(
-                f"calibration: input `{name}`: expected numbers, got NaN; leave out the samples "
-                "that have it"
-            )
     wide = set_batch(graph, 2) if batches.count > 1 else None
     if wide is None:
         return batches

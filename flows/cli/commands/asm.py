@@ -96,7 +96,7 @@ def assemble(arguments: argparse.Namespace) -> None:
 
 
 def _with_lines(message: str, text: str) -> str:
-    """Return a message of the checker with the line of each instruction that it counts from 0."""
+    """Return a checker message that also gives the source line of each instruction."""
     lines = [number for number, _ in instruction_lines(text)]
     return re.sub(
         r"\binstruction (\d+)\b",

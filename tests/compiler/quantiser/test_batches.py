@@ -66,15 +66,6 @@ def test_no_sample_is_refused() -> None:
         make_batches(net.graph(output), net.inputs(0))
 
 
-def test_samples_without_numbers_are_refused() -> None:
-    net, output = small_network()
-    samples = net.inputs(3)
-    name = next(iter(samples))
-    samples[name][1].flat[0] = np.nan
-    with pytest.raises(InputError, match=f"input `{name}`: expected finite numbers, got NaN"):
-        make_batches(net.graph(output), samples)
-
-
 def fixed_network() -> Graph:
     """A network with a shape that is written down for one sample."""
     builder = Builder("fixed", [Value("x", TensorType("float32", (1, 4)))])

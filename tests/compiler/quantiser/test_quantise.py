@@ -174,7 +174,7 @@ def test_samples_that_give_no_numbers_are_refused() -> None:
     net, output = small_network()
     graph, inputs = net.graph(output), net.inputs(3)
     inputs["x"][1] = np.nan
-    with pytest.raises(InputError, match="calibration: input `x`: expected numbers, got NaN"):
+    with pytest.raises(InputError, match="calibration: value `x`: expected finite numbers"):
         quantise(graph, make_batches(graph, inputs))
 
 
