@@ -219,10 +219,11 @@ def test_odd_messages_of_a_known_client_harm_nobody(shared):
     assert say(HEAD.pack(MAGIC, (1 << 32) - 1)) == []
     assert len(say(hello, HEAD.pack(MAGIC, 5) + b"[[[[[")) == 1
     assert len(say(hello, b"".join(encode("run"))[:-3], wait_s=0.1)) == 1
+    assert len(say(hello, b"".join(encode("renew", token=-1)), wait_s=0.1)) == 1, "no answer"
     for odd in (
         encode("?"), encode("lease"), encode("run"), encode("run", token="x"),
         encode("run", token=1), encode("artifact", [b""], kind="program", signer="x"),
-        encode("artifact", kind=[], signer={}), encode("renew", token=-1),
+        encode("artifact", kind=[], signer={}),
         encode("release", token=5), encode("network", token=2),
         encode("lease", device="sim", board=False, configuration={"lanes_in": "x"}, memory={},
                options={}),
