@@ -81,15 +81,15 @@ class LoadOrder:
         self.queues = {unit: list[int]() for unit in Unit}
         self.lead = dict.fromkeys(Unit, 1 << 62)
         self.oldest: list[int] = []
-        for index, (used, span) in enumerate(zip(self.used, spans, strict=True)):
-            assert used.unit is not None
+        for index, (one, span) in enumerate(zip(used, spans, strict=True)):
+            assert one.unit is not None
             loads = self.queues[Unit.LOAD]
             self.oldest.append(loads[-WINDOW] if len(loads) >= WINDOW else 0)
-            self.queues[used.unit].append(index)
-            self.lead[used.unit] = min(self.lead[used.unit], span.first - span.start)
+            self.queues[one.unit].append(index)
+            self.lead[one.unit] = min(self.lead[one.unit], span.first - span.start)
         self.users: list[list[int]] = [[] for _ in order]
         self.depends = [self._depend(index, order, conflicts) for index in range(len(order))]
-        self.ports = [_ports(used) for used in self.used]
+        self.ports = [_ports(one) for one in used]
         self._begin(0)
 
     def _begin(self, delay: int) -> None:
