@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ...isa.configuration import Configuration
 from ...isa.encoding import word_bytes
+from ...isa.footprints import footprint
 from ...isa.instructions import Instruction, Unit
 from ...isa.tokens import synthesise_tokens
 from .load_order import LoadOrder, Span, Spans
@@ -111,11 +112,14 @@ def reorder_loads(
     spans_of: Spans | None = getattr(measure, "spans", None)
     if spans_of is None or len(instructions) > MAX_REORDERED:
         return issued
+    footprints = [footprint(one, configuration) for one in instructions]
+    conflicts: dict[int, bool] = {}
     for _ in range(ROUNDS):
         before = [instructions[index] for index in issued.order]
+        used = [footprints[index] for index in issued.order]
         base = issued
         spans = [Span(*each) for each in spans_of(base.program, configuration)]
-        loads = LoadOrder(before, spans, configuration)
+        loads = LoadOrder(base.order, used, spans, conflicts)
         for delay in DELAYS:
             order = loads.passing(delay)
             found = issue([before[index] for index in order], configuration, measure)

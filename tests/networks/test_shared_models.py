@@ -93,7 +93,9 @@ STREAMS = {
 """States of networks that take a frame at a time, and the products of a frame in int8."""
 
 
-@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize(
+    "path", ["dtln2/dtln2", pytest.param("gtcrn/gtcrn", marks=pytest.mark.slow)]
+)
 def test_a_stream_is_quantised_and_keeps_its_state(path, capsys):
     states, multiplications = STREAMS[path]
     pairs = [word for name, output in states.items() for word in ("--state", f"{name}={output}")]

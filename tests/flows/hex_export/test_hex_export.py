@@ -60,7 +60,7 @@ def test_the_verilog_bench_passes_and_notices_a_wrong_word(folder):
     together.write_text("".join(f'#include "{name}"\n' for name in sources))
     include = verilator / "include"
     subprocess.run(
-        [os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-pthread", "-DVERILATOR=1",
+        [os.environ.get("CXX", "g++"), "-std=c++20", "-O0", "-pthread", "-DVERILATOR=1",
          "-DVL_TIME_CONTEXT", f"-I{built}", f"-I{include}", f"-I{include / 'vltstd'}", together,
          *(include / name for name in RUNTIME), "-o", folder / "a.out"],
         check=True,

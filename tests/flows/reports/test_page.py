@@ -193,7 +193,8 @@ def test_no_dot_of_the_roofline_is_faster_than_the_array(module):
 
 
 def test_a_layer_that_another_holds_back_names_it():
-    module = compile_graph(import_model(DIGITS), PRESETS["tiny"])
+    shallow = PRESETS["4x4"].replace(name="shallow", act_depth=32, wgt_depth=32)
+    module = compile_graph(import_model(DIGITS), shallow)
     layers = data_of(module)["layers"]
     names = [layer["name"] for layer in layers]
     held = [
