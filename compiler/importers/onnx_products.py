@@ -67,8 +67,8 @@ def _einsum_of_two(node: OnnxNode, general: ops.Einsum, a: str, b: str, name: st
                 x = node.transpose(x, order, f"{name}.turned")
             shape = [extents[letter] if letter in term else 1 for letter in result]
             factors.append(_shaped(node, x, shape, f"{name}.factor"))
-        return node.binary("Mul", *factors, name)
-    terms = _matrix_terms(*given, result)
+        return node.binary("Mul", factors[0], factors[1], name)
+    terms = _matrix_terms(given[0], given[1], result)
     if terms is None:
         return node.emit(general, operands, name)
     batch, left, right, summed = terms
