@@ -200,5 +200,6 @@ def _alike(both: np.ndarray, singles: list[np.ndarray]) -> bool:
     expected = np.concatenate(singles) if singles[0].ndim else np.stack(singles)
     if both.shape != expected.shape:
         return False
-    spread = float(np.abs(expected).max(initial=0))
-    return bool(np.allclose(both, expected, rtol=CLOSE, atol=CLOSE * spread))
+    # Masks hold infinities, which must stay where they are but say nothing of the spread.
+    spread = float(np.abs(expected[np.isfinite(expected)]).max(initial=0))
+    return bool(np.allclose(both, expected, rtol=CLOSE, atol=CLOSE * spread, equal_nan=True))
