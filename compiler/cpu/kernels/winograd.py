@@ -21,7 +21,7 @@ from ..target import CpuTarget
 from .choices import Choices
 from .description import Constants, KernelSchedule, Planner, round_up
 from .epilogue import Extent
-from .tiles import panels, pick_rows, pick_steps
+from .tiles import Multiplication, panels, pick_panel, pick_rows, pick_steps
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -93,8 +93,8 @@ class WinogradPlanner(TilePlanner):
 
     def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
         super().__init__(conv, target, TILE, choices)
-        vectors = choices.pick("vectors", 2, (1, 2, 3, 4))
-        self.panel = vectors * target.lanes
+        way = Multiplication.of("float32", target)
+        self.panel = pick_panel(choices, conv.channels_out, target, self.across, way)
         self.pixels = pick_rows(choices, self.across, self.panel, target, "tiles")
         """Tiles whose products are in registers at the same time."""
         self.steps = pick_steps(choices, conv.channels_in)
