@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...sim.cache import cache_folder
-from .shipped_choices import shipped_target, shipped_texts
+from .shipped_choices import shipped_places, shipped_texts
 
 if TYPE_CHECKING:
     from ...compiler.cpu import CpuTarget
@@ -142,15 +142,16 @@ def recorded_choices(texts: Texts) -> Mapping[str, str]:
     if target is None:
         return {}
     threads = usable_threads()
-    shipped = _choices_at(texts, target, shipped_target(target, threads))
+    shipped = _choices_at(texts, target, *shipped_places(target, threads))
     return {**shipped, **_choices_at(texts, target, target_digest(target, threads))}
 
 
-def _choices_at(texts: Texts, target: "CpuTarget", place: str) -> dict[str, str]:
+def _choices_at(texts: Texts, target: "CpuTarget", *places: str) -> dict[str, str]:
     from ...compiler.cpu.kernels.choices import choice_key
 
     return {
         choice_key(workload, target): text
+        for place in places
         for (workload, configuration), text in texts.items()
         if configuration == place
     }
@@ -164,7 +165,7 @@ def shipped_keys() -> set[str]:
     if path is None or target is None:
         return set()
     threads = usable_threads()
-    shipped = _choices_at(dict(shipped_texts()), target, shipped_target(target, threads))
+    shipped = _choices_at(dict(shipped_texts()), target, *shipped_places(target, threads))
     own = _choices_at(_own_texts(path), target, target_digest(target, threads))
     return shipped.keys() - own.keys()
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).with_name("shipped_records.jsonl")
 
-KEY_PREFIX = "shipped "
-"""Start of the keys of targets, which no hash has."""
+ANY = "any"
+"""The number of threads of records that suit all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,9 @@ class ShippedRecord:
         Hash of what the kernel computes.
     ratio
         Time over the default's, measured apart from the search.
+    shared_alike
+        Whether threads share its loops as they share the default's, so that it is for any number of
+        them; otherwise it is for as many as were measured.
     name
         The network and the kernel, for people.
     """
@@ -37,6 +40,7 @@ class ShippedRecord:
     workload: str
     choice: str
     ratio: float
+    shared_alike: bool
     name: str
 
 
@@ -80,9 +84,14 @@ class ShippedSet:
         )  # fmt: skip
 
     @property
-    def target_key(self) -> str:
-        """The text under which the records are found."""
+    def title(self) -> str:
+        """The target, for people; a file has one set of each."""
         return _key(self.processor, self.triple, self.level, self.threads)
+
+    def place_of(self, record: ShippedRecord) -> str:
+        """Return the text under which a record is found."""
+        threads = ANY if record.shared_alike else self.threads
+        return _key(self.processor, self.triple, self.level, threads)
 
 
 def processor_name() -> str:
@@ -92,13 +101,17 @@ def processor_name() -> str:
     return llvm.get_host_cpu_name()
 
 
-def _key(processor: str, triple: str, level: str, threads: int) -> str:
-    return f"{KEY_PREFIX}{processor} {triple} {level} {threads}"
+def _key(processor: str, triple: str, level: str, threads: int | str) -> str:
+    return f"shipped {processor} {triple} {level} {threads}"
 
 
-def shipped_target(target: "CpuTarget", threads: int) -> str:
-    """Return the text under which the records for a target on this machine are found."""
-    return _key(processor_name(), target.triple, target.level, threads)
+def shipped_places(target: "CpuTarget", threads: int) -> tuple[str, str]:
+    """Return the texts under which the records for a target on this machine are found."""
+    name = processor_name()
+    return (
+        _key(name, target.triple, target.level, ANY),
+        _key(name, target.triple, target.level, threads),
+    )
 
 
 def shipped_sets(path: Path) -> list[ShippedSet]:
@@ -117,7 +130,7 @@ def shipped_sets(path: Path) -> list[ShippedSet]:
 def set_lines(sets: Iterable[ShippedSet]) -> str:
     """Return the text of a file."""
     lines = []
-    for one in sorted(sets, key=lambda each: each.target_key):
+    for one in sorted(sets, key=lambda each: each.title):
         fields = asdict(one)
         records = fields.pop("records")
         lines += [json.dumps(each) for each in (fields, *records)]
@@ -128,7 +141,7 @@ def set_lines(sets: Iterable[ShippedSet]) -> str:
 def shipped_texts() -> Mapping[tuple[str, str], str]:
     """Return the choices by workload and target; neither LLVM nor NumPy is loaded."""
     return {
-        (record.workload, one.target_key): record.choice
+        (record.workload, one.place_of(record)): record.choice
         for one in shipped_sets(SHIPPED)
         for record in one.records
     }

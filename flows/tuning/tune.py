@@ -15,7 +15,7 @@ from ...compiler.cpu.kernels.choices import Choice, choice_of, choice_text
 from ...errors import UsageError
 from ...wording import counted
 from ..execution.recorded_choices import target_digest
-from ..execution.shipped_choices import shipped_target, shipped_texts
+from ..execution.shipped_choices import shipped_places, shipped_texts
 from .features import work_of
 from .kernel_records import KernelRecords
 from .measuring import TrialMeasurer
@@ -242,9 +242,10 @@ def _begun(task: KernelTask, records: KernelRecords, tuner: str, seed: int) -> T
     space = task.space()
     method = open_tuner(tuner, task, space, seed, records.history(task))
     state = TaskState(task, space, method, records.known(task))
-    text = shipped_texts().get((task.workload, shipped_target(task.target, task.threads)))
-    if text and (choice := choice_of(text)) in space.points:
-        state.shipped = space.points.index(choice)
+    for place in shipped_places(task.target, task.threads):
+        text = shipped_texts().get((task.workload, place))
+        if text and (choice := choice_of(text)) in space.points:
+            state.shipped = space.points.index(choice)
     return state
 
 

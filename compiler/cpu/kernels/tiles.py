@@ -35,9 +35,10 @@ MAX_VECTORS = 4
 """Vectors of the widest panel."""
 
 MIN_SUMS, CLEARLY = 10, 0.9
-"""Sums of a tile that keep the multipliers busy: two of them, with four cycles from a sum to the next
-that depends on it, and some slack. A wider panel has to be estimated to take at most `CLEARLY` times
-as long. Both fit what `tune` found for AVX2 and AVX-512: 4 rows gain 7 to 15 %, 1 row up to 56 %."""
+"""Sums of a tile that keep the multipliers busy: two of them, four cycles from a sum to the next
+that depends on it, and some slack. A wider panel has to be estimated to take at most `CLEARLY`
+times as long. Both fit what was measured with AVX2 and AVX-512: 4 rows gain 7 to 15 %, 1 row up to
+56 %."""
 
 UNROLLED = (4, 2)
 """Steps of a reduction between two branches, the most first; they must divide it."""
