@@ -182,7 +182,7 @@ def test_panels_of_bytes_widen_where_one_instruction_also_adds() -> None:
 
 
 @pytest.mark.parametrize(("size", "tile"), [(7, (2, 4)), (28, (2, 3))])
-def test_float_tiles_of_depthwise_kernels_have_two_rows(size: int, tile: tuple[int, int]) -> None:
+def test_tiles_of_depthwise_kernels_have_two_rows(size: int, tile: tuple[int, int]) -> None:
     window = {"kernel": (3, 3), "pads": (1, 1, 1, 1), "groups": 64}
     found = defaults(Convolution(1, size, size, 64, 64, **window), "avx2")
     assert (found["rows"], found["pixels"]) == tile
