@@ -9,6 +9,7 @@ from tilewright import compile_graph, import_model
 from tilewright.compiler.cpu import MatrixProduct, generic, host
 from tilewright.compiler.cpu.kernels.choices import choice_of, choice_text
 from tilewright.compiler.placement import Placement
+from tilewright.flows.bench import shipped_records
 from tilewright.flows.bench.shipped_records import graph_of
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution import shipped_choices
@@ -171,6 +172,35 @@ def test_the_shipped_file_is_small_ordered_and_says_where_it_comes_from():
         for each in one.records:
             assert 0 < each.ratio < 0.98
     assert all(json.loads(line) for line in text.splitlines())
+
+
+@pytest.mark.cpu_kernels
+def test_the_set_of_this_processor_is_made_anew_and_others_stay(tmp_path, monkeypatch, capsys):
+    measurers = []
+
+    def open_measurer():
+        measurers.append(ModelMeasurer(best=("unroll=1",)))
+        return measurers[-1]
+
+    monkeypatch.setattr(shipped_records, "ProcessMeasurer", open_measurer)
+    monkeypatch.setattr(shipped_records, "MODELS", {"digits": DIGITS.read_bytes})
+    path = tmp_path / "made.jsonl"
+    other = ShippedSet("another", "triple", "avx2", 1, "2026-01-01", "a command", {}, ())
+    path.write_text(set_lines([other]))
+    command = ["--trials", "9", "--database", str(tmp_path / "it.db"), "--output", str(path)]
+    texts = []
+    for _ in range(2):
+        assert shipped_records.main(command) == 0
+        assert "digits: 5 kernels, " in capsys.readouterr().out
+        texts.append(path.read_text())
+    assert texts[0] == texts[1]
+    (mine,) = [one for one in shipped_sets(path) if one != other]
+    assert len(shipped_sets(path)) == 2
+    assert 0 < len(mine.records) < 5
+    assert all("unroll=1" in each.choice for each in mine.records)
+    # The second measurer times winners only, and the second run knows all trials.
+    assert len(measurers[1].asked) == len(mine.records)
+    assert not measurers[2].asked
 
 
 @pytest.mark.slow
