@@ -83,7 +83,7 @@ def graph_of(name: str) -> Graph:
     return recognise_layers(import_model(MODELS[name]()))
 
 
-class Bench:
+class WinnerBench:
     """Tunes kernels in one process, and measures the winners again in another.
 
     Parameters
@@ -119,7 +119,7 @@ def loops_of(task: KernelTask, choice: Choice) -> list[int]:
     return [node.extent for node in found if node.kind is Kind.PARALLEL]
 
 
-def tuned(options: argparse.Namespace, bench: Bench) -> Iterator[ShippedRecord]:
+def tuned(options: argparse.Namespace, bench: WinnerBench) -> Iterator[ShippedRecord]:
     """Tune the networks, print their gains, and yield what is worth a record."""
     seen: set[str] = set()
     for name in options.networks:
@@ -163,7 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
                 raise UsageError(f"`--networks {name}`: expected some of {expected}{hint}")
         options.database.parent.mkdir(parents=True, exist_ok=True)
         with Database(options.database) as database:
-            bench = Bench(KernelRecords(database), options.tuner, options.trials)
+            bench = WinnerBench(KernelRecords(database), options.tuner, options.trials)
             with closing(bench):
                 found = tuple(tuned(options, bench))
         mine = ShippedSet.of_target(
