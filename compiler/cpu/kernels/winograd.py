@@ -36,8 +36,9 @@ CHANGES = {"change_in": _INPUT, "change_out": _OUTPUT}
 TILE = 2
 """Outputs of a tile along each dimension."""
 
-FEW_TILES = 32
-"""Tiles up to which a weight is used too seldom to be worth its way from memory."""
+FEW_TILES = 2
+"""Tiles for each lane up to which a weight is used too seldom to be worth its way from memory: with
+fewer lanes, multiplying takes longer and reading does not."""
 
 CACHED_BYTES = 1 << 21
 """Bytes of weights that the second cache may hold."""
@@ -115,7 +116,7 @@ class WinogradPlanner(TilePlanner):
         and they come from beyond the second cache, reading them takes longer than multiplying.
         """
         c = self.conv
-        few = c.batch * self.down * self.across < FEW_TILES
+        few = c.batch * self.down * self.across < FEW_TILES * self.target.lanes
         if few and self._weight_bytes > CACHED_BYTES:
             return False
         return c.size_out[1] >= 7 and min(c.channels_in, c.channels_out) >= 32

@@ -186,3 +186,12 @@ def test_tiles_of_depthwise_kernels_have_two_rows(size: int, tile: tuple[int, in
     window = {"kernel": (3, 3), "pads": (1, 1, 1, 1), "groups": 64}
     found = defaults(Convolution(1, size, size, 64, 64, **window), "avx2")
     assert (found["rows"], found["pixels"]) == tile
+
+
+@pytest.mark.parametrize(("level", "method"), [("avx2", "winograd"), ("avx512vnni", "direct")])
+def test_few_tiles_are_worth_large_weights_where_multiplying_takes_longer(
+    level: str, method: str
+) -> None:
+    window = {"kernel": (3, 3), "pads": (1, 1, 1, 1)}
+    found = defaults(Convolution(1, 7, 7, 512, 512, **window), level)
+    assert found["method"] == method
