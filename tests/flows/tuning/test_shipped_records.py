@@ -201,6 +201,9 @@ def test_the_set_of_this_processor_is_made_anew_and_others_stay(tmp_path, monkey
     # The second measurer times winners only, and the second run knows all trials.
     assert len(measurers[1].asked) == len(mine.records)
     assert not measurers[2].asked
+    assert shipped_records.main(["--trials", "0", *command[2:]]) == 0
+    assert [one.records for one in shipped_sets(path)] == [other.records, mine.records]
+    assert not measurers[4].asked
 
 
 @pytest.mark.slow
