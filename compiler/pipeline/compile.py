@@ -190,7 +190,7 @@ class _Compiler:
         products = host_products(graph)
         report = {
             **module.report,
-            "host": {**report_of_host(host), "recorded": len(choices)},
+            "host": {**report_of_host(host), "recorded": dict(choices)},
             "placement": placement,
             "host_products": products,
             "idle": "" if segments else idle_sentence(graph, products),

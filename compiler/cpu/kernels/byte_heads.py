@@ -45,7 +45,7 @@ class ByteHeadPlanner(Planner):
         self.inner = round_up(product.inner, self.way.depth)
         self.panel = panel_of(product.columns, target)
         if not self.way.most_rows:
-            self.panel = pick_panel(choices, product.columns, target)
+            self.panel = pick_panel(choices, product.columns, target, product.rows, self.way)
         self.columns = round_up(product.columns, self.panel)
         self.matrix: MatrixTile | None = None
         """The tile, if the kernel uses matrix instructions."""

@@ -31,6 +31,9 @@ SPAN = 15
 MANY = 3
 """Tiles of a row from which on they share code; of fewer, most would be slower at the border."""
 
+WIDE = 14
+"""Columns from which on tiles of 2x3 pixels are faster than 2x4 with 16 registers."""
+
 SEVERAL = 5
 """Least number of large float32 tiles in a row."""
 
@@ -90,7 +93,7 @@ class DepthwisePlanner(Planner):
         """
         columns, stride = self.conv.size_out[1], self.conv.strides[1]
         if self.target.registers < 32:
-            return 1, even_blocks(columns, 4)
+            return 2, even_blocks(columns, 3 if columns >= WIDE else 4)
         reach = self.conv.reach(1)
         whole = [p for p in range(4, 8) if columns % p == 0 and (p - 1) * stride + reach <= SPAN]
         if whole:

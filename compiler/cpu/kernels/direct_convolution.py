@@ -39,7 +39,7 @@ class DirectPlanner(PanelPlanner):
         sizes = width, self.runs, run
         way = pick_multiplication(choices, conv.dtype, target, conv.small_pairs, sizes)
         super().__init__(conv, target, way, conv.channels_out, choices)
-        self.pick_panel()
+        self.pick_panel(width)
         self.depth = round_up(run, way.depth)
         """Elements of a run, for whole instructions."""
         if way.most_rows:

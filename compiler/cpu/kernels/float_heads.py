@@ -14,7 +14,7 @@ from ..target import CpuTarget
 from .choices import Choices
 from .description import KernelSchedule, Planner, round_up
 from .matrix_product import GAP, SAFE_ROWS, WAY_BYTES
-from .tiles import pick_panel, pick_rows, pick_steps, schedule_tiles
+from .tiles import Multiplication, pick_panel, pick_rows, pick_steps, schedule_tiles
 
 if TYPE_CHECKING:
     from .head_product import HeadProduct
@@ -28,7 +28,8 @@ class FloatHeadPlanner(Planner):
 
     def __init__(self, product: "HeadProduct", target: CpuTarget, choices: Choices) -> None:
         self.product, self.target = product, target
-        self.panel = pick_panel(choices, product.columns, target)
+        way = Multiplication.of(product.dtype, target)
+        self.panel = pick_panel(choices, product.columns, target, product.rows, way)
         self.rows = pick_rows(choices, product.rows, self.panel, target)
         self.packed = product.transposed
         """True if panels of the second operand are copied; a transposed one always is."""

@@ -127,7 +127,7 @@ class MatrixPlanner(PanelPlanner):
         pairs, sizes = product.small_pairs, (product.rows, 1, product.inner)
         way = pick_multiplication(choices, dtype, target, pairs, sizes)
         super().__init__(product, target, way, product.columns, choices)
-        self.pick_panel()
+        self.pick_panel(product.rows)
         self.product = product
         self.runs = 1 if way.words else product.parts
         self.depth = round_up(product.inner, way.depth)

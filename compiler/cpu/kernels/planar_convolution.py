@@ -29,7 +29,7 @@ class PlanarPlanner(PanelPlanner):
     def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
         way = Multiplication.of(conv.dtype, target)
         super().__init__(conv, target, way, conv.channels_out, choices)
-        self.pick_panel()
+        self.pick_panel(conv.size_out[1])
         self.conv = conv
         self.tile_rows = self.pick_rows(conv.size_out[1])
         self.window = (conv.channels_in, *conv.kernel, conv.channels_out)

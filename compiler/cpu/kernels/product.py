@@ -137,9 +137,9 @@ class PanelPlanner(Planner):
         self.is_wide = way.instruction is not None and columns < target.lanes
         """True if a whole vector of columns is computed, and the output cut from it."""
 
-    def pick_panel(self) -> None:
-        """Choose the vectors of a panel."""
-        self.panel = pick_panel(self.choices, self.columns, self.target)
+    def pick_panel(self, rows: int) -> None:
+        """Choose the vectors of a panel, for tiles that cover `rows` rows."""
+        self.panel = pick_panel(self.choices, self.columns, self.target, rows, self.way)
 
     def pick_rows(self, extent: int) -> int:
         """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""

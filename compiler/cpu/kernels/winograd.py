@@ -21,7 +21,7 @@ from ..target import CpuTarget
 from .choices import Choices
 from .description import Constants, KernelSchedule, Planner, round_up
 from .epilogue import Extent
-from .tiles import panels, pick_rows, pick_steps
+from .tiles import Multiplication, panels, pick_panel, pick_rows, pick_steps
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -36,8 +36,9 @@ CHANGES = {"change_in": _INPUT, "change_out": _OUTPUT}
 TILE = 2
 """Outputs of a tile along each dimension."""
 
-FEW_TILES = 32
-"""Tiles up to which a weight is used too seldom to be worth its way from memory."""
+FEW_TILES = 2
+"""Tiles for each lane up to which a weight is used too seldom to be worth its way from memory: with
+fewer lanes, multiplying takes longer and reading does not."""
 
 CACHED_BYTES = 1 << 21
 """Bytes of weights that the second cache may hold."""
@@ -93,8 +94,8 @@ class WinogradPlanner(TilePlanner):
 
     def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
         super().__init__(conv, target, TILE, choices)
-        vectors = choices.pick("vectors", 2, (1, 2, 3, 4))
-        self.panel = vectors * target.lanes
+        way = Multiplication.of("float32", target)
+        self.panel = pick_panel(choices, conv.channels_out, target, self.across, way)
         self.pixels = pick_rows(choices, self.across, self.panel, target, "tiles")
         """Tiles whose products are in registers at the same time."""
         self.steps = pick_steps(choices, conv.channels_in)
@@ -115,7 +116,7 @@ class WinogradPlanner(TilePlanner):
         and they come from beyond the second cache, reading them takes longer than multiplying.
         """
         c = self.conv
-        few = c.batch * self.down * self.across < FEW_TILES
+        few = c.batch * self.down * self.across < FEW_TILES * self.target.lanes
         if few and self._weight_bytes > CACHED_BYTES:
             return False
         return c.size_out[1] >= 7 and min(c.channels_in, c.channels_out) >= 32

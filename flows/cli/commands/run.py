@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> None:
             report.say(search_sentence(module.report["search"]))
         for line in change_sentences(module.report):
             report.say(line)
-        if recorded := records_sentence(len(module.choices)):
+        if recorded := records_sentence(module.choices):
             report.say(recorded)
         if arguments.trace:
             report.say(trace_sentence(arguments.trace, placing.clock))
