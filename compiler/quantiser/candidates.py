@@ -27,7 +27,7 @@ from .insert import Inserted, insert_quantisation
 from .joint import run_jointly
 from .layers import find_layers
 from .macs import macs
-from .measure import Noise, has_classes, last_layers
+from .measure import Noise, has_classes, last_values
 from .narrow import narrow
 from .options import AUTO, QuantiserOptions
 from .points import Points, find_points
@@ -178,7 +178,7 @@ class CandidateSearch:
             known = _without(statistics, _scaled(graph, links))
             found = calibrate(other, points, batches, known)
             self.sources.append(FloatSource(other, found, equalised=True))
-        self._ends = last_layers(graph, points)
+        self._ends = last_values(graph, points)
         self._output = graph.outputs[0].value if has_classes(graph) else None
         self._expected: dict[int, list[dict[str, np.ndarray]]] = {}
 
@@ -212,7 +212,9 @@ class CandidateSearch:
     def candidate(self, source: FloatSource, points: Points, method: str) -> QuantisationCandidate:
         """Return one candidate, not yet compared."""
         source.statistics = calibrate(source.graph, points, self.batches, source.statistics)
-        chosen = choose_quantisations(points, source.statistics, method, source.ranges)
+        chosen = choose_quantisations(
+            source.graph, points, source.statistics, method, source.ranges
+        )
         inserted = insert_quantisation(source.graph, points, chosen, scales=source.scales)
         return QuantisationCandidate(source, points, chosen, inserted, method)
 
