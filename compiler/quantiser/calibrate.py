@@ -8,7 +8,9 @@ import numpy as np
 
 from ..graph import Graph, Quantisation
 from ..passes.recognise_states import GATE
+from ..rewriting import first_match
 from .batches import Batches
+from .equalise import BENT
 from .float_layer import FloatLayer
 from .histogram import Histogram, merge
 from .joint import run_jointly
@@ -150,10 +152,15 @@ def choose_quantisations(
 def _function_behind(
     graph: Graph, tables: Mapping[str, FloatLayer], group: tuple[str, ...], histogram: Histogram
 ) -> Function | None:
-    """Return the elementwise function that alone reads a point."""
+    """Return the elementwise function that alone reads a point.
+
+    None for functions of two slopes: channels that only take the small one are as important.
+    """
     (name, *others), table = group, tables.get(group[0])
     user = graph.only_user(name)
     if others or table is None or user is None or user.outputs[0].name not in table.inside:
+        return None
+    if first_match(BENT, graph, table.output) is not None:
         return None
     return sampled_table(graph, table, min(histogram.low, 0.0), max(histogram.high, 0.0))
 

@@ -19,9 +19,8 @@ import numpy as np
 from ..graph import Builder, Graph, Node, drop_unused
 from ..graph import operators as ops
 from ..rewriting import either, first_match, op, repeated, value
-from .float_layer import maker, origin
+from .float_layer import maker
 from .points import Points
-from .states import leads_only_to_outputs
 
 MAX_FACTOR = 64.0
 """Maximum factor, and the inverse of the smallest; a larger one would only raise dead channels."""
@@ -34,8 +33,6 @@ BENT = either(
     op(ops.Unary, value("linear", private=True), where=lambda unary: unary.kind == "LeakyRelu"),
 )
 """Functions of two slopes, layers of their own, through which a positive factor passes."""
-
-TIMES = ops.Binary("Mul")
 
 PASSED = repeated(op(ops.Unary("Relu"), value()), value("linear"))
 """Operators after a layer's sums through which a positive factor passes."""
@@ -51,14 +48,11 @@ class EqualisedPair:
         Outputs of the two Conv nodes.
     between : str
         Activation of the first layer, whose channels are equalised.
-    joined : str
-        Concat of that activation with earlier ones, which come with the inputs; empty without one.
     """
 
     first: str
     second: str
     between: str
-    joined: str = ""
 
 
 def find_links(graph: Graph, points: Points) -> tuple[EqualisedPair, ...]:
@@ -66,34 +60,15 @@ def find_links(graph: Graph, points: Points) -> tuple[EqualisedPair, ...]:
     layers = {layer.output: layer for layer in points.layers if layer.kind == "conv"}
     links = []
     for layer in layers.values():
-        before = maker(graph, layer.head).inputs[0]
-        new = _new_part(graph, before, layer.head)
-        match = first_match(BEFORE_POOLS, graph, new or before)
+        match = first_match(BEFORE_POOLS, graph, maker(graph, layer.head).inputs[0])
         bent = match and first_match(BENT, graph, match["between"])
         first = match and layers.get(bent["linear"] if bent else match["between"])
         if first is None:
             continue
         passing = first_match(PASSED, graph, first.output)
         if passing is not None and passing["linear"] == first.linear:
-            joined = before if new else ""
-            links.append(EqualisedPair(first.head, layer.head, first.output, joined))
+            links.append(EqualisedPair(first.head, layer.head, first.output))
     return tuple(links)
-
-
-def _new_part(graph: Graph, name: str, head: str) -> str | None:
-    """Return the operand of a Concat that joins it with images from the inputs of the network.
-
-    All readers but the layer with this head lead to outputs, so that the host scales what the next
-    step of the network takes.
-    """
-    node = graph.producer(name)
-    if node is None or not isinstance(node.attributes, ops.Concat) or node.attributes.axis == 1:
-        return None
-    given = {value.name for value in graph.inputs}
-    made = [one for one in node.inputs if origin(graph, one) not in given]
-    others = (user for user in graph.users(name) if user.outputs[0].name != head)
-    alone = len(made) == 1 and all(leads_only_to_outputs(graph, user) for user in others)
-    return made[0] if alone else None
 
 
 def equalise(
@@ -112,7 +87,6 @@ def equalise(
     """
     weights: dict[str, np.ndarray] = {}
     biases: dict[str, np.ndarray] = {}
-    joined: dict[str, np.ndarray] = {}
     for link in links:
         for name in (link.first, link.second):
             node = maker(graph, name)
@@ -126,28 +100,11 @@ def equalise(
         weights[link.first] = weights[link.first] / factors.reshape(-1, 1, 1, 1)
         biases[link.first] = biases[link.first] / factors
         weights[link.second] = second * _per_input(second, conv.groups, factors)
-        if link.joined:
-            joined[link.joined] = factors.reshape(-1, 1, 1).astype(np.float32)
     builder = Builder.from_graph(graph)
-    given = {value.name for value in graph.inputs}
-    restored: dict[str, str] = {}
     for node in graph.nodes:
         name = node.outputs[0].name
-        if name in joined:
-            by, back = (
-                builder.constant(array, f"{node.name}.equalised")
-                for array in (1 / joined[name], joined[name])
-            )
-            inputs = tuple(
-                builder.emit(TIMES, [one, by], node.name) if origin(graph, one) in given else one
-                for one in node.inputs
-            )
-            builder.append(Node(node.name, node.attributes, inputs, node.outputs))
-            restored[name] = builder.emit(TIMES, [name, back], node.name)
-            continue
         if name not in weights:
-            inputs = tuple(restored.get(one, one) for one in node.inputs)
-            builder.append(Node(node.name, node.attributes, inputs, node.outputs))
+            builder.append(node)
             continue
         w = builder.constant(weights[name].astype(np.float32), f"{node.name}.equalised")
         b = builder.constant(biases[name].astype(np.float32), f"{node.name}.equalised_bias")

@@ -1,6 +1,6 @@
 """States of recurrent cells: layers that keep 16 bits, and their int8 form for other readers."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 
 from ..graph import Builder, Graph, Node, drop_unused
 from ..graph import operators as ops
@@ -58,9 +58,7 @@ def round_states(graph: Graph) -> Graph:
         if name in states
     }
     for node in graph.nodes:
-        wide = not rounded.keys().isdisjoint(node.inputs) and leads_only_to_outputs(
-            graph, node, steps
-        )
+        wide = not rounded.keys().isdisjoint(node.inputs) and _keeps(graph, node, steps)
         inputs = node.inputs if wide else tuple(rounded.get(name, name) for name in node.inputs)
         builder.append(Node(node.name, node.attributes, inputs, node.outputs))
         for name in states.intersection(made.name for made in node.outputs):
@@ -85,8 +83,8 @@ def _step(graph: Graph, node: Node) -> FloatLayer | None:
     return None
 
 
-def leads_only_to_outputs(graph: Graph, node: Node, states: Set[str] = frozenset()) -> bool:
-    """Tell whether a reader leads only by movements to outputs, or to next steps of states."""
+def _keeps(graph: Graph, node: Node, states: set[str]) -> bool:
+    """Tell whether a reader leads only to next steps, and by movements to outputs."""
     waiting, seen = [node], set[str]()
     while waiting:
         user = waiting.pop()
