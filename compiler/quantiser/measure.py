@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import Graph, Quantisation, evaluate, evaluate_node
-from ..graph.operators import Binary
+from ..graph import operators as ops
 from ..reach import reach
 from .batches import Arrays, Batches
-from .float_layer import FloatLayer, origin
+from .float_layer import FloatLayer, is_move
 from .insert import Inserted
 from .points import Points
 from .ranges import range_of
+from .states import JOINS
 
 BEST_DB = 200.0
 """Ratio reported for a value without noise."""
@@ -140,7 +141,7 @@ def _fed(
             if value.name in points:
                 name = points[value.name]
                 found[name] = result
-                if isinstance(node.attributes, Binary):  # a state, whose 16 bits round little
+                if isinstance(node.attributes, ops.Binary):  # a state, whose 16 bits round little
                     values[value.name] = expected[name]
                     continue
                 integers = graph.producer(node.inputs[0])
@@ -150,19 +151,45 @@ def _fed(
     return found
 
 
-def last_layers(graph: Graph, points: Points) -> tuple[str, ...]:
-    """Return the outputs of layers that have no later layer."""
+LINEAR = tuple(ops.Binary(kind) for kind in ("Add", "Sub", "Mul"))
+"""Operators whose result is as noisy as their operands; behind others, noise is hidden or grows."""
+
+
+def last_values(graph: Graph, points: Points) -> tuple[str, ...]:
+    """Return the values that the network's results show the noise of.
+
+    They are what layers give to the outputs, also beside later layers, behind a linear tail: there
+    a mask has multiplied what it lets pass.
+    """
+    inside = frozenset().union(*(layer.inside for layer in points.layers))
 
     def sources(name: str) -> Iterable[str]:
         node = graph.producer(name)
-        names = node.inputs if node is not None else ()
-        return (origin(graph, one) for one in names if not graph.is_constant(one))
+        return () if node is None or name in inside else node.inputs
 
-    ahead = reach((origin(graph, n) for layer in points.layers for n in layer.inputs), sources)
-    inner = {name for layer in points.layers for name in layer.inside if name in ahead}
-    return tuple(layer.output for layer in points.layers if layer.output not in inner) or tuple(
-        layer.output for layer in points.layers[-1:]
+    behind = set(reach((output.value for output in graph.outputs), sources))
+    linear = {layer.output for layer in points.layers}
+    for node in graph.nodes:
+        kept = (
+            node.attributes in LINEAR or isinstance(node.attributes, JOINS) or is_move(graph, node)
+        )
+        if kept and inside.isdisjoint(made.name for made in node.outputs):
+            linear |= {made.name for made in node.outputs if not linear.isdisjoint(node.inputs)}
+    found = (
+        made.name
+        for node in graph.nodes
+        for made in node.outputs
+        if made.name in behind & linear
+        and (
+            graph.is_output(made.name)
+            or any(
+                name in behind - linear
+                for user in graph.users(made.name)
+                for name in (value.name for value in user.outputs)
+            )
+        )
     )
+    return tuple(found) or tuple(layer.output for layer in points.layers[-1:])
 
 
 @dataclass(frozen=True, slots=True)

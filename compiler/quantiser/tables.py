@@ -3,11 +3,17 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from ..graph import Graph, Node
+import numpy as np
+
+from ..graph import Graph, Node, evaluate_node
 from ..graph import operators as ops
 from ..reach import reach
 from .float_layer import FloatLayer, is_move, maker, origin
+from .ranges import Function
 from .states import cells
+
+GRID = 4096
+"""Number of samples of a function over the range of its input."""
 
 
 def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | None:
@@ -179,3 +185,26 @@ def _is_read(graph: Graph, name: str, reads: Container[str], apart: frozenset[st
                 seen.add(value.name)
                 pending += graph.users(value.name)
     return False
+
+
+def apply_table(graph: Graph, layer: FloatLayer, x: np.ndarray) -> np.ndarray:
+    """Return the function of a layer of kind `table` at float32[...] values of its input."""
+    values = {layer.inputs[0]: x}
+
+    def value_of(name: str) -> np.ndarray:
+        if graph.is_constant(name):
+            return graph.data(name).reshape(())
+        if name not in values:
+            node = maker(graph, name)
+            values[name] = evaluate_node(node, [value_of(one) for one in node.inputs])[0]
+        return values[name]
+
+    return value_of(layer.output)
+
+
+def sampled_table(graph: Graph, layer: FloatLayer, low: float, high: float) -> Function:
+    """Return the function of a layer of kind `table`, linear between `GRID` places of a range."""
+    margin = (high - low) / 16
+    x = np.linspace(low - margin, high + margin, GRID, dtype=np.float32)
+    y = apply_table(graph, layer, x).astype(np.float64)
+    return lambda values: np.interp(values, x, y)

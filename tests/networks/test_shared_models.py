@@ -134,7 +134,7 @@ def test_gtcrn_runs_whole_but_for_its_filter_banks():
     found = quantise(import_onnx(f"{path}.onnx"), batches, QuantiserOptions(effort="quick"))
     integer = found.integer_graph()
     quality = evaluate_quality(found, integer, batches, None)
-    assert next(one.sqnr_db for one in quality.outputs if one.name == "enh") > 29
+    assert next(one.sqnr_db for one in quality.outputs if one.name == "enh") > 29.5
     machine = DEFAULT.replace(row_statistics="all")
     module = compile_module(integer, machine)
     programs = [[layer.name for layer in each.layers] for each in module.segments]
