@@ -117,7 +117,7 @@ def shipped_places(target: "CpuTarget", threads: int) -> tuple[str, str]:
 def shipped_sets(path: Path) -> list[ShippedSet]:
     """Return the sets of a file; none if it does not exist."""
     found: list[ShippedSet] = []
-    for line in path.read_text().splitlines() if path.exists() else ():
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         fields = json.loads(line)
         if "workload" in fields:
             more = (*found[-1].records, ShippedRecord(**fields))

@@ -57,16 +57,16 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_operators(parser)
     add_fixes(parser)
     parser.add_argument(
-        "--target", choices=("cpu", "accelerator"), default="cpu",
+        "--target", choices=("host", "accelerator"), default="host",
         help="kernels of this processor, by trials; or layers of the accelerator, by exact cycles "
-        "(default: cpu)",
+        "(default: host)",
     )  # fmt: skip
     add_configuration(parser)
     add_memory(parser, "main memory of the accelerator")
     parser.add_argument(
         "--device", action="append", default=[], metavar="ADDRESS", dest="devices",
         help="what runs the programs that are tried; several share them: remote://AGENT/host for "
-        "cpu; for accelerator, a simulator, a board's address or remote://AGENT/DEVICE (default: "
+        "host; for accelerator, a simulator, a board's address or remote://AGENT/DEVICE (default: "
         "this processor; exact cycles)",
     )  # fmt: skip
     parser.add_argument(
@@ -168,7 +168,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
     for device in arguments.devices:
         on_host = kind_of(device) == HostDevice.name and device.startswith(REMOTE)
-        if arguments.target == "cpu" and not on_host:
+        if arguments.target == "host" and not on_host:
             raise UsageError(
                 f"`--device {device}`: expected `remote://AGENT/host` for kernels of a processor; "
                 "add `--target accelerator` for other devices"
