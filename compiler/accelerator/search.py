@@ -36,12 +36,15 @@ class Candidate:
         The result of `estimate`; it may be too large or too small.
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
+    ahead
+        Whether rows of rings are computed before they are needed, which takes twice their places.
     """
 
     tiles: tuple[tuple[tuple[str, int], ...], ...]
     channels_outer: bool
     estimated_cycles: int
     depth: int = 0
+    ahead: bool = True
 
     def schedule(
         self,
@@ -64,9 +67,10 @@ class Candidate:
         """
         tiles = tuple(map(dict, self.tiles))
         phases = phases_of(kernel)
-        steps = default_steps(kernel, phases, tiles, self.channels_outer, self.depth)
+        order, depth = self.channels_outer, self.depth
+        steps = default_steps(kernel, phases, tiles, order, depth, self.ahead)
         joins_images = tiles[-1][phases[-1].pixels[0]] > 1
-        form = self.channels_outer, self.depth > 0, joins_images
+        form = order, depth > 0, joins_images
         if alike is not None and form in alike:
             return alike[form].with_numbers(steps)
         schedule = Schedule(kernel, Accelerator(configuration))
@@ -86,7 +90,8 @@ class Candidate:
         phases = phases_of(kernel)
         tiles = tuple(map(dict, self.tiles))
         fits = all(map(tile_fits, phases, tiles, itertools.repeat(configuration)))
-        plan = make_plan(kernel, phases, tiles, self.channels_outer, self.depth, configuration)
+        order, depth = self.channels_outer, self.depth
+        plan = make_plan(kernel, phases, tiles, order, depth, self.ahead, configuration)
         if plan is None or not fits:
             raise CompileError(
                 f"kernel `{kernel.name}`: `{self}` does not fit `{configuration.name}`; it was "
@@ -123,17 +128,7 @@ def likely_candidates(
     UnfitError
         When not even the smallest tile fits, naming what is too small.
     """
-    phases = phases_of(kernel)
-    best: list[Candidate] = []
-    for tiles in _all_tiles(phases, kernel, configuration):
-        # Most tiles take so long to compute that no plan for them can be among the best.
-        if len(best) == count:
-            least = least_cycles(phases, tiles, configuration)
-            if least >= best[-1].estimated_cycles:
-                continue
-        for candidate in _candidates(kernel, phases, tiles, configuration, depth):
-            insort_right(best, candidate, key=attrgetter("estimated_cycles"))
-            del best[count:]
+    best = _best(kernel, configuration, depth, depth != 1, count)
     if not best:
         raise UnfitError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
@@ -144,13 +139,44 @@ def likely_candidates(
     return best
 
 
+def just_in_time_candidates(
+    kernel: Kernel, configuration: Configuration, depth: int, count: int
+) -> list[Candidate]:
+    """Further candidates, at most `count`, for a kernel with rings: these hold no rows ahead.
+
+    GEMM waits for VECTOR in each tile, but the tiles may be larger.
+    """
+    phases = phases_of(kernel)
+    if depth == 1 or all(passes_tiles(phases, index) for index in range(len(phases) - 1)):
+        return []
+    return _best(kernel, configuration, depth, False, count)
+
+
+def _best(
+    kernel: Kernel, configuration: Configuration, depth: int, ahead: bool, count: int
+) -> list[Candidate]:
+    """The `count` candidates with the least estimates; equals keep their order."""
+    phases = phases_of(kernel)
+    best: list[Candidate] = []
+    for tiles in _all_tiles(phases, kernel, configuration):
+        # Most tiles take so long to compute that no plan for them can be among the best.
+        if len(best) == count:
+            least = least_cycles(phases, tiles, configuration)
+            if least >= best[-1].estimated_cycles:
+                continue
+        for candidate in _candidates(kernel, phases, tiles, configuration, depth, ahead):
+            insort_right(best, candidate, key=attrgetter("estimated_cycles"))
+            del best[count:]
+    return best
+
+
 def legal_candidates(
     kernel: Kernel, configuration: Configuration, depth: int = 0
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
     phases = phases_of(kernel)
     for tiles in _all_tiles(phases, kernel, configuration):
-        yield from _candidates(kernel, phases, tiles, configuration, depth)
+        yield from _candidates(kernel, phases, tiles, configuration, depth, depth != 1)
 
 
 def _candidates(
@@ -159,6 +185,7 @@ def _candidates(
     tiles: tuple[Tile, ...],
     configuration: Configuration,
     depth: int,
+    ahead: bool,
 ) -> Iterator[Candidate]:
     """The candidates with these tiles that fit."""
     last = phases[-1]
@@ -166,13 +193,14 @@ def _candidates(
     cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
     orders = (False, True) if cut else (False,)
     for channels_outer in (True,) if last.is_bare else orders:
-        plan = make_plan(kernel, phases, tiles, channels_outer, depth, configuration)
+        plan = make_plan(kernel, phases, tiles, channels_outer, depth, ahead, configuration)
         if plan is not None:
             yield Candidate(
                 tuple(tuple(tile.items()) for tile in tiles),
                 channels_outer,
                 estimate(plan, configuration),
                 depth,
+                ahead,
             )
 
 
@@ -225,7 +253,9 @@ def _rolling_tiles(
             {**base, y: count, inner: size, **chunk}
             for size, chunk in itertools.product(sizes, chunks)
         )
-        tiles += itertools.islice((t for t in choices if tile_fits(step, t, configuration)), 1)
+        fitting = [t for t in choices if tile_fits(step, t, configuration)]
+        even = (t for t in fitting if step.extents[inner] % t[inner] == 0)
+        tiles += fitting[:1] + [t for t in itertools.islice(even, 1) if t != fitting[0]]
     return tiles
 
 

@@ -39,6 +39,8 @@ class TilePlan:
         Bytes of one tile of every activation, by tensor.
     rings
         Activations between phases that are rings of rows.
+    ahead
+        Whether rows of rings are computed before they are needed.
     """
 
     kernel: Kernel
@@ -49,6 +51,7 @@ class TilePlan:
     regions: Mapping[str, Range]
     pieces: Mapping[str, int]
     rings: Mapping[str, Rolling]
+    ahead: bool
 
     def limit(self, room: int, pieces: int) -> int:
         """Units of `room` for the tiles of all phases; `pieces` units hold one tile of each."""
@@ -66,6 +69,7 @@ def make_plan(
     tiles: tuple[Tile, ...],
     channels_outer: bool,
     depth: int,
+    ahead: bool,
     configuration: Configuration,
 ) -> TilePlan | None:
     """Divide ACT between the activations of tiles that fit the other scratchpads; see `tile_fits`.
@@ -76,6 +80,8 @@ def make_plan(
     ----------
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
+    ahead
+        Whether rows of rings are computed before they are needed.
     """
     made = {phase.name: index for index, phase in enumerate(phases)}
     requests: dict[str, RegionRequest] = {}
@@ -89,9 +95,8 @@ def make_plan(
             if read.tensor in made and not passes_tiles(phases, made[read.tensor]):
                 maker = made[read.tensor]
                 rows = tiles[maker][phases[maker].pixels[1]]
-                ring = ring_between(
-                    read, phase, tile, tensor.shape, rows, rows_ahead(read, phase, tile, depth)
-                )
+                lead = rows_ahead(read, phase, tile) if ahead else 0
+                ring = ring_between(read, phase, tile, tensor.shape, rows, lead)
                 if channels_outer and in_order and not ring.whole:
                     return None
                 if rows > ring.advance:
@@ -124,17 +129,16 @@ def make_plan(
         name: region if name in rings else limited_region(region, depth, pieces[name])
         for name, region in zip(order, regions, strict=True)
     }
-    return TilePlan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings)
+    return TilePlan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings, ahead)
 
 
-def rows_ahead(read: Read, consumer: Phase, tile: Tile, depth: int) -> int:
-    """The number of rows of an activation that are computed before its consumer needs them.
+def rows_ahead(read: Read, consumer: Phase, tile: Tile) -> int:
+    """The number of rows of an activation that are best computed before its consumer needs them.
 
-    Without such a lead, GEMM would wait for the rows that VECTOR is computing.
+    Without such a lead, GEMM waits for the rows that VECTOR is computing.
     """
     row = consumer.pixels[1]
-    ahead = read in consumer.streams and depth != 1
-    return tile[row] * read.index[1].coefficient(row) if ahead else 0
+    return tile[row] * read.index[1].coefficient(row) if read in consumer.streams else 0
 
 
 def ring_between(

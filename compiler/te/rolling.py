@@ -264,10 +264,12 @@ def rolling_through(
     span = rows.extent
     advance = rows.low.terms[0][1] if rows.low.terms else max(span, tile)
     first = rows.low.constant + before
+    # Rows that are made when they are needed, in tiles that end there, take no more places.
+    just_in_time = not (ahead or advance % tile or (rows.low.constant + span) % tile)
     ring, overhang = ring_rows(
         advance,
         span + first % advance,
-        max(advance, ahead, tile - 1),
+        0 if just_in_time else max(advance, ahead, tile - 1),
         before + extents[dimension] + behind,
     )
     return Rolling(
