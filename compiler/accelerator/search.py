@@ -6,7 +6,7 @@ outer loop of the last phase. Only legal candidates are compared. The choice is 
 
 import itertools
 from bisect import insort_right
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -129,6 +129,7 @@ def likely_candidates(
         When not even the smallest tile fits, naming what is too small.
     """
     best = _best(kernel, configuration, depth, depth != 1, count)
+    best = best or just_in_time_candidates(kernel, configuration, depth, count)
     if not best:
         raise UnfitError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
@@ -146,8 +147,7 @@ def just_in_time_candidates(
 
     GEMM waits for VECTOR in each tile, but the tiles may be larger.
     """
-    phases = phases_of(kernel)
-    if depth == 1 or all(passes_tiles(phases, index) for index in range(len(phases) - 1)):
+    if depth == 1 or not _has_rings(phases_of(kernel)):
         return []
     return _best(kernel, configuration, depth, False, count)
 
@@ -175,8 +175,13 @@ def legal_candidates(
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
     phases = phases_of(kernel)
-    for tiles in _all_tiles(phases, kernel, configuration):
-        yield from _candidates(kernel, phases, tiles, configuration, depth, depth != 1)
+    for ahead in (True, False) if depth != 1 and _has_rings(phases) else (depth != 1,):
+        for tiles in _all_tiles(phases, kernel, configuration):
+            yield from _candidates(kernel, phases, tiles, configuration, depth, ahead)
+
+
+def _has_rings(phases: Sequence[Phase]) -> bool:
+    return not all(passes_tiles(phases, index) for index in range(len(phases) - 1))
 
 
 def _candidates(
