@@ -28,7 +28,10 @@ class Noise:
         self.count = 0
 
     def add(self, expected: np.ndarray, got: np.ndarray) -> None:
-        """Add the power of float arrays of one shape."""
+        """Add the power of float arrays of one shape; infinities that are expected have none."""
+        finite = np.isfinite(expected)
+        if not finite.all():
+            expected, got = expected[finite], got[finite]
         self.signal += float(np.square(expected, dtype=np.float64).sum())
         self.noise += float(np.square(np.subtract(got, expected, dtype=np.float64)).sum())
         self.count += expected.size
@@ -42,7 +45,7 @@ class Noise:
         """Signal-to-noise ratio in dB."""
         if not self.noise:
             return BEST_DB
-        if not self.signal:
+        if not self.signal or not np.isfinite(self.noise):
             return -BEST_DB
         return float(np.clip(10 * np.log10(self.signal / self.noise), -BEST_DB, BEST_DB))
 

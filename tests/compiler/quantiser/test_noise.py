@@ -15,7 +15,7 @@ from tilewright.compiler.quantiser import QuantiserOptions, make_batches, quanti
 from tilewright.compiler.quantiser.calibrate import calibrate
 from tilewright.compiler.quantiser.equalise import equalise, find_links
 from tilewright.compiler.quantiser.layers import find_layers
-from tilewright.compiler.quantiser.measure import last_values
+from tilewright.compiler.quantiser.measure import Noise, last_values
 from tilewright.compiler.quantiser.narrow import flat_ends, narrow
 from tilewright.compiler.quantiser.points import find_points
 from tilewright.compiler.quantiser.prepare import prepare
@@ -159,3 +159,13 @@ def test_corrected_biases_take_out_the_mean_error() -> None:
         for each in (corrected, plain)
     ]
     assert errors[0] < 0.5 * errors[1]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("got", "db"), [([3, -np.inf, 4], 200), ([3, 9, 4.5], 20), ([3, -np.inf, np.inf], -200)]
+)
+def test_infinities_have_no_power(got, db):
+    noise = Noise()
+    noise.add(np.array([3, -np.inf, 4]), np.array(got))
+    assert noise.sqnr_db == pytest.approx(db)
