@@ -31,7 +31,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --progress-bar off
 
-# A worker that crashes is not replaced: xdist would wait for ever for what it had left.
+# A worker that crashes ends the run. xdist replaces it otherwise, and may then wait for ever.
 SPREAD := -n $(JOBS) --dist loadscope --no-loadscope-reorder --max-worker-restart=0
 
 # Without bytecode each process would compile all sources that it imports.

@@ -43,7 +43,7 @@ def default_steps(
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     ahead
-        Whether rows of rings are computed before they are needed.
+        Whether the rows of rings are computed a tile before they are read.
     """
     return tuple(_Writer(kernel, phases, tiles, channels_outer, depth, ahead).steps())
 

@@ -37,7 +37,7 @@ class Candidate:
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     ahead
-        Whether rows of rings are computed before they are needed, which takes twice their places.
+        Whether the rows of a ring are computed a tile before they are read, in a ring of two tiles.
     """
 
     tiles: tuple[tuple[tuple[str, int], ...], ...]
@@ -67,10 +67,9 @@ class Candidate:
         """
         tiles = tuple(map(dict, self.tiles))
         phases = phases_of(kernel)
-        order, depth = self.channels_outer, self.depth
-        steps = default_steps(kernel, phases, tiles, order, depth, self.ahead)
+        steps = default_steps(kernel, phases, tiles, self.channels_outer, self.depth, self.ahead)
         joins_images = tiles[-1][phases[-1].pixels[0]] > 1
-        form = order, depth > 0, joins_images
+        form = self.channels_outer, self.depth > 0, joins_images
         if alike is not None and form in alike:
             return alike[form].with_numbers(steps)
         schedule = Schedule(kernel, Accelerator(configuration))
@@ -90,8 +89,9 @@ class Candidate:
         phases = phases_of(kernel)
         tiles = tuple(map(dict, self.tiles))
         fits = all(map(tile_fits, phases, tiles, itertools.repeat(configuration)))
-        order, depth = self.channels_outer, self.depth
-        plan = make_plan(kernel, phases, tiles, order, depth, self.ahead, configuration)
+        plan = make_plan(
+            kernel, phases, tiles, self.channels_outer, self.depth, self.ahead, configuration
+        )
         if plan is None or not fits:
             raise CompileError(
                 f"kernel `{kernel.name}`: `{self}` does not fit `{configuration.name}`; it was "
@@ -104,7 +104,9 @@ class Candidate:
             " ".join(f"{axis}:{extent}" for axis, extent in tile) for tile in self.tiles
         )
         depth = f", depth {self.depth}" if self.depth else ""
-        return f"tile {sizes}, {'channels' if self.channels_outer else 'pixels'} outer{depth}"
+        ahead = "" if self.ahead else ", no rows ahead"
+        order = "channels" if self.channels_outer else "pixels"
+        return f"tile {sizes}, {order} outer{depth}{ahead}"
 
 
 def choose_candidate(kernel: Kernel, configuration: Configuration, depth: int = 0) -> Candidate:
@@ -128,8 +130,10 @@ def likely_candidates(
     UnfitError
         When not even the smallest tile fits, naming what is too small.
     """
-    best = _best(kernel, configuration, depth, depth != 1, count)
-    best = best or just_in_time_candidates(kernel, configuration, depth, count)
+    usual, *others = _leads(phases_of(kernel), depth)
+    best = _best(kernel, configuration, depth, usual, count)
+    if not best and others:
+        best = _best(kernel, configuration, depth, others[0], count)
     if not best:
         raise UnfitError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
@@ -143,13 +147,15 @@ def likely_candidates(
 def just_in_time_candidates(
     kernel: Kernel, configuration: Configuration, depth: int, count: int
 ) -> list[Candidate]:
-    """Further candidates, at most `count`, for a kernel with rings: these hold no rows ahead.
+    """At most `count` further candidates for a kernel with rings, which then hold no rows ahead.
 
-    GEMM waits for VECTOR in each tile, but the tiles may be larger.
+    In each tile GEMM waits for VECTOR, but the room that is left may hold larger tiles.
     """
-    if depth == 1 or not _has_rings(phases_of(kernel)):
-        return []
-    return _best(kernel, configuration, depth, False, count)
+    return [
+        one
+        for ahead in _leads(phases_of(kernel), depth)[1:]
+        for one in _best(kernel, configuration, depth, ahead, count)
+    ]
 
 
 def _best(
@@ -175,13 +181,17 @@ def legal_candidates(
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
     phases = phases_of(kernel)
-    for ahead in (True, False) if depth != 1 and _has_rings(phases) else (depth != 1,):
+    for ahead in _leads(phases, depth):
         for tiles in _all_tiles(phases, kernel, configuration):
             yield from _candidates(kernel, phases, tiles, configuration, depth, ahead)
 
 
-def _has_rings(phases: Sequence[Phase]) -> bool:
-    return not all(passes_tiles(phases, index) for index in range(len(phases) - 1))
+def _leads(phases: Sequence[Phase], depth: int) -> tuple[bool, ...]:
+    """The values to try for `Candidate.ahead`, the usual one first."""
+    if depth == 1:
+        return (False,)
+    has_rings = not all(passes_tiles(phases, index) for index in range(len(phases) - 1))
+    return (True, False) if has_rings else (True,)
 
 
 def _candidates(
@@ -259,8 +269,9 @@ def _rolling_tiles(
             for size, chunk in itertools.product(sizes, chunks)
         )
         fitting = [t for t in choices if tile_fits(step, t, configuration)]
-        even = (t for t in fitting if step.extents[inner] % t[inner] == 0)
-        tiles += fitting[:1] + [t for t in itertools.islice(even, 1) if t != fitting[0]]
+        # The last tile of channels is small if the largest one that fits does not divide them.
+        even = [t for t in fitting if step.extents[inner] % t[inner] == 0]
+        tiles += fitting[:1] + [t for t in even[:1] if t != fitting[0]]
     return tiles
 
 

@@ -40,7 +40,7 @@ class TilePlan:
     rings
         Activations between phases that are rings of rows.
     ahead
-        Whether rows of rings are computed before they are needed.
+        Whether the rows of rings are computed a tile before they are read.
     """
 
     kernel: Kernel
@@ -81,7 +81,7 @@ def make_plan(
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     ahead
-        Whether rows of rings are computed before they are needed.
+        Whether the rows of rings are computed a tile before they are read.
     """
     made = {phase.name: index for index, phase in enumerate(phases)}
     requests: dict[str, RegionRequest] = {}
@@ -133,9 +133,9 @@ def make_plan(
 
 
 def rows_ahead(read: Read, consumer: Phase, tile: Tile) -> int:
-    """The number of rows of an activation that are best computed before its consumer needs them.
+    """Rows of an activation by which its maker runs ahead of a consumer that would wait for it.
 
-    Without such a lead, GEMM waits for the rows that VECTOR is computing.
+    Without this lead, GEMM waits for the rows that VECTOR is computing.
     """
     row = consumer.pixels[1]
     return tile[row] * read.index[1].coefficient(row) if read in consumer.streams else 0

@@ -34,8 +34,9 @@ def import_matmul(node: OnnxNode) -> str:
 
 
 def import_einsum(node: OnnxNode) -> str:
-    """Import Einsum two operands at a time: as MatMul with its moves where they are matrices, as
-    Mul where nothing is summed.
+    """Import Einsum, two operands at a time.
+
+    A product of matrices becomes MatMul with reshapes and transposes, a product without a sum Mul.
     """
     equation = node.attribute("equation", "")
     operands = [node.input(index) for index in range(len(node.proto.input))]
@@ -102,7 +103,7 @@ def _terms(equation: str) -> list[str]:
 
 
 def _without_dots(terms: list[str], shapes: Sequence[tuple[int, ...]]) -> list[str]:
-    """Return the terms with letters for `...`, unless it stands for different extents."""
+    """Replace `...` by letters, unless its extents differ between terms."""
     spreads = {
         shape[term.index(".") : len(shape) - len(term.partition("...")[2])]
         for term, shape in zip(terms, shapes, strict=False)
@@ -116,7 +117,7 @@ def _without_dots(terms: list[str], shapes: Sequence[tuple[int, ...]]) -> list[s
 
 
 def _extents(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str, int] | None:
-    """Return the extent of each letter; None if one repeats in a term or has two extents."""
+    """Return each letter's extent; None if a letter repeats in a term or has two extents."""
     extents: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
         if len(set(term)) != len(term) or len(term) != len(shape):
@@ -127,8 +128,9 @@ def _extents(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[st
 
 
 def _matrix_terms(a: str, b: str, result: str) -> tuple[str, str, str, str] | None:
-    """Return the letters of batches, rows, columns and the sum; None if there is no sum, or one
-    operand alone is summed.
+    """Return the letters of batches, rows, columns and the sum.
+
+    None without a sum, or if a letter of only one operand is summed.
     """
     batch = "".join(letter for letter in result if letter in a and letter in b)
     summed = "".join(letter for letter in a if letter in b and letter not in result)

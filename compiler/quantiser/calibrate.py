@@ -152,9 +152,9 @@ def choose_quantisations(
 def _function_behind(
     graph: Graph, tables: Mapping[str, FloatLayer], group: tuple[str, ...], histogram: Histogram
 ) -> Function | None:
-    """Return the elementwise function that alone reads a point.
+    """Return the elementwise function that is a point's only reader.
 
-    None for functions of two slopes: channels that only take the small one are as important.
+    None for functions with two slopes: channels that use only the flatter slope matter as much.
     """
     (name, *others), table = group, tables.get(group[0])
     user = graph.only_user(name)

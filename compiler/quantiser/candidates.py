@@ -291,8 +291,8 @@ class CandidateSearch:
     def best(self, found: Sequence[QuantisationCandidate]) -> QuantisationCandidate:
         """Return the candidate with the least noise; a step must gain more than by chance.
 
-        Corrections that cost any value are refused, whatever others gain: the result of a network
-        is one value beside all its states.
+        A correction that makes one value noisier is refused even if the mean improves, because a
+        network's result may be one value among many states.
         """
 
         def costs(each: QuantisationCandidate) -> bool:

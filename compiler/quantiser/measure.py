@@ -28,7 +28,7 @@ class Noise:
         self.count = 0
 
     def add(self, expected: np.ndarray, got: np.ndarray) -> None:
-        """Add the power of float arrays of one shape; infinities that are expected have none."""
+        """Add the power of float arrays of one shape, except where infinities are expected."""
         finite = np.isfinite(expected)
         if not finite.all():
             expected, got = expected[finite], got[finite]
@@ -155,14 +155,15 @@ def _fed(
 
 
 LINEAR = tuple(ops.Binary(kind) for kind in ("Add", "Sub", "Mul"))
-"""Operators whose result is as noisy as their operands; behind others, noise is hidden or grows."""
+"""Operators that pass on noise as it is; others may hide or amplify it."""
 
 
 def last_values(graph: Graph, points: Points) -> tuple[str, ...]:
-    """Return the values that the network's results show the noise of.
+    """Return the values whose noise the network's results show.
 
-    They are what layers give to the outputs, also beside later layers, behind a linear tail: there
-    a mask has multiplied what it lets pass.
+    These are the results of layers that reach an output, each taken behind the linear operators
+    that follow it, such as the product with a mask. A layer that later layers read counts too if it
+    also reaches an output without them.
     """
     inside = frozenset().union(*(layer.inside for layer in points.layers))
 

@@ -30,7 +30,7 @@ FLAT = 1 / 8
 """Share of an output step by which a flat function may vary."""
 
 MAX_BIAS = 1 / 256
-"""Share of an output step by which a clamp may move the mean of the samples."""
+"""Maximum change of the samples' mean by a clamp, in output steps."""
 
 
 def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Graph:
@@ -91,9 +91,9 @@ def _clamp_behind(graph: Graph, layer: FloatLayer) -> Range:
 
 
 def _unbiased_ends(graph: Graph, layer: FloatLayer, histogram: Histogram) -> Range:
-    """Return those of the flat ends whose clamp hardly moves the mean of the samples.
+    """Return the flat ends at which a clamp hardly changes the mean of the samples.
 
-    A square is flat near zero, but if most values are there, a clamp adds to the sum of all.
+    A square is flat near zero; if most values lie there, a clamp shifts the mean of all of them.
     """
     low, high = flat_ends(graph, layer, histogram.low, histogram.high)
     centres, counts = histogram.centres()

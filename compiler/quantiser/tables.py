@@ -188,7 +188,7 @@ def _is_read(graph: Graph, name: str, reads: Container[str], apart: frozenset[st
 
 
 def apply_table(graph: Graph, layer: FloatLayer, x: np.ndarray) -> np.ndarray:
-    """Return the function of a layer of kind `table` at float32[...] values of its input."""
+    """Apply the function of a layer of kind `table` to float32[...] inputs."""
     values = {layer.inputs[0]: x}
 
     def value_of(name: str) -> np.ndarray:
@@ -203,7 +203,7 @@ def apply_table(graph: Graph, layer: FloatLayer, x: np.ndarray) -> np.ndarray:
 
 
 def sampled_table(graph: Graph, layer: FloatLayer, low: float, high: float) -> Function:
-    """Return the function of a layer of kind `table`, linear between `GRID` places of a range."""
+    """Return the function of a layer of kind `table`, interpolated between `GRID` samples."""
     margin = (high - low) / 16
     x = np.linspace(low - margin, high + margin, GRID, dtype=np.float32)
     y = apply_table(graph, layer, x).astype(np.float64)

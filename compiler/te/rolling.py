@@ -264,7 +264,7 @@ def rolling_through(
     span = rows.extent
     advance = rows.low.terms[0][1] if rows.low.terms else max(span, tile)
     first = rows.low.constant + before
-    # Rows that are made when they are needed, in tiles that end there, take no more places.
+    # Without rows ahead, and if tiles end where the reader's rows end, no further places are used.
     just_in_time = not (ahead or advance % tile or (rows.low.constant + span) % tile)
     ring, overhang = ring_rows(
         advance,

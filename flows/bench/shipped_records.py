@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import onnx
-
 from ...atomic_write import write_output
 from ...compiler.cpu import host
 from ...compiler.cpu.kernels.choices import Choice, choice_of, choice_text
@@ -30,7 +28,14 @@ from ...examples import encoder, networks
 from ...wording import counted
 from ..cli.main import guarded
 from ..execution.recorded_choices import best_texts, target_digest
-from ..execution.shipped_choices import SHIPPED, ShippedRecord, ShippedSet, set_lines, shipped_sets
+from ..execution.shipped_choices import (
+    SHIPPED,
+    ShippedRecord,
+    ShippedSet,
+    processor_name,
+    set_lines,
+    shipped_sets,
+)
 from ..sweep.records import Database
 from ..tuning.kernel_records import KernelRecords, versions_now
 from ..tuning.measuring import ProcessMeasurer
@@ -55,23 +60,23 @@ def quantised(write: Callable[[Path], None]) -> bytes:
         return path.read_bytes()
 
 
-def image_network(name: str) -> onnx.ModelProto:
+def float_file(name: str) -> bytes:
     """Return a float network of `examples/networks.py` for images of 224x224."""
-    return networks.float_model(name)
+    return networks.float_model(name).SerializeToString()
 
 
-def quantised_image_network(name: str) -> bytes:
-    """Return a network with int8 weights and activations."""
+def int8_file(name: str) -> bytes:
+    """Return the same network with int8 weights and activations."""
     images = networks.draw_images(networks.CALIBRATION_IMAGES, networks.SEED)
-    return quantised(partial(networks.quantise, image_network(name), images))
+    return quantised(partial(networks.quantise, networks.float_model(name), images))
 
 
 MODELS: Mapping[str, Callable[[], bytes]] = {
-    "resnet18": lambda: image_network("resnet18").SerializeToString(),
-    "mobilenet_v2": lambda: image_network("mobilenet_v2").SerializeToString(),
+    "resnet18": lambda: float_file("resnet18"),
+    "mobilenet_v2": lambda: float_file("mobilenet_v2"),
     "transformer": lambda: transformer().model().SerializeToString(),
-    "resnet18-int8": lambda: quantised_image_network("resnet18"),
-    "mobilenet_v2-int8": lambda: quantised_image_network("mobilenet_v2"),
+    "resnet18-int8": lambda: int8_file("resnet18"),
+    "mobilenet_v2-int8": lambda: int8_file("mobilenet_v2"),
     "transformer-int8": lambda: quantised(
         lambda path: encoder.quantise(transformer(), path, zero_points=True)
     ),
@@ -80,12 +85,12 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
 
 
 def graph_of(name: str) -> Graph:
-    """Return a network as `tilewright tune` sees it."""
+    """Return a network imported as `tilewright tune` imports it."""
     return recognise_layers(import_model(MODELS[name]()))
 
 
 class WinnerBench:
-    """Tunes kernels in one process, and measures the winners again in another.
+    """Tunes kernels in one process and measures the winners again in another.
 
     Parameters
     ----------
@@ -99,7 +104,7 @@ class WinnerBench:
         self._search, self._check = ProcessMeasurer(), ProcessMeasurer()
 
     def best_of(self, task: KernelTask) -> TrialOutcome | None:
-        """Return the best of this run and earlier ones with the times of the second process.
+        """Return the best schedule of this run and earlier ones, with times of the second process.
 
         None if the default stays.
         """
@@ -119,7 +124,7 @@ class WinnerBench:
 
 
 def loops_of(task: KernelTask, choice: Choice) -> list[int]:
-    """Return the extents of the loops that threads share."""
+    """Return the extents of a kernel's parallel loops."""
     program = task.product.with_choice(choice).plan(task.target).schedule.program()
     found = (node for node in nodes(program.body) if isinstance(node, For))
     return [node.extent for node in found if node.kind is Kind.PARALLEL]
@@ -177,14 +182,11 @@ def main(arguments: list[str] | None = None) -> int:
             bench = WinnerBench(KernelRecords(database), options.tuner, options.trials)
             with closing(bench):
                 found = tuple(tuned(options, bench))
-        mine = ShippedSet.of_target(
-            host(),
-            options.threads,
-            date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-            command=" ".join([program, *given]),
-            versions=versions_now(),
-            records=found,
-        )
+        target, date = host(), datetime.datetime.now(datetime.UTC).date().isoformat()
+        mine = ShippedSet(
+            processor_name(), target.triple, target.level, options.threads, date,
+            " ".join([program, *given]), versions_now(), found,
+        )  # fmt: skip
         others = [one for one in shipped_sets(options.output) if one.title != mine.title]
         lines = set_lines([*others, mine])
         write_output(options.output, lines, f"`--output {options.output}`")

@@ -26,7 +26,7 @@ def add_records(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-records",
         action="store_true",
-        help="ignore the schedules that `tune` found, and those that are shipped",
+        help="ignore the schedules that `tune` found and those shipped with Tilewright",
     )
 
 
@@ -50,7 +50,7 @@ def choose_records(arguments: argparse.Namespace) -> None:
 
 
 def records_sentence(choices: Mapping[str, str]) -> str:
-    """Say where the schedules of records come from; nothing if there are none."""
+    """Say where the recorded schedules in use come from; nothing if there are none."""
     shipped = len(choices.keys() & shipped_keys())
     sources = [
         f"{counted(count, 'kernel')} {source}"

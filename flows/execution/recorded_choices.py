@@ -1,7 +1,7 @@
 """Schedules of kernels that `tilewright tune` found, for compilations on this computer.
 
 The records lie in the database of sweeps in the cache folder. `TILEWRIGHT_RECORDS` names another
-file, or is `none`. Those that are shipped fill in for kernels without a record of the user's own.
+file, or is `none`. Shipped records fill in for kernels without a record of the user's own.
 Equal records give equal programs.
 """
 
@@ -85,7 +85,7 @@ def best_texts(database: "Database") -> Texts:
     found: dict[tuple[str, str], tuple[float, str, str]] = {}
     for key, record in database.of_evaluator(BEST):
         ratio = record.figures.get("ratio")
-        # A ratio of 1 is that of a default that a shipped schedule does not beat.
+        # A ratio of 1 belongs to a default that the shipped schedule does not beat here.
         if record.error is None and isinstance(ratio, int | float) and 0 < ratio <= 1:
             place, mine = (key.network, key.configuration), (float(ratio), key.digest, key.memory)
             found[place] = min(mine, found.get(place, mine))
@@ -132,7 +132,7 @@ def recorded_schedules(
 
 
 def recorded_choices(texts: Texts) -> Mapping[str, str]:
-    """Return the choices for this processor and the threads of a session, for a request.
+    """Return the choices that a compilation uses, for this processor and a session's threads.
 
     A user's own record of a kernel replaces a shipped one.
     """
@@ -158,7 +158,7 @@ def _choices_at(texts: Texts, target: "CpuTarget", *places: str) -> dict[str, st
 
 
 def shipped_keys() -> set[str]:
-    """Return the keys of choices for which this processor has a shipped schedule alone."""
+    """Return the keys of choices that come from shipped schedules on this processor."""
     from ...compiler.host import host_target
 
     path, target = records_path(), host_target()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).with_name("shipped_records.jsonl")
 
 ANY = "any"
-"""The number of threads of records that suit all."""
+"""Stands for the number of threads where a record suits any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class ShippedRecord:
     ratio
         Time over the default's, measured apart from the search.
     shared_alike
-        Whether threads share its loops as they share the default's, so that it is for any number of
-        them; otherwise it is for as many as were measured.
+        Whether its parallel loops are those of the default. It then suits any number of threads;
+        otherwise it suits only the number that was measured.
     name
-        The network and the kernel, for people.
+        The network and the kernel, for readers.
     """
 
     workload: str
@@ -51,9 +51,9 @@ class ShippedSet:
     Parameters
     ----------
     processor
-        LLVM's name of the processor that was measured, also where the code is for any of a level.
+        LLVM's name of the processor that was measured, even if the code runs on any of the level.
     command, date, versions
-        The origin of the records.
+        How, when and by which versions the records were made.
     """
 
     processor: str
@@ -65,27 +65,9 @@ class ShippedSet:
     versions: Mapping[str, str]
     records: tuple[ShippedRecord, ...]
 
-    @classmethod
-    def of_target(
-        cls,
-        target: "CpuTarget",
-        threads: int,
-        *,
-        date: str,
-        command: str,
-        versions: Mapping[str, str],
-        records: Iterable[ShippedRecord],
-    ) -> "ShippedSet":
-        """Return the set of a target on this machine."""
-        processor = processor_name()
-        return cls(
-            processor, target.triple, target.level, threads, date, command, dict(versions),
-            tuple(sorted(records, key=lambda one: one.workload)),
-        )  # fmt: skip
-
     @property
     def title(self) -> str:
-        """The target, for people; a file has one set of each."""
+        """The target, for readers; a file has one set for each."""
         return _key(self.processor, self.triple, self.level, self.threads)
 
     def place_of(self, record: ShippedRecord) -> str:
@@ -128,18 +110,18 @@ def shipped_sets(path: Path) -> list[ShippedSet]:
 
 
 def set_lines(sets: Iterable[ShippedSet]) -> str:
-    """Return the text of a file."""
+    """Return the text of a file, in the order of targets and workloads."""
     lines = []
     for one in sorted(sets, key=lambda each: each.title):
         fields = asdict(one)
-        records = fields.pop("records")
+        records = sorted(fields.pop("records"), key=lambda each: each["workload"])
         lines += [json.dumps(each) for each in (fields, *records)]
     return "".join(f"{line}\n" for line in lines)
 
 
 @cache
 def shipped_texts() -> Mapping[tuple[str, str], str]:
-    """Return the choices by workload and target; neither LLVM nor NumPy is loaded."""
+    """Return the choices by workload and target, without loading LLVM or NumPy."""
     return {
         (record.workload, one.place_of(record)): record.choice
         for one in shipped_sets(SHIPPED)

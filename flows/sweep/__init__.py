@@ -1,6 +1,6 @@
 """Sweeps: every machine of a space against networks, and the machines that no other one beats.
 
-The names below are loaded when first used: commands read records without what a sweep needs.
+The public names are loaded on first use, so that commands which only read records start faster.
 """
 
 from importlib import import_module

@@ -174,7 +174,7 @@ def _logged(candidate: Candidate, cycles: int | None, default: int) -> LoggedTri
         for axis, extent in tile
     }
     choice |= {"outer": "channels" if candidate.channels_outer else "pixels"}
-    choice |= {"depth": candidate.depth}
+    choice |= {"depth": candidate.depth, "ahead": "yes" if candidate.ahead else "no"}
     ratio = None if cycles is None or cycles >= NEVER else cycles / default
     verdict = "ok" if ratio else "failed" if cycles is None else "no program"
     return LoggedTrial(choice, verdict, ratio, predicted=candidate.estimated_cycles / default)
@@ -201,8 +201,8 @@ def search_network(
 ) -> SearchedNetwork:
     """Search all layers, those that are farthest from their bound first.
 
-    Each gets a share of the budget that is left, by its distance from the bound, and what it gains
-    alone is tried in the network at once, so a run that ends early has used what it found.
+    Each layer gets a share of the remaining budget in proportion to its distance from the bound.
+    Faster schedules are tried in the network at once, so that a run that ends early uses them too.
 
     Parameters
     ----------
@@ -249,9 +249,9 @@ def search_network(
 
 
 def _shares(module: Module) -> Iterator[tuple[str, float]]:
-    """Yield layers, the farthest from its bound first, with its share of what is left of a budget.
+    """Yield each layer with its share of the remaining budget, the farthest from its bound first.
 
-    That of the last one is all.
+    The last layer may use all that remains.
     """
     gaps: dict[str, int] = {}
     for row in module.report["layers"]:

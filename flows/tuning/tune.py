@@ -81,7 +81,7 @@ class TaskState:
     stopped
         Why it gets no more trials; empty while it may.
     shipped
-        The point of the schedule that is shipped for it; None if there is none.
+        The point of the schedule that is shipped for the task; None without one.
     """
 
     task: KernelTask
@@ -261,7 +261,7 @@ def _next_points(state: TaskState, count: int) -> list[int]:
 
 
 def _keep_default(state: TaskState, records: KernelRecords, how: Mapping[str, Any]) -> None:
-    """Record that a shipped schedule is no faster here, so compilations shall not use it."""
+    """Record that a shipped schedule is no faster here, so that compilations keep the default."""
     default = state.outcomes[0]
     if default.times is not None:
         times = replace(default.times, ratio=1.0)

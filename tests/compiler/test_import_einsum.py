@@ -1,4 +1,4 @@
-"""Einsum: products of two matrices become MatMul, those without a sum Mul; others stay."""
+"""Einsum: matrix products become MatMul, products without a sum Mul; all others stay Einsum."""
 
 import numpy as np
 import pytest

@@ -58,8 +58,8 @@ def assembly_of(text: str, target: CpuTarget) -> str:
 class LoadedCode:
     """An object file, loaded into memory.
 
-    Its sections lie side by side. Where each is allocated alone, they may be too far apart for
-    the 32-bit distances between them, and LLVM then ends the process.
+    All sections are allocated in one piece. MCJIT allocates each on its own, and aborts the process
+    if they end up more than 2 GiB apart.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class LoadedCode:
         self._linked = library.link(llvm.create_lljit_compiler(use_jit_link=True), "code")
 
     def address(self, name: str) -> int:
-        """Address of a function."""
+        """Return the address of one of `functions`."""
         return self._linked[name]
 
     def function(self, name: str, *arguments: type) -> Callable[..., None]:

@@ -32,7 +32,7 @@ MANY = 3
 """Tiles of a row from which on they share code; of fewer, most would be slower at the border."""
 
 WIDE = 14
-"""Columns from which on tiles of 2x3 pixels are faster than 2x4 with 16 registers."""
+"""Number of columns from which tiles of 2x3 pixels are faster than 2x4 with 16 registers."""
 
 SEVERAL = 5
 """Least number of large float32 tiles in a row."""

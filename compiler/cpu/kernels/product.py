@@ -138,7 +138,7 @@ class PanelPlanner(Planner):
         """True if a whole vector of columns is computed, and the output cut from it."""
 
     def pick_panel(self, rows: int) -> None:
-        """Choose the vectors of a panel, for tiles that cover `rows` rows."""
+        """Choose how many vectors wide a panel is, for tiles that cover `rows` rows."""
         self.panel = pick_panel(self.choices, self.columns, self.target, rows, self.way)
 
     def pick_rows(self, extent: int) -> int:

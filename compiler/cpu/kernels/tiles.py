@@ -35,10 +35,10 @@ MAX_VECTORS = 4
 """Vectors of the widest panel."""
 
 MIN_SUMS, CLEARLY = 10, 0.9
-"""Sums of a tile that keep the multipliers busy: two of them, four cycles from a sum to the next
-that depends on it, and some slack. A wider panel has to be estimated to take at most `CLEARLY`
-times as long. Both fit what was measured with AVX2 and AVX-512: 4 rows gain 7 to 15 %, 1 row up to
-56 %."""
+"""Fewest sums of a tile that keep the multipliers busy: there are two multipliers, a sum depends on
+the one before it, which takes four cycles, and some slack is left. A wider panel is chosen if it is
+estimated to take at most `CLEARLY` times as long. Both were fitted to measurements with AVX2 and
+AVX-512, in which wider panels save 7 to 15 % with 4 rows and up to 56 % with 1 row."""
 
 UNROLLED = (4, 2)
 """Steps of a reduction between two branches, the most first; they must divide it."""
@@ -112,7 +112,7 @@ class Multiplication:
         return Processor(target.level, (*known, self.instruction))
 
     def adds(self, target: CpuTarget) -> bool:
-        """Whether each product waits for the sum before it, as one instruction."""
+        """Whether one instruction multiplies and adds, so that it waits for the sum before it."""
         return self.instruction.adds if self.instruction else target.fused
 
     @property
@@ -173,9 +173,9 @@ def panel_of(columns: int, target: CpuTarget) -> int:
 def pick_panel(
     choices: Choices, columns: int, target: CpuTarget, rows: int, way: Multiplication
 ) -> int:
-    """Choose the columns of a panel, in whole vectors, for a product of `rows` rows.
+    """Choose the number of columns of a panel, in whole vectors, for a product with `rows` rows.
 
-    The default is two vectors, or more where few rows would leave the multipliers idle.
+    The default is two vectors, or more if there are too few rows to keep the multipliers busy.
     """
     most = min(MAX_VECTORS, -(-columns // target.lanes))
     default = panel_of(columns, target) // target.lanes
@@ -191,7 +191,7 @@ def pick_panel(
 
 
 def _panel_time(vectors: int, rows: int, columns: int, target: CpuTarget, pipelined: int) -> float:
-    """Estimate the time of one step of the reduction, where one vector of products takes 1."""
+    """Estimate the time of one step of the reduction, in units of one vector multiplication."""
     high = even_blocks(rows, min(_most_rows(vectors, target), target.tile.rows))
     down, across = divmod(rows, high), divmod(-(-columns // target.lanes), vectors)
     return sum(
@@ -202,7 +202,7 @@ def _panel_time(vectors: int, rows: int, columns: int, target: CpuTarget, pipeli
 
 
 def _most_rows(vectors: int, target: CpuTarget) -> int:
-    """Rows of a tile for which there are registers."""
+    """Maximum number of rows of a tile whose sums fit the registers."""
     # Each step holds the weights of a panel, and an activation that all of them share.
     return max(1, (target.registers - 1) // vectors - 1)
 

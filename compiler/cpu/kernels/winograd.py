@@ -37,8 +37,8 @@ TILE = 2
 """Outputs of a tile along each dimension."""
 
 FEW_TILES = 2
-"""Tiles for each lane up to which a weight is used too seldom to be worth its way from memory: with
-fewer lanes, multiplying takes longer and reading does not."""
+"""Number of tiles per lane below which reading transformed weights from memory costs more than it
+saves. It grows with the lanes, since more lanes make multiplying faster but not reading."""
 
 CACHED_BYTES = 1 << 21
 """Bytes of weights that the second cache may hold."""

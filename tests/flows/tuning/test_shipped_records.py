@@ -25,6 +25,7 @@ from tilewright.flows.execution.shipped_choices import (
     SHIPPED,
     ShippedRecord,
     ShippedSet,
+    processor_name,
     set_lines,
     shipped_sets,
     shipped_texts,
@@ -55,9 +56,9 @@ def ship(tmp_path, monkeypatch):
 
     def write(task, choice, threads=None, alike=False):
         records = [ShippedRecord(task.workload, choice, 0.5, alike, "a network: a kernel")]
-        made = ShippedSet.of_target(
-            task.target, threads or task.threads, date="2026-01-01", command="a command",
-            versions={}, records=records,
+        made = ShippedSet(
+            processor_name(), task.target.triple, task.target.level, threads or task.threads,
+            "2026-01-01", "a command", {}, tuple(records),
         )  # fmt: skip
         path.write_text(set_lines([made]))
         shipped_texts.cache_clear()
