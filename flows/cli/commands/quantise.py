@@ -58,8 +58,7 @@ def quantise(arguments: argparse.Namespace) -> None:
     data = export_onnx(made.result.graph).SerializeToString()
     write_output(target, data, f"`--output {target}`")
     integer = made.result.integer_graph()
-    rows = made.others if len(made.others) else made.rows
-    labels = made.samples.labels
+    rows, labels = made.compared, made.samples.labels
     known = labels is not None and labels.ndim == 1
     chosen = labels[rows] if labels is not None and known else None
     with progress_bar() as advance:
@@ -138,6 +137,12 @@ def agreement_sentences(made: QuantisedModel, agreement: NetworkQuality) -> list
             f"output{f' `{each.name}`' if several else ''}: {each.sqnr_db:.1f} dB signal to "
             f"noise, mean squared error {each.mean_squared_error:.3g}"
         )
+    if agreement.noisiest and agreement.noisiest.prevails:
+        lines.append(
+            f"sample {made.compared[agreement.noisiest.index]} has "
+            f"{agreement.noisiest.noise_share:.0%} of the noise; without it: "
+            f"{agreement.noisiest.others_db:.1f} dB"
+        )
     return lines
 
 
@@ -168,6 +173,12 @@ def to_json(
             "accuracy": agreement.accuracy,
             "sqnr_db": agreement.sqnr_db,
             "mean_squared_error": agreement.mean_squared_error,
+            "noisiest_sample": agreement.noisiest
+            and {
+                "sample": int(made.compared[agreement.noisiest.index]),
+                "noise_share": agreement.noisiest.noise_share,
+                "others_db": agreement.noisiest.others_db,
+            },
             "outputs": [
                 {
                     "name": each.name,
