@@ -23,6 +23,16 @@ def test_an_input_of_the_wrong_type(fail, model, tmp_path):
     )
 
 
+def test_floats_beyond_the_type_of_the_input(fail, model, tmp_path):
+    path = tmp_path / "large.npy"
+    np.save(path, np.full((3, 1, 8, 8), 1e39))
+    assert fail("run", model, "--config", "8x8", "--input", path) == (
+        1,
+        f"error: input file `{path}`: `inputs`: expected values within float32, got 1e+39; scale "
+        "them as the network expects",
+    )
+
+
 def test_an_input_file_without_inputs(fail, model, tmp_path):
     path = tmp_path / "other.npz"
     np.savez(path, images=np.zeros((3, 1, 8, 8), np.float32))
