@@ -53,6 +53,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
                 action, "whose resources are compared (default: the smallest ECP5 with enough)"
             )
             add_json(action, "the parameters, which `--config` reads,")
+        else:
+            add_json(action, "the verdict")
 
 
 def list_(arguments: argparse.Namespace) -> None:
@@ -181,7 +183,13 @@ def check(arguments: argparse.Namespace) -> None:
     ConfigurationError
         If it is not legal; the message lists every broken rule.
     """
-    say(f"legal: {configuration_sentence(_chosen(arguments))}")
+    check_json(arguments.json)
+    configuration = _chosen(arguments)
+    if arguments.json:
+        verdict = {"legal": True, "hash": f"{configuration.hash:#010x}", **configuration.to_dict()}
+        write_json(arguments.json, verdict)
+    if arguments.json != "-":
+        say(f"legal: {configuration_sentence(configuration)}")
 
 
 def _chosen(arguments: argparse.Namespace) -> Configuration:
