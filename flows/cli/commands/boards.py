@@ -71,8 +71,8 @@ def boards(arguments: argparse.Namespace) -> None:
     if arguments.json:
         rows = [to_json(design, speeds.get(name)) for name, design in designs.items()]
         if not arguments.board:
-            unfit = {"result": None, "fits": False, "per_s": None}
-            rows += [{"board": name, **unfit, "reason": why} for name, why in UNFIT.items()]
+            unfit = {**dict.fromkeys(rows[0]), "fits": False}
+            rows += [{**unfit, "board": name, "reason": why} for name, why in UNFIT.items()]
         write_json(arguments.json, rows)
     if arguments.json == "-":
         return

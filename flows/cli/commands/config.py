@@ -2,6 +2,7 @@
 
 import argparse
 
+from ....errors import ConfigurationError
 from ....isa.configuration import (
     DEFAULT,
     PARAMETERS,
@@ -184,7 +185,12 @@ def check(arguments: argparse.Namespace) -> None:
         If it is not legal; the message lists every broken rule.
     """
     check_json(arguments.json)
-    configuration = _chosen(arguments)
+    try:
+        configuration = _chosen(arguments)
+    except ConfigurationError as problem:
+        if arguments.json:
+            write_json(arguments.json, {"legal": False, "reason": str(problem)})
+        raise
     if arguments.json:
         verdict = {"legal": True, "hash": f"{configuration.hash:#010x}", **configuration.to_dict()}
         write_json(arguments.json, verdict)
