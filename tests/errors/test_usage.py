@@ -127,6 +127,18 @@ from tilewright.flows.cli.main import guarded, main
          "`--dim`?"),
         (["run", "m.onnx", "--dims", "N=1"], "unknown arguments `--dims N=1`; did you mean "
          "`--dim`?"),
+        (["run", "m.onnx", "--rate", "50"], "unknown arguments `--rate 50`; it is an option of "
+         "`sweep`; `tilewright run --help` shows what there is"),
+        (["boards", "--config", "4x4"], "unknown arguments `--config`; it is an option of `run`, "
+         "`report`, `what-if` and 13 others; `tilewright boards --help` shows what there is"),
+        (["run", "m.onnx", "--chop", "x"], "unknown arguments `--chop x`; `tilewright run --help` "
+         "shows what there is"),
+        (["what-if", "a.onnx", "b.onnx"], "unknown arguments `b.onnx`; `tilewright what-if` takes "
+         "one MODEL"),
+        (["what-if", "m.onnx", "--bus-bits", "32,64"], "unknown arguments `--bus-bits 32,64`; give "
+         "`--vary bus_bits=VALUES`"),
+        (["run", "m.onnx", "--act-depth", "512"], "unknown arguments `--act-depth 512`; give "
+         "`--set act_depth=VALUE`"),
         (["tune", "m.onnx", "--listing"], "unknown arguments `--listing`; did you mean `--list`?"),
         (["sweep", "m.onnx", "--clock", "0"], "`--clock 0`: expected a positive number; correct "
          "it"),

@@ -52,8 +52,8 @@ class Kept:
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true",
-        help="also what does not come back by itself: the results of sweeps, the machines of boards, "
-        "and the key that marks your artifacts",
+        help="also what does not come back by itself: the results of sweeps, the machines of "
+        "boards, and the key that marks your artifacts",
     )  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(function=clean)
