@@ -7,6 +7,7 @@ the broken ones. Derived sizes are properties, so nothing is stored twice.
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from pathlib import Path
@@ -582,9 +583,12 @@ def read_base(name_or_path: str) -> Configuration:
         return PRESETS[name_or_path.lower()]
     path = Path(name_or_path)
     if not os.path.isfile(name_or_path):
+        sized = re.fullmatch(r"\d+x\d+", name_or_path)
+        usual = "; `tilewright config list` shows the presets"
+        usual += f"; `lanes={name_or_path}` is `{DEFAULT.name}` in that size" if sized else ""
         raise ConfigurationError(
             f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file"
-            + did_you_mean(name_or_path, PRESETS, "; `tilewright config list` shows the presets")
+            + did_you_mean(name_or_path, PRESETS, usual)
         )
     try:
         values = read_json(path)

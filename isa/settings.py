@@ -43,6 +43,7 @@ DEFAULT_MEMORY = MemoryModel()
 NO_BUS = "none"
 """Value of `shared_bus` for a memory whose reads and writes are independent."""
 
+_NEXT_SETTING = re.compile(r",(?=\s*\w+\s*=)")
 _RANGE = re.compile(r"(\w+)\.\.(\w+)")
 _TUPLES = {
     LANES: ("x", 2, "8x16"),
@@ -135,7 +136,8 @@ def configuration_with(base: Configuration, chosen: Mapping[str, Value]) -> Conf
 def load_configuration(text: str) -> Configuration:
     """Return a machine: a preset by its name in any case, or a JSON file, then any settings.
 
-    For example, `16x16`, `my_machine.json` or `16x16,lanes=8x16,act_depth=512`.
+    For example, `16x16`, `my_machine.json` or `16x16,lanes=8x16,act_depth=512`; settings alone
+    change the default machine.
 
     Raises
     ------
@@ -146,9 +148,12 @@ def load_configuration(text: str) -> Configuration:
     """
     if os.path.isfile(text):  # its name may have a comma
         return read_base(text)
-    name, *settings = (part.strip() for part in text.split(","))
-    chosen = read_settings(settings, f"configuration `{text}`", MACHINE)
-    return configuration_with(read_base(name), chosen)
+    first, *settings = (part.strip() for part in text.split(","))
+    if "=" in first:
+        base, settings = DEFAULT, [first, *settings]
+    else:
+        base = read_base(first)
+    return configuration_with(base, read_settings(settings, f"configuration `{text}`", MACHINE))
 
 
 def changed(configuration: Configuration, settings: Iterable[str]) -> Configuration:
@@ -163,7 +168,7 @@ def changed(configuration: Configuration, settings: Iterable[str]) -> Configurat
     """
     chosen: dict[str, Value] = {}
     for text in settings:
-        chosen |= read_settings([text], f"`--set {text}`", MACHINE)
+        chosen |= read_settings(_NEXT_SETTING.split(text), f"`--set {text}`", MACHINE)
     return configuration_with(configuration, chosen)
 
 

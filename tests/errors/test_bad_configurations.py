@@ -60,7 +60,8 @@ def test_an_unknown_preset(fail, model):
         1,
         "error: configuration `64x64`: neither a preset (tiny, 4x4, 8x8, 8x16, 16x8, 16x16, "
         "32x32, ecp5-25, transformer-25, ecp5-45, ecp5-85, transformer-85, gowin20, gatemate, "
-        "zynq7020, ultra96) nor a file; `tilewright config list` shows the presets",
+        "zynq7020, ultra96) nor a file; `tilewright config list` shows the presets; `lanes=64x64` "
+        "is `16x16` in that size",
     )
 
 
