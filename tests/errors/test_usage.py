@@ -22,6 +22,10 @@ from tilewright.flows.cli.main import guarded, main
         (["run", "m.onnx", "--device", "/dev/ttyUSB0"], "`--device /dev/ttyUSB0`: expected one of "
          "reference, sim, rtl, gate, host, gpu, or a board's address; did you mean "
          "`serial:///dev/ttyUSB0`?"),
+        (["run", "m.onnx", "--device", "cpu"], "`--device cpu`: expected one of reference, sim, "
+         "rtl, gate, host, gpu, or a board's address; `host` is this computer's processor"),
+        (["asm", "m.asm", "--device", "cpu"], "`--device cpu`: expected one of reference, sim, "
+         "rtl, gate, or a board's address; choose one"),
         (["asm", "m.asm", "--device", "ttyACM1"], "`--device ttyACM1`: expected one of reference, "
          "sim, rtl, gate, or a board's address; did you mean `serial:///dev/ttyACM1`?"),
         (["asm", "m.asm", "--device", "localhost:45871"], "`--device localhost:45871`: expected "
@@ -265,6 +269,19 @@ def test_a_reader_that_goes_away_is_no_error():
 )  # fmt: skip
 def test_the_nearest_word_is_suggested(fail, words, message):
     assert fail(*words) == (2, f"error: {message}")
+
+
+def test_bytes_where_text_is_expected(fail, model):
+    assert fail("asm", model) == (
+        2,
+        f"error: FILE.asm `{model}`: expected a program as text, got bytes; `--data` takes those",
+    )
+    code, said = fail("compile", model, "--schedule", f"dense={model}")
+    assert (code, said) == (
+        2,
+        f"error: `--schedule dense={model}`: `{model}` cannot be read (it is not text in UTF-8); "
+        "correct the path",
+    )
 
 
 def test_a_layer_that_is_misspelt(fail, model, tmp_path, capsys):

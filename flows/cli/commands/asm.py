@@ -64,7 +64,7 @@ def assemble(arguments: argparse.Namespace) -> None:
     if board := connected_board(arguments.device, arguments.source, configuration):
         configuration = board.configuration
     configuration = configuration or DEFAULT
-    text = _read(arguments.source, "FILE.asm", MAX_DATA_BYTES).decode("utf-8", "replace")
+    text = _text(arguments.source)
     program = parse_program(text, str(arguments.source), configuration)
     before = np.zeros(DATA_BYTES, np.uint8)
     if arguments.data is not None:
@@ -134,6 +134,15 @@ def show(device: str, program: Sequence[Instruction], before: np.ndarray, result
     say("")
     for line in _written(before, result):
         say(line)
+
+
+def _text(path: Path) -> str:
+    content = _read(path, "FILE.asm", MAX_DATA_BYTES)
+    if b"\0" in content:
+        raise UsageError(
+            f"FILE.asm `{path}`: expected a program as text, got bytes; `--data` takes those"
+        )
+    return content.decode("utf-8", "replace")
 
 
 def _read(path: Path, option: str, limit: int) -> bytes:
