@@ -571,6 +571,22 @@ PRESETS: dict[str, Configuration] = {preset.name: preset for preset in _PRESETS}
 DEFAULT = PRESETS["16x16"]
 
 
+def require_configuration(given: object) -> None:
+    """Refuse what is no configuration, above all its name.
+
+    Raises
+    ------
+    ConfigurationError
+        With the call that makes one of a name.
+    """
+    if not isinstance(given, Configuration):
+        call = f"load_configuration({given!r})" if isinstance(given, str) else "load_configuration"
+        raise ConfigurationError(
+            f"configuration: expected a `Configuration`, got {given!r:.100}; `tilewright.{call}` "
+            "makes one"
+        )
+
+
 def read_base(name_or_path: str) -> Configuration:
     """Find a preset by its name in any case, or read a JSON file of parameters.
 

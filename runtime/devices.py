@@ -17,7 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from ..errors import DeviceError
-from ..isa.configuration import DEFAULT, Configuration, Memory
+from ..isa.configuration import DEFAULT, Configuration, Memory, require_configuration
 from ..isa.memory_model import MemoryModel
 from ..isa.semantics import SCRATCHPADS, Machine
 from ..sim.native_functional import NativeMachine, functional_machine
@@ -367,6 +367,7 @@ def open_device(
                 f'of the module, `open_device("{name}", module.configuration)`'
             )
         configuration = DEFAULT
+    require_configuration(configuration)
     known = DEVICES[kind].options if kind in DEVICES else ()
     for option in options:
         if option not in known:

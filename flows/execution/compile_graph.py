@@ -13,7 +13,7 @@ from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...compiler.pipeline import NO_SCHEDULES, Compilation, CompileRequest, compile_request
 from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
 from ...compiler.scheduling.kernel_programs import ProgramStore
-from ...isa.configuration import DEFAULT, Configuration
+from ...isa.configuration import DEFAULT, Configuration, require_configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY
 from ...sim.timing import ExactMeasure
@@ -79,6 +79,7 @@ def compile_graph(
     CompileError
         When a layer does not fit the configuration, or the placement is not possible.
     """
+    require_configuration(configuration)
     texts = {} if lean else recorded_texts()
     if not schedules and placement == DEFAULT_PLACEMENT and options == DEFAULT_OPTIONS:
         schedules = recorded_schedules(texts, graph, configuration, memory.with_stalls(0.0))
