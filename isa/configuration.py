@@ -571,22 +571,6 @@ PRESETS: dict[str, Configuration] = {preset.name: preset for preset in _PRESETS}
 DEFAULT = PRESETS["16x16"]
 
 
-def require_configuration(given: object) -> None:
-    """Refuse what is no configuration, above all its name.
-
-    Raises
-    ------
-    ConfigurationError
-        With the call that makes one of a name.
-    """
-    if not isinstance(given, Configuration):
-        call = f"load_configuration({given!r})" if isinstance(given, str) else "load_configuration"
-        raise ConfigurationError(
-            f"configuration: expected a `Configuration`, got {given!r:.100}; `tilewright.{call}` "
-            "makes one"
-        )
-
-
 def read_base(name_or_path: str) -> Configuration:
     """Find a preset by its name in any case, or read a JSON file of parameters.
 
@@ -597,11 +581,10 @@ def read_base(name_or_path: str) -> Configuration:
     """
     if name_or_path.lower() in PRESETS:
         return PRESETS[name_or_path.lower()]
-    path = Path(name_or_path)
-    if not os.path.isfile(name_or_path):
-        sized = re.fullmatch(r"\d+x\d+", name_or_path)
+    if not os.path.isfile(path := Path(name_or_path)):
         usual = "; `tilewright config list` shows the presets"
-        usual += f"; `lanes={name_or_path}` is `{DEFAULT.name}` in that size" if sized else ""
+        if re.fullmatch(r"\d+x\d+", name_or_path):
+            usual += f"; `lanes={name_or_path}` is `{DEFAULT.name}` in that size"
         raise ConfigurationError(
             f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file"
             + did_you_mean(name_or_path, PRESETS, usual)

@@ -14,7 +14,7 @@ from dataclasses import astuple
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import DeviceError, UsageError, did_you_mean
+from ..errors import ConfigurationError, DeviceError, UsageError, did_you_mean
 from .configuration import DEFAULT, PARAMETERS, Configuration, read_base
 from .memory_model import MemoryModel, SharedBus
 
@@ -154,6 +154,22 @@ def load_configuration(text: str) -> Configuration:
     else:
         base = read_base(first)
     return configuration_with(base, read_settings(settings, f"configuration `{text}`", MACHINE))
+
+
+def require_configuration(given: object) -> None:
+    """Refuse what is no configuration, above all its name.
+
+    Raises
+    ------
+    ConfigurationError
+        With the call that makes one of a name.
+    """
+    if not isinstance(given, Configuration):
+        call = f"load_configuration({given!r})" if isinstance(given, str) else "load_configuration"
+        raise ConfigurationError(
+            f"configuration: expected a `Configuration`, got {given!r:.100}; `tilewright.{call}` "
+            "makes one"
+        )
 
 
 def changed(configuration: Configuration, settings: Iterable[str]) -> Configuration:

@@ -13,9 +13,9 @@ from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...compiler.pipeline import NO_SCHEDULES, Compilation, CompileRequest, compile_request
 from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
 from ...compiler.scheduling.kernel_programs import ProgramStore
-from ...isa.configuration import DEFAULT, Configuration, require_configuration
+from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
-from ...isa.settings import DEFAULT_MEMORY
+from ...isa.settings import DEFAULT_MEMORY, require_configuration
 from ...sim.timing import ExactMeasure
 from .compile_cache import CompileCache
 from .recorded_choices import recorded_choices, recorded_schedules, recorded_texts
