@@ -117,6 +117,8 @@ def parse_json(text: str | bytes) -> Any:
 
 def reason(problem: Exception) -> str:
     """Return in a few words why a file could not be read."""
+    if isinstance(problem, UnicodeDecodeError):
+        return "it is not text in UTF-8"
     return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
 
 

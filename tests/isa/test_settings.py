@@ -48,6 +48,14 @@ def test_a_file_is_a_machine_even_with_a_comma_in_its_name(tmp_path):
     assert load_configuration(f"{other},bus_bits=32").bus_bits == 32
 
 
+def test_the_point_of_a_sweep_is_a_machine():
+    point = "lanes=2x4,act_depth=256"
+    assert load_configuration(point) == DEFAULT.replace(
+        name=f"16x16,{point}", lanes_in=2, lanes_out=4, act_depth=256
+    )
+    assert changed(DEFAULT, [point]) == changed(DEFAULT, point.split(","))
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [

@@ -6,6 +6,7 @@ from typing import Any
 
 from ....atomic_write import check_output, write_output
 from ....compiler.exporters import check_exportable, export_onnx
+from ....compiler.graph.short_names import short_names
 from ....compiler.quantiser import NetworkQuality, accelerated_share, evaluate_quality
 from ....wording import counted
 from ...execution.quantise_model import QuantisedModel, quantise_model
@@ -85,9 +86,10 @@ def show(made: QuantisedModel, agreement: NetworkQuality, share: float, target: 
     say(f"steps          {steps_sentence(made)}")
     say("")
     headings = ["layer", "kind", "low", "high", "alone", "through", "clipped"]
+    names = short_names([quality.layer.name for quality in result.layers])
     rows = [
         [
-            report.shorten(quality.layer.name, NAME_COLUMNS),
+            report.shorten(name, NAME_COLUMNS),
             quality.layer.kind,
             f"{quality.low:.4g}",
             f"{quality.high:.4g}",
@@ -95,7 +97,7 @@ def show(made: QuantisedModel, agreement: NetworkQuality, share: float, target: 
             f"{quality.through_db:.1f} dB",
             f"{quality.clipped_share:.3%}",
         ]
-        for quality in result.layers
+        for quality, name in zip(result.layers, names, strict=True)
     ]
     report.stdout().print(report.table(headings, rows, left=2))
     say("")
