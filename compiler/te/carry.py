@@ -119,13 +119,13 @@ def _only_after(name: str, consumer: Stage) -> bool:
 
 def _check_running(most: Stage, power: Stage, state: State) -> None:
     """Refuse a reader of a running result from which later iterations could not recover."""
-    if not (_is_maximum(most) and most.output.dtype == "float32" and _is_power(power, most.name)):
+    if not (_is_maximum(most) and most.output.dtype == "float32" and is_power(power, most.name)):
         raise ScheduleError(
             f"`{power.name}` reads `{most.name}` before it is complete; only `exp(x - maximum)` "
             f"may, so compute `{most.name}` before the loop"
         )
     for reader in state.readers(power.name):
-        relative = _is_relative(reader, power.name)
+        relative = is_relative(reader, power.name)
         advances = reader.carried and reader.place == most.place
         is_consumer = most.place is not None and reader.name == most.place.consumer
         if not (relative and (advances or is_consumer)):
@@ -142,7 +142,7 @@ def _check_running(most: Stage, power: Stage, state: State) -> None:
             )
 
 
-def _is_power(stage: Stage, most: str) -> bool:
+def is_power(stage: Stage, most: str) -> bool:
     """Whether a stage is `exp(x - maximum)`."""
     body = stage.body
     if not (isinstance(body, Call) and body.op in POWERS):
@@ -161,7 +161,7 @@ def _is_power(stage: Stage, most: str) -> bool:
     return negated and all(read.tensor != most for read in reads_of(x))
 
 
-def _is_relative(stage: Stage, power: str) -> bool:
+def is_relative(stage: Stage, power: str) -> bool:
     """Whether a stage sums products with one factor of `power`."""
     if not has_reduction(stage.body) or reduction_of(stage.body).op is not Op.ADD:
         return False
