@@ -46,6 +46,9 @@ TILES = (
 )  # fmt: skip
 """The largest first."""
 
+PIPELINE_DEPTH = 2
+"""Iterations whose keys and values are in shared memory, where copies run ahead."""
+
 SPARE_BYTES = 2 << 10
 """Shared memory that is left for the ends of buffers."""
 
@@ -76,10 +79,11 @@ class _Attention:
 def schedule_attention(schedule: Schedule, target: GpuTarget) -> bool:
     """Schedule attention; False, without a change, where a kernel is another one."""
     found = _attention(schedule)
-    tile = found and _tile(schedule, found, target)
+    depth = PIPELINE_DEPTH if target.properties.instructions else 1
+    tile = found and _tile(found, target, depth)
     if not found or not tile:
         return False
-    _apply(schedule, found, tile)
+    _apply(schedule, found, tile, depth)
     return True
 
 
@@ -99,7 +103,7 @@ def _attention(schedule: Schedule) -> _Attention | None:
     return _Attention(tuple(copies), scores, most, weights, mass, out, axis, out.reductions[0].name)
 
 
-def _tile(schedule: Schedule, a: _Attention, target: GpuTarget) -> AttentionTile | None:
+def _tile(a: _Attention, target: GpuTarget, depth: int) -> AttentionTile | None:
     """The largest tile that fits shared memory and leaves enough blocks; else the smallest."""
     sizes = {name: high - low for name, (low, high) in zip(a.out.axes, a.out.domain, strict=True)}
     inner = a.scores.reductions[0].extent
@@ -107,8 +111,8 @@ def _tile(schedule: Schedule, a: _Attention, target: GpuTarget) -> AttentionTile
     rows = math.prod(sizes.values()) // columns
     room, chosen = target.properties.shared_bytes - SPARE_BYTES, None
     for tile in TILES:
-        operands = (tile.queries + tile.keys) * inner + tile.keys * columns
-        used = 4 * (operands + 2 * tile.queries * tile.keys + 3 * tile.queries)
+        step = tile.keys * (inner + columns + 2 * tile.queries)
+        used = 4 * (tile.queries * (inner + 3) + depth * step)
         if used > room or tile.threads > target.properties.max_threads:
             continue
         chosen = tile
@@ -125,7 +129,7 @@ def _columns(a: _Attention) -> str:
     return columns
 
 
-def _apply(s: Schedule, a: _Attention, tile: AttentionTile) -> None:
+def _apply(s: Schedule, a: _Attention, tile: AttentionTile, depth: int) -> None:
     out, columns, threads = a.out.name, _columns(a), tile.threads
     batch = tuple(name for name in a.out.axes if name not in (a.axis, columns))
     block, inside = s.split(out, a.axis, tile.queries)
@@ -144,9 +148,13 @@ def _apply(s: Schedule, a: _Attention, tile: AttentionTile) -> None:
         s.compute_at(stage.name, out, block)
         s.set_scope(stage.name, SHARED)
         copy_together(s, stage.name, threads, 1)
+    if depth > 1:
+        s.pipeline(out, step, depth)
     for tensor, reader in _operands(a):
         copy = s.cache_read(tensor, SHARED, reader)
         s.compute_at(copy, out, step)
+        if reader != a.scores.name:
+            s.precede(copy, a.scores.name)
         size = np.dtype(s.kernel.tensors[tensor].dtype).itemsize
         copy_together(s, copy, threads, VECTOR_BYTES // size)
 
