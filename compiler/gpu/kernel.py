@@ -6,7 +6,7 @@ arrays are plain ones, without layouts of vectors.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -66,7 +66,7 @@ class GpuKernel:
 
 def planned_for() -> CpuTarget:
     """The processor whose host plan a GPU takes over."""
-    return generic(PLANNED_FOR)
+    return replace(generic(PLANNED_FOR), fuses_attention=True)
 
 
 def declare(description: Description, target: GpuTarget) -> Declaration:
