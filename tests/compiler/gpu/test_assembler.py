@@ -19,6 +19,7 @@ from tilewright.compiler.host import plan_host
 from tilewright.compiler.tensor import Kernel
 
 from .assembler import assemble
+from .test_attention import typed as attention
 from .test_networks import digits, spotter, transformer
 from .test_schedules import depthwise, product, softmax, transpose
 
@@ -49,6 +50,11 @@ def kernels() -> dict[str, Kernel | Description]:
     }
     found |= {"softmax": softmax(64, 1000), "depthwise": depthwise(56, 32)}
     found["transpose"] = transpose(300, 200)
+    found |= {
+        f"attention of {dtype}": attention(dtype, 512, 512, 64, images=32)
+        for dtype in ("float32", "float16")
+    }
+    found["attention of large heads"] = attention("float32", 512, 512, 128, images=32)
     for network in (digits, spotter, transformer):
         found |= families(network)
     return found
