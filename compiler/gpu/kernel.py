@@ -64,9 +64,14 @@ class GpuKernel:
         return np.ascontiguousarray(array.reshape(shape).astype(dtype, copy=False))
 
 
-def planned_for() -> CpuTarget:
-    """The processor whose host plan a GPU takes over."""
-    return replace(generic(PLANNED_FOR), fuses_attention=True)
+def planned_for(target: GpuTarget | None = None) -> CpuTarget:
+    """The processor whose host plan a GPU takes over.
+
+    With TF32, attention stays three kernels, whose products run on tensor cores: those of
+    one kernel do not yet.
+    """
+    fuses = target is None or not target.tf32
+    return replace(generic(PLANNED_FOR), fuses_attention=fuses)
 
 
 def declare(description: Description, target: GpuTarget) -> Declaration:

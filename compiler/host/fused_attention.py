@@ -55,11 +55,12 @@ def fused_attention(scope: HostScope, node: Node) -> HostKernel | None:
     if mask is None or not scope.is_closed(nodes):
         return None
     differs, groups = mask
-    inputs = {"q": first.inputs["a"], "k": first.inputs["b"]}
-    if differs:
-        inputs["mask"] = between.mask
+    masks = {"mask": between.mask} if differs else {}
+    inputs = {"q": first.inputs["a"], "k": first.inputs["b"], **masks, "v": second.inputs["b"]}
+    if {one.output.name for one in nodes} & {*inputs.values()}:
+        return None  # as where scores are their own mask
     description = Attention(scores, context, differs, groups, between.guarded)
-    return HostKernel(description, {**inputs, "v": second.inputs["b"]}, {}, nodes)
+    return HostKernel(description, inputs, {}, nodes)
 
 
 def _source(scope: HostScope, name: str) -> Node | None:
@@ -84,7 +85,7 @@ class _Between:
     def __init__(self, scope: HostScope, node: Node) -> None:
         self.scope, self.last = scope, node
         self.nodes: list[Node] = []
-        self.mask, self.masked_shape = "", ()
+        self.mask, self.masked_shape = "", (1,)
         self._skip_reshapes()
         if (masked := scope.behind(self.last, MASKED)) is not None:
             self.mask, self.masked_shape = masked["mask"], self.last.output.type.shape
@@ -132,7 +133,10 @@ class _Between:
         parts = [pair for pair in zip(lead, given, strict=False) if pair[0] > 1]
         differs: list[bool] = []
         for extent in (scores.images, scores.heads, groups, lead[-1]):
-            own, parts = _leading(parts, extent)
+            split = _leading(parts, extent)
+            if split is None:
+                return None
+            own, parts = split
             same = all(size == 1 for _, size in own)
             if not (same or all(n == size for n, size in own)):
                 return None
@@ -140,17 +144,21 @@ class _Between:
         return tuple(differs), groups if any(differs[2:]) else 1
 
 
-def _leading(
-    parts: list[tuple[int, int]], extent: int
-) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Split extents of scores, beside those of a mask, after the first `extent` elements."""
-    own = []
+Extents = list[tuple[int, int]]
+"""Extents of scores, each beside that of a mask."""
+
+
+def _leading(parts: Extents, extent: int) -> tuple[Extents, Extents] | None:
+    """Split extents after the first `extent` elements; None where that is in the middle of one."""
+    own: Extents = []
     while extent > 1:
         (n, size), *parts = parts
         mine = min(n, extent)
+        if n % mine or extent % mine:
+            return None
         own.append((mine, min(size, mine)))
-        if rest := n // mine - 1:
-            parts = [(rest + 1, min(size, rest + 1)), *parts]
+        if n > mine:
+            parts = [(n // mine, min(size, n // mine)), *parts]
         extent //= mine
     return own, parts
 

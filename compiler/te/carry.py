@@ -59,7 +59,9 @@ def running_maximum(stage: Stage, state: State) -> Read | None:
     stages = {one.name: one for one in state.stages}
     for read in reads_of(reduction_of(stage.body)) if stage.reductions else ():
         power = stages.get(read.tensor)
-        for inner in power.reads if power is not None else ():
+        if power is None:
+            continue
+        for inner in power.reads:
             most = stages.get(inner.tensor)
             if most is not None and most.carried and _is_maximum(most):
                 at = dict(zip(power.axes, read.index, strict=True))

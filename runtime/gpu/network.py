@@ -145,9 +145,10 @@ class GpuBatch:
             ends = [self._driver.elapsed_s(first, event) for event in self._events[1:]]
             self._ticks = np.array([0, *np.multiply(ends, 1e9)], np.uint64)
         self._runs += 1
+        there: dict[str, Any] = values
         for name, buffer, array in self._out:
             if self._remains(name):
-                values[name] = GpuTensor(self._driver, buffer, array.dtype, array.shape)
+                there[name] = GpuTensor(self._driver, buffer, array.dtype, array.shape)
             elif (place := self._places.get(name)) is None:
                 values[name] = array.copy()
             else:
@@ -191,16 +192,17 @@ class GpuSide(HostSide):
 
     @override
     def begin(self, values: Values, *, on_device: bool) -> None:
+        given: dict[str, Any] = values
         for name in self._read_elsewhere:
-            if isinstance(values.get(name), GpuTensor):
-                values[name] = values[name].numpy()
+            if isinstance(given.get(name), GpuTensor):
+                values[name] = given[name].numpy()
         for stage in self.stages:
             if isinstance(stage.work, GpuBatch):
                 stage.work.stays = on_device
 
     @override
     def _target(self) -> CpuTarget:
-        return planned_for()
+        return planned_for(self.driver.target)
 
     @override
     def _allocate(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import tilewright
 from tilewright import te
@@ -23,6 +24,7 @@ from tilewright.compiler.te.target import Kind
 from tilewright.compiler.tensor import Kernel
 from tilewright.runtime.gpu.opencl import OpenClDriver
 
+from ..onnx_models import model, value
 from ..test_import_attention import FORMS
 from .running import drawn, run_kernel, run_module, run_opencl
 from .test_networks import transformer
@@ -223,6 +225,41 @@ def test_a_transformer_block_has_fewer_kernels():
     (found,) = attentions(graph)
     assert found.scores.joined == (True, True, False)
     assert found.context.joined == (False, True, True)
+
+
+def chain(second: str = "v", mask: str = "", **shapes: tuple[int, ...]) -> Graph:
+    """Products and a softmax without anything else, or with a mask."""
+    nodes = [helper.make_node("MatMul", ["q", "k"], ["scores"])]
+    if mask:
+        nodes.append(helper.make_node("Add", ["scores", mask], ["masked"]))
+    nodes += [
+        helper.make_node("Softmax", ["masked" if mask else "scores"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", second], ["y"]),
+    ]
+    inputs = {"q": (2, 16, 8), "k": (2, 8, 16), "v": (2, 16, 8)} | shapes
+    given = [value(name, np.float32, list(shape)) for name, shape in inputs.items()]
+    return tilewright.import_model(model(nodes, given, ["y"], {}).SerializeToString())
+
+
+def test_only_what_the_kernel_computes_is_fused():
+    (found,) = attentions(chain())
+    assert (found.mask, found.guarded) == ((), False)
+    (found,) = attentions(chain(mask="m", m=(16, 16)))
+    assert found.mask == (False, False, False, True)
+    (found,) = attentions(chain(mask="m", m=(2, 1, 16)))
+    assert (found.mask, found.groups) == ((False, True, False, False), 1)
+    assert not attentions(chain("p"))
+    assert not attentions(chain(mask="scores"))
+    assert not attentions(chain(mask="m", m=(2, 16, 1)))  # of rows alone
+    assert not attentions(chain(q=(2, 4, 8)))  # few queries
+    assert not attentions(chain(v=(2, 16, 300)))  # large heads
+
+
+def test_products_of_tf32_stay_on_tensor_cores():
+    graph, _ = transformer()
+    names = [node.outputs[0].name for node in graph.nodes]
+    plan = plan_host(graph, names, [], planned_for(GpuTarget(tf32=True)), least_work=0)
+    assert len(plan.kernels) == 11
 
 
 CAPPED = {"GroupQueryAttention, cap", "ONNX Attention, rows"}
