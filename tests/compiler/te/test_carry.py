@@ -82,6 +82,21 @@ def test_a_sum_without_a_maximum_is_carried():
     np.testing.assert_allclose(found, evaluate(kernel, given), rtol=1e-5)
 
 
+def test_a_maximum_has_no_elements_behind_the_last():
+    m, c = te.axes(m=2, c=3)
+    (r,) = te.reduce_axes(r=11)
+    x, v = te.tensor("x", "float32", (11, 2)), te.tensor("v", "float32", (11, 3))
+    most = te.compute("most", "float32", (m,), te.max(x[r, m], over=r))
+    value = te.sum(x[r, m] * v[r, c], over=r) + most[m]
+    kernel = te.kernel("k", te.compute("out", "float32", (m, c), value))
+    schedule = te.Schedule(kernel)
+    schedule.nest("out", "r.o m c r.i", r=4)
+    schedule.carry("most", "out", "r.o")
+    given = {name: -np.abs(array) - 1 for name, array in drawn(kernel).items()}
+    found = te.interpret(schedule.program(), given)
+    np.testing.assert_allclose(found, evaluate(kernel, given), rtol=1e-5)
+
+
 def test_compute_root_takes_carry_back():
     kernel = attention()
     schedule = te.Schedule(kernel)
