@@ -17,6 +17,7 @@ from ..te.schedule import Schedule
 from ..te.stages import Stage
 from ..te.target import SHARED
 from .blocks import is_copy
+from .instructions import HIGH, TF32_PRODUCT, WIDE
 from .shared_copies import copy_together
 from .target import GpuTarget
 
@@ -46,6 +47,11 @@ TILES = (
 )  # fmt: skip
 """The largest first."""
 
+TENSOR_TILES = AttentionTile(64, 32, 4), AttentionTile(32, 32, 4), AttentionTile(16, 16, 4)
+"""Those of tensor cores: each warp has 16 queries and half of the columns."""
+
+COLUMN_WARPS, WARP_ROWS, WARP_COLUMNS = 2, HIGH * WIDE, 8
+
 PIPELINE_DEPTH = 2
 """Iterations whose keys and values are in shared memory, where copies run ahead."""
 
@@ -62,10 +68,13 @@ class _Attention:
 
     Parameters
     ----------
-    axis, keys
-        The axes of `out` over queries and keys.
+    queries, copies
+        Copies of queries, and of what a step reads.
+    axis, columns, keys
+        The axes of `out` over queries, columns of values, and keys.
     """
 
+    queries: Stage
     copies: tuple[Stage, ...]
     scores: Stage
     most: Stage
@@ -73,7 +82,20 @@ class _Attention:
     mass: Stage
     out: Stage
     axis: str
+    columns: str
     keys: str
+
+    @property
+    def on_tensor_cores(self) -> bool:
+        """Whether the weights are copied, so that their taps lie side by side."""
+        return any(read.tensor == self.weights.name for one in self.copies for read in one.reads)
+
+    def size(self, axis: str) -> int:
+        return dict(zip(self.out.axes, map(_extent, self.out.domain), strict=True))[axis]
+
+
+def _extent(ends: tuple[int, int]) -> int:
+    return ends[1] - ends[0]
 
 
 def schedule_attention(schedule: Schedule, target: GpuTarget) -> bool:
@@ -88,32 +110,43 @@ def schedule_attention(schedule: Schedule, target: GpuTarget) -> bool:
 
 
 def _attention(schedule: Schedule) -> _Attention | None:
-    if len(schedule.stages) < 5:
+    copies = [stage for stage in schedule.stages if is_copy(stage.body)]
+    others = [stage for stage in schedule.stages if not is_copy(stage.body)]
+    if len(others) != 5 or not copies:
         return None
-    *copies, scores, most, weights, mass, out = schedule.stages
+    scores, most, weights, mass, out = others
+    factors = [weights.name, *(c.name for c in copies if c.reads[0].tensor == weights.name)]
+    factor = factors[-1]
     if not (
-        all(is_copy(one.body) for one in copies)
-        and is_power(weights, most.name)
+        is_power(weights, most.name)
         and is_relative(mass, weights.name)
-        and is_relative(out, weights.name)
+        and is_relative(out, factor)
         and len(out.reductions) == len(scores.reductions) == 1
     ):
         return None
-    ((axis, _),) = next(r for r in out.reads if r.tensor == mass.name).index[-1].terms
-    return _Attention(tuple(copies), scores, most, weights, mass, out, axis, out.reductions[0].name)
+    reads = {read.tensor: read for read in out.reads}
+    ((axis, _),) = reads[mass.name].index[-1].terms
+    used = {name for part in reads[factor].index for name, _ in part.terms}
+    (columns,) = (name for name in out.axes if name not in used)
+    queries, *rest = copies
+    return _Attention(
+        *(queries, tuple(rest), scores, most, weights, mass, out),
+        *(axis, columns, out.reductions[0].name),
+    )
 
 
 def _tile(a: _Attention, target: GpuTarget, depth: int) -> AttentionTile | None:
-    """The largest tile that fits shared memory and leaves enough blocks; else the smallest."""
-    sizes = {name: high - low for name, (low, high) in zip(a.out.axes, a.out.domain, strict=True)}
-    inner = a.scores.reductions[0].extent
-    columns = sizes[_columns(a)]
-    rows = math.prod(sizes.values()) // columns
+    """The largest tile that fits and leaves enough blocks; else the smallest that fits."""
+    inner, columns = a.scores.reductions[0].extent, a.size(a.columns)
+    rows = math.prod(map(_extent, a.out.domain)) // columns
     room, chosen = target.properties.shared_bytes - SPARE_BYTES, None
-    for tile in TILES:
-        step = tile.keys * (inner + columns + 2 * tile.queries)
-        used = 4 * (tile.queries * (inner + 3) + depth * step)
-        if used > room or tile.threads > target.properties.max_threads:
+    for tile in TENSOR_TILES if a.on_tensor_cores else TILES:
+        scores = (2 + a.on_tensor_cores) * tile.queries
+        used = 4 * (tile.queries * (inner + 3) + depth * tile.keys * (inner + columns + scores))
+        too_large = a.on_tensor_cores and (
+            a.size(a.axis) < tile.queries or a.out.reductions[0].extent % tile.keys
+        )
+        if used > room or tile.threads > target.properties.max_threads or too_large:
             continue
         chosen = tile
         if -(-rows // tile.queries) >= MIN_BLOCKS:
@@ -121,61 +154,72 @@ def _tile(a: _Attention, target: GpuTarget, depth: int) -> AttentionTile | None:
     return chosen
 
 
-def _columns(a: _Attention) -> str:
-    """The axis of `out` over the columns of values: the one that no weight has."""
-    (read,) = (one for one in a.out.reads if one.tensor == a.weights.name)
-    used = {name for part in read.index for name, _ in part.terms}
-    (columns,) = (name for name in a.out.axes if name not in used)
-    return columns
-
-
 def _apply(s: Schedule, a: _Attention, tile: AttentionTile, depth: int) -> None:
-    out, columns, threads = a.out.name, _columns(a), tile.threads
-    batch = tuple(name for name in a.out.axes if name not in (a.axis, columns))
+    out, batch = a.out.name, tuple(n for n in a.out.axes if n not in (a.axis, a.columns))
     block, inside = s.split(out, a.axis, tile.queries)
-    row, own_row = s.split(out, inside, tile.own_queries)
-    own_column, column = s.split(out, columns, COLUMNS)
     step, key = s.split(out, a.keys, tile.keys)
-    s.reorder(out, *batch, block, step, row, column, key, own_row, own_column)
+    outer = (*batch, block, step)
+    if a.on_tensor_cores:
+        _warps(s, out, outer, (inside, tile.queries), (a.columns, a.size(a.columns)), key)
+    else:
+        row, own_row = s.split(out, inside, tile.own_queries)
+        own_column, column = s.split(out, a.columns, COLUMNS)
+        s.reorder(out, *outer, row, column, key, own_row, own_column)
+        s.bind(out, row, "thread")
+        s.bind(out, column, "thread")
+        s.unroll(out, own_row, own_column)
     s.bind(out, block, "block.x")
     if batch:
         s.bind(out, s.fuse(out, *batch), "block.y")
-    s.bind(out, row, "thread")
-    s.bind(out, column, "thread")
-    s.unroll(out, own_row, own_column)
-    _products(s, a, tile, step)
-    for stage in a.copies:
-        s.compute_at(stage.name, out, block)
+    _carry(s, a, tile, step)
+    for stage, loop in ((a.queries, block), *((one, step) for one in a.copies)):
+        s.compute_at(stage.name, out, loop)
         s.set_scope(stage.name, SHARED)
-        copy_together(s, stage.name, threads, 1)
+        copy_together(s, stage.name, tile.threads, 1)
     if depth > 1:
         s.pipeline(out, step, depth)
+    copies = {one.name: a.out.name for one in a.copies if one.reads[0].tensor != a.weights.name}
     for tensor, reader in _operands(a):
         copy = s.cache_read(tensor, SHARED, reader)
+        copies[copy] = reader
         s.compute_at(copy, out, step)
-        if reader != a.scores.name:
-            s.precede(copy, a.scores.name)
         size = np.dtype(s.kernel.tensors[tensor].dtype).itemsize
-        copy_together(s, copy, threads, VECTOR_BYTES // size)
+        copy_together(s, copy, tile.threads, VECTOR_BYTES // size)
+    names = [stage.name for stage in s.stages]
+    for copy in copies:
+        if names.index(copy) > names.index(a.scores.name):
+            s.precede(copy, a.scores.name)
+    if a.on_tensor_cores:
+        s.tensorise(a.scores.name, f"{a.scores.axes[-1]}.i.o")
+        s.tensorise(out, f"{inside}.i.o")
 
 
-def _products(s: Schedule, a: _Attention, tile: AttentionTile, step: str) -> None:
+def _carry(s: Schedule, a: _Attention, tile: AttentionTile, step: str) -> None:
     """Compute the scores of a step's keys, and carry the maximum and the mass along."""
     out, scores = a.out.name, a.scores.name
     s.carry(a.mass.name, out, step)
+    for stage in a.copies:
+        if stage.reads[0].tensor == a.weights.name:
+            s.compute_at(stage.name, out, step)
     s.compute_at(a.weights.name, out, step)
     s.carry(a.most.name, out, step)
     s.compute_at(scores, out, step)
     for stage in (a.scores, a.most, a.weights, a.mass):
         s.set_scope(stage.name, SHARED)
     *batch, keys, queries = a.scores.axes
-    across = min(COLUMNS, tile.queries)
-    own_query, query = s.split(scores, queries, across)
-    key, own_key = s.split(scores, keys, max(1, tile.keys * across // tile.threads))
-    s.reorder(scores, *batch, key, query, a.scores.reductions[0].name, own_key, own_query)
-    s.bind(scores, key, "thread")
-    s.bind(scores, query, "thread")
-    s.unroll(scores, own_key, own_query)
+    taps = a.scores.reductions[0].name
+    if a.on_tensor_cores:
+        # Sums are spread over the threads from outside of their loops.
+        whole, taps = s.split(scores, taps, a.scores.reductions[0].extent)
+        _warps(s, scores, (*batch, whole), (queries, tile.queries), (keys, tile.keys), taps)
+    else:
+        across = min(COLUMNS, tile.queries)
+        own_query, query = s.split(scores, queries, across)
+        key, own_key = s.split(scores, keys, max(1, tile.keys * across // tile.threads))
+        s.reorder(scores, *batch, key, query, taps, own_key, own_query)
+        s.bind(scores, key, "thread")
+        s.bind(scores, query, "thread")
+        s.unroll(scores, own_key, own_query)
     _, one = s.split(a.weights.name, s.fuse(a.weights.name, *a.weights.axes), tile.threads)
     s.bind(a.weights.name, one, "thread")
     for stage in (a.most, a.mass):
@@ -183,10 +227,32 @@ def _products(s: Schedule, a: _Attention, tile: AttentionTile, step: str) -> Non
         s.unroll(stage.name, stage.reductions[0].name)
 
 
+def _warps(
+    s: Schedule,
+    name: str,
+    outer: tuple[str, ...],
+    rows: tuple[str, int],
+    columns: tuple[str, int],
+    taps: str,
+) -> None:
+    """Give each warp 16 rows and a part of the columns, on tensor cores."""
+    row_warp, half = s.split(name, rows[0], WARP_ROWS)
+    column_warp, across = s.split(name, columns[0], columns[1] // COLUMN_WARPS)
+    half, row = s.split(name, half, WIDE)
+    across, pair = s.split(name, across, WARP_COLUMNS)
+    pair, column = s.split(name, pair, 2)
+    step, tap = s.split(name, taps, TF32_PRODUCT.taps)
+    inner = (step, across, half, row, pair, column, tap)
+    s.reorder(name, *outer, row_warp, column_warp, *inner)
+    for loop in (row_warp, column_warp, row, pair):
+        s.bind(name, loop, "thread")
+    s.unroll(name, step, across, half, column)
+
+
 def _operands(a: _Attention) -> Iterator[tuple[str, str]]:
     """The keys and the values, with the stages that read them."""
     inner = a.scores.reductions[0].name
-    made = {one.name for one in (*a.copies, a.weights, a.mass)}
+    made = {one.name for one in (a.queries, *a.copies, a.weights, a.mass)}
     for stage, axis in ((a.scores, inner), (a.out, a.keys)):
         for read in reads_of(reduction_of(stage.body)):
             moved = any(part.coefficient(axis) for part in read.index)

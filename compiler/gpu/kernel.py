@@ -12,9 +12,10 @@ from functools import partial
 import numpy as np
 
 from .. import te
-from ..cpu import Box, CpuTarget, Description
+from ..cpu import Attention, Box, CpuTarget, Description
 from ..cpu.kernels.rows import RowKernel
 from ..cpu.target import generic
+from .instructions import TF32_PRODUCT
 from .lower import GpuModule, compile_program
 from .products import Declaration, declare_product
 from .schedules import default_schedule
@@ -76,6 +77,8 @@ def planned_for(target: GpuTarget | None = None) -> CpuTarget:
 
 def declare(description: Description, target: GpuTarget) -> Declaration:
     """The declaration of a kernel of the host for a GPU."""
+    if isinstance(description, Attention):
+        return Declaration(description.declared(taps_last=_has_taps(description, target)), dict)
     product = declare_product(description, target)
     if product is not None:
         return product
@@ -86,6 +89,13 @@ def declare(description: Description, target: GpuTarget) -> Declaration:
     plan = description.plan(planned_for())
     prepare = partial(description.prepare, target=planned_for())
     return Declaration(plan.schedule.kernel, prepare, plan.tiles)
+
+
+def _has_taps(attention: Attention, target: GpuTarget) -> bool:
+    """Whether tensor cores compute the products of an attention: in whole instructions."""
+    s = attention.scores
+    whole = s.inner % 8 == s.columns % 16 == attention.context.columns % 16 == 0
+    return TF32_PRODUCT in target.instructions and whole and s.rows // attention.groups >= 16
 
 
 def compile_kernel(description: Description, target: GpuTarget) -> GpuKernel:

@@ -57,16 +57,24 @@ def carried_axis(stage: Stage, state: State) -> str:
 def running_maximum(stage: Stage, state: State) -> Read | None:
     """The carried maximum that the terms of a sum are relative to, by the axes of the sum."""
     stages = {one.name: one for one in state.stages}
-    for read in reads_of(reduction_of(stage.body)) if stage.reductions else ():
-        power = stages.get(read.tensor)
-        if power is None:
-            continue
-        for inner in power.reads:
+
+    def behind(read: Read) -> Read | None:
+        """The maximum behind a power, or behind a copy of it."""
+        made = stages.get(read.tensor)
+        if made is None or has_reduction(made.body):
+            return None
+        at = dict(zip(made.axes, read.index, strict=True))
+        for inner in made.reads:
             most = stages.get(inner.tensor)
+            index = tuple(_composed(part, at) for part in inner.index)
             if most is not None and most.carried and _is_maximum(most):
-                at = dict(zip(power.axes, read.index, strict=True))
-                return Read(inner.tensor, tuple(_composed(part, at) for part in inner.index))
-    return None
+                return Read(inner.tensor, index)
+            if isinstance(made.body, Read):
+                return behind(Read(inner.tensor, index))
+        return None
+
+    reads = reads_of(reduction_of(stage.body)) if stage.reductions else ()
+    return next(filter(None, map(behind, reads)), None)
 
 
 def _composed(part: Affine, at: dict[str, Affine]) -> Affine:
@@ -126,7 +134,15 @@ def _check_running(most: Stage, power: Stage, state: State) -> None:
             f"`{power.name}` reads `{most.name}` before it is complete; only `exp(x - maximum)` "
             f"may, so compute `{most.name}` before the loop"
         )
+    _check_sums(most, power, state)
+
+
+def _check_sums(most: Stage, power: Stage, state: State) -> None:
+    """Refuse readers of powers, or of copies of them, other than sums that are scaled."""
     for reader in state.readers(power.name):
+        if isinstance(reader.body, Read):
+            _check_sums(most, reader, state)
+            continue
         relative = is_relative(reader, power.name)
         advances = reader.carried and reader.place == most.place
         is_consumer = most.place is not None and reader.name == most.place.consumer

@@ -69,8 +69,14 @@ class Attention(Description):
         pairs = zip(lead, self.mask, strict=True)
         return (*(one if differs else alone for one, differs in pairs), keys)
 
-    def declared(self) -> Kernel:
-        """Declare it as it is defined."""
+    def declared(self, *, taps_last: bool = False) -> Kernel:
+        """Declare it as it is defined.
+
+        Parameters
+        ----------
+        taps_last
+            Whether both products take operands whose taps lie side by side, as copies.
+        """
         s, c, arrays = self.scores, self.context, self.operands
         q, k, v = (te.tensor(name, arrays[name].dtype, arrays[name].shape) for name in "qkv")
         extents = dict(zip("nhgm", self._lead, strict=True))
@@ -93,12 +99,19 @@ class Attention(Description):
         *at, t, m = axes(t=s.inner, m=rows)
         n, h = at[:2]
         element = q[s.placed(0, *s.own(0, n, h), row((*at, m)), t)]
-        queries = te.compute("queries", "float32", (*at, t, m), element)
+        along = (*at, m, t) if taps_last else (*at, t, m)
+        queries = te.compute("queries", "float32", along, element)
         *at, key, m = axes(k=s.columns, m=rows)
         n, h = at[:2]
         (t,) = te.reduce_axes(t=s.inner)
         second = k[s.placed(1, *s.own(1, n, h), *s.second(t, key))]
-        score = s.epilogue.value(te.sum(queries[*at, t, m] * second, over=t))
+        along = (*at, m, t) if taps_last else (*at, t, m)
+        if taps_last and not s.transposed:
+            *to, row, tap = axes(k=s.columns, t=s.inner)
+            taken = k[s.placed(1, *s.own(1, *to[:2]), *s.second(tap, row))]
+            turned = te.compute("keys", "float32", (*to, row, tap), taken)
+            second = turned[*at, key, t]
+        score = s.epilogue.value(te.sum(queries[along] * second, over=t))
         if self.mask:
             mask = te.tensor("mask", "float32", arrays["mask"].shape)
             score = score + mask[self._masked(*placed((*at, m)), key, alone=0)]
@@ -115,8 +128,15 @@ class Attention(Description):
         mass = te.compute("mass", "float32", of_row, te.sum(weights[*before, r, m], over=r))
         *before, m, o = axes(m=rows, o=c.columns)
         n, h = before[:2]
-        taken = v[c.placed(1, *c.own(1, n, h), *c.second(r, o))]
-        total = te.sum(weights[*before, r, m] * taken, over=r)
+        share, taken = weights[*before, r, m], v[c.placed(1, *c.own(1, n, h), *c.second(r, o))]
+        if taps_last:
+            *to, row, tap = axes(m=rows, k=s.columns)
+            shares = te.compute("shares", "float32", (*to, row, tap), weights[*to, tap, row])
+            *to, column, tap = axes(o=c.columns, k=s.columns)
+            moved = v[c.placed(1, *c.own(1, *to[:2]), *c.second(tap, column))]
+            values = te.compute("values", "float32", (*to, column, tap), moved)
+            share, taken = shares[*before, m, r], values[*before, o, r]
+        total = te.sum(share * taken, over=r)
         whole = mass[*before, m]
         value = c.epilogue.value(total) / whole
         if self.guarded:
