@@ -17,7 +17,7 @@ from ..te.schedule import Schedule
 from ..te.stages import Stage
 from ..te.target import SHARED
 from .blocks import is_copy
-from .instructions import HIGH, TF32_PRODUCT, WIDE
+from .instructions import HIGH, WIDE, WarpProduct
 from .shared_copies import copy_together
 from .target import GpuTarget
 
@@ -70,6 +70,8 @@ class _Attention:
     ----------
     queries, copies
         Copies of queries, and of what a step reads.
+    law
+        The product of tensor cores that computes both products; None without.
     axis, columns, keys
         The axes of `out` over queries, columns of values, and keys.
     """
@@ -84,11 +86,7 @@ class _Attention:
     axis: str
     columns: str
     keys: str
-
-    @property
-    def on_tensor_cores(self) -> bool:
-        """Whether the weights are copied, so that their taps lie side by side."""
-        return any(read.tensor == self.weights.name for one in self.copies for read in one.reads)
+    law: WarpProduct | None
 
     def size(self, axis: str) -> int:
         return dict(zip(self.out.axes, map(_extent, self.out.domain), strict=True))[axis]
@@ -100,7 +98,7 @@ def _extent(ends: tuple[int, int]) -> int:
 
 def schedule_attention(schedule: Schedule, target: GpuTarget) -> bool:
     """Schedule attention; False, without a change, where a kernel is another one."""
-    found = _attention(schedule)
+    found = _attention(schedule, target)
     depth = PIPELINE_DEPTH if target.properties.instructions else 1
     tile = found and _tile(found, target, depth)
     if not found or not tile:
@@ -109,7 +107,7 @@ def schedule_attention(schedule: Schedule, target: GpuTarget) -> bool:
     return True
 
 
-def _attention(schedule: Schedule) -> _Attention | None:
+def _attention(schedule: Schedule, target: GpuTarget) -> _Attention | None:
     copies = [stage for stage in schedule.stages if is_copy(stage.body)]
     others = [stage for stage in schedule.stages if not is_copy(stage.body)]
     if len(others) != 5 or not copies:
@@ -129,10 +127,38 @@ def _attention(schedule: Schedule) -> _Attention | None:
     used = {name for part in reads[factor].index for name, _ in part.terms}
     (columns,) = (name for name in out.axes if name not in used)
     queries, *rest = copies
+    law = None
+    if factor != weights.name:  # copied, so that its taps lie side by side
+        extents = [_extent(out.domain[out.axes.index(name)]) for name in (axis, columns)]
+        taps = [stage.reductions[0].extent for stage in (scores, out)]
+        sizes = extents[0], extents[1], taps[0], taps[1]
+        law = product_of(queries.output.dtype, sizes, target)
     return _Attention(
         *(queries, tuple(rest), scores, most, weights, mass, out),
-        *(axis, columns, out.reductions[0].name),
+        *(axis, columns, out.reductions[0].name, law),
     )
+
+
+def product_of(
+    dtype: str, sizes: tuple[int, int, int, int], target: GpuTarget
+) -> WarpProduct | None:
+    """The product of tensor cores of which both products of an attention are whole multiples.
+
+    Parameters
+    ----------
+    dtype
+        Type of their operands.
+    sizes
+        Queries, columns of values, elements of a key, and keys.
+    """
+    queries, columns, inner, keys = sizes
+    least = TENSOR_TILES[-1]
+    for law in target.instructions:
+        whole = columns % (COLUMN_WARPS * WARP_COLUMNS) == inner % law.taps == 0
+        fits = whole and queries >= least.queries and keys % least.keys == 0
+        if (dtype, dtype) in law.pairs and fits:
+            return law
+    return None
 
 
 def _tile(a: _Attention, target: GpuTarget, depth: int) -> AttentionTile | None:
@@ -140,10 +166,10 @@ def _tile(a: _Attention, target: GpuTarget, depth: int) -> AttentionTile | None:
     inner, columns = a.scores.reductions[0].extent, a.size(a.columns)
     rows = math.prod(map(_extent, a.out.domain)) // columns
     room, chosen = target.properties.shared_bytes - SPARE_BYTES, None
-    for tile in TENSOR_TILES if a.on_tensor_cores else TILES:
-        scores = (2 + a.on_tensor_cores) * tile.queries
+    for tile in TENSOR_TILES if a.law else TILES:
+        scores = (3 if a.law else 2) * tile.queries
         used = 4 * (tile.queries * (inner + 3) + depth * tile.keys * (inner + columns + scores))
-        too_large = a.on_tensor_cores and (
+        too_large = a.law and (
             a.size(a.axis) < tile.queries or a.out.reductions[0].extent % tile.keys
         )
         if used > room or tile.threads > target.properties.max_threads or too_large:
@@ -159,8 +185,9 @@ def _apply(s: Schedule, a: _Attention, tile: AttentionTile, depth: int) -> None:
     block, inside = s.split(out, a.axis, tile.queries)
     step, key = s.split(out, a.keys, tile.keys)
     outer = (*batch, block, step)
-    if a.on_tensor_cores:
-        _warps(s, out, outer, (inside, tile.queries), (a.columns, a.size(a.columns)), key)
+    if a.law:
+        sizes = (inside, tile.queries), (a.columns, a.size(a.columns))
+        _warps(s, out, outer, *sizes, key, a.law)
     else:
         row, own_row = s.split(out, inside, tile.own_queries)
         own_column, column = s.split(out, a.columns, COLUMNS)
@@ -189,7 +216,7 @@ def _apply(s: Schedule, a: _Attention, tile: AttentionTile, depth: int) -> None:
     for copy in copies:
         if names.index(copy) > names.index(a.scores.name):
             s.precede(copy, a.scores.name)
-    if a.on_tensor_cores:
+    if a.law:
         s.tensorise(a.scores.name, f"{a.scores.axes[-1]}.i.o")
         s.tensorise(out, f"{inside}.i.o")
 
@@ -208,10 +235,11 @@ def _carry(s: Schedule, a: _Attention, tile: AttentionTile, step: str) -> None:
         s.set_scope(stage.name, SHARED)
     *batch, keys, queries = a.scores.axes
     taps = a.scores.reductions[0].name
-    if a.on_tensor_cores:
+    if a.law:
         # Sums are spread over the threads from outside of their loops.
         whole, taps = s.split(scores, taps, a.scores.reductions[0].extent)
-        _warps(s, scores, (*batch, whole), (queries, tile.queries), (keys, tile.keys), taps)
+        sizes = (queries, tile.queries), (keys, tile.keys)
+        _warps(s, scores, (*batch, whole), *sizes, taps, a.law)
     else:
         across = min(COLUMNS, tile.queries)
         own_query, query = s.split(scores, queries, across)
@@ -234,6 +262,7 @@ def _warps(
     rows: tuple[str, int],
     columns: tuple[str, int],
     taps: str,
+    law: WarpProduct,
 ) -> None:
     """Give each warp 16 rows and a part of the columns, on tensor cores."""
     row_warp, half = s.split(name, rows[0], WARP_ROWS)
@@ -241,7 +270,7 @@ def _warps(
     half, row = s.split(name, half, WIDE)
     across, pair = s.split(name, across, WARP_COLUMNS)
     pair, column = s.split(name, pair, 2)
-    step, tap = s.split(name, taps, TF32_PRODUCT.taps)
+    step, tap = s.split(name, taps, law.taps)
     inner = (step, across, half, row, pair, column, tap)
     s.reorder(name, *outer, row_warp, column_warp, *inner)
     for loop in (row_warp, column_warp, row, pair):

@@ -15,7 +15,7 @@ from .. import te
 from ..cpu import Attention, Box, CpuTarget, Description
 from ..cpu.kernels.rows import RowKernel
 from ..cpu.target import generic
-from .instructions import TF32_PRODUCT
+from .attention import product_of
 from .lower import GpuModule, compile_program
 from .products import Declaration, declare_product
 from .schedules import default_schedule
@@ -65,20 +65,18 @@ class GpuKernel:
         return np.ascontiguousarray(array.reshape(shape).astype(dtype, copy=False))
 
 
-def planned_for(target: GpuTarget | None = None) -> CpuTarget:
-    """The processor whose host plan a GPU takes over.
-
-    With TF32, attention stays three kernels, whose products run on tensor cores: those of
-    one kernel do not yet.
-    """
-    fuses = target is None or not target.tf32
-    return replace(generic(PLANNED_FOR), fuses_attention=fuses)
+def planned_for() -> CpuTarget:
+    """The processor whose host plan a GPU takes over."""
+    return replace(generic(PLANNED_FOR), fuses_attention=True)
 
 
 def declare(description: Description, target: GpuTarget) -> Declaration:
     """The declaration of a kernel of the host for a GPU."""
     if isinstance(description, Attention):
-        return Declaration(description.declared(taps_last=_has_taps(description, target)), dict)
+        s, columns = description.scores, description.context.columns
+        sizes = s.rows // description.groups, columns, s.inner, s.columns
+        taps_last = product_of(s.dtype, sizes, target) is not None
+        return Declaration(description.declared(taps_last=taps_last), dict)
     product = declare_product(description, target)
     if product is not None:
         return product
@@ -89,13 +87,6 @@ def declare(description: Description, target: GpuTarget) -> Declaration:
     plan = description.plan(planned_for())
     prepare = partial(description.prepare, target=planned_for())
     return Declaration(plan.schedule.kernel, prepare, plan.tiles)
-
-
-def _has_taps(attention: Attention, target: GpuTarget) -> bool:
-    """Whether tensor cores compute the products of an attention: in whole instructions."""
-    s = attention.scores
-    whole = s.inner % 8 == s.columns % 16 == attention.context.columns % 16 == 0
-    return TF32_PRODUCT in target.instructions and whole and s.rows // attention.groups >= 16
 
 
 def compile_kernel(description: Description, target: GpuTarget) -> GpuKernel:

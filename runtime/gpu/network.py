@@ -202,7 +202,7 @@ class GpuSide(HostSide):
 
     @override
     def _target(self) -> CpuTarget:
-        return planned_for(self.driver.target)
+        return planned_for()
 
     @override
     def _allocate(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:

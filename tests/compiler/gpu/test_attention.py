@@ -146,9 +146,21 @@ def test_a_processor_computes_the_same(name: str, level: str):
 
 
 def typed(
-    dtype: str, queries: int = 12, keys: int = 19, size: int = 8, *, images: int = 1
+    dtype: str,
+    queries: int = 12,
+    keys: int = 19,
+    size: int = 8,
+    *,
+    images: int = 1,
+    taps_last: bool = False,
 ) -> Kernel:
-    """Attention of tensors of a type; scores and sums are float32."""
+    """Attention of tensors of a type; scores and sums are float32.
+
+    Parameters
+    ----------
+    taps_last
+        Whether both products read copies with their taps side by side, as tensor cores do.
+    """
     n, m, k, c = te.axes(n=images, m=queries, k=keys, c=size)
     (a,), (t,) = te.axes(t=size), te.reduce_axes(t=size)
     q, rows, v = (
@@ -156,29 +168,59 @@ def typed(
         for name, count in (("q", queries), ("k", keys), ("v", keys))
     )
     (r,) = te.reduce_axes(r=keys)
-    turned = te.compute("turned", dtype, (n, a, m), q[n, m, a])
-    score = te.sum(turned[n, t, m] * rows[n, k, t], over=t) * size**-0.5
+    moved = te.compute("moved", dtype, (n, m, a) if taps_last else (n, a, m), q[n, m, a])
+    query = moved[n, m, t] if taps_last else moved[n, t, m]
+    score = te.sum(query * rows[n, k, t], over=t) * size**-0.5
     scores = te.compute("scores", "float32", (n, k, m), score)
     most = te.compute("most", "float32", (n, m), te.max(scores[n, r, m], over=r))
     power = te.decay(scores[n, k, m] - most[n, m])
     weights = te.compute("weights", "float32", (n, k, m), power)
     mass = te.compute("mass", "float32", (n, m), te.sum(weights[n, r, m], over=r))
-    value = te.sum(weights[n, r, m] * v[n, r, c], over=r) / mass[n, m]
+    share, column = weights[n, r, m], v[n, r, c]
+    if taps_last:
+        share = te.compute("shares", dtype, (n, m, k), weights[n, k, m])[n, m, r]
+        column = te.compute("values", dtype, (n, c, k), v[n, k, c])[n, c, r]
+    value = te.sum(share * column, over=r) / mass[n, m]
     return te.kernel("attention", te.compute("out", dtype, (n, m, c), value))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_halves_are_summed_in_float32(dtype: str):
-    kernel = typed(dtype)
-    arrays = drawn(kernel)
-    module = compile_program(default_schedule(kernel, GpuTarget()).program(), GpuTarget())
+FORMS_OF_TYPES = {
+    "float16 of any size": (("float16",), {}, False, 2**-9),
+    "bfloat16 of any size": (("bfloat16",), {}, False, 2**-7),
+    "float16": (("float16", 40, 48, 16), {"taps_last": True}, True, 2**-9),
+    "bfloat16": (("bfloat16", 16, 32, 32), {"taps_last": True}, True, 2**-6),
+    "tf32": (("float32", 33, 64, 16), {"taps_last": True}, True, 2**-9),
+    "copies of any size": (("float32", 12, 19, 8), {"taps_last": True}, False, 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", FORMS_OF_TYPES)
+@pytest.mark.parametrize("order", ["together", "descending"])
+def test_products_run_on_tensor_cores_where_types_and_sizes_fit(name: str, order: str):
+    sizes, forms, fits, tolerance = FORMS_OF_TYPES[name]
+    kernel, target = typed(*sizes, **forms), GpuTarget(tf32=True)
+    arrays, size = drawn(kernel), kernel.output.shape[-1]
+    module = compile_program(default_schedule(kernel, target).program(), target)
     assert len(module.kernels) == 1
+    assert ("mma.sync" in module.code) is fits
     tensors = {name: (tensor.dtype, tensor.shape) for name, tensor in kernel.tensors.items()}
     q, k, v = (arrays[name].astype(np.float64) for name in "qkv")
-    scores = q @ k.swapaxes(-1, -2) * 8**-0.5
+    scores = q @ k.swapaxes(-1, -2) * size**-0.5
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     reference = weights / weights.sum(-1, keepdims=True) @ v
-    close(run_module(module, tensors, arrays), reference, 2 ** (-9 if dtype == "float16" else -7))
+    close(run_module(module, tensors, arrays, order), reference, tolerance)
+
+
+@pytest.mark.parametrize("name", ["joined heads", "not transposed"])
+def test_networks_in_tf32_run_on_tensor_cores(name: str):
+    case = Attention(
+        *heads(1, 2, 40, 16, 48, 16, joined=name == "joined heads", turned=name == "joined heads"),
+        mask=(False, False, False, True),
+    )
+    kernel, arrays = compile_kernel(case, GpuTarget(tf32=True)), given(case)
+    assert len(kernel.module.kernels) == 1
+    assert "mma.sync" in kernel.module.code
+    close(run_kernel(kernel, arrays, {}), expected(case, arrays), 2**-8)
 
 
 def test_the_program_is_right_without_a_gpu():
@@ -264,13 +306,6 @@ def test_only_what_the_kernel_computes_is_fused():
     assert not attentions(chain(mask="m", m=(2, 16, 1)))  # of rows alone
     assert not attentions(chain(q=(2, 4, 8)))  # few queries
     assert not attentions(chain(v=(2, 16, 300)))  # large heads
-
-
-def test_products_of_tf32_stay_on_tensor_cores():
-    graph, _ = transformer()
-    names = [node.outputs[0].name for node in graph.nodes]
-    plan = plan_host(graph, names, [], planned_for(GpuTarget(tf32=True)), least_work=0)
-    assert len(plan.kernels) == 11
 
 
 CAPPED = {"GroupQueryAttention, cap", "ONNX Attention, rows"}

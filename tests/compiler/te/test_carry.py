@@ -107,6 +107,35 @@ def test_compute_root_takes_carry_back():
     assert schedule.program() == plain
 
 
+def copied(total: Callable[..., te.TensorExpression] = lambda w, v: w * v) -> te.Schedule:
+    """Attention whose weights are copied, turned round, before they are multiplied."""
+    m, k, c = te.axes(m=5, k=11, c=3)
+    (r,) = te.reduce_axes(r=11)
+    q, v = te.tensor("q", "float32", (5, 11)), te.tensor("v", "float32", (11, 3))
+    scores = te.compute("scores", "float32", (k, m), q[m, k] * 3.0)
+    most = te.compute("most", "float32", (m,), te.max(scores[r, m], over=r))
+    weights = te.compute("weights", "float32", (k, m), te.exp(scores[k, m] - most[m]))
+    whole = te.compute("mass", "float32", (m,), te.sum(weights[r, m], over=r))
+    shares = te.compute("shares", "float32", (m, k), weights[k, m])
+    value = te.sum(total(shares[m, r], v[r, c]), over=r) / whole[m]
+    schedule = te.Schedule(te.kernel("k", te.compute("out", "float32", (m, c), value)))
+    schedule.nest("out", "m.o r.o m.i c r.i", m=2, r=4)
+    schedule.carry("mass", "out", "r.o")
+    schedule.compute_at("shares", "out", "r.o")
+    schedule.compute_at("weights", "out", "r.o")
+    schedule.carry("most", "out", "r.o")
+    return schedule
+
+
+def test_powers_are_seen_through_copies():
+    schedule = copied()
+    given = drawn(schedule.kernel)
+    found = te.interpret(schedule.program(), given)
+    np.testing.assert_allclose(found, evaluate(attention(), given), rtol=1e-5, atol=1e-6)
+    with pytest.raises(te.ScheduleError, match="`out` reads `shares`, which is relative"):
+        copied(lambda w, v: w + v)
+
+
 REFUSED = {
     "another power": (
         {"power": lambda s, most: te.exp(most - s)},
