@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from typing_extensions import override
 
@@ -63,7 +64,7 @@ class Attention(Description):
         s = self.scores
         return s.images, s.heads, self.groups, s.rows // self.groups
 
-    def _masked(self, *axes, alone=1):
+    def _masked(self, *axes: Any, alone: int = 1) -> tuple[Any, ...]:
         """Extents or indices of the mask, by those of images, heads, groups, rows and keys."""
         *lead, keys = axes
         pairs = zip(lead, self.mask, strict=True)
@@ -79,71 +80,64 @@ class Attention(Description):
         """
         s, c, arrays = self.scores, self.context, self.operands
         q, k, v = (te.tensor(name, arrays[name].dtype, arrays[name].shape) for name in "qkv")
-        extents = dict(zip("nhgm", self._lead, strict=True))
-        own = [name for name in "nhgm" if name != "g" or self.groups > 1]
-        lead, rows = {name: extents[name] for name in own}, extents["m"]
+        images, heads, groups, rows = self._lead
+        lead = {"n": images, "h": heads} | ({"g": groups} if groups > 1 else {})
 
         def axes(**more: int) -> tuple[te.Index, ...]:
-            made = te.axes(**{name: n for name, n in lead.items() if name != "m"}, **more)
-            return made
+            return te.axes(**lead, **more)
 
-        def placed(at: tuple[te.Index, ...]) -> tuple:
-            """Image, head, group and row."""
-            n, h, *g, m = at
-            return n, h, g[0] if g else 0, m
+        def row_of(lead: tuple[te.Index, ...], m: te.Index) -> te.Index:
+            return lead[2] * rows + m if groups > 1 else m
 
-        def row(at: tuple[te.Index, ...]):
-            _, _, g, m = placed(at)
-            return m if self.groups == 1 else g * rows + m
+        def key_of(lead: tuple[te.Index, ...], key: te.Index, t: te.Index) -> te.TensorExpression:
+            return k[s.placed(1, *s.own(1, lead[0], lead[1]), *s.second(t, key))]
 
-        *at, t, m = axes(t=s.inner, m=rows)
-        n, h = at[:2]
-        element = q[s.placed(0, *s.own(0, n, h), row((*at, m)), t)]
-        along = (*at, m, t) if taps_last else (*at, t, m)
+        def value_of(lead: tuple[te.Index, ...], key: te.Index, o: te.Index) -> te.TensorExpression:
+            return v[c.placed(1, *c.own(1, lead[0], lead[1]), *c.second(key, o))]
+
+        (t,), (r,) = te.reduce_axes(t=s.inner), te.reduce_axes(r=s.columns)
+        *at, m, a = axes(m=rows, t=s.inner)
+        n, h, *_ = at
+        element = q[s.placed(0, *s.own(0, n, h), row_of((*at,), m), a)]
+        along = (*at, m, a) if taps_last else (*at, a, m)
         queries = te.compute("queries", "float32", along, element)
-        *at, key, m = axes(k=s.columns, m=rows)
-        n, h = at[:2]
-        (t,) = te.reduce_axes(t=s.inner)
-        second = k[s.placed(1, *s.own(1, n, h), *s.second(t, key))]
-        along = (*at, m, t) if taps_last else (*at, t, m)
+        *at, key, m = of_score = axes(k=s.columns, m=rows)
+        second = key_of((*at,), key, t)
         if taps_last and not s.transposed:
-            *to, row, tap = axes(k=s.columns, t=s.inner)
-            taken = k[s.placed(1, *s.own(1, *to[:2]), *s.second(tap, row))]
-            turned = te.compute("keys", "float32", (*to, row, tap), taken)
-            second = turned[*at, key, t]
-        score = s.epilogue.value(te.sum(queries[along] * second, over=t))
+            *to, line, tap = axes(k=s.columns, t=s.inner)
+            keys = te.compute("keys", "float32", (*to, line, tap), key_of((*to,), line, tap))
+            second = keys[*at, key, t]
+        query = queries[*at, m, t] if taps_last else queries[*at, t, m]
+        score = s.epilogue.value(te.sum(query * second, over=t))
         if self.mask:
             mask = te.tensor("mask", "float32", arrays["mask"].shape)
-            score = score + mask[self._masked(*placed((*at, m)), key, alone=0)]
-        scores = te.compute("scores", "float32", (*at, key, m), score)
-        (r,) = te.reduce_axes(r=s.columns)
+            place = at[0], at[1], at[2] if groups > 1 else 0, m, key
+            score = score + mask[self._masked(*place, alone=0)]
+        scores = te.compute("scores", "float32", of_score, score)
         # Scores of minus infinity must not make the maximum infinite, nor their difference NaN.
-        *before, m = of_row = axes(m=rows)
-        most = te.maximum(scores[*before, r, m], -float(FLOAT32_MAX))
+        *at, m = of_row = axes(m=rows)
+        most = te.maximum(scores[*at, r, m], -float(FLOAT32_MAX))
         largest = te.compute("largest", "float32", of_row, te.max(most, over=r))
-        *before, key, m = at = axes(k=s.columns, m=rows)
-        power = te.decay(scores[at] - largest[*before, m])
-        weights = te.compute("weights", "float32", at, power)
-        *before, m = of_row = axes(m=rows)
-        mass = te.compute("mass", "float32", of_row, te.sum(weights[*before, r, m], over=r))
-        *before, m, o = axes(m=rows, o=c.columns)
-        n, h = before[:2]
-        share, taken = weights[*before, r, m], v[c.placed(1, *c.own(1, n, h), *c.second(r, o))]
+        *at, key, m = of_score
+        power = te.decay(scores[of_score] - largest[*at, m])
+        weights = te.compute("weights", "float32", of_score, power)
+        *at, m = of_row
+        mass = te.compute("mass", "float32", of_row, te.sum(weights[*at, r, m], over=r))
+        *at, m, o = axes(m=rows, o=c.columns)
+        share, taken = weights[*at, r, m], value_of((*at,), r, o)
         if taps_last:
-            *to, row, tap = axes(m=rows, k=s.columns)
-            shares = te.compute("shares", "float32", (*to, row, tap), weights[*to, tap, row])
+            *to, line, tap = axes(m=rows, k=s.columns)
+            moved = te.compute("shares", "float32", (*to, line, tap), weights[*to, tap, line])
             *to, column, tap = axes(o=c.columns, k=s.columns)
-            moved = v[c.placed(1, *c.own(1, *to[:2]), *c.second(tap, column))]
-            values = te.compute("values", "float32", (*to, column, tap), moved)
-            share, taken = shares[*before, m, r], values[*before, o, r]
-        total = te.sum(share * taken, over=r)
-        whole = mass[*before, m]
-        value = c.epilogue.value(total) / whole
+            turned = value_of((*to,), tap, column)
+            values = te.compute("values", "float32", (*to, column, tap), turned)
+            share, taken = moved[*at, m, r], values[*at, o, r]
+        value = c.epilogue.value(te.sum(share * taken, over=r)) / mass[*at, m]
         if self.guarded:
-            value = te.select(te.less(0.0, whole), value, te.constant(0.0))
-        g = before[2:]
-        axes_out = (n, *g, m, h, o) if c.joined[2] else (n, h, *g, m, o)
-        return te.kernel("attention", te.compute("out", "float32", axes_out, value))
+            value = te.select(te.less(0.0, mass[*at, m]), value, te.constant(0.0))
+        n, h, *g = at
+        of_out = (n, *g, m, h, o) if c.joined[2] else (n, h, *g, m, o)
+        return te.kernel("attention", te.compute("out", "float32", of_out, value))
 
     @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
