@@ -73,7 +73,7 @@ _is_valid = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c
 _pointer_at = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 
 _exported: dict[int, tuple[Any, ...]] = {}
-"""What each exported structure needs until its consumer is done, by its address."""
+"""Owners of exported structures, by address, until their consumers are done."""
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)

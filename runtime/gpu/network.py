@@ -80,7 +80,7 @@ class GpuBatch:
         leaving: set[str],
     ) -> None:
         self.stays = False
-        """Whether values that leave stay in memory of the GPU."""
+        """True for a run whose outputs stay in memory of the GPU."""
         self._leaving = leaving
         self._driver, self._memory, self._launches = driver, memory, launches
         self.names, self.new = tuple(launches), set(computed)

@@ -270,7 +270,7 @@ REFUSALS = {
     "text that is no step": (
         ["divide(acc, y, 2)"],
         "`divide(acc, y, 2)` is not a schedule step; expected `name(arguments)` with one of arena, "
-        "bind, cache_read, cache_write, compute_at, compute_root, fuse, parallelise, pipeline, "
+        "bind, cache_read, cache_write, carry, compute_at, compute_root, fuse, parallelise, pipeline, "
         "precede, reorder, roll, set_scope, split, tensorise, unroll, vectorise",
     ),
     "too few arguments": (
