@@ -42,6 +42,11 @@ class Carry(Step):
 
     @override
     def apply(self, state: State) -> State:
+        if any(scope.has_rings for scope in state.target.scopes.values()):
+            raise ScheduleError(
+                f"{state.target.name} does not carry reductions; compute `{self.stage}` before "
+                "the loop"
+            )
         moved = ComputeAt(self.stage, self.consumer, self.loop).apply(state)
         return moved.with_stage(moved.stage(self.stage).changed(carried=True))
 
