@@ -16,9 +16,9 @@ from ..te.reductions import reduction_of
 from ..te.schedule import Schedule
 from ..te.stages import Stage
 from ..te.target import SHARED
+from .block_schedules import copy_together, give_to_warps
 from .blocks import is_copy
 from .instructions import HIGH, WIDE, WarpProduct
-from .shared_copies import copy_together
 from .target import GpuTarget
 
 COLUMNS = 16
@@ -184,10 +184,10 @@ def _apply(s: Schedule, a: _Attention, tile: AttentionTile, depth: int) -> None:
     out, batch = a.out.name, tuple(n for n in a.out.axes if n not in (a.axis, a.columns))
     block, inside = s.split(out, a.axis, tile.queries)
     step, key = s.split(out, a.keys, tile.keys)
-    outer = (*batch, block, step)
+    outer, half = (*batch, block, step), ""
     if a.law:
-        sizes = (inside, tile.queries), (a.columns, a.size(a.columns))
-        _warps(s, out, outer, *sizes, key, a.law)
+        own = (inside, WARP_ROWS), (a.columns, a.size(a.columns) // COLUMN_WARPS)
+        half = give_to_warps(s, out, outer, *own, key, a.law)
     else:
         row, own_row = s.split(out, inside, tile.own_queries)
         own_column, column = s.split(out, a.columns, COLUMNS)
@@ -199,6 +199,7 @@ def _apply(s: Schedule, a: _Attention, tile: AttentionTile, depth: int) -> None:
     if batch:
         s.bind(out, s.fuse(out, *batch), "block.y")
     _carry(s, a, tile, step)
+    of_scores = _score(s, a, tile)
     for stage, loop in ((a.queries, block), *((one, step) for one in a.copies)):
         s.compute_at(stage.name, out, loop)
         s.set_scope(stage.name, SHARED)
@@ -217,37 +218,22 @@ def _apply(s: Schedule, a: _Attention, tile: AttentionTile, depth: int) -> None:
         if names.index(copy) > names.index(a.scores.name):
             s.precede(copy, a.scores.name)
     if a.law:
-        s.tensorise(a.scores.name, f"{a.scores.axes[-1]}.i.o")
-        s.tensorise(out, f"{inside}.i.o")
+        s.tensorise(a.scores.name, of_scores)
+        s.tensorise(out, half)
 
 
 def _carry(s: Schedule, a: _Attention, tile: AttentionTile, step: str) -> None:
     """Compute the scores of a step's keys, and carry the maximum and the mass along."""
-    out, scores = a.out.name, a.scores.name
+    out = a.out.name
     s.carry(a.mass.name, out, step)
     for stage in a.copies:
         if stage.reads[0].tensor == a.weights.name:
             s.compute_at(stage.name, out, step)
     s.compute_at(a.weights.name, out, step)
     s.carry(a.most.name, out, step)
-    s.compute_at(scores, out, step)
+    s.compute_at(a.scores.name, out, step)
     for stage in (a.scores, a.most, a.weights, a.mass):
         s.set_scope(stage.name, SHARED)
-    *batch, keys, queries = a.scores.axes
-    taps = a.scores.reductions[0].name
-    if a.law:
-        # Sums are spread over the threads from outside of their loops.
-        whole, taps = s.split(scores, taps, a.scores.reductions[0].extent)
-        sizes = (queries, tile.queries), (keys, tile.keys)
-        _warps(s, scores, (*batch, whole), *sizes, taps, a.law)
-    else:
-        across = min(COLUMNS, tile.queries)
-        own_query, query = s.split(scores, queries, across)
-        key, own_key = s.split(scores, keys, max(1, tile.keys * across // tile.threads))
-        s.reorder(scores, *batch, key, query, taps, own_key, own_query)
-        s.bind(scores, key, "thread")
-        s.bind(scores, query, "thread")
-        s.unroll(scores, own_key, own_query)
     _, one = s.split(a.weights.name, s.fuse(a.weights.name, *a.weights.axes), tile.threads)
     s.bind(a.weights.name, one, "thread")
     for stage in (a.most, a.mass):
@@ -255,27 +241,23 @@ def _carry(s: Schedule, a: _Attention, tile: AttentionTile, step: str) -> None:
         s.unroll(stage.name, stage.reductions[0].name)
 
 
-def _warps(
-    s: Schedule,
-    name: str,
-    outer: tuple[str, ...],
-    rows: tuple[str, int],
-    columns: tuple[str, int],
-    taps: str,
-    law: WarpProduct,
-) -> None:
-    """Give each warp 16 rows and a part of the columns, on tensor cores."""
-    row_warp, half = s.split(name, rows[0], WARP_ROWS)
-    column_warp, across = s.split(name, columns[0], columns[1] // COLUMN_WARPS)
-    half, row = s.split(name, half, WIDE)
-    across, pair = s.split(name, across, WARP_COLUMNS)
-    pair, column = s.split(name, pair, 2)
-    step, tap = s.split(name, taps, law.taps)
-    inner = (step, across, half, row, pair, column, tap)
-    s.reorder(name, *outer, row_warp, column_warp, *inner)
-    for loop in (row_warp, column_warp, row, pair):
-        s.bind(name, loop, "thread")
-    s.unroll(name, step, across, half, column)
+def _score(s: Schedule, a: _Attention, tile: AttentionTile) -> str:
+    """Deal the scores to the threads; return the loop of the instruction, if there is one."""
+    name, taps = a.scores.name, a.scores.reductions[0]
+    *batch, keys, queries = a.scores.axes
+    if a.law:
+        # Sums are spread over the threads from outside of their loops.
+        whole, inside = s.split(name, taps.name, taps.extent)
+        own = (queries, WARP_ROWS), (keys, tile.keys // COLUMN_WARPS)
+        return give_to_warps(s, name, (*batch, whole), *own, inside, a.law)
+    across = min(COLUMNS, tile.queries)
+    own_query, query = s.split(name, queries, across)
+    key, own_key = s.split(name, keys, max(1, tile.keys * across // tile.threads))
+    s.reorder(name, *batch, key, query, taps.name, own_key, own_query)
+    s.bind(name, key, "thread")
+    s.bind(name, query, "thread")
+    s.unroll(name, own_key, own_query)
+    return ""
 
 
 def _operands(a: _Attention) -> Iterator[tuple[str, str]]:

@@ -22,10 +22,10 @@ from ..te.stages import Stage
 from ..te.target import SHARED
 from ..tensor import Kernel
 from .attention import schedule_attention
+from .block_schedules import copy_together, give_to_warps
 from .blocks import LINE_BYTES, is_copy
-from .instructions import HIGH, WIDE, WarpProduct
+from .instructions import WIDE, WarpProduct
 from .products import MIN_TILED
-from .shared_copies import copy_together
 from .target import GpuTarget
 
 FLAT_THREADS = 128
@@ -312,22 +312,10 @@ def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: Warp
     ro, ri, inside, wide = _cut_rows(schedule, name, product, tile)
     co, ci = schedule.split(name, product.columns, tile.columns)
     to, ti = schedule.split(name, product.taps, taps)
-    row_warp, ri = schedule.split(name, ri, tile.own_rows // wide)
-    column_warp, ci = schedule.split(name, ci, tile.own_columns)
-    step, tap = schedule.split(name, ti, law.taps)
-    down, half = schedule.split(name, ri, HIGH * WIDE // wide)
-    across, ci = schedule.split(name, ci, 8)
-    if not inside:
-        half, row = schedule.split(name, half, WIDE)
-        inside = [row]
-    pair, column = schedule.split(name, ci, 2)
     outer = (*product.batch, *ro, co, *product.outer, to)
-    warps = (row_warp, column_warp, step, down, across)
-    schedule.reorder(name, *outer, *warps, half, *inside, pair, column, tap)
+    own = (ri, tile.own_rows), (ci, tile.own_columns)
+    half = give_to_warps(schedule, name, outer, *own, ti, law, tuple(inside), wide)
     _grid(schedule, name, product, ro, co)
-    for loop in (row_warp, column_warp, *inside, pair):
-        schedule.bind(name, loop, "thread")
-    schedule.unroll(name, step, down, across, half, column)
     loop = schedule.fuse(name, *product.outer, to)
     if product.size(*product.outer, product.taps) > taps:
         schedule.pipeline(name, loop, PIPELINE_DEPTH)
