@@ -155,6 +155,20 @@ def test_arrays_and_tensors_take_turns(device: GpuDevice):
         check(session.run({"x": given}).outputs, graph, drawn(seed))
 
 
+def test_the_same_memory_may_be_another_input(device: GpuDevice):
+    kind = TensorType("float32", SHAPE)
+    builder = Builder("two", (Value("x", kind), Value("y", kind)))
+    bent = builder.emit(Unary("Tanh"), ["x"], "bent")
+    graph = builder.graph([Output("z", builder.emit(Binary("Add"), [bent, "y"], "z"))])
+    session, given = Session(compiled(graph), device), on_gpu(device.driver, drawn())
+    for names in ("xy", "yx"):
+        for _ in range(4):
+            arrays = dict(zip(names, (drawn(), drawn(1)), strict=True))
+            tensors = dict(zip(names, (given, drawn(1)), strict=True))
+            found = session.run(tensors).outputs["z"]
+            np.testing.assert_allclose(found, evaluate(graph, arrays)["z"], rtol=1e-5, atol=1e-6)
+
+
 def test_memory_lives_as_long_as_its_consumers(device: GpuDevice):
     session = Session(compiled(small()), device)
     halved = session.run({"x": drawn()}, on_device=True).outputs["halved"]
