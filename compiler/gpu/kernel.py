@@ -13,6 +13,8 @@ import numpy as np
 
 from .. import te
 from ..cpu import Attention, Box, CpuTarget, Description
+from ..cpu.kernels.attention import WHOLE_KEYS
+from ..cpu.kernels.description import round_up
 from ..cpu.kernels.rows import RowKernel
 from ..cpu.target import generic
 from .attention import product_of
@@ -74,7 +76,7 @@ def declare(description: Description, target: GpuTarget) -> Declaration:
     """The declaration of a kernel of the host for a GPU."""
     if isinstance(description, Attention):
         s, columns = description.scores, description.context.columns
-        sizes = s.rows // description.groups, columns, s.inner, s.columns
+        sizes = s.rows // description.groups, columns, s.inner, round_up(s.columns, WHOLE_KEYS)
         taps_last = product_of(s.dtype, sizes, target) is not None
         return Declaration(description.declared(taps_last=taps_last), dict)
     product = declare_product(description, target)

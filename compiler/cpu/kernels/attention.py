@@ -11,8 +11,11 @@ from ... import te
 from ...te.declare import FLOAT32_MAX
 from ...tensor import Kernel
 from ..target import CpuTarget
-from .description import Array, Description, KernelSchedule
+from .description import Array, Description, KernelSchedule, round_up
 from .head_product import HeadProduct
+
+WHOLE_KEYS = 16
+"""Keys of a step, at least, where instructions multiply several at once."""
 
 BLOCK_QUERIES, BLOCK_KEYS = 8, 64
 """Rows that a processor computes side by side, and keys whose scores it keeps at a time."""
@@ -76,7 +79,8 @@ class Attention(Description):
         Parameters
         ----------
         taps_last
-            Whether both products take operands whose taps lie side by side, as copies.
+            Whether both products take operands whose taps lie side by side, as copies, and keys are
+            filled up to whole blocks of `WHOLE_KEYS` without any weight.
         """
         s, c, arrays = self.scores, self.context, self.operands
         q, k, v = (te.tensor(name, arrays[name].dtype, arrays[name].shape) for name in "qkv")
@@ -95,7 +99,8 @@ class Attention(Description):
         def value_of(lead: tuple[te.Index, ...], key: te.Index, o: te.Index) -> te.TensorExpression:
             return v[c.placed(1, *c.own(1, lead[0], lead[1]), *c.second(key, o))]
 
-        (t,), (r,) = te.reduce_axes(t=s.inner), te.reduce_axes(r=s.columns)
+        keys_up = round_up(s.columns, WHOLE_KEYS) if taps_last else s.columns
+        (t,), (r,) = te.reduce_axes(t=s.inner), te.reduce_axes(r=keys_up)
         *at, m, a = axes(m=rows, t=s.inner)
         n, h, *_ = at
         element = q[s.placed(0, *s.own(0, n, h), row_of((*at,), m), a)]
@@ -113,22 +118,22 @@ class Attention(Description):
             mask = te.tensor("mask", "float32", arrays["mask"].shape)
             place = at[0], at[1], at[2] if groups > 1 else 0, m, key
             score = score + mask[self._masked(*place, alone=0)]
-        scores = te.compute("scores", "float32", of_score, score)
+        scores = te.compute("scores", "float32", of_score, score, pad=-FLOAT32_MAX)
         # Scores of minus infinity must not make the maximum infinite, nor their difference NaN.
         *at, m = of_row = axes(m=rows)
         most = te.maximum(scores[*at, r, m], -float(FLOAT32_MAX))
         largest = te.compute("largest", "float32", of_row, te.max(most, over=r))
-        *at, key, m = of_score
-        power = te.decay(scores[of_score] - largest[*at, m])
-        weights = te.compute("weights", "float32", of_score, power)
+        *at, key, m = of_weight = axes(k=keys_up, m=rows)
+        power = te.decay(scores[of_weight] - largest[*at, m])
+        weights = te.compute("weights", "float32", of_weight, power)
         *at, m = of_row
         mass = te.compute("mass", "float32", of_row, te.sum(weights[*at, r, m], over=r))
         *at, m, o = axes(m=rows, o=c.columns)
         share, taken = weights[*at, r, m], value_of((*at,), r, o)
         if taps_last:
-            *to, line, tap = axes(m=rows, k=s.columns)
+            *to, line, tap = axes(m=rows, k=keys_up)
             moved = te.compute("shares", "float32", (*to, line, tap), weights[*to, tap, line])
-            *to, column, tap = axes(o=c.columns, k=s.columns)
+            *to, column, tap = axes(o=c.columns, k=keys_up)
             turned = value_of((*to,), tap, column)
             values = te.compute("values", "float32", (*to, column, tap), turned)
             share, taken = moved[*at, m, r], values[*at, o, r]

@@ -211,12 +211,16 @@ def test_products_run_on_tensor_cores_where_types_and_sizes_fit(name: str, order
     close(run_module(module, tensors, arrays, order), reference, tolerance)
 
 
-@pytest.mark.parametrize("name", ["joined heads", "not transposed"])
+IN_TF32 = {
+    "joined heads": heads(1, 2, 40, 16, 48, 16, joined=True),
+    "not transposed": heads(1, 2, 40, 16, 48, 16, turned=False),
+    "keys that are filled up": heads(2, 1, 33, 8, 21, 32),
+}
+
+
+@pytest.mark.parametrize("name", IN_TF32)
 def test_networks_in_tf32_run_on_tensor_cores(name: str):
-    case = Attention(
-        *heads(1, 2, 40, 16, 48, 16, joined=name == "joined heads", turned=name == "joined heads"),
-        mask=(False, False, False, True),
-    )
+    case = Attention(*IN_TF32[name], mask=(False, False, False, True))
     kernel, arrays = compile_kernel(case, GpuTarget(tf32=True)), given(case)
     assert len(kernel.module.kernels) == 1
     assert "mma.sync" in kernel.module.code
