@@ -123,9 +123,9 @@ class Attention(Description):
         *at, m = of_row = axes(m=rows)
         most = te.maximum(scores[*at, r, m], -float(FLOAT32_MAX))
         largest = te.compute("largest", "float32", of_row, te.max(most, over=r))
-        *at, key, m = of_weight = axes(k=keys_up, m=rows)
-        power = te.decay(scores[of_weight] - largest[*at, m])
-        weights = te.compute("weights", "float32", of_weight, power)
+        *at, key, m = of_score
+        power = te.decay(scores[of_score] - largest[*at, m])
+        weights = te.compute("weights", "float32", of_score, power)
         *at, m = of_row
         mass = te.compute("mass", "float32", of_row, te.sum(weights[*at, r, m], over=r))
         *at, m, o = axes(m=rows, o=c.columns)
