@@ -267,11 +267,15 @@ REFUSALS = {
         "tensorise(acc, n): compute `acc`: tensor `acc` lies in DRAM; gemm takes `acc` from ACC; "
         "see `set_scope` and `cache_read`",
     ),
+    "a carried sum on an accelerator": (
+        ["carry(acc, out, y)"],
+        "carry(acc, out, y): `4x4` does not carry reductions; compute `acc` before the loop",
+    ),
     "text that is no step": (
         ["divide(acc, y, 2)"],
         "`divide(acc, y, 2)` is not a schedule step; expected `name(arguments)` with one of arena, "
-        "bind, cache_read, cache_write, compute_at, compute_root, fuse, parallelise, pipeline, "
-        "precede, reorder, roll, set_scope, split, tensorise, unroll, vectorise",
+        "bind, cache_read, cache_write, carry, compute_at, compute_root, fuse, parallelise, "
+        "pipeline, precede, reorder, roll, set_scope, split, tensorise, unroll, vectorise",
     ),
     "too few arguments": (
         ["split(acc, y)"],
