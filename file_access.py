@@ -6,6 +6,7 @@ ends. Only regular files are read, and no more of them than their stated size.
 
 import errno
 import json
+import math
 import os
 import stat
 from collections.abc import Callable
@@ -102,17 +103,23 @@ def read_json(
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the content of JSON text.
+    """Return the content of JSON text, whose numbers are all finite.
 
     Raises
     ------
     ValueError
-        When it is not JSON, or nested too deeply.
+        When it is not JSON, nested too deeply, or has a number such as `NaN` or `1e999`.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
     except RecursionError:
         raise ValueError("brackets nested too deeply") from None
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text:.20} is not a finite number")
+    return number
 
 
 def reason(problem: Exception) -> str:
