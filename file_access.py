@@ -17,6 +17,8 @@ MAX_BYTES = 1 << 32
 """Default limit for a file."""
 MAX_TEXT_BYTES = 1 << 24
 """Limit for a file of settings."""
+MAX_DIGITS = 20
+"""Characters of a whole number in JSON; reading more of them takes long."""
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISDIR, "a folder"),
@@ -103,15 +105,15 @@ def read_json(
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the content of JSON text, whose numbers are all finite.
+    """Return the content of JSON text; its numbers are finite, and whole ones fit 64 bits.
 
     Raises
     ------
     ValueError
-        When it is not JSON, nested too deeply, or has a number such as `NaN` or `1e999`.
+        When it is not JSON, nested too deeply, or has a number such as `NaN`, `1e999` or 2^64.
     """
     try:
-        return json.loads(text, parse_constant=_finite, parse_float=_finite)
+        return json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
     except RecursionError:
         raise ValueError("brackets nested too deeply") from None
 
@@ -119,6 +121,12 @@ def parse_json(text: str | bytes) -> Any:
 def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text:.20} is not a finite number")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS or abs(number := int(text)) >= 1 << 63:
+        raise ValueError(f"{text:.20} is a whole number of more than 64 bits")
     return number
 
 

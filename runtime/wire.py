@@ -99,7 +99,7 @@ class Message:
             If it is missing or of another type.
         """
         value = self.fields.get(name)
-        if kind is float and type(value) is int and abs(value) < 1 << 63:
+        if kind is float and type(value) is int:
             value = float(value)
         if type(value) is not kind:
             raise WireError(f"`{self.op}`: expected `{name}` as {kind.__name__}, got {value!r:.60}")
