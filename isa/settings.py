@@ -317,7 +317,9 @@ def _values(name: str, text: str, source: str) -> list[Value]:
             f"{source}: expected a range from a smaller to a larger number, got `{text}`; turn it "
             "round"
         )
-    return list(_steps(name)(low, high))
+    # Values above the limit are refused one by one, so one of them is enough.
+    limit = 2 * PARAMETERS[name].high if name in PARAMETERS else 1 << 64
+    return _steps(name)(low, min(high, max(low, limit)))
 
 
 def _steps(name: str) -> Callable[[int, int], list[int]]:

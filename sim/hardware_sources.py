@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..isa.configuration import Configuration
 from .cache import keep_text
-from .toolchain import progress
+from .toolchain import progress, yosys_errors
 
 ROOT = Path(__file__).parents[1]
 
@@ -64,7 +64,8 @@ def keep_verilog(
         collects = gc.isenabled()
         gc.disable()
         try:
-            return generate()
+            with yosys_errors(label):
+                return generate()
         finally:
             if collects:
                 gc.enable()

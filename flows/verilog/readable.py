@@ -20,6 +20,7 @@ from ...hardware.technology import Technology
 from ...hardware.verilog import REMOVE_INTERNAL, SIMPLIFY, TOP, clear_in_loops, run_yosys
 from ...isa.configuration import Configuration
 from ...quoting import comment
+from ...sim.toolchain import yosys_errors
 from .memories import RAM, MemoryShape, extract_memories, forget_initial_values, ram_source
 from .names import port_names, rename_ports
 from .operators import equalise_widths
@@ -135,9 +136,10 @@ def readable_rtlil(source: str, top: str) -> str:
 
 def _body(source: str, top: str, *, initialised: bool) -> tuple[str, list[MemoryShape]]:
     """Return the modules of a design, and its memories."""
-    modules = parse_design(run_yosys(source, PREPARE))
-    memories = _clean(modules, top, initialised=initialised)
-    text = run_yosys(write_design(modules), "write_verilog\n")
+    with yosys_errors("Verilog"):
+        modules = parse_design(run_yosys(source, PREPARE))
+        memories = _clean(modules, top, initialised=initialised)
+        text = run_yosys(write_design(modules), "write_verilog\n")
     _, _, body = _plain_names(text).partition("\n")
     body = clear_in_loops(body.lstrip("\n"), system_verilog=False)
     body = INITIALISED.sub(r"\1\2\3;\n\1initial \3 = \4;", body)

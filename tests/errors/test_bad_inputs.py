@@ -63,6 +63,15 @@ def test_an_input_file_that_is_no_numpy_file(fail, model, tmp_path):
     )
 
 
+def test_an_input_file_whose_shape_has_a_truth_value(fail, model, tmp_path):
+    path = tmp_path / "true.npy"
+    head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (True,8), }\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(32))
+    code, said = fail("run", model, "--config", "8x8", "--input", path)
+    assert code == 1
+    assert "expected NumPy's `.npz` or `.npy` without objects" in said
+
+
 def test_an_input_file_that_is_not_there(fail, model, tmp_path):
     path = tmp_path / "absent.npz"
     assert fail("run", model, "--config", "8x8", "--input", path) == (

@@ -155,6 +155,22 @@ def test_usage(fail, arguments, message):
     assert fail(*arguments) == (2, f"error: {message}")
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("run", "--dim", "N="), 2, "expected NAME=EXTENT with a whole number"),
+        (("passes", "--until", ""), 2, "expected a position from 0 to"),
+        (("run", "--device", "zynq:///a.bit?buffer="), 1, "expected `zynq:///PATH/BOARD.bit?"),
+        (("run", "--device", "zynq://[?"), 1, "expected `zynq:///PATH/BOARD.bit?"),
+    ],
+)
+def test_thousands_of_digits_and_broken_addresses_are_explained(fail, model, words, code, says):
+    command_word, option, value = words
+    found, said = fail(command_word, model, "--config", "8x8", option, value + "9" * 5000)
+    assert found == code
+    assert says in said
+
+
 def test_a_result_file_that_cannot_be_written(model, tmp_path, capsys):
     target = tmp_path / "nowhere" / "result.json"
     assert main(["run", str(model), "--config", "8x8", "--json", str(target)]) == 2

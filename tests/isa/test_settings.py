@@ -67,6 +67,8 @@ def test_the_point_of_a_sweep_is_a_machine():
         ("16x16,extra_operations=half", UsageError, "`extra_operations` stands in a file of "
          "parameters alone; begin one with `tilewright config show --json mine.json`, and give "
          "`--config mine.json`"),
+        ("16x16,tile_loops=1..4611686018427387904", UsageError, "`tile_loops`"),
+        (f"16x16,act_depth=1..0x{'f' * 20_000}", UsageError, "`act_depth`"),
         ("17x17,act_depth=512", ConfigurationError, "neither a preset"),
         ("8x8,vector_lanes=16", ConfigurationError, "`lanes_in` must be a multiple of"),
     ],

@@ -263,6 +263,8 @@ MALFORMED = (
             "tcp://",
             "tcp://host",
             "tcp://host:99999",
+            "tcp://a..b:1",
+            f"tcp://{'a' * 64}:1",
             "tcp://host:1/path",
             "tcp://host:1?baud=9600",
         ),

@@ -289,6 +289,15 @@ REFUSALS = {
         ["split(acc, y, two)"],
         "`split(acc, y, two)`: `factor` must be a whole number, not `two`",
     ),
+    "a factor of 5,000 digits": (
+        [f"split(acc, y, {'9' * 5000})"],
+        f"`split(acc, y, {'9' * 5000})`: `factor` must be a whole number, not `{'9' * 5000}`",
+    ),
+    "quotes around a control character": (
+        ['split("a\x01", y, 2)'],
+        '`split("a\x01", y, 2)`: cannot read `"a\x01", y, 2`; arguments are names and whole '
+        "numbers between commas, other names in double quotes",
+    ),
     "text that cannot be read": (
         ["split(acc, y z, 2)"],
         "`split(acc, y z, 2)`: cannot read ` y z, 2`; arguments are names and whole numbers "
