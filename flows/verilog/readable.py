@@ -125,10 +125,10 @@ def write_core(
     multipliers: int | None = None,
 ) -> tuple[str, list[MemoryShape]]:
     """Return the text of `readable_verilog`, and the memories in it; all but the header is kept."""
-    core = Core(configuration, multipliers)
 
     def make() -> str:
         with paused_collector():
+            core = Core(configuration, multipliers)
             source = rtlil.convert(core, name=TOP, emit_src=True, platform=technology)
             body, memories = _body(
                 _relative_sources(source), TOP, initialised=technology is not Technology.ASIC
@@ -146,7 +146,7 @@ def write_core(
         text = make()
     body, memories = json.loads(text)
     shapes = [MemoryShape(**memory) for memory in memories]
-    return _header(core, technology) + LINT + body, shapes
+    return _header(configuration, technology) + LINT + body, shapes
 
 
 def readable_rtlil(source: str, top: str) -> str:
@@ -209,8 +209,7 @@ def core_ports(configuration: Configuration) -> list[VerilogPort]:
     return ports
 
 
-def _header(core: Core, technology: Technology | None) -> str:
-    configuration = core.configuration
+def _header(configuration: Configuration, technology: Technology | None) -> str:
     ports = [f"//   {p.direction:6} {p.bits:4}  {p.name}" for p in core_ports(configuration)]
     parameters = [
         f"//   {name} = {comment(str(value))}" for name, value in configuration.parameters().items()

@@ -75,6 +75,15 @@ def test_the_text_is_plain_verilog(readable):
     run_in_new_folder(YOSYS, {"core.v": readable, "a": "read"}, ["-q", "-p", script], "out")
 
 
+@pytest.mark.slow
+def test_a_machine_of_another_name_is_not_written_anew(readable, monkeypatch):
+    monkeypatch.setattr("tilewright.flows.verilog.readable.run_yosys", None)
+    other = readable_verilog(replace(TINY, name="other"))
+    assert other == readable.replace("`tiny`", "`other`", 1)
+    with pytest.raises(TypeError):
+        readable_verilog(replace(TINY, token_bits=3))
+
+
 def with_random_state(text: str) -> str:
     """The text with random values at power-up in every register and every word of a memory."""
     rng = random.Random(40)
