@@ -71,6 +71,9 @@ LONG_FILES = (
     "flows/synthesis/test_synth.py",
     "flows/sweep/test_sweep.py",
     "compiler/test_chains.py",
+    "networks/test_transformer_devices.py",
+    "hardware/test_mac_array.py",
+    "flows/board/test_memory_fit.py",
     "flows/verify/mutation/test_mutation_score.py",
     "flows/area/test_counts.py",
     "flows/conformance/test_conformance.py",
@@ -79,6 +82,9 @@ LONG_FILES = (
     "networks/test_shared_models.py",
     "test_networks.py",
     "test_tutorials.py",
+    "formal/test_requantizer.py",
+    "flows/sweep/test_faults.py",
+    "flows/board/test_virtual_board.py",
     "flows/verify/test_hostile_edges.py",
 )
 """Files that take from half a minute to several minutes. They run first: a worker that began one at

@@ -49,10 +49,11 @@ def test_no_verilator(fail, model, monkeypatch):
     )
 
 
-def test_a_yosys_without_memory(fail, monkeypatch):
+def test_a_yosys_without_memory(fail, monkeypatch, tmp_path):
     def run(*_: object) -> str:
         raise YosysError("Traceback:\n  mmap failed: Cannot allocate memory (os error 12)")
 
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))  # where nothing is kept yet
     monkeypatch.setattr(readable, "run_yosys", run)
     assert fail("verilog", "--config", "tiny") == (
         3,
