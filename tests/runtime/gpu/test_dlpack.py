@@ -3,7 +3,7 @@
 import ctypes
 import gc
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,22 +19,10 @@ from tilewright.runtime.gpu import dlpack
 from tilewright.runtime.gpu.dlpack import GpuTensor
 from tilewright.runtime.gpu.driver import GpuDriver
 
-from .fake_cuda import FakeCuda, install
-from .test_network import DRIVERS, compiled, digits
+from .fake_cuda import FakeCuda
+from .test_network import compiled, digits
 
 SHAPE = 4, 6
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
-    return install(FakeCuda(), monkeypatch)
-
-
-@pytest.fixture(params=DRIVERS)
-def device(request: pytest.FixtureRequest, fake: FakeCuda) -> Iterator[GpuDevice]:
-    with open_device(f"gpu:{request.param}") as device:
-        assert isinstance(device, GpuDevice)
-        yield device
 
 
 def small() -> Graph:
@@ -49,7 +37,7 @@ def small() -> Graph:
 
 
 def mixed() -> Graph:
-    """A step that a GPU has no kernel for reads the input, and another one a result."""
+    """Steps without a kernel for GPUs: one reads the input, another one a result."""
     builder = Builder("mixed", (Value("x", TensorType("float32", SHAPE)),))
     bent = builder.emit(Unary("Tanh"), ["x"], "bent")
     joined = builder.emit(Concat(1), [bent, "x"], "joined")
