@@ -1,4 +1,4 @@
-"""The cyclic garbage collector, which long work on many objects pauses."""
+"""Pausing the cyclic garbage collector during long work on many objects."""
 
 import gc
 from collections.abc import Iterator

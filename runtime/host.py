@@ -144,7 +144,7 @@ class HostSide:
         self.new: set[str] = set().union(*(getattr(s.work, "new", ()) for s in self.stages))
 
     def adopt(self, name: str, given: Any) -> Any:
-        """Take an input in memory of the device, without a copy; None if it is none."""
+        """Take an input in the device's memory without a copy; return None for any other."""
         del name, given
 
     def begin(self, values: Values, *, on_device: bool) -> None:

@@ -100,7 +100,7 @@ class Address:
 
 
 def host_of(parts: SplitResult) -> str:
-    """Return the host of an address, empty if there is none; a `ValueError` if none can be so."""
+    """Return the host of an address, empty without one; `ValueError` if it is illegal."""
     host = parts.hostname or ""
     if not host.isprintable() or (host and not host.encode("idna")):
         raise ValueError(host)

@@ -97,7 +97,7 @@ def _extent(ends: tuple[int, int]) -> int:
 
 
 def schedule_attention(schedule: Schedule, target: GpuTarget) -> bool:
-    """Schedule attention; False, without a change, where a kernel is another one."""
+    """Schedule attention; return False, with nothing changed, for any other kernel."""
     found = _attention(schedule, target)
     depth = PIPELINE_DEPTH if target.properties.instructions else 1
     tile = found and _tile(found, target, depth)

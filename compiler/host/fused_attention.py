@@ -64,7 +64,7 @@ def fused_attention(scope: HostScope, node: Node) -> HostKernel | None:
 
 
 def _source(scope: HostScope, name: str) -> Node | None:
-    """The product behind a value, if only nodes between two products are before it."""
+    """Return the product that a value comes from, if only nodes of `BETWEEN` lie in between."""
     node = scope.producer(name)
     while node is not None and isinstance(node.attributes, BETWEEN):
         makers = filter(None, map(scope.producer, node.inputs))
@@ -149,7 +149,7 @@ Extents = list[tuple[int, int]]
 
 
 def _leading(parts: Extents, extent: int) -> tuple[Extents, Extents] | None:
-    """Split extents after the first `extent` elements; None where that is in the middle of one."""
+    """Split extents after the first `extent` elements; None where that would divide unevenly."""
     own: Extents = []
     while extent > 1:
         (n, size), *parts = parts

@@ -267,7 +267,7 @@ class _StageBuilder:
                     yield _buffer(plan, replace(stage.output, name=decay_name(stage)), 1)
 
     def decay(self) -> Read | None:
-        """The factor by which the sums shrink when the maximum behind their terms grows."""
+        """The factor that rescales the sums when the maximum behind their terms grows."""
         read = running_maximum(self.stage, self.builder.state)
         if read is None:
             return None
@@ -276,7 +276,7 @@ class _StageBuilder:
         return Read(decay_name(most), reads_of(named)[0].index)
 
     def rescaled(self, opened: int) -> Block:
-        """Let the sums shrink, once the carried stages of an iteration are computed."""
+        """Rescale the sums, once the carried stages of an iteration are computed."""
         decay = self.decay()
         if decay is None:
             return ()
@@ -291,5 +291,5 @@ def _iterations(loop: str) -> tuple[Condition, Condition]:
 
 
 def decay_name(stage: Stage) -> str:
-    """The tensor of factors by which sums shrink in an iteration."""
+    """Return the name of the tensor of factors that rescale sums in an iteration."""
     return f"{stage.name}.decay"

@@ -34,7 +34,7 @@ POWERS = (Op.EXP, Op.DECAY)
 
 @dataclass(frozen=True, slots=True)
 class Carry(Step):
-    """Reduce a stage along with a consumer: each iteration of the loop adds its share."""
+    """Advance a stage's reduction with the consumer's loop: each iteration adds its share."""
 
     stage: str
     consumer: str
@@ -60,7 +60,7 @@ def carried_axis(stage: Stage, state: State) -> str:
 
 
 def running_maximum(stage: Stage, state: State) -> Read | None:
-    """The carried maximum that the terms of a sum are relative to, by the axes of the sum."""
+    """Return the carried maximum to which the terms of a sum are relative, in the sum's axes."""
     stages = {one.name: one for one in state.stages}
 
     def behind(read: Read) -> Read | None:
@@ -91,7 +91,7 @@ def _is_maximum(stage: Stage) -> bool:
 
 
 def check_carried(stage: Stage, state: State) -> None:
-    """Refuse a carried stage whose loop does not advance, or whose readers need its result."""
+    """Refuse a loop that cannot advance the reduction, and readers that need its final result."""
     assert stage.place is not None
     consumer, loop = state.stage(stage.place.consumer), stage.place.loop
     if not isinstance(stage.body, Reduction) or len(stage.reductions) != 1:
@@ -133,7 +133,7 @@ def _only_after(name: str, consumer: Stage) -> bool:
 
 
 def _check_running(most: Stage, power: Stage, state: State) -> None:
-    """Refuse a reader of a running result from which later iterations could not recover."""
+    """Refuse readers of a partial result whose own results later iterations could not correct."""
     if not (_is_maximum(most) and most.output.dtype == "float32" and is_power(power, most.name)):
         raise ScheduleError(
             f"`{power.name}` reads `{most.name}` before it is complete; only `exp(x - maximum)` "
@@ -143,7 +143,7 @@ def _check_running(most: Stage, power: Stage, state: State) -> None:
 
 
 def _check_sums(most: Stage, power: Stage, state: State) -> None:
-    """Refuse readers of powers, or of copies of them, other than sums that are scaled."""
+    """Refuse readers of powers, or of their copies, unless they are sums that are rescaled."""
     for reader in state.readers(power.name):
         if isinstance(reader.body, Read):
             _check_sums(most, reader, state)
@@ -154,7 +154,7 @@ def _check_sums(most: Stage, power: Stage, state: State) -> None:
         if not (relative and (advances or is_consumer)):
             raise ScheduleError(
                 f"`{reader.name}` reads `{power.name}`, which is relative to the maximum so far; "
-                "only sums of its products may that the same loop carries"
+                "only sums of its products that the same loop carries may read it"
             )
         found = running_maximum(reader, state)
         reduced = {axis.name for axis in reader.reductions}

@@ -210,7 +210,7 @@ class Schedule:
         self.apply(ComputeAt(stage, consumer, loop))
 
     def carry(self, stage: str, consumer: str, loop: str) -> None:
-        """Reduce a stage along with a consumer's reduction loop, as an online softmax does."""
+        """Advance a stage's reduction with the consumer's loop, as an online softmax does."""
         self.apply(Carry(stage, consumer, loop))
 
     def compute_root(self, stage: str) -> None:

@@ -244,7 +244,7 @@ def parser(given: Sequence[str] = (), *, complete: bool = False) -> argparse.Arg
 
 
 def commands_with(option: str) -> list[str]:
-    """Return the commands that have an option."""
+    """List the commands that have an option."""
     found = []
     commands = parser(complete=True)._subparsers
     assert commands is not None

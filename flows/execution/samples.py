@@ -211,7 +211,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _rounded(path: Path, name: str, array: np.ndarray, dtype: str) -> np.ndarray:
-    """Return floats in another type of floats, in which they must not overflow."""
+    """Convert floats to another width; refuse those that overflow."""
     with np.errstate(over="ignore"):
         rounded = array.astype(dtype, copy=False)
     if (np.isinf(rounded) != np.isinf(array)).any():
@@ -223,7 +223,7 @@ def _rounded(path: Path, name: str, array: np.ndarray, dtype: str) -> np.ndarray
 
 
 def _rows(path: Path, name: str, array: np.ndarray, value: "Value") -> np.ndarray:
-    """Return an input as [samples, *shape of the network's input], its floats in that type."""
+    """Return an input as [samples, *shape of the network's input], floats converted to its type."""
     from ...compiler.tensor import holds_reals
 
     kind = value.type

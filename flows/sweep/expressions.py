@@ -139,7 +139,7 @@ def read_condition(text: str, known: Collection[str], source: str) -> Constraint
 
 
 def _of_networks(name: str, known: Collection[str]) -> str:
-    """Return the same figure of the networks that there are, for one of an unknown network."""
+    """Suggest the same figure of known networks, where the network is unknown."""
     figure, network, _ = name.partition("(")
     same = sorted(each for each in known if each.startswith(f"{figure}("))
     return f"; choose {' or '.join(f'`{each}`' for each in same)}" if network and same else ""

@@ -73,7 +73,7 @@ _is_valid = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c
 _pointer_at = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 
 _exported: dict[int, tuple[Any, ...]] = {}
-"""Owners of exported structures, by address, until their consumers are done."""
+"""Objects that exported structures need, by address, until their consumers release them."""
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -134,7 +134,7 @@ class GpuTensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Hand the memory over, once `stream` waits for the work that fills it.
+        """Export the memory, and let `stream` wait for the work that fills it.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class GpuTensor:
 
 
 class _Adopted:
-    """A tensor of another library, which is told when nobody uses it any longer."""
+    """A tensor of another library, which is released when nobody uses it any longer."""
 
     def __init__(self, address: int) -> None:
         self.managed = _Managed.from_address(address)

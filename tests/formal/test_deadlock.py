@@ -122,7 +122,7 @@ class MachineBench(ProofBench):
 
 @pytest.mark.slow
 def test_checked_programs_for_three_units_do_not_stop_halfway(prover):
-    """Nor do those for two of them, which are some of these."""
+    """Programs for two units are among them."""
     prover.proves(MachineBench(3))
 
 

@@ -19,8 +19,8 @@ SMALL = PRESETS["tiny"].replace(
     name="rows-2x2", row_statistics="all", lut_tables=2, act_depth=512, wgt_depth=256,
     acc_depth=128, param_depth=32, burst_beats=16, outstanding_bursts=32, queue_depth=8,
 )  # fmt: skip
-"""Lanes and loops decide how large the netlist is. Memories and bursts cost few gates, and with
-those of `tiny` the block would be two programs of seven times as many cycles."""
+"""Lanes and loops determine the size of the netlist; memories and bursts cost few gates. With
+those of `tiny`, the block would be two programs and take seven times as many cycles."""
 
 FORM = Attention(2, 1, 8, 8, "padding and causal", "halves", gated=True, normed=True)
 INTEGERS = {"qnorm", "qsoftmax", "qmatmul", "qrotate", "qconv", "qadd", "qmul", "qlut"}

@@ -1,4 +1,4 @@
-"""The interface in Python takes a configuration, and says so to who gives its name."""
+"""The Python interface takes a configuration, and says so to those who give its name."""
 
 from typing import Any, cast
 

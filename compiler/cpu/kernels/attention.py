@@ -68,7 +68,7 @@ class Attention(Description):
         return s.images, s.heads, self.groups, s.rows // self.groups
 
     def _masked(self, *axes: Any, alone: int = 1) -> tuple[Any, ...]:
-        """Extents or indices of the mask, by those of images, heads, groups, rows and keys."""
+        """Select the mask's extents or indices from images, heads, groups, rows and keys."""
         *lead, keys = axes
         pairs = zip(lead, self.mask, strict=True)
         return (*(one if differs else alone for one, differs in pairs), keys)

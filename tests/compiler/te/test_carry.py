@@ -65,7 +65,7 @@ def test_scores_of_a_few_keys_at_a_time_are_kept():
 
 
 def test_sums_are_scaled_where_the_maximum_grows():
-    """Scores that grow by more than float32 holds: without the scaling, the sum overflows."""
+    """Scores that grow beyond the range of float32: without rescaling, the sum overflows."""
     kernel = attention(1, 8)
     given = {"q": np.arange(8, dtype=np.float32)[None] * 40, "v": np.ones((8, 3), np.float32)}
     found = te.interpret(carried(kernel, 2, 1).program(), given)
@@ -108,7 +108,7 @@ def test_compute_root_takes_carry_back():
 
 
 def copied(total: Callable[..., te.TensorExpression] = lambda w, v: w * v) -> te.Schedule:
-    """Attention whose weights are copied, turned round, before they are multiplied."""
+    """Attention whose weights are transposed by a copy before the product."""
     m, k, c = te.axes(m=5, k=11, c=3)
     (r,) = te.reduce_axes(r=11)
     q, v = te.tensor("q", "float32", (5, 11)), te.tensor("v", "float32", (11, 3))
