@@ -138,7 +138,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not selection or collection_path.suffix != ".py":
         return None
     marks = set(re.findall(r"\w+", selection)) - {"and", "or", "not"}
-    named = marks & {*re.findall(r"mark\.(\w+)", collection_path.read_text("utf-8"))}
+    # Fixtures of a folder bring their marks to every file in it.
+    sources = (collection_path, collection_path.with_name("conftest.py"))
+    text = "".join(source.read_text("utf-8") for source in sources if source.is_file())
+    named = marks & {*re.findall(r"mark\.(\w+)", text)}
     for count in range(len(named) + 1):
         for held in combinations(named, count):
             if eval(selection, {}, {mark: mark in held for mark in marks}):
