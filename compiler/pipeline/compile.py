@@ -17,14 +17,15 @@ from ..module import Module
 from ..placement import misfits, placed_layers, placement_report
 from ..placement.host_products import host_products, idle_sentence
 from ..scheduling.bound_report import report_of
+from ..scheduling.candidate_timer import CandidateTimer
 from ..scheduling.given_schedules import refuse_unknown_layers
 from ..scheduling.issue_order import Measure
 from ..scheduling.kernel_programs import ProgramStore
-from .group import group, narrower_ports
+from .group import MAX_ALONE_CYCLES, group, narrower_ports, peak_cycles
 from .link import link, prove
 from .lower import lower
 from .place import place
-from .request import Compilation, CompileRequest, Linked, PlacedGraph
+from .request import Compilation, CompileRequest, Linked, PlacedGraph, Scheduled
 from .schedule import schedule
 
 Progress = Callable[[str], None]
@@ -165,6 +166,19 @@ class _Compiler:
         request, measure = self.request, self.measure
         grouped, timer = group(request, graph, nodes, searched, measure, self.store)
         scheduled = schedule(request, graph, grouped, timer)
+        best = self.linked(graph, scheduled, timer)
+        if measure is not None and peak_cycles(graph, nodes, searched) <= MAX_ALONE_CYCLES:
+            # Neighbours are timed with loads in order, which may pass others in the whole program.
+            alone = schedule(request, graph, grouped, timer, alone=True)
+            pairs = zip(scheduled.layers, alone.layers, strict=False)
+            if any(one.group is not other.group for one, other in pairs):
+                other = self.linked(graph, alone, timer)
+                best = min(best, other, key=lambda linked: linked.cycles)
+        return best
+
+    def linked(self, graph: Graph, scheduled: Scheduled, timer: CandidateTimer | None) -> Linked:
+        """Return the program of a segment, with activations that stay on chip where they may."""
+        request, measure = self.request, self.measure
         pieces = timer.programs.pieces if timer else None
         best = link(request, lower(request, graph, scheduled, pieces), measure)
         programs = (one.program() for layer in scheduled.layers for one in layer.schedules)

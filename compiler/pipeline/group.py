@@ -17,7 +17,10 @@ from ..scheduling.kernel_programs import ProgramStore
 from .request import CompileRequest, Grouped
 
 MAX_PORT_SEARCH_CYCLES = 250_000
-"""Cycles at the peak of the array up to which a segment is also searched for narrower ports."""
+"""Peak cycles of a segment up to which it is also searched for narrower ports."""
+
+MAX_ALONE_CYCLES = 10_000
+"""Peak cycles of a segment up to which the schedules of each kernel alone are tried together."""
 
 
 def group(
@@ -58,6 +61,11 @@ def group(
     return Grouped(tuple(nodes), searched, layout, tuple(groups)), timer
 
 
+def peak_cycles(graph: Graph, nodes: Sequence[Node], configuration: Configuration) -> float:
+    """Return the cycles of a segment at the peak of the array."""
+    return sum(macs_of(graph, node) for node in nodes) / configuration.tile_bytes
+
+
 def narrower_ports(
     graph: Graph, nodes: Sequence[Node], configuration: Configuration
 ) -> Iterator[Configuration]:
@@ -67,7 +75,7 @@ def narrower_ports(
     miss it, because it judges kernels mostly alone; in short segments, where kernels overlap much,
     it often does. Searching for all ports, a machine never loses to a program for a narrower port.
     """
-    cycles = sum(macs_of(graph, node) for node in nodes) / configuration.tile_bytes
+    cycles = peak_cycles(graph, nodes, configuration)
     bits = configuration.bus_bits // 2
     while cycles <= MAX_PORT_SEARCH_CYCLES and bits >= PARAMETERS["bus_bits"].low:
         with suppress(ConfigurationError):

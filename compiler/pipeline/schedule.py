@@ -13,9 +13,19 @@ from .request import CompileRequest, Grouped, Scheduled, ScheduledLayer
 
 
 def schedule(
-    request: CompileRequest, graph: Graph, grouped: Grouped, timer: CandidateTimer | None
+    request: CompileRequest,
+    graph: Graph,
+    grouped: Grouped,
+    timer: CandidateTimer | None,
+    *,
+    alone: bool = False,
 ) -> Scheduled:
     """Schedule a segment; the user's steps replace the compiler's.
+
+    Parameters
+    ----------
+    alone
+        Whether kernels keep the schedules that are fastest for each of them alone.
 
     Raises
     ------
@@ -23,7 +33,7 @@ def schedule(
         When a user's steps are illegal.
     """
     groups = list(grouped.groups)
-    if timer is not None and request.options.candidates > 1:
+    if timer is not None and request.options.candidates > 1 and not alone:
         groups = refine(groups, timer, request.options)
     if timer is not None and timer.configuration != request.configuration:
         timer = CandidateTimer(timer.programs, request.configuration, timer.measure)
