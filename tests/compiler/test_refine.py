@@ -41,6 +41,12 @@ def test_choices_among_neighbours_are_faster(compile_alone, preset):
     assert " + ".join(layer_names(after)) == " + ".join(layer_names(before))
 
 
+@pytest.mark.parametrize("preset", ["8x8", "8x16"])
+def test_choices_for_each_kernel_alone_are_tried_too(compile_alone, preset):
+    """Loads that pass others in the whole program may favour them."""
+    assert compiled(preset).report["cycles"] <= compile_alone(preset).report["cycles"]
+
+
 def test_fused_layers_are_separated_if_that_is_faster(compile_alone):
     before, after = compile_alone("16x16"), compiled("16x16")
     assert len(layer_names(after)) == len(layer_names(before)) + 1
