@@ -31,6 +31,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --progress-bar off
 
+# A worker that crashes ends the run. xdist replaces it otherwise, and may then wait for ever.
+SPREAD := -n $(JOBS) --dist loadscope --no-loadscope-reorder --max-worker-restart=0
+
 # Without bytecode each process would compile all sources that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -85,7 +88,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	@$(if $(OPENCL),,echo "test: no driver with OpenCL found; its kernels do not run")
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder \
+	@$(BIN)/python -m pytest $(SPREAD) \
 	    -m "not slow and not browser$(if $(OPENCL),, and not opencl)" $(PYTEST_ARGS)
 
 test-all: test test-slow
@@ -93,7 +96,7 @@ test-all: test test-slow
 test-slow: $(VENV)/.installed-test
 	@$(if $(BROWSER),,echo "test-slow: no Chromium found; the report page's tests do not run")
 	@$(if $(OPENCL),,echo "test-slow: no driver with OpenCL found; its kernels do not run")
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder \
+	@$(BIN)/python -m pytest $(SPREAD) \
 	    -m "($(if $(BROWSER),slow or browser,slow and not browser))$(if $(OPENCL),, and not opencl)" \
 	    $(PYTEST_ARGS)
 
@@ -102,7 +105,7 @@ firmware: $(VENV)/.installed-test
 
 test-levels: $(VENV)/.installed-test
 	@for level in avx2 sse2; do TILEWRIGHT_CPU_LEVEL=$$level \
-	    $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder \
+	    $(BIN)/python -m pytest $(SPREAD) \
 	    -m processor $(PYTEST_ARGS) || exit 1; done
 
 verify: $(VENV)/.installed-test

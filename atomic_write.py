@@ -4,10 +4,13 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .errors import TilewrightError, UsageError
+
+PAGE_SUFFIXES = (".html", ".htm")
+"""Of pages, which browsers show as text under another name."""
 
 UNFINISHED_SUFFIX = ".part"
 """Suffix of an incomplete file. A killed process may leave one behind, which may be removed."""
@@ -54,7 +57,12 @@ def write_output(
         raise error(_refusal(what, problem)) from None
 
 
-def check_output(path: Path | None, what: str, inputs: Iterable[Path | None] = ()) -> None:
+def check_output(
+    path: Path | None,
+    what: str,
+    inputs: Iterable[Path | None] = (),
+    suffixes: Sequence[str] = (),
+) -> None:
     """Reject a file that `write_output` could not write, before a long computation.
 
     A file beside it is made and removed, because permissions alone do not tell of full or
@@ -68,11 +76,13 @@ def check_output(path: Path | None, what: str, inputs: Iterable[Path | None] = (
         As for `write_output`.
     inputs : iterable of Path or None
         Files that are read meanwhile, which the output must not replace.
+    suffixes : sequence of str
+        Ends of a file's name by which other programs know the format; any if empty.
 
     Raises
     ------
     UsageError
-        When the file cannot be written, or is one of `inputs`.
+        When the file cannot be written, is one of `inputs`, or its name promises another format.
     """
     if path is None:
         return
@@ -91,6 +101,9 @@ def check_output(path: Path | None, what: str, inputs: Iterable[Path | None] = (
         raise UsageError(_refusal(what, problem)) from None
     if taken:
         raise UsageError(f"{what}: expected another file than the input; choose another path")
+    if suffixes and _is_regular_or_new(path) and path.suffix.lower() not in suffixes:
+        ends = " or ".join(f"`{suffix}`" for suffix in suffixes)
+        raise UsageError(f"{what}: expected a name that ends in {ends}; rename it")
 
 
 def _refusal(what: str, problem: OSError) -> str:

@@ -1,16 +1,25 @@
 """The operands of the array: the vector that its rows multiply, or channels of earlier vectors."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from ..isa.pipeline import LINE_STEPS
 from .blocks import TapRows
 from .selection import choose
 
 ELEMENT_BITS = 8
 
 
-def array_ports(lanes_in: int, lanes_out: int, taps: int) -> dict[str, wiring.Member]:
+def array_modes(taps: int, lines: int) -> tuple[str, ...]:
+    """Return the names of the members that say how an array with taps multiplies a vector."""
+    if not taps:
+        return ()
+    return ("depthwise", "begins", "part", *(("opens", "joins") if lines > 1 else ()))
+
+
+def array_ports(lanes_in: int, lanes_out: int, taps: int, lines: int) -> dict[str, wiring.Member]:
     """Return the members that all descriptions of the array share; see `MacArray`."""
     levels = (lanes_in - 1).bit_length()
     element = signed(ELEMENT_BITS)
@@ -19,6 +28,7 @@ def array_ports(lanes_in: int, lanes_out: int, taps: int) -> dict[str, wiring.Me
         "begins": In(1),
         "part": In(range(max(1, lanes_in // lanes_out))),
         "for_depthwise": In(1),
+        **(dict.fromkeys(("opens", "joins"), In(1)) if lines > 1 else {}),
     }
     return {
         "weights": In(element).array(lanes_out),
@@ -41,7 +51,7 @@ class ArrayOperands(wiring.Component):
 
     Parameters
     ----------
-    lanes_in, lanes_out, taps : int
+    lanes_in, lanes_out, taps, lines : int
         As in `MacArray`.
     rows : TapRows
         Where the taps lie.
@@ -50,8 +60,8 @@ class ArrayOperands(wiring.Component):
     -------
     vector : In(int8)[lanes_in]
     valid : In(1)
-    depthwise, begins, part : In
-        As in `MacArray`; only in arrays with taps.
+    depthwise, begins, part, opens, joins : In
+        As in `MacArray`, where it has them.
 
     Attributes
     ----------
@@ -59,8 +69,9 @@ class ArrayOperands(wiring.Component):
         The registers, int8, by row and output lane; lanes share them.
     """
 
-    def __init__(self, lanes_in: int, lanes_out: int, taps: int, rows: TapRows):
-        self.lanes_in, self.lanes_out, self.taps, self.rows = lanes_in, lanes_out, taps, rows
+    def __init__(self, lanes_in: int, lanes_out: int, taps: int, lines: int, rows: TapRows):
+        self.lanes_in, self.lanes_out, self.rows = lanes_in, lanes_out, rows
+        self.taps, self.lines = taps, lines
         self.channels = min(lanes_in, lanes_out)
         self.parts = lanes_in // self.channels
         element = signed(ELEMENT_BITS)
@@ -69,15 +80,16 @@ class ArrayOperands(wiring.Component):
                 Signal(element, name=f"channel_{channel:02}_{tap:02}", reset_less=True)
                 for channel in range(self.channels)
             ]
-            for tap in range(taps)
+            for tap in range(taps * lines)
         ]
         self.vector_registers = {
             row: Signal(element, name=f"vector_{row:02}", reset_less=True)
             for row in range(rows.last, lanes_in)
         }
-        mode = {"depthwise": In(1), "begins": In(1), "part": In(range(self.parts))}
-        ports = {"vector": In(element).array(lanes_in), "valid": In(1)}
-        super().__init__(ports | (mode if taps else {}))
+        mode = {name: In(1) for name in array_modes(taps, lines)}
+        if taps:
+            mode["part"] = In(range(self.parts))
+        super().__init__({"vector": In(element).array(lanes_in), "valid": In(1), **mode})
         self.operands = [
             [self._operand(row, lane) for lane in range(lanes_out)] for row in range(lanes_in)
         ]
@@ -97,8 +109,14 @@ class ArrayOperands(wiring.Component):
         if self.taps:
             channels = (self.vector[channel :: self.channels] for channel in range(self.channels))
             following = [choose(parts, self.part) for parts in channels]
+        heads = [following]
+        if self.lines > 1:
+            heads += self._earlier_lines(m, following)
         with m.If(self.valid):
             for tap, registers in enumerate(self.channel_registers):
+                line, first = divmod(tap, self.taps)
+                if not first:
+                    following = heads[line]
                 for channel, (register, before) in enumerate(
                     zip(registers, following, strict=True)
                 ):
@@ -109,3 +127,41 @@ class ArrayOperands(wiring.Component):
                 element = self.vector[row]
                 m.d.sync += register.eq(Mux(self.depthwise, 0, element) if self.taps else element)
         return m
+
+    def _earlier_lines(self, m: Module, newest: list[Value]) -> list[list[Value]]:
+        """Return the channels of one line earlier, and of two, at the same step of the line.
+
+        A memory holds a line: what the newest vector replaces is passed on to the next memory.
+        """
+        count = Signal(range(LINE_STEPS), reset_less=True)
+        seen = Signal(range(self.lines), reset_less=True)
+        place, ready = Signal.like(count), Signal.like(seen)
+        later = Mux(seen == self.lines - 1, seen, seen + 1)
+        m.d.comb += [
+            place.eq(Mux(self.begins, 0, count)),
+            ready.eq(Mux(self.begins, Mux(self.opens, 0, later), seen)),
+        ]
+        with m.If(self.valid):
+            m.d.sync += [count.eq(place + 1), seen.eq(ready)]
+        passed: Value = Cat(newest)
+        heads = []
+        for line in range(1, self.lines):
+            m.submodules[f"line_{line}"] = kept = Memory(
+                shape=len(passed), depth=LINE_STEPS, init=[]
+            )
+            write, read = kept.write_port(), kept.read_port(domain="comb")
+            m.d.comb += [
+                write.addr.eq(place),
+                write.data.eq(passed),
+                write.en.eq(self.valid),
+                read.addr.eq(place),
+            ]
+            passed = read.data
+            counts = self.joins & (ready >= line)
+            heads.append(
+                [
+                    Mux(counts, passed.word_select(channel, ELEMENT_BITS), 0).as_signed()
+                    for channel in range(self.channels)
+                ]
+            )
+        return heads

@@ -117,7 +117,7 @@ class TapRows:
 def array_blocks(configuration: Configuration) -> int:
     """Return the multiplier blocks of an array in which one serves a pair of output lanes."""
     lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
-    rows = TapRows(lanes_in, configuration.depthwise_taps, spread=True)
+    rows = TapRows(lanes_in, configuration.window_rows, spread=True)
     return (lanes_in + rows.separate) * lanes_out // 2
 
 

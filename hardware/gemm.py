@@ -13,7 +13,7 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
 from ..isa.instructions import Gemm
 from ..isa.pipeline import GEMM_ISSUE_CYCLES, GEMMS_IN_FLIGHT, READ_LATENCY
-from .array_operands import ELEMENT_BITS
+from .array_operands import ELEMENT_BITS, array_modes
 from .delay import delayed
 from .fan_out import copied
 from .gemm_walkers import RowWalker, TileWalker
@@ -70,7 +70,10 @@ class GemmUnit(wiring.Component):
         m = Module()
         configuration = self.configuration
         m.submodules.array = array = MacArray(
-            configuration.lanes_in, configuration.lanes_out, configuration.depthwise_taps
+            configuration.lanes_in,
+            configuration.lanes_out,
+            configuration.depthwise_taps,
+            configuration.window_lines,
         )
         m.submodules.tiles = tiles = TileWalker(configuration)
         m.submodules.rows = rows = RowWalker(configuration)
@@ -122,7 +125,9 @@ class GemmUnit(wiring.Component):
             m.d.comb += array.for_depthwise.eq(
                 delayed(m, tiles.depthwise, READ_LATENCY, "weights_depthwise")
             )
-            for name in ("begins", "depthwise", "part"):
+            for name in sorted(
+                array_modes(configuration.depthwise_taps, configuration.window_lines)
+            ):
                 mode = Value.cast(getattr(step, name))
                 m.d.comb += getattr(array, name).eq(delayed(m, mode, vector_delay, f"mode_{name}"))
 

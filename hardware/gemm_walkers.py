@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
 from ..isa.instructions import Gemm
-from ..isa.pipeline import GEMM_REVISIT_STEPS
+from ..isa.pipeline import GEMM_REVISIT_STEPS, LINE_STEPS
 from .affine import AffineNest
 from .layouts import command_layout
 
@@ -99,7 +99,8 @@ def step_layout(configuration: Configuration) -> data.StructLayout:
 
     The flags say whether the step opens a tile, overwrites, or ends the command. With a depthwise
     mode, `begins` marks the start of the innermost row loop; `depthwise` and `part` say which
-    channels the command takes.
+    channels the command takes. With lines, `opens` marks the start of the row loop outside it, and
+    `joins` says that lines are short enough to be kept.
     """
     bits = _address_bits(configuration)
     layout: dict[str, ShapeLike] = {
@@ -112,6 +113,8 @@ def step_layout(configuration: Configuration) -> data.StructLayout:
     }
     if configuration.depthwise_taps:
         layout |= {"begins": 1, "depthwise": 1, "part": range(configuration.depthwise_parts)}
+    if configuration.window_lines > 1:
+        layout |= {"opens": 1, "joins": 1}
     return data.StructLayout(layout)
 
 
@@ -212,4 +215,28 @@ class RowWalker(wiring.Component):
             step.begins.eq((zeros | ~inner).all()),
             step.depthwise.eq(depthwise),
             step.part.eq(part),
+        ]
+        if self.configuration.window_lines > 1:
+            self._join_lines(m, zeros, inner)
+
+    def _join_lines(self, m: Module, zeros: Value, inner: Value) -> None:
+        """Derive where lines begin, and whether they are kept."""
+        step = self.step
+        outer = Signal(len(zeros), reset_less=True)
+        joins = Signal(reset_less=True)
+        with m.If(self.load):
+            found: Value = Const(0)
+            before: Value = Const(0)
+            short: Value = Const(1)
+            for level in reversed(range(len(zeros))):
+                extent = getattr(self.command, f"row_loops__{level}__extent")
+                loops = extent != 0
+                m.d.sync += outer[level].eq(loops & found & ~before)
+                short = Mux(loops & ~found, extent < LINE_STEPS, short)
+                before = before | (loops & found)
+                found = found | loops
+            m.d.sync += joins.eq(short)
+        m.d.comb += [
+            step.opens.eq((zeros | ~(inner | outer)).all()),
+            step.joins.eq(joins),
         ]

@@ -9,7 +9,7 @@ from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ..isa.pipeline import GEMM_ARRAY_CYCLES
-from .array_operands import ELEMENT_BITS, ArrayOperands, array_ports
+from .array_operands import ELEMENT_BITS, ArrayOperands, array_modes, array_ports
 from .blocks import TapRows
 from .delay import delayed
 from .packed_array import PackedArray
@@ -40,16 +40,19 @@ class MacArray(wiring.Component):
     the new weights multiply the vector of the same cycle. A row written in that cycle belongs to
     the next tile.
 
-    With `depthwise`, row `j` of the tile (`j` < `taps`) multiplies the vector of `j` valid cycles
-    ago, channel by channel; further rows are ignored. `begins` marks a vector without
-    predecessors: rows 1 and up multiply zeros then.
+    With `depthwise`, row `k * taps + j` of the tile (`j` < `taps`, `k` < `lines`) multiplies the
+    vector of `j` valid cycles and `k` lines ago, channel by channel; further rows are ignored. A
+    vector with `begins` is the first of a line, one with `opens` the first of the first line: what
+    lies before them counts as zero. So do earlier lines of a vector without `joins`.
 
     Parameters
     ----------
     lanes_in, lanes_out : int
         Number of inputs and outputs.
     taps : int
-        Rows used in a depthwise step; 0 for an array without that mode.
+        Rows used for each line in a depthwise step; 0 for an array without that mode.
+    lines : int
+        Lines used in a depthwise step.
 
     Members
     -------
@@ -68,20 +71,25 @@ class MacArray(wiring.Component):
     part : In(range(parts))
         Output `o` takes channel `part * lanes_out + o % lanes_in` of a depthwise vector. These
         three only in arrays with taps.
+    opens, joins : In(1)
+        Only in arrays with several lines.
     sums : Out(signed)[lanes_out]
         Products summed over the inputs, exact.
     """
 
-    def __init__(self, lanes_in: int, lanes_out: int, taps: int = 0):
-        self.lanes_in, self.lanes_out, self.taps = lanes_in, lanes_out, taps
+    def __init__(self, lanes_in: int, lanes_out: int, taps: int = 0, lines: int = 1):
+        self.lanes_in, self.lanes_out = lanes_in, lanes_out
+        self.taps, self.lines = taps, lines
         self.levels = (lanes_in - 1).bit_length()
         self.latency = GEMM_ARRAY_CYCLES + self.levels
-        super().__init__(array_ports(lanes_in, lanes_out, taps))
+        super().__init__(array_ports(lanes_in, lanes_out, taps, lines))
 
     def elaborate(self, platform) -> Module:
         m = Module()
         if platform in MAPPED:
-            m.submodules.mapped = array = MAPPED[platform](self.lanes_in, self.lanes_out, self.taps)
+            m.submodules.mapped = array = MAPPED[platform](
+                self.lanes_in, self.lanes_out, self.taps, self.lines
+            )
             early = self.latency - array.latency
             for target, source in zip(_inputs(array), _inputs(self), strict=True):
                 # The scratchpads may be far away, so their data pass a register on the way.
@@ -96,9 +104,9 @@ class MacArray(wiring.Component):
         """One product for each weight, and a tree of sums for each output lane."""
         # A simulator sorts signals by name and vectorises equal work on neighbours. Names therefore
         # begin with the output lane and sort as numbers, and the adder trees add half to half.
-        rows = TapRows(self.lanes_in, self.taps, spread=False)
+        rows = TapRows(self.lanes_in, self.taps * self.lines, spread=False)
         m.submodules.operands = operands = ArrayOperands(
-            self.lanes_in, self.lanes_out, self.taps, rows
+            self.lanes_in, self.lanes_out, self.taps, self.lines, rows
         )
         early = GEMM_ARRAY_CYCLES - PLAIN_CYCLES
         row, write, swap, valid = (
@@ -118,7 +126,7 @@ class MacArray(wiring.Component):
                 getattr(operands, name).eq(
                     delayed(m, getattr(self, name), early, f"arriving_{name}")
                 )
-                for name in ("depthwise", "begins", "part")
+                for name in array_modes(self.taps, self.lines)
                 if len(getattr(self, name))
             ]
         valids = Signal(self.levels + 1)

@@ -21,7 +21,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .array_operands import ELEMENT_BITS, ArrayOperands, array_ports
+from .array_operands import ELEMENT_BITS, ArrayOperands, array_modes, array_ports
 from .blocks import TapRows
 from .cells import ecp5, xilinx
 from .fan_out import copied
@@ -69,7 +69,7 @@ class PackedArray(wiring.Component):
 
     Parameters
     ----------
-    lanes_in, lanes_out, taps : int
+    lanes_in, lanes_out, taps, lines : int
         As in `MacArray`.
 
     Members
@@ -77,19 +77,20 @@ class PackedArray(wiring.Component):
     As in `MacArray`.
     """
 
-    def __init__(self, lanes_in: int, lanes_out: int, taps: int):
-        self.lanes_in, self.lanes_out, self.taps = lanes_in, lanes_out, taps
+    def __init__(self, lanes_in: int, lanes_out: int, taps: int, lines: int):
+        self.lanes_in, self.lanes_out = lanes_in, lanes_out
+        self.taps, self.lines = taps, lines
         self.levels = (lanes_in - 1).bit_length()
         self.latency = 6 + self.levels
-        self.rows = TapRows(lanes_in, taps, spread=True)
+        self.rows = TapRows(lanes_in, taps * lines, spread=True)
         self.offset_time = _offset_time(lanes_in, self.rows)
-        super().__init__(array_ports(lanes_in, lanes_out, taps))
+        super().__init__(array_ports(lanes_in, lanes_out, taps, lines))
 
     def elaborate(self, platform) -> Module:
         m = Module()
         rows = self.rows
         m.submodules.operands = operands = ArrayOperands(
-            self.lanes_in, self.lanes_out, self.taps, rows
+            self.lanes_in, self.lanes_out, self.taps, self.lines, rows
         )
         m.d.comb += [
             operands.valid.eq(self.valid),
@@ -98,7 +99,7 @@ class PackedArray(wiring.Component):
         if self.taps:
             m.d.comb += [
                 getattr(operands, name).eq(getattr(self, name))
-                for name in ("depthwise", "begins", "part")
+                for name in array_modes(self.taps, self.lines)
             ]
 
         swaps = copied(m, platform, self.swap, self.lanes_out // 2, "swaps")

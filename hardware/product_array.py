@@ -7,7 +7,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ..isa.pipeline import GEMM_ARRAY_CYCLES, MULTIPLIER_CYCLES
-from .array_operands import ELEMENT_BITS, ArrayOperands, array_ports
+from .array_operands import ELEMENT_BITS, ArrayOperands, array_modes, array_ports
 from .blocks import TapRows
 from .cells import gowin, ice40
 from .delay import delayed
@@ -28,7 +28,7 @@ class ProductArray(wiring.Component):
 
     Parameters
     ----------
-    lanes_in, lanes_out, taps : int
+    lanes_in, lanes_out, taps, lines : int
         As in `MacArray`.
 
     Members
@@ -36,19 +36,20 @@ class ProductArray(wiring.Component):
     As in `MacArray`.
     """
 
-    def __init__(self, lanes_in: int, lanes_out: int, taps: int):
-        self.lanes_in, self.lanes_out, self.taps = lanes_in, lanes_out, taps
+    def __init__(self, lanes_in: int, lanes_out: int, taps: int, lines: int):
+        self.lanes_in, self.lanes_out = lanes_in, lanes_out
+        self.taps, self.lines = taps, lines
         self.levels = (lanes_in - 1).bit_length()
         self.latency = GEMM_ARRAY_CYCLES + self.levels
-        super().__init__(array_ports(lanes_in, lanes_out, taps))
+        super().__init__(array_ports(lanes_in, lanes_out, taps, lines))
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        rows = TapRows(self.lanes_in, self.taps, spread=False)
+        rows = TapRows(self.lanes_in, self.taps * self.lines, spread=False)
         m.submodules.operands = operands = ArrayOperands(
-            self.lanes_in, self.lanes_out, self.taps, rows
+            self.lanes_in, self.lanes_out, self.taps, self.lines, rows
         )
-        for name in ("valid", *(("depthwise", "begins", "part") if self.taps else ())):
+        for name in ("valid", *array_modes(self.taps, self.lines)):
             m.d.comb += getattr(operands, name).eq(getattr(self, name))
         m.d.comb += [a.eq(b) for a, b in zip(operands.vector, self.vector, strict=True)]
         swaps, writes = Signal(), Signal(self.lanes_in)

@@ -10,12 +10,12 @@ program.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from enum import IntEnum
 from typing import Any
 
-from ..errors import IsaError
+from ..errors import IsaError, did_you_mean
 from .configuration import Configuration
 from .instructions import FAMILIES, Instruction, Loop, Unit
 from .vector_operations import OPERATIONS, Operation
@@ -99,15 +99,19 @@ def parse_program(
         When a line is wrong; the message has source, line and expected syntax.
     """
     program = []
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.partition("#")[0].strip()
-        if not line:
-            continue
+    for number, line in instruction_lines(text):
         try:
             program.append(parse_instruction(line, configuration))
         except IsaError as problem:
             raise IsaError(f"{source}, line {number}: {problem}") from None
     return tuple(program)
+
+
+def instruction_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that hold an instruction, without comments, and their numbers from 1."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if code := line.partition("#")[0].strip():
+            yield number, code
 
 
 def parse_instruction(line: str, configuration: Configuration | None = None) -> Instruction:
@@ -121,7 +125,7 @@ def parse_instruction(line: str, configuration: Configuration | None = None) -> 
     mnemonic, _, rest = line.strip().partition(" ")
     family = BY_MNEMONIC.get(mnemonic.lower())
     if family is None:
-        raise IsaError(f"unknown mnemonic `{mnemonic}`; expected one of {', '.join(BY_MNEMONIC)}")
+        raise IsaError(f"unknown mnemonic {_one_of(mnemonic, BY_MNEMONIC)}")
     plain = {field.name: field for field in plain_fields(family)}
     keywords = {loop_keyword(nest): nest for nest in family.nests}
     loops: dict[str, list[Loop]] = {nest: [] for nest in family.nests}
@@ -138,10 +142,7 @@ def parse_instruction(line: str, configuration: Configuration | None = None) -> 
         if match["loop"] is not None:
             nest = keywords.get(match["loop"])
             if nest is None:
-                raise IsaError(
-                    f"{mnemonic}: unknown loop `{match['loop']}`; "
-                    f"expected one of {', '.join(keywords) or 'none'}"
-                )
+                raise IsaError(f"{mnemonic}: unknown loop {_one_of(match['loop'], keywords)}")
             loops[nest].append(_parse_loop(match["loop"], match["body"], family.nests[nest]))
             continue
         name, value = match["name"], match["value"]
@@ -152,8 +153,7 @@ def parse_instruction(line: str, configuration: Configuration | None = None) -> 
         elif name in plain:
             arguments[name] = _parse_value(plain[name], value, configuration)
         else:
-            known = ", ".join([*plain, *_MASKS])
-            raise IsaError(f"{mnemonic}: unknown field `{name}`; expected one of {known}")
+            raise IsaError(f"{mnemonic}: unknown field {_one_of(name, [*plain, *_MASKS])}")
     missing = [n for n, f in plain.items() if f.default is MISSING and n not in arguments]
     if missing:
         raise IsaError(f"{mnemonic}: field `{missing[0]}` is missing; add `{missing[0]}=...`")
@@ -177,8 +177,8 @@ def _code(name: str, text: str, codes: type[IntEnum]) -> IntEnum:
     try:
         return codes[text.upper()]
     except KeyError:
-        known = ", ".join(code.name.lower() for code in codes)
-        raise IsaError(f"field `{name}`: unknown value `{text}`; expected one of {known}") from None
+        known = [code.name.lower() for code in codes]
+        raise IsaError(f"field `{name}`: unknown value {_one_of(text, known)}") from None
 
 
 def _operation(name: str, text: str, configuration: Configuration | None) -> Operation:
@@ -186,8 +186,13 @@ def _operation(name: str, text: str, configuration: Configuration | None) -> Ope
     for operation in operations:
         if operation.name == text.lower():
             return operation
-    known = ", ".join(operation.name for operation in operations)
-    raise IsaError(f"field `{name}`: unknown value `{text}`; expected one of {known}")
+    known = [operation.name for operation in operations]
+    raise IsaError(f"field `{name}`: unknown value {_one_of(text, known)}")
+
+
+def _one_of(word: str, known: Collection[str]) -> str:
+    """Return the end of a message about an unknown word: it, the known ones and a similar one."""
+    return f"`{word}`; expected one of {', '.join(known) or 'none'}{did_you_mean(word, known)}"
 
 
 def _number(name: str, text: str) -> int:

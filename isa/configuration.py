@@ -196,6 +196,12 @@ class Configuration(_Hashed):
         ("none", "int4"),
         optional=True,
     )
+    depthwise_lines: str = choice(
+        "none",
+        "earlier lines that a depthwise GEMM combines with each: none or two",
+        ("none", "two"),
+        optional=True,
+    )
     transposed_weights: str = choice(
         "none",
         "activations that LOAD transposes into WGT, such as keys: none or int8",
@@ -298,6 +304,16 @@ class Configuration(_Hashed):
     def weight_tiles(self) -> int:
         """Number of weight tiles that WGT holds."""
         return self.rows(Memory.WGT) // self.lanes_in
+
+    @property
+    def window_lines(self) -> int:
+        """Lines of a window that a depthwise GEMM combines in a step."""
+        return 1 if self.depthwise_lines == "none" else 3
+
+    @property
+    def window_rows(self) -> int:
+        """ACT rows that a depthwise GEMM combines in a step, each with a row of the weight tile."""
+        return self.depthwise_taps * self.window_lines
 
     @property
     def depthwise_parts(self) -> int:
@@ -422,21 +438,9 @@ OPTIONS = tuple(name for name, about in PARAMETERS.items() if about.optional)
 
 _PRESETS = (
     Configuration(
-        name="tiny",
-        lanes_in=2,
-        lanes_out=2,
-        act_depth=16,
-        wgt_depth=16,
-        acc_depth=8,
-        param_depth=4,
-        lut_tables=1,
-        bus_bits=32,
-        burst_beats=4,
-        outstanding_bursts=2,
-        queue_depth=2,
-        token_bits=2,
-        extent_bits=5,
-        address_bits=20,
+        name="tiny", lanes_in=2, lanes_out=2, act_depth=16, wgt_depth=16, acc_depth=8,
+        param_depth=4, lut_tables=1, bus_bits=32, burst_beats=4, outstanding_bursts=2,
+        queue_depth=2, token_bits=2, extent_bits=5, address_bits=20,
     ),
     Configuration(
         name="4x4",
@@ -558,7 +562,7 @@ _PRESETS = (
     ),
     Configuration(name="zynq7020", queue_depth=2),
     Configuration(name="ultra96", lanes_out=32, wgt_depth=1024, bus_bits=128, queue_depth=2),
-)
+)  # fmt: skip
 
 PRESETS: dict[str, Configuration] = {preset.name: preset for preset in _PRESETS}
 """Presets: from one small enough for formal tools to a large one, then those for FPGAs."""
@@ -579,8 +583,8 @@ def read_base(name_or_path: str) -> Configuration:
     path = Path(name_or_path)
     if not os.path.isfile(name_or_path):
         raise ConfigurationError(
-            f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file; "
-            "`tilewright config list` shows the presets"
+            f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file"
+            + did_you_mean(name_or_path, PRESETS, "; `tilewright config list` shows the presets")
         )
     try:
         values = read_json(path)

@@ -98,6 +98,17 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
         f"row of the weight tile, not {machine.depthwise_taps}",
     )
     yield (
+        machine.window_lines == 1 or 0 < machine.window_rows <= machine.lanes_in,
+        f"`depthwise_taps` must be from 1 to {machine.lanes_in // machine.window_lines} with "
+        f"`depthwise_lines`, because each tap of a line uses a row of the weight tile, not "
+        f"{machine.depthwise_taps}",
+    )
+    yield (
+        machine.window_lines == 1 or machine.row_loops > 1,
+        "`row_loops` must be at least 2 with `depthwise_lines`, for the lines and their pixels, "
+        f"not {machine.row_loops}",
+    )
+    yield (
         machine.wgt_depth % machine.lanes_in == 0,
         f"`wgt_depth` must be a multiple of lanes_in ({machine.lanes_in}), so that no weight tile "
         f"crosses a bank, not {machine.wgt_depth}",

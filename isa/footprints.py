@@ -285,7 +285,13 @@ def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
 def data_conflict(earlier: Footprint, later: Footprint) -> bool:
     """Whether one writes a byte, or a row of a scratchpad, that the other reads or writes."""
     shared = (earlier.reads & later.writes) | (earlier.writes & (later.reads | later.writes))
-    return bool(shared) and _meeting(earlier, later) is not None
+    if not shared or (shared == 1 and _apart_in_dram(earlier, later)):
+        return False
+    return _meeting(earlier, later) is not None
+
+
+def _apart_in_dram(one: Footprint, other: Footprint) -> bool:
+    return one.dram_high < other.dram_low or other.dram_high < one.dram_low
 
 
 def last_conflict(passed: Sequence[Footprint], first: int, later: Footprint) -> int | None:

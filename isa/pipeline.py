@@ -99,6 +99,13 @@ GEMM_REVISIT_STEPS = _constant(
     "GEMM",
     "minimum from one visit of an accumulator row to the next: read, add, write",
 )
+LINE_STEPS = _constant(
+    "LINE_STEPS",
+    32,
+    "steps",
+    "GEMM",
+    "maximum steps of a line that a depthwise GEMM combines with later lines",
+)
 GEMMS_IN_FLIGHT = _constant(
     "GEMMS_IN_FLIGHT", 4, "instructions", "GEMM", "maximum between start and retirement"
 )

@@ -195,12 +195,14 @@ def depthwise_sums(
     """
     lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
     channels = gemm.part * lanes_out + np.arange(lanes_out) % lanes_in
-    run = gemm.run_steps()
+    run, lines, taps = gemm.run_steps(), gemm.run_lines(configuration), configuration.depthwise_taps
     streamed = vectors[..., channels]
-    runs = streamed.reshape(*streamed.shape[:-2], -1, run, lanes_out)
+    runs = streamed.reshape(*streamed.shape[:-2], -1, lines, run, lanes_out)
     sums = np.zeros_like(runs)
-    for tap in range(min(configuration.depthwise_taps, run)):
-        sums[..., tap:, :] += runs[..., : run - tap, :] * tile[..., None, tap, None, :]
+    for line in range(min(configuration.window_lines, lines)):
+        for tap in range(min(taps, run)):
+            weights = tile[..., None, None, line * taps + tap, None, :]
+            sums[..., line:, tap:, :] += runs[..., : lines - line, : run - tap, :] * weights
     return sums.reshape(streamed.shape)
 
 

@@ -35,6 +35,8 @@ MEMORY: Mapping[str, str] = MappingProxyType(
 
 MACHINE = (LANES, *PARAMETERS)
 """Names that belong to the configuration."""
+BY_FILE = ("extra_operations", "name")
+"""Keys of a configuration's file that no setting changes."""
 
 DEFAULT_MEMORY = MemoryModel()
 
@@ -261,6 +263,11 @@ def _check_name(name: str, source: str, known: tuple[str, ...]) -> None:
         raise UsageError(
             f"{source}: `{name}` is a property of main memory, not of the machine; use `{option}` "
             f"(in `sweep`, `--vary {name}=VALUES`)"
+        )
+    if name in BY_FILE:
+        raise UsageError(
+            f"{source}: `{name}` stands in a file of parameters alone; begin one with `tilewright "
+            "config show --json mine.json`, and give `--config mine.json`"
         )
     kinds = ["lanes, or a parameter of the configuration (`tilewright config show`)"]
     kinds = kinds if LANES in known else []

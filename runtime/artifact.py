@@ -177,8 +177,8 @@ def _entries(path: str | os.PathLike[str] | bytes) -> dict[str, bytes]:
         ) from None
     if not data.startswith(ZIP_MAGIC):
         raise ArtifactError(
-            f"expected a file made by `tilewright compile`, got {len(data)} bytes of another kind; "
-            "compile the model first"
+            f"expected a file made by `tilewright compile`, got {len(data):,} bytes of another "
+            "kind; compile the model first, with `tilewright compile MODEL`"
         )
     return unpack(data)
 

@@ -126,7 +126,7 @@ class BoardDevice(Device):
 
     def __init__(self, configuration: Configuration, address: str) -> None:
         super().__init__(configuration, MemoryModel())
-        self.name = address
+        self.name = self._address = address
         self._clearing = LoadedProgram(clearing_program(configuration), configuration)
         self._timings: WeakKeyDictionary[LoadedProgram, Timing] = WeakKeyDictionary()
         self._checks = SpotChecks(configuration, address)
@@ -139,10 +139,10 @@ class BoardDevice(Device):
             raise
 
     def _connect(self) -> Connection:
-        return Link(Address.parse(self.name).open(), secrets.randbits(16))
+        return Link(Address.parse(self._address).open(), secrets.randbits(16))
 
     @override
-    def close(self) -> None:
+    def _close(self) -> None:
         self._link.close()
 
     @property
@@ -177,7 +177,7 @@ class BoardDevice(Device):
                 if isinstance(problem, LinkBrokenError):
                     self._link.close()
                     if recovery < RECOVERIES:
-                        transport = reopen(Address.parse(self.name), RECONNECTING_S)
+                        transport = reopen(Address.parse(self._address), RECONNECTING_S)
                         self._link = Link(transport, secrets.randbits(16))
                         continue
                 if not isinstance(problem, BoardResetError) or recovery == RECOVERIES:
@@ -214,12 +214,13 @@ class BoardDevice(Device):
                 )
         configuration = core[OFFSETS["CONFIGURATION"]]
         if configuration != expected.hash:
-            known = (each for each in PRESETS.values() if each.hash == configuration)
-            other = f"`{named.name}`" if (named := next(known, None)) else "none of the presets"
+            named = next((name for name, each in PRESETS.items() if each.hash == configuration), "")
+            other = f"`{named}`" if named else "none of the presets"
             raise OtherConfigurationError(
                 f"device `{self.name}`: expected configuration `{expected.name}` "
                 f"({expected.hash:#010x}), got a board with {other} ({configuration:#010x}); "
-                "load the bitstream of that configuration, or choose the board's with `--config`",
+                "load the bitstream of that configuration, or choose the board's with "
+                f"`--config{f' {named}' if named else ''}`",
                 configuration,
             )
         self.memory_bytes, self.clock_hz = found["MEMORY_BYTES"], found["CLOCK_HZ"]

@@ -146,6 +146,10 @@ class Device(ABC):
     has_accelerator = True
     """False for a device that runs no programs, but networks without segments."""
 
+    gpu: "Device | None" = None
+    """The GPU that runs the host's steps, which is closed with this device; None for this
+    processor."""
+
     def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
         self.configuration = configuration
         self.memory = memory
@@ -200,10 +204,16 @@ class Device(ABC):
         # Imported here: devices without a network need no host.
         from .host import HostSide
 
-        return HostSide(module, **options)
+        return self.gpu.host_side(module, **options) if self.gpu else HostSide(module, **options)
 
     def close(self) -> None:
         """Free the device's resources."""
+        self._close()
+        if self.gpu:
+            self.gpu.close()
+
+    def _close(self) -> None:
+        """Free what the device itself holds."""
         return
 
     def __enter__(self) -> "Device":

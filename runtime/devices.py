@@ -112,8 +112,8 @@ class HardwareDevice(Device):
     def scratchpads(self) -> dict[Memory, np.ndarray]:
         return self._core.scratchpads()
 
-    def close(self) -> None:
-        """Finish the waveform and free the simulator."""
+    @override
+    def _close(self) -> None:
         self._core.close()
 
 
@@ -252,7 +252,7 @@ class GpuDevice(HostDevice):
         return GpuSide(module, self.driver, **options)
 
     @override
-    def close(self) -> None:
+    def _close(self) -> None:
         self.driver.close()
 
 
@@ -267,6 +267,9 @@ ZYNQ = "zynq://"
 SCHEMES = "serial://", "tcp://", ZYNQ
 """Beginnings of the addresses of boards."""
 
+BESIDE = "+"
+"""Sign before the GPU that runs the host's steps, in the name of a device."""
+
 REMOTE = "remote://"
 """Beginning of the addresses of devices that agents lend."""
 
@@ -276,8 +279,15 @@ def is_address(name: str) -> bool:
     return name.startswith((*SCHEMES, REMOTE))
 
 
+def without_gpu(name: str) -> tuple[str, str]:
+    """Return the name of a device, and of the GPU beside it; "" if it names none."""
+    found = re.search(rf"{re.escape(BESIDE)}({GpuDevice.name}([:?].*)?)$", name)
+    return (name[: found.start()], found[1]) if found else (name, "")
+
+
 def kind_of(name: str) -> str:
     """Return the name in `DEVICES` of a device, here or elsewhere; or a board's address."""
+    name, _ = without_gpu(name)
     if not name.startswith(REMOTE):
         return GpuDevice.name if re.match(rf"{GpuDevice.name}[:?]", name) else name
     device = name.partition("?")[0].rpartition("/")[2]
@@ -309,7 +319,8 @@ def open_device(
         `reference`, `sim`, `rtl`, `gate`, `host`, `gpu`, `gpu:DRIVER`, `gpu:DRIVER?tf32`, or a
         board's address: `serial:///dev/ttyUSB0?baud=3000000`, `tcp://HOST:PORT`, or on a Zynq board
         `zynq:///PATH/BOARD.bit`. `remote://AGENT/DEVICE` is a device that an agent lends; see
-        docs/guide/agents.md.
+        docs/guide/agents.md. Behind any that has an accelerator, `+gpu` lets a GPU run the host's
+        steps, as in `sim+gpu` or `rtl+gpu:opencl`.
     configuration : Configuration or None
         Configuration of the machine; only `host` and `gpu` need none.
     memory : MemoryModel or None
@@ -326,6 +337,22 @@ def open_device(
     ToolError
         If Verilator or a C++ compiler is missing, for `rtl` and `gate`; or Yosys, for `gate`.
     """
+    name, gpu = without_gpu(name)
+    if gpu:
+        if not has_accelerator(name):
+            raise DeviceError(
+                f"device `{name}{BESIDE}{gpu}`: expected a device with an accelerator before "
+                f"`{BESIDE}`, got `{name}`; open `{gpu}` alone"
+            )
+        device = open_device(name, configuration, memory, **options)
+        try:
+            device.gpu = GpuDevice(device.configuration, device.memory, gpu)
+        except BaseException:
+            device.close()
+            raise
+        device.name += BESIDE + device.gpu.name
+        device.tolerance = device.gpu.tolerance
+        return device
     kind = kind_of(name)
     if kind not in DEVICES and not is_address(name):
         raise DeviceError(

@@ -8,7 +8,7 @@ cache.
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
@@ -37,7 +37,7 @@ from ..compiler.module import Module, Segment
 from ..errors import CompileError, warn_of_kernel
 from ..quoting import printable
 from .kernel_cache import keep_kernels, kept_kernel
-from .profile import NUMPY
+from .profile import HOST, NUMPY
 from .step_times import StepTimes
 
 if TYPE_CHECKING:
@@ -189,10 +189,10 @@ class HostSide:
         for index, event in enumerate(events):
             for name in reads_of(event, segments):
                 readers.setdefault(name, set()).add(index)
-        for batched, group in groupby(range(len(events)), lambda i: self._is_native(events[i])):
+        for target, group in groupby(range(len(events)), lambda i: self._batched_on(events[i])):
             members = list(group)
             kernels = [e.kernel for i in members if isinstance(e := events[i], RunKernel)]
-            if batched and kernels:
+            if target and kernels:
                 own = set(members)
                 written = {name for i in members for name in writes_of(events[i], segments)}
                 shown = {name for name in written if keep_all or readers.get(name, set()) - own}
@@ -204,11 +204,12 @@ class HostSide:
             else:
                 yield from (RunStage(self._work(events[i]), dying[i]) for i in members)
 
-    def _is_native(self, event: Event) -> bool:
-        """Whether an event may be part of a batch."""
-        if isinstance(event, RunKernel):
-            return event.kernel.output in self._calls
-        return isinstance(event, Alias)
+    def _batched_on(self, event: Event) -> str | None:
+        """Return what runs an event as part of a batch; None for an event of its own."""
+        is_native = isinstance(event, Alias) or (
+            isinstance(event, RunKernel) and event.kernel.output in self._calls
+        )
+        return HOST if is_native else None
 
     def _work(self, event: Event) -> "Start | Finish | tuple[str, Step]":
         """Return an event that is not part of a batch as the work of a stage."""
@@ -230,15 +231,19 @@ class HostSide:
 
     def _prepare(self, module: Module) -> None:
         """Load the machine code and bind constants; NumPy replaces a kernel without code."""
+        assert self.plan.target is not None
+        self._prepare_native(module, self.plan.target, self.plan.kernels)
+
+    def _prepare_native(
+        self, module: Module, target: "CpuTarget", kernels: Iterable[HostStep]
+    ) -> None:
         from ..compiler.host.kernel_store import KernelStore
         from .native_steps import native_steps
 
-        assert self.plan.target is not None
         store = KernelStore(
-            self.plan.target, module.code, self.threads, module.trust_code, module.choices,
-            kept_kernel,
-        )  # fmt: skip
-        for step in self.plan.kernels:
+            target, module.code, self.threads, module.trust_code, module.choices, kept_kernel
+        )
+        for step in kernels:
             try:
                 steps = native_steps(self._graph, step, self._places, store.get)
                 self._calls[step.output] = tuple(steps)

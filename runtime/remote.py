@@ -124,7 +124,7 @@ class RemoteDevice(Device):
             raise
 
     @override
-    def close(self) -> None:
+    def _close(self) -> None:
         if self._agent is not None:
             if self._token is not None and not self._agent.is_closed:
                 with suppress(JobError):

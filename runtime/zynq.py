@@ -261,7 +261,7 @@ class ZynqDevice(BoardDevice):
     longest_run = 20
 
     def _connect(self) -> MappedLink:
-        core = open_core(self.name)
+        core = open_core(self._address)
         reach, end = 1 << self.configuration.address_bits, core.memory_base + core.memory.size
         if end > reach:
             core.close()

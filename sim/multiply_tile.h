@@ -104,37 +104,47 @@ struct Tile<IN, OUT> {
 template <int COUNT>
 using Lanes [[gnu::vector_size(4 * COUNT)]] = std::uint32_t;
 
-// The same for a depthwise GEMM: acc[o] += act[j rows before][channel of o] * tile[j][o] for each
-// tap j, rows before the first one of a call being zero.
-template <int IN, int OUT, int TAPS>
+// The same for a depthwise GEMM: acc[o] += act[k lines and j rows before][channel of o] *
+// tile[k * TAPS + j][o] for each tap j of the LINES last lines. A line is a call; rows before it and
+// lines before the first of `lines` are zero.
+template <int IN, int OUT, int TAPS, int LINES>
 struct Taps {
     static constexpr int CHANNELS = IN < OUT ? IN : OUT, GROUPS = OUT / CHANNELS;
     using Words = Lanes<CHANNELS>;
-    Words weights[TAPS][GROUPS];
+    Words weights[LINES * TAPS][GROUPS];
     int first_channel;
+    std::int64_t lines, line_stride, line = 0;
 
-    explicit Taps(int part) : first_channel(part * OUT) {}
+    Taps(int part, std::int64_t lines, std::int64_t line_stride)
+        : first_channel(part * OUT), lines(lines), line_stride(line_stride) {}
 
     static void widen(const std::int8_t *from, Words &to) {
         for (int i = 0; i < CHANNELS; ++i) to[i] = std::uint32_t(from[i]);
     }
 
     void take(const std::int8_t *tile) {
-        for (int j = 0; j < TAPS; ++j) {
+        line = 0;
+        for (int j = 0; j < LINES * TAPS; ++j) {
             for (int g = 0; g < GROUPS; ++g) widen(tile + j * OUT + g * CHANNELS, weights[j][g]);
         }
     }
 
     void multiply(const std::int8_t *act, std::int64_t act_stride, std::int32_t *acc,
-                  std::int64_t acc_stride, std::int64_t rows, bool first) const {
+                  std::int64_t acc_stride, std::int64_t rows, bool first) {
         const Taps held = *this;
+        const int reached_lines = int(line < LINES ? line + 1 : LINES);
+        if (++line == lines) line = 0;
         act += first_channel;
         const auto step = [&](int reached) {
             Words sums[GROUPS] = {}, values;
             if (!first) std::memcpy(sums, acc, sizeof sums);
-            for (int j = 0; j < reached; ++j) {
-                widen(act - j * act_stride, values);
-                for (int g = 0; g < GROUPS; ++g) sums[g] += values * held.weights[j][g];
+            for (int k = 0; k < reached_lines; ++k) {
+                for (int j = 0; j < reached; ++j) {
+                    widen(act - k * held.line_stride - j * act_stride, values);
+                    for (int g = 0; g < GROUPS; ++g) {
+                        sums[g] += values * held.weights[k * TAPS + j][g];
+                    }
+                }
             }
             std::memcpy(acc, sums, sizeof sums);
             act += act_stride;

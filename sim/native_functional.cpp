@@ -159,7 +159,12 @@ void run_gemm(const Machine &machine, Row row) {
     };
     if constexpr (DEPTHWISE_TAPS > 0) {
         if (row[gemm::depthwise]) {
-            return run(Taps<LANES_IN, LANES_OUT, DEPTHWISE_TAPS>(int(row[gemm::part])));
+            const int inner = rows.levels - 1;
+            const bool keeps = inner > 0 && rows.extent[inner] <= LINE_STEPS;
+            const bool combines = WINDOW_LINES > 1 && keeps;
+            return run(Taps<LANES_IN, LANES_OUT, DEPTHWISE_TAPS, WINDOW_LINES>(
+                int(row[gemm::part]), combines ? rows.extent[inner - 1] : 1,
+                combines ? rows.stride[inner - 1][0] * LANES_IN : 0));
         }
     }
     run(Tile<LANES_IN, LANES_OUT>());

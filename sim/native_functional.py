@@ -109,7 +109,8 @@ def _decoded(code: bytes, configuration: Configuration) -> np.ndarray:
 
 @cache
 def _library(configuration: Configuration, flags: tuple[str, ...]) -> ctypes.CDLL:
-    sizes = ("lanes_in", "lanes_out", "vector_lanes", "depthwise_taps", "packed_row_bytes")
+    sizes = "lanes_in", "lanes_out", "vector_lanes", "packed_row_bytes"
+    sizes += "depthwise_taps", "window_lines"
     numbers = ", ".join(f"{name.upper()} = {getattr(configuration, name)}" for name in sizes)
     header = f"#pragma once\nnamespace tilewright {{ constexpr int {numbers}; }}\n"
     generated = {

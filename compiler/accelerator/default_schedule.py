@@ -28,6 +28,7 @@ def default_steps(
     tiles: Sequence[Tile],
     channels_outer: bool,
     depth: int,
+    ahead: bool,
 ) -> tuple[Step, ...]:
     """The schedule of a kernel.
 
@@ -41,8 +42,10 @@ def default_steps(
         a tile of pixels are computed and stored together.
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
+    ahead
+        Whether the rows of rings are computed a tile before they are read.
     """
-    return tuple(_Writer(kernel, phases, tiles, channels_outer, depth).steps())
+    return tuple(_Writer(kernel, phases, tiles, channels_outer, depth, ahead).steps())
 
 
 class _Writer:
@@ -53,9 +56,10 @@ class _Writer:
         tiles: Sequence[Tile],
         channels_outer: bool,
         depth: int,
+        ahead: bool,
     ) -> None:
         self.kernel, self.phases, self.tiles = kernel, phases, tiles
-        self.channels_outer, self.depth = channels_outer, depth
+        self.channels_outer, self.depth, self.ahead = channels_outer, depth, ahead
         self.output = kernel.output.name
         self.scope = ACC if phases[-1].is_bare else ACT
         """The scratchpad from which the results are stored."""
@@ -270,7 +274,7 @@ class _Writer:
             if read.tensor == phase.name
         )
         other, tile = self.phases[reader], self.tiles[reader]
-        return Roll(phase.name, rows_ahead(read, other, tile, self.depth))
+        return Roll(phase.name, rows_ahead(read, other, tile) if self.ahead else 0)
 
     def instructions(self, phase: Phase, tile: Tile) -> Iterator[Step]:
         """The outermost loop of the instruction."""

@@ -50,6 +50,14 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     if any(one.early for one in last.partials):
         # Their sums take a turn of the banks of ACC, so GEMM waits until VECTOR is done.
         serial += (spatial - 1) * units[-1].vector_piece
+    if not plan.ahead:  # GEMM waits for the last rows of each of its tiles
+        serial += sum(
+            (_count(reader, tile, reader.pixels) - 1) * units[index].vector_piece
+            for index, phase in enumerate(plan.phases)
+            for reader, tile in zip(plan.phases, plan.tiles, strict=True)
+            if any(read.tensor == phase.name for read in reader.streams)
+            and phase.name in plan.rings
+        )
     crowding = _crowding(plan, resident, configuration)
     serial += crowding * sum(unit.weights for unit in units) // 2
     return max(busy) + serial + sum(busy) // 64

@@ -85,8 +85,9 @@ def check_sizes(
             "a split or fused loop is inside, its inner part must be inside too"
         )
     check_inside(matched.edges, state, bounds, mnemonic)
-    if window is not None and tile[window.tap] != stage.compute.extents[window.tap]:
-        raise ScheduleError(f"a window slides over all of `{window.tap}`; keep that loop inside")
+    for slide, _ in () if window is None else window.slides(configuration):
+        if tile[slide.tap] != stage.compute.extents[slide.tap]:
+            raise ScheduleError(f"a window slides over all of `{slide.tap}`; keep that loop inside")
     row = stage.axes[-1]
     if matched.pattern.passes and tile[row] != stage.compute.extents[row]:
         raise ScheduleError(f"statistics are of all of `{row}`; keep that loop inside")

@@ -7,7 +7,7 @@ bound smaller, never larger.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,8 +16,9 @@ import numpy as np
 from ...isa.configuration import Configuration, Memory
 from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
-from ..tensor import Kernel, Tensor
+from ..tensor import Kernel, Tensor, View
 from .phases import Phase, phases_of
+from .residents import is_plain, value_of
 from .tile_plan import tiles_of
 from .weights import fits_four_bits, four_bits_load
 
@@ -91,8 +92,19 @@ def chained(demands: Sequence[Demand]) -> Demand:
     return reduce(Demand.then, demands) if demands else NOTHING
 
 
-def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
-    """The work of every program that computes a kernel.
+NOTHING_MADE: frozenset[str] = frozenset()
+"""Every activation is loaded from main memory."""
+
+
+def values_made(kernels: Iterable[Kernel]) -> frozenset[str]:
+    """Values that one of these kernels computes, which another one in the program need not load."""
+    return frozenset(value_of(kernel.output) for kernel in kernels)
+
+
+def demand_of(
+    kernel: Kernel, configuration: Configuration, on_chip: frozenset[str] = NOTHING_MADE
+) -> Demand:
+    """The work of every program that computes a kernel, and has some values on chip.
 
     gemm
         GEMM multiplies every weight tile by every needed pixel, one row per cycle. A weight tile
@@ -106,6 +118,8 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
         LOAD writes every needed element of inputs, weights, parameters and tables into a scratchpad
         once: per cycle at most one beat of the port and one row of that scratchpad. Every copy of a
         byte in gathered windows counts, because LOAD writes no more than it reads. Padding is free.
+        An activation that is transposed for WGT takes a cycle for each byte, since the bytes of a
+        beat belong to different rows.
     store
         STORE writes every element of the output, and of what is kept, once: per cycle at most one
         beat of the port and one row of ACT.
@@ -130,7 +144,7 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
     product = tile + 1 + gemm_tail_cycles(configuration) if first else 0
     bare = every[-1].is_bare
     finish = 0 if bare else 1 + VECTOR_RESULT_CYCLES
-    loaded = _loads(kernel, steps, made, asked, configuration)
+    loaded = _loads(kernel, steps, made, on_chip, asked, configuration)
     stored = math.prod(kernel.output.shape) * np.dtype(kernel.output.dtype).itemsize
     stored += sum(math.prod(kernel.tensors[name].shape) for name in kernel.kept)
     return Demand(
@@ -202,14 +216,12 @@ def _gemm_cycles(step: Phase, wanted: Mapping[str, Indices], configuration: Conf
     asked = wanted[step.name]
     tile = step.streamed({**step.reductions, **_extents(step, asked)})
     moved = {axis for affine in step.weights.index for axis, _ in affine.terms}
-    rows = math.prod(tile[axis] for axis in step.pixels[:2] if axis not in moved)
+    sizes = {axis: tile[axis] for axis in step.pixels if axis not in moved}
+    for slide, taps in () if step.window is None else step.window.slides(configuration):
+        used = slide.used(taps)
+        sizes[slide.axis] = (tile[slide.axis] - 1) * min(slide.stride, used) + used
+    rows = math.prod(sizes.values())
     rows *= math.prod(extent for axis, extent in step.reductions.items() if axis not in moved)
-    columns = tile[step.pixels[2]]
-    if step.window is not None:
-        taps = step.window.taps(configuration)
-        rows *= (columns - 1) * min(step.window.stride, taps) + taps
-    elif step.pixels[2] not in moved:
-        rows *= columns
     tiles, further = tiles_of(step, tile, configuration)
     work = [(tiles + further.least, rows)]
     for one in step.partials:
@@ -253,6 +265,7 @@ def _loads(
     kernel: Kernel,
     steps: tuple[Phase, ...],
     made: set[str],
+    on_chip: Collection[str],
     asked: Mapping[str, Indices],
     configuration: Configuration,
 ) -> list[tuple[int, int]]:
@@ -261,9 +274,11 @@ def _loads(
     packed: dict[str, tuple[int, int]] = {}
     for step in steps:
         for read in step.activations:
-            if read.tensor not in made:
+            tensor = kernel.tensors[read.tensor]
+            stays = is_plain(tensor) and value_of(tensor) in on_chip
+            if read.tensor not in made and not stays:
                 # A value that is read as two operands need be loaded only once.
-                key = kernel.tensors[read.tensor].value or read.tensor, Memory.ACT
+                key = value_of(tensor), Memory.ACT
                 sizes[key] = max(sizes.get(key, 0), _count(asked[read.tensor]))
         for read, memory in (
             *((read, Memory.WGT) for read in (step.weights, *(p.weights for p in step.partials))),
@@ -271,8 +286,15 @@ def _loads(
             (step.table, Memory.LUT),
             (step.epsilon, Memory.PARAM),
         ):
-            # An activation used as weights may be padded by filling, without a load.
-            if read is None or kernel.tensors[read.tensor].view is not None:
+            if read is None:
+                continue
+            view = kernel.tensors[read.tensor].view
+            if view is not None:
+                size = _distinct(asked[read.tensor], view)
+                if view.rows_are_runs:
+                    sizes[read.tensor, memory] = size
+                else:
+                    packed[read.tensor] = size, size
                 continue
             window = step.window if read is step.weights else None
             if memory is Memory.WGT and fits_four_bits(kernel, read.tensor, window, configuration):
@@ -282,6 +304,12 @@ def _loads(
                 sizes[read.tensor, memory] = _count(asked[read.tensor]) * size
     plain = ((n, _pieces(n, memory, configuration)) for (_, memory), n in sizes.items())
     return [*plain, *packed.values()]
+
+
+def _distinct(asked: Indices, view: View) -> int:
+    """Number of elements in memory; a dimension with a stride of 0 adds none."""
+    pairs = zip(asked, view.moves, strict=True)
+    return math.prod(len(indices) if step else min(len(indices), 1) for indices, (_, step) in pairs)
 
 
 def _pieces(size: int, memory: Memory, configuration: Configuration) -> int:

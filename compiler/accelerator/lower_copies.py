@@ -113,14 +113,18 @@ class Transfers:
         size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
         box, room = instance.box, self._room(instance, instance.node.source)
-        if place.memory is Memory.ACC and self.buffers.fixed is None:
+        if place.resident is not None or (
+            place.memory is Memory.ACC and self.buffers.fixed is None
+        ):
             offsets = (
                 one.offset(low - first)
                 for (low, _), first, one in zip(box, place.lows, place.places, strict=True)
             )
             local = (place.base + sum(offsets)) * size
-            places = (*(one.of_bytes(size) for one in place.places), TileLayout(1))
-            return store_box(target, (*box, (0, size)), Memory.ACC, local, places, self.limits)
+            places = tuple(one.of_bytes(size) for one in place.places)
+            if size > 1:
+                box, places = (*box, (0, size)), (*places, TileLayout(1))
+            return store_box(target, box, place.memory, local, places, self.limits)
         stores: list[Instruction] = []
         for piece, offset in dense_pieces(box, room):
             local = (place.base + offset) * size

@@ -4,7 +4,7 @@ The instructions have the order of the loop program. A later pass adds the token
 instruction wait for another; it derives them from the instructions' footprints.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from .dma import DramTensor
 from .lower_copies import Packed, Transfers
 from .matching import MatchedInstruction
 from .program_size import too_large
+from .residents import NO_FRAMES, ResidentFrame
 from .row_passes import RowPasses
 from .scratchpads import TABLE_BYTES, BufferPlacer, Placed, Scratchpads
 from .strided_copy import fill_bytes
@@ -39,11 +40,18 @@ ELSEWHERE = (Memory.DRAM.name, REGISTER)
 
 
 class Emitted(NamedTuple):
-    """An instruction and its purpose."""
+    """An instruction and its purpose.
+
+    Parameters
+    ----------
+    borders
+        Whether it fills the border of an activation that stays in ACT.
+    """
 
     instruction: Instruction
     kernel: str
     event: Instance | Rolled
+    borders: bool = False
 
     @property
     def note(self) -> str:
@@ -56,6 +64,8 @@ class Emitted(NamedTuple):
 
     def _purpose(self, event: Instance) -> str:
         stage = event.nest.stage
+        if self.borders:
+            return f"pad `{stage}`"
         if not isinstance(event.node, TransferNest):
             if self.instruction.mnemonic != event.node.mnemonic:
                 return f"store what `{stage}` reads"
@@ -90,6 +100,8 @@ class Lowering:
         Largest program that is accepted.
     known
         Results that lowerings for this machine share, by kernel.
+    frames
+        Activations that may stay in ACT, by value.
     """
 
     def __init__(
@@ -99,12 +111,14 @@ class Lowering:
         pool: ConstantPool,
         most_instructions: int = DEFAULT_OPTIONS.most_instructions,
         known: dict[Kernel, KnownPieces] | None = None,
+        frames: Mapping[str, ResidentFrame] = NO_FRAMES,
     ) -> None:
         self.configuration = configuration
         self.most_instructions = most_instructions
         self.dram, self.pool = dram, pool
         self.stream: list[Emitted] = []
         self.scratchpads = Scratchpads.of(configuration)
+        self.scratchpads.frames |= frames
         self.known = {} if known is None else known
 
     def copy(self) -> "Lowering":
@@ -129,8 +143,12 @@ class Lowering:
         """
         kernel, stream, most = schedule.kernel.name, self.stream, self.most_instructions
 
-        def emit(instructions: Sequence[Instruction], event: Instance | Rolled) -> None:
-            stream.extend([Emitted(one, kernel, event) for one in instructions])
+        def emit(
+            instructions: Iterable[Instruction],
+            event: Instance | Rolled,
+            borders: bool = False,
+        ) -> None:
+            stream.extend([Emitted(one, kernel, event, borders) for one in instructions])
             if len(stream) > most:
                 raise too_large(f"more with `{kernel}`", most)
 
@@ -184,7 +202,7 @@ class _KernelLowering:
         self,
         lowering: Lowering,
         schedule: Schedule,
-        emit: Callable[[Sequence[Instruction], Instance | Rolled], None],
+        emit: Callable[..., None],
     ) -> None:
         self.emit = emit
         self.configuration = lowering.configuration
@@ -241,6 +259,9 @@ class _KernelLowering:
         elif isinstance(event.node, TransferNest):
             self.emit(self._move(event), event)
         else:
+            resident = self.placed[event.nest.stage].resident
+            if resident is not None:
+                self.emit(resident.fill_border(self.configuration), event, borders=True)
             self.emit(self._compute(event), event)
             name = self.kept.get(event.nest.stage)
             if name is not None:

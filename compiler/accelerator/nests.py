@@ -8,13 +8,17 @@ from ...isa.instructions import Loop
 
 
 class LoopPart(NamedTuple):
-    """A loop over a part of an axis: `extent` steps of `step` indices; a stride per operand."""
+    """A loop over a part of an axis: `extent` steps of `step` indices; a stride per operand.
+
+    One that is `alone` is not merged with its neighbours.
+    """
 
     axis: str
     extent: int
     step: int
     strides: tuple[int, ...]
     reduced: bool
+    alone: bool = False
 
 
 def sort_into_nests(
@@ -88,7 +92,7 @@ def _fuse(parts: list[LoopPart], limit: int) -> list[LoopPart]:
     """Merge neighbouring loops that form one regular loop; split loops that are too long."""
     fused: list[LoopPart] = []
     for part in parts:
-        if fused and fused[-1].reduced == part.reduced:
+        if fused and fused[-1].reduced == part.reduced and not (fused[-1].alone or part.alone):
             last = fused[-1]
             contiguous = all(
                 a == part.extent * b for a, b in zip(last.strides, part.strides, strict=True)

@@ -7,7 +7,7 @@ kernels, as far as there is room, and data that are still on chip are not loaded
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from .fixed_places import FixedPlaces, partners_of
 from .matching import MatchedInstruction
 from .phases import corrects_sums, own_index
 from .regions import RegionRequest, act_regions, limited_region, region_request
+from .residents import ResidentActivation, ResidentFrame, mirrored, plain_copies, value_of
 from .sliding import Window
 from .tile_layout import TileLayout, accumulator_places, dense_places, row_major
 from .weights import WeightLayout, weight_layout
@@ -54,11 +55,15 @@ class Scratchpads:
         The arena of each scratchpad, in bytes of ACT, tiles of WGT, rows of PARAM, tables of LUT.
     bank
         The next bank of ACC. They take turns, so that VECTOR reads one while GEMM fills another.
+    frames, residents
+        Activations that may stay in ACT, and those that are there, by value.
     """
 
     configuration: Configuration
     arenas: Mapping[Memory, ScratchpadArena]
     bank: int = 0
+    frames: dict[str, ResidentFrame] = field(default_factory=dict)
+    residents: dict[str, ResidentActivation] = field(default_factory=dict)
 
     @staticmethod
     def of(configuration: Configuration) -> "Scratchpads":
@@ -74,7 +79,7 @@ class Scratchpads:
         return Scratchpads(configuration, arenas)
 
     def copy(self) -> "Scratchpads":
-        """Return a copy; later changes to either one leave the other as it is."""
+        """Return a copy, without residents; later changes to either one leave the other alone."""
         arenas = {memory: arena.copy() for memory, arena in self.arenas.items()}
         return Scratchpads(self.configuration, arenas, self.bank)
 
@@ -107,6 +112,8 @@ class Placed:
         The ring, if the buffer is a ring of rows.
     further
         The further tiles of wide weights.
+    resident
+        The activation of which the buffer is a part.
     """
 
     memory: Memory
@@ -117,6 +124,7 @@ class Placed:
     piece: Piece | None = None
     rolling: Rolling | None = None
     further: tuple[FurtherTiles, ...] = ()
+    resident: ResidentActivation | None = None
 
 
 class ArenaRequest(NamedTuple):
@@ -194,8 +202,13 @@ class BufferPlacer:
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
         self.known_further: dict[tuple[str, Box], tuple[FurtherTiles, ...]] = {}
         self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[TileLayout, ...], int, int]] = {}
+        self.stored: dict[str, str] = {}
+        self.loaded: dict[str, str] = {}
+        """Values of the buffers that are tiles of an activation which may stay in ACT."""
         if arena:
             self.regions = self._regions(computes)
+            if scratchpads.frames:
+                self._meet_residents()
         else:
             self.fixed = FixedPlaces(program, self.configuration, self.weight_bytes)
             for memory, kept in scratchpads.arenas.items():
@@ -253,7 +266,7 @@ class BufferPlacer:
             return self._ring(name, buffered.allocate.rolling)
         if scope == Memory.ACC.name:
             return self._acc(name, buffered)
-        return self._held(Memory[scope], name, buffered)
+        return self._resident(name, buffered) or self._held(Memory[scope], name, buffered)
 
     def row_sums(self, sizes: tuple[int, ...]) -> Placed:
         """Place what passes over the same rows leave in ACC for the next one.
@@ -274,6 +287,54 @@ class BufferPlacer:
         return Placed(Memory.ACC, bank * limits.lanes_out, (0,) * len(sizes), places)
 
     # The arena -----------------------------------------------------------------------------------
+
+    def _meet_residents(self) -> None:
+        """Find operands and results that may stay in ACT, and turn to where the operands lie."""
+        pads = self.scratchpads
+        stored, loaded = plain_copies(self.program)
+        for named, tensors in ((self.stored, stored), (self.loaded, loaded)):
+            for name, tensor in tensors.items():
+                frame = pads.frames.get(value_of(tensor))
+                if frame is None or frame.shape != tensor.shape:
+                    continue
+                if named is self.stored or frame.serves(self.program.domains[name], tensor.pad):
+                    named[name] = value_of(tensor)
+        found = [
+            (n, pads.residents[v].piece) for n, v in self.loaded.items() if v in pads.residents
+        ]
+        self.regions = mirrored(self.regions, found, pads.arenas[Memory.ACT].size)
+
+    def _resident(self, name: str, buffered: Buffered) -> Placed | None:
+        """The place of a tile in the buffer of the whole activation.
+
+        None if that buffer is not inside the kernel's region.
+        """
+        pads, made = self.scratchpads, name in self.stored
+        value = self.stored.get(name) or self.loaded.get(name)
+        frame = pads.frames.get(value) if value else None
+        if value is None or frame is None:
+            return None
+        (low, high), resident = self.regions[name], pads.residents.get(value)
+        if made and frame.size > high - low:
+            return None
+        if not made:
+            if resident is None or not resident.piece.alive or not frame.contains(buffered.held):
+                return None
+            if resident.piece.base < low or high < resident.piece.end:
+                return None
+        piece, missing = pads.arenas[Memory.ACT].take(
+            (ResidentFrame, value), frame.size, (low, high)
+        )
+        if missing and resident is not None:  # its first tiles are lost
+            del pads.residents[value], pads.frames[value]
+            return None
+        if resident is None:
+            resident = pads.residents[value] = ResidentActivation(frame, piece)
+        lows = tuple(first for first, _ in buffered.held)
+        base = piece.base + frame.offset(lows)
+        return Placed(
+            Memory.ACT, base, lows, frame.places, missing=made, piece=piece, resident=resident
+        )
 
     def _held(self, memory: Memory, name: str, buffered: Buffered) -> Placed:
         """A piece of the memory's arena: bytes of ACT, tiles of WGT, rows of PARAM, or a table."""

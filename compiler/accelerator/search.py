@@ -6,7 +6,7 @@ outer loop of the last phase. Only legal candidates are compared. The choice is 
 
 import itertools
 from bisect import insort_right
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -36,12 +36,15 @@ class Candidate:
         The result of `estimate`; it may be too large or too small.
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
+    ahead
+        Whether the rows of a ring are computed a tile before they are read, in a ring of two tiles.
     """
 
     tiles: tuple[tuple[tuple[str, int], ...], ...]
     channels_outer: bool
     estimated_cycles: int
     depth: int = 0
+    ahead: bool = True
 
     def schedule(
         self,
@@ -64,7 +67,7 @@ class Candidate:
         """
         tiles = tuple(map(dict, self.tiles))
         phases = phases_of(kernel)
-        steps = default_steps(kernel, phases, tiles, self.channels_outer, self.depth)
+        steps = default_steps(kernel, phases, tiles, self.channels_outer, self.depth, self.ahead)
         joins_images = tiles[-1][phases[-1].pixels[0]] > 1
         form = self.channels_outer, self.depth > 0, joins_images
         if alike is not None and form in alike:
@@ -86,7 +89,9 @@ class Candidate:
         phases = phases_of(kernel)
         tiles = tuple(map(dict, self.tiles))
         fits = all(map(tile_fits, phases, tiles, itertools.repeat(configuration)))
-        plan = make_plan(kernel, phases, tiles, self.channels_outer, self.depth, configuration)
+        plan = make_plan(
+            kernel, phases, tiles, self.channels_outer, self.depth, self.ahead, configuration
+        )
         if plan is None or not fits:
             raise CompileError(
                 f"kernel `{kernel.name}`: `{self}` does not fit `{configuration.name}`; it was "
@@ -99,7 +104,9 @@ class Candidate:
             " ".join(f"{axis}:{extent}" for axis, extent in tile) for tile in self.tiles
         )
         depth = f", depth {self.depth}" if self.depth else ""
-        return f"tile {sizes}, {'channels' if self.channels_outer else 'pixels'} outer{depth}"
+        ahead = "" if self.ahead else ", no rows ahead"
+        order = "channels" if self.channels_outer else "pixels"
+        return f"tile {sizes}, {order} outer{depth}{ahead}"
 
 
 def choose_candidate(kernel: Kernel, configuration: Configuration, depth: int = 0) -> Candidate:
@@ -123,17 +130,10 @@ def likely_candidates(
     UnfitError
         When not even the smallest tile fits, naming what is too small.
     """
-    phases = phases_of(kernel)
-    best: list[Candidate] = []
-    for tiles in _all_tiles(phases, kernel, configuration):
-        # Most tiles take so long to compute that no plan for them can be among the best.
-        if len(best) == count:
-            least = least_cycles(phases, tiles, configuration)
-            if least >= best[-1].estimated_cycles:
-                continue
-        for candidate in _candidates(kernel, phases, tiles, configuration, depth):
-            insort_right(best, candidate, key=attrgetter("estimated_cycles"))
-            del best[count:]
+    usual, *others = _leads(phases_of(kernel), depth)
+    best = _best(kernel, configuration, depth, usual, count)
+    if not best and others:
+        best = _best(kernel, configuration, depth, others[0], count)
     if not best:
         raise UnfitError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
@@ -144,13 +144,54 @@ def likely_candidates(
     return best
 
 
+def just_in_time_candidates(
+    kernel: Kernel, configuration: Configuration, depth: int, count: int
+) -> list[Candidate]:
+    """At most `count` further candidates for a kernel with rings, which then hold no rows ahead.
+
+    In each tile GEMM waits for VECTOR, but the room that is left may hold larger tiles.
+    """
+    return [
+        one
+        for ahead in _leads(phases_of(kernel), depth)[1:]
+        for one in _best(kernel, configuration, depth, ahead, count)
+    ]
+
+
+def _best(
+    kernel: Kernel, configuration: Configuration, depth: int, ahead: bool, count: int
+) -> list[Candidate]:
+    """The `count` candidates with the least estimates; equals keep their order."""
+    phases = phases_of(kernel)
+    best: list[Candidate] = []
+    for tiles in _all_tiles(phases, kernel, configuration):
+        # Most tiles take so long to compute that no plan for them can be among the best.
+        if len(best) == count:
+            least = least_cycles(phases, tiles, configuration)
+            if least >= best[-1].estimated_cycles:
+                continue
+        for candidate in _candidates(kernel, phases, tiles, configuration, depth, ahead):
+            insort_right(best, candidate, key=attrgetter("estimated_cycles"))
+            del best[count:]
+    return best
+
+
 def legal_candidates(
     kernel: Kernel, configuration: Configuration, depth: int = 0
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
     phases = phases_of(kernel)
-    for tiles in _all_tiles(phases, kernel, configuration):
-        yield from _candidates(kernel, phases, tiles, configuration, depth)
+    for ahead in _leads(phases, depth):
+        for tiles in _all_tiles(phases, kernel, configuration):
+            yield from _candidates(kernel, phases, tiles, configuration, depth, ahead)
+
+
+def _leads(phases: Sequence[Phase], depth: int) -> tuple[bool, ...]:
+    """The values to try for `Candidate.ahead`, the usual one first."""
+    if depth == 1:
+        return (False,)
+    has_rings = not all(passes_tiles(phases, index) for index in range(len(phases) - 1))
+    return (True, False) if has_rings else (True,)
 
 
 def _candidates(
@@ -159,6 +200,7 @@ def _candidates(
     tiles: tuple[Tile, ...],
     configuration: Configuration,
     depth: int,
+    ahead: bool,
 ) -> Iterator[Candidate]:
     """The candidates with these tiles that fit."""
     last = phases[-1]
@@ -166,13 +208,14 @@ def _candidates(
     cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
     orders = (False, True) if cut else (False,)
     for channels_outer in (True,) if last.is_bare else orders:
-        plan = make_plan(kernel, phases, tiles, channels_outer, depth, configuration)
+        plan = make_plan(kernel, phases, tiles, channels_outer, depth, ahead, configuration)
         if plan is not None:
             yield Candidate(
                 tuple(tuple(tile.items()) for tile in tiles),
                 channels_outer,
                 estimate(plan, configuration),
                 depth,
+                ahead,
             )
 
 
@@ -225,7 +268,10 @@ def _rolling_tiles(
             {**base, y: count, inner: size, **chunk}
             for size, chunk in itertools.product(sizes, chunks)
         )
-        tiles += itertools.islice((t for t in choices if tile_fits(step, t, configuration)), 1)
+        fitting = [t for t in choices if tile_fits(step, t, configuration)]
+        # The last tile of channels is small if the largest one that fits does not divide them.
+        even = [t for t in fitting if step.extents[inner] % t[inner] == 0]
+        tiles += fitting[:1] + [t for t in even[:1] if t != fitting[0]]
     return tiles
 
 

@@ -19,8 +19,8 @@ from ...isa.patterns import Pattern
 from ..tensor import Compute
 from .matching import MatchedInstruction
 from .nests import LoopPart, sort_into_nests
-from .sliding import Window
-from .tile_layout import Buffer
+from .sliding import Slide, Window
+from .tile_layout import Buffer, TileLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,11 @@ class Tensoriser:
         if window is None:
             parts = self._parts(tile, buffers)
         else:
-            parts = self._parts({**tile, window.column: 1, window.tap: 1}, buffers)
-            parts += self._sliding_parts(window, tile, buffers)
-            steps[family.operand_of(Role.ACCUMULATOR)] = 1 - window.taps(self.configuration)
+            slides = window.slides(self.configuration)
+            inside = {name: 1 for slide, _ in slides for name in (slide.axis, slide.tap)}
+            sliding, first = self._sliding_parts(window, tile, buffers)
+            parts = [*self._parts({**tile, **inside}, buffers), *sliding]
+            steps[family.operand_of(Role.ACCUMULATOR)] = -first
             channel_parts = self._channel_parts(buffers)
         nests, unrolled = sort_into_nests(family, parts, self.names, self.configuration)
         variants = tuple(
@@ -169,27 +171,49 @@ class Tensoriser:
 
     def _sliding_parts(
         self, window: Window, tile: Mapping[str, int], buffers: Mapping[str, Buffer]
-    ) -> list[LoopPart]:
-        """The innermost loop that streams a row, and the loop over groups of taps."""
+    ) -> tuple[list[LoopPart], int]:
+        """The innermost loops, which stream pixels, the loops over groups of taps, and the number
+        of accumulator rows before the first complete sum."""
         roles = (Role.STREAM, Role.WEIGHTS, Role.ACCUMULATOR)
         stream, weights, sums = map(self.family.operand_of, roles)
 
-        def pixel(operand: str) -> int:
-            """Address steps from one pixel of a row to the next."""
-            placement = buffers[self.reads[operand].tensor].axes[window.column]
-            return placement.inner // window.stride // self.granules[operand]
+        def place(operand: str, slide: Slide) -> TileLayout:
+            return buffers[self.reads[operand].tensor].axes[slide.axis]
+
+        def pixel(operand: str, slide: Slide) -> int:
+            """Address steps from one pixel to the next."""
+            return place(operand, slide).inner // slide.stride // self.granules[operand]
 
         def strides(moved: Mapping[str, int]) -> tuple[int, ...]:
             return tuple(moved.get(name, 0) for name in self.names)
 
-        count, step = window.groups(self.configuration)
-        steps = window.steps(tile[window.column], self.configuration)
-        if steps > 1 << self.configuration.extent_bits:
-            raise UnfitError(f"a row of {steps} pixels is too long for one loop; cut the columns")
-        along = strides({stream: pixel(stream), sums: pixel(sums)})
-        row = LoopPart(window.column, steps, 1, along, False)
-        taps = strides({stream: step * pixel(stream), weights: 1})
-        return [row, LoopPart(window.tap, count, 1, taps, True)] if count > 1 else [row]
+        streamed, groups = [], []
+        first, tiles = 0, 1
+        slides, columns = window.slides(self.configuration), window.columns
+        size = window.block(tile[columns.axis], self.configuration)
+        lines = tile[columns.axis] // size
+        sizes = {**tile, columns.axis: size}
+        for slide, taps in reversed(slides):
+            count, step = slide.groups(taps)
+            steps = slide.steps(sizes[slide.axis], taps)
+            if steps > 1 << self.configuration.extent_bits:
+                raise UnfitError(
+                    f"{steps} pixels along `{slide.axis}` are too many for a loop; cut that axis"
+                )
+            along = strides({name: pixel(name, slide) for name in (stream, sums)})
+            streamed.append(LoopPart(slide.axis, steps, 1, along, False, len(slides) > 1))
+            first += (slide.used(taps) - 1) * pixel(sums, slide)
+            if count > 1:
+                moved = strides({stream: step * pixel(stream, slide), weights: tiles})
+                groups.append(LoopPart(slide.tap, count, 1, moved, True))
+            tiles *= count
+        if lines > 1:
+            moved = {
+                name: place(name, columns).offset(size) // self.granules[name]
+                for name in (stream, sums)
+            }
+            streamed.append(LoopPart(columns.axis, lines, size, strides(moved), False))
+        return [*reversed(streamed), *reversed(groups)], first
 
     def _channel_parts(self, buffers: Mapping[str, Buffer]) -> list[dict[str, int]]:
         """Offsets and field of each group of `lanes_out` channels in a wider row of the stream."""

@@ -97,19 +97,25 @@ def accumulator_places(
     sizes
         Batch, rows, columns, then channels, the last dimension in blocks.
     """
-    lanes, block, stride, first = configuration.lanes_out, configuration.lanes_out, 1, 0
+    lanes, block, first = configuration.lanes_out, configuration.lanes_out, 0
     *outer, last = sizes
-    steps = list(outer)
+    pixels, channels = outer[:PIXELS], outer[PIXELS:]
+    slides = () if window is None else window.slides(configuration)
+    line, lines = pixels[-1], 1
     if window is not None:
-        stride, block = window.stride, lane_channels(configuration)
-        steps[-1] = window.steps(outer[-1], configuration)
-        first = (window.taps(configuration) - 1) * lanes
-    pixels, channels = steps[:PIXELS], steps[PIXELS:]
-    strides = [place * lanes for place in row_major(pixels)]
-    if window is not None:
-        strides[-1] = stride * lanes
-    rows = math.prod(pixels)
+        block, line = lane_channels(configuration), window.block(line, configuration)
+        pixels[-1], lines = line, pixels[-1] // line
+    for place, (slide, taps) in enumerate(slides, PIXELS - len(slides)):
+        pixels[place] = slide.steps(pixels[place], taps)
+    batch, *image = row_major((pixels[0], lines, *pixels[1:]))
+    strides = [place * lanes for place in (batch, *image[1:])]
+    for place, (slide, taps) in enumerate(slides, PIXELS - len(slides)):
+        first += (slide.used(taps) - 1) * strides[place]
+        strides[place] *= slide.stride
+    rows = math.prod(pixels) * lines
     blocks, size = -(-last // block), rows * lanes
     strides += [place * size * blocks for place in row_major(channels)]
-    places = (*map(TileLayout, strides), TileLayout(1, block, size))
-    return places, rows * blocks * math.prod(channels), first
+    places = [*map(TileLayout, strides), TileLayout(1, block, size)]
+    if lines > 1:
+        places[PIXELS - 1] = TileLayout(strides[PIXELS - 1], line, image[0] * lanes)
+    return tuple(places), rows * blocks * math.prod(channels), first

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...isa.configuration import Configuration
 from ...isa.expressions import Affine, Read
 from ..te.box import Range, box_size, extents_of
-from ..te.rolling import Rolling, ring_rows
+from ..te.rolling import Interval, Rolling, rolling_through
 from ..tensor import Kernel
 from .phases import Phase, Tile, box_of, is_pointwise
 from .regions import RegionRequest, act_regions, limited_region, region_request
@@ -39,6 +39,8 @@ class TilePlan:
         Bytes of one tile of every activation, by tensor.
     rings
         Activations between phases that are rings of rows.
+    ahead
+        Whether the rows of rings are computed a tile before they are read.
     """
 
     kernel: Kernel
@@ -49,6 +51,7 @@ class TilePlan:
     regions: Mapping[str, Range]
     pieces: Mapping[str, int]
     rings: Mapping[str, Rolling]
+    ahead: bool
 
     def limit(self, room: int, pieces: int) -> int:
         """Units of `room` for the tiles of all phases; `pieces` units hold one tile of each."""
@@ -66,6 +69,7 @@ def make_plan(
     tiles: tuple[Tile, ...],
     channels_outer: bool,
     depth: int,
+    ahead: bool,
     configuration: Configuration,
 ) -> TilePlan | None:
     """Divide ACT between the activations of tiles that fit the other scratchpads; see `tile_fits`.
@@ -76,6 +80,8 @@ def make_plan(
     ----------
     depth
         Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
+    ahead
+        Whether the rows of rings are computed a tile before they are read.
     """
     made = {phase.name: index for index, phase in enumerate(phases)}
     requests: dict[str, RegionRequest] = {}
@@ -89,9 +95,8 @@ def make_plan(
             if read.tensor in made and not passes_tiles(phases, made[read.tensor]):
                 maker = made[read.tensor]
                 rows = tiles[maker][phases[maker].pixels[1]]
-                ring = ring_between(
-                    read, phase, tile, tensor.shape, rows, rows_ahead(read, phase, tile, depth)
-                )
+                lead = rows_ahead(read, phase, tile) if ahead else 0
+                ring = ring_between(read, phase, tile, tensor.shape, rows, lead)
                 if channels_outer and in_order and not ring.whole:
                     return None
                 if rows > ring.advance:
@@ -124,17 +129,16 @@ def make_plan(
         name: region if name in rings else limited_region(region, depth, pieces[name])
         for name, region in zip(order, regions, strict=True)
     }
-    return TilePlan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings)
+    return TilePlan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings, ahead)
 
 
-def rows_ahead(read: Read, consumer: Phase, tile: Tile, depth: int) -> int:
-    """The number of rows of an activation that are computed before its consumer needs them.
+def rows_ahead(read: Read, consumer: Phase, tile: Tile) -> int:
+    """Rows of an activation by which its maker runs ahead of a consumer that would wait for it.
 
-    Without such a lead, GEMM would wait for the rows that VECTOR is computing.
+    Without this lead, GEMM waits for the rows that VECTOR is computing.
     """
     row = consumer.pixels[1]
-    ahead = read in consumer.streams and depth != 1
-    return tile[row] * read.index[1].coefficient(row) if ahead else 0
+    return tile[row] * read.index[1].coefficient(row) if read in consumer.streams else 0
 
 
 def ring_between(
@@ -153,30 +157,13 @@ def ring_between(
     """
     y, extents = consumer.pixels[1], consumer.extents
     whole = box_of(read, {}, {**tile, **{axis: extents[axis] for axis in consumer.pixels}})
-    borders = tuple(
-        (max(0, -low), max(0, high - extent))
-        for (low, high), extent in zip(whole, shape, strict=True)
-    )
     first, last = box_of(read, {}, tile)[1]
-    advance, span = tile[y] * read.index[1].coefficient(y), last - first
-    rows = shape[1] + sum(borders[1])
-    ring, overhang = ring_rows(advance, span, max(advance, ahead, made - 1), rows)
-    start = Affine.of(first, tile=advance)
-    return Rolling(
-        dimension=1,
-        tile=made,
-        ahead=ahead,
-        first=start,
-        until=Affine.of(last, tile=advance),
-        limit=whole[1][1],
-        others=(Affine(),),
-        advance=advance,
-        span=span,
-        extents=shape,
-        borders=((0, 0), *borders[1:3], (0, 0)),
-        ring=ring,
-        overhang=overhang,
-    )
+    advance = tile[y] * read.index[1].coefficient(y)
+    images, _, columns, channels = (Interval(Affine(), extent) for extent in shape)
+    rows = Interval(Affine.of(first, tile=advance), last - first)
+    pixels = (Interval(Affine.of(low), high - low) for low, high in whole[1:3])
+    needed, ever = (images, rows, columns, channels), (images, *pixels, channels)
+    return rolling_through(1, (made, ahead), needed, ever, shape)
 
 
 def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
@@ -221,10 +208,9 @@ def parameter_rows(phase: Phase, tile: Tile, configuration: Configuration) -> in
 def streamed_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     """ACT rows per weight tile: one per pixel, and the extra pixels at the start of a window."""
     tile = phase.streamed(tile)
-    batch, rows, columns = (tile[axis] for axis in phase.pixels)
     if phase.window is not None:
-        columns = phase.window.steps(columns, configuration)
-    return batch * rows * columns
+        tile = {**tile, **phase.window.steps(tile, configuration)}
+    return math.prod(tile[axis] for axis in phase.pixels)
 
 
 def accumulator_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
@@ -256,8 +242,9 @@ def tiles_of(phase: Phase, tile: Tile, configuration: Configuration) -> tuple[in
     """Weight tiles of one chunk that hold int8 weights, and what wide weights add to them."""
     if phase.weights is None:
         return 0, FurtherCounts()
-    lanes = configuration.lanes_in, configuration.lanes_out, configuration.depthwise_taps
-    key = (*lanes, *(tile[axis] for axis in phase.weight_axes))
+    lanes = configuration.lanes_in, configuration.lanes_out
+    taps = configuration.depthwise_taps, configuration.window_lines
+    key = (*lanes, *taps, *(tile[axis] for axis in phase.weight_axes))
     known = phase.weight_tiles
     if key not in known:
         box = box_of(phase.weights, {}, tile)

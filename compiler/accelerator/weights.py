@@ -17,7 +17,7 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.packed_weights import MAX_FACTOR, MAX_WEIGHT, MIN_WEIGHT, factors_of, pack_tiles
 from ..tensor import Kernel
-from .sliding import Window, lane_channels
+from .sliding import Slide, Window, lane_channels
 from .strided_copy import run_cycles
 from .tile_layout import TileLayout, row_major
 
@@ -36,12 +36,12 @@ class WeightLayout:
     tiles
         Number of weight tiles in the box.
     taps
-        For a sliding window, the place of each of its columns.
+        For a sliding window, the places of its rows and of its columns, which add up.
     """
 
     places: tuple[TileLayout, ...]
     tiles: int
-    taps: tuple[int, ...] = ()
+    taps: tuple[tuple[int, ...], ...] = ()
 
 
 def weight_layout(
@@ -85,23 +85,47 @@ def _sliding_layout(
     block = lane_channels(configuration)
     if channels % block:
         raise CompileError(f"{channels} channels cannot be cut into whole blocks of {block}")
-    area, width = configuration.tile_bytes, window.taps(configuration)
-    count, step = window.groups(configuration)
-    taps = []
-    for column in range(columns):
-        pixel = column * window.dilation
-        group = next(g for g in range(count) if g * step <= pixel < g * step + width)
-        # The first row of a tile multiplies the newest pixel.
-        taps.append(group * area + (group * step + width - 1 - pixel) * configuration.lanes_out)
-    line = count * area
-    places = TileLayout(line), TileLayout(0), TileLayout(1, block, rows * line)
-    return WeightLayout(places, channels // block * rows * count, tuple(taps))
+    *outer, (inner, width) = window.slides(configuration)
+    taps = [_taps(inner, columns, width, configuration.tile_bytes, configuration.lanes_out)]
+    tiles, _ = inner.groups(width)
+    line = tiles * configuration.tile_bytes
+    if not outer:
+        taps.insert(0, tuple(row * line for row in range(rows)))
+        tiles *= rows
+    for slide, lines in outer:
+        taps.insert(0, _taps(slide, rows, lines, line, width * configuration.lanes_out))
+        tiles *= slide.groups(lines)[0]
+    places = TileLayout(line), TileLayout(0), TileLayout(1, block, tiles * configuration.tile_bytes)
+    return WeightLayout(places, channels // block * tiles, tuple(taps))
+
+
+def _taps(slide: Slide, taps: int, limit: int, area: int, pitch: int) -> tuple[int, ...]:
+    """The place of each tap of a slide.
+
+    Parameters
+    ----------
+    taps, limit
+        Taps of the window, and of the machine.
+    area, pitch
+        Bytes from one group of taps to the next, and from one tap of the machine to the next.
+    """
+    (count, step), used = slide.groups(limit), slide.used(limit)
+    found = []
+    for tap in range(taps):
+        pixel = tap * slide.dilation
+        group = next(g for g in range(count) if g * step <= pixel < g * step + used)
+        # The first tap of the machine multiplies the newest pixel.
+        found.append(group * area + (group * step + used - 1 - pixel) * pitch)
+    return tuple(found)
 
 
 def stored_bytes(window: Window | None, configuration: Configuration) -> int:
     """Bytes of each weight tile in main memory: the rows that GEMM uses, if that loads faster."""
-    whole, used = configuration.tile_bytes, configuration.depthwise_taps * configuration.lanes_out
-    if window is None or run_cycles(used, used, configuration) >= whole // configuration.bus_bytes:
+    if window is None:
+        return configuration.tile_bytes
+    taps = math.prod(taps for _, taps in window.slides(configuration))
+    whole, used = configuration.tile_bytes, taps * configuration.lanes_out
+    if run_cycles(used, used, configuration) >= whole // configuration.bus_bytes:
         return whole
     return used
 
@@ -115,8 +139,10 @@ def pack_weights(weights: np.ndarray, window: Window | None, configuration: Conf
     data = np.zeros(layout.tiles * configuration.tile_bytes, np.int8)
     if window is None:
         _place(data, 0, weights, layout.places)
-    for column, tap in enumerate(layout.taps):
-        _place(data, tap, weights[:, column], (layout.places[0], layout.places[2]))
+    else:
+        for row, column in np.ndindex(weights.shape[:2]):
+            tap = layout.taps[0][row] + layout.taps[1][column]
+            _place(data, tap, weights[row, column], layout.places[2:])
     tiles = data.reshape(layout.tiles, configuration.tile_bytes)
     return tiles[:, : stored_bytes(window, configuration)].tobytes()
 

@@ -190,9 +190,10 @@ def tile_inside(
 def _unit(
     extents: Sequence[int], window: Window | None, configuration: Configuration
 ) -> tuple[int, ...]:
-    """Extents of the smallest box that GEMM multiplies: a tile, or the taps of a row."""
+    """Extents of the smallest box that GEMM multiplies: a tile, or the taps of its lines."""
     if window is not None:
-        return 1, extents[1], max(configuration.lanes_in, configuration.lanes_out)
+        rows = extents[0] if len(window.slides(configuration)) > 1 else 1
+        return rows, extents[1], max(configuration.lanes_in, configuration.lanes_out)
     return (*(1,) * (len(extents) - 2), configuration.lanes_in, configuration.lanes_out)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import ImportModelError, InputError, ToolError, install_command
 from ..graph import Graph
 from ..importers import import_onnx
-from ..quantiser import QuantiserOptions, evaluate_quality, make_batches, quantise
+from ..quantiser import QuantiserOptions, doubts, evaluate_quality, make_batches, quantise
 from . import import_model
 
 EVALUATED = 256
@@ -46,7 +46,7 @@ def from_torch(
     ----------
     module : torch.nn.Module
         Module to export, in evaluation mode; afterwards all its parts return to their old modes.
-    example : tensor, or tuple or mapping of tensors
+    example : tensor or array, or tuple or mapping of them
         Arguments of a call, positional or by name. The graph takes their shapes.
     calibrate : array, mapping of arrays, or iterable of batches
         Samples for quantisation, [samples, ...] without the leading extent of 1 of the example; for
@@ -80,8 +80,8 @@ def from_torch(
     graph = replace(import_onnx(data), name=name)
     given, labels = _gathered(calibrate)
     samples = _samples(graph, given)
-    for line in _doubts(samples):
-        say(line)
+    for line in doubts(samples):
+        say(f"warning: {line}")
     quantised = quantise(graph, make_batches(graph, samples), options or QuantiserOptions())
     integer = quantised.integer_graph()
     first = make_batches(graph, {name: array[:EVALUATED] for name, array in samples.items()})
@@ -129,15 +129,6 @@ def _gathered(given: Any) -> tuple[Any, np.ndarray | None]:
     return gathered, labels if has_classes else None
 
 
-def _doubts(samples: Mapping[str, np.ndarray]) -> Iterator[str]:
-    """Yield a warning about samples that show little of what the network will see."""
-    for name, array in samples.items():
-        if len(array) == 1:
-            yield f"warning: `{name}`: one sample says little about ranges; give a hundred"
-        elif not array.any():
-            yield f"warning: `{name}`: all samples are zero and give no ranges; give real ones"
-
-
 def export_torch(module: Any, example: Any) -> bytes:
     """Convert a PyTorch module to ONNX.
 
@@ -145,7 +136,7 @@ def export_torch(module: Any, example: Any) -> bytes:
     ----------
     module : torch.nn.Module
         Module to export; see `from_torch`.
-    example : tensor, or tuple or mapping of tensors
+    example : tensor or array, or tuple or mapping of them
         Arguments of a call; see `from_torch`.
 
     Returns
@@ -160,7 +151,7 @@ def export_torch(module: Any, example: Any) -> bytes:
     """
     torch = _import_torch()
     name = type(module).__name__
-    positional, named = _arguments(example)
+    positional, named = _arguments(example, torch)
     parts = list(module.modules()) if hasattr(module, "modules") else []
     modes = [part.training for part in parts]
     with _quiet():
@@ -195,11 +186,16 @@ def _import_torch() -> ModuleType:
         raise ToolError(f"PyTorch: expected module `torch`, got `{error}`; {INSTALL}") from error
 
 
-def _arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call, positional and by name."""
+def _arguments(example: Any, torch: ModuleType) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call, positional and by name; the exporter takes no NumPy array."""
+
+    def tensor(value: Any) -> Any:
+        return torch.as_tensor(value) if isinstance(value, np.ndarray) else value
+
     if isinstance(example, Mapping):
-        return (), dict(example)
-    return (tuple(example) if isinstance(example, list | tuple) else (example,)), {}
+        return (), {name: tensor(value) for name, value in example.items()}
+    given = example if isinstance(example, list | tuple) else (example,)
+    return tuple(map(tensor, given)), {}
 
 
 def _reason(error: BaseException) -> str:

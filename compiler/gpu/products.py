@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...isa.numbers import int8_terms
 from .. import te
 from ..cpu import Convolution, Description, Extent, HeadProduct, MatrixProduct
 from ..cpu.codegen.layout import Tiles
-from ..cpu.kernels.description import round_up
+from ..cpu.kernels.description import Constants, round_up
 from ..tensor import Kernel
 from .instructions import HIGH, WIDE
 from .target import GpuTarget
@@ -24,10 +23,8 @@ MIN_TILED = 16
 """Minimum number of rows, columns and taps of a product that is tiled."""
 
 MIN_SHARED, MAX_LANES = 64, 128
-"""A product that is not tiled shares each sum among the threads of a block if it has at least so
-many taps, and among at most so many threads."""
-
-Constants = Mapping[str, np.ndarray]
+"""Minimum number of taps from which the threads of a block share each sum of an untiled product,
+and the maximum number of threads that do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +99,7 @@ def _matrix_product(p: MatrixProduct, target: GpuTarget) -> Declaration:
     def prepare(constants: Constants) -> Constants:
         w = constants["w"].reshape(p.inner, p.columns)
         if p.parts > 1:
-            terms = int8_terms(w)
-            w = np.stack(terms + [np.zeros_like(terms[0])] * (p.parts - len(terms)))
+            w = p.split(w)
         if not columns_last:
             w = _filled_up(np.moveaxis(w, -1, 0), depth)
         return {**constants, "w": w}
@@ -136,31 +132,25 @@ def _shared_sum(
 def _head_product(p: HeadProduct, target: GpuTarget) -> Declaration | None:
     if not _is_tiled(p.rows, p.columns, p.inner):
         return None
-    a, b = (te.tensor(name, one.dtype, one.shape) for name, one in p.operands.items())
     depth = round_up(p.inner, _taps(target, p.dtype, p.dtype))
     n, h, m, c = te.axes(n=p.images, h=p.heads, m=p.rows, c=p.columns)
     (t,) = te.reduce_axes(t=depth)
-
-    def left(n, h, m, t) -> te.TensorExpression:
-        return a[p.placed(0, *p.own(0, n, h), m, t)]
-
-    def right(n, h, c, t) -> te.TensorExpression:
-        return b[p.placed(1, *p.own(1, n, h), *p.second(t, c))]
-
-    factor = right(n, h, c, t)
+    factor = p.right(n, h, t, c)
     if not p.transposed:
         axes = te.axes(n=p.images, h=p.heads, c=p.columns, t=depth)
-        factor = te.compute("turned", p.dtype, axes, right(*axes))[n, h, c, t]
-    total = te.sum(left(n, h, m, t) * factor, over=t)
+        image, head, column, tap = axes
+        turned = p.right(image, head, tap, column)
+        factor = te.compute("turned", p.dtype, axes, turned)[n, h, c, t]
+    total = te.sum(p.left(n, h, m, t) * factor, over=t)
     za, zb = p.zero_points
     if za or zb:
         total = total + p.inner * za * zb
     (k,) = te.reduce_axes(k=p.inner)
     if za:
-        sums = te.compute("columns", "int32", (n, h, c), te.sum(right(n, h, c, k), over=k) * -za)
+        sums = te.compute("columns", "int32", (n, h, c), te.sum(p.right(n, h, k, c), over=k) * -za)
         total = total + sums[n, h, c]
     if zb:
-        sums = te.compute("rows", "int32", (n, h, m), te.sum(left(n, h, m, k), over=k) * -zb)
+        sums = te.compute("rows", "int32", (n, h, m), te.sum(p.left(n, h, m, k), over=k) * -zb)
         total = total + sums[n, h, m]
     axes = p.placed(2, n, h, m, c)
     out = te.compute("out", p.epilogue.dtype, axes, p.epilogue.value(total))

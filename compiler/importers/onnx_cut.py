@@ -39,7 +39,11 @@ def cut(model: onnx.ModelProto, outputs: Sequence[str], name: str) -> None:
             listed = " or ".join(f"`{printable(one)}`" for one in near)
             raise ImportModelError(
                 f"model `{name}`: expected outputs that its nodes make, got `{wanted}`"
-                + (f"; did you mean {listed}?" if near else "; see the names in a viewer")
+                + (
+                    f"; did you mean {listed}?"
+                    if near
+                    else "; `tilewright passes MODEL --until import` prints the names"
+                )
             )
         chosen |= dict.fromkeys([wanted] if wanted in made else by_node[wanted])
     kept = _needed(graph.node, chosen)

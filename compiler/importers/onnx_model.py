@@ -15,7 +15,7 @@ import onnx
 from google.protobuf.message import DecodeError, Message
 
 from ...errors import CompileError, ImportModelError
-from ...quoting import MAX_NAME, printable
+from ...quoting import MAX_NAME, printable, shell_word
 from ...wording import counted
 from ..graph import Builder, Graph, Output, drop_unused, verify
 from ..model_file import read_model
@@ -104,27 +104,43 @@ def import_onnx(
 
 
 PYTORCH = "export it with `torch.onnx.export`, or call `tilewright.from_torch(module, example)`"
-TENSORFLOW = "convert it with tf2onnx, `python -m tf2onnx.convert --{} MODEL --output MODEL.onnx`"
+TENSORFLOW = (
+    "convert it with tf2onnx (`pip install tf2onnx tensorflow`): "
+    "`python -m tf2onnx.convert --{option} {model} {more}--output {output}`"
+)
+GRAPH_ENDS = "--inputs NAME:0 --outputs NAME:0 "
+SAVED_MODEL = "saved_model.pb"
+"""The file that makes a folder a model of TensorFlow."""
 
 OTHER_FORMATS: Mapping[str, str] = {
     ".pt": PYTORCH,
     ".pth": PYTORCH,
     ".pt2": PYTORCH,
     ".safetensors": PYTORCH,
-    ".tflite": TENSORFLOW.format("tflite"),
-    ".h5": TENSORFLOW.format("keras"),
-    ".keras": TENSORFLOW.format("keras"),
-    ".pb": TENSORFLOW.format("graphdef"),
+    ".tflite": "tflite",
+    ".h5": "keras",
+    ".keras": "keras",
+    ".pb": "graphdef",
 }
-"""Suffixes of models that are not ONNX, with the ways to ONNX."""
+"""Suffixes of models that are not ONNX, with the way to ONNX, or tf2onnx's option for it."""
 
 
 def _refuse_other_formats(path: Path) -> None:
-    remedy = OTHER_FORMATS.get(path.suffix.lower())
-    if remedy is not None and path.is_file():
-        raise ImportModelError(
-            f"model `{path}`: expected an ONNX file, got another format; {remedy}"
+    remedy = OTHER_FORMATS.get(path.suffix.lower()) if path.is_file() else None
+    model = path
+    if path.name == SAVED_MODEL and path.is_file():
+        model = path.parent
+    if (model / SAVED_MODEL).is_file():
+        remedy = "saved-model"
+    if remedy is None:
+        return
+    if remedy != PYTORCH:
+        output = f"{model.resolve().stem}.onnx"
+        more = GRAPH_ENDS if remedy == "graphdef" else ""
+        remedy = TENSORFLOW.format(
+            option=remedy, model=shell_word(str(model)), more=more, output=shell_word(output)
         )
+    raise ImportModelError(f"model `{path}`: expected an ONNX file, got another format; {remedy}")
 
 
 class RefusedNodeError(Exception):

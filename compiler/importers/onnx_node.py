@@ -152,11 +152,14 @@ class OnnxNode(NodeReader):
             )
         bad = ~(np.isfinite(values) & (values > 0))
         if bad.any():
-            self.fail(
-                "positive, finite scales",
-                f"`{values.ravel()[np.flatnonzero(bad.ravel())[0]]}`",
-                "quantise the model again with calibration data that reaches this tensor",
-            )
+            worst = values.ravel()[np.flatnonzero(bad.ravel())[0]]
+            advice = "quantise the model again with calibration data that reaches this tensor"
+            if np.isinf(worst):
+                advice = (
+                    "the tensor holds infinities, as masks do: leave it in float, or give the "
+                    "float model to `tilewright quantise`"
+                )
+            self.fail("positive, finite scales", f"`{worst}`", advice)
         zeros = np.zeros(values.shape, np.int64) if zero_point is None else zero_point
         if zeros.size != values.size:
             self.fail(f"{values.size} zero points", f"{zeros.size}", "give one for each scale")

@@ -1,6 +1,7 @@
 """Importers of matrix products, of floats and of integers, as MatMul and further operators."""
 
 import math
+import string
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -33,27 +34,58 @@ def import_matmul(node: OnnxNode) -> str:
 
 
 def import_einsum(node: OnnxNode) -> str:
-    """Import Einsum: a product of two matrices, perhaps in batches, as MatMul with its moves."""
+    """Import Einsum, two operands at a time.
+
+    A product of matrices becomes MatMul with reshapes and transposes, a product without a sum Mul.
+    """
     equation = node.attribute("equation", "")
     operands = [node.input(index) for index in range(len(node.proto.input))]
     general = ops.Einsum(equation.decode() if isinstance(equation, bytes) else equation)
-    terms = _matrix_terms(general.equation, [node.type(i).shape for i in range(len(operands))])
-    if terms is None:
+    shapes = [node.builder.types[x].shape for x in operands]
+    *terms, result = _without_dots(_terms(general.equation), shapes)
+    if len(terms) != len(operands) or len(operands) < 2 or "." in "".join([*terms, result]):
         return node.emit(general, operands)
-    batch, left, right, summed, result, extents = terms
+    x, letters = operands[0], terms[0]
+    for index in range(1, len(terms) - 1):
+        needed = set(result).union(*terms[index + 1 :])
+        kept = "".join(one for one in dict.fromkeys(letters + terms[index]) if one in needed)
+        pair = ops.Einsum(f"{letters},{terms[index]}->{kept}")
+        x, letters = _einsum_of_two(node, pair, x, operands[index], f"{node.result}.{kept}"), kept
+    last = ops.Einsum(f"{letters},{terms[-1]}->{result}")
+    return _einsum_of_two(node, last, x, operands[-1], node.result)
+
+
+def _einsum_of_two(node: OnnxNode, general: ops.Einsum, a: str, b: str, name: str) -> str:
+    operands, (*given, result) = [a, b], _terms(general.equation)
+    extents = _extents(given, [node.builder.types[x].shape for x in operands])
+    if extents is None:
+        return node.emit(general, operands, name)
+    if set(given[0]) | set(given[1]) == set(result):
+        factors = []
+        for x, term in zip(operands, given, strict=True):
+            order = [term.index(letter) for letter in result if letter in term]
+            if order != sorted(order):
+                x = node.transpose(x, order, f"{name}.turned")
+            shape = [extents[letter] if letter in term else 1 for letter in result]
+            factors.append(_shaped(node, x, shape, f"{name}.factor"))
+        return node.binary("Mul", factors[0], factors[1], name)
+    terms = _matrix_terms(given[0], given[1], result)
+    if terms is None:
+        return node.emit(general, operands, name)
+    batch, left, right, summed = terms
     matrices = []
     for index, side in enumerate(((*batch, left, summed), (*batch, summed, right))):
-        x, given = operands[index], _terms(general.equation)[index]
-        order = [given.index(letter) for part in side for letter in part]
+        x = operands[index]
+        order = [given[index].index(letter) for part in side for letter in part]
         if order != sorted(order):
-            x = node.transpose(x, order, f"{node.result}.turned{index}")
+            x = node.transpose(x, order, f"{name}.turned{index}")
         shape = [math.prod(extents[letter] for letter in part) for part in side]
-        matrices.append(_shaped(node, x, shape, f"{node.result}.operand{index}"))
+        matrices.append(_shaped(node, x, shape, f"{name}.operand{index}"))
     letters = batch + left + right
-    product = node.emit(ops.MatMul(), matrices, f"{node.result}.product")
-    product = _shaped(node, product, [extents[one] for one in letters], f"{node.result}.parts")
+    product = node.emit(ops.MatMul(), matrices, f"{name}.product")
+    product = _shaped(node, product, [extents[one] for one in letters], f"{name}.parts")
     order = [letters.index(letter) for letter in result]
-    return product if order == sorted(order) else node.transpose(product, order)
+    return product if order == sorted(order) else node.transpose(product, order, name)
 
 
 def _shaped(node: OnnxNode, x: str, shape: Sequence[int], name: str) -> str:
@@ -70,31 +102,43 @@ def _terms(equation: str) -> list[str]:
     return [*given.split(","), result]
 
 
-def _matrix_terms(
-    equation: str, shapes: Sequence[tuple[int, ...]]
-) -> tuple[str, str, str, str, str, dict[str, int]] | None:
-    """Return the letters of batches, of rows, of columns and of the sum, the result's, and extents.
+def _without_dots(terms: list[str], shapes: Sequence[tuple[int, ...]]) -> list[str]:
+    """Replace `...` by letters, unless its extents differ between terms."""
+    spreads = {
+        shape[term.index(".") : len(shape) - len(term.partition("...")[2])]
+        for term, shape in zip(terms, shapes, strict=False)
+        if "..." in term
+    }
+    if len(spreads) != 1 or "..." not in terms[-1]:
+        return terms
+    free = [letter for letter in string.ascii_letters if letter not in "".join(terms)]
+    letters = "".join(free[: len(spreads.pop())])
+    return [term.replace("...", letters) for term in terms]
 
-    None if the equation is no such product: of other than two operands, with `...`, a letter that
-    repeats in a term or is summed in one operand alone, or no sum.
+
+def _extents(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str, int] | None:
+    """Return each letter's extent; None if a letter repeats in a term or has two extents."""
+    extents: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        if len(set(term)) != len(term) or len(term) != len(shape):
+            return None
+        if any(extents.setdefault(one, n) != n for one, n in zip(term, shape, strict=True)):
+            return None
+    return extents
+
+
+def _matrix_terms(a: str, b: str, result: str) -> tuple[str, str, str, str] | None:
+    """Return the letters of batches, rows, columns and the sum.
+
+    None without a sum, or if a letter of only one operand is summed.
     """
-    terms = _terms(equation)
-    if len(terms) != 3 or "." in equation or any(len(set(term)) != len(term) for term in terms):
-        return None
-    if [len(term) for term in terms[:2]] != [len(shape) for shape in shapes]:
-        return None
-    a, b, result = terms
     batch = "".join(letter for letter in result if letter in a and letter in b)
     summed = "".join(letter for letter in a if letter in b and letter not in result)
     left = "".join(letter for letter in a if letter not in b)
     right = "".join(letter for letter in b if letter not in a)
-    extents = dict(zip(a, shapes[0], strict=True))
-    same = all(
-        extents.setdefault(one, size) == size for one, size in zip(b, shapes[1], strict=True)
-    )
-    if not summed or not same or sorted(batch + left + right) != sorted(result):
+    if not summed or sorted(batch + left + right) != sorted(result):
         return None
-    return batch, left, right, summed, result, extents
+    return batch, left, right, summed
 
 
 def import_gemm(node: OnnxNode) -> str:

@@ -4,7 +4,7 @@ Concatenation, interleaving and resizing compute nothing: their result is comple
 are stored in the right places. So the accelerator stores an activation directly into the result
 that contains it, as many times as it appears there. Its other readers read it from that result. An
 activation is copied only if it already is a part of another result, or comes from the host. A slice
-is read from its source in place, and so are the pixels of a value as an image of another shape.
+is read from its source in place, and so are the elements of a value as an image of another shape.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -142,8 +142,12 @@ def place_tensors(
     for node in reversed(nodes):
         if isinstance(node.attributes, (QConcat, QInterleave, QResize)):
             copies[node.output.name] = _store_parts(node, graph, stored, made, placements)
-        elif isinstance(node.attributes, QReshape) and node.output.name in placements:
-            _store_as(node.inputs[0], placements[node.output.name], stored, made, placements)
+        elif isinstance(node.attributes, QReshape):
+            name, given = node.output.name, node.inputs[0]
+            if graph.types[name].shape[-1] != graph.types[given].shape[-1]:
+                placements.setdefault(name, _dense(name, graph, stored))
+            if name in placements:
+                _store_as(given, placements[name], graph, stored, made, placements)
     picked = {node.output.name for node in nodes if isinstance(node.attributes, PICKED)}
     for name in stored:
         if name not in picked:
@@ -185,13 +189,13 @@ def _pick(
     (given,), name = node.inputs, node.output.name
     before: tuple[TensorCopy, ...] = ()
     if isinstance(node.attributes, QReshape):
-        piece = _reshaped(placements[given], stored[name])
+        piece = _reshaped(placements[given], name, graph, stored)
         if piece is None:
             together = _fresh(f"{given} together", stored)
-            placements[together] = replace(_alone(given, graph, stored), whole=together)
+            placements[together] = replace(_dense(given, graph, stored), whole=together)
             before = (TensorCopy(given, given, together),)
-            piece = _reshaped(placements[together], stored[name])
-            assert piece is not None, "a value of its own is row-major"
+            piece = _reshaped(placements[together], name, graph, stored)
+            assert piece is not None, "its elements lie in order"
     else:
         piece = _piece(node, graph, placements[given], stored)
     if placements.setdefault(name, piece).bytes_at() == piece.bytes_at():
@@ -204,30 +208,41 @@ def _pick(
 def _store_as(
     name: str,
     result: TensorPlacement,
+    graph: Graph,
     stored: Mapping[str, tuple[int, ...]],
     made: Collection[str],
     placements: dict[str, TensorPlacement],
 ) -> None:
-    """Place a value where a result with the same pixels lies, if it has no place yet."""
-    place = _reshaped(result, stored[name])
+    """Place a value where a result with the same elements lies, if it has no place yet."""
+    place = _reshaped(result, name, graph, stored)
     if name in made and name not in placements and place is not None:
         placements[name] = place
 
 
-def _reshaped(placement: TensorPlacement, shape: tuple[int, ...]) -> TensorPlacement | None:
-    """Return the placement of the same pixels in another shape; None if they lie unevenly."""
-    *outer, pixel, channel = placement.resident(0).strides
-    spans = [
-        (extent, stride)
-        for extent, stride in zip(placement.shape[:3], (*outer, pixel), strict=True)
-        if extent > 1
-    ]
-    even = all(whole == extent * step for (_, whole), (extent, step) in pairwise(spans))
-    if not even:
+def _reshaped(
+    placement: TensorPlacement, name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]
+) -> TensorPlacement | None:
+    """Return the placement of the same elements as `name`; None if they lie unevenly."""
+    channels, strides = graph.types[name].shape[-1], placement.resident(0).strides
+    whole = channels == placement.channels
+    extents = placement.shape[:3] if whole else (*placement.shape[:3], placement.channels)
+    spans = [span for span in zip(extents, strides, strict=False) if span[0] > 1]
+    if any(whole != extent * step for (_, whole), (extent, step) in pairwise(spans)):
         return None
-    step = spans[-1][1] if spans else pixel
-    strides = (shape[1] * shape[2] * step, shape[2] * step, step, channel)
-    return replace(placement, shape=shape, strides=strides)
+    *_, pixel, channel = strides
+    if not whole and spans and spans[-1][1] != channel:
+        return None
+    step = (spans[-1][1] if spans else pixel) if whole else channels * channel
+    shape = stored[name]
+    steps = (shape[1] * shape[2] * step, shape[2] * step, step, channel)
+    return replace(placement, shape=shape, channels=channels, strides=steps)
+
+
+def _dense(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> TensorPlacement:
+    """Return a place of its own without padding between pixels."""
+    _, height, width, channels = graph.types[name].shape
+    strides = (height * width * channels, width * channels, channels, 1)
+    return replace(_alone(name, graph, stored), strides=strides)
 
 
 def _alone(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> TensorPlacement:

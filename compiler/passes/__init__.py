@@ -17,7 +17,9 @@ from .fold_scales import fold_scales
 from .fold_tables import fold_tables
 from .lift_sequences import lift_sequences
 from .merge_duplicates import merge_duplicates
+from .moves_as_convolutions import moves_as_convolutions
 from .plain_attention import plain_attention, plain_attention_to_quantise
+from .read_states import read_states
 from .recognise_adds import recognise_adds
 from .recognise_biases import recognise_biases
 from .recognise_concats import recognise_concats
@@ -44,8 +46,9 @@ __all__ = [
     "channels_last", "clean_activations", "eliminate_dead_code", "expand_recurrent_layers",
     "expand_transposed_convolutions", "expand_volumes", "fold_batch_normalisation",
     "fold_constants", "fold_dequantize", "fold_into_convolutions", "fold_scales", "fold_tables",
-    "lift_sequences", "merge_duplicates", "plain_attention", "plain_attention_to_quantise",
-    "recognise_adds", "recognise_biases", "recognise_concats",
+    "lift_sequences", "merge_duplicates", "moves_as_convolutions", "plain_attention",
+    "plain_attention_to_quantise", "read_states", "recognise_adds", "recognise_biases",
+    "recognise_concats",
     "recognise_convolutions", "recognise_interleaving", "recognise_matmuls",
     "recognise_muls", "recognise_own_kernels", "recognise_pools", "recognise_products",
     "recognise_resizes",

@@ -81,13 +81,11 @@ def rows_in_place(graph: Graph) -> Graph:
 
     @rule(op(ops.Reshape, op(ops.Accelerated, ..., value="x"), capture="flat", result=is_int8))
     def name_rows(site: Site, flat: ops.Reshape, x: str) -> str | None:
-        """Reshape(x) -> QReshape(x), if pixels stay whole."""
+        """Reshape(x) -> QReshape(x)."""
         given = site.shape_of(x)
         if site.root.output.name not in read or len(given) != 4 or len(flat.shape) != 4:
             return None
         n, height, width, channels = flat.shape
-        if given[-1] != channels:
-            return None
         return site.become(ops.QReshape((n, height, width, channels)), x)
 
     return rewrite(graph, name_rows)

@@ -86,9 +86,20 @@ def sink_below_concat(site: Site, concat: ops.Concat, image: tuple[str | None, .
     return site.emit(ops.Reshape(site.shape), site.become(ops.Concat(axis), *operands))
 
 
+@rule(op(ops.Reduce, value("x"), capture="mean", where=lambda r: r.kind == "ReduceMean"))
+def pool_row(site: Site, mean: ops.Reduce, x: str) -> str | None:
+    """Mean along the row of a one-row image [N, C, 1, W], without that axis -> AveragePool."""
+    given = site.shape_of(x)
+    if len(given) != 4 or given[ROW] != 1 or mean.keep or mean.axes != (3,) or given[3] < 2:
+        return None
+    window = (1, given[3])
+    pool = site.emit(ops.AveragePool(window, window, (0,) * 4), x)
+    return site.emit(ops.Reshape(site.shape), pool)
+
+
 def lift_sequences(graph: Graph) -> Graph:
     """Sink reshapes from images of one row to sequences."""
     return rewrite(
-        *(graph, sink_below_function, sink_below_cut, sink_below_concat),
+        *(graph, sink_below_function, sink_below_cut, sink_below_concat, pool_row),
         *(merge_reshapes, drop_same_shape),
     )

@@ -5,6 +5,7 @@ a Transpose, or an Expand. All of them move the same elements.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -45,14 +46,18 @@ def moving_nodes(
 def moved_elements(
     view: GraphView, name: str, moves: tuple[type[ops.Operator], ...] = MOVES
 ) -> tuple[str, np.ndarray]:
-    """Return the value from which movements alone make another, and each element's place in it."""
+    """Return the value from which movements alone make another, and each element's place in it.
+
+    With Pad among the movements, the place of padding is -1.
+    """
     chain = moving_nodes(view, name, moves)
     source = chain[0].inputs[0] if chain else name
     kind = view.types[source]
     places = np.arange(kind.elements).reshape(kind.shape)
     for node in chain:
-        rest = map(view.data, node.inputs[1:])
-        places = evaluate_operator(node.attributes, [places, *rest])
+        rest, move = map(view.data, node.inputs[1:]), node.attributes
+        move = replace(move, value=-1) if isinstance(move, ops.Pad) else move
+        places = evaluate_operator(move, [places, *rest])
     return source, places
 
 

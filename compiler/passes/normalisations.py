@@ -40,7 +40,7 @@ def _without_border(pool: AveragePool, channels_last: bool) -> bool:
 
 
 def _last(image: GraphPattern) -> NodePattern:
-    turned = op(Transpose((0, 2, 3, 1)), image)
+    turned = either(op(Transpose((0, 2, 3, 1)), image), image)
     return op(AveragePool, turned, where=lambda pool: _without_border(pool, channels_last=True))
 
 
@@ -51,7 +51,7 @@ def channels_last(inner: GraphPattern) -> GraphPattern:
 
 def channels_first(inner: GraphPattern) -> GraphPattern:
     """Match the same pool as imported."""
-    image = op(Reshape, inner)
+    image = either(op(Reshape, inner), inner)
     return op(AveragePool, image, where=lambda pool: _without_border(pool, channels_last=False))
 
 
@@ -86,7 +86,7 @@ def normalisations(x: GraphPattern, pool: Pool) -> EitherPattern:
     def mean(inner: GraphPattern) -> GraphPattern:
         """Match a mean of rows: a Reduce, or a pool of whole images."""
         reduced = op(Reduce, inner, where=lambda r: r.kind == "ReduceMean" and r.keep)
-        return _same(either(reduced, op(Reshape, pool(inner))))
+        return _same(either(reduced, op(Reshape, pool(inner)), pool(inner)))
 
     def affine(factor: GraphPattern) -> NodePattern:
         """Match TensorFlow's form: `x * factor + (bias - mean * factor)`."""

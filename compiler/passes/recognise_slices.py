@@ -5,7 +5,8 @@ import numpy as np
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
-from .patterns import TO_LAST, channels_first, is_int8, reshaped
+from .patterns import TO_LAST, channels_first, is_int8, reshaped, to_image
+from .recognise_concats import IMAGE_AXES
 
 CHANNELS = 1
 """Axis of the channels in [N, C, H, W]."""
@@ -23,7 +24,7 @@ def recognise(site: Site, cut: ops.Slice, x: str) -> str | None:
     return channels_first(site, ops.QSlice(starts, stops, steps), x)
 
 
-@rule(op(ops.Gather, value("x"), value("indices", constant=True), capture="gather", result=is_int8))
+@rule(op(ops.Gather, value("x"), value("indices", constant=True), capture="gather"))
 def slice_even(site: Site, gather: ops.Gather, x: str, indices: str) -> str | None:
     """Gather(x) of one index, or of indices in even steps -> Slice(x)."""
     axis, given = gather.axis, site.shape_of(x)
@@ -39,6 +40,32 @@ def slice_even(site: Site, gather: ops.Gather, x: str, indices: str) -> str | No
     return reshaped(site, cut, site.shape)
 
 
+@rule(op(ops.Gather, value("x"), value("indices", constant=True), capture="gather", result=is_int8))
+def reverse(site: Site, gather: ops.Gather, x: str, indices: str) -> str | None:
+    """Gather(x) of all pixels in reverse -> QSlice(x) backwards."""
+    given = site.shape_of(x)
+    backwards = np.arange(given[gather.axis])[::-1]
+    if site.shape != given or not np.array_equal(site.data(indices), backwards):
+        return None
+    if len(given) == len(TO_LAST):
+        if gather.axis == CHANNELS:
+            return None
+        whole = tuple(given[axis] for axis in TO_LAST)
+        return channels_first(site, _backwards(whole, TO_LAST.index(gather.axis)), x)
+    if len(given) not in IMAGE_AXES or gather.axis == len(given) - 1:
+        return None
+    image = to_image(site, x)
+    cut = _backwards(site.shape_of(image), IMAGE_AXES[len(given)][gather.axis])
+    return reshaped(site, site.emit(cut, image), given)
+
+
+def _backwards(shape: tuple[int, ...], axis: int) -> ops.QSlice:
+    n, height, width, channels = shape
+    starts, stops, steps = [0] * 4, [n, height, width, channels], [1] * 4
+    starts[axis], stops[axis], steps[axis] = shape[axis] - 1, -1, -1
+    return ops.QSlice(*((a, b, c, d) for a, b, c, d in (starts, stops, steps)))
+
+
 def recognise_slices(graph: Graph) -> Graph:
     """Replace Slice of int8 images by QSlice."""
-    return rewrite(graph, slice_even, recognise)
+    return rewrite(graph, slice_even, reverse, recognise)

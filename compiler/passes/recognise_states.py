@@ -11,13 +11,19 @@ import numpy as np
 from ...isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT, MAX_MULTIPLIER
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
-from ..rewriting import Site, first_match, op, repeated, rewrite, rule, value
+from ..rewriting import Site, either, first_match, op, repeated, rewrite, rule, value
 from .patterns import dequantised, quantised, reshaped, result_of, scale_of, to_image
 
 GATE = Quantisation(float(np.float32(1 / GATE_ONE)), GATE_ZERO_POINT)
 """Quantisation of the factor of a state."""
 
-STATE = op(ops.Binary("Add"), dequantised("high"), dequantised("low"))
+STATE = either(
+    op(ops.Binary("Add"), dequantised("high"), dequantised("low")), value("zero", constant=True)
+)
+"""A state, or the one before the first step of a sequence."""
+
+ZERO = 1, -128
+"""High and low byte of zero, in two values, since they are two operands."""
 
 TOTAL = op(
     ops.Binary("Add"),
@@ -37,13 +43,24 @@ def low_of(high: Quantisation) -> Quantisation:
 
 @rule(quantised(TOTAL), quantised(op(ops.Binary("Sub"), TOTAL, dequantised("result"))))
 def recognise(
-    site: Site, high: str, low: str, gate: str, increment: str, result: str | None
+    site: Site, high: str, low: str, zero: str | None, gate: str, increment: str, result: str | None
 ) -> str | None:
     """Quantize(gate * state + increment) -> QBlend, and likewise for what its high byte leaves."""
-    state, (y, limits) = scale_of(site, "high"), result_of(site)
+    y, limits = result_of(site)
+    if zero is None:
+        state, rest = scale_of(site, "high"), scale_of(site, "low")
+    else:
+        if site.data(zero).any():
+            return None
+        state = y if result is None else scale_of(site, "result")
+        rest = low_of(state)
+        high, low = (
+            site.constant(np.full(site.shape, byte, np.int8), f"{site.root.name}.zero")
+            for byte in ZERO
+        )
     parts = high, low, gate, increment
     multiplier = round(scale_of(site, "increment").scale / state.scale * HIGH_UNIT * GATE_ONE)
-    fits = state.zero_point == 0 and scale_of(site, "low") == low_of(state)
+    fits = state.zero_point == 0 and rest == low_of(state)
     fits = fits and scale_of(site, "gate") == GATE and limits == (-128, 127)
     fits = fits and all(site.shape_of(name) == site.shape for name in parts)
     if not fits or len({*parts}) < len(parts) or not 1 <= multiplier <= MAX_MULTIPLIER:

@@ -7,8 +7,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import UnfitError
+from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
+from ..accelerator.residents import frames_of
 from ..graph import Graph, Node
 from ..host import host_target, plan_host, report_of_host
 from ..host.kernel_store import compile_host, used_choices
@@ -146,21 +147,34 @@ class _Compiler:
         if self.measure is not None and request.options.candidates > 1:
             for machine in narrower_ports(graph, nodes, request.configuration):
                 with suppress(UnfitError):
-                    found = self.search(graph, nodes, machine)
-                    best = min(best, found, key=lambda linked: linked.cycles)
+                    best = min(best, self.search(graph, nodes, machine), key=self._rank)
         for layer in best.layers:
             self.progress(str(layer.gap))
         if not request.lean:
             prove(request, best.segment)
         return best
 
+    def _rank(self, linked: Linked) -> tuple[int, int]:
+        """Programs with more of the given schedules come first, then those of fewer cycles."""
+        given = self.request.schedules
+        taken = sum(layer.gap.name in given for layer in linked.layers) if given else 0
+        return -taken, linked.cycles
+
     def search(self, graph: Graph, nodes: Sequence[Node], searched: Configuration) -> Linked:
         """Compile a segment with schedules that are searched for a machine."""
         request, measure = self.request, self.measure
         grouped, timer = group(request, graph, nodes, searched, measure, self.store)
         scheduled = schedule(request, graph, grouped, timer)
-        lowered = lower(request, graph, scheduled, timer.programs.pieces if timer else None)
-        return link(request, lowered, measure)
+        pieces = timer.programs.pieces if timer else None
+        best = link(request, lower(request, graph, scheduled, pieces), measure)
+        programs = (one.program() for layer in scheduled.layers for one in layer.schedules)
+        frames = frames_of(programs) if measure is not None and request.options.fuse else {}
+        if frames:
+            # They take room and banks, and so may cost more than the transfers that they save.
+            with suppress(CompileError):
+                stays = link(request, lower(request, graph, scheduled, pieces, frames), measure)
+                best = min(best, stays, key=lambda linked: linked.cycles)
+        return best
 
     def with_host(self, placed: PlacedGraph, segments: Sequence[Linked], module: Module) -> Module:
         """Compile the host's kernels, and report the placement."""
@@ -176,7 +190,7 @@ class _Compiler:
         products = host_products(graph)
         report = {
             **module.report,
-            "host": {**report_of_host(host), "recorded": len(choices)},
+            "host": {**report_of_host(host), "recorded": dict(choices)},
             "placement": placement,
             "host_products": products,
             "idle": "" if segments else idle_sentence(graph, products),

@@ -1,8 +1,11 @@
 """Turn the schedules of a segment into instructions, and collect its constants."""
 
+from collections.abc import Mapping
+
 from ...aligned import align
 from ..accelerator.constants import ConstantPool
 from ..accelerator.lower_schedules import KnownPieces, Lowering
+from ..accelerator.residents import NO_FRAMES, ResidentFrame
 from ..graph import Graph
 from ..main_memory.segment_layout import constant_bytes
 from ..tensor import Kernel
@@ -14,6 +17,7 @@ def lower(
     graph: Graph,
     scheduled: Scheduled,
     known: dict[Kernel, KnownPieces] | None,
+    frames: Mapping[str, ResidentFrame] = NO_FRAMES,
 ) -> Lowered:
     """Lower a segment.
 
@@ -21,6 +25,8 @@ def lower(
     ----------
     known
         Results of earlier lowerings for this machine, by kernel.
+    frames
+        Activations that may stay on chip between kernels.
 
     Raises
     ------
@@ -37,7 +43,7 @@ def lower(
     }
     dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
     most = request.options.most_instructions
-    lowering = Lowering(request.configuration, dram, pool, most, known)
+    lowering = Lowering(request.configuration, dram, pool, most, known, frames)
     ends = []
     for layer in scheduled.layers:
         for schedule in layer.schedules:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ...isa.configuration import Configuration
-from ..accelerator.lower_bound import Demand, chained, demand_of
+from ..accelerator.lower_bound import Demand, chained, demand_of, values_made
 from ..accelerator.search import Candidate
 from ..graph import Graph, Node
 from ..main_memory.segment_layout import lay_out_segment
@@ -77,7 +77,12 @@ def _segment_demand(
         graph, nodes, layout.outputs, layout.images, configuration, options,
         timer=_FusesAll(configuration), copies=layout.placements.copies,
     )  # fmt: skip
-    demands = [chained([demand_of(k, configuration) for k, _ in group.work]) for group in groups]
+    kernels = (kernel for group in groups for kernel, _ in group.work)
+    on_chip = values_made(kernels)
+    demands = [
+        chained([demand_of(kernel, configuration, on_chip) for kernel, _ in group.work])
+        for group in groups
+    ]
     whole = chained(demands)
     # Without fusion, another group may come first: take the least of those that can.
     firsts = [

@@ -6,6 +6,7 @@ from ..graph.operators import QBlend
 from ..passes.absorb_heads import share_heads
 from ..passes.flatten_on_host import flatten_on_host
 from ..passes.keep_rows import keep_rows, rows_in_place
+from ..passes.keys_first import keys_first
 from ..passes.merge_duplicates import merge_duplicates
 from ..passes.recognise_rows import recognise_rows
 from ..passes.split_pools import split_pools
@@ -39,6 +40,7 @@ def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> 
             graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, request.costs)
         graph = split_pools(graph, configuration)
+        graph = keys_first(graph)
     graph, _ = narrow_weights(graph, lambda node: node.outputs[0].name in refused)
     decision = decide(
         graph, configuration, request.options, request.placement, request.costs, refused

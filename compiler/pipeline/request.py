@@ -59,8 +59,8 @@ class CompileRequest:
         Schedule steps for some layers, by the layer's name. They replace the compiler's choice; see
         `given_schedules`.
     keep_all
-        Give every activation its own place, so that all of them can be read after a run. The
-        instructions stay the same and use more memory.
+        Give every activation its own place, so that all of them can be read after a run. Those that
+        stay on chip are stored as well, which takes cycles.
     lean
         Leave out what cycles do not depend on: the checker's proof, the host's machine code, notes,
         and the report of the placement. The module is for timing alone.

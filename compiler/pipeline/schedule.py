@@ -1,5 +1,6 @@
 """Choose the schedules of kernels among their neighbours, and give activations addresses."""
 
+from ..accelerator.lower_bound import values_made
 from ..graph import Graph
 from ..main_memory.memory_plan import plan_memory
 from ..main_memory.segment_layout import bind, lifetimes
@@ -31,12 +32,17 @@ def schedule(
     plan = plan_memory(layout.placements.lifetimes(spans))
     dram, of = layout.placements.dram(plan.offsets), layout.placements.of
     bound = {name: bind(layout.places[name], of[name], dram[name]) for name in spans}
-    layers = (_layer(request, each, timer) for each in groups)
+    kernels = (kernel for each in groups for kernel, _ in each.work)
+    on_chip = values_made(kernels)
+    layers = (_layer(request, each, timer, on_chip) for each in groups)
     return Scheduled(grouped, tuple(layers), plan, bound)
 
 
 def _layer(
-    request: CompileRequest, group: Group | MovementGroup, timer: CandidateTimer | None
+    request: CompileRequest,
+    group: Group | MovementGroup,
+    timer: CandidateTimer | None,
+    on_chip: frozenset[str],
 ) -> ScheduledLayer:
     parts = with_given(group.name, group.output, group.work, request.schedules)
     machine = request.configuration
@@ -44,5 +50,5 @@ def _layer(
         timer.programs.schedule(kernel, choice) if timer else choice.schedule(kernel, machine)
         for kernel, choice in parts
     )
-    gap = layer_gap(group.name, parts, machine, timer)
+    gap = layer_gap(group.name, parts, machine, timer, on_chip)
     return ScheduledLayer(group, tuple(schedules), gap)

@@ -12,7 +12,7 @@ from ..graph import Graph, Node, QMatMul, accelerated_nodes
 from ..graph import operators as ops
 from ..graph.macs import macs_of
 from ..graph.operators.integer import Accelerated
-from ..passes.expand_recurrent_layers import MAX_CELLS
+from ..passes.expand_recurrent_layers import MAX_STEPS
 from .float_reasons import float_reader, is_move, joins_layer
 
 CONVOLUTION, DENSE, PRODUCT, RECURRENT = (
@@ -26,7 +26,7 @@ WEIGHTS = "weights not in int8"
 OPERANDS = "operands that broadcast, or scales along another axis"
 WIDER = "quantised to "
 CONSTANTS = "no operand that changes"
-LONG = f"more than {MAX_CELLS} steps"
+LONG = f"more than {MAX_STEPS} steps"
 
 ADVICE = {
     IN_FLOAT: "a float model is to be quantised first: see `tilewright quantise`, or give samples "
@@ -173,8 +173,7 @@ def _reason(graph: Graph, node: Node) -> str:
 
 
 def _is_long(node: Node) -> bool:
-    steps, directions = (*node.outputs[0].type.shape, 1)[:2]
-    return isinstance(node.attributes, ops.Recurrent) and steps * directions > MAX_CELLS
+    return isinstance(node.attributes, ops.Recurrent) and node.outputs[0].type.shape[0] > MAX_STEPS
 
 
 def _quantised_as(graph: Graph, name: str) -> str:

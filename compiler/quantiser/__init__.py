@@ -1,6 +1,6 @@
 """Post-training quantisation of float networks to int8, from a few calibration samples."""
 
-from .batches import Batches, make_batches
+from .batches import Batches, doubts, make_batches
 from .budget import EFFORTS
 from .macs import accelerated_share
 from .measure import LayerQuality, NetworkQuality
@@ -11,6 +11,6 @@ from .ranges import METHODS
 
 __all__ = [
     "AUTO", "EFFORTS", "METHODS", "Batches", "LayerQuality", "NetworkQuality", "QuantisedNetwork",
-    "QuantiserOptions", "accelerated_share", "evaluate_quality", "make_batches", "prepare",
-    "quantise",
+    "QuantiserOptions", "accelerated_share", "doubts", "evaluate_quality", "make_batches",
+    "prepare", "quantise",
 ]  # fmt: skip

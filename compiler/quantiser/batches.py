@@ -176,6 +176,15 @@ def make_batches(graph: Graph, inputs: Arrays, size: int = BATCH) -> Batches:
     return Batches(inputs, size) if alike else batches
 
 
+def doubts(inputs: Arrays) -> Iterator[str]:
+    """Yield a sentence about samples that show little of what the network will see."""
+    for name, array in inputs.items():
+        if len(array) == 1:
+            yield f"`{name}`: one sample says little about ranges; give a hundred"
+        elif not array.any():
+            yield f"`{name}`: all samples are zero and give no ranges; give real ones"
+
+
 def _widened(graph: Graph, size: int) -> Graph:
     wide = set_batch(graph, size)
     assert wide is not None, "only sizes that a graph takes are chosen"
@@ -191,5 +200,6 @@ def _alike(both: np.ndarray, singles: list[np.ndarray]) -> bool:
     expected = np.concatenate(singles) if singles[0].ndim else np.stack(singles)
     if both.shape != expected.shape:
         return False
-    spread = float(np.abs(expected).max(initial=0))
-    return bool(np.allclose(both, expected, rtol=CLOSE, atol=CLOSE * spread))
+    # Masks hold infinities, which must stay where they are but say nothing of the spread.
+    spread = float(np.abs(expected[np.isfinite(expected)]).max(initial=0))
+    return bool(np.allclose(both, expected, rtol=CLOSE, atol=CLOSE * spread, equal_nan=True))

@@ -8,12 +8,15 @@ import numpy as np
 
 from ..graph import Graph, Quantisation
 from ..passes.recognise_states import GATE
+from ..rewriting import first_match
 from .batches import Batches
+from .equalise import BENT
 from .float_layer import FloatLayer
 from .histogram import Histogram, merge
 from .joint import run_jointly
 from .points import Points
-from .ranges import Range, centred_quantisation, choose_range, quantisation_of_range
+from .ranges import Function, Range, centred_quantisation, choose_range, quantisation_of_range
+from .tables import sampled_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +101,20 @@ ChosenRanges = dict[tuple[tuple[str, ...], str], Range]
 
 
 def choose_quantisations(
-    points: Points, statistics: ActivationStatistics, method: str, ranges: ChosenRanges
+    graph: Graph,
+    points: Points,
+    statistics: ActivationStatistics,
+    method: str,
+    ranges: ChosenRanges,
 ) -> dict[str, Quantisation]:
     """Return the quantisation of every point; points of a group share one.
 
     Parameters
     ----------
+    graph : Graph
+        A prepared float graph.
     points : Points
-        The points.
+        Its points of quantisation.
     statistics : ActivationStatistics
         Their statistics.
     method : str
@@ -119,11 +128,13 @@ def choose_quantisations(
         If the method is unknown.
     """
     chosen: dict[str, Quantisation] = {}
+    tables = {layer.inputs[0]: layer for layer in points.layers if layer.kind == "table"}
     for group in points.groups:
         if (group, method) not in ranges:
             histograms = [statistics.histograms[name] for name in group]
             histogram = histograms[0] if len(group) == 1 else merge(group[0], histograms)
-            ranges[group, method] = choose_range(histogram, method)
+            function = _function_behind(graph, tables, group, histogram)
+            ranges[group, method] = choose_range(histogram, method, function)
         if not points.gates.isdisjoint(group):
             quantisation = GATE
         elif not points.states.isdisjoint(group):
@@ -138,22 +149,38 @@ def choose_quantisations(
     return chosen
 
 
+def _function_behind(
+    graph: Graph, tables: Mapping[str, FloatLayer], group: tuple[str, ...], histogram: Histogram
+) -> Function | None:
+    """Return the elementwise function that is a point's only reader.
+
+    None for functions with two slopes: channels that use only the flatter slope matter as much.
+    """
+    (name, *others), table = group, tables.get(group[0])
+    user = graph.only_user(name)
+    if others or table is None or user is None or user.outputs[0].name not in table.inside:
+        return None
+    if first_match(BENT, graph, table.output) is not None:
+        return None
+    return sampled_table(graph, table, min(histogram.low, 0.0), max(histogram.high, 0.0))
+
+
 class ChannelMean:
     """Running mean over all but the last axis."""
 
     def __init__(self) -> None:
         self._sum: np.ndarray | float = 0.0
-        self._count = 0
+        self.count = 0
 
     def add(self, values: np.ndarray) -> None:
         """Count float[..., channels]."""
         rows = values.reshape(-1, values.shape[-1])
         self._sum = self._sum + rows.sum(axis=0, dtype=np.float64)
-        self._count += len(rows)
+        self.count += len(rows)
 
     def value(self) -> np.ndarray:
         """Return float64[channels]."""
-        return np.asarray(self._sum) / max(self._count, 1)
+        return np.asarray(self._sum) / max(self.count, 1)
 
 
 def channels_last(layer: FloatLayer, values: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from .insert import Inserted, insert_quantisation
 from .joint import run_jointly
 from .layers import find_layers
 from .macs import macs
-from .measure import Noise, has_classes, last_layers
+from .measure import Noise, has_classes, last_values
 from .narrow import narrow
 from .options import AUTO, QuantiserOptions
 from .points import Points, find_points
@@ -85,8 +85,10 @@ class QuantisationCandidate:
         The method that chose the ranges.
     corrections : dict
         Output of a weighted layer -> float64[channels], added to its bias.
+    ends : dict
+        Value after the last layers -> its signal-to-noise ratio in dB.
     end_db : float
-        Mean signal-to-noise ratio after the last layers.
+        Their mean.
     same_class : float or None
         Share of samples that keep their class; None without classes.
     """
@@ -97,6 +99,7 @@ class QuantisationCandidate:
     inserted: Inserted
     method: str
     corrections: dict[str, np.ndarray] = field(default_factory=dict)
+    ends: dict[str, float] = field(default_factory=dict)
     end_db: float = -np.inf
     same_class: float | None = None
 
@@ -178,7 +181,7 @@ class CandidateSearch:
             known = _without(statistics, _scaled(graph, links))
             found = calibrate(other, points, batches, known)
             self.sources.append(FloatSource(other, found, equalised=True))
-        self._ends = last_layers(graph, points)
+        self._ends = last_values(graph, points)
         self._output = graph.outputs[0].value if has_classes(graph) else None
         self._expected: dict[int, list[dict[str, np.ndarray]]] = {}
 
@@ -212,7 +215,9 @@ class CandidateSearch:
     def candidate(self, source: FloatSource, points: Points, method: str) -> QuantisationCandidate:
         """Return one candidate, not yet compared."""
         source.statistics = calibrate(source.graph, points, self.batches, source.statistics)
-        chosen = choose_quantisations(points, source.statistics, method, source.ranges)
+        chosen = choose_quantisations(
+            source.graph, points, source.statistics, method, source.ranges
+        )
         inserted = insert_quantisation(source.graph, points, chosen, scales=source.scales)
         return QuantisationCandidate(source, points, chosen, inserted, method)
 
@@ -274,7 +279,8 @@ class CandidateSearch:
                         classes = values[graphs[place].outputs[0].value]
                         same[place] += int(np.sum(_classes(true[name]) == _classes(classes)))
         for each, ends, count in zip(found, noises, same, strict=True):
-            each.end_db = float(np.mean([noise.sqnr_db for noise in ends.values()]))
+            each.ends = {name: noise.sqnr_db for name, noise in ends.items()}
+            each.end_db = float(np.mean([*each.ends.values()]))
             self._best_db = max(self._best_db, each.end_db)
             if self._output is not None:
                 each.same_class = count / sum(
@@ -283,9 +289,25 @@ class CandidateSearch:
         return found
 
     def best(self, found: Sequence[QuantisationCandidate]) -> QuantisationCandidate:
-        """Return the candidate with the least noise; a step must gain more than by chance."""
+        """Return the candidate with the least noise; a step must gain more than by chance.
+
+        A correction that makes one value noisier is refused even if the mean improves, because a
+        network's result may be one value among many states.
+        """
+
+        def costs(each: QuantisationCandidate) -> bool:
+            return any(
+                each.ends[name] < db - MIN_GAIN_DB
+                for plain in found
+                if not plain.corrections
+                and plain.points is each.points
+                and plain.source is each.source
+                and plain.method == each.method
+                for name, db in plain.ends.items()
+            )
+
         return max(
-            found,
+            (each for each in found if not each.corrections or not costs(each)),
             key=lambda each: (
                 each.end_db - MIN_GAIN_DB * (each.source.equalised + bool(each.corrections))
             ),

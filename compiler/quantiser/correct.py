@@ -17,6 +17,10 @@ from .calibrate import ChannelMean, channels_last
 from .insert import Inserted
 from .points import Points
 
+MIN_ROWS = 16
+"""Minimum number of values of a channel: the mean error of fewer is that of these samples alone,
+as in the steps of a recurrent cell."""
+
 
 def correct_biases(
     inserted: Inserted, points: Points, means: Mapping[str, np.ndarray], batches: Batches
@@ -50,10 +54,11 @@ def correct_biases(
             for (graph, _), values in zip(runs, held, strict=True)
         ]
         layer = layers.get(node.outputs[0].name)
+        mean = ChannelMean()
         if layer is not None:
-            mean = ChannelMean()
             for result in results:
                 mean.add(channels_last(layer, result[0]))
+        if layer is not None and mean.count >= MIN_ROWS:
             difference = means[layer.linear] - mean.value()
             corrections[layer.output] = difference
             shape = (-1, 1, 1) if layer.kind == "conv" else (-1,)

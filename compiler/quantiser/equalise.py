@@ -18,7 +18,7 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, drop_unused
 from ..graph import operators as ops
-from ..rewriting import first_match, op, repeated, value
+from ..rewriting import either, first_match, op, repeated, value
 from .float_layer import maker
 from .points import Points
 
@@ -27,6 +27,12 @@ MAX_FACTOR = 64.0
 
 BEFORE_POOLS = repeated(op(ops.MaxPool, value(), private=True), value("between", private=True))
 """A layer's activation, before pools through which a positive factor passes."""
+
+BENT = either(
+    op(ops.Binary("PRelu"), value("linear", private=True), value(constant=True)),
+    op(ops.Unary, value("linear", private=True), where=lambda unary: unary.kind == "LeakyRelu"),
+)
+"""Functions of two slopes, layers of their own, through which a positive factor passes."""
 
 PASSED = repeated(op(ops.Unary("Relu"), value()), value("linear"))
 """Operators after a layer's sums through which a positive factor passes."""
@@ -55,7 +61,8 @@ def find_links(graph: Graph, points: Points) -> tuple[EqualisedPair, ...]:
     links = []
     for layer in layers.values():
         match = first_match(BEFORE_POOLS, graph, maker(graph, layer.head).inputs[0])
-        first = None if match is None else layers.get(match["between"])
+        bent = match and first_match(BENT, graph, match["between"])
+        first = match and layers.get(bent["linear"] if bent else match["between"])
         if first is None:
             continue
         passing = first_match(PASSED, graph, first.output)

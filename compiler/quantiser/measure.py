@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import Graph, Quantisation, evaluate, evaluate_node
-from ..graph.operators import Binary
+from ..graph import operators as ops
 from ..reach import reach
 from .batches import Arrays, Batches
-from .float_layer import FloatLayer, origin
+from .float_layer import FloatLayer, is_move
 from .insert import Inserted
 from .points import Points
 from .ranges import range_of
+from .states import JOINS
 
 BEST_DB = 200.0
 """Ratio reported for a value without noise."""
@@ -27,7 +28,10 @@ class Noise:
         self.count = 0
 
     def add(self, expected: np.ndarray, got: np.ndarray) -> None:
-        """Add the power of float arrays of one shape."""
+        """Add the power of float arrays of one shape, except where infinities are expected."""
+        finite = np.isfinite(expected)
+        if not finite.all():
+            expected, got = expected[finite], got[finite]
         self.signal += float(np.square(expected, dtype=np.float64).sum())
         self.noise += float(np.square(np.subtract(got, expected, dtype=np.float64)).sum())
         self.count += expected.size
@@ -41,7 +45,7 @@ class Noise:
         """Signal-to-noise ratio in dB."""
         if not self.noise:
             return BEST_DB
-        if not self.signal:
+        if not self.signal or not np.isfinite(self.noise):
             return -BEST_DB
         return float(np.clip(10 * np.log10(self.signal / self.noise), -BEST_DB, BEST_DB))
 
@@ -140,7 +144,7 @@ def _fed(
             if value.name in points:
                 name = points[value.name]
                 found[name] = result
-                if isinstance(node.attributes, Binary):  # a state, whose 16 bits round little
+                if isinstance(node.attributes, ops.Binary):  # a state, whose 16 bits round little
                     values[value.name] = expected[name]
                     continue
                 integers = graph.producer(node.inputs[0])
@@ -150,19 +154,46 @@ def _fed(
     return found
 
 
-def last_layers(graph: Graph, points: Points) -> tuple[str, ...]:
-    """Return the outputs of layers that have no later layer."""
+LINEAR = tuple(ops.Binary(kind) for kind in ("Add", "Sub", "Mul"))
+"""Operators that pass on noise as it is; others may hide or amplify it."""
+
+
+def last_values(graph: Graph, points: Points) -> tuple[str, ...]:
+    """Return the values whose noise the network's results show.
+
+    These are the results of layers that reach an output, each taken behind the linear operators
+    that follow it, such as the product with a mask. A layer that later layers read counts too if it
+    also reaches an output without them.
+    """
+    inside = frozenset().union(*(layer.inside for layer in points.layers))
 
     def sources(name: str) -> Iterable[str]:
         node = graph.producer(name)
-        names = node.inputs if node is not None else ()
-        return (origin(graph, one) for one in names if not graph.is_constant(one))
+        return () if node is None or name in inside else node.inputs
 
-    ahead = reach((origin(graph, n) for layer in points.layers for n in layer.inputs), sources)
-    inner = {name for layer in points.layers for name in layer.inside if name in ahead}
-    return tuple(layer.output for layer in points.layers if layer.output not in inner) or tuple(
-        layer.output for layer in points.layers[-1:]
+    behind = set(reach((output.value for output in graph.outputs), sources))
+    linear = {layer.output for layer in points.layers}
+    for node in graph.nodes:
+        kept = (
+            node.attributes in LINEAR or isinstance(node.attributes, JOINS) or is_move(graph, node)
+        )
+        if kept and inside.isdisjoint(made.name for made in node.outputs):
+            linear |= {made.name for made in node.outputs if not linear.isdisjoint(node.inputs)}
+    found = (
+        made.name
+        for node in graph.nodes
+        for made in node.outputs
+        if made.name in behind & linear
+        and (
+            graph.is_output(made.name)
+            or any(
+                name in behind - linear
+                for user in graph.users(made.name)
+                for name in (value.name for value in user.outputs)
+            )
+        )
     )
+    return tuple(found) or tuple(layer.output for layer in points.layers[-1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +227,8 @@ class NetworkQuality:
         Share of samples with the largest value at the same index; None if the output is not one
         number per class.
     float_accuracy, accuracy : float or None
-        Share of samples whose largest value is at the label's index; None without labels.
+        Share of samples whose largest value is at the label's index; None without labels, or as
+        for `same_class`.
     outputs : tuple of OutputQuality
         Noise of each output.
     """
@@ -243,10 +275,11 @@ def compare_networks(
     whole = np.concatenate if pairs[0][0].ndim else np.stack
     ours, theirs = (whole(parts) for parts in zip(*pairs, strict=True))
     one, two = (array.reshape(len(array), -1).argmax(axis=1) for array in (ours, theirs))
-    known = labels is not None
+    classes = has_classes(expected)
+    known = labels is not None and classes
     return NetworkQuality(
         len(ours),
-        float(np.mean(one == two)) if has_classes(expected) else None,
+        float(np.mean(one == two)) if classes else None,
         float(np.mean(one == labels)) if known else None,
         float(np.mean(two == labels)) if known else None,
         tuple(

@@ -5,25 +5,32 @@ activation function such as HardSwish is flat at its ends. A clamp there changes
 calibration samples, and after a layer it costs no cycles.
 """
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
 
-from ..graph import Builder, Graph, Node, evaluate_node, verify
+from ..graph import Builder, Graph, Node, verify
 from ..graph import operators as ops
 from ..passes.clean_activations import MAX_FLOAT32
 from ..passes.patterns import clamp_of, clamped
 from ..rewriting import first_match, op
 from .calibrate import ActivationStatistics
+from .equalise import BENT
 from .float_layer import FloatLayer, maker, origin
+from .histogram import Histogram
 from .points import Points
 from .ranges import LEVELS, Range
+from .tables import GRID, apply_table
 
-GRID = 4096
-"""Number of samples of a function over the range of its input."""
+MIN_KEPT = 7 / 8
+"""Share of the operand's range of a function of two slopes from which on it is not clamped."""
 
 FLAT = 1 / 8
 """Share of an output step by which a flat function may vary."""
+
+MAX_BIAS = 1 / 256
+"""Maximum change of the samples' mean by a clamp, in output steps."""
 
 
 def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Graph:
@@ -41,11 +48,15 @@ def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Gr
     makers = {layer.output for layer in points.layers if layer.kind != "table"}
     limits: dict[str, Range] = {}
     for layer in points.layers:
+        bent = first_match(BENT, graph, layer.output) is not None
         for name, (low, high) in _limits(graph, layer, statistics):
             private = all(user.outputs[0].name in layer.inside for user in graph.users(name))
             if name not in makers or not private or graph.is_output(name):
                 continue
             seen = statistics.histograms[name]
+            kept = min(high, seen.high) - max(low, seen.low)
+            if bent and kept > MIN_KEPT * (seen.high - seen.low):
+                continue  # a clamp would keep its channels from being equalised
             if low > seen.low or high < seen.high:
                 limits[name] = max(low, -MAX_FLOAT32), min(high, MAX_FLOAT32)
     return _clamped(graph, limits) if limits else graph
@@ -58,7 +69,7 @@ def _limits(
     if layer.kind == "table":
         histogram = statistics.histograms.get(layer.inputs[0])
         if histogram is not None and histogram.total:
-            yield layer.inputs[0], flat_ends(graph, layer, histogram.low, histogram.high)
+            yield layer.inputs[0], _unbiased_ends(graph, layer, histogram)
     node = maker(graph, layer.head)
     if layer.kind != "add" or node.attributes != ops.Binary("Add"):
         return
@@ -79,6 +90,26 @@ def _clamp_behind(graph: Graph, layer: FloatLayer) -> Range:
     return clamp.low, clamp.high
 
 
+def _unbiased_ends(graph: Graph, layer: FloatLayer, histogram: Histogram) -> Range:
+    """Return the flat ends at which a clamp hardly changes the mean of the samples.
+
+    A square is flat near zero; if most values lie there, a clamp shifts the mean of all of them.
+    """
+    low, high = flat_ends(graph, layer, histogram.low, histogram.high)
+    centres, counts = histogram.centres()
+    before = apply_table(graph, layer, centres.astype(np.float32)).astype(np.float64)
+    most = MAX_BIAS * (before.max() - before.min()) / (LEVELS - 1) * histogram.total
+
+    def moves(clamped: np.ndarray) -> bool:
+        after = apply_table(graph, layer, clamped.astype(np.float32))
+        return abs(float((after - before) @ counts)) > most
+
+    return (
+        -math.inf if moves(np.maximum(centres, low)) else low,
+        math.inf if moves(np.minimum(centres, high)) else high,
+    )
+
+
 def flat_ends(graph: Graph, layer: FloatLayer, low: float, high: float) -> Range:
     """Return the range between the flat ends of a table's function.
 
@@ -92,15 +123,7 @@ def flat_ends(graph: Graph, layer: FloatLayer, low: float, high: float) -> Range
         The range of its input.
     """
     x = np.linspace(low, high, GRID, dtype=np.float32)
-    values = {layer.inputs[0]: x}
-    for node in graph.nodes:
-        if node.outputs[0].name in layer.inside:
-            arrays = [
-                graph.data(name).reshape(()) if graph.is_constant(name) else values[name]
-                for name in node.inputs
-            ]
-            values[node.outputs[0].name] = evaluate_node(node, arrays)[0]
-    y = values[layer.output].astype(np.float64)
+    y = apply_table(graph, layer, x).astype(np.float64)
     step = float(y.max() - y.min()) / (LEVELS - 1)
     first = _flat(y, step)
     last = GRID - 1 - _flat(y[::-1], step)

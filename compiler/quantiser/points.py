@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from ..graph import Graph
 from ..graph import operators as ops
-from .float_layer import FloatLayer, origin
+from ..passes.moves_as_convolutions import is_copies
+from .float_layer import FloatLayer, maker, origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ def find_points(
 ) -> Points:
     """Return the values to quantise so that every layer reads and writes int8.
 
-    A Concat that feeds layers shares one quantisation with its operands, so it only moves data.
+    A Concat that feeds layers shares one quantisation with its operands, so it only moves data; so
+    does a convolution that copies, which is then exact.
     Concats whose outputs are in `apart` stay in float.
     """
     layers = tuple(layers)
@@ -85,7 +87,11 @@ def find_points(
 
     steps = [layer for layer in layers if layer.kind == "state"]
     for layer in steps:
-        leaders[leader(point(layer.inputs[0]))] = leader(layer.output)
+        for state in layer.inputs[2:]:
+            leaders[leader(point(state))] = leader(layer.output)
+    for layer in layers:
+        if layer.kind == "conv" and is_copies(graph.data(maker(graph, layer.head).inputs[1])):
+            leaders[leader(point(layer.inputs[0]))] = leader(layer.output)
     groups: dict[str, list[str]] = {}
     for name in _in_order(graph):
         if name in leaders:
@@ -95,8 +101,8 @@ def find_points(
         frozenset(replaced),
         {name: frozenset(inside) for name, inside in readers.items()},
         tuple(tuple(group) for group in groups.values()),
-        frozenset(one for layer in steps for one in (point(layer.inputs[0]), layer.output)),
-        frozenset(point(layer.inputs[1]) for layer in steps),
+        frozenset(one for step in steps for one in (*map(point, step.inputs[2:]), step.output)),
+        frozenset(point(layer.inputs[0]) for layer in steps),
         frozenset(
             point(name)
             for layer in layers

@@ -16,9 +16,11 @@ RECIPE = (
     passes.widen_floats,  # float16
     passes.fold_dequantize,  # weights that are stored as integers
     passes.plain_attention_to_quantise,  # one form of attention
+    passes.read_states,  # states that come with the inputs
     passes.expand_recurrent_layers,  # dense layers
     passes.expand_volumes,  # images, which layers are made of
     passes.expand_transposed_convolutions,  # convolutions, which are layers
+    passes.moves_as_convolutions,  # windows and shuffles
     passes.lift_sequences,  # images of one row
     passes.split_gates,  # a scale for each gate of a cell
     passes.split_products,  # a scale for each of queries, keys and values

@@ -24,6 +24,9 @@ SHRINKINGS = np.linspace(1.0, 0.1, 64)
 
 Range = tuple[float, float]
 
+Function = Callable[[np.ndarray], np.ndarray]
+"""An elementwise function of float64[...]."""
+
 
 def quantisation_of_range(low: float, high: float) -> Quantisation:
     """Return scale and zero point of int8 for a range; it is widened to 0, which stays exact.
@@ -55,7 +58,7 @@ def range_of(quantisation: Quantisation) -> Range:
     return scale * (-128 - zero), scale * (127 - zero)
 
 
-def choose_range(histogram: Histogram, method: str) -> Range:
+def choose_range(histogram: Histogram, method: str, function: Function | None = None) -> Range:
     """Return the range that a method takes for a tensor.
 
     Parameters
@@ -64,6 +67,8 @@ def choose_range(histogram: Histogram, method: str) -> Range:
         The tensor's histogram; an empty one gives the range 0 to 0.
     method : str
         A key of `METHODS`.
+    function : callable or None
+        The only reader, if it is elementwise; `mse` then counts the error of its results.
 
     Raises
     ------
@@ -74,7 +79,9 @@ def choose_range(histogram: Histogram, method: str) -> Range:
         raise CompileError(
             f"calibration: expected one of {', '.join(METHODS)}, got `{method}`; choose one"
         )
-    return METHODS[method](histogram) if histogram.total else (0.0, 0.0)
+    if not histogram.total:
+        return 0.0, 0.0
+    return _mse(histogram, function) if method == "mse" else METHODS[method](histogram)
 
 
 def _minmax(histogram: Histogram) -> Range:
@@ -87,15 +94,17 @@ def _percentile(histogram: Histogram) -> Range:
     return histogram.quantile(1 - PERCENTILE), histogram.quantile(PERCENTILE)
 
 
-def _mse(histogram: Histogram) -> Range:
+def _mse(histogram: Histogram, function: Function | None = None) -> Range:
     """Return the range with the least mean squared error, clipping included."""
     centres, counts = histogram.centres()
+    after = function or (lambda values: values)
+    real = after(centres)
 
     def error(low: float, high: float) -> float:
         quantisation = quantisation_of_range(low, high)
         scale, zero = quantisation.scale, quantisation.zero_point
         integers = np.clip(np.rint(centres / scale) + zero, -128, 127)
-        return float(((scale * (integers - zero) - centres) ** 2) @ counts)
+        return float(((after(scale * (integers - zero)) - real) ** 2) @ counts)
 
     return _search(histogram, error)
 

@@ -15,7 +15,7 @@ SIGMOID = ops.Unary("Sigmoid")
 
 STEP = op(
     ops.Binary("Add"),
-    op(MUL, value("gate"), value("state", constant=False), value="kept", commutative=True),
+    op(MUL, value("gate", constant=False), value("state"), value="kept", commutative=True),
     op(MUL, value(), op(ops.Unary("Tanh"), value()), value="increment", commutative=True),
     commutative=True,
 )
@@ -23,6 +23,9 @@ STEP = op(
 
 WHOLE = ops.Unary("Clip", (-MAX_FLOAT32, MAX_FLOAT32))
 """A clamp that changes no value; it marks a state that is rounded to int8 for its readers."""
+
+JOINS = ops.Concat, ops.ScatterND
+"""Operators by which states leave together."""
 
 
 def find_states(graph: Graph) -> Iterable[FloatLayer]:
@@ -33,7 +36,7 @@ def find_states(graph: Graph) -> Iterable[FloatLayer]:
         if layer is None:
             continue
         yield layer
-        for name in (layer.inputs[0], layer.output):
+        for name in (*layer.inputs[2:], layer.output):
             rounded = (user for user in graph.users(name) if user.attributes == WHOLE)
             for user in rounded:
                 if user.output.name not in seen:
@@ -48,7 +51,7 @@ def round_states(graph: Graph) -> Graph:
     if not layers:
         return graph
     steps = {layer.output for layer in layers}
-    states = steps.union(layer.inputs[0] for layer in layers)
+    states = steps.union(name for layer in layers for name in layer.inputs[2:])
     rounded = {
         name: builder.emit(WHOLE, [name], name, f"{name}.rounded")
         for name in (given.name for given in graph.inputs)
@@ -64,11 +67,14 @@ def round_states(graph: Graph) -> Graph:
 
 
 def _step(graph: Graph, node: Node) -> FloatLayer | None:
-    """Return the layer of a step of a state."""
+    """Return the layer of a step: its gate, its increment, and its state unless that is zero."""
     for match in STEP.matches_node(graph, node, GraphMatch()):
-        inputs = tuple(match[name] for name in ("state", "gate", "increment"))
+        state = match["state"]
+        inputs = tuple(match[name] for name in ("gate", "increment", "state"))
         kept, gate = match["kept"], graph.producer(origin(graph, match["gate"]))
         same = all(graph.types[name] == node.output.type for name in inputs)
+        if graph.is_constant(state):  # the first step of a sequence
+            same, inputs = same and not graph.data(state).any(), inputs[:2]
         if same and gate is not None and gate.attributes == SIGMOID and graph.only_user(kept):
             inside = frozenset((kept, node.output.name))
             return FloatLayer(
@@ -86,7 +92,7 @@ def _keeps(graph: Graph, node: Node, states: set[str]) -> bool:
         if name in seen:
             continue
         seen.add(name)
-        if not (isinstance(user.attributes, ops.Concat) or is_move(graph, user)):
+        if not (isinstance(user.attributes, JOINS) or is_move(graph, user)):
             then = graph.only_user(name)
             if then is None or then.outputs[0].name not in states:
                 return False

@@ -3,11 +3,17 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from ..graph import Graph, Node
+import numpy as np
+
+from ..graph import Graph, Node, evaluate_node
 from ..graph import operators as ops
 from ..reach import reach
 from .float_layer import FloatLayer, is_move, maker, origin
+from .ranges import Function
 from .states import cells
+
+GRID = 4096
+"""Number of samples of a function over the range of its input."""
 
 
 def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | None:
@@ -92,12 +98,17 @@ def without_lone_layers(
     while True:
         produced = {layer.output for layer in layers}
         counts = Counter(origin(graph, name) for layer in layers for name in layer.inputs)
-        multiplied = {
-            origin(graph, name)
-            for layer in layers
-            if layer.weighted or layer.kind == "matmul"
-            for name in layer.inputs
-        }
+        multiplied = set(
+            reach(
+                (
+                    origin(graph, name)
+                    for layer in layers
+                    if layer.weighted or layer.kind == "matmul"
+                    for name in layer.inputs
+                ),
+                lambda name: _joined(graph, name),
+            )
+        )
         multiplied |= cells(graph, layers)
         scores = {name for layer in layers if layer.kind == "softmax" for name in layer.inputs}
         kept = [
@@ -110,6 +121,13 @@ def without_lone_layers(
         if len(kept) == len(layers):
             return tuple(layers)
         layers = kept
+
+
+def _joined(graph: Graph, name: str) -> Iterable[str]:
+    """Return the origins of the parts of a Concat."""
+    node = graph.producer(name)
+    joins = node is not None and isinstance(node.attributes, ops.Concat)
+    return (origin(graph, part) for part in node.inputs) if node and joins else ()
 
 
 def _is_lone(
@@ -167,3 +185,26 @@ def _is_read(graph: Graph, name: str, reads: Container[str], apart: frozenset[st
                 seen.add(value.name)
                 pending += graph.users(value.name)
     return False
+
+
+def apply_table(graph: Graph, layer: FloatLayer, x: np.ndarray) -> np.ndarray:
+    """Apply the function of a layer of kind `table` to float32[...] inputs."""
+    values = {layer.inputs[0]: x}
+
+    def value_of(name: str) -> np.ndarray:
+        if graph.is_constant(name):
+            return graph.data(name).reshape(())
+        if name not in values:
+            node = maker(graph, name)
+            values[name] = evaluate_node(node, [value_of(one) for one in node.inputs])[0]
+        return values[name]
+
+    return value_of(layer.output)
+
+
+def sampled_table(graph: Graph, layer: FloatLayer, low: float, high: float) -> Function:
+    """Return the function of a layer of kind `table`, interpolated between `GRID` samples."""
+    margin = (high - low) / 16
+    x = np.linspace(low - margin, high + margin, GRID, dtype=np.float32)
+    y = apply_table(graph, layer, x).astype(np.float64)
+    return lambda values: np.interp(values, x, y)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...isa.configuration import Configuration
-from ..accelerator.lower_bound import Demand, chained, demand_of
+from ..accelerator.lower_bound import NOTHING_MADE, Demand, chained, demand_of
 from .candidate_timer import CandidateTimer
 from .given_schedules import Part, estimated_cycles
 
@@ -20,12 +20,15 @@ class LayerGap:
         Cycles with the chosen schedule, by the timing model or, if not `exact`, by the estimate.
     demand
         The work of every schedule.
+    among
+        The same in the whole program, where activations may stay on chip.
     """
 
     name: str
     cycles: int
     exact: bool
     demand: Demand
+    among: Demand
 
     @property
     def bound(self) -> int:
@@ -51,7 +54,11 @@ def share_over(cycles: int, bound: int) -> float:
 
 
 def layer_gap(
-    name: str, parts: Sequence[Part], configuration: Configuration, timer: CandidateTimer | None
+    name: str,
+    parts: Sequence[Part],
+    configuration: Configuration,
+    timer: CandidateTimer | None,
+    on_chip: frozenset[str] = NOTHING_MADE,
 ) -> LayerGap:
     """The cycles of a layer and their lower bound.
 
@@ -61,6 +68,8 @@ def layer_gap(
         Its kernels with their schedules; none for a movement without copies.
     timer
         Gives the exact cycles; without it, they are estimated.
+    on_chip
+        Values of the whole program that may stay on chip.
     """
     if not parts:
         cycles = 0
@@ -68,8 +77,11 @@ def layer_gap(
         cycles = timer.cycles(*parts)
     else:
         cycles = sum(estimated_cycles(choice) for _, choice in parts)
-    demand = chained([demand_of(kernel, configuration) for kernel, _ in parts])
-    return LayerGap(name, cycles, timer is not None, demand)
+    alone, among = (
+        chained([demand_of(kernel, configuration, where) for kernel, _ in parts])
+        for where in (NOTHING_MADE, on_chip)
+    )
+    return LayerGap(name, cycles, timer is not None, alone, among)
 
 
 def report_of(segments: Sequence[Sequence[LayerGap]], cycles: int | None) -> dict[str, Any]:
@@ -89,7 +101,7 @@ def report_of(segments: Sequence[Sequence[LayerGap]], cycles: int | None) -> dic
         each layer alone, with the unit that determines its bound. No program of the same layers
         takes fewer cycles than `bound`. A program with other fused layers could.
     """
-    bound = sum(chained([layer.demand for layer in layers]).cycles for layers in segments)
+    bound = sum(chained([layer.among for layer in layers]).cycles for layers in segments)
     return {
         "cycles": cycles,
         "bound": bound,

@@ -7,10 +7,11 @@ the rest of the search, so a candidate that cannot change the choice is not time
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import chained, demand_of
-from ..accelerator.search import Candidate, likely_candidates
+from ..accelerator.search import Candidate, just_in_time_candidates, likely_candidates
 from ..options import Options
 from ..tensor import Kernel
 from .given_schedules import Part
@@ -109,6 +110,12 @@ class CandidateTimer:
             cycles = self.cycles((kernel, schedule))
             if cycles < least:
                 best, least = schedule, cycles
+        if least > NEAR * bound:
+            depth = options.pipeline_depth
+            for schedule in just_in_time_candidates(kernel, self.configuration, depth, few):
+                if schedule.estimated_cycles < least:
+                    cycles = self.cycles((kernel, schedule))
+                    best, least = min((best, least), (schedule, cycles), key=itemgetter(1))
         if least == NEVER:
             self.programs.lowered([(kernel, best)])  # raises the reason
         return best

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from ...isa.configuration import Configuration
 from ...isa.encoding import word_bytes
+from ...isa.footprints import footprint
 from ...isa.instructions import Instruction, Unit
 from ...isa.tokens import synthesise_tokens
-from .load_order import Span, Spans, passing_loads
+from .load_order import LoadOrder, Span, Spans
 
 DELAYS = 0, 300
 """Cycles by which a load that passes may delay the one that it passes; both are tried."""
@@ -23,7 +24,7 @@ DELAYS = 0, 300
 ROUNDS = 3
 """Times that loads are ordered anew, each by the cycles of the order before."""
 
-MAX_REORDERED = 5000
+MAX_REORDERED = 10_000
 """Instructions of a program up to which loads are ordered anew: half a millisecond each."""
 
 Measure = Callable[[Sequence[Instruction], Configuration], tuple[int, Sequence[int] | None]]
@@ -101,7 +102,7 @@ def reorder_loads(
     configuration: Configuration,
     measure: Measure | None,
 ) -> Issued:
-    """Let loads pass others that wait, where that saves cycles; see `passing_loads`.
+    """Let loads pass others that wait, where that saves cycles; see `LoadOrder`.
 
     Parameters
     ----------
@@ -111,12 +112,16 @@ def reorder_loads(
     spans_of: Spans | None = getattr(measure, "spans", None)
     if spans_of is None or len(instructions) > MAX_REORDERED:
         return issued
+    footprints = [footprint(one, configuration) for one in instructions]
+    conflicts: dict[int, bool] = {}
     for _ in range(ROUNDS):
         before = [instructions[index] for index in issued.order]
+        used = [footprints[index] for index in issued.order]
         base = issued
         spans = [Span(*each) for each in spans_of(base.program, configuration)]
+        loads = LoadOrder(base.order, used, spans, conflicts)
         for delay in DELAYS:
-            order = passing_loads(before, spans, delay, configuration)
+            order = loads.passing(delay)
             found = issue([before[index] for index in order], configuration, measure)
             if found.cycles < issued.cycles:
                 issued = found._replace(order=[base.order[order[index]] for index in found.order])

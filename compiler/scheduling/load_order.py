@@ -5,13 +5,13 @@ Instructions whose data do not conflict may be in any order. A simulation with t
 durations issues them anew: of the next loads, it takes the first one that can start.
 """
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from ...isa.configuration import Configuration
-from ...isa.footprints import Footprint, data_conflict, footprint
+from ...isa.footprints import Footprint, data_conflict
 from ...isa.instructions import Instruction, Unit
 
 WINDOW = 64
@@ -37,28 +37,20 @@ Spans = Callable[[Sequence[Instruction], Configuration], Sequence[tuple[int, ...
 """Measures the fields of the `Span` of all instructions of a program but SYNC and HALT."""
 
 
-def passing_loads(
-    instructions: Sequence[Instruction],
-    spans: Sequence[Span],
-    delay: int,
-    configuration: Configuration,
-) -> list[int]:
-    """Return an order with the same results in which loads pass loads that wait.
+class LoadOrder:
+    """Orders in which loads pass loads that wait, all with the same results.
 
     Parameters
     ----------
-    instructions
-        In an order in which each one follows those that it depends on.
+    order
+        Instructions, each of which follows those that it depends on.
+    used
+        Their footprints.
     spans
-        The times of these instructions in this order.
-    delay
-        Cycles by which a load that passes may delay the next one in order.
-    """
-    return _LoadOrder(instructions, spans, delay, configuration).run()
-
-
-class _LoadOrder:
-    """The simulation.
+        Their times in this order.
+    conflicts
+        What is known of pairs of instructions, whose keys are `earlier << 32 | later`; more is
+        added. Orders of one program share most pairs.
 
     Attributes
     ----------
@@ -70,52 +62,77 @@ class _LoadOrder:
         All instructions before this one are issued.
     oldest
         For each instruction, an earlier one; with all before it, it is issued first.
+    users, depends
+        For each instruction, those that depend on it, and the number of those that it depends on.
     missing, ready
         How many of the instructions that it depends on are not issued, and when the others end.
+    loads
+        Those that wait for no other instruction, in order.
     """
 
     def __init__(
         self,
-        instructions: Sequence[Instruction],
+        order: Sequence[int],
+        used: Sequence[Footprint],
         spans: Sequence[Span],
-        delay: int,
-        configuration: Configuration,
+        conflicts: dict[int, bool],
     ) -> None:
-        self.spans, self.delay = spans, delay
-        self.used = [footprint(one, configuration) for one in instructions]
-        self.waiting = {unit: deque[int]() for unit in Unit}
+        self.spans, self.used = spans, used
+        self.queues = {unit: list[int]() for unit in Unit}
         self.lead = dict.fromkeys(Unit, 1 << 62)
         self.oldest: list[int] = []
-        for index, (used, span) in enumerate(zip(self.used, spans, strict=True)):
-            assert used.unit is not None
-            loads = self.waiting[Unit.LOAD]
+        for index, (one, span) in enumerate(zip(used, spans, strict=True)):
+            assert one.unit is not None
+            loads = self.queues[Unit.LOAD]
             self.oldest.append(loads[-WINDOW] if len(loads) >= WINDOW else 0)
-            self.waiting[used.unit].append(index)
-            self.lead[used.unit] = min(self.lead[used.unit], span.first - span.start)
-        self.users: list[list[int]] = [[] for _ in instructions]
-        self.missing = [self._depend(index) for index in range(len(instructions))]
-        self.ready = [0] * len(instructions)
-        self.ports = [_ports(used) for used in self.used]
-        self.done = 0
+            self.queues[one.unit].append(index)
+            self.lead[one.unit] = min(self.lead[one.unit], span.first - span.start)
+        self.users: list[list[int]] = [[] for _ in order]
+        self.depends = [self._depend(index, order, conflicts) for index in range(len(order))]
+        self.ports = [_ports(one) for one in used]
+        self._begin(0)
+
+    def _begin(self, delay: int) -> None:
+        self.delay, self.done = delay, 0
+        self.waiting = {unit: deque(queue) for unit, queue in self.queues.items()}
+        self.missing, self.ready = self.depends.copy(), [0] * len(self.used)
         self.busy: dict[int, tuple[Unit, int]] = {}
         self.free = dict.fromkeys(Unit, 0)
+        self.loads = [index for index in self.queues[Unit.LOAD] if not self.depends[index]]
 
-    def _depend(self, index: int) -> int:
+    def _depend(self, index: int, order: Sequence[int], conflicts: dict[int, bool]) -> int:
         """Note the instructions that one depends on, and return their number."""
-        used, found, seen = self.used[index], 0, set[Unit]()
+        later, found = self.used[index], 0
+        unit, _, _, _, _, low, high = later
+        touched, written = later.reads | later.writes, later.writes
+        seen = set() if unit is Unit.LOAD else {unit}
         for other in range(index - 1, self.oldest[index] - 1, -1):
-            unit = self.used[other].unit
-            if unit in seen or (unit is used.unit and unit is not Unit.LOAD):
+            earlier = self.used[other]
+            if earlier[0] in seen:
                 continue
-            if data_conflict(self.used[other], used):
+            shared = (earlier[1] & written) | (earlier[2] & touched)
+            if not shared or (shared == 1 and (earlier[6] < low or high < earlier[5])):
+                continue  # most pairs, without a call
+            pair = order[other] << 32 | order[index]
+            conflict = conflicts.get(pair)
+            if conflict is None:
+                conflict = conflicts[pair] = data_conflict(earlier, later)
+            if conflict:
                 self.users[other].append(index)
                 found += 1
-                if unit is not Unit.LOAD and unit is not None:
-                    seen.add(unit)
+                if earlier[0] is not Unit.LOAD:
+                    seen.add(earlier[0])
         return found
 
-    def run(self) -> list[int]:
-        """Issue the instruction that can start first, until none is left."""
+    def passing(self, delay: int) -> list[int]:
+        """Issue the instruction that can start first, until none is left.
+
+        Parameters
+        ----------
+        delay
+            Cycles by which a load that passes may delay the next one in order.
+        """
+        self._begin(delay)
         order: list[int] = []
         issued = [False] * (len(self.used) + 1)
         others = [unit for unit in Unit if unit is not Unit.LOAD]
@@ -147,8 +164,11 @@ class _LoadOrder:
         """The load that can start first, with its start; the next one in order if several can."""
         queue, free, lead = self.waiting[Unit.LOAD], self.free[Unit.LOAD], self.lead[Unit.LOAD]
         found: list[tuple[int, int]] = []
-        for index in islice(queue, WINDOW):
-            if not self._may_start(index):
+        last = queue[min(WINDOW, len(queue)) - 1] if queue else -1
+        for index in self.loads:
+            if index > last:
+                break
+            if self.oldest[index] > self.done:
                 continue
             start, span = self._start(index), self.spans[index]
             if found and start >= found[0][0]:
@@ -172,9 +192,13 @@ class _LoadOrder:
         for user in self.users[index]:
             self.missing[user] -= 1
             self.ready[user] = max(self.ready[user], end)
+            if not self.missing[user] and self.used[user].unit is Unit.LOAD:
+                insort(self.loads, user)
         for port in self.ports[index]:
             self.busy[port] = unit, end
         self.waiting[unit].remove(index)
+        if unit is Unit.LOAD:
+            self.loads.remove(index)
 
 
 def _ports(used: Footprint) -> tuple[int, ...]:

@@ -224,13 +224,38 @@ def ring_of(stage: Stage, needed: Sequence[Interval], ever: Sequence[Interval]) 
     axis, tile = rolled_axis(stage)
     dimension = stage.axes.index(axis)
     extents = extents_of(stage.domain)
-    rows, all_rows = needed[dimension], ever[dimension]
+    rows = needed[dimension]
     if len(rows.low.terms) > 1 or any(factor < 1 for _, factor in rows.low.terms):
         moving = ", ".join(f"`{name}`" for name, _ in rows.low.terms)
         raise ScheduleError(
             f"roll({stage.name}): its rows must advance with one loop of the reader, not with "
             f"{moving}"
         )
+    return rolling_through(dimension, (tile, stage.ahead), needed, ever, extents)
+
+
+def rolling_through(
+    dimension: int,
+    rates: tuple[int, int],
+    needed: Sequence[Interval],
+    ever: Sequence[Interval],
+    extents: tuple[int, ...],
+) -> Rolling:
+    """The progress of a stage through the smallest ring.
+
+    Parameters
+    ----------
+    dimension
+        The dimension whose indices are the rows.
+    rates
+        Rows computed at a time, and rows computed before they are needed.
+    needed, ever
+        As for `ring_of`; the rows advance with one loop at most.
+    extents
+        Extents of the stage's tensor.
+    """
+    tile, ahead = rates
+    rows, all_rows = needed[dimension], ever[dimension]
     borders = tuple(
         (max(0, -part.low.constant), max(0, part.low.constant + part.extent - extent))
         for part, extent in zip(ever, extents, strict=True)
@@ -239,16 +264,18 @@ def ring_of(stage: Stage, needed: Sequence[Interval], ever: Sequence[Interval]) 
     span = rows.extent
     advance = rows.low.terms[0][1] if rows.low.terms else max(span, tile)
     first = rows.low.constant + before
+    # Without rows ahead, and if tiles end where the reader's rows end, no further places are used.
+    just_in_time = not (ahead or advance % tile or (rows.low.constant + span) % tile)
     ring, overhang = ring_rows(
         advance,
         span + first % advance,
-        max(advance, stage.ahead, tile - 1),
+        0 if just_in_time else max(advance, ahead, tile - 1),
         before + extents[dimension] + behind,
     )
     return Rolling(
         dimension=dimension,
         tile=tile,
-        ahead=stage.ahead,
+        ahead=ahead,
         first=rows.low,
         until=total(rows.low, span),
         limit=all_rows.low.constant + all_rows.extent,

@@ -5,6 +5,7 @@ before it takes effect. So every schedule has a loop program that computes the k
 """
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 
 from ..tensor import Kernel
@@ -18,6 +19,11 @@ from .stages import Division, Fusion, Stage, StepNumbers, initial_state
 from .steps import Step, blame, parse_step
 from .storage_steps import Arena, Precede, Roll
 from .target import PLAIN, ScheduleError, Target, TensorInstruction
+
+_MARKS: Mapping[str, type[Unroll | Vectorise | Tensorise]] = {
+    "*": Unroll, "~": Vectorise, "!": Tensorise,
+}  # fmt: skip
+"""Marks of the loops of `Schedule.nest`."""
 
 
 class Schedule:
@@ -119,6 +125,48 @@ class Schedule:
             self.apply(Fuse(stage, outer, loop))
             outer = Fusion(outer, loop).fused
         return outer
+
+    def nest(self, stage: str, loops: str, **factors: int | tuple[int, ...]) -> str:
+        """Split, order and mark the loops of a stage as a nest that is declared in text.
+
+        `s.nest("out", "(n y) x.o c.o k/4* x.i* c.i~", x=4, c=16)`
+
+        Parameters
+        ----------
+        loops
+            The loops from the outermost, without those that stay in place. `x*` is unrolled, `x~`
+            vectorised, and `x!` starts the instruction. `k/4*` runs `k` in unrolled steps of 4:
+            `k.o k.i*`; or `k`, if the number is 1. Loops in brackets are fused, and threads share
+            them.
+        factors
+            Factors by which a loop is split, and then its inner part.
+
+        Returns
+        -------
+        The loop that threads share, or an empty text.
+        """
+        for loop, given in factors.items():
+            for factor in given if isinstance(given, tuple) else (given,):
+                _, loop = self.split(stage, loop, factor)
+
+        def in_steps(match: re.Match[str]) -> str:
+            if match[2] == "1":
+                return match[1]
+            outer, inner = self.split(stage, match[1], int(match[2]))
+            return f"{outer} {inner}*"
+
+        loops = re.sub(r"([\w.]+)/(\d+)\*", in_steps, loops)
+        marks = dict(re.findall(r"([\w.]+)([*~!]*)", loops))
+        self.reorder(stage, *marks)
+        for loop, kinds in marks.items():
+            for kind in kinds:
+                self.apply(_MARKS[kind](stage, loop))
+        shared = re.search(r"\((.*)\)", loops)
+        if shared is None:
+            return ""
+        loop = self.fuse(stage, *shared[1].split())
+        self.parallelise(stage, loop)
+        return loop
 
     def reorder(self, stage: str, *loops: str) -> None:
         """Reorder the named loops among the positions that they occupy."""

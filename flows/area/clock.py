@@ -7,6 +7,7 @@ from statistics import median
 import numpy as np
 
 from ...isa.configuration import Configuration
+from ...wording import counted
 from ..synthesis.devices import DEVICES, FpgaDevice
 from ..synthesis.ledger import LedgerRow, read_rows
 from .provenance import LEDGER, OTHER_SOURCES, is_of_these_sources
@@ -39,7 +40,8 @@ class ClockEstimate:
         span = f"{self.least_mhz:.0f} to {self.greatest_mhz:.0f}"
         note = "" if self.is_current else f", {OTHER_SOURCES}"
         if self.measured:
-            return f"{self.median_mhz:.1f} MHz, the median of {self.seeds} seeds ({span}){note}"
+            seeds = counted(self.seeds, "seed")
+            return f"{self.median_mhz:.1f} MHz, the median of {seeds} ({span}){note}"
         return f"about {self.median_mhz:.0f} MHz ({span}), an estimate from measured machines{note}"
 
 

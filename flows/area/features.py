@@ -73,9 +73,9 @@ def _pad(configuration: Configuration, memory: Memory, readers: int, writers: in
 
 def _array(configuration: Configuration, blocks: int) -> Features:
     inputs, pairs = configuration.lanes_in, configuration.lanes_out // 2
-    rows = TapRows(inputs, configuration.depthwise_taps, spread=True)
+    rows = TapRows(inputs, configuration.window_rows, spread=True)
     channels = min(inputs, configuration.lanes_out)
-    taps = configuration.depthwise_taps
+    taps = configuration.window_rows
     packed = inputs - rows.separate
     return {
         "packed": pairs * packed,

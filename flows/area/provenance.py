@@ -18,7 +18,10 @@ from ...sim.hardware_sources import ROOT, hardware_sources
 LEDGER, MODEL = "ledger", "model"
 """Files of rows: clocks and areas; areas that the model is fitted to."""
 SOURCES = Path(__file__).with_name("measured_sources.json")
-OTHER_SOURCES = "measured before the hardware's sources changed; run `tilewright synth`"
+OTHER_SOURCES = (
+    "measured before the hardware's sources changed; `tilewright synth --config NAME --chip CHIP` "
+    "measures again"
+)
 """Note beside a figure that the RTL here may not have."""
 
 

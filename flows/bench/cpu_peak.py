@@ -49,7 +49,7 @@ def peak_rates(target: CpuTarget) -> Mapping[str, float]:
 
 def _rate(target: CpuTarget, name: str, sums: str, factors: str, operations: int) -> float:
     code = _code(target, name, sums, factors) if sums else _tile_code(target, name)
-    library = LoadedCode(assemble(code, target, "peak"), target)
+    library = LoadedCode(assemble(code, target, "peak"), "peak")
     run = library.function("peak", ctypes.c_void_p, ctypes.c_int64)
     data = (ctypes.c_char * 64)()
     least = float("inf")

@@ -8,9 +8,11 @@ from typing import Any
 
 from ...atomic_write import write_output
 from ...errors import HardwareError
+from ...isa.configuration import PRESETS
 from ...sim.gate.mapping import map_design
 from ...sim.gate.tools import find_tool, run_tool
 from ...wording import counted
+from ..area.counts import count_blocks
 from ..synthesis.critical_path import CriticalStep
 from ..synthesis.devices import RESOURCES
 from ..synthesis.flow import Advance, hash_of, shortages, tool_versions
@@ -116,6 +118,11 @@ def build(design: Design, seeds: int, advance: Advance = lambda text, done, tota
     device, target = design.device, design.clock_hz / 1e6
     assert device.family.packer is not None
     find_tool(device.family.packer)  # before hours of work
+    # Exact for the core alone, and known at once: synthesis would find the same after minutes.
+    counts = count_blocks(
+        design.configuration, design.technology, device.capacity.get("multipliers")
+    )
+    check_room(design, {"multipliers": counts.multipliers, "ram": counts.ram or 0})
     tools = tool_versions(device)
     about, steps = f"{design.configuration.name} on {design.board.name}", 1 + seeds
     advance(f"{about}: elaboration", 0, steps)
@@ -127,10 +134,7 @@ def build(design: Design, seeds: int, advance: Advance = lambda text, done, tota
         lambda step: advance(f"{about}: synthesis, {step}", 0, steps),
     )
     packed = pack_design(mapped, device)
-    if problems := shortages(device, packed):
-        raise HardwareError(
-            f"configuration `{design.configuration.name}` on `{device.name}`: {'; '.join(problems)}"
-        )
+    check_room(design, packed)
     placements: list[RoutedDesign] = []
     layout, tiles = "", None
     for seed in range(1, 1 + seeds):
@@ -182,6 +186,26 @@ def write_bitstream(built: Built, folder: Path) -> Path:
         caption = f"{design.configuration.name} on {board.name}, {best.clock_mhz:.1f} MHz: cells"
         write_output(folder / FLOORPLAN, draw(built.tiles, caption), f"`{folder / FLOORPLAN}`")
     return bitstream
+
+
+def check_room(design: Design, used: Mapping[str, int]) -> None:
+    """Reject a design that takes more than the chip has.
+
+    Raises
+    ------
+    HardwareError
+        The message names resources and parameters to lower, or the board's own configuration.
+    """
+    problems = shortages(design.device, used, "take a board with")
+    if not problems:
+        return
+    usual = design.board.configuration
+    if design.configuration.hash != PRESETS[usual].hash:
+        problems.append(f"without `--config`, the board takes `{usual}`, which fits")
+    raise HardwareError(
+        f"configuration `{design.configuration.name}` on `{design.board.name}`: "
+        + "; ".join(problems)
+    )
 
 
 def timing_problem(built: Built) -> str:

@@ -28,7 +28,9 @@ UNFIT: Mapping[str, str] = MappingProxyType(
 )
 """Boards that are not supported, and the reasons."""
 
-OWN_FILE = "or describe yours in a file: `tilewright boards --template > my-board.toml`"
+OWN_FILE = "or a file that describes yours: `tilewright boards --template > my-board.toml`"
+MAX_NAMED = 6
+"""Boards that a message proposes at most; more than these would repeat the list."""
 
 
 @cache
@@ -65,14 +67,15 @@ def find_board(text: str) -> AnyBoard:
     if found is not None:
         return known_boards()[found]
     file = f"{text}{SUFFIX}"
+    parts = [each for lower, each in known.items() if text.lower() in lower and text]
+    if Path(file).is_file():
+        hint = f"; did you mean the file `{file}`?"
+    elif 0 < len(parts) <= MAX_NAMED:
+        hint = f"; did you mean {' or '.join(f'`{each}`' for each in parts)}?"
+    else:
+        hint = did_you_mean(text, known_boards())
     raise UsageError(
-        f"board `{text}`: expected one of {', '.join(known_boards())}"
-        + (
-            f"; did you mean the file `{file}`?"
-            if Path(file).is_file()
-            else did_you_mean(text, known_boards())
-        )
-        + f"; choose one, {OWN_FILE}"
+        f"board `{text}`: expected one of {', '.join(known_boards())}, {OWN_FILE}{hint}"
     )
 
 

@@ -12,6 +12,7 @@ from ..synthesis.netlist import TOP
 from .constraints import CONSTRAINTS
 from .design import Design, make_output_folder
 
+COMMAND = "quartus_sh -t"
 SCRIPT, TOP_FILE, CLOCK_FILE = "quartus.tcl", "top.v", "clocks.sdc"
 
 

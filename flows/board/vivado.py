@@ -24,6 +24,7 @@ from .processors import ZynqBoard
 WRAPPER = "tilewright"
 """Module that the block design takes."""
 
+COMMAND = "vivado -mode batch -source"
 SCRIPT, IMPLEMENT = "build.tcl", "implement.tcl"
 
 PORT = re.compile(r"^  (input|output) (\[\d+:0\] )?(\w+);", re.MULTILINE)
@@ -72,7 +73,7 @@ class ZynqDesign:
             )
         counts = count_blocks(configuration, technology)
         used = {"multipliers": counts.multipliers, "ram": counts.ram or 0}
-        if problems := shortages(self.device, used):
+        if problems := shortages(self.device, used, "take a board with"):
             raise HardwareError(
                 f"configuration `{configuration.name}` on `{self.board.name}`: "
                 + "; ".join(problems)

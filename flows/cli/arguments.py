@@ -41,7 +41,7 @@ def add_configuration(parser: argparse.ArgumentParser, default: str = DEFAULT.na
     parser.add_argument(
         "--config",
         metavar="NAME|FILE",
-        help=f"preset or JSON file, perhaps with changes such as {default},act_depth=512 "
+        help=f"preset or JSON file, perhaps with changes such as {DEFAULT.name},act_depth=512 "
         f"(default: {default})",
     )
     parser.add_argument(
@@ -335,10 +335,13 @@ def require_tools(device: str) -> None:
     ToolError
         If Verilator or a C++ compiler is missing, for `rtl` and `gate`; or Yosys, for `gate`.
     """
-    if device in ("rtl", "gate"):
+    from ...runtime.devices import kind_of
+
+    kind = kind_of(device)
+    if kind in ("rtl", "gate"):
         find_verilator()
         find_compiler()
-    if device == "gate":
+    if kind == "gate":
         find_tool(YOSYS)
 
 

@@ -1,42 +1,56 @@
 """`--device`, which runs programs, and `--chip`, which has resources: alike in all commands."""
 
 import argparse
+import re
 from collections.abc import Sequence
 
 from ...errors import UsageError, did_you_mean
 
 
-def add_device(parser: argparse.ArgumentParser, names: Sequence[str], note: str = "") -> None:
+def add_device(
+    parser: argparse.ArgumentParser, names: Sequence[str], note: str = "", *, beside: bool = False
+) -> None:
     """Add `--device`, which takes one of `names`, in any case, or an address.
 
-    An address is that of a board, or of a device that an agent lends on another machine.
+    An address is that of a board, or of a device that an agent lends on another machine. `beside`
+    allows a GPU for the host's steps behind it.
     """
 
     def device(text: str) -> str:
-        from ...runtime.devices import is_address, is_board, kind_of
+        from ...runtime.devices import is_address, is_board, kind_of, without_gpu
 
-        if is_board(text):
-            return text
-        if is_address(text) and kind_of(text) in names:
-            return text
-        if text.startswith("/dev/"):
-            raise UsageError(
-                f"`--device {text}`: expected a device's name or a board's address, got a path; "
-                f"did you mean `serial://{text}`?"
-            )
         name = text if is_address(text) else text.lower()
-        if kind_of(name) not in names:
+        alone, gpu = without_gpu(name)
+        if gpu and not beside:
             raise UsageError(
-                f"`--device {text}`: expected one of {', '.join(names)}, or a board's address"
-                + did_you_mean(name, names, "; choose one")
+                f"`--device {text}`: this command runs no steps of the host; give "
+                f"`--device {alone}`"
             )
-        return name
+        if is_board(name) or kind_of(name) in names:
+            return name
+        raise UsageError(
+            f"`--device {text}`: expected one of {', '.join(names)}, or a board's address"
+            + (_address_hint(text) or did_you_mean(name, names, "; choose one"))
+        )
 
     parser.add_argument(
         "--device", type=device, default="sim", metavar="NAME|ADDRESS",
         help=f"what runs the program: {', '.join(names)}, a board's address, or "
         f"remote://AGENT/DEVICE (default: sim){note}",
     )  # fmt: skip
+
+
+def _address_hint(text: str) -> str:
+    """Return what a user meant who wrote a part of a board's address, or the board's name."""
+    from ..board.known_boards import known_boards
+
+    if re.fullmatch(r"(/dev/)?tty\w+", text):
+        return f"; did you mean `serial:///dev/{text.removeprefix('/dev/')}`?"
+    if match := re.fullmatch(r"(?:tcp:/*)?([\w.-]+:\d+)", text):
+        return f"; did you mean `tcp://{match[1]}`?"
+    if text.lower() in map(str.lower, known_boards()):
+        return "; `tilewright doctor` shows the address of a board at a serial port"
+    return ""
 
 
 def add_chip(parser: argparse.ArgumentParser, use: str) -> None:

@@ -89,7 +89,7 @@ EXAMPLES: Mapping[str, str] = {
     "synth": "tilewright synth --config 4x4 --chip ecp5-45 --no-place",
     "build": "tilewright build --board ULX3S-25F",
     "flash": "tilewright flash --board ULX3S-25F",
-    "measure": "tilewright measure serial:///dev/ttyUSB0 model.onnx",
+    "measure": "tilewright measure 'serial:///dev/ttyUSB0?baud=3000000' net.onnx --config ecp5-25",
     "board": "tilewright board --virtual ULX3S-25F",
     "verilog": "tilewright verilog --config 8x8 -o core.v",
     "agent": "tilewright agent --listen 0.0.0.0:7462 --board lab=serial:///dev/ttyUSB0",
@@ -352,6 +352,8 @@ def _fault(problem: Exception, verbose: bool) -> int:
 
 
 def _fail(message: str, code: int, verbose: bool) -> int:
+    # Objects that were abandoned, such as Amaranth's, warn as Python removes them at exit.
+    warnings.simplefilter("ignore")
     if verbose:
         traceback.print_exc()
     text = printable(" ".join(message.split()))

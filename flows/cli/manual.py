@@ -126,7 +126,11 @@ def _words(action: argparse.Action) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("<", "&lt;")
+    """Escape a text, apart from its code, in which Markdown knows no entities."""
+    parts = text.split("`")
+    return "`".join(
+        part if position % 2 else part.replace("<", "&lt;") for position, part in enumerate(parts)
+    )
 
 
 def _capital(text: str) -> str:

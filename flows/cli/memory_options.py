@@ -1,6 +1,7 @@
 """Options for main memory: how it behaves, and the one that a program is made for."""
 
 import argparse
+import re
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,6 +85,10 @@ def memory_model(arguments: argparse.Namespace, source: Path | None = None) -> M
         name = option.replace("-", "_")
         if (text := getattr(arguments, name)) is not None:
             value = text.replace(",", "/") if option == "shared-bus" else text
+            if option == "shared-bus" and not re.fullmatch(r"none|\d+(/\d+){3}", value):
+                raise UsageError(
+                    f"`--shared-bus {text}`: expected 4 numbers such as `6,7,7,781`; correct it"
+                )
             chosen = read_settings([f"{name}={value}"], f"`--{option} {text}`", (name,))
             memory = memory_with(memory, chosen)
     return memory.with_stalls(arguments.stalls or 0.0, arguments.seed)

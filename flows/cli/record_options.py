@@ -2,11 +2,18 @@
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
-from ...quoting import printable
+from ...errors import UsageError
+from ...quoting import printable, shell_word
 from ...wording import counted
-from ..execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE, records_path
+from ..execution.recorded_choices import (
+    NO_RECORDS,
+    RECORDS_VARIABLE,
+    records_path,
+    shipped_keys,
+)
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
@@ -17,23 +24,42 @@ def add_records(parser: argparse.ArgumentParser) -> None:
         help="database with the schedules that `tune` found (default: that in the cache)",
     )  # fmt: skip
     group.add_argument(
-        "--no-records", action="store_true", help="ignore the schedules that `tune` found"
+        "--no-records",
+        action="store_true",
+        help="ignore the schedules that `tune` found and those shipped with Tilewright",
     )
 
 
 def choose_records(arguments: argparse.Namespace) -> None:
-    """Let this process, and all that it starts, use the records that the user chose."""
+    """Let this process, and all that it starts, use the records that the user chose.
+
+    Raises
+    ------
+    UsageError
+        If their file does not exist.
+    """
     if arguments.no_records:
         os.environ[RECORDS_VARIABLE] = NO_RECORDS
     elif arguments.records is not None:
+        if not arguments.records.is_file():
+            raise UsageError(
+                f"`--records {arguments.records}`: there is no such file; `tilewright tune "
+                f"MODEL --database {shell_word(str(arguments.records))}` makes one"
+            )
         os.environ[RECORDS_VARIABLE] = str(arguments.records)
 
 
-def records_sentence(count: int) -> str:
-    """Say that schedules of records are used; nothing if there are none."""
-    if not count:
+def records_sentence(choices: Mapping[str, str]) -> str:
+    """Say where the recorded schedules in use come from; nothing if there are none."""
+    shipped = len(choices.keys() & shipped_keys())
+    sources = [
+        f"{counted(count, 'kernel')} {source}"
+        for count, source in (
+            (len(choices) - shipped, f"from `{printable(str(records_path()))}`"),
+            (shipped, "shipped with Tilewright"),
+        )
+        if count
+    ]
+    if not sources:
         return ""
-    return (
-        f"records: schedules of {counted(count, 'kernel')} from "
-        f"`{printable(str(records_path()))}`; `--no-records` ignores them"
-    )
+    return f"records: schedules of {' and of '.join(sources)}; `--no-records` ignores them"

@@ -156,7 +156,7 @@ def chosen_conditions(
             raise UsageError(f"`--rate {arguments.rate:g}`: expected a positive number; correct it")
         for each in networks:
             limit = read_condition(f"ms('{each}') <= {1e3 / arguments.rate!r}", known, "`--rate`")
-            found.append(replace(limit, text=f"{each} at {arguments.rate:g} a second"))
+            found.append(replace(limit, text=f"{each} at {arguments.rate:.10g} a second"))
     if device:
         found += [
             read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--chip`")

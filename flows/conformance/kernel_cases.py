@@ -19,6 +19,7 @@ from ...errors import CompileError
 from ...isa.configuration import PRESETS
 from ...runtime.device import Device
 from ...runtime.devices import open_device
+from ...runtime.profile import GPU, HOST
 from ...runtime.session import HOST_DEVICE, Session
 
 MACHINE = PRESETS["4x4"]
@@ -66,8 +67,8 @@ class KernelRunner:
         module = Module(graph.name, MACHINE, graph, steps, (), {}, code=self.code)
         session = Session(module, self.device, threads=1, least_work=0)
         run = session.run(inputs)
-        refused = session.host.refused
-        return run.outputs, sum(kernel.output not in refused for kernel in run.host.kernels)
+        own, targets = HOST if self.device.name == HOST_DEVICE else GPU, run.host.targets
+        return run.outputs, sum(targets.get(k.output, HOST) == own for k in run.host.kernels)
 
     def _compile(self, graph: Graph, steps: tuple[str, ...]) -> None:
         """Generate missing machine code."""

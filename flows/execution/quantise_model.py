@@ -1,5 +1,6 @@
 """Import a float model and quantise it with samples from a file."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from ...compiler.quantiser import (
     Batches,
     QuantisedNetwork,
     QuantiserOptions,
+    doubts,
     make_batches,
     prepare,
     quantise,
@@ -88,6 +90,8 @@ def quantise_model(
     rows = calibration_rows(samples.count, calibration.samples)
     chosen = {name: array[rows] for name, array in samples.inputs.items()}
     batches = make_batches(graph, chosen)
+    for sentence in doubts(chosen):
+        warnings.warn(sentence, stacklevel=2)
     options = QuantiserOptions(
         calibration.method,
         calibration.keep_float,

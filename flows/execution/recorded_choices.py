@@ -1,7 +1,8 @@
 """Schedules of kernels that `tilewright tune` found, for compilations on this computer.
 
 The records lie in the database of sweeps in the cache folder. `TILEWRIGHT_RECORDS` names another
-file, or is `none`. Equal records give equal programs.
+file, or is `none`. Shipped records fill in for kernels without a record of the user's own.
+Equal records give equal programs.
 """
 
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...sim.cache import cache_folder
+from .shipped_choices import shipped_places, shipped_texts
 
 if TYPE_CHECKING:
     from ...compiler.cpu import CpuTarget
@@ -51,7 +53,9 @@ def default_records_path() -> Path:
 
 
 def recorded_texts() -> Texts:
-    """Return the best choices of all workloads and targets; neither LLVM nor NumPy is loaded.
+    """Return the best choices of all workloads and targets, shipped ones included.
+
+    Neither LLVM nor NumPy is loaded.
 
     Raises
     ------
@@ -59,7 +63,11 @@ def recorded_texts() -> Texts:
         If the user named a file that is not a database of sweeps.
     """
     path = records_path()
-    if path is None or not (path.is_file() or os.environ.get(RECORDS_VARIABLE)):
+    return {} if path is None else {**shipped_texts(), **_own_texts(path)}
+
+
+def _own_texts(path: Path) -> Texts:
+    if not (path.is_file() or os.environ.get(RECORDS_VARIABLE)):
         return {}
     from ..sweep.records import Database, DatabaseError
 
@@ -77,7 +85,8 @@ def best_texts(database: "Database") -> Texts:
     found: dict[tuple[str, str], tuple[float, str, str]] = {}
     for key, record in database.of_evaluator(BEST):
         ratio = record.figures.get("ratio")
-        if record.error is None and isinstance(ratio, int | float) and 0 < ratio < 1:
+        # A ratio of 1 belongs to a default that the shipped schedule does not beat here.
+        if record.error is None and isinstance(ratio, int | float) and 0 < ratio <= 1:
             place, mine = (key.network, key.configuration), (float(ratio), key.digest, key.memory)
             found[place] = min(mine, found.get(place, mine))
     return {place: text for place, (_, _, text) in sorted(found.items())} | _layer_texts(database)
@@ -112,31 +121,53 @@ def recorded_schedules(
     texts: Texts, graph: "Graph", configuration: "Configuration", memory: "MemoryModel"
 ) -> dict[str, str]:
     """Return schedules by layer for a network on a machine with a main memory."""
-    if not any(" " in target for _, target in texts):
-        return {}
     from ...isa.settings import memory_text
     from ..sweep.records import configuration_digest
 
     target = f"{configuration_digest(configuration)} {memory_text(memory)}"
+    if all(place != target for _, place in texts):
+        return {}
     found = texts.get((graph_digest(graph), target))
     return json.loads(found) if found else {}
 
 
 def recorded_choices(texts: Texts) -> Mapping[str, str]:
-    """Return the choices for this processor and the threads of a session, for a request."""
+    """Return the choices that a compilation uses, for this processor and a session's threads.
+
+    A user's own record of a kernel replaces a shipped one.
+    """
     from ...compiler.host import host_target
 
     target = host_target() if texts else None
     if target is None:
         return {}
+    threads = usable_threads()
+    shipped = _choices_at(texts, target, *shipped_places(target, threads))
+    return {**shipped, **_choices_at(texts, target, target_digest(target, threads))}
+
+
+def _choices_at(texts: Texts, target: "CpuTarget", *places: str) -> dict[str, str]:
     from ...compiler.cpu.kernels.choices import choice_key
 
-    mine = target_digest(target, usable_threads())
     return {
         choice_key(workload, target): text
+        for place in places
         for (workload, configuration), text in texts.items()
-        if configuration == mine
+        if configuration == place
     }
+
+
+def shipped_keys() -> set[str]:
+    """Return the keys of choices that come from shipped schedules on this processor."""
+    from ...compiler.host import host_target
+
+    path, target = records_path(), host_target()
+    if path is None or target is None:
+        return set()
+    threads = usable_threads()
+    shipped = _choices_at(dict(shipped_texts()), target, *shipped_places(target, threads))
+    own = _choices_at(_own_texts(path), target, target_digest(target, threads))
+    return shipped.keys() - own.keys()
 
 
 def usable_threads() -> int:

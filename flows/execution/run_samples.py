@@ -11,6 +11,7 @@ from ...compiler.module import Module
 from ...runtime import Comparison, Session, open_device
 from ...runtime.benchmark import REPEAT, Benchmark
 from ...runtime.device import Device, Result
+from ...runtime.devices import SimDevice, without_gpu
 from ...runtime.profile import Profile, profile_of
 from ...runtime.session import NO_STATES, Run
 from ..cli.arguments import progress_bar
@@ -107,7 +108,9 @@ def run_samples(
     seconds = time.perf_counter() - began
     stacked, first = np.stack(outputs), runs[0]
     times, host = None, first.host
-    if host.seconds and (device.name == "sim" or not device.has_accelerator):
+    if host.seconds and (
+        without_gpu(device.name)[0] == SimDevice.name or not device.has_accelerator
+    ):
         slow = seconds / samples.count >= SLOW_S
         often = repeat or (SLOW_REPEATS if slow else REPEAT)
         times = session.benchmark(next(iter(samples)), repeat=often)

@@ -29,8 +29,9 @@ def show(
     plural = "s" * (count != 1)
     say(f"network        {outcome.module.name}: {report.host_sentence(profile)}")
     say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
-    gpu = f", {outcome.device.driver.device}" if isinstance(outcome.device, GpuDevice) else ""
-    say(f"device         {outcome.device.name}{gpu}")
+    gpu = outcome.device.gpu or outcome.device
+    chip = f", {gpu.driver.device}" if isinstance(gpu, GpuDevice) else ""
+    say(f"device         {outcome.device.name}{chip}")
     if isinstance(outcome.device, RemoteDevice):
         say(f"agent          {outcome.device.times}")
     if line := program_sentence(outcome.module, outcome.device.memory):

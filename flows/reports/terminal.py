@@ -182,12 +182,14 @@ def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
     Returns
     -------
     dict
-        `accuracy` if labels are known. If outputs are known, `equal_samples` and `equal_values` as
-        shares and, for floats that are not all equal, the signal-to-noise ratio `sqnr_db`.
+        `accuracy` if labels are known and the output is one number per class. If outputs are
+        known, `equal_samples` and `equal_values` as shares and, for floats that are not all equal,
+        the signal-to-noise ratio `sqnr_db`.
     """
     found: dict[str, float] = {}
     flat = outputs.reshape(len(outputs), -1)
-    if samples.labels is not None and samples.labels.ndim == 1:
+    has_classes = sum(extent != 1 for extent in outputs.shape[1:]) == 1
+    if samples.labels is not None and samples.labels.ndim == 1 and has_classes:
         found["accuracy"] = float(np.mean(flat.argmax(axis=1) == samples.labels))
     if samples.outputs is not None:
         expected = samples.outputs.reshape(len(samples.outputs), -1)

@@ -235,8 +235,11 @@ def require_capacity(found: Synthesis) -> None:
         )
 
 
-def shortages(device: FpgaDevice, used: Resources) -> list[str]:
-    """Return a clause for each resource that a device lacks, with the parameters to lower."""
+def shortages(device: FpgaDevice, used: Resources, choose: str = "choose") -> list[str]:
+    """Return a clause for each resource that a device lacks, with the parameters to lower.
+
+    `choose` says what the user does to get a larger chip of the family.
+    """
     problems = []
     for name in device.short(used):
         larger = [
@@ -244,7 +247,7 @@ def shortages(device: FpgaDevice, used: Resources) -> list[str]:
             for other in DEVICES.values()
             if other.family is device.family and not other.short(used)
         ]
-        choice = f", or choose `{larger[0]}`" if larger else ""
+        choice = f", or {choose} `{larger[0]}`" if larger else ""
         problems.append(
             f"needs {used[name]:,} {RESOURCES[name]}, the device has "
             f"{device.capacity.get(name, 0):,}; {REMEDIES[name]}{choice}"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from ...wording import counted
 from ..cli.console import configuration_sentence
 from ..cli.tables import table
 from .critical_path import CriticalStep
@@ -64,7 +65,7 @@ def clock_sentence(found: Synthesis) -> str:
     if len(clocks) == 1:
         return f"clock: {median:.1f} MHz with seed {found.placements[0].seed}, {target}"
     return (
-        f"clock: {median:.1f} MHz, the median of {len(clocks)} seeds "
+        f"clock: {median:.1f} MHz, the median of {counted(len(clocks), 'seed')} "
         f"({min(clocks):.1f} to {max(clocks):.1f}), {target}"
     )
 

@@ -6,6 +6,7 @@ What is faster alone need not be faster in the network, where layers overlap. So
 the exact time of the whole network. With devices, their cycles take the place of the exact ones.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -173,7 +174,7 @@ def _logged(candidate: Candidate, cycles: int | None, default: int) -> LoggedTri
         for axis, extent in tile
     }
     choice |= {"outer": "channels" if candidate.channels_outer else "pixels"}
-    choice |= {"depth": candidate.depth}
+    choice |= {"depth": candidate.depth, "ahead": "yes" if candidate.ahead else "no"}
     ratio = None if cycles is None or cycles >= NEVER else cycles / default
     verdict = "ok" if ratio else "failed" if cycles is None else "no program"
     return LoggedTrial(choice, verdict, ratio, predicted=candidate.estimated_cycles / default)
@@ -200,6 +201,9 @@ def search_network(
 ) -> SearchedNetwork:
     """Search all layers, those that are farthest from their bound first.
 
+    Each layer gets a share of the remaining budget in proportion to its distance from the bound.
+    Faster schedules are tried in the network at once, so that a run that ends early uses them too.
+
     Parameters
     ----------
     module
@@ -216,31 +220,44 @@ def search_network(
     DeviceError
         If the devices cannot run the network.
     """
-    started, left = clock(), trials
+    end, left = math.inf if seconds is None else clock() + seconds, trials
     results: dict[str, SearchedLayer] = {}
-
-    def may_go_on() -> bool:
-        return seconds is None or clock() - started < seconds
 
     def cycles_of(compiled: Module) -> int:
         return devices.network_cycles(compiled) if devices else compiled.report["cycles"]
 
-    for name in _farthest_first(module):
-        results[name] = search_layer(module, name, left, may_go_on, devices)
-        left -= results[name].timed
-        watch(results[name])
     kept: dict[str, str] = {}
     before = least = cycles_of(module)
-    for result in results.values():
-        if result.steps and may_go_on():
-            cycles = cycles_of(compile_with({**kept, result.name: result.steps}))
+    for name, share in _shares(module):
+        now = clock()
+        until = now + share * (end - now)
+
+        def may_go_on(until: float = until) -> bool:
+            return clock() < until
+
+        result = search_layer(module, name, math.ceil(share * left), may_go_on, devices)
+        results[name] = result
+        left -= result.timed
+        if result.steps and clock() < end:
+            cycles = cycles_of(compile_with({**kept, name: result.steps}))
             if cycles < least:
-                least, kept[result.name] = cycles, result.steps
+                least, kept[name] = cycles, result.steps
+        watch(result)
     order = [row["name"] for row in module.report["layers"]]
     layers = tuple(results[name] for name in dict.fromkeys(order))
     return SearchedNetwork(before, least, module.report["bound"], layers, kept)
 
 
-def _farthest_first(module: Module) -> Iterator[str]:
-    rows = sorted(module.report["layers"], key=lambda row: row["bound"] - row["cycles"])
-    yield from dict.fromkeys(row["name"] for row in rows)
+def _shares(module: Module) -> Iterator[tuple[str, float]]:
+    """Yield each layer with its share of the remaining budget, the farthest from its bound first.
+
+    The last layer may use all that remains.
+    """
+    gaps: dict[str, int] = {}
+    for row in module.report["layers"]:
+        gap = max(1, row["cycles"] - row["bound"])
+        gaps[row["name"]] = max(gap, gaps.get(row["name"], 0))
+    left = sum(gaps.values())
+    for name, gap in sorted(gaps.items(), key=lambda one: -one[1]):
+        yield name, gap / left
+        left -= gap

@@ -8,13 +8,14 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...compiler.cpu.kernels.choices import Choice, choice_text
+from ...compiler.cpu.kernels.choices import Choice, choice_of, choice_text
 from ...errors import UsageError
 from ...wording import counted
 from ..execution.recorded_choices import target_digest
+from ..execution.shipped_choices import shipped_places, shipped_texts
 from .features import work_of
 from .kernel_records import KernelRecords
 from .measuring import TrialMeasurer
@@ -79,6 +80,8 @@ class TaskState:
         The incumbent; its ratio is 1 before a better one is known.
     stopped
         Why it gets no more trials; empty while it may.
+    shipped
+        The point of the schedule that is shipped for the task; None without one.
     """
 
     task: KernelTask
@@ -93,6 +96,7 @@ class TaskState:
     last_gain: float = 0.0
     default_s: float = 0.0
     stopped: str = ""
+    shipped: int | None = None
 
     @property
     def ratio(self) -> float:
@@ -237,7 +241,31 @@ def tune(
 def _begun(task: KernelTask, records: KernelRecords, tuner: str, seed: int) -> TaskState:
     space = task.space()
     method = open_tuner(tuner, task, space, seed, records.history(task))
-    return TaskState(task, space, method, records.known(task))
+    state = TaskState(task, space, method, records.known(task))
+    for place in shipped_places(task.target, task.threads):
+        text = shipped_texts().get((task.workload, place))
+        if text and (choice := choice_of(text)) in space.points:
+            state.shipped = space.points.index(choice)
+    return state
+
+
+def _next_points(state: TaskState, count: int) -> list[int]:
+    """Choose the candidates of a batch: the default, then the shipped one, then the tuner's."""
+    if state.batches == 0:
+        return state.tuner.propose(1)  # alone, because the others are compared with it
+    first = [state.shipped] if state.shipped and state.batches == 1 else []
+    while proposed := state.tuner.propose(count - len(first)):
+        if points := [point for point in proposed if point != state.shipped]:
+            return [*first, *points]
+    return first
+
+
+def _keep_default(state: TaskState, records: KernelRecords, how: Mapping[str, Any]) -> None:
+    """Record that a shipped schedule is no faster here, so that compilations keep the default."""
+    default = state.outcomes[0]
+    if default.times is not None:
+        times = replace(default.times, ratio=1.0)
+        records.add_best(state.task, replace(default, choice=(), times=times), how)
 
 
 def _most_to_gain(states: Sequence[TaskState]) -> TaskState | None:
@@ -263,8 +291,7 @@ def _run_batch(
     seed: int,
 ) -> int:
     """Judge the next candidates of a task, and return their number."""
-    # Only the default at first, because the others are compared with it.
-    points = state.tuner.propose(1 if not state.outcomes else count)
+    points = _next_points(state, count)
     choices = {point: state.space.points[point] for point in points}
     incumbent = state.best.choice if state.best else ()
     before = state.ratio
@@ -288,6 +315,8 @@ def _run_batch(
         if outcome.verdict is TrialVerdict.OK and is_better:
             state.best = outcome
             records.add_best(state.task, outcome, how)
+    if state.batches == 1 and state.shipped and state.best is None:
+        _keep_default(state, records, how)
     state.batches += 1
     state.last_gain = 1 - state.ratio / before
     state.idle_batches = 0 if state.last_gain else state.idle_batches + 1

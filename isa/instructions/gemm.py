@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
-from ..pipeline import GEMM_REVISIT_STEPS, GEMM_TAIL_CYCLES
+from ..pipeline import GEMM_REVISIT_STEPS, GEMM_TAIL_CYCLES, LINE_STEPS
 from .common import Instruction, Operand, Role, Unit
 from .loops import Loop
 
@@ -20,11 +20,13 @@ class Gemm(Instruction):
     rows against it. A tile loop whose `acc` stride is zero is a reduction. Without `accumulate`, an
     accumulator is overwritten when all reduction loops are at their first iteration.
 
-    A `depthwise` GEMM keeps channels apart: row `j` of the weight tile, for `j` below the
-    configuration's `depthwise_taps`, multiplies the ACT row of `j` steps earlier in the innermost
-    row loop, channel by channel. The other rows of the tile are ignored. Rows before that loop's
-    first step count as zero, so its first `depthwise_taps - 1` sums are incomplete. Output `o`
-    takes channel `part * lanes_out + o % lanes_in`. Footprint and duration are the same as without
+    A `depthwise` GEMM keeps channels apart: row `k * depthwise_taps + j` of the weight tile, for
+    `j` below the configuration's `depthwise_taps` and `k` below its `window_lines`, multiplies
+    the ACT row of `k` iterations earlier in the row loop outside the innermost one and `j` steps
+    earlier in the innermost one, channel by channel. The other rows of the tile are ignored. Rows
+    before the first iteration of either loop count as zero, so the first sums are incomplete. So do
+    all of earlier lines if the innermost row loop has more than 32 iterations. Output `o` takes
+    channel `part * lanes_out + o % lanes_in`. Footprint and duration are the same as without
     `depthwise`.
 
     Parameters
@@ -49,7 +51,7 @@ class Gemm(Instruction):
     mnemonic: ClassVar[str] = "gemm"
     law: ClassVar[str] = (
         "ACC[acc, o] = (first ? 0 : ACC[acc, o]) + sum_i ACT[act, i] * WGT[wgt, i, o]\n"
-        "depthwise: ... + sum_j ACT[act j steps earlier, channel] * WGT[wgt, j, o]"
+        "depthwise: ... + sum_kj ACT[act k lines and j steps earlier, channel] * WGT[wgt, k j, o]"
     )
     time: ClassVar[str] = (
         f"each tile takes max(rows, lanes_in, {GEMM_REVISIT_STEPS}) cycles; complete "
@@ -159,3 +161,9 @@ class Gemm(Instruction):
     def run_steps(self) -> int:
         """Iterations of the innermost row loop, along which a depthwise GEMM reads earlier rows."""
         return self.row_loops[-1].extent if self.row_loops else 1
+
+    def run_lines(self, configuration: Configuration) -> int:
+        """Iterations of the row loop outside the innermost one, as far as a depthwise GEMM reads
+        rows of earlier ones."""
+        kept = self.run_steps() <= LINE_STEPS and configuration.window_lines > 1
+        return self.row_loops[-2].extent if kept and len(self.row_loops) > 1 else 1

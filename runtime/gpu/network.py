@@ -1,7 +1,7 @@
 """The host's part of a run on a GPU: kernels in memory that is planned once, queued together.
 
-The GPU takes over the plan of the host. Steps that are no kernels, such as concatenations and
-recurrent layers, are computed in NumPy, between copies. `refused` names them.
+The GPU takes over the plan of the host. Steps for which it has no kernel, such as concatenations
+and recurrent layers, run on this processor, between copies. `unsuited` names them.
 """
 
 import sys
@@ -17,7 +17,7 @@ from ...aligned import align
 from ...compiler.cpu import CpuTarget
 from ...compiler.gpu import GpuKernel, GpuModule, compile_copy, compile_kernel, planned_for
 from ...compiler.graph import Node
-from ...compiler.host import Alias, HostKernel, HostStep
+from ...compiler.host import Alias, Event, HostKernel, HostStep, RunKernel, host_target
 from ...compiler.host.movements import Movement
 from ...compiler.module import Module
 from ...compiler.tensor import Tensor
@@ -58,6 +58,8 @@ class GpuBatch:
         Values that are copied from it.
     shown
         Nodes that show values from elsewhere in another shape.
+    places
+        Arrays in which kernels of this processor expect values.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class GpuBatch:
         copied: Sequence[str],
         computed: Sequence[str],
         shown: Sequence[Node],
+        places: Mapping[str, np.ndarray],
     ) -> None:
         self._driver, self._memory, self._launches = driver, memory, launches
         self.names, self.new = tuple(launches), set(computed)
@@ -78,6 +81,7 @@ class GpuBatch:
         self.views = tuple(node.output.name for node in views)
         self._in = [(name, memory.of(name), memory.staged(name)) for name in copied]
         self._out = [(name, memory.of(name), memory.staged(name)) for name in computed]
+        self._places = {name: places[name] for name in computed if name in places}
         self._events: list[Any] = [driver.event() for _ in range(len(launches) + 1)]
         self._ticks = np.arange(len(launches) + 1, dtype=np.uint64)
         self._runs = 0
@@ -113,7 +117,11 @@ class GpuBatch:
             self._ticks = np.array([0, *np.multiply(ends, 1e9)], np.uint64)
         self._runs += 1
         for name, _, array in self._out:
-            values[name] = array.copy()
+            if (place := self._places.get(name)) is None:
+                values[name] = array.copy()
+            else:
+                place[...] = array
+                values[name] = place
         for name, source, shape in self._shown:
             values[name] = values[source].reshape(shape)
         return BatchTime(self.names, self.views, self._ticks, time.perf_counter() - began)
@@ -128,12 +136,20 @@ class GpuSide(HostSide):
         As for `HostSide`; even the smallest kernel runs on the GPU.
     driver
         The GPU; the caller closes it.
+
+    Attributes
+    ----------
+    unsuited : dict
+        Reasons why steps do not run on the GPU but on this processor, by the value that each one
+        computes.
     """
 
     def __init__(
         self, module: Module, driver: GpuDriver, *, least_work: int | None = 0, **options: Any
     ) -> None:
         self.driver = driver
+        self.unsuited: dict[str, str] = {}
+        self._launched: frozenset[str] = frozenset()
         super().__init__(module, least_work=None if least_work is None else 0, **options)
 
     @override
@@ -145,7 +161,7 @@ class GpuSide(HostSide):
         aliases = (event.node for event in self.plan.events if isinstance(event, Alias))
         views = {node.output.name: node.inputs[0] for node in aliases}
         self._memory = GpuMemory(self.driver, self._graph, views)
-        return np.empty(0, np.uint8), {}
+        return super()._allocate()
 
     @override
     def _prepare(self, module: Module) -> None:
@@ -158,19 +174,25 @@ class GpuSide(HostSide):
                 if (key := _key(step)) not in loaded:
                     code = self._compile(step)
                     if code is None:
-                        self.refused[step.output] = f"{type(step).__name__}: not a kernel"
+                        self.unsuited[step.output] = f"{type(step).__name__}: no kernel for a GPU"
                         continue
                     loaded[key] = code, self.driver.load(_module(code))
                 ready[step.output] = key
             except CompileError as problem:
-                self.refused[step.output] = str(problem)
+                self.unsuited[step.output] = str(problem)
                 warn_of_kernel(step.output, problem)
+        self._launched = frozenset(ready)
         used = [_workspace_bytes(_module(code)) for code, _ in loaded.values()]
         self._workspace = self.driver.allocate(max(used, default=0))
         for step in self.plan.kernels:
             if step.output in ready:
                 code, functions = loaded[ready[step.output]]
                 self._calls[step.output] = tuple(self._launches(step, code, functions))
+        others = [step for step in self.plan.kernels if step.output in self.unsuited]
+        if (processor := host_target()) is not None:
+            self._prepare_native(module, processor, others)
+        else:
+            self.refused |= self.unsuited
 
     def _compile(self, step: HostStep) -> GpuKernel | GpuModule | None:
         """The code of a step; None if there is none."""
@@ -208,10 +230,17 @@ class GpuSide(HostSide):
 
     @override
     def _targets(self) -> Mapping[str, str]:
-        return {**super()._targets(), **dict.fromkeys(self._calls, GPU)}
+        return {**super()._targets(), **dict.fromkeys(self._launched, GPU)}
+
+    @override
+    def _batched_on(self, event: Event) -> str | None:
+        launched = isinstance(event, RunKernel) and event.kernel.output in self._launched
+        return GPU if launched or isinstance(event, Alias) else super()._batched_on(event)
 
     @override
     def _batch(self, kernels: Sequence[HostStep], views: Sequence[Node], shown: set[str]) -> Any:
+        if kernels[0].output not in self._launched:
+            return super()._batch(kernels, views, shown)
         launches = {kernel.output: self._calls[kernel.output] for kernel in kernels}
         inside = {node.output.name: node.inputs[0] for node in views}
         copied: dict[str, str] = {}
@@ -220,13 +249,14 @@ class GpuSide(HostSide):
                 name = inside[name]
             # A view from before may be all that is left of what it shows.
             origin = self._memory.origin(name)
-            if origin not in self._calls and not self._graph.is_constant(origin):
+            if origin not in self._launched and not self._graph.is_constant(origin):
                 copied.setdefault(origin, name)
         names = [*launches, *(node.output.name for node in views)]
-        computed = [n for n in names if n in shown and self._memory.origin(n) in self._calls]
+        computed = [n for n in names if n in shown and self._memory.origin(n) in self._launched]
         others = [n for n in views if n.output.name in shown - set(computed)]
         given = tuple(copied.values())
-        return GpuBatch(self.driver, self._memory, launches, views, given, computed, others)
+        memory, places = self._memory, self._places
+        return GpuBatch(self.driver, memory, launches, views, given, computed, others, places)
 
 
 def _key(step: HostStep) -> str:

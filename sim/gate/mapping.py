@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,4 +95,4 @@ def map_design(
 def _yosys_step(line: str, show: Callable[[str], None]) -> None:
     number, executing, name = line.partition(". Executing ")
     if executing and number.replace(".", "").isdigit():
-        show(name.split(" ", 1)[0].rstrip("."))
+        show(re.split(r"[^\w-]", name, maxsplit=1)[0])

@@ -14,7 +14,7 @@ from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.lower_bound import NOTHING, UNITS, Demand, demand_of
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.graph import Graph, QConv
+from tilewright.compiler.graph import Graph, QConv, QMatMul
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
 from tilewright.compiler.scheduling.given_schedules import Part
@@ -30,7 +30,7 @@ from .branching_networks import cross_stage, dense_block, fire, pyramid, unet
 from .test_chains import CONFIGURATIONS, chains
 from .test_estimate import LAYERS, exact_cycles, layer
 from .test_fusion import Network
-from .test_matmuls import products
+from .test_matmuls import product, products
 
 IDEAL = MemoryModel(latency_cycles=1)
 """The bound holds for any memory; this one answers at once."""
@@ -194,6 +194,16 @@ def test_only_pixels_in_a_window_are_loaded():
     for gather in (True, False):
         demand = demand_of(kernel_of(graph, machine, gather=gather), machine)
         assert demand.busy[UNITS.index("load")] == wanted
+
+
+@pytest.mark.parametrize("transposed", [True, False])
+def test_an_activation_that_becomes_weights_is_loaded(transposed):
+    """24 rows of 16 channels times 32 columns: a beat has 8 bytes, or 1 if it is transposed."""
+    machine = PRESETS["8x8"].replace(transposed_weights="int8")
+    graph = product(QMatMul(1, 0.01, 0, 0, 0, transposed), 1, 24, 16, 32)
+    rest = 24 * 16 // 8 + 32
+    load = demand_of(kernel_of(graph, machine), machine).busy[UNITS.index("load")]
+    assert load - rest == (16 * 32 if transposed else 16 * 32 // 8)
 
 
 def test_padding_is_not_loaded():

@@ -200,7 +200,7 @@ def test_without_a_timing_model_the_report_has_estimates():
 
 def test_a_gap_is_said_in_a_line():
     demand = demand_of(kernel_of(GRAPH), MACHINE)
-    gap = LayerGap("conv", 2 * demand.cycles, True, demand)
+    gap = LayerGap("conv", 2 * demand.cycles, True, demand, demand)
     assert str(gap) == (
         f"conv: {2 * demand.cycles:,} cycles, lower bound {demand.cycles:,} (gemm), gap 100.0%"
     )

@@ -13,14 +13,22 @@ from dataclasses import replace
 import pytest
 
 from tilewright.compiler import te
-from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
+from tilewright.compiler.accelerator.search import (
+    Candidate,
+    choose_candidate,
+    just_in_time_candidates,
+    legal_candidates,
+)
 from tilewright.compiler.accelerator.tile_plan import TilePlan
 from tilewright.compiler.accelerator.weights import stored_bytes
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.scheduling import candidate_timer
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner
 from tilewright.flows.verify.fuzz.graph_specs import NodeSpec, Number, Shape, Sketch, realise
 from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.sim.timing import ExactMeasure
 
 PLAIN: dict[str, Number] = {
     "kernel": (1, 1), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1,
@@ -170,10 +178,13 @@ class Seen(Counter[str]):
             self["wrap"] += ring.rows > ring.ring
             self["wrap twice"] += ring.rows > 2 * ring.ring
             self["overhang"] += ring.overhang > 0
+            self["no rows ahead"] += ring.ring < min(ring.rows, ring.span + ring.advance)
             self["stride beyond window"] += ring.advance > ring.span
         for phase, tile in zip(plan.phases, plan.tiles, strict=True):
             window, columns, channels = phase.window, phase.pixels[2], phase.channels[-1]
-            self["groups of taps"] += bool(window and window.groups(configuration)[0] > 1)
+            self["groups of taps"] += bool(
+                window and window.columns.groups(configuration.depthwise_taps)[0] > 1
+            )
             self["gathered"] += any(plan.kernel.tensors[r.tensor].patches for r in phase.streams)
             self["batch"] += phase.extents[phase.pixels[0]] > 1
             self["images together"] += tile[phase.pixels[0]] > 1
@@ -197,6 +208,8 @@ def seen(monkeypatch) -> Seen:
     def draw_schedule(kernel: Kernel, configuration: Configuration, *_) -> Candidate:
         most, depth = chance.choice((1, 10, 100)), chance.choice((0, 0, 1, 2, 3))
         legal = tuple(itertools.islice(legal_candidates(kernel, configuration, depth), most))
+        if chance.random() < 0.2:
+            legal = (*just_in_time_candidates(kernel, configuration, depth, most),) or legal
         drawn = chance.choice(legal or (choose_candidate(kernel, configuration),))
         return replace(drawn, estimated_cycles=0)
 
@@ -238,9 +251,9 @@ def run_chains(seeds: range, device: str = "sim") -> int:
 
 
 EXPECTED = (
-    "fused", "channels outer", "ring", "wrap", "wrap twice", "overhang", "groups of taps",
-    "gathered", "batch", "images together", "first rows of tiles", "rows cut", "channels cut",
-    "split sum", "stride beyond window",
+    "fused", "channels outer", "ring", "wrap", "wrap twice", "overhang", "no rows ahead",
+    "groups of taps", "gathered", "batch", "images together", "first rows of tiles", "rows cut",
+    "channels cut", "split sum", "stride beyond window",
 )  # fmt: skip
 
 
@@ -299,3 +312,18 @@ def test_channels_are_the_outer_loop_only_where_no_row_is_dropped(monkeypatch):
     assert any(plan.rings and not plan.channels_outer for plan in plans)
     for plan in plans:
         assert not plan.channels_outer or all(ring.whole for ring in plan.rings.values())
+
+
+def test_rings_without_rows_ahead_make_room_for_larger_tiles(monkeypatch):
+    draw = Drawing(random.Random(0))
+    draw.inputs = [(1, 28, 28, 72)]
+    draw.conv(1, 0, kernel=(3, 3), pads=(1, 1, 1, 1))
+    draw.conv(16)
+    graph = realise(draw.sketch())
+    machine = PRESETS["16x16"].replace(name="shallow", act_depth=512, depthwise_lines="two")
+    with FuzzRunner() as run:
+        assert run(graph, machine, 1, "sim").kind == "equal"
+    cycles = [compile_module(graph, machine, measure=ExactMeasure()).report["cycles"]]
+    monkeypatch.setattr(candidate_timer, "just_in_time_candidates", lambda *_: [])
+    cycles.append(compile_module(graph, machine, measure=ExactMeasure()).report["cycles"])
+    assert cycles[0] < cycles[1]

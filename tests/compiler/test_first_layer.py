@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.kernels.first_layer import find_images
-from tilewright.compiler.accelerator.sliding import Window, lane_channels
+from tilewright.compiler.accelerator.sliding import Slide, Window, lane_channels
 from tilewright.compiler.accelerator.weights import pack_weights, stored_bytes
 from tilewright.compiler.graph import Graph, QConv, evaluate
 from tilewright.compiler.pipeline import compile_module
@@ -141,11 +141,12 @@ def test_packed_taps_multiply_each_pixel_of_a_window_by_its_weight_once(
     taps = min(taps, configuration.lanes_in)
     configuration = configuration.replace(name="taps", depthwise_taps=taps)
     span = (kernel[1] - 1) * dilation + 1
-    window = Window("x", "kx", 1, dilation, span)
+    slide = Slide("x", "kx", 1, dilation, span)
+    window = Window(slide, None, 1, 1)
     block = lane_channels(configuration)
     weights = np.random.default_rng(taps).integers(1, 128, (*kernel, 2 * block)).astype(np.int8)
-    count, step = window.groups(configuration)
-    used = window.taps(configuration)
+    count, step = slide.groups(taps)
+    used = slide.used(taps)
     assert (count - 1) * step + used == span
     assert step <= used
     stored = stored_bytes(window, configuration)
@@ -167,13 +168,12 @@ def test_packed_taps_multiply_each_pixel_of_a_window_by_its_weight_once(
 def test_taps_of_channels_that_are_no_whole_blocks_are_refused():
     weights = np.zeros((1, 1, 6), np.int8)
     with pytest.raises(CompileError) as caught:
-        pack_weights(weights, Window("x", "kx", 1, 1, 1), PRESETS["4x4"])
+        pack_weights(weights, Window(Slide("x", "kx", 1, 1, 1), None, 1, 1), PRESETS["4x4"])
     assert str(caught.value) == "6 channels cannot be cut into whole blocks of 4"
 
 
 def test_a_window_as_wide_as_the_taps_is_one_group():
-    configuration = PRESETS["8x8"].replace(name="five", depthwise_taps=5)
-    assert Window("x", "kx", 1, 1, 5).groups(configuration) == (1, 0)
-    assert Window("x", "kx", 1, 1, 7).groups(configuration) == (2, 2)
-    assert Window("x", "kx", 1, 2, 13).groups(configuration) == (3, 4)
-    assert Window("x", "kx", 2, 1, 5).steps(4, configuration) == 11
+    assert Slide("x", "kx", 1, 1, 5).groups(5) == (1, 0)
+    assert Slide("x", "kx", 1, 1, 7).groups(5) == (2, 2)
+    assert Slide("x", "kx", 1, 2, 13).groups(5) == (3, 4)
+    assert Slide("x", "kx", 2, 1, 5).steps(4, 5) == 11

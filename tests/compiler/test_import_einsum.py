@@ -1,4 +1,4 @@
-"""Einsum: products of two matrices become MatMul, all others stay as they are."""
+"""Einsum: matrix products become MatMul, products without a sum Mul; all others stay Einsum."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ EXTENTS = {"b": 2, "t": 5, "q": 3, "d": 8, "h": 4, "k": 6}
         ("td,d->t", 2),
         ("td,td->", 3),
         ("td,kh->tdkh", None),
-        ("td,td->td", None),
+        ("dt,td->td", None),
         ("btd,dk->bk", None),
     ],
 )
@@ -56,3 +56,29 @@ def test_an_einsum_of_two_matrices_is_a_product(
     expected = run_onnxruntime(proto, given)["y"]
     assert got.shape == expected.shape
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("equation", "operators"),
+    [
+        ("bhtd,bhdk,bht->bhtk", ["matmul", "binary"]),
+        ("td,kd,h->tkh", ["matmul", "binary"]),
+        ("bt,td,dk,kq->bq", ["matmul", "matmul", "matmul"]),
+        ("td,kh,td->dtkh", ["binary", "binary"]),
+        ("td,dk,kh->h", ["einsum", "matmul"]),
+        ("...td,...dk->...tk", ["matmul"]),
+        ("...td,dk->...tk", ["matmul"]),
+        ("...td,...dk", ["einsum"]),
+    ],
+)
+def test_operands_are_combined_from_the_left(equation: str, operators: list[str]) -> None:
+    terms = equation.partition("->")[0].replace("...", "bh").split(",")
+    given = {f"x{i}": random(*(EXTENTS[letter] for letter in term)) for i, term in enumerate(terms)}
+    shown = [value(name, np.float32, array.shape) for name, array in given.items()]
+    proto = model([node("Einsum", list(given), ["y"], equation=equation)], shown, ["y"])
+    graph = import_onnx(proto.SerializeToString())
+    moves = ("reshape", "transpose")
+    assert [one.op for one in graph.nodes if one.op not in moves] == operators
+    got, expected = evaluate(graph, given)["y"], run_onnxruntime(proto, given)["y"]
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)

@@ -94,7 +94,8 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "infinite scale": (
         lambda: quantise(float("inf")),
         "model `model`: node `quantise` (QuantizeLinear): expected positive, finite scales, got "
-        "`inf`; quantise the model again with calibration data that reaches this tensor",
+        "`inf`; the tensor holds infinities, as masks do: leave it in float, or give the float "
+        "model to `tilewright quantise`",
     ),
     "zero scale": (
         lambda: quantise(0.0),

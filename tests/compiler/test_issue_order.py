@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.scheduling.issue_order import issue, reorder_loads
+from tilewright.compiler.scheduling.load_order import WINDOW, LoadOrder, Span
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
-from tilewright.isa.footprints import data_conflict, footprint, footprints_conflict
+from tilewright.isa.footprints import Footprint, data_conflict, footprint, footprints_conflict
 from tilewright.isa.instructions import Gemm, Instruction, Load, Store, Unit
 from tilewright.isa.semantics import Machine
 from tilewright.sim.timing import ExactMeasure, time_program
@@ -85,3 +86,13 @@ def test_weights_pass_an_activation_that_is_not_stored_yet():
     assert list(before.order) == [0, 1, 2, 3, 4]
     assert list(after.order).index(3) < list(after.order).index(2)
     assert after.cycles < before.cycles - 256
+
+
+def test_no_more_loads_pass_than_may():
+    """Of what is further ahead, dependences are not known."""
+    gemm = Footprint(Unit.GEMM, 0, 2, (), (), 0, -1)
+    waits, other = (Footprint(Unit.LOAD, reads, 0, (), (), 0, -1) for reads in (2, 0))
+    used = [gemm, waits, *[other] * 200]
+    spans = [Span(0, 0, 9999, 9999), *[Span(0, 0, 9, 9)] * 201]
+    loads = LoadOrder(range(202), used, spans, {1: True})
+    assert loads.passing(1 << 30) == [0, *range(2, 2 + WINDOW), 1, *range(2 + WINDOW, 202)]

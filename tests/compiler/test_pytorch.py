@@ -56,7 +56,7 @@ def torch(monkeypatch, proto):
 
     module = ModuleType("torch")
     exporter = SimpleNamespace(export=export, calls=calls)
-    vars(module)["onnx"] = exporter
+    vars(module).update(onnx=exporter, as_tensor=lambda array: ("tensor", *array.tolist()))
     monkeypatch.setitem(sys.modules, "torch", module)
     return exporter
 
@@ -73,6 +73,9 @@ def test_a_module_is_what_pytorch_exports(torch, proto):
         ("image", ("image",), {}),
         (("image", "mask"), ("image", "mask"), {}),
         ({"x": "image"}, (), {"x": "image"}),
+        (np.arange(2), (("tensor", 0, 1),), {}),
+        ([np.arange(2), "mask"], (("tensor", 0, 1), "mask"), {}),
+        ({"x": np.arange(2)}, (), {"x": ("tensor", 0, 1)}),
     ],
 )
 def test_arguments_are_handed_over(torch, example, args, kwargs):

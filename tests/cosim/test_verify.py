@@ -22,6 +22,7 @@ CONFIGURATIONS = (
     "bus-256",
     "queue-1",
     "narrow-rows",
+    "lines",
 )
 PROGRAMS = 40
 

@@ -51,7 +51,8 @@ def test_a_model_where_an_artifact_is_expected(fail, model):
     assert fail("inspect", model) == (
         1,
         f"error: artifact `{model}`: expected a file made by `tilewright compile`, got "
-        f"{model.stat().st_size} bytes of another kind; compile the model first",
+        f"{model.stat().st_size:,} bytes of another kind; compile the model first, with "
+        "`tilewright compile MODEL`",
     )
 
 

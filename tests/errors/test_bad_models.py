@@ -96,16 +96,34 @@ def test_a_model_of_which_nothing_runs_on_the_accelerator(fail, tmp_path, words)
     ("suffix", "remedy"),
     [
         (".pt", "export it with `torch.onnx.export`, or call `tilewright.from_torch(module, "),
-        (".tflite", "convert it with tf2onnx, `python -m tf2onnx.convert --tflite MODEL --output "),
+        (".tflite", "convert it with tf2onnx (`pip install tf2onnx tensorflow`): `python -m "
+         "tf2onnx.convert --tflite {model} --output model.onnx`"),
+        (".pb", "convert it with tf2onnx (`pip install tf2onnx tensorflow`): `python -m "
+         "tf2onnx.convert --graphdef {model} --inputs NAME:0 --outputs NAME:0 --output "
+         "model.onnx`"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("command", ["run", "compile", "sweep"])
 def test_a_model_of_another_tool(fail, tmp_path, suffix, remedy, command):
     """PyTorch's files are zip files, as artifacts are."""
     model = tmp_path / f"model{suffix}"
-    model.write_bytes(b"PK\x03\x04 and more")
+    model.write_bytes(b"other" if suffix == ".pb" else b"PK\x03\x04 and more")
     code, line = fail(command, model)
     assert code == 1
     assert line.startswith(
-        f"error: model `{model}`: expected an ONNX file, got another format; {remedy}"
+        f"error: model `{model}`: expected an ONNX file, got another format; "
+        + remedy.format(model=model)
+    )
+
+
+@pytest.mark.parametrize("part", ["", "saved_model.pb"])
+def test_a_folder_of_tensorflow_is_told_the_way_to_onnx(fail, tmp_path, part):
+    folder = tmp_path / "my net"
+    folder.mkdir()
+    (folder / "saved_model.pb").touch()
+    assert fail("run", folder / part) == (
+        1,
+        f"error: model `{folder / part}`: expected an ONNX file, got another format; convert it "
+        "with tf2onnx (`pip install tf2onnx tensorflow`): `python -m tf2onnx.convert "
+        f"--saved-model '{folder}' --output 'my net.onnx'`",
     )

@@ -33,7 +33,7 @@ def test_closed_streams_are_dropped(closed):
 def test_a_locale_of_ascii_changes_no_file(tmp_path):
     page = tmp_path / "page.html"
     plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = call(f"report {DIGITS} --config tiny -o {page}", **plain)
+    done = call(f"report {DIGITS} --config 4x4 -o {page}", **plain)
     assert done.returncode == 0, done.stderr
     assert not page.read_text("utf-8").isascii()
 

@@ -19,9 +19,28 @@ from tilewright.flows.cli.main import guarded, main
          "what there is"),
         (["run", "m.onnx", "--zz", "x"], "unknown arguments `--zz x`; `tilewright run --help` "
          "shows what there is"),
-        (["run", "m.onnx", "--device", "/dev/ttyUSB0"], "`--device /dev/ttyUSB0`: expected a "
-         "device's name or a board's address, got a path; did you mean "
+        (["run", "m.onnx", "--device", "/dev/ttyUSB0"], "`--device /dev/ttyUSB0`: expected one of "
+         "reference, sim, rtl, gate, host, gpu, or a board's address; did you mean "
          "`serial:///dev/ttyUSB0`?"),
+        (["asm", "m.asm", "--device", "ttyACM1"], "`--device ttyACM1`: expected one of reference, "
+         "sim, rtl, gate, or a board's address; did you mean `serial:///dev/ttyACM1`?"),
+        (["asm", "m.asm", "--device", "localhost:45871"], "`--device localhost:45871`: expected "
+         "one of reference, sim, rtl, gate, or a board's address; did you mean "
+         "`tcp://localhost:45871`?"),
+        (["asm", "m.asm", "--device", "tcp:127.0.0.1:9"], "`--device tcp:127.0.0.1:9`: expected "
+         "one of reference, sim, rtl, gate, or a board's address; did you mean "
+         "`tcp://127.0.0.1:9`?"),
+        (["asm", "m.asm", "--device", "ulx3s-25f"], "`--device ulx3s-25f`: expected one of "
+         "reference, sim, rtl, gate, or a board's address; `tilewright doctor` shows the address "
+         "of a board at a serial port"),
+        (["run", "m.onnx", "--device", "rtl", "--waveform", "w.vcd"], "`--waveform w.vcd`: "
+         "expected a name that ends in `.fst`; rename it"),
+        (["run", "m.onnx", "--records", "my.db"], "`--records my.db`: there is no such file; "
+         "`tilewright tune MODEL --database my.db` makes one"),
+        (["report", "m.onnx", "-o", "r.pdf"], "`--output r.pdf`: expected a name that ends in "
+         "`.html` or `.htm`; rename it"),
+        (["sweep", "m.onnx", "-o", "r.csv"], "`--output r.csv`: expected a name that ends in "
+         "`.html` or `.htm`; rename it"),
         (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config list "
          "--help` shows what there is"),
         (["run", "m.onnx", "--device", "fpga"], "`--device fpga`: expected one of reference, sim, "
@@ -99,8 +118,9 @@ from tilewright.flows.cli.main import guarded, main
          "such as `1/4`, got `half`; correct it"),
         (["what-if", "m.onnx", "--vary", "bus_bits"], "`--vary bus_bits`: expected PARAM=N,... "
          "such as `bus_bits=64,128`; correct it"),
-        (["config", "show", "16x16", "--set", "name=3"], "`--set name=3`: unknown parameter "
-         "`name`; expected lanes, or a parameter of the configuration (`tilewright config show`)"),
+        (["config", "show", "16x16", "--set", "name=3"], "`--set name=3`: `name` stands in "
+         "a file of parameters alone; begin one with `tilewright config show --json mine.json`, "
+         "and give `--config mine.json`"),
         (["sweep", "m.onnx", "--latency", "10"], "unknown arguments `--latency 10`; give `--vary "
          "latency=VALUES`"),
         (["run", "m.onnx", "--shape", "x=1,8"], "unknown arguments `--shape x=1,8`; did you mean "
@@ -213,7 +233,7 @@ def test_a_reader_that_goes_away_is_no_error():
          "expected `--device sim`, `rtl` or `gate`, got `tcp://localhost:1`; it has no effect "
          "there, leave it out"),
         (["board"], "`board`: expected `--virtual`; a board of silicon needs no server, open it "
-         "with `--device serial:///dev/ttyUSB0?baud=3000000`"),
+         "with `--device 'serial:///dev/ttyUSB0?baud=3000000'`"),
         (["board", "--virtual", "--uart", "1"], "`--uart 1`: expected 4 to 65536; correct it"),
         (["board", "--virtual", "--terminal", "--port", "9"], "`--terminal`, `--port`: expected "
          "one of them; leave one out"),
@@ -286,7 +306,8 @@ def test_a_file_that_the_system_refuses_is_no_fault_of_ours(number, capsys):
 
 @pytest.mark.parametrize("option", ["--trace", "--json", "--output"])
 def test_a_full_disk_leaves_no_part_of_a_file(fail, model, tmp_path, monkeypatch, option):
-    replace, target = os.replace, tmp_path / "out.json"
+    name = "out.html" if option == "--output" else "out.json"
+    replace, target = os.replace, tmp_path / name
 
     def refuse(source, place) -> None:
         if Path(place) == target:

@@ -25,7 +25,7 @@ class OperandsBench(ProofBench):
 
     def world(self, m: Module) -> None:
         lanes_in, lanes_out, taps = self.shape
-        array = ArrayOperands(lanes_in, lanes_out, taps, self.rows)
+        array = ArrayOperands(lanes_in, lanes_out, taps, 1, self.rows)
         inside = probe(m, "array", array)
         begins = self.any(m, "begins")
         m.d.comb += [

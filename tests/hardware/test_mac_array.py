@@ -29,7 +29,7 @@ def test_two_products_follow_from_one():
 
 def random_run(shape, rng, tiles: int):
     """Stimuli by port, and the expected sums by cycle, of tiles that follow each other."""
-    lanes_in, lanes_out, taps = shape
+    lanes_in, lanes_out, taps, kept = (*shape, 1)[:4]
     channels = min(lanes_in, lanes_out)
     parts = max(1, lanes_in // lanes_out)
     extremes = rng.random() < 0.5
@@ -46,15 +46,18 @@ def random_run(shape, rng, tiles: int):
         depthwise_next = bool(taps) and bool(rng.integers(2))
         writes = list(rng.permutation(lanes_in))
         part = int(rng.integers(parts))
-        history: list = []
+        lines: list[list] = []
         first = True
+        length, joins = int(rng.integers(1, 9)), bool(rng.integers(4))
         for _ in range(lanes_in + int(rng.integers(0, 20))):
             vector = numbers(lanes_in)
             write = bool(writes) and bool(index == 0 or rng.random() < 0.9 or len(writes) > 20)
             valid = index > 0 and bool(rng.integers(4) or first)
             row = int(writes[-1]) if write else int(rng.integers(lanes_in))
             swap = valid and first
-            begins = valid and (first or not rng.integers(5))
+            ends = len(lines[-1]) == length if kept > 1 and lines else not rng.integers(5)
+            begins = valid and (first or ends)
+            opens = begins and (first or not rng.integers(5))
             cycle = {"row": row, "write": write and not swap, "swap": swap, "valid": valid}
             if swap:
                 write = False
@@ -69,13 +72,20 @@ def random_run(shape, rng, tiles: int):
                     "part": part,
                     "for_depthwise": depthwise_next,
                 }
+            if kept > 1:
+                cycle |= {"opens": opens, "joins": joins}
             cycles.append(cycle)
             sums = None
+            if valid:
+                lines = [] if opens else lines
+                lines += [[]] * begins
+                lines[-1] = [*lines[-1], vector[part * channels : (part + 1) * channels]]
             if valid and depthwise:
-                own = vector[part * channels : (part + 1) * channels]
-                history = [own] + ([] if begins else history[: taps - 1])
-                wide = np.tile(np.array(history), (1, lanes_out // channels))
-                sums = (wide * weights[: len(history)]).sum(axis=0)
+                sums = np.zeros(lanes_out, int)
+                for back, tap in np.ndindex(kept if joins else 1, taps):
+                    if back < len(lines) and tap < len(lines[-1]):
+                        own = lines[-1 - back][len(lines[-1]) - 1 - tap]
+                        sums += np.tile(own, lanes_out // channels) * weights[back * taps + tap]
             elif valid:
                 sums = vector @ weights
             expected.append(sums)
@@ -90,11 +100,11 @@ def random_run(shape, rng, tiles: int):
     return stimuli, expected
 
 
-QUICK = [(4, 4, 3)]
-SLOW = [(8, 4, 1), (2, 2, 2), (4, 4, 0), (4, 8, 2), (8, 8, 7), (16, 2, 9)]
+QUICK = [(4, 4, 3), (8, 4, 2, 3)]
+SLOW = [(8, 4, 1), (2, 2, 2), (4, 4, 0), (4, 8, 2), (8, 8, 7), (16, 2, 9), (16, 4, 3, 3)]
 # Packed products are shared by more lanes. The other arrays repeat what they have for few.
 SHARED = {
-    Technology.ECP5: [(8, 16, 3), (16, 8, 3), (16, 16, 3)],
+    Technology.ECP5: [(8, 16, 3), (16, 8, 3), (16, 16, 3), (16, 16, 3, 3)],
     Technology.XILINX7: [(8, 16, 3), (16, 8, 3)],
 }
 stimuli_of = cache(lambda shape: random_run(shape, np.random.default_rng(shape), 400))

@@ -358,8 +358,19 @@ WRONG_LINES = [
     (
         "gemm bct=1",
         "gemm: unknown field `bct`; expected one of accumulate, depthwise, part, act, wgt, acc, "
-        "wait, signal",
+        "wait, signal; did you mean `act`?",
     ),
+    (
+        "gem act=0",
+        "unknown mnemonic `gem`; expected one of load, gemm, vector, store, sync, halt; "
+        "did you mean `gemm`?",
+    ),
+    (
+        "gemm act=0 signal=vectors",
+        "field `signal`: unknown value `vectors`; expected one of load, "
+        "gemm, vector, store; did you mean `vector`?",
+    ),
+    ("gemm rows[3]", "gemm: unknown loop `rows`; expected one of tile, row; did you mean `row`?"),
     ("gemm map[3]", "gemm: unknown loop `map`; expected one of tile, row"),
     ("gemm row[3: dst 1]", "loop `row`: unknown operand `dst`; expected one of act, acc"),
     ("gemm row[x]", "field `row.extent`: expected a whole number, got `x`"),

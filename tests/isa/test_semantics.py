@@ -7,6 +7,7 @@ from tilewright.errors import ProgramError
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, ReduceMode, Store, Vector
 from tilewright.isa.numbers import quantise_output
+from tilewright.isa.pipeline import LINE_STEPS
 from tilewright.isa.semantics import Machine
 
 CONFIGURATIONS = [PRESETS["4x4"], PRESETS["8x16"], PRESETS["16x8"]]
@@ -106,6 +107,33 @@ def test_a_depthwise_gemm_multiplies_channels_with_earlier_rows(machine, taps, e
                 expected[target] += vector[channels] * tile[tap]
         machine.execute(gemm)
         assert np.array_equal(acc, expected)
+
+
+@pytest.mark.parametrize(
+    "extents", [(), (4,), (4, 3), (3, 1, 4), (2, 3, 2), (2, LINE_STEPS), (2, LINE_STEPS + 1)]
+)
+def test_a_depthwise_gemm_combines_lines(extents):
+    """With every weight 1 a sum counts the pixels of its window, of those that count at all."""
+    configuration = PRESETS["16x16"].replace(
+        depthwise_taps=2, depthwise_lines="two", row_loops=4, acc_depth=512
+    )
+    machine = Machine(configuration, np.zeros(0, np.uint8))
+    machine.view(Memory.ACT)[:] = 1
+    tile = machine.view(Memory.WGT).reshape(-1, 16, 16)[0]
+    tile[:] = np.array([1, 10, 2, 20, 4, 40, *[99] * 10])[:, None]
+    strides = [int(np.prod(extents[level + 1 :])) for level in range(len(extents))]
+    loops = [Loop(extent, (1, stride)) for extent, stride in zip(extents, strides, strict=True)]
+    machine.execute(Gemm(depthwise=True, act=0, wgt=0, acc=0, row_loops=tuple(loops)))
+    *outer, lines, run = (1, 1, *(extent for extent in extents if extent > 1))
+    kept = 1 if run > LINE_STEPS else 3
+    expected = [
+        sum((1, 2, 4)[line] * (1 + 10 * (step > 0)) for line in range(min(kept, place + 1)))
+        for _ in range(int(np.prod(outer)))
+        for place in range(lines)
+        for step in range(run)
+    ]
+    got = machine.view(Memory.ACC)[: len(expected)]
+    assert np.array_equal(got, np.broadcast_to(np.array(expected)[:, None], got.shape))
 
 
 def test_max_pooling_is_a_reduction(machine):

@@ -56,6 +56,9 @@ def test_a_file_is_a_machine_even_with_a_comma_in_its_name(tmp_path):
         ("16x16,lanes", UsageError, "expected NAME=VALUE such as `act_depth=4096`, got `lanes`"),
         ("16x16,lanes=8x8,4x4", UsageError, "expected NAME=VALUE"),
         ("16x16,act_depth=512..1024", UsageError, "expected one value of `act_depth`, got"),
+        ("16x16,extra_operations=half", UsageError, "`extra_operations` stands in a file of "
+         "parameters alone; begin one with `tilewright config show --json mine.json`, and give "
+         "`--config mine.json`"),
         ("17x17,act_depth=512", ConfigurationError, "neither a preset"),
         ("8x8,vector_lanes=16", ConfigurationError, "`lanes_in` must be a multiple of"),
     ],

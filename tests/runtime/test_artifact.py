@@ -320,7 +320,7 @@ def test_other_files_are_refused(tmp_path):
         load(path)
     assert str(refused.value) == (
         f"artifact `{path}`: expected a file made by `tilewright compile`, got 5 bytes of another "
-        "kind; compile the model first"
+        "kind; compile the model first, with `tilewright compile MODEL`"
     )
     with pytest.raises(ArtifactError) as refused:
         load(tmp_path / "absent.tw")

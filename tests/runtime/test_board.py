@@ -197,7 +197,7 @@ def refusal(address, configuration=SMALL):
             {"CONFIGURATION": PRESETS["8x8"].hash},
             "expected configuration `tiny` (0x{hash:08x}), got a board with `8x8` "
             f"({PRESETS['8x8'].hash:#010x}); load the bitstream of that configuration, or choose "
-            "the board's with `--config`",
+            "the board's with `--config 8x8`",
         ),
         (
             {"LINK_VERSION": 99},
@@ -368,11 +368,13 @@ def test_a_board_that_goes_away_for_good_is_a_sentence(monkeypatch):
         board.run(program, image)
 
 
-def test_a_board_that_comes_back_is_sent_everything_again():
+@pytest.mark.parametrize("beside", ["", "+gpu:interpreter"])
+def test_a_board_that_comes_back_is_sent_everything_again(beside):
     program, image = random_program(SMALL, 1)
     with serve_in_background(StubBoard(SMALL)) as server:
         address = server.port.address
-        board = open_device(address, SMALL)
+        board = open_device(address + beside, SMALL)
+        assert board.name == address + beside
         board.run(program, image.copy())
     port = TcpPort(int(address.rpartition(":")[2]))
     with board, serve_in_background(StubBoard(SMALL), port=port):

@@ -170,6 +170,37 @@ def test_a_signal_waits_for_the_start_of_a_tool_and_stops_it():
     assert not is_running(int(done.stdout))
 
 
+HALF_BUILT = """
+from amaranth.hdl import Elaboratable, Fragment
+from tilewright.errors import TilewrightError
+from tilewright.flows.cli import main
+
+class Half(Elaboratable):
+    def elaborate(self, platform):
+        return Fragment()
+
+def call():
+    Fragment.get(Half(), platform=None)
+    half = Half()
+    raise {error}
+
+raise SystemExit(main.guarded(call))
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ("KeyboardInterrupt", "interrupted"),
+        ("TilewrightError('no memory; use less')", "no memory; use less"),
+    ],
+)
+def test_nothing_is_printed_behind_the_error(error, says):
+    """Amaranth warns of hardware that is removed before it was elaborated."""
+    done = run_process([sys.executable, "-c", HALF_BUILT.format(error=error)])
+    assert done.stderr == f"error: {says}\n"
+
+
 IMPATIENT = """
 import atexit, os, signal, sys
 from tilewright.flows.cli import main

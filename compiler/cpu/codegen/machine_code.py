@@ -58,22 +58,26 @@ def assembly_of(text: str, target: CpuTarget) -> str:
 class LoadedCode:
     """An object file, loaded into memory.
 
+    All sections are allocated in one piece. MCJIT allocates each on its own, and aborts the process
+    if they end up more than 2 GiB apart.
+
     Parameters
     ----------
     code
         The object file.
-    target
-        The processor that it was compiled for.
+    functions
+        Names of the functions that are called from outside.
     """
 
-    def __init__(self, code: bytes, target: CpuTarget) -> None:
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+    def __init__(self, code: bytes, *functions: str) -> None:
+        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        for name in functions:
+            library.export_symbol(name)
+        self._linked = library.link(llvm.create_lljit_compiler(use_jit_link=True), "code")
 
     def address(self, name: str) -> int:
-        """Address of a function; 0 if there is none."""
-        return self._engine.get_function_address(name)
+        """Return the address of one of `functions`."""
+        return self._linked[name]
 
     def function(self, name: str, *arguments: type) -> Callable[..., None]:
         """A function without result, called with the GIL released.

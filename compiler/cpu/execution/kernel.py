@@ -92,7 +92,7 @@ class CompiledKernel:
         self.description, self.target, self.code, self.frame = description, target, code, frame
         self.tensors, self.workspace_bytes = frame.tensors, frame.workspace_bytes
         self.pool: ThreadPool | None = pool_of(threads)
-        self._library = LoadedCode(code, target)
+        self._library = LoadedCode(code, ENTRY)
         self.address = self._library.address(ENTRY)
         self.run = self._library.function(ENTRY, *[ctypes.c_void_p] * 4)
         self._held: WeakValueDictionary[tuple[str, bytes], np.ndarray] = WeakValueDictionary()

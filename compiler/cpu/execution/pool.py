@@ -109,4 +109,5 @@ def _pool(threads: int) -> ThreadPool:
 @cache
 def _library() -> LoadedCode:
     target = host()
-    return LoadedCode(assemble(pool_code(target.properties.pause), target, "thread pool"), target)
+    code = assemble(pool_code(target.properties.pause), target, "thread pool")
+    return LoadedCode(code, "run", "worker", "close")

@@ -241,8 +241,9 @@ def _merged(box: Box) -> list[tuple[int, int, int]]:
 
 @cache
 def _library() -> LoadedCode:
-    target = host()
-    return LoadedCode(assemble(schedule_code(), target, "schedule"), target)
+    module = schedule_code()
+    called = [one.name for one in module.functions if not one.is_declaration]
+    return LoadedCode(assemble(str(module), host(), "schedule"), *called)
 
 
 @cache

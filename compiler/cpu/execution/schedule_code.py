@@ -44,7 +44,7 @@ SQUARE_SIZES = (1, 2, 4)
 """Bytes of elements that are moved in squares where neighbours come from different axes."""
 
 
-def schedule_code() -> str:
+def schedule_code() -> ir.Module:
     """Return a module with `walk` and `copy`, `void (arrays, workspace, run, pool)` both.
 
     The arrays of `walk` are a schedule: `HEADER_WORDS`, then `STEP_WORDS` for each step. Those of
@@ -54,7 +54,7 @@ def schedule_code() -> str:
     module = ir.Module("schedule")
     _walk(module)
     _copy(module)
-    return str(module)
+    return module
 
 
 _KERNEL = ir.FunctionType(VOID, [POINTER] * 4)

@@ -4,7 +4,6 @@ The kernel packs the second operand as the processor's vector or matrix instruct
 The zero points are taken out with the sums of rows and columns, which are products with ones.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,6 @@ from .tiles import (
     panel_of,
     pick_multiplication,
     pick_panel,
-    schedule_copy,
     schedule_matrix_tiles,
     schedule_tiles,
 )
@@ -47,7 +45,7 @@ class ByteHeadPlanner(Planner):
         self.inner = round_up(product.inner, self.way.depth)
         self.panel = panel_of(product.columns, target)
         if not self.way.most_rows:
-            self.panel = pick_panel(choices, product.columns, target)
+            self.panel = pick_panel(choices, product.columns, target, product.rows, self.way)
         self.columns = round_up(product.columns, self.panel)
         self.matrix: MatrixTile | None = None
         """The tile, if the kernel uses matrix instructions."""
@@ -68,61 +66,45 @@ class ByteHeadPlanner(Planner):
         kernel = te.kernel("product", out, constants)
         s = te.Schedule(kernel, self.target.processor)
         names = [stage.name for stage in s.stages]
-        schedule_copy(s, "left", "k", min(4 * self.lanes, self.inner), "n", "h")
-        s.unroll("packed", "t")
-        s.parallelise("packed", s.fuse("packed", "n", "h"))
+        s.nest("left", "(n h) k.i~", k=min(4 * self.lanes, self.inner))
+        s.nest("packed", "(n h) t*")
         if "columns" in names:
             s.split("columns", "c", self.lanes)
-            s.split("columns", "c.o", SUMS)
-            self._tensorise(s, "columns", "n", "h", "c.o.o", "g", "c.o.i", "c.i", "t")
+            s.nest("columns", "(n h) c.o.o g c.o.i* c.i!~ t", **{"c.o": SUMS})
         if "rows" in names and self.matrix:
             tile, columns = MatrixTile(self.matrix.rows, 1), ("c", self.lanes)
-            self._tensorise_matrices(s, "rows", ("n", "h", "c.o", "m.o"), tile, columns)
-            s.parallelise("rows", s.fuse("rows", "n", "h"))
+            self._tensorise_matrices(s, "rows", "(n h) c.o m.o", tile, columns)
         elif "rows" in names:
-            s.split("rows", "m", SUMS)
-            self._tensorise(s, "rows", "n", "h", "m.o", "g", "m.i", "c", "t")
-        order, columns = ("n", "h", "c.o", "m.o"), ("c", self.panel)
+            s.nest("rows", "(n h) m.o g m.i* c!~ t", m=SUMS)
+        outer, columns = "(n h c.o) m.o", ("c", self.panel)
         if self.matrix:
-            self._tensorise_matrices(s, self.name, order, self.matrix, columns)
+            self._tensorise_matrices(s, self.name, outer, self.matrix, columns)
         else:
             sizes = ("m", self.tile), columns
-            schedule_tiles(s, self.name, sizes, (*order, "g"), self.lanes, "t")
-        s.parallelise(self.name, s.fuse(self.name, "n", "h", "c.o"))
+            schedule_tiles(s, self.name, sizes, f"{outer} g", self.lanes, "t")
         return KernelSchedule(s)
-
-    def _tensorise(self, s: te.Schedule, stage: str, *loops: str) -> None:
-        """Schedule sums of rows or columns, several at a time, so that none waits for another."""
-        *_, several, lanes, _ = loops
-        s.reorder(stage, *loops)
-        s.unroll(stage, several)
-        s.tensorise(stage, lanes)
-        s.vectorise(stage, lanes)
-        s.parallelise(stage, s.fuse(stage, "n", "h"))
 
     def _tensorise_matrices(
         self,
         s: te.Schedule,
         stage: str,
-        order: Sequence[str],
+        outer: str,
         tile: MatrixTile,
         columns: tuple[str, int],
     ) -> None:
         """Schedule a stage of products of matrices."""
         s.split(stage, "g", self.way.depth // self.taps)
         sizes, taps = (("m", tile), columns), ("g.i", "t")
-        schedule_matrix_tiles(s, stage, sizes, (*order, "g.o"), self.lanes, taps)
+        schedule_matrix_tiles(s, stage, sizes, f"{outer} g.o", self.lanes, taps)
 
     def _declared(self) -> tuple[te.DeclaredTensor, dict[str, np.ndarray]]:
         """The last stage, and tables of ones."""
         p, taps, shift = self.product, self.taps, self.way.shift
-        a, b = (te.tensor(name, "int8", one.shape) for name, one in p.operands.items())
         axes = te.axes(n=p.images, h=p.heads, m=self.whole_rows, k=self.inner)
-        left = self.way.moved("left", axes, a[p.placed(0, *axes)], a)
+        left = self.way.moved("left", axes, p.left(*axes), p.factors[0])
         groups = self.inner // taps
         axes = n, h, g, c, t = te.axes(n=p.images, h=p.heads, g=groups, c=self.columns, t=taps)
-        read = b[p.placed(1, n, h, *p.second(g * taps + t, c))]
-        packed = te.compute("packed", "int8", axes, read)
+        packed = te.compute("packed", "int8", axes, p.right(n, h, g * taps + t, c))
 
         constants = {}
         g, t = over = te.reduce_axes(g=groups, t=taps)

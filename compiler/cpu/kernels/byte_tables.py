@@ -33,13 +33,8 @@ class ByteSum(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        return dict.fromkeys(("a", "b"), self.output)
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("int8", (self.size,))
+    def arrays(self) -> Mapping[str, Array]:
+        return dict.fromkeys(("a", "b", "out"), Array("int8", (self.size,)))
 
     @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
@@ -65,13 +60,9 @@ class ByteTable(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        return {"x": self.output, "table": Array("int8", (256,))}
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("int8", (self.size,))
+    def arrays(self) -> Mapping[str, Array]:
+        whole = Array("int8", (self.size,))
+        return {"x": whole, "table": Array("int8", (256,)), "out": whole}
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors of lookups, or eight single loads in a row."""
@@ -89,11 +80,7 @@ def _in_blocks(
     """A schedule of the loop `i`: `step` elements at once, blocks of them in parallel."""
     size = kernel.output.shape[0]
     s = te.Schedule(kernel, target.processor)
-    s.split("out", "i", min(step, size))
-    if vectors:
-        s.vectorise("out", "i.i")
-    else:
-        s.unroll("out", "i.i")
+    s.nest("out", "i.i~" if vectors else "i.i*", i=min(step, size))
     if size > _BLOCK:
         s.split("out", "i.o", -(-_BLOCK // min(step, size)))
         s.parallelise("out", "i.o.o")

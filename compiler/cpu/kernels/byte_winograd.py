@@ -16,7 +16,6 @@ Words are multiplied at half the rate of bytes at most, which leaves about half 
 that of the changes. Changed windows take eight times the memory: too much if few tiles use them.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,9 +28,9 @@ from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, even_blocks, round_up
+from .description import Constants, KernelSchedule, even_blocks, round_up
 from .epilogue import SCALED, occurs_only_in
-from .tiles import panels, pick_steps, schedule_copy, unrolled
+from .tiles import panels, pick_steps
 from .winograd import TilePlanner
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ class ByteWinogradPlanner(TilePlanner):
         return self.output(total * _INVERSE_OF_9, (n, ty, dy, tx, dx, o))
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Changed windows, and constants for 64 times the sums.
 
         Raises
@@ -218,72 +217,37 @@ class ByteWinogradPlanner(TilePlanner):
     def schedule_inputs(self, s: te.Schedule) -> None:
         """Schedule the changes of inputs: vectors of bytes, then of words, by rows of tiles."""
         words = 2 * self.target.lanes
-        schedule_copy(s, "padded", "pc", 2 * words, "pn", "py")
-        s.split("lines", "ci", words)
-        s.reorder("lines", "n", "ty", "px", "ci.o", "i", "ci.i")
+        s.nest("padded", "(pn py) pc.i~", pc=2 * words)
+        s.nest("lines", "n ty px ci.o i* ci.i~", ci=words)
         s.compute_at("lines.REGISTER", "lines", "ci.o")
-        s.reorder("lines.REGISTER", "n", "ty", "px", "i", "a", "ci")
-        s.split("tiles", "ci", words)
-        s.reorder("tiles", "n", "ty", "tx", "ci.o", "i", "j", "ci.i")
+        s.nest("lines.REGISTER", "n ty px i* a* ci~")
+        s.nest("tiles", "n ty tx ci.o i j* ci.i~", ci=words)
         s.compute_at("tiles.REGISTER", "tiles", "i")
-        s.reorder("tiles.REGISTER", "n", "ty", "i", "tx", "j", "a", "ci")
-        for stage, loop in (("lines", "i"), ("tiles", "j")):
-            register = f"{stage}.REGISTER"
-            s.unroll(stage, loop)
-            s.unroll(register, loop, "a")
-            s.vectorise(stage, "ci.i")
-            s.vectorise(register, "ci")
+        s.nest("tiles.REGISTER", "n ty i tx j* a* ci~")
 
     def schedule_products(self, s: te.Schedule) -> None:
         """Schedule products: a block of tiles by a panel of channels stays in registers."""
-        s.split("products", "ty", self.group)
-        s.split("products", "tx", self.block)
-        s.split("products", "o", self.panel)
-        s.split("products", "o.i", self.target.lanes)
-        inner = ("ty.i", "tx.i", "o.i.o", "o.i.i")
-        s.reorder("products", "n", "i", "j", "o.o", "ty.o", "tx.o", *inner)
-        register = "products.REGISTER"
-        s.compute_at(register, "products", "tx.o")
-        s.split(register, "k", TAPS)
-        s.split(register, "o", self.target.lanes)
-        order = unrolled(s, register, ("n", "i", "j", "k.o"), self.steps)
-        s.reorder(register, *order, "ty", "tx", "o.o", "o.i", "k.i")
-        s.tensorise(register, "o.i")
-        s.unroll("products", *inner[:3])
-        s.unroll(register, "ty", "tx", "o.o")
-        s.vectorise("products", "o.i.i")
-        s.vectorise(register, "o.i")
+        panel, lanes = (self.panel, self.target.lanes), self.target.lanes
+        loops = "n i j o.o ty.o tx.o ty.i* tx.i* o.i.o* o.i.i~"
+        s.nest("products", loops, ty=self.group, tx=self.block, o=panel)
+        s.compute_at("products.REGISTER", "products", "tx.o")
+        loops = f"n i j k.o/{self.steps}* ty* tx* o.o* o.i!~ k.i"
+        s.nest("products.REGISTER", loops, k=TAPS, o=lanes)
 
     def schedule_outputs(self, s: te.Schedule) -> None:
         """Schedule the changes of outputs: columns of a block's products first, then its lines."""
         register = "lines_out.REGISTER"
-        s.split("out", "ty", self.group)
-        s.split("out", "o", self.panel)
-        s.split("out", "o.i", self.target.lanes)
-        s.split("lines_out", "o", self.target.lanes)
-        s.reorder("lines_out", "n", "j", "ty", "tx", "o.o", "dy", "o.i")
+        lanes = self.target.lanes
+        s.nest("lines_out", "n j ty tx o.o dy* o.i~", o=lanes)
         s.compute_at(register, "lines_out", "o.o")
-        s.reorder(register, "n", "ty", "j", "tx", "a", "dy", "o")
-        inner = ("ty.i", "tx", "o.i.o", "a", "dy", "dx", "o.i.i")
-        if self.whole:
-            s.reorder("out", "o.o", "n", "ty.o", *inner)
-            place = s.fuse("out", s.fuse("out", "o.o", "n"), "ty.o")
-        else:
-            s.reorder("out", "n", "ty.o", "o.o", *inner)
-            groups, place = s.fuse("out", "n", "ty.o"), "o.o"
-        s.compute_at("lines_out", "out", place)
+        s.nest(register, "n ty j tx a* dy* o~")
+        outer = "(o.o n ty.o)" if self.whole else "(n ty.o) o.o"
+        loops = f"{outer} ty.i tx o.i.o a* dy* dx* o.i.i~"
+        shared = s.nest("out", loops, ty=self.group, o=(self.panel, lanes))
+        s.compute_at("lines_out", "out", shared if self.whole else "o.o")
         s.compute_at("products", "lines_out", "j")
         if self.whole:
-            rows = s.fuse("tiles", "n", "ty")
-            s.compute_at("lines", "tiles", rows)
-            s.parallelise("tiles", rows)
-            s.parallelise("out", place)
+            s.compute_at("lines", "tiles", s.nest("tiles", "(n ty)"))
         else:
-            s.compute_at("tiles", "out", groups)
-            s.compute_at("lines", "out", groups)
-            s.parallelise("out", groups)
-        s.unroll("out", "a", "dy", "dx")
-        s.unroll("lines_out", "dy")
-        s.unroll(register, "a", "dy")
-        for stage, loop in (("out", "o.i.i"), ("lines_out", "o.i"), (register, "o")):
-            s.vectorise(stage, loop)
+            s.compute_at("tiles", "out", shared)
+            s.compute_at("lines", "out", shared)

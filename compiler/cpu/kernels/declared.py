@@ -36,22 +36,17 @@ class Declared(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        known = self.kernel.constants.items()
-        names = (*self.kernel.inputs, *(name for name, held in known if held.size > IN_CODE))
-        tensors = self.kernel.tensors
-        return {name: Array(tensors[name].dtype, tensors[name].shape) for name in names}
+    def arrays(self) -> Mapping[str, Array]:
+        kernel, known = self.kernel, self.kernel.constants.items()
+        held = (name for name, value in known if value.size > IN_CODE)
+        tensors = [kernel.tensors[name] for name in (*kernel.inputs, *held)]
+        return {one.name: Array(one.dtype, one.shape) for one in (*tensors, kernel.output)}
 
     @property
     @override
     def constants(self) -> tuple[str, ...]:
         packed = [name for name, _ in self.layouts]
         return tuple(n for n in self.operands if n in self.kernel.constants or n in packed)
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array(self.kernel.output.dtype, self.kernel.output.shape)
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """The schedule, replayed for the target's processor."""

@@ -6,7 +6,6 @@ border have code of their own, and so do tiles if there are few or vectors are s
 contains a whole window for a whole tile, which makes up most of the compile time.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ from typing_extensions import override
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, Planner, even_blocks
+from .description import Constants, KernelSchedule, Planner, even_blocks
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -31,6 +30,9 @@ SPAN = 15
 
 MANY = 3
 """Tiles of a row from which on they share code; of fewer, most would be slower at the border."""
+
+WIDE = 14
+"""Number of columns from which tiles of 2x3 pixels are faster than 2x4 with 16 registers."""
 
 SEVERAL = 5
 """Least number of large float32 tiles in a row."""
@@ -48,7 +50,7 @@ class DepthwisePlanner(Planner):
         self.loops_rows = self._picks(self._loops_rows(), "looped")
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Drop the weights' dimension of one; small sums are computed in float32."""
         weights = {} if self.conv.computed else {"w": constants["w"][:, :, 0]}
         prepared = {**constants, **weights}
@@ -59,20 +61,15 @@ class DepthwisePlanner(Planner):
     @override
     def plan(self) -> KernelSchedule:
         processor = self.target.processor
-        schedule = te.Schedule(te.kernel("depthwise", self._declared()), processor)
-        lanes, (rows, pixels) = self.target.lanes, self.tile
-        schedule.split("out", "y", rows)
-        schedule.split("out", "x", pixels)
-        schedule.split("out", "c", lanes)
-        schedule.reorder("out", "n", "y.o", "x.o", "c.o", "ky", "kx", "y.i", "x.i", "c.i")
-        if self.shares_code:
-            schedule.fuse("out", "x.o", "c.o")
+        s = te.Schedule(te.kernel("depthwise", self._declared()), processor)
+        (rows, pixels), window = self.tile, "ky kx"
         if self.conv.taps <= MAX_TAPS:
-            schedule.unroll("out", *(("kx",) if self.loops_rows else ("ky", "kx")))
-        schedule.unroll("out", "y.i", "x.i")
-        schedule.vectorise("out", "c.i")
-        schedule.parallelise("out", "y.o")
-        return KernelSchedule(schedule)
+            window = "ky kx*" if self.loops_rows else "ky* kx*"
+        loops = f"n (y.o) x.o c.o {window} y.i* x.i* c.i~"
+        s.nest("out", loops, y=rows, x=pixels, c=self.target.lanes)
+        if self.shares_code:
+            s.fuse("out", "x.o", "c.o")
+        return KernelSchedule(s)
 
     def _pick_tile(self) -> tuple[int, int]:
         """Rows and columns of a tile, whose sums fit the registers."""
@@ -96,7 +93,7 @@ class DepthwisePlanner(Planner):
         """
         columns, stride = self.conv.size_out[1], self.conv.strides[1]
         if self.target.registers < 32:
-            return 1, even_blocks(columns, 4)
+            return 2, even_blocks(columns, 3 if columns >= WIDE else 4)
         reach = self.conv.reach(1)
         whole = [p for p in range(4, 8) if columns % p == 0 and (p - 1) * stride + reach <= SPAN]
         if whole:

@@ -13,6 +13,8 @@ from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .choices import Choice, Choices
 
+Constants = Mapping[str, np.ndarray]
+
 
 @dataclass(frozen=True, slots=True)
 class Array:
@@ -51,8 +53,13 @@ class Description(ABC):
 
     @property
     @abstractmethod
+    def arrays(self) -> Mapping[str, Array]:
+        """The operands in the order of a call, then the array that the kernel computes."""
+
+    @property
     def operands(self) -> Mapping[str, Array]:
         """Arrays that the kernel takes, in the order of a call."""
+        return dict([*self.arrays.items()][:-1])
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -60,9 +67,9 @@ class Description(ABC):
         return self.bound
 
     @property
-    @abstractmethod
     def output(self) -> Array:
         """The array that the kernel computes."""
+        return [*self.arrays.values()][-1]
 
     @property
     def macs(self) -> int:
@@ -73,9 +80,7 @@ class Description(ABC):
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants, target: CpuTarget) -> Constants:
         """The tensors of the declaration that follow from the constants."""
         return constants
 
@@ -87,7 +92,7 @@ class Planner(ABC):
     def plan(self) -> KernelSchedule:
         """Declaration, schedule and layouts."""
 
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Return the declared tensors that are computed from the constants."""
         return constants
 
@@ -132,9 +137,7 @@ class TunableDescription(Description):
         return self.planner(target).plan()
 
     @override
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants, target: CpuTarget) -> Constants:
         return self.planner(target).prepare(constants)
 
 

@@ -11,18 +11,16 @@ Bytes are multiplied by the processor's vector or matrix instructions
 """
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
 from typing_extensions import override
 
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, round_up
+from .description import Constants, KernelSchedule, round_up
 from .product import MAX_PARTS, PanelPlanner, parts_for_threads
-from .tiles import MatrixTile, panels, pick_multiplication, schedule_copy
+from .tiles import MatrixTile, panels, pick_multiplication
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -41,7 +39,7 @@ class DirectPlanner(PanelPlanner):
         sizes = width, self.runs, run
         way = pick_multiplication(choices, conv.dtype, target, conv.small_pairs, sizes)
         super().__init__(conv, target, way, conv.channels_out, choices)
-        self.pick_panel()
+        self.pick_panel(width)
         self.depth = round_up(run, way.depth)
         """Elements of a run, for whole instructions."""
         if way.most_rows:
@@ -81,25 +79,23 @@ class DirectPlanner(PanelPlanner):
         s = te.Schedule(kernel, self.way.processor(self.target))
         if any(stage.name == "padded" for stage in s.stages):
             width = self.target.lanes * (1 if self.way.instruction is None else 4)
-            schedule_copy(s, "padded", "px", width, "pn", "py")
-        y, outer = "y", ["n", "o.o", "y", "x.o"]
+            s.nest("padded", "(pn py) px.i~", px=width)
+        height, y, line = self.conv.size_out[0], "y", ""
         if self.parts > 1:
-            s.split(self.name, "y", self.conv.size_out[0] // self.parts)
-            y, outer = "y.i", ["n", "y.o", "o.o", "y.i", "x.o"]
+            _, y = s.split(self.name, y, height // self.parts)
         if self.lines > 1:
-            s.split(self.name, y, self.lines)
-            outer[outer.index(y)] = f"{y}.o"
-        lines = [f"{y}.i"] if self.lines > 1 else []
-        self.cut(s, "x", outer, ["ky", "t"] if self.merged else ["ky", "kx", "t"], lines)
-        shared = outer[:2] if self.parts > 1 else outer[1:3]
-        cut = self.conv.size_out[0] % self.lines > 0
-        s.parallelise(self.name, outer[1] if cut else s.fuse(self.name, *shared))
+            y, line = s.split(self.name, y, self.lines)
+        if self.parts > 1:
+            outer = f"(n y.o) o.o {y}"
+        else:
+            outer = f"n (o.o) {y}" if height % self.lines else f"n (o.o {y})"
+        self.cut(s, "x", f"{outer} x.o {'ky t' if self.merged else 'ky kx t'}", line)
         w = panels((self.runs, self.depth, self.columns), self.panel, self.way.taps)
         layouts = self.layouts(w)
         return KernelSchedule(s, {n: layouts[n] for n in self.conv.constants})
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Arrange weights as rows of runs."""
         if self.conv.computed:
             return constants

@@ -63,14 +63,9 @@ class Elementwise(TunableDescription):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        others = dict(self.broadcast)
-        return {name: Array(dtype, others.get(name, self.shape)) for name, dtype in self.inputs}
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array(self.dtype, self.shape)
+    def arrays(self) -> Mapping[str, Array]:
+        others, dtypes = dict(self.broadcast), (*self.inputs, ("out", self.dtype))
+        return {name: Array(dtype, others.get(name, self.shape)) for name, dtype in dtypes}
 
     @property
     def in_place(self) -> tuple[str, ...]:
@@ -137,9 +132,7 @@ class ElementwisePlanner(Planner):
         s.split("out", last, self.width)
         s.vectorise("out", f"{last}.i")
         if outer:
-            rows = outer[0]
-            for name in outer[1:]:
-                rows = s.fuse("out", rows, name)
+            rows = s.fuse("out", *outer)
             block = min(math.prod(self.shape[:-1]), math.ceil(self.block / extent))
             if block > 1:
                 s.split("out", rows, block)

@@ -78,9 +78,10 @@ class Epilogue:
         return name in names_in(self.formula)
 
     def arrays(self, output: tuple[int, ...]) -> dict[str, Array]:
-        """The operands for an output whose last extent is the columns."""
+        """The operands, and an output whose last extent is the columns."""
         shapes = {Extent.ONE: (1,), Extent.COLUMNS: output[-1:], Extent.SUMS: output}
-        return {one.name: Array(one.dtype, shapes[one.extent]) for one in self.operands}
+        found = {one.name: Array(one.dtype, shapes[one.extent]) for one in self.operands}
+        return {**found, "out": Array(self.dtype, output)}
 
     def value(
         self,

@@ -14,7 +14,7 @@ from ..target import CpuTarget
 from .choices import Choices
 from .description import KernelSchedule, Planner, round_up
 from .matrix_product import GAP, SAFE_ROWS, WAY_BYTES
-from .tiles import pick_panel, pick_rows, pick_steps, schedule_copy, schedule_tiles
+from .tiles import Multiplication, pick_panel, pick_rows, pick_steps, schedule_tiles
 
 if TYPE_CHECKING:
     from .head_product import HeadProduct
@@ -28,7 +28,8 @@ class FloatHeadPlanner(Planner):
 
     def __init__(self, product: "HeadProduct", target: CpuTarget, choices: Choices) -> None:
         self.product, self.target = product, target
-        self.panel = pick_panel(choices, product.columns, target)
+        way = Multiplication.of(product.dtype, target)
+        self.panel = pick_panel(choices, product.columns, target, product.rows, way)
         self.rows = pick_rows(choices, product.rows, self.panel, target)
         self.packed = product.transposed
         """True if panels of the second operand are copied; a transposed one always is."""
@@ -44,9 +45,8 @@ class FloatHeadPlanner(Planner):
         lanes, panel = target.lanes, self.panel
         out = self._declared()
         s = te.Schedule(te.kernel("batched_product", out), target.processor)
-        order = ("n", "h", "o.o", "x.o", "t")
         sizes = ("x", self.rows), ("o", panel)
-        schedule_tiles(s, "out", sizes, order, lanes, steps=self.steps)
+        schedule_tiles(s, "out", sizes, "n h o.o x.o t", lanes, steps=self.steps)
         place = parallel = "o.o"
         if p.images * p.heads > 1:
             parallel = s.fuse("out", "n", "h")
@@ -58,20 +58,13 @@ class FloatHeadPlanner(Planner):
             else:
                 s.parallelise("packed", s.fuse("packed", "n", "h"))
             if p.transposed and p.inner % lanes == p.columns % lanes == 0:
-                s.split("packed", "t", lanes)
-                s.split("packed", "o", lanes)
-                s.reorder("packed", "t.o", "o.o", "t.i", "o.i")
-                s.unroll("packed", "t.i")
-                s.vectorise("packed", "o.i")
+                s.nest("packed", "t.o o.o t.i* o.i~", t=lanes, o=lanes)
             elif p.transposed:
-                s.reorder("packed", "o", "t")
-                s.split("packed", "t", lanes)
-                s.unroll("packed", "t.i")
+                s.nest("packed", "o t.o t.i*", t=lanes)
             else:
-                s.split("packed", "o", panel)
-                s.vectorise("packed", "o.i")
+                s.nest("packed", "o.i~", o=panel)
         if self.moved:
-            schedule_copy(s, "moved", "t", lanes, "n", "h", "x")
+            s.nest("moved", "(n h x) t.i~", t=lanes)
         s.parallelise("out", parallel)
         return KernelSchedule(s)
 
@@ -79,23 +72,15 @@ class FloatHeadPlanner(Planner):
         """The product, with copies of the operands that need them."""
         p = self.product
         images, heads = p.images, p.heads
-        a, b = (te.tensor(name, one.dtype, one.shape) for name, one in p.operands.items())
         n, h, x, o = te.axes(n=images, h=heads, x=p.rows, o=p.columns)
         (t,) = te.reduce_axes(t=p.inner)
-
-        def right_of(n, h, t, o) -> te.TensorExpression:
-            return b[p.placed(1, *p.own(1, n, h), *p.second(t, o))]
-
-        def left_of(n, h, x, t) -> te.TensorExpression:
-            return a[p.placed(0, *p.own(0, n, h), x, t)]
-
-        left, right = left_of(n, h, x, t), right_of(n, h, t, o)
+        left, right = p.left(n, h, x, t), p.right(n, h, t, o)
         if self.packed:
             axes = te.axes(n=images, h=heads, t=p.inner, o=round_up(p.columns, self.panel))
-            right = te.compute("packed", "float32", axes, right_of(*axes))[n, h, t, o]
+            right = te.compute("packed", "float32", axes, p.right(*axes))[n, h, t, o]
         if self.moved:
             axes = te.axes(n=images, h=heads, x=p.rows, t=p.inner + GAP)
-            left = te.compute("moved", "float32", axes, left_of(*axes))[n, h, x, t]
+            left = te.compute("moved", "float32", axes, p.left(*axes))[n, h, x, t]
         value = p.epilogue.value(te.sum(left * right, over=t))
         return te.compute("out", p.epilogue.dtype, p.placed(2, n, h, x, o), value)
 

@@ -5,7 +5,6 @@ them, until they fill one. Each tile of pixels by a panel of a group's channels 
 over the reduction, as in `direct_convolution`.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +13,9 @@ from typing_extensions import override
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, even_blocks, round_up
+from .description import Constants, KernelSchedule, even_blocks, round_up
 from .product import PanelPlanner
-from .tiles import Multiplication, panels, schedule_copy
+from .tiles import Multiplication, panels
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -42,17 +41,15 @@ class GroupedPlanner(PanelPlanner):
 
     @override
     def plan(self) -> KernelSchedule:
-        name = self.name
         s = te.Schedule(te.kernel("grouped", self._declared()), self.way.processor(self.target))
-        schedule_copy(s, "padded", "d", min(self.target.lanes, self.depth), "n", "y")
-        self.cut(s, "x", ("n", "g", "o.o", "y", "x.o"), ("ky", "kx", "t"))
-        s.parallelise(name, s.fuse(name, "g", "o.o", "y"))
+        s.nest("padded", "(n y) d.i~", d=min(self.target.lanes, self.depth))
+        self.cut(s, "x", "n (g o.o y) x.o ky kx t")
         shape = (*self.conv.kernel, self.depth, self.groups, self.columns)
         w = panels(shape, self.panel, self.way.taps, (3, 4, 0, 1, 2), depth=2)
         return KernelSchedule(s, self.layouts(w, self.groups))
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Join the weights of groups."""
         c, w, prepared = self.conv, constants["w"], self.shifted(constants)
         groups, joined, part = self.groups, self.joined, c.channels_out // c.groups

@@ -8,6 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from ....errors import CompileError
+from ... import te
 from ..target import CpuTarget
 from .byte_heads import ByteHeadPlanner
 from .choices import Choice, Choices
@@ -68,19 +69,14 @@ class HeadProduct(TunableDescription):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
+    def arrays(self) -> Mapping[str, Array]:
         matrices = {"a": (self.rows, self.inner), "b": self.second(self.inner, self.columns)}
         found = {}
         for index, (name, matrix) in enumerate(matrices.items()):
             lead = self.own(index, self.images, self.heads, 1)
             found[name] = Array(self.dtype, self.placed(index, *lead, *matrix))
-        return found
-
-    @property
-    @override
-    def output(self) -> Array:
-        shape = self.placed(2, self.images, self.heads, self.rows, self.columns)
-        return Array(self.epilogue.dtype, shape)
+        product = self.placed(2, self.images, self.heads, self.rows, self.columns)
+        return {**found, "out": Array(self.epilogue.dtype, product)}
 
     @property
     @override
@@ -101,6 +97,19 @@ class HeadProduct(TunableDescription):
     def second(self, inner, column) -> tuple:
         """Row and column of `b`."""
         return (column, inner) if self.transposed else (inner, column)
+
+    @property
+    def factors(self) -> tuple[te.DeclaredTensor, ...]:
+        """The declared operands."""
+        return tuple(te.tensor(name, one.dtype, one.shape) for name, one in self.operands.items())
+
+    def left(self, n, h, m, k) -> te.TensorExpression:
+        """An element of `a`."""
+        return self.factors[0][self.placed(0, *self.own(0, n, h), m, k)]
+
+    def right(self, n, h, k, c) -> te.TensorExpression:
+        """An element of `b`."""
+        return self.factors[1][self.placed(1, *self.own(1, n, h), *self.second(k, c))]
 
     @override
     def method(self, target: CpuTarget, choices: Choices) -> Planner:

@@ -58,14 +58,12 @@ class Interpolation(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        weights = Array("float32", (self.taps, self.blocks * self.block))
-        return {"x": Array("float32", (self.outer, self.size, self.inner)), "weights": weights}
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("float32", (self.outer, self.extent, self.inner))
+    def arrays(self) -> Mapping[str, Array]:
+        return {
+            "x": Array("float32", (self.outer, self.size, self.inner)),
+            "weights": Array("float32", (self.taps, self.blocks * self.block)),
+            "out": Array("float32", (self.outer, self.extent, self.inner)),
+        }
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors of neighbours in memory, sums in registers."""
@@ -79,18 +77,11 @@ class Interpolation(Description):
         out = te.compute("out", "float32", (o, b, i, r), total)
         s = te.Schedule(te.kernel("interpolation", out), target.processor)
         if self.inner == 1:
-            s.split("out", "o", even_blocks(self.outer, SIDE_BY_SIDE))
-            s.split("out", "i", min(target.lanes, self.block))
-            s.reorder("out", "o.o", "b", "r", "i.o", "t", "o.i", "i.i")
-            s.unroll("out", "o.i")
-            s.vectorise("out", "i.i")
-            s.parallelise("out", "o.o" if self.outer > SIDE_BY_SIDE else "b")
+            outer = "(o.o) b" if self.outer > SIDE_BY_SIDE else "o.o (b)"
+            rows, lanes = even_blocks(self.outer, SIDE_BY_SIDE), min(target.lanes, self.block)
+            s.nest("out", f"{outer} r i.o t o.i* i.i~", o=rows, i=lanes)
         else:
-            s.split("out", "i", even_blocks(self.block, SIDE_BY_SIDE))
-            s.split("out", "r", min(target.lanes, self.inner))
-            s.reorder("out", "o", "b", "i.o", "r.o", "t", "i.i", "r.i")
-            s.unroll("out", "i.i")
-            s.vectorise("out", "r.i")
-            s.parallelise("out", s.fuse("out", "o", "b"))
+            rows, lanes = even_blocks(self.block, SIDE_BY_SIDE), min(target.lanes, self.inner)
+            s.nest("out", "(o b) i.o r.o t i.i* r.i~", i=rows, r=lanes)
         digits = ((self.outer,), (self.blocks, self.block), (self.inner,))
         return KernelSchedule(s, tiles={"out": Tiles(self.output.shape, digits)})

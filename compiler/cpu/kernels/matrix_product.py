@@ -6,7 +6,6 @@ times the bytes, which is what limits a product of few rows.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +16,11 @@ from ....isa.numbers import int8_terms
 from ... import te
 from ..target import CpuTarget
 from .choices import Choice, Choices
-from .description import Array, KernelSchedule, round_up
+from .description import Array, Constants, KernelSchedule, round_up
 from .epilogue import WITH_BIAS, Epilogue
 from .product import MAX_PARTS, PanelPlanner, Product, parts_for_threads
 from .row_stages import MAX, SUM, columns_at_once, compute_in_row, reduced
-from .tiles import MatrixTile, panels, pick_multiplication, schedule_copy
+from .tiles import MatrixTile, panels, pick_multiplication
 
 WAY_BYTES = 4096
 """Distance at which addresses share a set of L1, on all x86-64 so far."""
@@ -93,6 +92,22 @@ class MatrixProduct(Product):
     def extents(self) -> tuple[int, ...]:
         return (self.rows, self.columns)
 
+    def split(self, w: np.ndarray) -> np.ndarray:
+        """Split weights into parts, int8[parts, K, N].
+
+        Raises
+        ------
+        InputError
+            When they have more parts than described.
+        """
+        parts = int8_terms(w)
+        if len(parts) > self.parts:
+            raise InputError(
+                f"product: expected weights of {self.parts} parts, got {len(parts)}; "
+                "describe the product with as many"
+            )
+        return np.stack(parts + [np.zeros_like(parts[0])] * (self.parts - len(parts)))
+
     @override
     def method(self, target: CpuTarget, choices: Choices) -> "MatrixPlanner":
         return MatrixPlanner(self, target, choices)
@@ -112,7 +127,7 @@ class MatrixPlanner(PanelPlanner):
         pairs, sizes = product.small_pairs, (product.rows, 1, product.inner)
         way = pick_multiplication(choices, dtype, target, pairs, sizes)
         super().__init__(product, target, way, product.columns, choices)
-        self.pick_panel()
+        self.pick_panel(product.rows)
         self.product = product
         self.runs = 1 if way.words else product.parts
         self.depth = round_up(product.inner, way.depth)
@@ -167,13 +182,12 @@ class MatrixPlanner(PanelPlanner):
         s = te.Schedule(kernel, way.processor(self.target))
         stages = [stage.name for stage in s.stages]
         if "padded" in stages:
-            schedule_copy(s, "padded", "px", lanes * (1 if way.instruction is None else 4), "py")
-        outer, rows = ["x.o", "o.o"] if self.rows_outside else ["o.o", "x.o"], "x"
+            s.nest("padded", "(py) px.i~", px=lanes * (1 if way.instruction is None else 4))
+        outer, rows = "(x.o) o.o" if self.rows_outside else "(o.o) x.o", "x"
         if self.parts > 1:
-            s.split(self.name, "x", self.part)
-            outer, rows = ["x.o", "o.o", "x.i.o"], "x.i"
-        self.cut(s, rows, outer, ["limb", "t"])
-        s.parallelise(self.name, outer[0])
+            _, rows = s.split(self.name, "x", self.part)
+            outer = "(x.o) o.o x.i.o"
+        self.cut(s, rows, f"{outer} limb t")
         if p.limit:
             for name in reversed(stages[: stages.index("step")]):
                 compute_in_row(s, name, "step")
@@ -224,7 +238,7 @@ class MatrixPlanner(PanelPlanner):
         return te.compute("step", "float32", (r, one), value + marks[r, one])
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Split the weights into parts.
 
         Raises
@@ -238,11 +252,5 @@ class MatrixPlanner(PanelPlanner):
                 f"product: with these weights, the limit is at most {most}, not {p.limit}; "
                 "describe the product with less"
             )
-        parts = int8_terms(w) if p.parts > 1 else [w]
-        if len(parts) > p.parts:
-            raise InputError(
-                f"product: expected weights of {p.parts} parts, got {len(parts)}; "
-                "describe the product with as many"
-            )
-        parts += [np.zeros_like(parts[0])] * (p.parts - len(parts))
-        return {**self.shifted(constants), "w": np.stack(parts if self.runs > 1 else [w])}
+        parts = p.split(w) if p.parts > 1 else w[None]
+        return {**self.shifted(constants), "w": parts if self.runs > 1 else w[None]}

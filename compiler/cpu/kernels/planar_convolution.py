@@ -5,7 +5,6 @@ once. A tile of output pixels by a panel of output channels stays in registers
 over the whole reduction.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +13,9 @@ from typing_extensions import override
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule
+from .description import Constants, KernelSchedule
 from .product import PanelPlanner
-from .tiles import Multiplication, panels, schedule_copy
+from .tiles import Multiplication, panels
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -30,14 +29,14 @@ class PlanarPlanner(PanelPlanner):
     def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
         way = Multiplication.of(conv.dtype, target)
         super().__init__(conv, target, way, conv.channels_out, choices)
-        self.pick_panel()
+        self.pick_panel(conv.size_out[1])
         self.conv = conv
         self.tile_rows = self.pick_rows(conv.size_out[1])
         self.window = (conv.channels_in, *conv.kernel, conv.channels_out)
         """Extents of the weights in the order of the reduction, [I, KH, KW, O]."""
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Put the weights in the order of the reduction."""
         return {**constants, "w": np.ascontiguousarray(constants["w"].transpose(2, 0, 1, 3))}
 
@@ -45,9 +44,8 @@ class PlanarPlanner(PanelPlanner):
     def plan(self) -> KernelSchedule:
         s = te.Schedule(te.kernel("convolution", self.declared()), self.target.processor)
         if any(self.conv.pads):
-            schedule_copy(s, "padded", "px", self.target.lanes, "pn", "pi", "py")
-        self.cut(s, "x", ("n", "y", "o.o", "x.o"), ("i", "ky", "kx"))
-        s.parallelise("out", s.fuse("out", "n", "y"))
+            s.nest("padded", "(pn pi py) px.i~", px=self.target.lanes)
+        self.cut(s, "x", "(n y) o.o x.o i ky kx")
         return KernelSchedule(s, self.layouts(panels(self.window, self.panel)))
 
     def declared(self) -> te.DeclaredTensor:

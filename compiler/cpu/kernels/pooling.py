@@ -14,7 +14,7 @@ from ... import te
 from ...te.declare import FLOAT32_MAX
 from ...te.target import REGISTER
 from ..target import CpuTarget
-from .description import Array, KernelSchedule, even_blocks
+from .description import Array, Constants, KernelSchedule, even_blocks
 from .epilogue import Epilogue
 from .quantised import Requantisation
 from .windows import Pair, Windowed
@@ -52,18 +52,14 @@ class PoolingWindow(Windowed):
     strides: Pair = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
     dilations: Pair = (1, 1)
-    dtype = "float32"
+    dtype = computed = "float32"
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
+    def arrays(self) -> Mapping[str, Array]:
         image = (self.batch, self.height, self.width, self.channels)
-        return {"x": Array(self.dtype, image)}
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array(self.dtype, (self.batch, *self.size_out, self.channels))
+        pooled = (self.batch, *self.size_out, self.channels)
+        return {"x": Array(self.dtype, image), "out": Array(self.computed, pooled)}
 
     def read(
         self, pad: int
@@ -120,9 +116,7 @@ class Pooling(PoolingWindow):
         """Whether all windows have the same divisor."""
         return all((counts == counts[0]).all() for counts in self.counted)
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants, target: CpuTarget) -> Constants:
         """The counts of rows and columns, if divisors differ."""
         if not self.average or self.uniform:
             return constants
@@ -135,14 +129,9 @@ class Pooling(PoolingWindow):
         lanes, columns = target.lanes, self.size_out[1]
         vectors = min(SIDE_BY_SIDE, -(-self.channels // lanes))
         pixels = even_blocks(columns, SIDE_BY_SIDE // vectors)
-        s.split("out", "x", pixels)
-        s.split("out", "c", vectors * lanes)
-        s.split("out", "c.i", lanes)
-        s.reorder("out", "n", "y", "x.o", "c.o", "ky", "kx", "x.i", "c.i.o", "c.i.i")
-        window = ("ky", "kx") if self.taps * pixels * vectors <= UNROLLED else ()
-        s.unroll("out", *window, "x.i", "c.i.o")
-        s.vectorise("out", "c.i.i")
-        s.parallelise("out", s.fuse("out", "n", "y"))
+        window = "ky* kx*" if self.taps * pixels * vectors <= UNROLLED else "ky kx"
+        loops = f"(n y) x.o c.o {window} x.i* c.i.o* c.i.i~"
+        s.nest("out", loops, x=pixels, c=(vectors * lanes, lanes))
         return KernelSchedule(s)
 
     def _declared(self) -> te.DeclaredTensor:
@@ -167,19 +156,14 @@ class PoolingPlaces(PoolingWindow):
     padding and else only numbers below all finite ones, the index is one of the padding.
     """
 
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("int64", (self.batch, *self.size_out, self.channels))
+    computed = "int64"
 
     @property
     def macs(self) -> int:
         """Number of comparisons."""
         return self.taps * int(np.prod(self.output.shape))
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants, target: CpuTarget) -> Constants:
         """The indices of the first tap of each window in a plane, and of the planes."""
         rows, columns = (
             np.arange(size) * stride - pad
@@ -194,12 +178,10 @@ class PoolingPlaces(PoolingWindow):
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors of channels, the window unrolled."""
         s = te.Schedule(te.kernel("places", self._declared()), target.processor)
-        s.split("out", "c", min(target.lanes, self.channels))
+        s.nest("out", "(n y) c.o c.i~", c=min(target.lanes, self.channels))
         s.compute_at("most", "out", "c.o")
         s.set_scope("most", REGISTER)
         s.vectorise("most", "c")
-        s.vectorise("out", "c.i")
-        s.parallelise("out", s.fuse("out", "n", "y"))
         return KernelSchedule(s)
 
     def _declared(self) -> te.DeclaredTensor:
@@ -249,17 +231,14 @@ class BytePooling(PoolingWindow):
     zero_point: int = 0
     constant: int = 0
     scale: float | None = None
-    dtype = "int8"
+    dtype = computed = "int8"
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: a vector of channels stays in a register over the window."""
         s = te.Schedule(te.kernel("pooling", self._declared()), target.processor)
         lanes = target.lanes * (4 if self.scale is None else 1)
-        s.split("out", "c", min(lanes, self.channels))
-        s.reorder("out", "n", "y", "x", "c.o", "ky", "kx", "c.i")
-        s.unroll("out", *(("ky", "kx") if self.taps <= UNROLLED_BYTES else ()))
-        s.vectorise("out", "c.i")
-        s.parallelise("out", s.fuse("out", "n", "y"))
+        window = "ky* kx*" if self.taps <= UNROLLED_BYTES else "ky kx"
+        s.nest("out", f"(n y) x c.o {window} c.i~", c=min(lanes, self.channels))
         return KernelSchedule(s)
 
     def _declared(self) -> te.DeclaredTensor:

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from typing_extensions import override
@@ -13,7 +13,7 @@ from ...te.values import bare_axis
 from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .choices import Choices
-from .description import Array, Planner, TunableDescription, round_up
+from .description import Array, Constants, Planner, TunableDescription, round_up
 from .epilogue import BIASED, Epilogue, occurs_only_in
 from .quantised import check_small_pairs
 from .tiles import (
@@ -76,7 +76,7 @@ class Product(TunableDescription):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
+    def arrays(self) -> Mapping[str, Array]:
         x, w = self.factors
         return {"x": x, "w": w, **self.epilogue.arrays(self.extents)}
 
@@ -87,18 +87,11 @@ class Product(TunableDescription):
 
     @property
     @override
-    def output(self) -> Array:
-        return Array(self.epilogue.dtype, self.extents)
-
-    @property
-    @override
     def macs(self) -> int:
         return math.prod((*self.factors[1].shape[:-1], *self.extents))
 
     @override
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants, target: CpuTarget) -> Constants:
         if self.small_pairs:
             check_small_pairs(constants["w"], self.title)
         return super().prepare(constants, target)
@@ -144,9 +137,9 @@ class PanelPlanner(Planner):
         self.is_wide = way.instruction is not None and columns < target.lanes
         """True if a whole vector of columns is computed, and the output cut from it."""
 
-    def pick_panel(self) -> None:
-        """Choose the vectors of a panel."""
-        self.panel = pick_panel(self.choices, self.columns, self.target)
+    def pick_panel(self, rows: int) -> None:
+        """Choose how many vectors wide a panel is, for tiles that cover `rows` rows."""
+        self.panel = pick_panel(self.choices, self.columns, self.target, rows, self.way)
 
     def pick_rows(self, extent: int) -> int:
         """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""
@@ -192,14 +185,7 @@ class PanelPlanner(Planner):
         computed = te.compute(self.name, self.epilogue.dtype, axes, value)
         return narrowed(computed, self.columns) if self.is_wide else computed
 
-    def cut(
-        self,
-        s: te.Schedule,
-        rows: str,
-        outer: Sequence[str],
-        reductions: Sequence[str],
-        lines: Sequence[str] = (),
-    ) -> None:
+    def cut(self, s: te.Schedule, rows: str, outer: str, lines: str = "") -> None:
         """Cut the sums into tiles.
 
         Parameters
@@ -208,31 +194,28 @@ class PanelPlanner(Planner):
             The schedule.
         rows
             The loop over rows.
-        outer, reductions
-            Loops around those of a tile, the outermost first.
+        outer
+            Loops around those of a tile, as in `Schedule.nest`; the last one reduces a run.
         lines
-            Loops over further rows of a tile; only for matrix instructions.
+            The loop over further rows of a tile; only for matrix instructions.
         """
-        *order, depth = *outer, *reductions
         taps, columns, lanes = "", ("o", self.panel), self.target.lanes
         if self.way.instruction is not None:
-            s.split(self.name, depth, self.way.depth)
-            depth, taps = f"{depth}.o", f"{depth}.i"
-        order.append(depth)
+            _, taps = s.split(self.name, outer.split()[-1], self.way.depth)
+            outer += ".o"
         if self.matrix:
-            s.split(self.name, taps, self.way.taps)
-            sizes, groups = ((rows, self.matrix), columns), (f"{taps}.o", f"{taps}.i")
-            schedule_matrix_tiles(s, self.name, sizes, order, lanes, groups, lines)
+            sizes, groups = ((rows, self.matrix), columns), s.split(self.name, taps, self.way.taps)
+            schedule_matrix_tiles(s, self.name, sizes, outer, lanes, groups, lines)
         else:
             sizes = (rows, self.tile_rows), columns
-            schedule_tiles(s, self.name, sizes, order, lanes, taps, self.steps)
+            schedule_tiles(s, self.name, sizes, outer, lanes, taps, self.steps)
 
     def layouts(self, w: Layout, *groups: int) -> dict[str, Layout]:
         """Layouts of the weights, and of constants with one number for each column."""
         plain = Layout.plain((*groups, round_up(self.columns, self.panel)))
         return {"w": w, **dict.fromkeys(self.epilogue.constants, plain)}
 
-    def shifted(self, constants: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def shifted(self, constants: Constants) -> dict[str, np.ndarray]:
         """Take the part of sums that stems from the shift of signed bytes out through the bias."""
         if not self.way.shift:
             return dict(constants)

@@ -40,19 +40,13 @@ class RecurrentUpdate(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        return {
-            name: Array(
-                "float32",
-                (1 if name in self.bound else self.rows, gates * self.hidden if gates else 1),
-            )
+    def arrays(self) -> Mapping[str, Array]:
+        shapes = {
+            name: (1 if name in self.bound else self.rows, gates * self.hidden if gates else 1)
             for name, gates in self.gates
         }
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("float32", (self.rows, self.hidden))
+        shapes["out"] = self.rows, self.hidden
+        return {name: Array("float32", shape) for name, shape in shapes.items()}
 
     @override
     def plan(self, target: CpuTarget) -> KernelSchedule:
@@ -68,6 +62,5 @@ class RecurrentUpdate(Description):
                 read[name] = given[row, 0]
         out = te.compute("out", "float32", (n, h), value_of(self.formula, read))
         s = te.Schedule(te.kernel("recurrent", out), target.processor)
-        s.split("out", "h", min(target.lanes, self.hidden))
-        s.vectorise("out", "h.i")
+        s.nest("out", "h.i~", h=min(target.lanes, self.hidden))
         return KernelSchedule(s)

@@ -116,25 +116,20 @@ class RowPlanner(Planner):
             elif stage != "out":
                 compute_in_row(s, stage, "out")
             if "c" in loops[stage]:
-                s.split(stage, "c", self.width)
-                s.vectorise(stage, "c.i")
+                s.nest(stage, "c.i~", c=self.width)
         s.parallelise("out", "r")
 
     def _across(self, s: te.Schedule, stages: Sequence[str]) -> None:
         """Compute stages inside a loop over blocks of neighbours; whole rows in memory."""
-        s.split("out", "i", min(self.kernel.inner, self.width))
         loops = {stage.name: stage.loops for stage in s.stages}
-        if "c" in loops["out"]:
-            s.reorder("out", "r", "i.o", "c", "i.i")
+        outer = "(r) i.o" if self.kernel.rows > 1 else "r (i.o)"
+        whole = "c" if "c" in loops["out"] else ""
+        s.nest("out", f"{outer} {whole} i.i~", i=min(self.kernel.inner, self.width))
         for stage in reversed(stages):
             s.compute_at(stage, "out", "i.o")
-            if "k" in loops[stage]:
-                s.reorder(stage, "r", "k", "i")
+            s.nest(stage, "r k i~" if "k" in loops[stage] else "i~")
             if "c" not in loops[stage]:
                 s.set_scope(stage, REGISTER)
-            s.vectorise(stage, "i")
-        s.vectorise("out", "i.i")
-        s.parallelise("out", "r" if self.kernel.rows > 1 else "i.o")
 
 
 def compute_in_row(s: te.Schedule, name: str, consumer: str) -> None:
@@ -142,6 +137,4 @@ def compute_in_row(s: te.Schedule, name: str, consumer: str) -> None:
     s.compute_at(name, consumer, "r")
     s.set_scope(name, REGISTER)
     (loops,) = (stage.loops for stage in s.stages if stage.name == name)
-    if "b" in loops:
-        s.reorder(name, "b", "l")
-    s.vectorise(name, "l")
+    s.nest(name, "b l~" if "b" in loops else "l~")

@@ -38,13 +38,8 @@ class RowKernel(TunableDescription):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        return {"x": Array("float32", self.shape)}
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("float32", self.shape)
+    def arrays(self) -> Mapping[str, Array]:
+        return dict.fromkeys(("x", "out"), Array("float32", self.shape))
 
     @override
     def method(self, target: CpuTarget, choices: Choices) -> RowPlanner:
@@ -125,9 +120,10 @@ class LayerNormalisation(RowKernel):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
+    def arrays(self) -> Mapping[str, Array]:
         one = Array("float32", (self.rows if self.by_row else self.columns,))
-        return {"x": self.output, "scale": one, "bias": one}
+        whole = Array("float32", self.shape)
+        return {"x": whole, "scale": one, "bias": one, "out": whole}
 
     @override
     def declared(self, width: int) -> RowStages:
@@ -190,8 +186,9 @@ class RowReduction(RowKernel):
 
     @property
     @override
-    def output(self) -> Array:
-        return Array("float32", (self.rows, self.inner))
+    def arrays(self) -> Mapping[str, Array]:
+        reduced = Array("float32", (self.rows, self.inner))
+        return {"x": Array("float32", self.shape), "out": reduced}
 
     @property
     def macs(self) -> int:

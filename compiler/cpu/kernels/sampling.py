@@ -39,17 +39,13 @@ class LinearSamples(Description):
 
     @property
     @override
-    def operands(self) -> Mapping[str, Array]:
-        image = (self.batch, self.channels, self.height, self.width)
+    def arrays(self) -> Mapping[str, Array]:
+        planes = (self.batch, self.channels)
         return {
-            "x": Array("float32", image),
+            "x": Array("float32", (*planes, self.height, self.width)),
             "grid": Array("float32", (self.batch, self.places, 2)),
+            "out": Array("float32", (*planes, self.places)),
         }
-
-    @property
-    @override
-    def output(self) -> Array:
-        return Array("float32", (self.batch, self.channels, self.places))
 
     @property
     @override
@@ -60,16 +56,11 @@ class LinearSamples(Description):
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors of positions, which all channels share."""
         s = te.Schedule(te.kernel("samples", self._declared()), target.processor)
-        lanes = min(target.lanes, self.places)
-        s.split("out", "p", lanes)
-        s.reorder("out", "n", "p.o", "c", "p.i")
-        outer = s.fuse("out", "n", "p.o")
+        outer = s.nest("out", "(n p.o) c p.i~", p=min(target.lanes, self.places))
         for stage in reversed(s.stages):
             if stage.name != "out":
                 s.compute_at(stage.name, "out", outer)
                 s.vectorise(stage.name, "p")
-        s.vectorise("out", "p.i")
-        s.parallelise("out", outer)
         return KernelSchedule(s)
 
     def _declared(self) -> te.DeclaredTensor:

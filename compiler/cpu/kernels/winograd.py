@@ -8,7 +8,6 @@ shorter than direct ones and cancel more; for normal numbers and 64 or more chan
 error is no larger (`tests/compiler/cpu/test_convolution.py`).
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,9 +19,9 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, Planner, round_up
+from .description import Constants, KernelSchedule, Planner, round_up
 from .epilogue import Extent
-from .tiles import panels, pick_rows, pick_steps, schedule_copy, unrolled
+from .tiles import Multiplication, panels, pick_panel, pick_rows, pick_steps
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -37,8 +36,9 @@ CHANGES = {"change_in": _INPUT, "change_out": _OUTPUT}
 TILE = 2
 """Outputs of a tile along each dimension."""
 
-FEW_TILES = 32
-"""Tiles up to which a weight is used too seldom to be worth its way from memory."""
+FEW_TILES = 2
+"""Number of tiles per lane below which reading transformed weights from memory costs more than it
+saves. It grows with the lanes, since more lanes make multiplying faster but not reading."""
 
 CACHED_BYTES = 1 << 21
 """Bytes of weights that the second cache may hold."""
@@ -94,8 +94,8 @@ class WinogradPlanner(TilePlanner):
 
     def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
         super().__init__(conv, target, TILE, choices)
-        vectors = choices.pick("vectors", 2, (1, 2, 3, 4))
-        self.panel = vectors * target.lanes
+        way = Multiplication.of("float32", target)
+        self.panel = pick_panel(choices, conv.channels_out, target, self.across, way)
         self.pixels = pick_rows(choices, self.across, self.panel, target, "tiles")
         """Tiles whose products are in registers at the same time."""
         self.steps = pick_steps(choices, conv.channels_in)
@@ -116,7 +116,7 @@ class WinogradPlanner(TilePlanner):
         and they come from beyond the second cache, reading them takes longer than multiplying.
         """
         c = self.conv
-        few = c.batch * self.down * self.across < FEW_TILES
+        few = c.batch * self.down * self.across < FEW_TILES * self.target.lanes
         if few and self._weight_bytes > CACHED_BYTES:
             return False
         return c.size_out[1] >= 7 and min(c.channels_in, c.channels_out) >= 32
@@ -150,54 +150,27 @@ class WinogradPlanner(TilePlanner):
         lanes = self.target.lanes
         kernel = te.kernel("convolution", self.declared(), CHANGES)
         s = te.Schedule(kernel, self.target.processor)
-        schedule_copy(s, "padded", "pc", lanes, "pn", "py")
+        s.nest("padded", "(pn py) pc.i~", pc=lanes)
         for stage in ("tiles", "products"):
             s.cache_write(stage, REGISTER)
-        _schedule_tiles(s, lanes)
-        _schedule_sums(s, self.pixels, self.panel, lanes, self.steps)
-        s.split("out", "o", lanes)
-        s.reorder("out", "n", "ty", "tx", "o.o", "p", "q", "dy", "dx", "o.i")
-        s.unroll("out", "p", "q", "dy", "dx")
-        s.vectorise("out", "o.i")
+        tiles, panels_of = ("ty", "i j o.o") if self.by_rows else ("(ty)", "(i j o.o)")
+        s.nest("tiles", f"n {tiles} tx c.o i* j* c.i~", c=lanes)
+        s.compute_at("tiles.REGISTER", "tiles", "c.o")
+        s.nest("tiles.REGISTER", "n ty tx a* b* i* j* c~")
+        loops = f"n {panels_of} ty tx.o tx.i* o.i.o* o.i.i~"
+        s.nest("products", loops, tx=self.pixels, o=(self.panel, lanes))
+        s.compute_at("products.REGISTER", "products", "tx.o")
+        s.nest("products.REGISTER", f"n ty i j k/{self.steps}* tx* o.o* o.i~", o=lanes)
+        s.nest("out", "n (ty) tx o.o p* q* dy* dx* o.i~", o=lanes)
         if self.by_rows:
             s.compute_at("products", "out", "ty")
             s.compute_at("tiles", "out", "ty")
-        else:
-            s.parallelise("tiles", "ty")
-            s.parallelise("products", s.fuse("products", "i", "j", "o.o"))
-        s.parallelise("out", "ty")
         w = panels(kernel.tensors["w"].shape, self.panel, order=(0, 1, 3, 2))
         return self.placed(s, w, round_up(self.conv.channels_out, lanes))
 
     @override
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    def prepare(self, constants: Constants) -> Constants:
         """Weights float32[3, 3, I, O] in the basis of the products, float32[4, 4, I, O]."""
         wide = constants["w"].astype(np.float64)
         changed = np.einsum("ia,jb,abco->ijco", _WINDOW, _WINDOW, wide)
         return {**constants, "w": changed.astype(np.float32)}
-
-
-def _schedule_tiles(s: te.Schedule, lanes: int) -> None:
-    s.split("tiles", "c", lanes)
-    s.reorder("tiles", "n", "ty", "tx", "c.o", "i", "j", "c.i")
-    s.compute_at("tiles.REGISTER", "tiles", "c.o")
-    s.unroll("tiles", "i", "j")
-    s.unroll("tiles.REGISTER", "i", "j", "a", "b")
-    s.vectorise("tiles", "c.i")
-    s.reorder("tiles.REGISTER", "n", "ty", "tx", "a", "b", "i", "j", "c")
-    s.vectorise("tiles.REGISTER", "c")
-
-
-def _schedule_sums(s: te.Schedule, pixels: int, panel: int, lanes: int, steps: int) -> None:
-    s.split("products", "tx", pixels)
-    s.split("products", "o", panel)
-    s.split("products", "o.i", lanes)
-    s.reorder("products", "n", "i", "j", "o.o", "ty", "tx.o", "tx.i", "o.i.o", "o.i.i")
-    s.compute_at("products.REGISTER", "products", "tx.o")
-    s.split("products.REGISTER", "o", lanes)
-    loops = unrolled(s, "products.REGISTER", ("n", "ty", "i", "j", "k"), steps)
-    s.reorder("products.REGISTER", *loops, "tx", "o.o", "o.i")
-    s.unroll("products", "tx.i", "o.i.o")
-    s.unroll("products.REGISTER", "tx", "o.o")
-    s.vectorise("products", "o.i.i")
-    s.vectorise("products.REGISTER", "o.i")

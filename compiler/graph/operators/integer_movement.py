@@ -85,6 +85,8 @@ class QInterleave(Rearranging):
 class QSlice(Rearranging):
     """Slice `x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range; the last step is 1.
 
+    With a negative step, elements come in reverse, and a stop of -1 is before the first one.
+
     Inputs: x int8[N, H, W, C].
     """
 
@@ -96,15 +98,21 @@ class QSlice(Rearranging):
         (x,) = types
         fits = x.dtype == "int8" and len(x.shape) == 4 and self.steps[-1] == 1
         self.expect(fits, "int8 [N,H,W,C] and a step of 1 along channels", types)
-        return slice_type(self, self.starts, self.stops, self.steps, types)
+        reverse = [
+            (stop + 1, start + 1, -step) if step < 0 else (start, stop, step)
+            for start, stop, step in zip(self.starts, self.stops, self.steps, strict=True)
+        ]
+        starts, stops, steps = zip(*reverse, strict=True)
+        return slice_type(self, starts, stops, steps, types)
 
     def compute(self, x: np.ndarray) -> np.ndarray:
-        return x[tuple(map(slice, self.starts, self.stops, self.steps))]
+        stops = (None if stop < 0 else stop for stop in self.stops)
+        return x[tuple(map(slice, self.starts, stops, self.steps))]
 
 
 @operator("qreshape")
 class QReshape(Rearranging):
-    """The pixels of images, in order, as images of another `shape`.
+    """The elements of images, in order, as images of another `shape`; mostly whole pixels.
 
     Inputs: x int8[N, H, W, C].
     """
@@ -113,9 +121,8 @@ class QReshape(Rearranging):
 
     def result_type(self, types: Types) -> TensorType:
         (x,) = types
-        fits = x.dtype == "int8" and len(x.shape) == 4 and x.shape[-1] == self.shape[-1]
-        fits = fits and prod(x.shape) == prod(self.shape)
-        self.expect(fits, f"int8 [N,H,W,{self.shape[-1]}] of as many pixels", types)
+        fits = x.dtype == "int8" and len(x.shape) == 4 and prod(x.shape) == prod(self.shape)
+        self.expect(fits, f"int8 [N,H,W,C] of {prod(self.shape)} elements", types)
         return x.reshaped(self.shape)
 
     def compute(self, x: np.ndarray) -> np.ndarray:

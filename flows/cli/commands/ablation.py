@@ -116,14 +116,12 @@ def check_figure(figure: Path | None) -> None:
     """
     if figure is None:
         return
-    if figure.suffix != ".svg":
-        raise UsageError(f"`--figure {figure}`: expected a name that ends in `.svg`; rename it")
+    check_output(figure, f"`--figure {figure}`", suffixes=(".svg",))
     if importlib.util.find_spec("matplotlib") is None:
         raise ToolError(
             "`--figure`: the Python package `matplotlib` is not installed; run "
             f"`{install_command('figures')}`, or leave `--figure` out"
         )
-    check_output(figure, f"`--figure {figure}`")
 
 
 def chosen_layers(names: str | None) -> list[ConvolutionShape]:

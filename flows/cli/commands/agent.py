@@ -10,7 +10,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from ....errors import UsageError
+from ....errors import UsageError, did_you_mean
 from ....runtime.agents import PORT, host_and_port
 from ....runtime.devices import DEVICES, has_accelerator, is_board, kind_of
 from ....runtime.identity import (
@@ -146,7 +146,10 @@ def offered(
     addresses: dict[str, list[str]] = {}
     for name in [] if names == "none" else names.split(","):
         if name not in DEVICES:
-            raise UsageError(f"`--offer {names}`: expected names of {', '.join(DEVICES)}, or none")
+            raise UsageError(
+                f"`--offer {names}`: expected names of {', '.join(DEVICES)}, or none"
+                + did_you_mean(name, DEVICES)
+            )
         count = places or len(os.sched_getaffinity(0)) if has_accelerator(name) else 1
         for index in range(count):
             units.append(LentDevice(name if count == 1 else f"{name}{index + 1}", name))

@@ -1,24 +1,27 @@
 """`tilewright asm`: assemble a program, check it, run it, and show its times and what it wrote."""
 
 import argparse
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ....atomic_write import check_output, write_output
-from ....errors import UsageError
+from ....errors import ProgramError, UsageError
 from ....file_access import read_part, reason
-from ....isa.assembly import format_instruction, parse_program
+from ....isa.assembly import format_instruction, instruction_lines, parse_program
 from ....isa.checker import check
 from ....isa.configuration import DEFAULT
 from ....isa.encoding import encode_program
+from ....isa.instructions import Instruction
 from ....runtime import open_device
 from ....runtime.device import Result
 from ....wording import counted
 from ..arguments import add_configuration, chosen_configuration, require_tools
 from ..console import configuration_sentence, say
 from ..device_options import add_device
+from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 
 DATA_BYTES, MAX_DATA_BYTES = 4096, 1 << 28
@@ -38,6 +41,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "-o", "--output", type=Path, metavar="FILE", help="write the data window after the run"
     )
     add_memory(parser)
+    add_json(parser, "cycles, and each instruction with its start and end,")
     parser.set_defaults(function=assemble)
 
 
@@ -49,24 +53,70 @@ def assemble(arguments: argparse.Namespace) -> None:
     TilewrightError
         If a line is wrong, the checker refuses the program, or the device fails.
     """
+    check_json(arguments.json)
     configuration = chosen_configuration(arguments) or DEFAULT
     text = _read(arguments.source, "FILE.asm", MAX_DATA_BYTES).decode("utf-8", "replace")
     program = parse_program(text, str(arguments.source), configuration)
     before = np.zeros(DATA_BYTES, np.uint8)
     if arguments.data is not None:
         before = np.frombuffer(_read(arguments.data, "`--data`", MAX_DATA_BYTES), np.uint8)
-    report = check(program, configuration, before.size)
-    say(configuration_sentence(configuration))
-    counts = counted(report.instructions, "instruction"), counted(report.tokens, "token")
-    say(f"checked: {', '.join(counts)}, no conflict")
+    try:
+        report = check(program, configuration, before.size)
+    except ProgramError as problem:
+        raise ProgramError(_with_lines(str(problem), text)) from None
+    shows = arguments.json != "-"
+    if shows:
+        say(configuration_sentence(configuration))
+        counts = counted(report.instructions, "instruction"), counted(report.tokens, "token")
+        say(f"checked: {', '.join(counts)}, no conflict")
     require_tools(arguments.device)
     output = arguments.output
     check_output(output, f"`--output {output}`", [arguments.source, arguments.data])
     memory = memory_model(arguments)
     with open_device(arguments.device, configuration, memory) as device:
         result = device.run(encode_program(program, configuration), before.copy())
+    if output is not None:
+        write_output(output, result.dram.tobytes(), f"`--output {output}`")
+    if arguments.json:
+        write_json(
+            arguments.json,
+            {
+                "configuration": configuration.name,
+                "device": arguments.device,
+                "cycles": result.cycles,
+                "instructions": [
+                    {"text": format_instruction(each), **times}
+                    for each, times in zip(program, _times(program, result), strict=True)
+                ],
+                "changed_bytes": int(np.count_nonzero(before != result.dram)),
+            },
+        )
+    if shows:
+        show(arguments.device, program, before, result)
+
+
+def _with_lines(message: str, text: str) -> str:
+    """Return a checker message that also gives the source line of each instruction."""
+    lines = [number for number, _ in instruction_lines(text)]
+    return re.sub(
+        r"\binstruction (\d+)\b",
+        lambda found: f"{found[0]} on line {lines[int(found[1])]}",
+        message,
+    )
+
+
+def _times(program: Sequence[Instruction], result: Result) -> Iterator[dict[str, int | None]]:
+    """Yield the cycles of each instruction; None where the device does not time it."""
+    untimed = [(-1, -1)] * len(program)
+    for pair in untimed if result.spans is None else result.spans.tolist():
+        start, retired = (None if cycle < 0 else cycle for cycle in pair)
+        yield {"start": start, "retired": retired}
+
+
+def show(device: str, program: Sequence[Instruction], before: np.ndarray, result: Result) -> None:
+    """Print what a run did."""
     cycles = "cycles not measured" if result.cycles is None else f"{result.cycles:,} cycles"
-    say(f"{arguments.device}: {cycles}")
+    say(f"{device}: {cycles}")
     if result.spans is not None:
         say("\n   start  retired  instruction")
         for (start, retired), each in zip(result.spans.tolist(), program, strict=True):
@@ -75,8 +125,6 @@ def assemble(arguments: argparse.Namespace) -> None:
     say("")
     for line in _written(before, result):
         say(line)
-    if output is not None:
-        write_output(output, result.dram.tobytes(), f"`--output {output}`")
 
 
 def _read(path: Path, option: str, limit: int) -> bytes:

@@ -84,6 +84,8 @@ def board(arguments: argparse.Namespace) -> None:
     server = Server(virtual, port, rates, arguments.seed)
     say(f"configuration  {configuration_sentence(configuration)}")
     say(f"memory         {memory_kib:,} KiB{_as_options(sdram, configuration, clock_hz)}")
+    if arguments.virtual and wired_board(arguments.virtual).ddr:
+        say("               of block RAM, since the DDR of the board has no exact model")
     say(f"address        {port.address}")
     machine = ["--config", arguments.config or configuration.name.partition(",")[0]]
     machine += [word for change in arguments.changes for word in ("--set", change)]
@@ -154,7 +156,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.virtual is None:
         raise UsageError(
             "`board`: expected `--virtual`; a board of silicon needs no server, open it with "
-            "`--device serial:///dev/ttyUSB0?baud=3000000`"
+            "`--device 'serial:///dev/ttyUSB0?baud=3000000'`"
         )
     page_kib = PAGE_BYTES // 1024
     for option, value, least, most in (

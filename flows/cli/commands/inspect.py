@@ -17,7 +17,9 @@ from ..json_output import add_json, check_json, write_json
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", type=Path, metavar="ARTIFACT")
+    parser.add_argument(
+        "source", type=Path, metavar="ARTIFACT", help="file that `tilewright compile` wrote"
+    )
     parser.add_argument("--layer", metavar="NAME", help="this layer, or the one with this node")
     parser.add_argument("--graph", action="store_true", help="the integer graph instead")
     add_json(parser, "all of it")

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ....atomic_write import check_output, write_output
+from ....atomic_write import PAGE_SUFFIXES, check_output, write_output
 from ....compiler.module import Module
 from ....errors import DeviceError, UsageError
 from ....isa.configuration import Configuration
@@ -78,7 +78,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="sample for hardware, .npz or .npy (default: random)",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="default: MODEL.html, or compare.html"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.html",
+        help="page to write (default: MODEL.html, or compare.html)",
     )
     add_json(parser, "the page's data")
     add_program_for(add_memory(parser))
@@ -102,7 +106,8 @@ def write_report(arguments: argparse.Namespace) -> None:
     technology_options(arguments)
     if arguments.pair:
         target = arguments.output or Path("compare.html")
-        check_output(target, f"`--output {target}`", [arguments.source, *map(Path, arguments.pair)])
+        inputs = [arguments.source, *map(Path, arguments.pair)]
+        check_output(target, f"`--output {target}`", inputs, PAGE_SUFFIXES)
         write_comparison(arguments, target)
         return
     if arguments.source is None:
@@ -111,7 +116,7 @@ def write_report(arguments: argparse.Namespace) -> None:
             "`--pair A B`"
         )
     target = arguments.output or Path(arguments.source.with_suffix(".html").name)
-    check_output(target, f"`--output {target}`", [arguments.source])
+    check_output(target, f"`--output {target}`", [arguments.source], PAGE_SUFFIXES)
     memory = memory_model(arguments, arguments.source)
     data = timed(arguments, arguments.source, chosen_configuration(arguments), memory)
     write_output(target, render(data), f"`--output {target}`")

@@ -39,6 +39,9 @@ from ..schedule_options import add_schedule, change_sentences
 SIMULATED_HARDWARE = ("rtl", "gate")
 """Devices that take so long that one more run on `sim`, to compare data windows, is nothing."""
 
+WAVEFORM_SUFFIXES = (".fst",)
+"""The viewers know the format by the name."""
+
 TRUSTED = ("reference", "sim", "host")
 """Devices that results are compared with; no sentence asks for a comparison of theirs."""
 
@@ -52,7 +55,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_device(
         parser, tuple(DEVICES),
         "; host: this computer's processor, without an accelerator; gpu: its GPU, gpu:DRIVER with "
-        "a certain driver, and with ?tf32 at the end, products of float32 are rounded to TF32",
+        "a certain driver, and with ?tf32 at the end, products of float32 are rounded to TF32; "
+        "sim+gpu, or another device before +gpu: a GPU runs the host's steps",
+        beside=True,
     )  # fmt: skip
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
@@ -78,7 +83,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "--waveform",
         type=Path,
-        metavar="FILE",
+        metavar="FILE.fst",
         help="write an FST waveform, for GTKWave or Surfer (rtl)",
     )
     parser.add_argument(
@@ -103,9 +108,9 @@ def run(arguments: argparse.Namespace) -> None:
         comparison raises DeviceError.
     """
     check_json(arguments.json)
-    for option in ("trace", "waveform"):
+    for option, suffixes in (("trace", ()), ("waveform", WAVEFORM_SUFFIXES)):
         path = getattr(arguments, option)
-        check_output(path, f"`--{option} {path}`", [arguments.source, arguments.input])
+        check_output(path, f"`--{option} {path}`", [arguments.source, arguments.input], suffixes)
     choose_records(arguments)
     check_arguments(arguments)
     placing = chosen_placing(arguments)
@@ -122,7 +127,7 @@ def run(arguments: argparse.Namespace) -> None:
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         memory, placing = device.memory, placing.on(device)
         checked = arguments.compare or kind_of(device.name) in SIMULATED_HARDWARE
-        compare_with = int(checked and device.name != "sim")
+        compare_with = int(checked and kind_of(device.name) != "sim")
         outcome = run_samples(
             module, device, samples, compare=arguments.compare, compare_with=compare_with,
             states=chosen_states(arguments), repeat=arguments.repeat,
@@ -142,13 +147,13 @@ def run(arguments: argparse.Namespace) -> None:
             report.say(search_sentence(module.report["search"]))
         for line in change_sentences(module.report):
             report.say(line)
-        if recorded := records_sentence(len(module.choices)):
+        if recorded := records_sentence(module.choices):
             report.say(recorded)
         if arguments.trace:
             report.say(trace_sentence(arguments.trace, placing.clock))
         if arguments.waveform:
             report.say(waveform_sentence(arguments.waveform))
-        if outcome.comparison is None and outcome.device.name not in TRUSTED:
+        if outcome.comparison is None and kind_of(outcome.device.name) not in TRUSTED:
             report.say("the results were not compared with `sim`; add `--compare`")
         if placement is not None:
             show_placement(placement)
@@ -174,7 +179,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             raise UsageError(f"`--{option} {count}`: expected 1 or more; correct it")
     if arguments.seed < 0:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
-    if arguments.waveform and arguments.device != "rtl":
+    if arguments.waveform and kind_of(arguments.device) != "rtl":
         raise UsageError(
             f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only the RTL has "
             "waveforms"

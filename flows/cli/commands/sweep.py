@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ....atomic_write import check_output, write_output
+from ....atomic_write import PAGE_SUFFIXES, check_output, write_output
 from ....errors import HardwareError, UsageError
 from ....isa.settings import memory_text, text_of
 from ....sim.timing.native import build_in_background
@@ -185,7 +185,8 @@ def sweep_(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     for path in arguments.export:
         check_export(path)
-    check_output(arguments.output, f"`--output {arguments.output}`", arguments.sources)
+    page = arguments.output
+    check_output(page, f"`--output {page}`", arguments.sources, PAGE_SUFFIXES)
     if arguments.output or arguments.serve:
         plotly_source()
     check_addresses(arguments.devices, rtl=arguments.rtl)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....atomic_write import check_output
+from ....atomic_write import PAGE_SUFFIXES, check_output
 from ....errors import UsageError
 from ....isa.configuration import DEFAULT
 from ....quoting import printable
@@ -120,7 +120,8 @@ def tune_(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     check_arguments(arguments)
     check_output(arguments.exported, f"`--export {arguments.exported}`", [arguments.source])
-    check_output(arguments.output, f"`--output {arguments.output}`", [arguments.source])
+    page = arguments.output
+    check_output(page, f"`--output {page}`", [arguments.source], PAGE_SUFFIXES)
     from ...tuning.kernel_records import KernelRecords
 
     path = arguments.database or _default_database()

@@ -91,6 +91,9 @@ def main() -> int:
     parser.add_argument("modules", nargs="+", metavar="MODULE", help="a file here, without .py")
     modules = parser.parse_args().modules
     here = Path(__file__).resolve().parent
+    for module in modules:
+        if not (here / f"{module}.py").is_file():
+            parser.error(f"MODULE `{module}`: there is no `{here / module}.py`")
     sys.path.insert(0, str(here))
     runner, failed = build(here, here / "core.v"), 0
     for module in modules:

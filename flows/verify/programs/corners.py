@@ -216,6 +216,8 @@ def _depthwise(gemm: Gemm, configuration: Configuration) -> Iterator[str]:
         yield "gemm depthwise accumulates"
     if 1 < run < configuration.depthwise_taps:
         yield "gemm depthwise run below taps"
+    if (lines := gemm.run_lines(configuration)) > 1:
+        yield f"gemm depthwise {'few' if lines < configuration.window_lines else 'all'} lines"
 
 
 def _banks(access, configuration: Configuration) -> int:

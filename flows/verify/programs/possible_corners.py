@@ -189,6 +189,8 @@ def _possible_gemm(configuration: Configuration) -> Iterator[str]:
             yield "gemm depthwise several runs"
         if configuration.depthwise_taps > 2:
             yield "gemm depthwise run below taps"
+        if configuration.window_lines > 1:
+            yield from ("gemm depthwise all lines", "gemm depthwise few lines")
     for memory in (Memory.ACT, Memory.WGT, Memory.ACC):
         tiles = configuration.weight_tiles
         if configuration.banks(memory) > 1 and (memory is not Memory.WGT or tiles > 1):

@@ -46,6 +46,15 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "no-taps": {"depthwise_taps": 0},
     "one-tap": {"lanes_in": 8, "lanes_out": 4, "depthwise_taps": 1},
     "five-taps": {"lanes_in": 8, "lanes_out": 8, "depthwise_taps": 5},
+    "lines": {"lanes_in": 16, "lanes_out": 4, "depthwise_lines": "two", "acc_depth": 128},
+    "lines-of-two": {
+        "lanes_in": 8,
+        "lanes_out": 16,
+        "depthwise_taps": 2,
+        "depthwise_lines": "two",
+        "row_loops": 3,
+    },
+    "lines-of-one": {"lanes_in": 4, "lanes_out": 4, "depthwise_taps": 1, "depthwise_lines": "two"},
     "bus-64": {"bus_bits": 64, "burst_beats": 8},
     "bus-128": {"bus_bits": 128, "burst_beats": 4, "outstanding_bursts": 8},
     "bus-256": {"lanes_in": 8, "lanes_out": 8, "bus_bits": 256, "burst_beats": 2},
@@ -153,7 +162,7 @@ def random_configuration(seed: int) -> Configuration:
     row_statistics = chance.choice(("none", "none", "all"))
     widest_bus = min(256, 4 * lanes_in * 8)
     bus_bits = power(32, widest_bus)
-    return Configuration(
+    machine = Configuration(
         name=f"random-{seed}",
         lanes_in=lanes_in,
         lanes_out=lanes_out,
@@ -185,6 +194,10 @@ def random_configuration(seed: int) -> Configuration:
         transposed_weights=chance.choice(("none", "int8")),
         row_statistics=row_statistics,
     )
+    with_lines = chance.random() < 0.5
+    if with_lines and machine.row_loops > 1 and 0 < 3 * machine.depthwise_taps <= machine.lanes_in:
+        return machine.replace(depthwise_lines="two")
+    return machine
 
 
 SHARED = 0.4

@@ -147,3 +147,51 @@ def test_choices_hold_for_one_workload_on_one_target() -> None:
     assert with_choice(other, target, {key: "vectors=1"}) is other
     for strange in ("vectors=7", "wings=2", "no choice"):
         assert with_choice(product, target, {key: strange}) is product
+
+
+def defaults(kernel: TunableDescription, level: str) -> dict[str, int | str]:
+    """The planner's own answers."""
+    return {name: legal[0] for name, legal in kernel.questions(generic(level)).items()}
+
+
+@pytest.mark.parametrize(
+    ("level", "rows", "columns", "vectors"),
+    [
+        ("avx2", 1, 256, 4),
+        ("avx2", 4, 256, 3),
+        ("avx2", 7, 256, 3),
+        ("avx2", 6, 256, 2),
+        ("avx2", 784, 24, 3),  # else the last of two panels would have one vector alone
+        ("avx2", 784, 256, 2),
+        ("avx512vnni", 1, 256, 4),
+        ("avx512vnni", 4, 64, 4),
+        ("avx512vnni", 7, 256, 2),
+        ("sse2", 1, 256, 2),  # sums do not wait for products
+    ],
+)
+def test_few_rows_take_wider_panels_so_that_multipliers_stay_busy(
+    level: str, rows: int, columns: int, vectors: int
+) -> None:
+    assert defaults(MatrixProduct(rows, 256, columns), level)["vectors"] == vectors
+
+
+def test_panels_of_bytes_widen_where_one_instruction_also_adds() -> None:
+    product = MatrixProduct(2, 256, 256, **BYTES)
+    assert defaults(product, "avx512vnni")["vectors"] == 4
+    assert defaults(product, "avx2")["vectors"] == 2
+
+
+@pytest.mark.parametrize(("size", "tile"), [(7, (2, 4)), (28, (2, 3))])
+def test_tiles_of_depthwise_kernels_have_two_rows(size: int, tile: tuple[int, int]) -> None:
+    window = {"kernel": (3, 3), "pads": (1, 1, 1, 1), "groups": 64}
+    found = defaults(Convolution(1, size, size, 64, 64, **window), "avx2")
+    assert (found["rows"], found["pixels"]) == tile
+
+
+@pytest.mark.parametrize(("level", "method"), [("avx2", "winograd"), ("avx512vnni", "direct")])
+def test_few_tiles_are_worth_large_weights_where_multiplying_takes_longer(
+    level: str, method: str
+) -> None:
+    window = {"kernel": (3, 3), "pads": (1, 1, 1, 1)}
+    found = defaults(Convolution(1, 7, 7, 512, 512, **window), level)
+    assert found["method"] == method

@@ -29,7 +29,7 @@ def product(high: int, row: int, panel: int, inner: int = 128) -> te.Schedule:
     out = te.compute("out", "int32", (m, n), te.sum(left[m, 4 * g + t] * right[g, n, t], over=over))
     s = te.Schedule(te.kernel("product", out), AMX.processor)
     s.split("out", "g", 16)
-    order = ("m.o", "n.o", "g.o")
+    order = "m.o n.o g.o"
     schedule_matrix_tiles(
         s, "out", (("m", MatrixTile(row, high // row)), ("n", panel)), order, 16, ("g.i", "t")
     )
@@ -76,7 +76,7 @@ def test_sums_in_another_order_are_refused() -> None:
     s = te.Schedule(te.kernel("product", out), AMX.processor)
     s.split("out", "g", 16)
     sizes = ("m", MatrixTile(16, 1)), ("n", 16)
-    schedule_matrix_tiles(s, "out", sizes, ("m.o", "n.o", "g.o"), 16, ("g.i", "t"))
+    schedule_matrix_tiles(s, "out", sizes, "m.o n.o g.o", 16, ("g.i", "t"))
     with pytest.raises(CompileError, match=r"rows and lanes of `out.*` must be the last two"):
         lower_description(Declared(s.kernel, str(s)), AMX)
 
@@ -102,7 +102,7 @@ def test_products_of_products_have_their_own_sums() -> None:
             s.split(stage, "g", 16)
             sizes, order = (
                 ((rows, MatrixTile(16, 1)), (columns, 32)),
-                ("m.o", f"{columns}.o", "g.o"),
+                f"m.o {columns}.o g.o",
             )
             schedule_matrix_tiles(s, stage, sizes, order, 16, ("g.i", "t"))
         s.compute_at("hidden", "out", place)

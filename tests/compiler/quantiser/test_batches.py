@@ -38,10 +38,11 @@ def test_nodes_of_several_outputs_take_batches_too() -> None:
     assert result.end_db > 30
 
 
-def mixing_network() -> Graph:
+def mixing_network(mask: tuple[float, ...] = (1, 1, 1, 1)) -> Graph:
     """A network whose result for a sample depends on the others beside it."""
     builder = Builder("mixing", [Value("x", TensorType("float32", (1, 4)))])
     y = builder.emit(ops.Softmax(0, 2), ["x"])
+    y = builder.emit(ops.Binary("Mul"), [y, builder.constant(np.array(mask, np.float32))])
     return builder.graph([Output("y", y)])
 
 
@@ -51,6 +52,21 @@ def test_samples_that_would_mix_are_taken_one_at_a_time() -> None:
     inputs = {"x": np.random.default_rng(0).standard_normal((4, 1, 4)).astype(np.float32)}
     assert make_batches(graph, inputs).size == 1
     np.testing.assert_allclose(Batches(inputs).output(graph).sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinities_of_a_mask_do_not_hide_samples_that_mix() -> None:
+    inputs = {"x": np.random.default_rng(0).standard_normal((4, 1, 4)).astype(np.float32)}
+    assert make_batches(mixing_network((1, -np.inf, 1, 1)), inputs).size == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_samples_with_infinities_that_stay_apart_are_batched() -> None:
+    builder = Builder("masked", [Value("x", TensorType("float32", (1, 4)))])
+    mask = builder.constant(np.array([0, -np.inf, 0, 0], np.float32))
+    graph = builder.graph([Output("y", builder.emit(ops.Binary("Add"), ["x", mask]))])
+    inputs = {"x": np.random.default_rng(0).standard_normal((4, 1, 4)).astype(np.float32)}
+    assert make_batches(graph, inputs, size=2).size == 2
 
 
 def test_a_model_for_several_samples_is_left_as_it_is() -> None:

@@ -4,6 +4,7 @@ Accuracy is measured on samples that calibration has not seen where the file has
 """
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,7 @@ NETWORKS = {
 }
 
 
+@cache
 def calibrated(name: str) -> QuantisedModel:
     model = MODELS / f"{NETWORKS[name].path}.onnx"
     calibration = CalibrationOptions(model.with_suffix(".npz"))

@@ -1,5 +1,7 @@
 """Graphs evaluated jointly give what they give alone, and run common nodes once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -61,3 +63,21 @@ def test_every_effort_gives_the_same_result_twice(effort: str) -> None:
     assert first.end_db == second.end_db > 30
     for a, b in zip(first.graph.constants, second.graph.constants, strict=True):
         np.testing.assert_array_equal(a.data, b.data)
+
+
+@pytest.mark.parametrize(("result_db", "is_corrected"), [(30.0, True), (29.5, False)])
+def test_a_correction_that_costs_the_result_is_refused(
+    result_db: float, is_corrected: bool
+) -> None:
+    """Although the states beside it gain much more."""
+    search = search_of()
+    (source,) = search.sources
+    plain = search.candidate(source, search.points(search.graph), "mse")
+    plain.ends, plain.end_db = {"result": 30.0, "state": 30.0}, 30.0
+    other = replace(
+        plain,
+        corrections={"conv": np.ones(4)},
+        ends={"result": result_db, "state": 40.0},
+        end_db=(result_db + 40) / 2,
+    )
+    assert search.best([plain, other]) is (other if is_corrected else plain)

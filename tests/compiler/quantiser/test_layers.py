@@ -40,12 +40,12 @@ def test_functions_at_either_end_stay_in_float() -> None:
     assert kinds_of(net, net.node("Sigmoid", x)) == ["conv"]
 
 
-def test_a_product_of_two_activations_stays_in_float() -> None:
+def test_a_product_with_a_gate_for_each_channel_is_a_layer() -> None:
     net = Net(3, 8, 8)
     x = net.conv("x", 4, 3)
     gate = net.node("Sigmoid", net.conv(net.node("GlobalAveragePool", x), 4, 4, kernel=1))
     x = net.conv(net.node("Mul", x, gate), 4, 4)
-    assert kinds_of(net, x) == ["conv", "pool", "conv", "conv"]
+    assert kinds_of(net, x) == ["conv", "pool", "conv", "table", "mul", "conv"]
 
 
 def test_an_average_over_uneven_windows_stays_in_float() -> None:

@@ -5,14 +5,17 @@ Each changes the float network by nothing but rounding, and brings the quantised
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.passes.clean_activations import MAX_FLOAT32
 from tilewright.compiler.quantiser import QuantiserOptions, make_batches, quantise
 from tilewright.compiler.quantiser.calibrate import calibrate
 from tilewright.compiler.quantiser.equalise import equalise, find_links
 from tilewright.compiler.quantiser.layers import find_layers
+from tilewright.compiler.quantiser.measure import Noise, last_values
 from tilewright.compiler.quantiser.narrow import flat_ends, narrow
 from tilewright.compiler.quantiser.points import find_points
 from tilewright.compiler.quantiser.prepare import prepare
@@ -110,6 +113,34 @@ def test_the_flat_ends_of_a_function_are_found(kind: str, low: float, high: floa
     assert found[1] == pytest.approx(high, abs=0.1)
 
 
+def test_a_square_of_mostly_small_values_keeps_them() -> None:
+    """A clamp by an eighth of a step there would add to every value of a mean."""
+    net = Net(3, 10, 10)
+    x = net.node("Relu", net.conv("x", 4, 3))
+    output = net.conv(net.node("Pow", x, net.constant(2)), 4, 4)
+    graph, inputs = prepare(net.graph(output)), net.inputs(8)
+    inputs = {name: array**5 for name, array in inputs.items()}
+    points = find_points(graph, find_layers(graph))
+    assert [layer.kind for layer in points.layers] == ["conv", "table", "conv"]
+    calibration = calibrate(graph, points, make_batches(graph, inputs))
+    highest = calibration.histograms[points.layers[0].output].high
+    assert flat_ends(graph, points.layers[1], 0, highest)[0] > 0
+    clips = [node.attributes for node in narrow(graph, points, calibration).nodes]
+    lows = [one.parameters[0] for one in clips if isinstance(one, ops.Unary) and one.parameters]
+    assert all(low == -MAX_FLOAT32 for low in lows)
+
+
+def test_outputs_beside_later_layers_and_behind_masks_count() -> None:
+    net = Net(3, 10, 10)
+    first = net.conv("x", 3, 3)
+    mask = net.node("Mul", net.conv(first, 3, 3), "x")
+    model = net.model(mask)
+    model.graph.output.append(helper.make_tensor_value_info(first, 1, [1, 3, 10, 10]))
+    graph = prepare(import_onnx(model.SerializeToString()))
+    points = find_points(graph, find_layers(graph))
+    assert set(last_values(graph, points)) == {first, mask}
+
+
 def test_corrected_biases_take_out_the_mean_error() -> None:
     net = Net(3, 10, 10)
     x = "x"
@@ -128,3 +159,13 @@ def test_corrected_biases_take_out_the_mean_error() -> None:
         for each in (corrected, plain)
     ]
     assert errors[0] < 0.5 * errors[1]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("got", "db"), [([3, -np.inf, 4], 200), ([3, 9, 4.5], 20), ([3, -np.inf, np.inf], -200)]
+)
+def test_infinities_have_no_power(got, db):
+    noise = Noise()
+    noise.add(np.array([3, -np.inf, 4]), np.array(got))
+    assert noise.sqnr_db == pytest.approx(db)

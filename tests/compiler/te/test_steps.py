@@ -23,6 +23,20 @@ def test_fuse_takes_several_loops_two_at_a_time():
     assert str(schedule) == str(again)
 
 
+def test_a_nest_is_the_steps_that_its_text_declares():
+    schedule, again = te.Schedule(network(), TARGET), te.Schedule(network(), TARGET)
+    assert schedule.nest("out", "(n y.o) x/2* y.i.o* o y.i.i~", y=(4, 2)) == "n_y.o"
+    for loop, factor in (("y", 4), ("y.i", 2), ("x", 2)):
+        again.split("out", loop, factor)
+    again.reorder("out", "n", "y.o", "x.o", "x.i", "y.i.o", "o", "y.i.i")
+    again.unroll("out", "x.i", "y.i.o")
+    again.vectorise("out", "y.i.i")
+    again.parallelise("out", again.fuse("out", "n", "y.o"))
+    assert str(schedule) == str(again)
+    assert again.nest("acc", "y x/1*") == "", "the steps are whole, and no loop is shared"
+    assert loops(again, "acc")[1:3] == ("y", "x")
+
+
 def test_copies_are_named_after_tensor_and_scope():
     schedule = te.Schedule(network(), TARGET)
     assert schedule.cache_write("out", "ACT") == "out.ACT"

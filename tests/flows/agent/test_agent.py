@@ -220,7 +220,7 @@ def test_a_network_runs_on_the_processor_of_another_machine(ann):
 
 
 def test_a_network_with_segments_is_refused_there_as_here(ann):
-    module = compile_graph(import_model(DIGITS), SMALL)
+    module = compile_graph(import_model(DIGITS), PRESETS["4x4"])
     with (
         open_device("remote://right/host") as remote,
         pytest.raises(DeviceError, match="without l"),

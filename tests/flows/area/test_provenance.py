@@ -11,7 +11,10 @@ from tilewright.flows.synthesis.ledger import read_rows
 
 ROW = next(row for row in read_rows() if row.configuration == "tiny" and row.clocks_mhz)
 DEVICE = DEVICES[ROW.device]
-NOTE = "measured before the hardware's sources changed; run `tilewright synth`"
+NOTE = (
+    "measured before the hardware's sources changed; `tilewright synth --config NAME --chip CHIP` "
+    "measures again"
+)
 
 
 @pytest.mark.parametrize("is_same", [True, False])

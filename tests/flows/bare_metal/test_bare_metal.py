@@ -71,6 +71,18 @@ def test_make_without_a_board_says_what_it_needs(digits, tmp_path):
     subprocess.run(["make", "-C", tmp_path / "c", "clean"], check=True)
 
 
+def test_make_without_the_header_of_a_board_says_what_it_holds(digits, tmp_path):
+    """Make's own rules would compile without the header, and report a page of errors."""
+    write_folder(tmp_path / "c", network_in_c(digits))
+    make = ["make", "-C", tmp_path / "c", "BOARD=../board.h"]
+    done = subprocess.run(make, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "Makefile:16: *** there is no `../board.h`, the header that says where the core and its "
+        "memory are; docs/guide/bare-metal.md has one of two lines.  Stop.\n"
+    )
+
+
 @pytest.mark.slow
 def test_digits_in_c_drive_the_hardware(digits, scans, tmp_path):
     same_as_sim(digits, CBoard(digits, tmp_path), VerilatedCore(SMALL), scans[:3])

@@ -243,11 +243,14 @@ def test_names_are_found_in_any_case():
 def test_an_unknown_board():
     with pytest.raises(
         UsageError,
-        match=r"^board `ULX4S-25F`: expected one of Arty.*; choose one, or describe",
+        match=r"^board `ULX4S-25F`: expected one of Arty.*, or a file that describes yours",
     ):
         find_board("ULX4S-25F")
     with pytest.raises(UsageError, match="did you mean `Colorlight-i5`"):
         find_board("colourlight-i5")
+    sizes = " or ".join(f"`ULX3S-{size}F`" for size in (12, 25, 45, 85))
+    with pytest.raises(UsageError, match=rf"; did you mean {sizes}\?$"):
+        find_board("ulx3s")
 
 
 def test_boards_that_do_not_fit_say_why():
@@ -301,6 +304,18 @@ def test_the_command_tells_the_speed_of_a_model(tilewright, model):
         assert row["needed_bytes"] <= row["memory_bytes"]
         assert row["per_s"] == pytest.approx(row["clock_mhz"] * 1e6 / row["cycles"])
     assert "samples/s" in tilewright("boards", model)
+
+
+def test_a_board_without_a_timing_model_says_so(tilewright, model):
+    said = tilewright("boards", model, "--board", "KV260").splitlines()
+    assert said[0].endswith("  samples/s")
+    assert "KV260: the processors' memory has no timing model" in said
+
+
+def test_the_marks_of_the_table_are_explained(tilewright):
+    said = tilewright("boards")
+    assert ("~: estimated from other machines" in said) == (" ~" in said)
+    assert ("*: measured before" in said) == (" MHz* " in said)
 
 
 def test_a_machine_that_is_too_small_for_a_model_does_not_hide_the_others(

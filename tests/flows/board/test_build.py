@@ -127,7 +127,7 @@ def test_a_build_places_until_the_clock_is_met(tools, tmp_path, tilewright):
     assert tools.read_text() == before + "ECPPACK\n", "all else is kept"
     assert "placed         70.0 MHz with seed 1, 80.0 MHz with seed 2" in said
     assert f"next           tilewright flash {tmp_path / 'again'}" in said
-    assert "--config tiny --device serial:///dev/ttyUSB0?baud=3000000" in said
+    assert "--config tiny --device 'serial:///dev/ttyUSB0?baud=3000000'" in said
 
 
 def served(words: Sequence[object], monkeypatch) -> tuple[int, str, str]:
@@ -209,9 +209,27 @@ def test_a_design_that_does_not_fit_is_never_placed(tools, monkeypatch, capsys):
     assert main(BUILD) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "error: configuration `tiny` on `ULX3S-25F`: needs 30,000 LUT, the device has 24,288; "
-        "lower `vector_lanes`, then `lanes_in` or `lanes_out`, or choose `ecp5-45`"
+        "lower `vector_lanes`, then `lanes_in` or `lanes_out`, or take a board with `ecp5-45`; "
+        "without `--config`, the board takes `ecp5-25`, which fits"
     )
     assert tools.read_text() == "YOSYS\nNEXTPNR_ECP5\n"
+
+
+def test_a_core_that_is_too_large_is_refused_at_once(tools, capsys):
+    assert main(["build", "--board", "ULX3S-25F", "--config", "16x16"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "error: configuration `16x16` on `ULX3S-25F`: needs 208 RAM, the device has 56; lower "
+        "`act_depth`, `wgt_depth` or `acc_depth`, or the number of their banks; needs 160 "
+    )
+    assert said.endswith("without `--config`, the board takes `ecp5-25`, which fits\n")
+    assert not tools.exists()
+
+
+def test_the_address_of_a_board_is_one_word_of_a_shell(tools, tilewright):
+    """`zsh` refuses a word with `?` that no file matches."""
+    command = tilewright(*BUILD).splitlines()[-1]
+    assert command.endswith(" --device 'serial:///dev/ttyUSB0?baud=3000000'")
 
 
 def test_a_missing_packer_is_told_before_the_work(tools, monkeypatch, capsys):
@@ -253,6 +271,7 @@ def test_flash_says_what_is_wrong(tools, monkeypatch, capsys):
         2, "error: folder `nowhere`: expected the bitstream of a build, got none; run `tilewright "
         "build --board NAME` first\n",
     )  # fmt: skip
+    assert fails("ULX3S-85F")[1].endswith("run `tilewright build --board ULX3S-85F` first\n")
     assert main(BUILD) == 0
     capsys.readouterr()
     monkeypatch.setenv("FAKE_CODE", "7")
@@ -266,6 +285,25 @@ def test_flash_says_what_is_wrong(tools, monkeypatch, capsys):
         3, "error: flash: no `openFPGALoader` found; install it (Debian and Ubuntu: `apt install "
         "openfpgaloader`), or set `OPENFPGALOADER`\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("board", "command"),
+    [
+        ("PYNQ-Z2", "vivado -mode batch -source build/PYNQ-Z2/build.tcl"),
+        ("Arty-A7-35T", "vivado -mode batch -source build/Arty-A7-35T/board.tcl"),
+        ("DE10-Nano", "quartus_sh -t build/DE10-Nano/quartus.tcl"),
+    ],
+)
+def test_flash_knows_a_project_of_the_vendor(tools, board, command, capsys):
+    script = Path(command.split()[-1])
+    script.parent.mkdir(parents=True)
+    script.touch()
+    assert main(["flash", "--board", board]) == 2
+    assert capsys.readouterr().err == (
+        f"error: folder `build/{board}`: expected the bitstream of a build, got none; the "
+        f"vendor's tool makes it, `{command}`, and loads it as `tilewright build` printed\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -79,11 +79,13 @@ def test_cycles_that_no_memory_explains_leave_an_error(programs):
 
 
 def test_layers_of_a_device_add_up_to_its_cycles(model):
-    module = compile_graph(import_model(model), TINY, memory=SDRAM)
+    machine = PRESETS["4x4"]
+    memory = MemoryModel.of_sdram(SDRAMS["sdr-x16"], machine, CLOCK_HZ)
+    module = compile_graph(import_model(model), machine, memory=memory)
     (segment,) = module.segments
     names = [layer.name for layer in segment.layers]
-    with open_device("sim", TINY, SDRAM) as sim:
-        right = layer_errors(sim, segment, names, SDRAM)
+    with open_device("sim", machine, memory) as sim:
+        right = layer_errors(sim, segment, names, memory)
         wrong = layer_errors(sim, segment, names, BLOCK_RAM)
         whole = sim.run(segment.program, np.zeros(segment.data_bytes, np.uint8))
     assert [each.name for each in right] == names

@@ -1,5 +1,7 @@
 """`tilewright asm`: the times and the bytes of a program that a user wrote."""
 
+import json
+
 import pytest
 
 from tilewright.flows.cli.main import main
@@ -34,6 +36,20 @@ def test_a_program_is_checked_timed_and_dumped(tilewright, copied, tmp_path):
     assert said.endswith(f"0x000430  {before[48:64].hex(' ')}\n")
 
 
+@pytest.mark.parametrize("device", ["sim", "reference"])
+def test_the_times_for_machines(tilewright, copied, device):
+    said = json.loads(tilewright("asm", copied, "--config", "8x8", "--device", device, "--json"))
+    assert (said["device"], said["configuration"], said["changed_bytes"]) == (device, "8x8", 0)
+    load, store, halt = said["instructions"]
+    assert (load["text"], halt["text"]) == (COPY.splitlines()[2].replace(" memory=0", ""), "halt")
+    if device == "sim":
+        assert 0 < load["start"] < load["retired"] < store["start"] < store["retired"]
+        assert said["cycles"] == store["retired"]
+    else:
+        assert said["cycles"] is load["start"] is None
+    assert halt["start"] is None
+
+
 @pytest.mark.slow
 def test_the_hardware_takes_the_same_cycles(tilewright, copied, tmp_path):
     on_sim, on_rtl = (run(tilewright, copied, tmp_path, device) for device in ("sim", "rtl"))
@@ -46,9 +62,10 @@ def test_the_hardware_takes_the_same_cycles(tilewright, copied, tmp_path):
     [
         ("halt\nlode x=1", "line 2: "),
         ("load destination=act length=8 memory=0x10000 local=0\nhalt", "memory"),
-        (COPY.replace(" wait=load", ""), "token"),
+        (COPY.replace(" wait=load", ""), "error: instruction 1 on line 4 (store): races with "
+         "instruction 0 on line 3 (load): no token orders them"),
     ],
-)
+)  # fmt: skip
 def test_faults_are_told_before_anything_runs(capsys, tmp_path, text, message):
     path = tmp_path / "wrong.asm"
     path.write_text(text, "utf-8")

@@ -1,6 +1,8 @@
 """`tilewright export`: the folder, the sizes, and what cannot be exported."""
 
 import json
+import shlex
+import subprocess
 
 import pytest
 
@@ -21,7 +23,15 @@ def test_export_writes_a_folder_and_tells_sizes(tilewright, model, tmp_path, mon
     assert shown[0] == f"network        digits_int8_qdq, in `{folder}`"
     assert [line.split()[0] for line in shown[1:]] == [
         "configuration", "program", "constants", "memory", "values", "code", "next",
+        "then",
     ]  # fmt: skip
+    (tmp_path / "board.h").write_text(
+        "#define TILEWRIGHT_REGISTERS 0x40000000u\n#define TILEWRIGHT_MEMORY 0x80000000u\n"
+    )
+    subprocess.run(shlex.split(shown[-1].removeprefix("then")), check=True)
+    (folder / "libnetwork.a").unlink()
+    for path in folder.glob("*.o"):
+        path.unlink()
     assert sorted(path.name for path in folder.iterdir()) == FILES
     header = (folder / "network.h").read_text()
     assert "int network_run(const float in_scan[64] /* 1 x 1 x 8 x 8 */,\n" in header

@@ -51,8 +51,7 @@ def test_a_run_takes_the_cycles_of_the_memory(tilewright, model, tmp_path):
         (
             "6,7",
             2,
-            "error: `--shared-bus 6,7`: expected 4 numbers such as `6/7/7/781`, got `6/7`; correct "
-            "it",
+            "error: `--shared-bus 6,7`: expected 4 numbers such as `6,7,7,781`; correct it",
         ),
         (
             "6,7,7,10",

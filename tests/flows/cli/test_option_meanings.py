@@ -81,6 +81,18 @@ def test_a_command_takes_its_devices_and_no_others(command):
             given.parse_args([command, "file", "--device", other])
 
 
+@pytest.mark.parametrize("command", RUNNING)
+def test_only_run_takes_a_gpu_beside_an_accelerator(command):
+    given = parser([command])
+    for beside in ("SIM+GPU", "sim+gpu:opencl", "tcp://board:5555+gpu?tf32"):
+        words = [command, "file", "--device", beside]
+        if command == "run":
+            assert given.parse_args(words).device == beside.lower()
+            continue
+        with pytest.raises(UsageError, match=r"runs no steps of the host; give `--\w+ (sim|tcp)"):
+            given.parse_args(words)
+
+
 def test_a_chip_has_the_resources():
     found = having("--chip")
     assert sorted(found) == sorted(BUILDING)

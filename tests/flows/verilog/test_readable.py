@@ -3,6 +3,7 @@
 import random
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,12 @@ ROOT = Path(__file__).parents[3]
 TINY = PRESETS["tiny"]
 
 
+verilog_of = cache(readable_verilog)
+
+
 @pytest.fixture(scope="module")
 def readable() -> str:
-    return readable_verilog(TINY)
+    return verilog_of(TINY)
 
 
 @pytest.mark.slow
@@ -172,7 +176,7 @@ MACHINES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_linters_find_nothing(machine, tmp_path):
-    assert lint(readable_verilog(machine), tmp_path) == ""
+    assert lint(verilog_of(machine), tmp_path) == ""
 
 
 @pytest.mark.slow

@@ -2,15 +2,20 @@
 
 import gc
 import operator
+import re
 from collections.abc import Iterator
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
+from tilewright import import_model
 from tilewright.compiler.cpu.target import host_levels
 from tilewright.compiler.gpu import planned_for
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph.operators import Binary, Concat, Reshape, Slice, Transpose, Unary
+from tilewright.compiler.host import HostStep
 from tilewright.compiler.module import Module
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import HOST, Placement
@@ -22,6 +27,7 @@ from tilewright.runtime.devices import GpuDevice
 from tilewright.runtime.gpu import GpuSide, network
 
 from ...compiler.gpu.test_networks import (
+    EXAMPLES,
     KEYWORDS,
     Network,
     commands,
@@ -30,7 +36,10 @@ from ...compiler.gpu.test_networks import (
     spotter,
     transformer,
 )
+from ...compiler.onnx_models import model, value
 from .fake_cuda import FakeCuda, install
+
+DIGITS = EXAMPLES / "digits/digits_int8_qdq.onnx"
 
 DRIVERS = "cuda", "interpreter", pytest.param("opencl", marks=pytest.mark.opencl)
 
@@ -103,6 +112,12 @@ def test_a_keyword_spotter_runs_as_opencl():
     check("gpu:opencl", commands)
 
 
+def unsuited(session: Session) -> dict[str, str]:
+    assert isinstance(session.host, GpuSide)
+    assert not session.host.refused
+    return session.host.unsuited
+
+
 def check(name: str, network: Network) -> None:
     graph, inputs = network()
     module = compiled(graph)
@@ -113,7 +128,7 @@ def check(name: str, network: Network) -> None:
     comparison.add(inputs, run)
     assert comparison.equal, comparison.first_difference()
     assert {*run.host.targets.values()} == {"gpu"}
-    assert not session.host.refused
+    assert not unsuited(session)
     if planned_for().level in host_levels():
         with open_device("host") as host:
             other = Session(module, host, least_work=0).run(inputs).outputs
@@ -152,7 +167,7 @@ def test_int8_results_are_equal_on_every_device(device: Device):
 def test_steps_that_are_no_kernels_run_between_copies(device: Device, keep_all: bool):
     graph, inputs = mixed()
     session = Session(compiled(graph), device, keep_all=keep_all)
-    assert session.host.refused == {"cut.slice": "Movement: not a kernel"}
+    assert unsuited(session) == {"cut.slice": "Movement: no kernel for a GPU"}
     results = []
     for factor in (1, 0.5, 0.25, 0):  # the third run is captured, the fourth repeats it
         given = {"x": inputs["x"] * np.float32(factor)}
@@ -163,7 +178,7 @@ def test_steps_that_are_no_kernels_run_between_copies(device: Device, keep_all: 
         for name, array in outputs.items():
             compare(array, expected[name])
     targets = {layer.op: layer.target for layer in run.profile.layers}
-    assert targets.pop("concat+slice") == "numpy"
+    assert targets.pop("concat+slice") == "host"
     assert targets.pop("reshape") == "numpy"
     assert {*targets.values()} == {"gpu"}
 
@@ -180,7 +195,7 @@ def test_a_view_outlives_what_it_shows(device: Device):
     graph = builder.graph([Output("y", builder.emit(Binary("Add"), values, "y"))])
     inputs = {"x": np.random.default_rng(6).uniform(-1, 1, (6, 8)).astype(np.float32)}
     session = Session(compiled(graph), device)
-    assert session.host.refused.keys() == {"first.cut.slice", "second.cut.slice"}
+    assert unsuited(session).keys() == {"first.cut.slice", "second.cut.slice"}
     compare(session.run(inputs).outputs["y"], evaluate(graph, inputs)["y"])
 
 
@@ -242,9 +257,12 @@ def test_outputs_are_the_callers_own(device: Device):
         assert not np.may_share_memory(array, inputs["x"])
 
 
-def test_a_kernel_that_does_not_compile_runs_in_numpy(
-    device: Device, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("level", ["none", ""])
+def test_a_kernel_that_does_not_compile_runs_on_the_processor(
+    device: Device, level: str, monkeypatch: pytest.MonkeyPatch
 ):
+    if level:
+        monkeypatch.setenv("TILEWRIGHT_CPU_LEVEL", level)
     graph, inputs = mixed()
     compile_kernel = network.compile_kernel
     first = compiled(graph).graph.nodes[0]
@@ -259,11 +277,104 @@ def test_a_kernel_that_does_not_compile_runs_in_numpy(
     monkeypatch.setattr(network, "compile_kernel", fails)
     with pytest.warns(KernelWarning, match="no such schedule"):
         session = Session(compiled(graph), device)
-    (name,) = [n for n, reason in session.host.refused.items() if reason == "no such schedule"]
+    assert isinstance(session.host, GpuSide)
+    (name,) = [n for n, reason in session.host.unsuited.items() if reason == "no such schedule"]
     kernels = {kernel.output: kernel for kernel in session.host.plan.kernels}
     assert first in kernels[name].nodes
-    for name, array in session.run(inputs).outputs.items():
+    assert session.host.refused == (session.host.unsuited if level else {})
+    run = session.run(inputs)
+    assert run.host.targets.get(name, "host") == ("numpy" if level else "host")
+    for name, array in run.outputs.items():
         compare(array, evaluate(graph, inputs)[name])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("network", [mixed, digits, transformer], ids=named)
+def test_kernels_of_the_gpu_and_of_the_processor_take_turns(
+    network: Network, seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Whatever runs where, values are found where each side expects them."""
+    graph, inputs = network()
+    random, compile_ = np.random.default_rng(seed), GpuSide._compile
+
+    def some(side: GpuSide, step: HostStep):
+        return compile_(side, step) if random.random() < 0.5 else None
+
+    monkeypatch.setattr(GpuSide, "_compile", some)
+    module = compiled(graph)
+    with open_device("gpu:interpreter") as device:
+        session = Session(module, device)
+        runs = [session.run(inputs) for _ in range(2)]
+    assert 0 < len(unsuited(session)) < len(session.host.plan.kernels)
+    with open_device("host") as host:
+        expected = Session(module, host, least_work=0).run(inputs).outputs
+    for run in runs:
+        for name, array in run.outputs.items():
+            compare(array, expected[name])
+
+
+def test_recurrent_layers_run_on_the_processor(device: Device):
+    random = np.random.default_rng(3)
+    constants = {
+        name: random.normal(0, 0.3, shape).astype(np.float32)
+        for name, shape in {"w": (1, 24, 8), "r": (1, 24, 8), "out": (8, 8)}.items()
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "out"], ["before"]),
+        helper.make_node("GRU", ["before", "w", "r"], ["states"], hidden_size=8),
+        helper.make_node("Tanh", ["states"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", np.float32, [5, 1, 8])], ["y"], constants, opset=20)
+    graph = import_model(proto.SerializeToString())
+    session = Session(compiled(graph), device)
+    inputs = {"x": random.normal(0, 1, (5, 1, 8)).astype(np.float32)}
+    assert [*unsuited(session).values()] == ["Recurrence: no kernel for a GPU"]
+    compare(session.run(inputs).outputs["y"], evaluate(graph, inputs)["y"])
+
+
+@pytest.mark.parametrize("name", ["sim", "reference"])
+def test_a_gpu_runs_the_hosts_steps_beside_an_accelerator(name: str, fake: FakeCuda):
+    graph, inputs = behind_layers()
+    module = compile_module(graph, DEFAULT)
+    with open_device(name, DEFAULT) as alone:
+        expected = Session(module, alone).run(inputs)
+    with open_device(f"{name}+gpu:cuda", DEFAULT) as device:
+        assert device.name == f"{name}+gpu:cuda"
+        session = Session(module, device, keep_all=True)
+        run = session.run(inputs)
+        run = session.run(inputs)
+    assert module.segments
+    assert {*run.host.targets.values()} == {"gpu"}
+    assert [result.cycles for result in run.results] == [one.cycles for one in expected.results]
+    for output, array in run.outputs.items():
+        compare(array, expected.outputs[output])
+    comparison = Comparison(module)
+    comparison.add(inputs, run)
+    assert comparison.equal, comparison.first_difference()
+
+
+def behind_layers() -> tuple[Graph, dict[str, np.ndarray]]:
+    """The digits, and float layers behind them."""
+    proto, (_, inputs) = onnx.load(DIGITS), digits()
+    (output,) = proto.graph.output
+    proto.graph.node.append(helper.make_node("Tanh", [output.name], ["bent"]))
+    proto.graph.node.append(helper.make_node("Mul", ["bent", output.name], ["last"]))
+    output.name = "last"
+    return import_model(proto.SerializeToString()), inputs
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("host+gpu:interpreter", "expected a device with an accelerator before `+`, got `host`"),
+        ("gpu+gpu:interpreter", "open `gpu:interpreter` alone"),
+        ("sim+gpu:none", "unknown"),
+        ("sim+cpu", "unknown"),
+    ],
+)
+def test_what_cannot_stand_beside_is_refused(name: str, message: str):
+    with pytest.raises(DeviceError, match=re.escape(message)):
+        open_device(name, DEFAULT)
 
 
 def test_a_benchmark_runs_on_the_gpu(device: Device):

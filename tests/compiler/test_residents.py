@@ -1,0 +1,172 @@
+"""Activations that stay in ACT between kernels: equal results, and fewer transfers."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.accelerator.residents import ResidentFrame
+from tilewright.compiler.frontend import import_model
+from tilewright.compiler.graph import evaluate
+from tilewright.compiler.module import Module
+from tilewright.compiler.pipeline import compile as compile_stages
+from tilewright.compiler.pipeline import compile_module
+from tilewright.errors import CompileError
+from tilewright.flows.verify.fuzz.graph_specs import realise
+from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.isa.instructions import Load, Store
+from tilewright.runtime.devices import open_device
+from tilewright.runtime.session import Session
+from tilewright.sim.timing import ExactMeasure, time_program
+
+from .branching_networks import cross_stage, dense_block, fire, pyramid, unet
+from .test_chains import ADD, Drawing
+
+SMALL = {"act_depth": 64, "acc_depth": 64, "wgt_depth": 128}
+
+
+@pytest.fixture
+def always_stay(monkeypatch):
+    """Leave on chip whatever may stay, however slow; counts the programs in which something did."""
+    through_memory, found = set[int](), []
+    lower, link = compile_stages.lower, compile_stages.link
+
+    def lower_with(request, graph, scheduled, known, frames=None):
+        lowered = lower(request, graph, scheduled, known, frames or {})
+        if not frames:
+            through_memory.add(id(lowered))
+        found.append(lowered)
+        return lowered
+
+    def link_with(request, lowered, measure):
+        linked = link(request, lowered, measure)
+        return replace(linked, cycles=linked.cycles + (id(lowered) in through_memory) * (1 << 40))
+
+    monkeypatch.setattr(compile_stages, "lower", lower_with)
+    monkeypatch.setattr(compile_stages, "link", link_with)
+    return found
+
+
+def count(module: Module, family: type[Load] | type[Store]) -> int:
+    """Instructions of a family in all programs."""
+    return sum(isinstance(one, family) for part in module.segments for one in part.program)
+
+
+def check(graph, configuration: Configuration, keep_all: bool = False) -> Module:
+    """Compile and run; the results are those of the definition."""
+    module = compile_module(
+        graph, configuration, measure=ExactMeasure(), lean=True, keep_all=keep_all
+    )
+    generator = np.random.default_rng(1)
+    inputs = {
+        value.name: generator.integers(-128, 128, value.type.shape).astype(value.type.dtype)
+        for value in graph.inputs
+    }
+    with open_device("sim", configuration) as device:
+        outcome = Session(module, device).run(inputs)
+    expected = evaluate(graph, inputs)
+    for name, ours in outcome.outputs.items():
+        np.testing.assert_array_equal(ours, expected[name])
+    return module
+
+
+def drawn(seed: int):
+    """A chain with windows of all borders, pools, and the addition of an earlier value."""
+    draw = Drawing(random.Random(seed))
+    for _ in range(draw.chance.randint(2, 5)):
+        if draw.chance.random() < 0.3:
+            draw.pool()
+        else:
+            channels = draw.chance.choice((8, 16, 24))
+            draw.conv(channels, draw.chance.choice((0, 1, 1)), **draw.window(same=True))
+    if draw.chance.random() < 0.5:
+        earlier = len(draw.inputs) + len(draw.steps) - 1
+        channels = 16
+        draw.conv(channels, **draw.window(same=True))
+        draw.conv(channels, **draw.window(same=True))
+        draw.then("add", earlier + 1, **ADD)
+    return realise(draw.sketch())
+
+
+def check_chains(always_stay, seeds: range) -> int:
+    """Check chains; in how many of them an activation stayed on chip."""
+    stayed = 0
+    for seed in seeds:
+        configuration = PRESETS[("16x16", "4x4", "8x16")[seed % 3]]
+        if seed % 2:
+            configuration = replace(configuration, name="small", **SMALL)
+        always_stay.clear()
+        try:
+            check(drawn(seed), configuration, keep_all=seed % 4 == 0)
+        except CompileError:
+            continue  # a layer that does not fit
+        # A program with values on chip has fewer LOADs than the one through main memory.
+        stayed += len({len(one.stream) for one in always_stay}) > 1
+    return stayed
+
+
+def test_chains_keep_their_meaning(always_stay):
+    assert check_chains(always_stay, range(8)) > 2
+
+
+@pytest.mark.slow
+def test_many_chains_keep_their_meaning(always_stay):
+    assert check_chains(always_stay, range(100, 200)) > 30
+
+
+@pytest.mark.parametrize("network", [cross_stage, dense_block, fire, pyramid, unet])
+def test_values_with_several_readers_keep_their_meaning(network, always_stay):
+    """Parts of a concatenation are stored for its reader, even where another reader has them."""
+    check(import_model(network(8).SerializeToString()), PRESETS["8x8"])
+    stayed = [emitted for one in always_stay for emitted in one.stream if emitted.borders]
+    assert stayed or network not in (pyramid, unet)
+
+
+@pytest.fixture(scope="module")
+def windows():
+    """Five convolutions with a border, which are not fused with each other."""
+    draw = Drawing(random.Random(1))
+    draw.inputs = [(1, 6, 6, 32)]
+    for _ in range(5):
+        draw.conv(32, kernel=(3, 3), pads=(1, 1, 1, 1))
+    return realise(draw.sketch())
+
+
+def test_values_on_chip_are_stored_but_not_loaded(windows, monkeypatch):
+    """So every layer can be compared, at no other cycles."""
+    configuration = PRESETS["16x16"]
+    stays = compile_module(windows, configuration, measure=ExactMeasure())
+    kept = compile_module(windows, configuration, measure=ExactMeasure(), keep_all=True)
+    (part,) = stays.segments
+    assert len(part.layers) == 5
+    assert kept.report["cycles"] == stays.report["cycles"]
+    assert count(kept, Store) == count(stays, Store)
+    monkeypatch.setattr(compile_stages, "frames_of", lambda programs: {})
+    apart = compile_module(windows, configuration, measure=ExactMeasure())
+    assert count(stays, Load) < count(apart, Load)
+    assert count(stays, Store) == count(apart, Store)
+
+
+def test_a_chain_on_chip_takes_fewer_cycles(windows, monkeypatch):
+    configuration = PRESETS["16x16"]
+
+    def cycles() -> int:
+        (part,) = compile_module(windows, configuration, measure=ExactMeasure()).segments
+        return time_program(part.program, configuration).cycles
+
+    stays = cycles()
+    monkeypatch.setattr(compile_stages, "frames_of", lambda programs: {})
+    assert stays < cycles()
+
+
+def test_a_reader_that_sees_other_values_around_an_activation_loads_it():
+    whole = ((0, 1), (0, 4), (0, 4), (0, 16))
+    wider = ((0, 1), (-1, 5), (-1, 5), (0, 16))
+    frame = ResidentFrame((1, 4, 4, 16), whole, 0).joined(wider, 7)
+    assert (frame.box, frame.pad) == (wider, 7)
+    assert frame.joined(wider, -128) == frame
+    assert frame.serves(wider, 7)
+    assert frame.serves(whole, -128)
+    assert not frame.serves(wider, -128)
+    assert not frame.serves(((0, 1), (-2, 5), (0, 4), (0, 16)), 7)
