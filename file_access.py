@@ -6,6 +6,7 @@ ends. Only regular files are read, and no more of them than their stated size.
 
 import errno
 import json
+import math
 import os
 import stat
 from collections.abc import Callable
@@ -16,6 +17,8 @@ MAX_BYTES = 1 << 32
 """Default limit for a file."""
 MAX_TEXT_BYTES = 1 << 24
 """Limit for a file of settings."""
+MAX_DIGITS = 20
+"""Characters of a whole number in JSON; reading more of them takes long."""
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISDIR, "a folder"),
@@ -102,21 +105,35 @@ def read_json(
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the content of JSON text.
+    """Return the content of JSON text; its numbers are finite, and whole ones fit 64 bits.
 
     Raises
     ------
     ValueError
-        When it is not JSON, or nested too deeply.
+        When it is not JSON, nested too deeply, or has a number such as `NaN`, `1e999` or 2^64.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
     except RecursionError:
         raise ValueError("brackets nested too deeply") from None
 
 
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text:.20} is not a finite number")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS or abs(number := int(text)) >= 1 << 63:
+        raise ValueError(f"{text:.20} is a whole number of more than 64 bits")
+    return number
+
+
 def reason(problem: Exception) -> str:
     """Return in a few words why a file could not be read."""
+    if isinstance(problem, UnicodeDecodeError):
+        return "it is not text in UTF-8"
     return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
 
 

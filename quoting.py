@@ -51,6 +51,14 @@ def is_name(text: object) -> bool:
     )
 
 
+def is_count(text: str) -> bool:
+    """Tell whether a text is a whole number from 0 on, of up to 18 ASCII digits.
+
+    `int` refuses thousands of digits, though `isdecimal` holds for them.
+    """
+    return 0 < len(text) < 19 and text.isascii() and text.isdecimal()
+
+
 def shell_word(text: str) -> str:
     """Return a word of a command line, which a user may copy from a terminal."""
     if text.isprintable():

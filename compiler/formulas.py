@@ -18,6 +18,8 @@ Formula = str | float | tuple
 
 MAX_CHARACTERS, MAX_OPERATIONS = 1000, 200
 """Limits of a law; it is computed for every element."""
+MAX_WHOLE = 1 << 63
+"""Maximum of whole numbers in a law."""
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -177,6 +179,11 @@ class _FormulaReader:
         if isinstance(node, ast.Name):
             return node.id
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+            if isinstance(node.value, int) and node.value > MAX_WHOLE:
+                raise CompileError(
+                    f"law `{self.law}`: expected whole numbers up to 2^63; write larger ones as "
+                    "reals, such as `1e30`"
+                )
             return node.value
         if isinstance(node, ast.BinOp) and (name := _BINARY.get(type(node.op))):
             return folded((name, self.formula(node.left), self.formula(node.right)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ImportModelError
 from ..file_access import UnreadableError, read_part, reason
+from ..quoting import is_count
 
 if TYPE_CHECKING:
     import onnx
@@ -103,7 +104,7 @@ def _place(tensor: "onnx.TensorProto") -> tuple[str, int, int | None]:
             raise UnreadableError("", "a path that is not UTF-8")
         found[key] = value
     numbers = [found.get(name, "") for name in ("offset", "length")]
-    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in numbers if text):
+    if not all(map(is_count, filter(None, numbers))):
         raise UnreadableError("", f"offset and length `{numbers[0]}` and `{numbers[1]}`")
     return found.get("location", ""), int(numbers[0] or 0), int(numbers[1]) if numbers[1] else None
 

@@ -7,6 +7,7 @@ the broken ones. Derived sizes are properties, so nothing is stored twice.
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from pathlib import Path
@@ -580,11 +581,13 @@ def read_base(name_or_path: str) -> Configuration:
     """
     if name_or_path.lower() in PRESETS:
         return PRESETS[name_or_path.lower()]
-    path = Path(name_or_path)
-    if not os.path.isfile(name_or_path):
+    if not os.path.isfile(path := Path(name_or_path)):
+        usual = "; `tilewright config list` shows the presets"
+        if re.fullmatch(r"\d+x\d+", name_or_path):
+            usual += f"; `lanes={name_or_path}` is `{DEFAULT.name}` in that size"
         raise ConfigurationError(
             f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file"
-            + did_you_mean(name_or_path, PRESETS, "; `tilewright config list` shows the presets")
+            + did_you_mean(name_or_path, PRESETS, usual)
         )
     try:
         values = read_json(path)

@@ -14,7 +14,7 @@ from dataclasses import astuple
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import DeviceError, UsageError, did_you_mean
+from ..errors import ConfigurationError, DeviceError, UsageError, did_you_mean
 from .configuration import DEFAULT, PARAMETERS, Configuration, read_base
 from .memory_model import MemoryModel, SharedBus
 
@@ -43,6 +43,7 @@ DEFAULT_MEMORY = MemoryModel()
 NO_BUS = "none"
 """Value of `shared_bus` for a memory whose reads and writes are independent."""
 
+_NEXT_SETTING = re.compile(r",(?=\s*\w+\s*=)")
 _RANGE = re.compile(r"(\w+)\.\.(\w+)")
 _TUPLES = {
     LANES: ("x", 2, "8x16"),
@@ -135,7 +136,8 @@ def configuration_with(base: Configuration, chosen: Mapping[str, Value]) -> Conf
 def load_configuration(text: str) -> Configuration:
     """Return a machine: a preset by its name in any case, or a JSON file, then any settings.
 
-    For example, `16x16`, `my_machine.json` or `16x16,lanes=8x16,act_depth=512`.
+    For example, `16x16`, `my_machine.json` or `16x16,lanes=8x16,act_depth=512`; settings alone
+    change the default machine.
 
     Raises
     ------
@@ -146,9 +148,28 @@ def load_configuration(text: str) -> Configuration:
     """
     if os.path.isfile(text):  # its name may have a comma
         return read_base(text)
-    name, *settings = (part.strip() for part in text.split(","))
-    chosen = read_settings(settings, f"configuration `{text}`", MACHINE)
-    return configuration_with(read_base(name), chosen)
+    first, *settings = (part.strip() for part in text.split(","))
+    if "=" in first:
+        base, settings = DEFAULT, [first, *settings]
+    else:
+        base = read_base(first)
+    return configuration_with(base, read_settings(settings, f"configuration `{text}`", MACHINE))
+
+
+def require_configuration(given: object) -> None:
+    """Refuse what is no configuration, above all its name.
+
+    Raises
+    ------
+    ConfigurationError
+        With the call that makes one of a name.
+    """
+    if not isinstance(given, Configuration):
+        call = f"load_configuration({given!r})" if isinstance(given, str) else "load_configuration"
+        raise ConfigurationError(
+            f"configuration: expected a `Configuration`, got {given!r:.100}; `tilewright.{call}` "
+            "makes one"
+        )
 
 
 def changed(configuration: Configuration, settings: Iterable[str]) -> Configuration:
@@ -163,7 +184,7 @@ def changed(configuration: Configuration, settings: Iterable[str]) -> Configurat
     """
     chosen: dict[str, Value] = {}
     for text in settings:
-        chosen |= read_settings([text], f"`--set {text}`", MACHINE)
+        chosen |= read_settings(_NEXT_SETTING.split(text), f"`--set {text}`", MACHINE)
     return configuration_with(configuration, chosen)
 
 
@@ -296,7 +317,9 @@ def _values(name: str, text: str, source: str) -> list[Value]:
             f"{source}: expected a range from a smaller to a larger number, got `{text}`; turn it "
             "round"
         )
-    return list(_steps(name)(low, high))
+    # Values above the limit are refused one by one, so one of them is enough.
+    limit = 2 * PARAMETERS[name].high if name in PARAMETERS else 1 << 64
+    return _steps(name)(low, min(high, max(low, limit)))
 
 
 def _steps(name: str) -> Callable[[int, int], list[int]]:

@@ -33,6 +33,7 @@ from .identity import (
     refusal,
     trust,
 )
+from .transports import host_of
 from .wire import WIRE_VERSION, Channel, JobError, JobVerdict, Message, WireError
 
 PORT = 7462
@@ -149,9 +150,9 @@ def host_and_port(place: str, agent: str) -> tuple[str, int]:
     """
     try:
         parts = urlsplit(f"//{place}")
-        host, port = parts.hostname, PORT if parts.port is None else parts.port
+        host, port = host_of(parts), PORT if parts.port is None else parts.port
     except ValueError:
-        host, port = None, 0
+        host, port = "", 0
     if not host or parts.username or parts.path or parts.query:
         what = f"agent `{agent}`: `{place}`" if agent else f"`{place}`"
         raise UsageError(f"{what}: expected HOST:PORT; correct it")

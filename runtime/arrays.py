@@ -46,7 +46,11 @@ def from_npy(data: bytes) -> np.ndarray:
     if dtype.hasobject or dtype.fields or dtype.subdtype or not dtype.itemsize:
         raise ValueError(f"elements of type {dtype}"[:100])
     room = len(data) - buffer.tell()
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != room:
+    if (
+        bool in map(type, shape)
+        or min(shape, default=0) < 0
+        or math.prod(shape) * dtype.itemsize != room
+    ):
         raise ValueError(f"{room} bytes of elements for shape {list(shape)} of {dtype}"[:100])
     try:
         array = np.frombuffer(data, dtype, math.prod(shape), buffer.tell())

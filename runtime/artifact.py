@@ -35,7 +35,7 @@ FORMAT_VERSION = 6
 """Version of the file format; every incompatible change increments it."""
 
 SUFFIX = ".tw"
-OTHER_ARCHIVES = (".pt", ".pth", ".pt2", ".keras", ".tflite")
+OTHER_ARCHIVES = (".pt", ".pth", ".pt2", ".keras", ".tflite", ".npz")
 """Suffixes of models of other tools, which may begin like zip files."""
 MANIFEST = "manifest.json"
 GRAPH = "graph.txt"

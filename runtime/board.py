@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from ..errors import DeviceError
 from ..isa.clearing import clearing_program
-from ..isa.configuration import CONTRACT_VERSION, PRESETS, Configuration, Memory
+from ..isa.configuration import CONTRACT_VERSION, Configuration, Memory
 from ..isa.configuration_rules import PAGE_BYTES
 from ..isa.footprints import footprint, intervals
 from ..isa.instructions import Instruction, Unit
@@ -36,9 +36,11 @@ from ..isa.registers import (
     Error,
     counter_registers,
 )
+from ..quoting import shell_word
 from ..sim.explain_hang import explain_hang
 from ..sim.timing import Timer, Timing
 from .device import Device, LoadedProgram, OtherConfigurationError, Result
+from .known_machines import machine_of
 from .link import Connection, Link
 from .spot_checks import SpotChecks
 from .transports import Address, LinkBrokenError, reopen
@@ -214,13 +216,13 @@ class BoardDevice(Device):
                 )
         configuration = core[OFFSETS["CONFIGURATION"]]
         if configuration != expected.hash:
-            named = next((name for name, each in PRESETS.items() if each.hash == configuration), "")
-            other = f"`{named}`" if named else "none of the presets"
+            known = machine_of(configuration)
+            other = f"`{known.name}`" if known else "one unknown here"
             raise OtherConfigurationError(
                 f"device `{self.name}`: expected configuration `{expected.name}` "
                 f"({expected.hash:#010x}), got a board with {other} ({configuration:#010x}); "
                 "load the bitstream of that configuration, or choose the board's with "
-                f"`--config{f' {named}' if named else ''}`",
+                f"`--config {shell_word(known.name) if known else 'FILE.json'}`",
                 configuration,
             )
         self.memory_bytes, self.clock_hz = found["MEMORY_BYTES"], found["CLOCK_HZ"]

@@ -73,7 +73,7 @@ class Tally:
             differs = distance > allowed
         else:
             differs = _bits(got) != _bits(expected)
-            if expected.dtype.kind == "f":
+            if expected.dtype.kind not in "iub":
                 differs &= ~(np.isnan(got) & np.isnan(expected))
         if differs.any():
             index = tuple(int(i) for i in np.argwhere(differs)[0])

@@ -20,6 +20,7 @@ from ..errors import DeviceError
 from ..isa.configuration import DEFAULT, Configuration, Memory
 from ..isa.memory_model import MemoryModel
 from ..isa.semantics import SCRATCHPADS, Machine
+from ..isa.settings import require_configuration
 from ..sim.native_functional import NativeMachine, functional_machine
 from ..sim.timing import Timer
 from ..wording import counted
@@ -367,6 +368,7 @@ def open_device(
                 f'of the module, `open_device("{name}", module.configuration)`'
             )
         configuration = DEFAULT
+    require_configuration(configuration)
     known = DEVICES[kind].options if kind in DEVICES else ()
     for option in options:
         if option not in known:

@@ -34,7 +34,7 @@ from ..compiler.host import (
 )
 from ..compiler.host.order import reads_of, writes_of
 from ..compiler.module import Module, Segment
-from ..errors import CompileError, warn_of_kernel
+from ..errors import CompileError, DeviceError, warn_of_kernel
 from ..quoting import printable
 from .kernel_cache import keep_kernels, kept_kernel
 from .profile import HOST, NUMPY
@@ -142,6 +142,24 @@ class HostSide:
             *(n.inputs for k in self.plan.kernels if k.output in self.refused for n in k.nodes),
         )
         self.new: set[str] = set().union(*(getattr(s.work, "new", ()) for s in self.stages))
+
+    def adopt(self, name: str, given: Any) -> Any:
+        """Take an input in the device's memory without a copy; return None for any other."""
+        del name, given
+
+    def begin(self, values: Values, *, on_device: bool) -> None:
+        """Prepare a run.
+
+        Raises
+        ------
+        DeviceError
+            Outputs are to stay on a device that has no memory of its own.
+        """
+        del values
+        if on_device:
+            raise DeviceError(
+                "`on_device`: no GPU computes this network; leave it out, or open a device `gpu`"
+            )
 
     def _target(self) -> "CpuTarget | None":
         """Return the processor for which the plan's kernels are chosen."""

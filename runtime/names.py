@@ -3,20 +3,11 @@
 A layer is a node, or several nodes that pass values to each other on chip.
 """
 
-import re
 from collections import Counter
 
 from ..compiler.graph import Graph, Node, is_accelerated
+from ..compiler.graph.short_names import denotes, short_name, without_operator
 from ..compiler.module import Layer, Module
-
-WEIGHT = re.compile(r"/ReadVariableOp\b.*")
-"""End of a weight's path in TensorFlow; the node's path comes before it."""
-
-
-def short_name(name: str) -> str:
-    """Return the last two parts of the last path in a name that an exporter joined with `;`."""
-    path = WEIGHT.sub("", name.rsplit(";", 1)[-1]).strip("/")
-    return "/".join(path.rsplit("/", 2)[-2:])
 
 
 def node_names(graph: Graph) -> dict[str, str]:
@@ -26,13 +17,15 @@ def node_names(graph: Graph) -> dict[str, str]:
     accelerator may run take precedence.
     """
     nodes = sorted(graph.nodes, key=lambda node: not is_accelerated(node))
-    owners = Counter(_owner(short_name(node.name)) for node in filter(is_accelerated, nodes))
+    owners = Counter(
+        without_operator(short_name(node.name)) for node in filter(is_accelerated, nodes)
+    )
     names: dict[str, str] = {}
     taken = Counter[str]()
     for node in nodes:
         short = short_name(node.name)
-        alone = is_accelerated(node) and owners[_owner(short)] == 1
-        name = _owner(short) if alone else short
+        alone = is_accelerated(node) and owners[without_operator(short)] == 1
+        name = without_operator(short) if alone else short
         taken[name] += 1
         names[node.outputs[0].name] = name if taken[name] == 1 else f"{name}#{taken[name]}"
     return names
@@ -84,13 +77,8 @@ def _layer_name(layer: Layer, nodes: tuple[Node, ...]) -> str:
     if len(nodes) < 2:
         return short_name(layer.name)
     shorts = [short_name(node.name) for node in nodes]
-    owners = [_owner(short) for short in shorts]
+    owners = [without_operator(short) for short in shorts]
     return " + ".join(owners if len(set(owners)) == len(owners) else shorts)
-
-
-def _owner(short: str) -> str:
-    """Remove the operator after the slash from a short name."""
-    return short.split("/", 1)[0]
 
 
 def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
@@ -113,8 +101,7 @@ def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
 
 def is_called(node: Node, wanted: str) -> bool:
     """Whether a name is a node's own, its short one, or the short one without the operator."""
-    short = short_name(node.name)
-    return wanted in (node.name, short, _owner(short))
+    return denotes(wanted, node.name)
 
 
 def on_chip(module: Module) -> list[str]:

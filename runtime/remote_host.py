@@ -94,7 +94,8 @@ class RemoteHost(RemoteDevice, NetworkDevice):
                 raise WireError("a kernel of nodes that the network lacks")
             macs, exact = kernel.take("macs", int), kernel.take("exact", bool)
             kernels.append(RemoteKernel(nodes, macs, exact))
-        seconds = {name: float(value) for name, value in answer.take("seconds", dict).items()}
+        steps = Message("seconds", answer.take("seconds", dict))
+        seconds = {name: steps.take(name, float) for name in steps.fields}
         self.times.run_s += answer.take("run_s", float)
         self.times.runs += 1
         found = None

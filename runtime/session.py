@@ -200,7 +200,7 @@ class Session:
     def __repr__(self) -> str:
         return f"<Session of `{self.module.name:.60}` on `{self.device.name}`>"
 
-    def run(self, inputs: Inputs) -> Run:
+    def run(self, inputs: Inputs, *, on_device: bool = False) -> Run:
         """Run the network once.
 
         Parameters
@@ -208,21 +208,26 @@ class Session:
         inputs : Inputs
             One sample, with the types and shapes of the network's inputs. A state that it names
             replaces that of the previous run.
+        on_device : bool
+            Whether outputs that a GPU computes stay in its memory, as tensors for DLPack, until
+            the next run.
 
         Raises
         ------
         InputError
             If an input is missing or unknown, or has another type or shape.
         DeviceError
-            If the device fails, or the network does not fit memory.
+            If the device fails, the network does not fit memory, or no GPU keeps outputs.
         """
         try:
             with self._running:
-                given = self._plain(inputs) or check_inputs(self.module.graph, inputs, self._held)
-                run = self._run(given)
+                given = self._plain(inputs) or check_inputs(
+                    self.module.graph, inputs, self._held, self.host.adopt
+                )
+                run = self._run(given, on_device=on_device)
                 if self._states:
                     self._held = {
-                        name: run.outputs[output].copy() for name, output in self._states.items()
+                        name: _copied(run.outputs[output]) for name, output in self._states.items()
                     }
                 return run
         except MemoryError as problem:
@@ -289,14 +294,15 @@ class Session:
         finally:
             self._held = held
 
-    def _run(self, given: Mapping[str, np.ndarray]) -> Run:
+    def _run(self, given: Mapping[str, np.ndarray], *, on_device: bool) -> Run:
         """Run once, in the session's own memory and windows."""
         module, graph = self.module, self.module.graph
+        values = {**self._constants, **given}
+        self.host.begin(values, on_device=on_device)
         if isinstance(self.device, NetworkDevice):
             there = self.device.run_network(module, given, keep_all=self._keep_all)
             values = there.values
             return Run(there.outputs, {}, (), there.host, values, module, self._names, given)
-        values = {**self._constants, **given}
         layers: dict[str, np.ndarray] = {}
         results: dict[int, Result] = {}
         waiting: dict[int, Callable[[], Result]] = {}
@@ -384,8 +390,16 @@ os.register_at_fork(after_in_child=_renew_sessions)
 
 
 def _apart(array: np.ndarray, given: Iterable[np.ndarray]) -> np.ndarray:
-    """Return an output; a copy if it shares memory with an input, which belongs to the caller."""
-    return array.copy() if any(np.may_share_memory(array, one) for one in given) else array
+    """Return an array that shares no memory with what the caller gave."""
+    if not isinstance(array, np.ndarray):
+        return _copied(array)
+    arrays = (one for one in given if isinstance(one, np.ndarray))
+    return array.copy() if any(np.may_share_memory(array, x) for x in arrays) else array
+
+
+def _copied(array: Any) -> np.ndarray:
+    """Return a copy in memory of the host."""
+    return array.copy() if isinstance(array, np.ndarray) else array.numpy()
 
 
 def data_window(segment: Segment) -> np.ndarray:
@@ -434,9 +448,14 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def check_inputs(
-    graph: Graph, inputs: Inputs, held: Mapping[str, np.ndarray] = NOTHING
+    graph: Graph,
+    inputs: Inputs,
+    held: Mapping[str, np.ndarray] = NOTHING,
+    adopt: Callable[[str, Any], Any] = lambda name, given: None,
 ) -> dict[str, np.ndarray]:
     """Check inputs against the network, and return them by name, with those `held` for it.
+
+    `adopt` takes a tensor of another library that is in memory of the device, or returns None.
 
     Raises
     ------
@@ -458,7 +477,7 @@ def check_inputs(
             f"network `{graph.name}`: expected inputs {listed}, got {_listed(sorted(inputs))}; "
             "give each by its name"
         )
-    arrays = {name: _array(name, given) for name, given in {**held, **inputs}.items()}
+    arrays = {name: _array(name, given, adopt) for name, given in {**held, **inputs}.items()}
     for value in graph.inputs:
         array, kind = arrays[value.name], value.type
         if array.dtype != DTYPES[kind.dtype] or array.shape != kind.shape:
@@ -469,7 +488,7 @@ def check_inputs(
     return {name: arrays[name] for name in names}
 
 
-def _array(name: str, given: Any) -> np.ndarray:
+def _array(name: str, given: Any, adopt: Callable[[str, Any], Any]) -> np.ndarray:
     """Return an input as an array; a tensor of another library shares its memory.
 
     Raises
@@ -480,7 +499,8 @@ def _array(name: str, given: Any) -> np.ndarray:
     if isinstance(given, np.ndarray) or not hasattr(given, "__dlpack__"):
         return np.asarray(given)
     try:
-        return np.from_dlpack(given)
+        adopted = adopt(name, given)
+        return np.from_dlpack(given) if adopted is None else adopted
     except (BufferError, RuntimeError, ValueError, TypeError) as problem:
         why = " ".join(str(problem).split())
         raise InputError(

@@ -13,7 +13,7 @@ import termios
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from typing_extensions import override
 
@@ -79,7 +79,7 @@ class Address:
                 found = Address(text, path=parts.path, baud=baud, timeout_s=timeout_s)
                 placed = parts.path and not parts.netloc and baud > 0
             else:
-                host, port = parts.hostname or "", parts.port or 0
+                host, port = host_of(parts), parts.port or 0
                 found = Address(text, host=host, port=port, timeout_s=timeout_s)
                 placed = host and port and parts.path in ("", "/")
         except ValueError:
@@ -97,6 +97,14 @@ class Address:
             With the reason and the remedy.
         """
         return SerialTransport(self) if self.path else TcpTransport(self)
+
+
+def host_of(parts: SplitResult) -> str:
+    """Return the host of an address, empty without one; `ValueError` if it is illegal."""
+    host = parts.hostname or ""
+    if not host.isprintable() or (host and not host.encode("idna")):
+        raise ValueError(host)
+    return host
 
 
 def _malformed(text: str) -> DeviceError:

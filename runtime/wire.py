@@ -105,6 +105,12 @@ class Message:
             raise WireError(f"`{self.op}`: expected `{name}` as {kind.__name__}, got {value!r:.60}")
         return value
 
+    def only_part(self) -> bytes:
+        """Return the only byte string; raises as `take`."""
+        if len(self.parts) != 1:
+            raise WireError(f"`{self.op}`: expected 1 byte string, got {len(self.parts)}")
+        return self.parts[0]
+
     def numbers(self, name: str) -> list[int]:
         """Return a field that is a list of integers from 0 on; raises as `take`."""
         values = self.take(name, list)

@@ -18,6 +18,7 @@ from ..errors import DeviceError
 from ..isa.link import BOARD_OFFSETS, LINK_MAGIC, LINK_VERSION, Command
 from ..isa.memory_model import MemoryModel
 from ..isa.registers import OFFSETS, REGISTER_SPACE_BYTES
+from ..quoting import is_count
 from .board import BoardDevice
 from .link import Connection
 
@@ -182,11 +183,14 @@ def open_core(name: str) -> MappedCore:
     DeviceError
         If the address is malformed, or something cannot be mapped.
     """
-    parts = urlsplit(name)
+    try:
+        parts = urlsplit(name)
+    except ValueError:
+        parts = urlsplit("")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     uio = parts.path.startswith("/dev/")
     buffer = options.pop("buffer", "/dev/udmabuf0" if uio else str(USUAL_BUFFER_MIB))
-    right = buffer.startswith("/dev/") if uio else buffer.isdecimal() and int(buffer)
+    right = buffer.startswith("/dev/") if uio else is_count(buffer) and int(buffer)
     if options or parts.netloc or not parts.path or not right:
         raise DeviceError(
             f"device `{name}`: expected `zynq:///PATH/BOARD.bit?buffer=MIB` or "

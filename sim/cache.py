@@ -125,10 +125,12 @@ def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
     kept = kept_folder() / f"{digest(parts)}-{suffix}"
     if _is_ours(kept):
         return kept.read_text("utf-8")
-    data = make().encode()
-    write_atomically(_mark_file(kept), _mark_of(kept.name, data).encode())
-    write_atomically(kept, data)
-    return data.decode()
+    text = make()
+    data = text.encode()
+    with saying_why_not():
+        write_atomically(_mark_file(kept), _mark_of(kept.name, data).encode())
+        write_atomically(kept, data)
+    return text
 
 
 def _mark_file(kept: Path) -> Path:

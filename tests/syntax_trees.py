@@ -1,9 +1,10 @@
 """Syntax trees of the repository's files, each parsed once for all tests that read them."""
 
 import ast
-import gc
 from functools import cache
 from pathlib import Path
+
+from tilewright.collector import paused_collector
 
 
 @cache
@@ -13,10 +14,5 @@ def syntax_tree(file: Path) -> ast.Module:
 
 def syntax_trees(files: list[Path]) -> dict[Path, ast.Module]:
     """Parse without the cyclic collector, to which a million new nodes are a reason to start."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    with paused_collector():
         return {file: syntax_tree(file) for file in files}
-    finally:
-        if collects:
-            gc.enable()

@@ -34,11 +34,22 @@ def test_files_that_name_no_selected_mark_are_left_unread(selection, text, left,
     assert pytest_ignore_collect(tmp_path, config) is None
 
 
+def test_a_folder_s_fixtures_bring_their_marks(tmp_path):
+    path = tmp_path / "test_it.py"
+    path.write_text("def test_b(device): ...", "utf-8")
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr="opencl"))
+    assert pytest_ignore_collect(path, config) is True
+    fixture = '@pytest.fixture(params=[pytest.param("gpu", marks=pytest.mark.opencl)])'
+    (tmp_path / "conftest.py").write_text(fixture, "utf-8")
+    assert pytest_ignore_collect(path, config) is None
+
+
 def test_marks_are_named_in_the_files_whose_tests_have_them():
     """Else `pytest_ignore_collect` could not see them."""
     selected = re.compile(r"mark\.(slow|browser|opencl|processor)\b")
-    shared = [path for path in TESTS.rglob("*.py") if not path.name.startswith("test_")]
-    assert [path for path in shared if selected.search(path.read_text("utf-8"))] == []
+    seen = re.compile(r"test_.*|conftest\.py")
+    unseen = [path for path in TESTS.rglob("*.py") if not seen.fullmatch(path.name)]
+    assert [path for path in unseen if selected.search(path.read_text("utf-8"))] == []
 
 
 def test_long_files_exist():

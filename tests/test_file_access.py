@@ -50,3 +50,10 @@ def test_impossible_paths_are_errors_of_the_system(path, why):
 def test_deep_json_is_an_error_in_the_file():
     with pytest.raises(ValueError, match="nested too deeply"):
         file_access.parse_json("[" * 100_000)
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", str(1 << 63), "9" * 5000])
+def test_numbers_of_json_are_finite_and_fit_64_bits(number):
+    with pytest.raises(ValueError, match=rf"^{number[:20]} is (not a finite|a whole) number"):
+        file_access.parse_json(f'{{"a": [{number}]}}')
+    assert file_access.parse_json(f"[-1.5e3, {(1 << 63) - 1}]") == [-1500.0, (1 << 63) - 1]

@@ -25,6 +25,7 @@ from tilewright.quoting import (
     comment,
     csv_cell,
     html_text,
+    is_count,
     is_name,
     plain_word,
     printable,
@@ -231,3 +232,9 @@ def test_no_name_is_written_without_quotes():
             for part in ast.walk(text):
                 if NAMED.search(ast.unparse(part)) and isinstance(part, ast.Attribute):
                     assert id(part) in quoted, f"{path}:{part.lineno}: quote it"
+
+
+def test_a_count_is_a_number_that_int_reads():
+    assert [text for text in ("0", "007", "9" * 18) if not is_count(text)] == []
+    odd = ("", "-1", "+1", " 1", "1_0", "\u0663", "\u00b2", "9" * 19, "9" * 5000)
+    assert [text for text in odd if is_count(text)] == []

@@ -30,6 +30,7 @@ from .execution.kernel import (
     load_kernel,
 )
 from .execution.schedule import Box, CallSequence, KernelCall, copy_call
+from .kernels.attention import Attention
 from .kernels.byte_tables import ByteSum, ByteTable
 from .kernels.convolution import Convolution
 from .kernels.declared import Declared
@@ -53,6 +54,7 @@ from .target import LEVELS, CpuTarget, generic, host, host_levels
 __all__ = [
     "LEVELS",
     "Array",
+    "Attention",
     "BoundKernel",
     "Box",
     "BytePooling",

@@ -38,12 +38,15 @@ class CpuTarget:
         LLVM's list of features to add and to leave out, as one text.
     level
         Name of one of `LEVELS`.
+    fuses_attention
+        Whether attention is one kernel: on GPUs, where scores in memory cost most.
     """
 
     triple: str
     cpu: str
     features: str
     level: str
+    fuses_attention: bool = False
 
     @property
     def properties(self) -> Level:

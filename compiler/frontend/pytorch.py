@@ -93,6 +93,8 @@ def from_torch(
         line += f", same class as in float {found.same_class:.1%}"
     if found.accuracy is not None:
         line += f", accuracy {found.float_accuracy:.1%} in float, {found.accuracy:.1%} in int8"
+    if found.noisiest and found.noisiest.prevails:
+        line += f" ({found.noisiest.others_db:.1f} dB without sample {found.noisiest.index})"
     say(f"{line}, on {found.samples} of the samples that calibrated it")
     return integer
 

@@ -6,15 +6,18 @@ arrays are plain ones, without layouts of vectors.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from .. import te
-from ..cpu import Box, CpuTarget, Description
+from ..cpu import Attention, Box, CpuTarget, Description
+from ..cpu.kernels.attention import WHOLE_KEYS
+from ..cpu.kernels.description import round_up
 from ..cpu.kernels.rows import RowKernel
 from ..cpu.target import generic
+from .attention import product_of
 from .lower import GpuModule, compile_program
 from .products import Declaration, declare_product
 from .schedules import default_schedule
@@ -66,11 +69,16 @@ class GpuKernel:
 
 def planned_for() -> CpuTarget:
     """The processor whose host plan a GPU takes over."""
-    return generic(PLANNED_FOR)
+    return replace(generic(PLANNED_FOR), fuses_attention=True)
 
 
 def declare(description: Description, target: GpuTarget) -> Declaration:
     """The declaration of a kernel of the host for a GPU."""
+    if isinstance(description, Attention):
+        s, columns = description.scores, description.context.columns
+        sizes = s.rows // description.groups, columns, s.inner, round_up(s.columns, WHOLE_KEYS)
+        taps_last = product_of(s.dtype, sizes, target) is not None
+        return Declaration(description.declared(taps_last=taps_last), dict)
     product = declare_product(description, target)
     if product is not None:
         return product

@@ -63,7 +63,7 @@ class KernelLowering(FunctionLowering):
         self.emitter_type = emitter_type
         super().__init__(shared, builder, {}, None)
         self.spreads, self.block_threads, self.shared_memory = spreads, threads, shared_memory
-        self.copies = SharedMemory(self.emitter, self.memory, self.areas, operands)
+        self.copies = SharedMemory(self.emitter, self.values, operands)
         self.products = WarpProducts(self.emitter, self.copies)
         self.grid = dict.fromkeys(BLOCKS, 1)
         """Blocks along each axis of the grid."""

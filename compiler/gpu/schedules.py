@@ -3,7 +3,7 @@
 A product of matrices is tiled: by tensor cores where its types and its reduction fit, otherwise by
 threads that each keep a square of sums. Its rows may be pixels of an image, in rectangles of it.
 Stages that compute the same rows, as a softmax does, share a block for each row: so do the parts of
-a long sum. Every other stage
+a long sum. Attention is one kernel, whatever its length. Every other stage
 gives each element to a thread.
 """
 
@@ -21,8 +21,10 @@ from ..te.schedule import Schedule
 from ..te.stages import Stage
 from ..te.target import SHARED
 from ..tensor import Kernel
+from .attention import schedule_attention
+from .block_schedules import copy_together, give_to_warps
 from .blocks import LINE_BYTES, is_copy
-from .instructions import HIGH, WIDE, WarpProduct
+from .instructions import WIDE, WarpProduct
 from .products import MIN_TILED
 from .target import GpuTarget
 
@@ -89,6 +91,8 @@ class _Product:
 def default_schedule(kernel: Kernel, target: GpuTarget) -> Schedule:
     """A schedule that runs any kernel; every nest at the root is a kernel of the GPU."""
     schedule = Schedule(kernel, target)
+    if schedule_attention(schedule, target):
+        return schedule
     if leading := _row_axes(schedule, target.properties.shared_bytes):
         _rows(schedule, leading)
         return schedule
@@ -272,31 +276,11 @@ def _copies(
         else:
             copy = schedule.cache_read(tensor, SHARED, name)
         schedule.compute_at(copy, name, loop)
-        stage = next(one for one in schedule.stages if one.name == copy)
-        *outer, last = stage.loops
-        vector = _vector(stage, schedule.kernel, most)
-        if vector > 1:
-            last, lanes = schedule.split(copy, last, vector)
-        fused = schedule.fuse(copy, *outer, last)
-        _, inner = schedule.split(copy, fused, threads)
-        schedule.bind(copy, inner, "thread")
-        if vector > 1:
-            schedule.vectorise(copy, lanes)
+        copy_together(schedule, copy, threads, most)
 
 
 def _readers(schedule: Schedule, tensor: str) -> list[str]:
     return [one.name for one in schedule.stages if any(r.tensor == tensor for r in one.reads)]
-
-
-def _vector(copy: Stage, kernel: Kernel, most: int) -> int:
-    """The most elements that a copy may move at once: side by side, and none across an end."""
-    (read,) = copy.reads
-    *outer, last = read.index
-    axis = copy.axes[-1]
-    if last.coefficient(axis) != 1 or any(part.coefficient(axis) for part in outer):
-        return 1
-    ends = (kernel.tensors[read.tensor].shape[-1], last.constant)
-    return math.gcd(most, *ends, *(step for name, step in last.terms if name != axis))
 
 
 def _tiled(schedule: Schedule, stage: Stage, product: _Product) -> None:
@@ -328,22 +312,10 @@ def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: Warp
     ro, ri, inside, wide = _cut_rows(schedule, name, product, tile)
     co, ci = schedule.split(name, product.columns, tile.columns)
     to, ti = schedule.split(name, product.taps, taps)
-    row_warp, ri = schedule.split(name, ri, tile.own_rows // wide)
-    column_warp, ci = schedule.split(name, ci, tile.own_columns)
-    step, tap = schedule.split(name, ti, law.taps)
-    down, half = schedule.split(name, ri, HIGH * WIDE // wide)
-    across, ci = schedule.split(name, ci, 8)
-    if not inside:
-        half, row = schedule.split(name, half, WIDE)
-        inside = [row]
-    pair, column = schedule.split(name, ci, 2)
     outer = (*product.batch, *ro, co, *product.outer, to)
-    warps = (row_warp, column_warp, step, down, across)
-    schedule.reorder(name, *outer, *warps, half, *inside, pair, column, tap)
+    own = (ri, tile.own_rows), (ci, tile.own_columns)
+    half = give_to_warps(schedule, name, outer, *own, ti, law, tuple(inside), wide)
     _grid(schedule, name, product, ro, co)
-    for loop in (row_warp, column_warp, *inside, pair):
-        schedule.bind(name, loop, "thread")
-    schedule.unroll(name, step, down, across, half, column)
     loop = schedule.fuse(name, *product.outer, to)
     if product.size(*product.outer, product.taps) > taps:
         schedule.pipeline(name, loop, PIPELINE_DEPTH)

@@ -15,8 +15,8 @@ from ...isa.expressions import Affine, Read
 from ..cpu.codegen.areas import CodeBuffer, bytes_of
 from ..cpu.codegen.emitter import BIT, I8, I64, POINTER, TYPES, LlvmValue, number_of
 from ..cpu.codegen.environment import Environment, without
+from ..cpu.codegen.lower_values import Values
 from ..cpu.codegen.masks import all_of
-from ..cpu.codegen.memory import MemoryAccess
 from ..te.nodes import Assign, Condition
 from .blocks import LINE_BYTES
 from .emitter import ASYNCHRONOUS_BYTES, GpuEmitter
@@ -36,10 +36,8 @@ class SharedMemory:
 
     Parameters
     ----------
-    emitter, memory
-        Emit the code.
-    areas
-        The buffers that exist now, by tensor.
+    values
+        Emits the code, and has the buffers that exist now.
     swizzled
         Buffers that only copies write and only instructions read.
     """
@@ -47,11 +45,11 @@ class SharedMemory:
     def __init__(
         self,
         emitter: GpuEmitter,
-        memory: MemoryAccess,
-        areas: dict[str, CodeBuffer],
+        values: Values,
         swizzled: frozenset[str],
     ) -> None:
-        self.emitter, self.memory, self.areas, self.swizzled = emitter, memory, areas, swizzled
+        self.emitter, self.values, self.swizzled = emitter, values, swizzled
+        self.memory, self.areas = values.memory, values.areas
         self.runs_ahead = False
         """Set while the copies of a later iteration are emitted, which may be asynchronous."""
         self._exist: list[LlvmValue] | None = None
@@ -124,7 +122,8 @@ class SharedMemory:
         )
         size = bytes_of(source) * env.lanes
         if env.lanes > 1:
-            self._check_vector(source, (at, to), step, size, env)
+            wider = max(size, bytes_of(target) * env.lanes)
+            self._check_vector(source, (at, to), step, wider, env)
         exists = [*self._exist]
         for affine, (low, high) in zip(read, source.domain, strict=True):
             if env.inside(affine, low, high) is not True:
@@ -132,7 +131,8 @@ class SharedMemory:
         inside = all_of(self.emitter, exists) if exists else None
         pointer = self.memory.existing(source, at, inside)
         has_room = self.memory.has_room(target, index, env)
-        if self.runs_ahead and has_room and size in ASYNCHRONOUS_BYTES:
+        is_same = source.tensor.dtype == target.tensor.dtype
+        if self.runs_ahead and has_room and is_same and size in ASYNCHRONOUS_BYTES:
             self._copy_ahead(source, pointer, self.address(target, to, None), size, inside)
             return
         kind = self.emitter.vector(TYPES[source.tensor.dtype], env.lanes)
@@ -140,6 +140,9 @@ class SharedMemory:
         if inside is not None:
             pad = self.emitter.constant(source.tensor.pad, value)
             value = builder.select(inside, value, pad)
+        if not is_same:
+            value = self.values.stored(self.values.widened(source, value), target.tensor.dtype)
+        size = bytes_of(target) * env.lanes
         if has_room:
             builder.store(value, self.address(target, to, None), align=size)
             return

@@ -5,6 +5,7 @@ from functools import cache
 from ..graph.operator import Operator
 from . import (
     chains,
+    fused_attention,
     integer_layers,
     integer_products,
     interpolations,
@@ -18,6 +19,7 @@ from .kernel import Matcher
 
 ORDERED: tuple[Matcher, ...] = (
     *(*integer_layers.MATCHERS, *integer_products.MATCHERS),
+    *fused_attention.MATCHERS,
     *(*layers.MATCHERS, *pools.MATCHERS, *interpolations.MATCHERS, *products.MATCHERS),
     *(*rows.MATCHERS, *chains.MATCHERS, *own_kernels.MATCHERS),
 )

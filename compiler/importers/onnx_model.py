@@ -109,6 +109,7 @@ TENSORFLOW = (
     "`python -m tf2onnx.convert --{option} {model} {more}--output {output}`"
 )
 GRAPH_ENDS = "--inputs NAME:0 --outputs NAME:0 "
+SAMPLES = "it has samples, which `--input` and `--calibrate` take; name the network"
 SAVED_MODEL = "saved_model.pb"
 """The file that makes a folder a model of TensorFlow."""
 
@@ -121,6 +122,8 @@ OTHER_FORMATS: Mapping[str, str] = {
     ".h5": "keras",
     ".keras": "keras",
     ".pb": "graphdef",
+    ".npz": SAMPLES,
+    ".npy": SAMPLES,
 }
 """Suffixes of models that are not ONNX, with the way to ONNX, or tf2onnx's option for it."""
 
@@ -134,7 +137,7 @@ def _refuse_other_formats(path: Path) -> None:
         remedy = "saved-model"
     if remedy is None:
         return
-    if remedy != PYTORCH:
+    if remedy not in (PYTORCH, SAMPLES):
         output = f"{model.resolve().stem}.onnx"
         more = GRAPH_ENDS if remedy == "graphdef" else ""
         remedy = TENSORFLOW.format(
@@ -258,9 +261,13 @@ def _refuse_unsupported(model: onnx.ModelProto, scope: ImportScope) -> None:
             for kind, nodes in offenders.items()
         )
         foreign = any("." in kind for kind in offenders)
+        own = (
+            ", or register them with `tilewright.register_operator`, for commands in a file that "
+            "`--operators` names"
+        )
         reason = RefusedError(
             f"{scope.where}: expected supported operators, got {listed}; replace them before "
-            f"export{', or register them with `tilewright.register_operator`' * foreign}",
+            f"export{own * foreign}",
             next(iter(causes.values())),
         )
         raise RefusedNodeError(reason, positions[0], lambda name: False)

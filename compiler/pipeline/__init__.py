@@ -1,6 +1,6 @@
 """From a graph to a module, stage by stage: placed, grouped, scheduled, lowered, linked."""
 
-from .compile import compile_module, compile_request, paused_collector
+from .compile import compile_module, compile_request
 from .request import NO_SCHEDULES, Compilation, CompileRequest
 
 __all__ = [
@@ -9,5 +9,4 @@ __all__ = [
     "CompileRequest",
     "compile_module",
     "compile_request",
-    "paused_collector",
 ]

@@ -1,12 +1,12 @@
 """Request in, module out: place, group, schedule, lower and link; every stage is kept."""
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...collector import paused_collector
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
 from ..accelerator.residents import frames_of
@@ -215,15 +215,3 @@ def _report(segments: Sequence[Linked], *, timed: bool) -> dict[str, Any]:
             for linked in segments
         ],
     }
-
-
-@contextmanager
-def paused_collector() -> Iterator[None]:
-    """Disable cyclic garbage collection: a search makes many objects and few cycles."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

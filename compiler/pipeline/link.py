@@ -1,7 +1,7 @@
 """Order the instructions of a segment, add tokens, and prove the program safe."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...aligned import align
 from ...errors import CompileError
@@ -11,7 +11,7 @@ from ...isa.instructions import Instruction
 from ..accelerator.lower_schedules import Emitted
 from ..module import Layer, Segment
 from ..scheduling.given_schedules import joined
-from ..scheduling.issue_order import Measure, issue, reorder_loads
+from ..scheduling.issue_order import Issued, Measure, issue, reorder_loads
 from .request import CompileRequest, Linked, Lowered
 
 
@@ -20,12 +20,17 @@ def link(
 ) -> Linked:
     """Make the program of a segment; unless the request is lean, `prove` must follow.
 
-    Loads may pass others if `reorder`, which schedules are chosen without.
+    Loads may pass others if `reorder`, which schedules are chosen without. The orders found for
+    narrower ports, from that of the search on, are tried too: see `group.narrower_ports`.
     """
     instructions = [emitted.instruction for emitted in lowered.stream]
     issued = issue(instructions, request.configuration, measure)
     if reorder:
         issued = reorder_loads(instructions, issued, request.configuration, measure)
+        if measure is not None:
+            for machine in _narrower(request.configuration, lowered.scheduled.grouped.searched):
+                other = _ordered(instructions, machine, request.configuration, measure)
+                issued = min(issued, other, key=lambda each: each.cycles)
     program, order, cycles = issued
     notes = () if request.lean else _notes(program, [lowered.stream[index] for index in order])
     runs = _runs(program, [bisect_right(lowered.ends, index) for index in order])
@@ -54,6 +59,27 @@ def link(
         data_bytes=align(pool.base + pool.size),
     )
     return Linked(lowered, segment, cycles)
+
+
+def _narrower(configuration: Configuration, narrowest: Configuration) -> Iterator[Configuration]:
+    """Yield the machines from the one with the narrowest port up to a machine, without it."""
+    machine = narrowest
+    while machine.bus_bits < configuration.bus_bits:
+        yield machine
+        machine = machine.replace(bus_bits=2 * machine.bus_bits)
+
+
+def _ordered(
+    instructions: Sequence[Instruction],
+    searched: Configuration,
+    configuration: Configuration,
+    measure: Measure,
+) -> Issued:
+    """Return the program that has the order found for one machine, and its cycles on another."""
+    first = issue(instructions, searched, measure)
+    order = reorder_loads(instructions, first, searched, measure).order
+    found = issue([instructions[index] for index in order], configuration, measure)
+    return found._replace(order=[order[index] for index in found.order])
 
 
 def prove(request: CompileRequest, segment: Segment) -> None:

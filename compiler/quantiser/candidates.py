@@ -152,9 +152,11 @@ class CandidateSearch:
         cost = macs(graph)[1] + NODE_MACS * len(graph.nodes)
         points = find_points(graph, find_layers(graph, options.keep_float))
         if not any(layer.weighted for layer in points.layers):
+            double = any(kind.dtype == "float64" for kind in graph.types.values())
             raise CompileError(
                 f"model `{graph.name}`: expected a convolution or dense layer with constant "
-                "weights to quantise, got none; run it as it is, without calibration"
+                f"weights to quantise, got none{' in float32' * double}; "
+                + ("export it in float32" if double else "run it as it is, without calibration")
             )
         few = self.budget.calibration_samples(cost, lambda: list(batches.first(1).run(graph)))
         self.batches = batches = batches.spread(int(max(4, min(few, batches.count))))

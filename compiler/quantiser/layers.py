@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from ...errors import CompileError, did_you_mean
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
+from ..graph.short_names import short_name, short_names
 from ..passes.masks import EXCLUDED, excludes, probabilities
 from ..passes.normalisations import ROWS, channels_first, normalisation_of, normalisations
 from ..passes.patterns import CLAMP, is_float32
@@ -230,18 +231,20 @@ def _matching(graph: Graph, layers: list[FloatLayer], names: tuple[str, ...]) ->
     for name in names:
         meant = [layer for layer in layers if name in called[layer.output]]
         if not meant:
-            meant = [
-                layer
-                for layer in layers
-                if name and any(known.endswith(name) for known in called[layer.output])
-            ]
+            meant = [layer for layer in layers if name == short_name(layer.name)]
             if len(meant) != 1:
-                known = ", ".join(f"`{layer.name}`" for layer in meant or layers)
+                meant = [
+                    layer
+                    for layer in layers
+                    if name and any(known.endswith(name) for known in called[layer.output])
+                ]
+            if len(meant) != 1:
+                shorts = short_names([layer.name for layer in meant or layers])
                 several = f", which is the end of {len(meant)} names" if meant else ""
                 raise CompileError(
                     f"graph `{graph.name}`: expected a layer to keep in float, got `{name}`"
-                    f"{several}; choose one of {known}"
-                    + did_you_mean(name, (layer.name for layer in meant or layers))
+                    f"{several}; choose one of {', '.join(f'`{each}`' for each in shorts)}"
+                    + ("" if meant else did_you_mean(name, shorts))
                 )
         matching += meant
     return matching

@@ -18,6 +18,9 @@ from .states import JOINS
 BEST_DB = 200.0
 """Ratio reported for a value without noise."""
 
+MIN_COMPARED = 4
+"""With fewer samples, one that has most of the noise is nothing unusual."""
+
 
 class Noise:
     """Running sums of signal and noise power."""
@@ -216,6 +219,30 @@ class OutputQuality:
 
 
 @dataclass(frozen=True, slots=True)
+class NoisiestSample:
+    """The sample with the most noise in the first output.
+
+    Attributes
+    ----------
+    index : int
+        Its place among the samples.
+    noise_share : float
+        Its share of the noise of all samples.
+    others_db : float
+        Signal-to-noise ratio of all others.
+    """
+
+    index: int
+    noise_share: float
+    others_db: float
+
+    @property
+    def prevails(self) -> bool:
+        """Tell whether the ratio of all samples says more about this one than about the others."""
+        return self.noise_share > 0.5
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkQuality:
     """Agreement of the quantised network with the float one; classes are of the first output.
 
@@ -231,6 +258,8 @@ class NetworkQuality:
         for `same_class`.
     outputs : tuple of OutputQuality
         Noise of each output.
+    noisiest : NoisiestSample or None
+        None with fewer than four samples, or without noise.
     """
 
     samples: int
@@ -238,6 +267,7 @@ class NetworkQuality:
     float_accuracy: float | None
     accuracy: float | None
     outputs: tuple[OutputQuality, ...]
+    noisiest: NoisiestSample | None
 
     @property
     def sqnr_db(self) -> float:
@@ -278,7 +308,7 @@ def compare_networks(
     classes = has_classes(expected)
     known = labels is not None and classes
     return NetworkQuality(
-        len(ours),
+        batches.count,
         float(np.mean(one == two)) if classes else None,
         float(np.mean(one == labels)) if known else None,
         float(np.mean(two == labels)) if known else None,
@@ -286,7 +316,23 @@ def compare_networks(
             OutputQuality(name, noise.sqnr_db, noise.mean_squared_error)
             for name, noise in noises.items()
         ),
+        _noisiest(ours.reshape(batches.count, -1), theirs.reshape(batches.count, -1)),
     )
+
+
+def _noisiest(expected: np.ndarray, got: np.ndarray) -> NoisiestSample | None:
+    """Find the noisiest sample in float[samples, values] of two networks."""
+    noises = [Noise() for _ in expected]
+    for noise, *both in zip(noises, expected, got, strict=True):
+        noise.add(*both)
+    total = sum(noise.noise for noise in noises)
+    if len(noises) < MIN_COMPARED or not 0 < total < np.inf:
+        return None
+    worst = max(range(len(noises)), key=lambda index: noises[index].noise)
+    share, others = noises.pop(worst).noise / total, Noise()
+    others.signal = sum(noise.signal for noise in noises)
+    others.noise = sum(noise.noise for noise in noises)
+    return NoisiestSample(worst, share, others.sqnr_db)
 
 
 def has_classes(graph: Graph) -> bool:
@@ -298,4 +344,5 @@ def has_classes(graph: Graph) -> bool:
     kind = graph.types[graph.outputs[0].value]
     inputs = {value.type.shape for value in graph.inputs}
     long = [size for size in kind.shape[1:] if size != 1]
-    return kind.dtype == "float32" and len(long) == 1 and kind.shape not in inputs
+    one_row = kind.shape[:1] == (1,) and len(long) == 1
+    return kind.dtype == "float32" and one_row and kind.shape not in inputs

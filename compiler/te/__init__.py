@@ -7,6 +7,7 @@ knows none.
 """
 
 from ..tensor import Patches, View
+from .carry import Carry
 from .declare import compute, kernel, tensor
 from .footprint import footprint
 from .functions import (
@@ -55,7 +56,7 @@ from .values import maximum_over as max
 from .values import sum_over as sum
 
 __all__ = [
-    "Arena", "Bind", "Buffered", "CacheRead", "CacheWrite", "ComputeAt", "ComputeRoot",
+    "Arena", "Bind", "Buffered", "CacheRead", "CacheWrite", "Carry", "ComputeAt", "ComputeRoot",
     "DeclaredTensor", "Fuse", "Index", "Instance", "InterpretError", "Kind", "Parallelise",
     "Patches", "Pipeline", "Precede", "Program", "Reorder", "Roll", "Schedule", "ScheduleError",
     "Scope", "SetScope", "Split", "Step", "Target", "TensorExpression", "Tensorise", "Unroll",

@@ -15,9 +15,10 @@ from ...isa.expressions import Affine, Read
 from ..reach import reach
 from .affine import scaled, total, variable
 from .box import Box
+from .carry import carried_axis
 from .nodes import Condition, Digit, Let
 from .rolling import Interval, Rolling, ring_of
-from .stages import Division, Place, Stage, State
+from .stages import Division, Place, Stage, State, qualified
 from .target import TensorInstruction
 
 
@@ -52,7 +53,7 @@ class StagePlan:
     stage
         The stage.
     starts
-        Start of each axis; reductions start at zero.
+        Start of each axis; reductions start at zero, apart from carried ones.
     sizes
         Number of values of each axis.
     extents
@@ -221,10 +222,15 @@ def _planned(stage: Stage, state: State, bounds: Bounds) -> StagePlan:
         )
         rolling = ring_of(stage, needed, ever)
         box[rolling.dimension :] = every[rolling.dimension :]
-    ranges = (bounds.interval(part.low, _NONE) for part in box if part.low.terms)
-    key = stage.name, stage.relations, stage.depths, rolling, *box, *ranges
+    share = None
+    if stage.carried and stage.place is not None:
+        axis = qualified(stage.place.consumer, carried_axis(stage, state))
+        share = bounds.interval(variable(axis), fixed)
+    parts = box if share is None else [*box, share]
+    ranges = (bounds.interval(part.low, _NONE) for part in parts if part.low.terms)
+    key = stage.name, stage.relations, stage.depths, rolling, share, *box, *ranges
     if key not in bounds._found:
-        bounds._found[key] = _plan(stage, box, fixed, bounds, rolling)
+        bounds._found[key] = _plan(stage, box, fixed, bounds, rolling, share)
     return bounds._found[key]
 
 
@@ -282,12 +288,15 @@ def _plan(
     outside: frozenset[str],
     bounds: Bounds,
     rolling: Rolling | None,
+    share: Interval | None,
 ) -> StagePlan:
     starts = {axis: part.low for axis, part in zip(stage.axes, box, strict=True)}
     sizes = {axis: part.extent for axis, part in zip(stage.axes, box, strict=True)}
     for axis in stage.reductions:
-        starts[axis.name], sizes[axis.name] = _ZERO, axis.extent
+        starts[axis.name], sizes[axis.name] = share or (_ZERO, axis.extent)
     limits = dict(zip(stage.axes, stage.domain, strict=True))
+    if share is not None:
+        limits |= {axis.name: (0, axis.extent) for axis in stage.reductions}
     extents = loop_extents(stage, sizes)
     needs, variables = stage.needs, stage.variables
     definitions: dict[str, Definition] = {}

@@ -2,18 +2,23 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
-from ...isa.expressions import Affine, Op, Read
+from ...isa.expressions import Affine, Call, Expression, Op, Read, Real, reads_of
 from ..tensor import Tensor, element_type
+from .affine import scaled, total, variable, with_names
 from .bounds import Bounds, StagePlan, infer_bounds, spans
 from .box import extents_of
+from .carry import running_maximum
 from .nodes import (
     Allocate,
     Assign,
     Block,
+    Condition,
     For,
     Guard,
     InstructionNest,
+    Let,
     Nest,
     Node,
     TransferNest,
@@ -64,10 +69,8 @@ class _Builder:
         return plan.built[slots]
 
     def _nodes(self, stage: Stage, plan: StagePlan, slots: int) -> Iterator[Node]:
-        if plan.rolling is None:
-            origin = tuple(part.low for part in plan.box)
-            shape = tuple(part.extent for part in plan.box)
-            yield Allocate(stage.output, stage.scope, origin, shape, slots)
+        if plan.rolling is None and not stage.carried:
+            yield _buffer(plan, stage.output, slots)
         yield Nest(
             stage=stage.name,
             axes=stage.axes,
@@ -77,6 +80,13 @@ class _Builder:
             place=stage.place,
             body=_StageBuilder(self, plan, slots).level(0),
         )
+
+
+def _buffer(plan: StagePlan, tensor: Tensor, slots: int) -> Allocate:
+    """The buffer for the box of a stage."""
+    origin = tuple(part.low for part in plan.box)
+    shape = tuple(part.extent for part in plan.box)
+    return Allocate(tensor, plan.stage.scope, origin, shape, slots)
 
 
 def _ring(plan: StagePlan) -> Allocate:
@@ -98,7 +108,7 @@ class _StageBuilder:
             least = 1 if builder.state.arena else 2
             self.slots.append(asked if asked >= least else self.slots[-1])
         self.wrapped = self.wrapper_position()
-        self.apart = self.stage.nested or self.sums_are_few()
+        self.apart = self.stage.nested or self.stage.carried or self.sums_are_few()
 
     def wrapper_position(self) -> int | None:
         """Position of the loop at which the instruction starts, or the transfer of a copy."""
@@ -128,6 +138,8 @@ class _StageBuilder:
             attached = self.builder.state.attached(self.stage.name, self.stage.loops[opened - 1])
             for stage in attached:
                 content += self.builder.placed(stage, self.slots[opened])
+            if any(stage.carried for stage in attached):
+                content += self.rescaled(opened)
         inner = self.rest(opened)
         if opened == self.wrapped:
             if self.stage.source:
@@ -150,10 +162,13 @@ class _StageBuilder:
     def rest(self, opened: int) -> Block:
         stage = self.stage
         if opened == len(stage.loops):
-            return (self.statement(),)
+            return self.statement()
         loop = (self.loop(opened, self.level(opened + 1)),)
-        if self.apart and opened == stage.first_reduction:
-            return (self.partial(), *loop, *self.finish(opened))
+        if opened != stage.first_reduction:
+            return loop
+        loop = (*self.carried(stage.loops[opened]), *loop)
+        if self.apart:
+            return (self.partial(), *loop, *self.each(opened, self.result()))
         return loop
 
     def loop(self, position: int, body: Block) -> For:
@@ -179,14 +194,21 @@ class _StageBuilder:
             name += "_"
         return name
 
-    def statement(self) -> Node:
+    def statement(self) -> Block:
         stage = self.stage
         if not stage.reductions:
-            return Assign(stage.element, stage.value)
+            return (Assign(stage.element, stage.value),)
         reduction = reduction_of(stage.value)
         first = tuple(qualified(stage.name, axis.name) for axis in stage.reductions)
-        target = self.partial_sum if self.apart else stage.element
-        return Update(target, reduction.op, reduction.body, first)
+        if not stage.carried:
+            return (Update(self.sums, reduction.op, reduction.body, first),)
+        start = self.plan.starts[stage.reductions[0].name]
+        place = Let(f"{first[0]}.share", total(variable(first[0]), scaled(start, -1)))
+        return place, Update(self.sums, reduction.op, reduction.body, (place.variable,))
+
+    @property
+    def sums(self) -> Read:
+        return self.partial_sum if self.apart else self.stage.element
 
     @property
     def partial_sum(self) -> Read:
@@ -206,11 +228,68 @@ class _StageBuilder:
         box = [self.builder.bounds.interval(index, fixed) for index in self.stage.element.index]
         return tuple(part.low for part in box), tuple(part.extent for part in box)
 
-    def finish(self, opened: int) -> Block:
-        """Repeat the data loops from a position on, around the use of the sums."""
+    def result(self) -> Block:
+        """Use the sums of an element."""
+        stage = self.stage
+        if not stage.carried:
+            return (Assign(stage.element, with_reduction(stage.value, self.partial_sum)),)
+        assert stage.place is not None
+        begins, goes_on = _iterations(qualified(*stage.place))
+        known, share, decay = stage.element, self.partial_sum, self.decay()
+        if reduction_of(stage.body).op is Op.ADD:
+            kept = known if decay is None else Call(Op.MULTIPLY, (known, decay))
+            rest: Block = (Assign(known, Call(Op.ADD, (kept, share))),)
+        else:
+            most = Call(Op.MAXIMUM, (known, share))
+            change = Call(Op.ADD, (known, Call(Op.MULTIPLY, (most, Real(-1.0)))))
+            factor = Assign(Read(decay_name(stage), known.index), Call(Op.DECAY, (change,)))
+            rest = (factor, Assign(known, most))
+        return Guard((begins,), (Assign(known, share),)), Guard((goes_on,), rest)
+
+    def each(self, opened: int, content: Block) -> Block:
+        """Repeat the data loops from a position on, around statements for each element."""
         if opened == len(self.stage.loops):
-            value = with_reduction(self.stage.value, self.partial_sum)
-            return (Assign(self.stage.element, value),)
+            return content
         if self.stage.reduces(self.stage.loops[opened]):
-            return self.finish(opened + 1)
-        return (self.loop(opened, self.bound(opened + 1, self.finish(opened + 1))),)
+            return self.each(opened + 1, content)
+        inner = self.bound(opened + 1, self.each(opened + 1, content))
+        return (self.loop(opened, inner),)
+
+    # Carried reductions --------------------------------------------------------------------------
+
+    def carried(self, loop: str) -> Iterator[Node]:
+        """The buffers of the stages that a loop carries."""
+        for stage in self.builder.state.attached(self.stage.name, loop):
+            if stage.carried:
+                plan = self.builder.bounds.plans[stage.name]
+                yield _buffer(plan, stage.output, 1)
+                if reduction_of(stage.body).op is not Op.ADD:
+                    yield _buffer(plan, replace(stage.output, name=decay_name(stage)), 1)
+
+    def decay(self) -> Read | None:
+        """The factor that rescales the sums when the maximum behind their terms grows."""
+        read = running_maximum(self.stage, self.builder.state)
+        if read is None:
+            return None
+        most = self.builder.state.stage(read.tensor)
+        named = with_names(read, lambda axis: qualified(self.stage.name, axis))
+        return Read(decay_name(most), reads_of(named)[0].index)
+
+    def rescaled(self, opened: int) -> Block:
+        """Rescale the sums, once the carried stages of an iteration are computed."""
+        decay = self.decay()
+        if decay is None:
+            return ()
+        _, goes_on = _iterations(qualified(self.stage.name, self.stage.loops[opened - 1]))
+        value: Expression = Call(Op.MULTIPLY, (self.sums, decay))
+        return (Guard((goes_on,), self.each(opened, (Assign(self.sums, value),))),)
+
+
+def _iterations(loop: str) -> tuple[Condition, Condition]:
+    """The conditions of a loop's first iteration, and of all others."""
+    return Condition(variable(loop), None, 1), Condition(variable(loop), 1, None)
+
+
+def decay_name(stage: Stage) -> str:
+    """Return the name of the tensor of factors that rescale sums in an iteration."""
+    return f"{stage.name}.decay"

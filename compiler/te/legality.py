@@ -2,6 +2,7 @@
 
 from ...isa.expressions import Literal, reads_of
 from .bounds import Bounds, infer_bounds
+from .carry import check_carried
 from .reductions import with_reduction
 from .stage_steps import Tensorise
 from .stages import Stage, State, qualified
@@ -36,6 +37,8 @@ def check_state(state: State, step: Step, known: Bounds | None = None) -> Bounds
             for stage in state.stages:
                 _check_vectorised(stage)
                 _check_place(stage, state)
+                if stage.carried:
+                    check_carried(stage, state)
             for stage in rolling:
                 _check_ring(stage, state)
     if not tensorised and not rolling:
@@ -82,7 +85,7 @@ def _check_place(stage: Stage, state: State) -> None:
     inside = consumer.loops.index(stage.place.loop)
     for reader in state.readers(stage.name):
         if reader.name == consumer.name:
-            if consumer.nested and inside >= consumer.first_reduction:
+            if consumer.nested and not stage.carried and inside >= consumer.first_reduction:
                 _check_finish(stage, consumer)
         elif not _stands_inside(reader, stage.place.consumer, inside, state):
             raise ScheduleError(

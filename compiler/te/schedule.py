@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from ..tensor import Kernel
 from .bounds import Bounds
 from .build import build_program
+from .carry import Carry
 from .legality import check_state
 from .loop_steps import Bind, Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
 from .program import Program
@@ -207,6 +208,10 @@ class Schedule:
     def compute_at(self, stage: str, consumer: str, loop: str) -> None:
         """Compute a stage inside a loop of a consumer."""
         self.apply(ComputeAt(stage, consumer, loop))
+
+    def carry(self, stage: str, consumer: str, loop: str) -> None:
+        """Advance a stage's reduction with the consumer's loop, as an online softmax does."""
+        self.apply(Carry(stage, consumer, loop))
 
     def compute_root(self, stage: str) -> None:
         """Compute a stage in a nest of its own."""

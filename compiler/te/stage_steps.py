@@ -186,7 +186,7 @@ class ComputeAt(Step):
                 f"`{self.consumer}` does not consume `{self.stage}`; its readers are "
                 f"{', '.join(f'`{reader.name}`' for reader in state.readers(self.stage))}"
             )
-        return state.with_stage(stage.changed(place=Place(self.consumer, self.loop)))
+        return state.with_stage(stage.changed(place=Place(self.consumer, self.loop), carried=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class ComputeRoot(Step):
 
     @override
     def apply(self, state: State) -> State:
-        return state.with_stage(state.stage(self.stage).changed(place=None))
+        return state.with_stage(state.stage(self.stage).changed(place=None, carried=False))
 
 
 @dataclass(frozen=True, slots=True)

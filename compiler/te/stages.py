@@ -111,6 +111,8 @@ class Stage:
         The loop in which it is computed; None for a nest at the root.
     instruction
         The outermost loop of the instruction; empty without one.
+    carried
+        Whether the loop of its place advances its reduction.
     ahead
         For a rolling stage, the number of rows that it computes ahead of its reader. None for other
         stages.
@@ -130,6 +132,7 @@ class Stage:
     depths: tuple[tuple[str, int], ...] = ()
     place: Place | None = None
     instruction: str = ""
+    carried: bool = False
     ahead: int | None = None
 
     @cached_property

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
+from ...quoting import is_count
 from .stages import State
 from .target import ScheduleError
 
@@ -20,7 +21,9 @@ STEPS: dict[str, type["Step"]] = {}
 
 _PLAIN = re.compile(r"[^\s,()\"]+")
 _LINE = re.compile(r"\s*(\w+)\((.*)\)\s*")
-_ARGUMENT = re.compile(r"\s*(\"(?:[^\"\\]|\\.)*\"|[^\s,()\"]+)\s*(,|$)")
+_TEXT = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
+"""A string of JSON."""
+_ARGUMENT = re.compile(rf"\s*({_TEXT}|[^\s,()\"]+)\s*(,|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def parse_step(line: str) -> Step:
     values: list[str | int | tuple[str, ...]] = []
     for position, (name, kind) in enumerate(kinds):
         if kind is int:
-            if not re.fullmatch(r"-?\d+", words[position]):
+            if not is_count(words[position].removeprefix("-")):
                 raise ScheduleError(
                     f"`{line.strip()}`: `{name}` must be a whole number, not `{words[position]}`"
                 )

@@ -124,14 +124,14 @@ class JobWorker:
 
     def artifact(self, message: Message) -> Answer:
         """Keep an artifact; the agent has checked its signature."""
-        self._artifacts[message.take("digest", str)] = message.parts[0]
+        self._artifacts[message.take("digest", str)] = message.only_part()
         return {}, []
 
     def run(self, message: Message) -> Answer:
         """Run a program on a data window; the answer has the bytes that changed."""
         digest, device = message.take("digest", str), self.device
         words = self._artifacts[digest]
-        before = np.frombuffer(message.parts[0], np.uint8)
+        before = np.frombuffer(message.only_part(), np.uint8)
         if (digest, before.size) not in self._checked:
             instructions = decode_program(words, device.configuration)
             check(instructions, device.configuration, before.size)

@@ -6,10 +6,10 @@ cycles per burst, and changes parameters until all measured cycles are explained
 program can tell apart keep the values of the description or, without one, of the default memory.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
 from itertools import zip_longest
 
 import numpy as np
@@ -204,13 +204,19 @@ def fit(
         Receives the state of the search.
     """
 
-    # All searches ask for the error of neighbours, often of the same ones.
-    @cache
-    def error(memory: MemoryModel) -> int:
-        return sum(
-            abs(probe.cycles(memory) - cycles)
-            for probe, cycles in zip(programs, measured, strict=True)
-        )
+    # Short programs rule most memories out. All searches ask for neighbours, often for the same
+    # ones: a sum goes on where it stopped.
+    quickest = sorted(zip(programs, measured, strict=True), key=lambda pair: pair[1])
+    sums: dict[MemoryModel, tuple[int, int]] = {}
+
+    def error(memory: MemoryModel, limit: float = math.inf) -> int:
+        total, place = sums.get(memory, (0, 0))
+        while place < len(quickest) and total < limit:
+            probe, cycles = quickest[place]
+            total += abs(probe.cycles(memory) - cycles)
+            place += 1
+        sums[memory] = total, place
+        return total
 
     guesses = [_improve(guess, error, _latencies) for guess in _guesses(programs, measured)]
     guesses.sort(key=error)
@@ -268,18 +274,25 @@ def _guesses(programs: Sequence[Probe], measured: Sequence[int]) -> Iterator[Mem
 
 def _improve(
     memory: MemoryModel,
-    error: Callable[[MemoryModel], int],
+    error: Callable[[MemoryModel, float], int],
     neighbours: Callable[[MemoryModel], Iterator[MemoryModel]],
 ) -> MemoryModel:
-    """Return the memory after steps that each lower the error most."""
+    """Return the memory after steps that each lower the error most.
+
+    Parameters
+    ----------
+    error
+        Of a memory; it need not be exact from a limit on.
+    """
+    least = error(memory, math.inf)
     for _ in range(MAX_ROUNDS):
-        now = error(memory)
-        if not now:
+        best = memory
+        for nearby in neighbours(memory) if least else ():
+            if (found := error(nearby, least)) < least:
+                best, least = nearby, found
+        if best is memory:
             break
-        nearby = min(neighbours(memory), key=error)
-        if error(nearby) >= now:
-            break
-        memory = nearby
+        memory = best
     return memory
 
 

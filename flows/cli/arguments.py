@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from ...runtime.device import Device
 
 
+USUAL_OR_BOARDS = f"{DEFAULT.name}, or that of the board"
+"""The default configuration of commands that run on boards, which say what they hold."""
+
+
 def add_configuration(parser: argparse.ArgumentParser, default: str = DEFAULT.name) -> None:
     """Add `--config` and `--set`; the help text calls `default` the default."""
     parser.add_argument(
@@ -144,7 +148,7 @@ def load_module(
 def connected_board(
     device: str, source: Path, configuration: Configuration | None
 ) -> "Device | None":
-    """Connect to a board, whose memory and clock a model is compiled for.
+    """Connect to a board, whose machine, memory and clock a model is compiled for.
 
     Returns
     -------
@@ -152,12 +156,33 @@ def connected_board(
         Closed again. None for other devices, and for an artifact, which is compiled already.
     """
     from ...runtime.artifact import is_artifact
-    from ...runtime.devices import is_board, open_device
+    from ...runtime.devices import is_board
 
     if not is_board(device) or is_artifact(source):
         return None
-    with open_device(device, configuration or DEFAULT) as board:
+    with open_board(device, configuration) as board:
         return board
+
+
+def open_board(address: str, configuration: Configuration | None) -> "Device":
+    """Open a board as the machine that the user chose, or else as the one that it says it is.
+
+    Raises
+    ------
+    DeviceError
+        If there is no board, or it has another machine than the chosen one, or an unknown one.
+    """
+    from ...runtime.device import OtherConfigurationError
+    from ...runtime.devices import open_device
+    from ...runtime.known_machines import machine_of
+
+    try:
+        return open_device(address, configuration or DEFAULT)
+    except OtherConfigurationError as other:
+        found = machine_of(other.found)
+        if configuration is not None or found is None:
+            raise
+    return open_device(address, found)
 
 
 def placed_module(

@@ -30,7 +30,7 @@ def add_device(
             return name
         raise UsageError(
             f"`--device {text}`: expected one of {', '.join(names)}, or a board's address"
-            + (_address_hint(text) or did_you_mean(name, names, "; choose one"))
+            + (_address_hint(text, names) or did_you_mean(name, names, "; choose one"))
         )
 
     parser.add_argument(
@@ -40,14 +40,16 @@ def add_device(
     )  # fmt: skip
 
 
-def _address_hint(text: str) -> str:
-    """Return what a user meant who wrote a part of a board's address, or the board's name."""
+def _address_hint(text: str, names: Sequence[str]) -> str:
+    """Return what a user meant who wrote part of a board's address, its name, or `cpu`."""
     from ..board.known_boards import known_boards
 
     if re.fullmatch(r"(/dev/)?tty\w+", text):
         return f"; did you mean `serial:///dev/{text.removeprefix('/dev/')}`?"
     if match := re.fullmatch(r"(?:tcp:/*)?([\w.-]+:\d+)", text):
         return f"; did you mean `tcp://{match[1]}`?"
+    if text.lower() == "cpu":
+        return "; `host` is this computer's processor" if "host" in names else ""
     if text.lower() in map(str.lower, known_boards()):
         return "; `tilewright doctor` shows the address of a board at a serial port"
     return ""

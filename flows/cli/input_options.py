@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import InputError, UsageError
+from ...quoting import is_count
 from ..execution.samples import read_arrays
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def chosen_dims(arguments: argparse.Namespace) -> dict[str, int]:
     found = {}
     for text in arguments.dims:
         name, _, value = text.partition("=")
-        if not (name and value.isdecimal()):
+        if not (name and is_count(value)):
             raise UsageError(
                 f"`--dim {text}`: expected NAME=EXTENT with a whole number, for example `--dim "
                 "height=224`"

@@ -132,17 +132,32 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            known = self._option_string_actions
-            word = unknown[0].partition("=")[0]
-            usual = f"; `{self.prog} --help` shows what there is"
-            if word[2:].replace("-", "_") in MEMORY and "--vary" in known:
-                hint = f"; give `--vary {word[2:].replace('-', '_')}=VALUES`"
-            elif OTHER_WORDS.get(word) in known:
-                hint = f"; did you mean `{OTHER_WORDS[word]}`?"
-            else:
-                hint = did_you_mean(word, known, usual)
+            hint = self._hint(unknown[0].partition("=")[0])
             raise UsageError(f"unknown arguments `{' '.join(unknown)}`{hint}")
         return parsed, unknown
+
+    def _hint(self, word: str) -> str:
+        """Return the end of a message about an argument that this parser does not know."""
+        from ...isa.settings import MACHINE
+
+        known = self._option_string_actions
+        name = word.lstrip("-")
+        parameter = name.replace("-", "_")
+        usual = f"; `{self.prog} --help` shows what there is"
+        taken = [each.metavar for each in self._get_positional_actions() if each.metavar]
+        if not word.startswith("-"):
+            return f"; `{self.prog}` takes one {taken[-1]}" if taken else usual
+        if parameter in (*MEMORY, *MACHINE) and "--vary" in known:
+            return f"; give `--vary {parameter}=VALUES`"
+        if parameter in MACHINE and "--set" in known:
+            return f"; give `--set {parameter}=VALUE`"
+        if OTHER_WORDS.get(word) in known:
+            return f"; did you mean `{OTHER_WORDS[word]}`?"
+        if others := [f"`{each}`" for each in commands_with(word)]:
+            more = f" and {len(others) - 3} others" if len(others) > 3 else ""
+            return f"; it is an option of {', '.join(others[:3])}{more}{usual}"
+        near = did_you_mean(name, [each.lstrip("-") for each in known])
+        return near.replace("`", "`--", 1) or usual
 
     @override
     def error(self, message: str) -> NoReturn:
@@ -226,6 +241,20 @@ def parser(given: Sequence[str] = (), *, complete: bool = False) -> argparse.Arg
             file = import_module(f".commands.{name.replace('-', '_')}", __package__)
             file.add(command, common)
     return made
+
+
+def commands_with(option: str) -> list[str]:
+    """List the commands that have an option."""
+    found = []
+    commands = parser(complete=True)._subparsers
+    assert commands is not None
+    for action in commands._group_actions:
+        found += [
+            name
+            for name, command in dict(action.choices or {}).items()
+            if option in command._option_string_actions
+        ]
+    return found
 
 
 def as_option(given: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...compiler.graph.short_names import denotes
 from ...errors import UsageError
 from ...file_access import MAX_TEXT_BYTES, read_part, reason
 
@@ -83,7 +84,9 @@ def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:
                 f"`--schedule {text}`: `{path}` cannot be read ({reason(error)}); correct the path"
             ) from None
         if separator:
-            given[layer] = _steps_of(found, (layer,), path)
+            called = [name for name in found if name and denotes(layer, name)]
+            name = called[0] if len(called) == 1 else layer
+            given[name] = _steps_of(found, (name,), path)
         elif not found or "" in found:
             raise UsageError(
                 f"`--schedule {text}`: steps in `{path}` stand under no line `# layer NAME`; name "

@@ -15,7 +15,7 @@ from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Place
 from ...compiler.scheduling.kernel_programs import ProgramStore
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
-from ...isa.settings import DEFAULT_MEMORY
+from ...isa.settings import DEFAULT_MEMORY, require_configuration
 from ...sim.timing import ExactMeasure
 from .compile_cache import CompileCache
 from .recorded_choices import recorded_choices, recorded_schedules, recorded_texts
@@ -79,6 +79,7 @@ def compile_graph(
     CompileError
         When a layer does not fit the configuration, or the placement is not possible.
     """
+    require_configuration(configuration)
     texts = {} if lean else recorded_texts()
     if not schedules and placement == DEFAULT_PLACEMENT and options == DEFAULT_OPTIONS:
         schedules = recorded_schedules(texts, graph, configuration, memory.with_stalls(0.0))

@@ -32,7 +32,7 @@ class QuantisedModel:
 
     Parameters
     ----------
-    result : Quantised
+    result : QuantisedNetwork
         The network.
     samples : Samples
         All samples of the file.
@@ -49,6 +49,11 @@ class QuantisedModel:
     rows: np.ndarray
     others: np.ndarray
     size: int
+
+    @property
+    def compared(self) -> np.ndarray:
+        """Return the indices of samples to evaluate with: those unseen by calibration, if any."""
+        return self.others if len(self.others) else self.rows
 
     def batches(self, rows: np.ndarray) -> Batches:
         """Some of the samples, in batches."""

@@ -36,7 +36,8 @@ def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], N
     memory = program_memory(
         arguments, board.memory if board else memory_model(arguments, arguments.source)
     )
-    placing = placing.on(board) if board else placing
+    if board:
+        configuration, placing = board.configuration, placing.on(board)
     given = set(overrides.fixed)
     while True:
         try:

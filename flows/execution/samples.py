@@ -66,11 +66,13 @@ def random_samples(graph: "Graph", count: int, seed: int, states: Collection[str
 
     Indices into a table, such as words, stay within the table.
     """
+    from ...compiler.tensor import holds_reals
+
     generator = np.random.default_rng(seed)
     inputs = {}
     for value in _without(graph, states):
         shape, dtype = (count, *value.type.shape), np.dtype(value.type.dtype)
-        if dtype.kind == "f":
+        if holds_reals(dtype):
             inputs[value.name] = generator.standard_normal(shape).astype(dtype)
         elif dtype.kind == "b":
             inputs[value.name] = generator.integers(0, 2, shape).astype(dtype)
@@ -208,10 +210,26 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
+def _rounded(path: Path, name: str, array: np.ndarray, dtype: str) -> np.ndarray:
+    """Convert floats to another width; refuse those that overflow."""
+    with np.errstate(over="ignore"):
+        rounded = array.astype(dtype, copy=False)
+    if (np.isinf(rounded) != np.isinf(array)).any():
+        raise InputError(
+            f"input file `{path}`: `{name}`: expected values within {dtype}, got "
+            f"{np.abs(array[np.isfinite(array)]).max():.3g}; scale them as the network expects"
+        )
+    return rounded
+
+
 def _rows(path: Path, name: str, array: np.ndarray, value: "Value") -> np.ndarray:
-    """Return an input as [samples, *shape of the network's input]."""
+    """Return an input as [samples, *shape of the network's input], floats converted to its type."""
+    from ...compiler.tensor import holds_reals
+
     kind = value.type
     row = kind.shape[1:] if kind.shape[:1] == (1,) else kind.shape
+    if holds_reals(array.dtype) and holds_reals(np.dtype(kind.dtype)):
+        array = _rounded(path, name, array, kind.dtype)
     if str(array.dtype) == kind.dtype and array.ndim:
         if array.shape[1:] == kind.shape:
             return array

@@ -9,6 +9,7 @@ from ...compiler.graph import Graph, Node
 from ...compiler.pipeline import CompileRequest
 from ...compiler.pipeline.describe import STAGES, describe, describe_graph
 from ...errors import UsageError, did_you_mean
+from ...quoting import is_count
 from ...runtime.names import is_called
 from .compile_graph import compile_with_exact_times
 
@@ -47,7 +48,7 @@ def stage_position(name: str) -> int:
     UsageError
         For an unknown stage; the message lists those that exist.
     """
-    if name.isdecimal() and int(name) < len(STAGE_NAMES):
+    if is_count(name) and int(name) < len(STAGE_NAMES):
         return int(name)
     if name not in STAGE_NAMES:
         listed = ", ".join(f"`{one}`" for one in dict.fromkeys(STAGE_NAMES))

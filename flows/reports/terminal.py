@@ -198,7 +198,7 @@ def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
             found["equal_samples"] = float(np.mean(same.all(axis=1)))
             found["equal_values"] = float(np.mean(same))
             noise = np.square(flat.astype(np.float64) - expected).sum()
-            if flat.dtype.kind == "f" and noise and expected.any():
+            if flat.dtype.kind not in "iub" and noise and expected.any():
                 signal = np.square(expected.astype(np.float64)).sum()
                 found["sqnr_db"] = float(10 * np.log10(signal / noise))
     return found

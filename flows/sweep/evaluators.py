@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...collector import paused_collector
 from ...errors import TilewrightError, ToolError, UsageError
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
@@ -129,7 +130,6 @@ def sim(
     program_for
         The main memory that the program is made for; None for the one that it runs with.
     """
-    from ...compiler.pipeline import paused_collector
     from ...compiler.placement import STRICT_PLACEMENT
     from ...compiler.scheduling.kernel_programs import ProgramStore
     from ..execution.compile_graph import compile_graph

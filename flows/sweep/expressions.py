@@ -131,11 +131,18 @@ def read_condition(text: str, known: Collection[str], source: str) -> Constraint
         if name not in known:
             raise UsageError(
                 f"{source}: unknown figure `{name}`; known are {', '.join(sorted(known))}"
-                + did_you_mean(name, known)
+                + (_of_networks(name, known) or did_you_mean(name, known))
             )
     if not names:
         raise UsageError(f"{source}: expected a condition on some figure, got `{text}`")
     return Constraint(text.strip(), tree, frozenset(names))
+
+
+def _of_networks(name: str, known: Collection[str]) -> str:
+    """Suggest the same figure of known networks, where the network is unknown."""
+    figure, network, _ = name.partition("(")
+    same = sorted(each for each in known if each.startswith(f"{figure}("))
+    return f"; choose {' or '.join(f'`{each}`' for each in same)}" if network and same else ""
 
 
 def _is_number(value: object) -> bool:

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from ...errors import TilewrightError
 from ...isa.configuration import Configuration
 from ...isa.settings import MEMORY
-from ...quoting import printable
+from ...quoting import is_count, printable
 from .record_checks import (
     ImpossibleError,
     check_record,
@@ -161,12 +161,8 @@ def _properties(memory: str) -> dict[str, Any]:
     pairs = (part.partition("=") for part in memory.split(","))
     found = {name: value for name, _, value in pairs}
     whole = ("latency", "outstanding")
-    numbers = {name: int(found[name]) for name in whole if _is_number(found.get(name, ""))}
+    numbers = {name: int(found[name]) for name in whole if is_count(found.get(name, ""))}
     return {name: None if name in whole else found.get(name) for name in MEMORY} | numbers
-
-
-def _is_number(text: str) -> bool:
-    return 0 < len(text) < 19 and text.isascii() and text.isdecimal()
 
 
 class Database:

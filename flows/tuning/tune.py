@@ -13,6 +13,7 @@ from typing import Any
 
 from ...compiler.cpu.kernels.choices import Choice, choice_of, choice_text
 from ...errors import UsageError
+from ...quoting import is_count
 from ...wording import counted
 from ..execution.recorded_choices import target_digest
 from ..execution.shipped_choices import shipped_places, shipped_texts
@@ -63,7 +64,7 @@ class TuningBudget:
         """
         units = {"s": 1, "m": 60, "h": 3600}
         number, unit = (text[:-1], units.get(text[-1:])) if text[-1:] in units else (text, None)
-        if number.isascii() and number.isdecimal() and 0 < len(number) < 8 and int(number):
+        if is_count(number) and 0 < int(number) < 10_000_000:
             return cls(seconds=int(number) * unit) if unit else cls(trials=int(number))
         raise UsageError(
             f"`--budget {text}`: expected a time such as 60s, 5m or 2h, or a number of trials"

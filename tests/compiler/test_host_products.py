@@ -175,11 +175,18 @@ def test_a_model_of_int16_can_be_quantised_to_int8(tmp_path):
 
 
 def test_what_cannot_be_quantised_runs_as_it_is(tmp_path, capsys):
-    """Folded to constants, or quantised: neither is to run in float."""
+    """Folded to constants, in float64, or quantised."""
     built = Model()
     assert quantise(tmp_path, built, floats(built, held(built, *IMAGE))) == 1
     said = capsys.readouterr().err
     assert said.endswith("weights to quantise, got none; run it as it is, without calibration\n")
+    built = Model()
+    wider = built.node("Cast", ["x"], to=onnx.TensorProto.DOUBLE)
+    weights = built.hold(np.ones((6, 6)), "w")
+    product = built.node("MatMul", [wider, weights])
+    assert quantise(tmp_path, built, built.node("Cast", [product], to=1)) == 1
+    said = capsys.readouterr().err
+    assert said.endswith("to quantise, got none in float32; export it in float32\n")
     built = Model()
     assert quantise(tmp_path, built, built.quantised(conv(built, built.quantised("x")))) == 1
     said = capsys.readouterr().err

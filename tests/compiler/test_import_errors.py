@@ -76,7 +76,8 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         unsupported,
         "model `model`: expected supported operators, got `ImageDecoder` (node `picture`); "
         "`Bernoulli` (nodes `coin`, `d`); `com.example.Magic` (node `spell`); replace "
-        "them before export, or register them with `tilewright.register_operator`",
+        "them before export, or register them with `tilewright.register_operator`, for commands in "
+        "a file that `--operators` names",
     ),
     "dynamic shape": (
         lambda: model(

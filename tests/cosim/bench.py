@@ -14,11 +14,11 @@ from axi_checker import AxiChecker
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
-from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.registers import OFFSETS, Error
+from tilewright.isa.settings import load_configuration
 
-CONFIGURATION = PRESETS[os.environ.get("TILEWRIGHT_BENCH", "tiny")]
+CONFIGURATION = load_configuration(os.environ.get("TILEWRIGHT_BENCH", "tiny"))
 PROGRAM_BASE, DATA_BASE = 0x8000, 0x1000
 BUSY, DONE, ERROR = 1, 2, 4
 OKAY, SLVERR = 0, 2

@@ -2,6 +2,8 @@
 
 import json
 
+from tilewright.flows.cli.main import main
+
 
 def test_a_broken_rule(fail, model):
     assert fail("run", model, "--set", "act_depth=1000") == (
@@ -19,6 +21,17 @@ def test_a_file_that_breaks_several_rules(fail, tmp_path):
         "error: configuration `mine`: `token_bits` must be from 2 to 8, not 1; `lanes_in` must be "
         "a multiple of vector_lanes (8), not 4; lower `vector_lanes` with it",
     )
+
+
+def test_the_verdict_for_machines_says_why(tmp_path, capsys):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"token_bits": 1}))
+    assert main(["config", "check", str(path), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told == {
+        "legal": False,
+        "reason": "configuration `mine`: `token_bits` must be from 2 to 8, not 1",
+    }
 
 
 def test_a_name_that_is_not_text(fail, tmp_path):
@@ -47,7 +60,8 @@ def test_an_unknown_preset(fail, model):
         1,
         "error: configuration `64x64`: neither a preset (tiny, 4x4, 8x8, 8x16, 16x8, 16x16, "
         "32x32, ecp5-25, transformer-25, ecp5-45, ecp5-85, transformer-85, gowin20, gatemate, "
-        "zynq7020, ultra96) nor a file; `tilewright config list` shows the presets",
+        "zynq7020, ultra96) nor a file; `tilewright config list` shows the presets; `lanes=64x64` "
+        "is `16x16` in that size",
     )
 
 

@@ -23,6 +23,16 @@ def test_an_input_of_the_wrong_type(fail, model, tmp_path):
     )
 
 
+def test_floats_beyond_the_type_of_the_input(fail, model, tmp_path):
+    path = tmp_path / "large.npy"
+    np.save(path, np.full((3, 1, 8, 8), 1e39))
+    assert fail("run", model, "--config", "8x8", "--input", path) == (
+        1,
+        f"error: input file `{path}`: `inputs`: expected values within float32, got 1e+39; scale "
+        "them as the network expects",
+    )
+
+
 def test_an_input_file_without_inputs(fail, model, tmp_path):
     path = tmp_path / "other.npz"
     np.savez(path, images=np.zeros((3, 1, 8, 8), np.float32))
@@ -51,6 +61,15 @@ def test_an_input_file_that_is_no_numpy_file(fail, model, tmp_path):
         f"error: input file `{path}`: expected NumPy's `.npz` or `.npy` without objects, got "
         "another file or a damaged one; save it with `numpy.savez`",
     )
+
+
+def test_an_input_file_whose_shape_has_a_truth_value(fail, model, tmp_path):
+    path = tmp_path / "true.npy"
+    head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (True,8), }\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(32))
+    code, said = fail("run", model, "--config", "8x8", "--input", path)
+    assert code == 1
+    assert "expected NumPy's `.npz` or `.npy` without objects" in said
 
 
 def test_an_input_file_that_is_not_there(fail, model, tmp_path):

@@ -101,6 +101,7 @@ def test_a_model_of_which_nothing_runs_on_the_accelerator(fail, tmp_path, words)
         (".pb", "convert it with tf2onnx (`pip install tf2onnx tensorflow`): `python -m "
          "tf2onnx.convert --graphdef {model} --inputs NAME:0 --outputs NAME:0 --output "
          "model.onnx`"),
+        (".npz", "it has samples, which `--input` and `--calibrate` take; name the network"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["run", "compile", "sweep"])

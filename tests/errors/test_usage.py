@@ -22,6 +22,10 @@ from tilewright.flows.cli.main import guarded, main
         (["run", "m.onnx", "--device", "/dev/ttyUSB0"], "`--device /dev/ttyUSB0`: expected one of "
          "reference, sim, rtl, gate, host, gpu, or a board's address; did you mean "
          "`serial:///dev/ttyUSB0`?"),
+        (["run", "m.onnx", "--device", "cpu"], "`--device cpu`: expected one of reference, sim, "
+         "rtl, gate, host, gpu, or a board's address; `host` is this computer's processor"),
+        (["asm", "m.asm", "--device", "cpu"], "`--device cpu`: expected one of reference, sim, "
+         "rtl, gate, or a board's address; choose one"),
         (["asm", "m.asm", "--device", "ttyACM1"], "`--device ttyACM1`: expected one of reference, "
          "sim, rtl, gate, or a board's address; did you mean `serial:///dev/ttyACM1`?"),
         (["asm", "m.asm", "--device", "localhost:45871"], "`--device localhost:45871`: expected "
@@ -127,6 +131,18 @@ from tilewright.flows.cli.main import guarded, main
          "`--dim`?"),
         (["run", "m.onnx", "--dims", "N=1"], "unknown arguments `--dims N=1`; did you mean "
          "`--dim`?"),
+        (["run", "m.onnx", "--rate", "50"], "unknown arguments `--rate 50`; it is an option of "
+         "`sweep`; `tilewright run --help` shows what there is"),
+        (["boards", "--config", "4x4"], "unknown arguments `--config`; it is an option of `run`, "
+         "`report`, `what-if` and 13 others; `tilewright boards --help` shows what there is"),
+        (["run", "m.onnx", "--chop", "x"], "unknown arguments `--chop x`; `tilewright run --help` "
+         "shows what there is"),
+        (["what-if", "a.onnx", "b.onnx"], "unknown arguments `b.onnx`; `tilewright what-if` takes "
+         "one MODEL"),
+        (["what-if", "m.onnx", "--bus-bits", "32,64"], "unknown arguments `--bus-bits 32,64`; give "
+         "`--vary bus_bits=VALUES`"),
+        (["run", "m.onnx", "--act-depth", "512"], "unknown arguments `--act-depth 512`; give "
+         "`--set act_depth=VALUE`"),
         (["tune", "m.onnx", "--listing"], "unknown arguments `--listing`; did you mean `--list`?"),
         (["sweep", "m.onnx", "--clock", "0"], "`--clock 0`: expected a positive number; correct "
          "it"),
@@ -137,6 +153,22 @@ from tilewright.flows.cli.main import guarded, main
 )  # fmt: skip
 def test_usage(fail, arguments, message):
     assert fail(*arguments) == (2, f"error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("run", "--dim", "N="), 2, "expected NAME=EXTENT with a whole number"),
+        (("passes", "--until", ""), 2, "expected a position from 0 to"),
+        (("run", "--device", "zynq:///a.bit?buffer="), 1, "expected `zynq:///PATH/BOARD.bit?"),
+        (("run", "--device", "zynq://[?"), 1, "expected `zynq:///PATH/BOARD.bit?"),
+    ],
+)
+def test_thousands_of_digits_and_broken_addresses_are_explained(fail, model, words, code, says):
+    command_word, option, value = words
+    found, said = fail(command_word, model, "--config", "8x8", option, value + "9" * 5000)
+    assert found == code
+    assert says in said
 
 
 def test_a_result_file_that_cannot_be_written(model, tmp_path, capsys):
@@ -253,6 +285,19 @@ def test_a_reader_that_goes_away_is_no_error():
 )  # fmt: skip
 def test_the_nearest_word_is_suggested(fail, words, message):
     assert fail(*words) == (2, f"error: {message}")
+
+
+def test_bytes_where_text_is_expected(fail, model):
+    assert fail("asm", model) == (
+        2,
+        f"error: FILE.asm `{model}`: expected a program as text, got bytes; `--data` takes those",
+    )
+    code, said = fail("compile", model, "--schedule", f"dense={model}")
+    assert (code, said) == (
+        2,
+        f"error: `--schedule dense={model}`: `{model}` cannot be read (it is not text in UTF-8); "
+        "correct the path",
+    )
 
 
 def test_a_layer_that_is_misspelt(fail, model, tmp_path, capsys):

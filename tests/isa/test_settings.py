@@ -48,6 +48,14 @@ def test_a_file_is_a_machine_even_with_a_comma_in_its_name(tmp_path):
     assert load_configuration(f"{other},bus_bits=32").bus_bits == 32
 
 
+def test_the_point_of_a_sweep_is_a_machine():
+    point = "lanes=2x4,act_depth=256"
+    assert load_configuration(point) == DEFAULT.replace(
+        name=f"16x16,{point}", lanes_in=2, lanes_out=4, act_depth=256
+    )
+    assert changed(DEFAULT, [point]) == changed(DEFAULT, point.split(","))
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
@@ -59,6 +67,8 @@ def test_a_file_is_a_machine_even_with_a_comma_in_its_name(tmp_path):
         ("16x16,extra_operations=half", UsageError, "`extra_operations` stands in a file of "
          "parameters alone; begin one with `tilewright config show --json mine.json`, and give "
          "`--config mine.json`"),
+        ("16x16,tile_loops=1..4611686018427387904", UsageError, "`tile_loops`"),
+        (f"16x16,act_depth=1..0x{'f' * 20_000}", UsageError, "`act_depth`"),
         ("17x17,act_depth=512", ConfigurationError, "neither a preset"),
         ("8x8,vector_lanes=16", ConfigurationError, "`lanes_in` must be a multiple of"),
     ],

@@ -15,7 +15,13 @@ from tilewright.runtime import open_device
 from tilewright.runtime.session import Session
 from tilewright.sim.board import VirtualBoard
 
-SMALL = PRESETS["4x4"].replace(name="rows-4x4", row_statistics="all")
+SMALL = PRESETS["tiny"].replace(
+    name="rows-2x2", row_statistics="all", lut_tables=2, act_depth=512, wgt_depth=256,
+    acc_depth=128, param_depth=32, burst_beats=16, outstanding_bursts=32, queue_depth=8,
+)  # fmt: skip
+"""Lanes and loops determine the size of the netlist; memories and bursts cost few gates. With
+those of `tiny`, the block would be two programs and take seven times as many cycles."""
+
 FORM = Attention(2, 1, 8, 8, "padding and causal", "halves", gated=True, normed=True)
 INTEGERS = {"qnorm", "qsoftmax", "qmatmul", "qrotate", "qconv", "qadd", "qmul", "qlut"}
 """Operators of the block that the accelerator runs."""

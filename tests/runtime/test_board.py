@@ -189,9 +189,9 @@ def refusal(address, configuration=SMALL):
     [
         (
             {"CONFIGURATION": 0x1234},
-            "expected configuration `tiny` (0x{hash:08x}), got a board with none of the presets "
+            "expected configuration `tiny` (0x{hash:08x}), got a board with one unknown here "
             "(0x00001234); load the bitstream of that configuration, or choose the board's with "
-            "`--config`",
+            "`--config FILE.json`",
         ),
         (
             {"CONFIGURATION": PRESETS["8x8"].hash},
@@ -263,6 +263,8 @@ MALFORMED = (
             "tcp://",
             "tcp://host",
             "tcp://host:99999",
+            "tcp://a..b:1",
+            f"tcp://{'a' * 64}:1",
             "tcp://host:1/path",
             "tcp://host:1?baud=9600",
         ),

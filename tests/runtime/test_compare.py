@@ -40,3 +40,13 @@ def test_a_tally_tells_the_first_number_beyond_the_tolerance() -> None:
     tally.add(numbers(4.0, 3.01, 0.0), expected, "sample 1")
     assert (tally.differing, tally.values) == (2, 6)
     assert tally.first.startswith("sample 1: at [1] expected 3.0, got 3.0")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_nans_of_any_payload_are_equal(dtype: str) -> None:
+    quiet = np.array([1, NAN], np.dtype(dtype))
+    other = quiet.copy()
+    other.view(f"u{quiet.dtype.itemsize}")[1] += 1
+    tally = Tally("layer")
+    tally.add(other, quiet, "sample 0")
+    assert not tally.differing

@@ -7,6 +7,7 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QAdd, QConv, TensorType, Value
+from tilewright.compiler.graph.short_names import short_names
 from tilewright.compiler.module import Layer, Module, Segment
 from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS
@@ -53,6 +54,11 @@ def chain(names: list[str], layers: list[int]) -> Module:
         first = last + 1
     segment = Segment((), (), tuple(found), (), (), (), b"", 0, 0)
     return Module("chain", SMALL, graph, (0,), (segment,), {})
+
+
+def test_names_that_would_be_the_same_stay_whole():
+    names = ["/layer1/conv1/Conv", "/layer2/conv1/Conv", "a;net/dense/BiasAdd/ReadVariableOp/r"]
+    assert short_names(names) == [*names[:2], "dense/BiasAdd"]
 
 
 def test_paths_are_cut_to_what_says_most():

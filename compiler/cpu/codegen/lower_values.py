@@ -86,7 +86,7 @@ class Values:
     def _loaded(
         self, area: CodeBuffer, index: tuple[Affine, ...], env: Environment, mask: Mask
     ) -> LlvmValue:
-        return self._widened(area, self.memory.read(area, index, env, mask))
+        return self.widened(area, self.memory.read(area, index, env, mask))
 
     def _behind(self, tree: Call, env: Environment, mask: Mask) -> LlvmValue:
         """The elements at distances from one; lanes that do not count may have any distance."""
@@ -99,9 +99,9 @@ class Values:
         places = self.value(distance, env, mask)
         if mask is not None:
             places = self.emitter.select(mask, places, self.emitter.constant(0, places))
-        return self._widened(area, self.memory.at(area, places, first))
+        return self.widened(area, self.memory.at(area, places, first))
 
-    def _widened(self, area: CodeBuffer, found: LlvmValue) -> LlvmValue:
+    def widened(self, area: CodeBuffer, found: LlvmValue) -> LlvmValue:
         """Elements in 32 bits or more."""
         if area.tensor.dtype == "float16":
             half = self.emitter.bits(found, HALF)

@@ -18,7 +18,13 @@ from ....isa.instructions import Instruction
 from ....runtime import open_device
 from ....runtime.device import Result
 from ....wording import counted
-from ..arguments import add_configuration, chosen_configuration, require_tools
+from ..arguments import (
+    USUAL_OR_BOARDS,
+    add_configuration,
+    chosen_configuration,
+    connected_board,
+    require_tools,
+)
 from ..console import configuration_sentence, say
 from ..device_options import add_device
 from ..json_output import add_json, check_json, write_json
@@ -31,7 +37,7 @@ LINE_BYTES, MAX_LINES = 16, 32
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="FILE.asm", help="see docs/reference/isa.md")
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_device(parser, ("reference", "sim", "rtl", "gate"))
     parser.add_argument(
         "--data", type=Path, metavar="FILE",
@@ -54,8 +60,11 @@ def assemble(arguments: argparse.Namespace) -> None:
         If a line is wrong, the checker refuses the program, or the device fails.
     """
     check_json(arguments.json)
-    configuration = chosen_configuration(arguments) or DEFAULT
-    text = _read(arguments.source, "FILE.asm", MAX_DATA_BYTES).decode("utf-8", "replace")
+    configuration = chosen_configuration(arguments)
+    if board := connected_board(arguments.device, arguments.source, configuration):
+        configuration = board.configuration
+    configuration = configuration or DEFAULT
+    text = _text(arguments.source)
     program = parse_program(text, str(arguments.source), configuration)
     before = np.zeros(DATA_BYTES, np.uint8)
     if arguments.data is not None:
@@ -125,6 +134,15 @@ def show(device: str, program: Sequence[Instruction], before: np.ndarray, result
     say("")
     for line in _written(before, result):
         say(line)
+
+
+def _text(path: Path) -> str:
+    content = _read(path, "FILE.asm", MAX_DATA_BYTES)
+    if b"\0" in content:
+        raise UsageError(
+            f"FILE.asm `{path}`: expected a program as text, got bytes; `--data` takes those"
+        )
+    return content.decode("utf-8", "replace")
 
 
 def _read(path: Path, option: str, limit: int) -> bytes:

@@ -10,6 +10,7 @@ from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.memory_model import MemoryModel
 from ....isa.sdram import SDRAMS, Sdram
 from ....quoting import shell_word
+from ....runtime.known_machines import remember_machine
 from ....sim.board import VirtualBoard
 from ...board.faults import FaultRates
 from ...board.server import Server, TcpPort, TerminalPort
@@ -80,6 +81,7 @@ def board(arguments: argparse.Namespace) -> None:
     rates = FaultRates.parse(arguments.faults)
     require_tools("rtl")
     port = TerminalPort() if arguments.terminal else TcpPort(arguments.port)
+    remember_machine(configuration)
     virtual = VirtualBoard(configuration, memory_kib * 1024, clock_hz, arguments.uart, sdram)
     server = Server(virtual, port, rates, arguments.seed)
     say(f"configuration  {configuration_sentence(configuration)}")

@@ -70,6 +70,9 @@ def boards(arguments: argparse.Namespace) -> None:
     speeds = expected_speeds(arguments.source, designs) if arguments.source else {}
     if arguments.json:
         rows = [to_json(design, speeds.get(name)) for name, design in designs.items()]
+        if not arguments.board:
+            unfit = {**dict.fromkeys(rows[0]), "fits": False}
+            rows += [{**unfit, "board": name, "reason": why} for name, why in UNFIT.items()]
         write_json(arguments.json, rows)
     if arguments.json == "-":
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 from ....errors import HardwareError, UsageError
 from ....hardware.technology import Technology
 from ....quoting import shell_word
+from ....runtime.known_machines import remember_machine
 from ...board.bitstream import Built, build, resource_sentence, timing_problem, write_bitstream
 from ...board.design import Design, usual_folder
 from ...board.known_boards import find_board
@@ -82,6 +83,7 @@ def build_board(arguments: argparse.Namespace) -> None:
         build_project(board, arguments)
         return
     design = design_of(board, arguments)
+    remember_machine(design.configuration)
     folder = arguments.output or usual_folder(design.board.name)
     shows = arguments.json != "-"
     if shows:
@@ -134,6 +136,7 @@ def build_project(board: ZynqBoard, arguments: argparse.Namespace) -> None:
         if getattr(arguments, option) is not None:
             raise UsageError(f"`--{option}`: board `{board.name}` has no use for it; leave it out")
     configuration = configuration_of(board.configuration, arguments)
+    remember_machine(configuration)
     clock_mhz = arguments.clock or board.clock_mhz
     design = ZynqDesign(board, configuration, clock_mhz)
     files = write_project(design, arguments.output or usual_folder(board.name))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....errors import UsageError
+from ....runtime.known_machines import MACHINES
 from ....signing import key_path
 from ....sim.cache import cache_folder
 from ..console import say
@@ -51,8 +52,8 @@ class Kept:
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true",
-        help="also what does not come back by itself: the results of sweeps, and the key that "
-        "marks your artifacts",
+        help="also what does not come back by itself: the results of sweeps, the machines of "
+        "boards, and the key that marks your artifacts",
     )  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(function=clean)
@@ -93,6 +94,7 @@ def kept(*, everything: bool) -> list[Kept]:
     if everything:
         records = sorted((cache / SWEEPS).glob(f"{RECORDS}*"))
         found += [Kept(path, "results of your sweeps") for path in records]
+        found.append(Kept(cache / MACHINES, "machines of the boards that you built"))
         found.append(Kept(key_path(), "the key that marks your artifacts"))
     return [each for each in found if each.path.exists() or each.path.is_symlink()]
 

@@ -2,6 +2,7 @@
 
 import argparse
 
+from ....errors import ConfigurationError
 from ....isa.configuration import (
     DEFAULT,
     PARAMETERS,
@@ -53,6 +54,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
                 action, "whose resources are compared (default: the smallest ECP5 with enough)"
             )
             add_json(action, "the parameters, which `--config` reads,")
+        else:
+            add_json(action, "the verdict")
 
 
 def list_(arguments: argparse.Namespace) -> None:
@@ -181,7 +184,18 @@ def check(arguments: argparse.Namespace) -> None:
     ConfigurationError
         If it is not legal; the message lists every broken rule.
     """
-    say(f"legal: {configuration_sentence(_chosen(arguments))}")
+    check_json(arguments.json)
+    try:
+        configuration = _chosen(arguments)
+    except ConfigurationError as problem:
+        if arguments.json:
+            write_json(arguments.json, {"legal": False, "reason": str(problem)})
+        raise
+    if arguments.json:
+        verdict = {"legal": True, "hash": f"{configuration.hash:#010x}", **configuration.to_dict()}
+        write_json(arguments.json, verdict)
+    if arguments.json != "-":
+        say(f"legal: {configuration_sentence(configuration)}")
 
 
 def _chosen(arguments: argparse.Namespace) -> Configuration:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import UsageError
-from ....file_access import MAX_TEXT_BYTES, read_part, reason
+from ....file_access import MAX_TEXT_BYTES, parse_json, read_part, reason
 from ....wording import counted
 from ...tuning.layer_bench import Evaluation, LayerBench, Verdict
 from ..arguments import add_configuration, chosen_configuration, load_module
@@ -110,8 +110,8 @@ def _given(paths: list[str], bench: LayerBench) -> Iterator[tuple[str, str]]:
 def _answer(bench: LayerBench, line: str) -> dict[str, Any]:
     """Return the answer to a request; a broken one is answered too, so that the stream goes on."""
     try:
-        request = json.loads(line)
-    except (ValueError, RecursionError):
+        request = parse_json(line)
+    except ValueError:
         request = None
     if not isinstance(request, dict) or not isinstance(request.get("schedule"), str):
         example = '{"schedule": "STEPS"}'

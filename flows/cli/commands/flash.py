@@ -1,7 +1,6 @@
 """`tilewright flash`: load a bitstream into a board through openFPGALoader."""
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -9,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from ....errors import HardwareError, ToolError, UsageError
+from ....file_access import read_json
 from ....quoting import shell_word
 from ...board.bitstream import REPORT
 from ...board.board_schema import NAME
@@ -91,7 +91,7 @@ def find_bitstream(folder: Path, asked: str | None = None) -> tuple[str, str, Pa
         If the folder holds no build.
     """
     try:
-        report = json.loads((folder / REPORT).read_text("utf-8"))
+        report = read_json(folder / REPORT)
         board, programmer, file = (report[key] for key in ("board", "programmer", "bitstream"))
         file = Path(file).name
         if not all(re.fullmatch(NAME, name) for name in (board, programmer or "none", file)):

@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import UsageError
-from ....isa.configuration import DEFAULT
 from ....isa.memory_model import MemoryModel
-from ....runtime.devices import is_board, open_device
+from ....runtime.devices import is_board
 from ....runtime.names import layer_names
 from ...board.memory_fit import Fit, LayerError, fit, layer_errors, measure, probes
 from ...execution.timed import require_segments
-from ..arguments import add_configuration, chosen_configuration, load_module
-from ..console import say
+from ..arguments import (
+    USUAL_OR_BOARDS,
+    add_configuration,
+    chosen_configuration,
+    load_module,
+    open_board,
+)
+from ..console import configuration_sentence, say
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import memory_options
 from ..operator_options import add_operators
@@ -27,7 +32,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="ONNX file, whose layers are timed on the board and by the exact model",
     )  # fmt: skip
     add_operators(parser)
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_json(parser, "the result")
     parser.set_defaults(function=measure_memory)
 
@@ -48,8 +53,8 @@ def measure_memory(arguments: argparse.Namespace) -> None:
             f"`measure {arguments.address}`: expected the address of a board, `serial://...` or "
             "`tcp://...`; start a virtual one with `tilewright board --virtual`"
         )
-    configuration = chosen_configuration(arguments) or DEFAULT
-    with open_device(arguments.address, configuration) as board:
+    with open_board(arguments.address, chosen_configuration(arguments)) as board:
+        configuration = board.configuration
         programs = probes(configuration)
         described = board.memory
         found = fit(programs, measure(board, programs), described)
@@ -62,8 +67,10 @@ def measure_memory(arguments: argparse.Namespace) -> None:
                 short = [names[layer.output] for layer in segment.layers]
                 layers += layer_errors(board, segment, short, found.memory)
     if arguments.json:
-        write_json(arguments.json, to_json(described, found, layers))
+        named = {"configuration": configuration.name}
+        write_json(arguments.json, {**named, **to_json(described, found, layers)})
     if arguments.json != "-":
+        say(f"configuration  {configuration_sentence(configuration)}")
         show(described, found, layers)
 
 

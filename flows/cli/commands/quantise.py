@@ -6,6 +6,7 @@ from typing import Any
 
 from ....atomic_write import check_output, write_output
 from ....compiler.exporters import check_exportable, export_onnx
+from ....compiler.graph.short_names import short_names
 from ....compiler.quantiser import NetworkQuality, accelerated_share, evaluate_quality
 from ....wording import counted
 from ...execution.quantise_model import QuantisedModel, quantise_model
@@ -58,8 +59,7 @@ def quantise(arguments: argparse.Namespace) -> None:
     data = export_onnx(made.result.graph).SerializeToString()
     write_output(target, data, f"`--output {target}`")
     integer = made.result.integer_graph()
-    rows = made.others if len(made.others) else made.rows
-    labels = made.samples.labels
+    rows, labels = made.compared, made.samples.labels
     known = labels is not None and labels.ndim == 1
     chosen = labels[rows] if labels is not None and known else None
     with progress_bar() as advance:
@@ -86,9 +86,10 @@ def show(made: QuantisedModel, agreement: NetworkQuality, share: float, target: 
     say(f"steps          {steps_sentence(made)}")
     say("")
     headings = ["layer", "kind", "low", "high", "alone", "through", "clipped"]
+    names = short_names([quality.layer.name for quality in result.layers])
     rows = [
         [
-            report.shorten(quality.layer.name, NAME_COLUMNS),
+            report.shorten(name, NAME_COLUMNS),
             quality.layer.kind,
             f"{quality.low:.4g}",
             f"{quality.high:.4g}",
@@ -96,7 +97,7 @@ def show(made: QuantisedModel, agreement: NetworkQuality, share: float, target: 
             f"{quality.through_db:.1f} dB",
             f"{quality.clipped_share:.3%}",
         ]
-        for quality in result.layers
+        for quality, name in zip(result.layers, names, strict=True)
     ]
     report.stdout().print(report.table(headings, rows, left=2))
     say("")
@@ -138,6 +139,12 @@ def agreement_sentences(made: QuantisedModel, agreement: NetworkQuality) -> list
             f"output{f' `{each.name}`' if several else ''}: {each.sqnr_db:.1f} dB signal to "
             f"noise, mean squared error {each.mean_squared_error:.3g}"
         )
+    if agreement.noisiest and agreement.noisiest.prevails:
+        lines.append(
+            f"sample {made.compared[agreement.noisiest.index]} has "
+            f"{agreement.noisiest.noise_share:.0%} of the noise; without it: "
+            f"{agreement.noisiest.others_db:.1f} dB"
+        )
     return lines
 
 
@@ -168,6 +175,12 @@ def to_json(
             "accuracy": agreement.accuracy,
             "sqnr_db": agreement.sqnr_db,
             "mean_squared_error": agreement.mean_squared_error,
+            "noisiest_sample": agreement.noisiest
+            and {
+                "sample": int(made.compared[agreement.noisiest.index]),
+                "noise_share": agreement.noisiest.noise_share,
+                "others_db": agreement.noisiest.others_db,
+            },
             "outputs": [
                 {
                     "name": each.name,

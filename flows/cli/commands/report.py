@@ -28,6 +28,7 @@ from ...reports.page import (
 )
 from ...reports.placement_table import placement_of, show_placement
 from ..arguments import (
+    USUAL_OR_BOARDS,
     add_configuration,
     add_trust,
     chosen_configuration,
@@ -66,7 +67,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "(8x8, 16x16,act_depth=512, latency=200), without it reports (pages or files of --json), "
         "models or artifacts",
     )  # fmt: skip
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_operators(parser)
     add_fixes(parser)
     add_device(parser, DEVICES, "; all but sim run the hardware too")
@@ -216,7 +217,8 @@ def timed(
     overrides, placing = chosen_overrides(arguments), chosen_placing(arguments, places=True)
     require_tools(arguments.device)
     board = connected_board(arguments.device, source, configuration)
-    placing = placing.on(board) if board else placing
+    if board:
+        configuration, placing = board.configuration, placing.on(board)
     module = load_module(
         source,
         configuration,

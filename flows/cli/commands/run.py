@@ -16,7 +16,7 @@ from ...reports import terminal as report
 from ...reports.placement_table import placement_of, show_placement
 from ...reports.run_tables import show, to_json
 from ...reports.trace import trace_sentence, write_trace
-from ..arguments import add_configuration, add_trust, require_tools
+from ..arguments import USUAL_OR_BOARDS, add_configuration, add_trust, require_tools
 from ..calibration_options import add_calibration
 from ..console import search_sentence
 from ..device_options import add_device
@@ -48,7 +48,7 @@ TRUSTED = ("reference", "sim", "host")
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_operators(parser)
     add_fixes(parser)
     add_states(parser)

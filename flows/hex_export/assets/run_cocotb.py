@@ -95,8 +95,10 @@ def main() -> int:
         if not (here / f"{module}.py").is_file():
             parser.error(f"MODULE `{module}`: there is no `{here / module}.py`")
     sys.path.insert(0, str(here))
+    print("building core.v, about a minute the first time; build.log tells more", file=sys.stderr)
     runner, failed = build(here, here / "core.v"), 0
     for module in modules:
+        print(f"running {module}; {module}.log grows meanwhile", file=sys.stderr)
         tests, failures, log = run(runner, here, module)
         print(f"{module}: {tests - failures} of {tests} benches passed; {here / module}.log")
         if failures or not tests:

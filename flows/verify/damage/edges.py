@@ -24,11 +24,18 @@ from onnx import helper, numpy_helper
 
 from ....compiler.importers import import_onnx
 from ....compiler.model_file import digest_external
+from ....compiler.te.steps import parse_step
 from ....errors import TilewrightError
 from ....isa.configuration import PRESETS, read_base
 from ....isa.memory_model import MemoryModel
 from ....isa.settings import load_configuration, memory_text, read_memory
 from ....quoting import comment, csv_cell, html_text, is_name, printable, script_json, tcl_word
+from ....runtime.agents import host_and_port
+from ....runtime.transports import Address
+from ....runtime.zynq import open_core
+from ...cli.input_options import chosen_dims
+from ...execution.samples import read_arrays
+from ...execution.stages import stage_position
 from ...sweep.export import export
 from ...sweep.expressions import read_condition
 from ...sweep.figures import FIGURES
@@ -49,6 +56,7 @@ PIECES = (
     "\\", ";", "#", "*/", "</script>", "=", "+", "-", "@", "..", "/", "~", "a", "0", "9" * 400, " ",
     "x" * 3000, "%s", "(", ")", "not ", "<", "1e999", "nan", "cycles", ",", "lanes=8x8", "null",
     "latency=9", "bandwidth=1/0", "shared_bus=1/2/3", "8x8", "true", "[" * 2000, "-1", "0x",
+    "8x8,tile_loops=1..", "1" * 19, "9" * 5000, "a..b", "(True,)",
 )  # fmt: skip
 
 KEY = RecordKey("sim", "v1", "n", "c", memory_text(MemoryModel()))
@@ -161,6 +169,15 @@ def _hostile_words(chance: random.Random) -> bytes:
     return hostile_text(chance).encode("utf-8", "surrogatepass")
 
 
+def _npy(path: Path, shape: str) -> Path:
+    """Write an array of 4 bytes with any shape."""
+    head = f"{{'descr': '|i1', 'fortran_order': False, 'shape': {shape}, }}\n".encode(
+        "latin-1", "replace"
+    )
+    path.write_bytes(b"\x93NUMPY\2\0" + len(head).to_bytes(4, "little") + head + bytes(4))
+    return path
+
+
 def _try_words(path: Path, data: bytes) -> None:
     """Read a text as all that the command line reads, and write it as all that is written."""
     text = data.decode("utf-8", "surrogatepass")
@@ -171,6 +188,13 @@ def _try_words(path: Path, data: bytes) -> None:
         lambda text: read_condition(text, FIGURES, "it"),
         lambda text: read_condition(f"cycles < {text}", FIGURES, "it"),
         lambda _: read_description(str(path)),
+        lambda text: Address.parse(f"tcp://{text}:1"),
+        lambda text: host_and_port(text, ""),
+        lambda text: open_core(f"zynq://{text}"),
+        lambda text: parse_step(f"split({text}, y, {text})"),
+        lambda text: chosen_dims(argparse.Namespace(dims=[f"N={text}"])),
+        stage_position,
+        lambda text: read_arrays(_npy(path, text)),
     ):
         with suppress(TilewrightError):
             read(text)

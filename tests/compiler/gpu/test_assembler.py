@@ -19,6 +19,7 @@ from tilewright.compiler.host import plan_host
 from tilewright.compiler.tensor import Kernel
 
 from .assembler import assemble
+from .test_attention import typed as attention
 from .test_networks import digits, spotter, transformer
 from .test_schedules import depthwise, product, softmax, transpose
 
@@ -49,6 +50,11 @@ def kernels() -> dict[str, Kernel | Description]:
     }
     found |= {"softmax": softmax(64, 1000), "depthwise": depthwise(56, 32)}
     found["transpose"] = transpose(300, 200)
+    found |= {
+        f"attention of {dtype}": attention(dtype, 512, 512, 64, images=32)
+        for dtype in ("float32", "float16")
+    }
+    found["attention of large heads"] = attention("float32", 512, 512, 128, images=32)
     for network in (digits, spotter, transformer):
         found |= families(network)
     return found
@@ -91,6 +97,20 @@ def test_products_in_tf32_run_on_tensor_cores(rows: int, tmp_path: Path):
     found = assemble(text, "sm_80", tmp_path)
     assert found.stack_bytes == found.spilled_bytes == 0
     assert found.opcodes()["HMMA.1688.F32.TF32"] or found.opcodes()["HMMA.1688"]
+
+
+@pytest.mark.parametrize("level", ["sm80", "sm90"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_attention_runs_on_tensor_cores(dtype: str, level: str, tmp_path: Path):
+    kernel = attention(dtype, 512, 512, 64, images=32, taps_last=True)
+    found = assemble(ptx(kernel, level, tf32=True), level.replace("sm", "sm_"), tmp_path)
+    assert found.stack_bytes == found.spilled_bytes == 0
+    assert max(found.registers) <= 128  # 512 threads at once
+    counts = found.opcodes()
+    cores = ("HMMA.16816", "HMMA.1688.F32.TF32", "HMMA.1688")
+    # Of 64 queries, 32 keys and 64 columns: those of a warp, 16 by 16 and 16 by 32.
+    assert sum(counts[name] for name in cores) == (16 if dtype == "float16" else 32)
+    assert counts["LDSM.16"]
 
 
 @pytest.mark.parametrize("chip", LATER)

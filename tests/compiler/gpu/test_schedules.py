@@ -19,7 +19,7 @@ from tilewright.errors import CompileError
 from tilewright.sim.ptx import PtxFault
 from tilewright.sim.ptx.memory import PrivateMemory
 
-from .kernels import depthwise, product, shared_product, softmax, transpose
+from .kernels import SM80, depthwise, product, shared_product, softmax, transpose
 from .running import ORDERS, drawn, run_module, run_schedule
 
 
@@ -108,6 +108,29 @@ def test_results_in_bfloat16_are_rounded_to_even_and_keep_their_nans():
     for each in found:
         assert each.dtype == expected.dtype
         np.testing.assert_array_equal(each.astype(np.float32), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("float32", "float16"), ("float16", "float32"), ("float32", "bfloat16"), ("int8", "int32")],
+)
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_a_copy_into_shared_memory_converts(given: str, kept: str, lanes: int):
+    y, x = te.axes(y=8, x=32)
+    source = te.tensor("source", given, (8, 32))
+    copy = te.compute("copy", kept, (y, x), source[y, x])
+    value = copy[y, x] * (2 if kept == "int32" else 2.0)
+    schedule = te.Schedule(te.kernel("k", te.compute("out", kept, (y, x), value)), SM80)
+    schedule.bind("out", "y", "block.x")
+    schedule.bind("out", "x", "thread")
+    schedule.compute_at("copy", "out", "y")
+    schedule.set_scope("copy", "SHARED")
+    outer, inner = schedule.split("copy", "x", lanes)
+    schedule.bind("copy", outer, "thread")
+    schedule.vectorise("copy", inner)
+    arrays = drawn(schedule.kernel)
+    expected = evaluate(schedule.kernel, arrays)
+    np.testing.assert_array_equal(run_schedule(schedule, arrays), expected)
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4])

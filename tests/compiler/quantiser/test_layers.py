@@ -122,11 +122,11 @@ def test_multiplications_are_counted() -> None:
     assert macs(graph) == (0, 36 * 8 * 2 * 9 + 8 * 5)
 
 
-def named_network() -> Graph:
+def named_network(*names: str) -> Graph:
     """Two layers whose names end alike, as exporters call them."""
     net = Net(3, 8, 8)
     output = net.conv(net.conv("x", 4, 3), 4, 4)
-    for made, name in zip(net.nodes, ("/first/conv", "/second/conv"), strict=True):
+    for made, name in zip(net.nodes, names or ("/first/conv", "/second/conv"), strict=True):
         made.name = name
     return prepare(net.graph(output))
 
@@ -137,12 +137,20 @@ def test_the_end_of_a_name_means_the_one_layer_that_has_it() -> None:
     assert [layer.name for layer in find_layers(graph, ["first/conv"])] == ["/second/conv"]
 
 
+def test_the_short_form_of_a_joined_name_means_the_layer() -> None:
+    """Also where another name ends with that word."""
+    names = "a/conv2d/relu;a/conv/BiasAdd/ReadVariableOp/resource1", "a/depthwise_conv/BiasAdd"
+    graph = named_network(*names)
+    assert [layer.name for layer in find_layers(graph, ["conv/BiasAdd"])] == [names[1]]
+    assert [layer.name for layer in find_layers(graph, ["depthwise_conv/BiasAdd"])] == [names[0]]
+
+
 def test_the_end_of_several_names_means_none() -> None:
     with pytest.raises(CompileError) as refusal:
         find_layers(named_network(), ["/conv"])
     assert str(refusal.value) == (
         "graph `model`: expected a layer to keep in float, got `/conv`, which is the end of 2 "
-        "names; choose one of `/first/conv`, `/second/conv`"
+        "names; choose one of `first/conv`, `second/conv`"
     )
 
 

@@ -212,3 +212,16 @@ def test_every_output_has_its_noise() -> None:
     found = evaluate_quality(result, result.integer_graph(), batches, None).outputs
     assert [each.name for each in found] == [output, middle]
     assert all(30 < each.sqnr_db < 70 for each in found)
+
+
+def test_samples_of_several_rows_are_counted_once() -> None:
+    net = Net(3, 8)
+    net.held["shape"] = np.array([3, 4])
+    graph = net.graph(net.node("Reshape", net.dense_rows("x", 8, 4), "shape"))
+    batches = make_batches(graph, net.inputs(6))
+    result = quantise(graph, batches)
+    found = evaluate_quality(result, result.integer_graph(), batches, np.zeros(6, np.int64))
+    assert found.samples == 6
+    assert found.noisiest is not None
+    assert found.noisiest.index < 6
+    assert (found.same_class, found.accuracy) == (None, None), "three rows have no one class"

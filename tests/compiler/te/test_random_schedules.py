@@ -41,8 +41,8 @@ def test_every_legal_schedule_keeps_the_meaning(first):
         taken.update(step.name for step in schedule.steps)
         refusals += refused
     assert refusals > BATCH
-    # `bind` is for GPUs; `tests/compiler/gpu` takes it.
-    assert min(taken[name] for name in STEPS if name != "bind") > 3, taken
+    # `bind` is for GPUs, `carry` for softmaxes; other tests take them.
+    assert min(taken[name] for name in STEPS if name not in ("bind", "carry")) > 3, taken
 
 
 def test_random_schedules_reach_every_kind_of_program():

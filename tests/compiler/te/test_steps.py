@@ -267,11 +267,15 @@ REFUSALS = {
         "tensorise(acc, n): compute `acc`: tensor `acc` lies in DRAM; gemm takes `acc` from ACC; "
         "see `set_scope` and `cache_read`",
     ),
+    "a carried sum on an accelerator": (
+        ["carry(acc, out, y)"],
+        "carry(acc, out, y): `4x4` does not carry reductions; compute `acc` before the loop",
+    ),
     "text that is no step": (
         ["divide(acc, y, 2)"],
         "`divide(acc, y, 2)` is not a schedule step; expected `name(arguments)` with one of arena, "
-        "bind, cache_read, cache_write, compute_at, compute_root, fuse, parallelise, pipeline, "
-        "precede, reorder, roll, set_scope, split, tensorise, unroll, vectorise",
+        "bind, cache_read, cache_write, carry, compute_at, compute_root, fuse, parallelise, "
+        "pipeline, precede, reorder, roll, set_scope, split, tensorise, unroll, vectorise",
     ),
     "too few arguments": (
         ["split(acc, y)"],
@@ -284,6 +288,15 @@ REFUSALS = {
     "a factor that is no number": (
         ["split(acc, y, two)"],
         "`split(acc, y, two)`: `factor` must be a whole number, not `two`",
+    ),
+    "a factor of 5,000 digits": (
+        [f"split(acc, y, {'9' * 5000})"],
+        f"`split(acc, y, {'9' * 5000})`: `factor` must be a whole number, not `{'9' * 5000}`",
+    ),
+    "quotes around a control character": (
+        ['split("a\x01", y, 2)'],
+        '`split("a\x01", y, 2)`: cannot read `"a\x01", y, 2`; arguments are names and whole '
+        "numbers between commas, other names in double quotes",
     ),
     "text that cannot be read": (
         ["split(acc, y z, 2)"],

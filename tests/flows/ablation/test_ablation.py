@@ -10,6 +10,8 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QConv, TensorType, Value
+from tilewright.compiler.module import Module
+from tilewright.compiler.pipeline import CompileRequest, compile_module
 from tilewright.errors import install_command
 from tilewright.flows.ablation.figure import draw_variants
 from tilewright.flows.ablation.traffic import Traffic, least_traffic, moved_traffic
@@ -22,6 +24,7 @@ from tilewright.flows.ablation.variants import (
 )
 from tilewright.flows.bench.resnet18_layers import RESNET18, layer_graph
 from tilewright.flows.cli.main import main
+from tilewright.flows.execution.compile_cache import CompileCache
 from tilewright.flows.execution.samples import random_samples
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.isa.memory_model import MemoryModel
@@ -42,6 +45,23 @@ def depthwise_graph() -> Graph:
     conv = QConv("depthwise", (1, 1), (1, 1, 1, 1), (1, 1), 16, 3, -4)
     node = Node("keep", conv, ("x", "w", "bias", "scale"), (Value("out", tensor),))
     return Graph("apart", (Value("x", tensor),), (Output("out", "out"),), (node,), constants)
+
+
+_KEPT: dict[object, Module] = {}
+
+
+@pytest.fixture
+def variants_once(monkeypatch) -> None:
+    """Compile each variant of a network once for the tests of what is told about it."""
+
+    def compile_once(graph, configuration, progress, *, measure, **wishes):
+        request = CompileRequest(graph=graph, configuration=configuration, **wishes)
+        key = CompileCache.of_request(request).path.name, measure and measure.memory
+        if key not in _KEPT:
+            _KEPT[key] = compile_module(graph, configuration, progress, measure=measure, **wishes)
+        return _KEPT[key]
+
+    monkeypatch.setattr("tilewright.flows.ablation.variants.compile_module", compile_once)
 
 
 def bits(graph: Graph, variant: Variant) -> dict[str, np.ndarray]:
@@ -100,6 +120,7 @@ def test_of_an_input_only_pixels_in_a_window_are_needed(name, rows):
     assert least_traffic(module) == Traffic(read, 28 * 28 * shape.channels_out)
 
 
+@pytest.mark.usefixtures("variants_once")
 @pytest.mark.parametrize("place", range(8))
 def test_no_variant_moves_less_than_the_least(model, place):
     graph = import_model(model)
@@ -109,6 +130,7 @@ def test_no_variant_moves_less_than_the_least(model, place):
     assert moved.written_bytes >= least.written_bytes
 
 
+@pytest.mark.usefixtures("variants_once")
 def test_a_network_has_a_row_for_each_variant(tilewright, model):
     said = tilewright("ablation", model, "--config", "4x4")
     lines = said.splitlines()
@@ -117,6 +139,7 @@ def test_a_network_has_a_row_for_each_variant(tilewright, model):
     assert named == [*(each.name for each in chosen), "least traffic"]
 
 
+@pytest.mark.usefixtures("variants_once")
 def test_json_is_complete_and_says_what_a_run_takes(tilewright, model):
     found = json.loads(tilewright("ablation", model, "--config", "4x4", "--json"))
     run = json.loads(tilewright("run", model, "--config", "4x4", "--json", "-"))

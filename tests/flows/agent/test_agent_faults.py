@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tilewright.errors import DeviceError, ProgramError, ToolError
-from tilewright.flows.agent.worker import classify
+from tilewright.flows.agent.worker import JobWorker, classify
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import CONTRACT_VERSION, PRESETS
 from tilewright.runtime import open_device, remote
@@ -28,6 +28,7 @@ from tilewright.runtime.wire import (
     Channel,
     JobError,
     JobVerdict,
+    Message,
     WireError,
     encode,
 )
@@ -225,6 +226,7 @@ def test_odd_messages_of_a_known_client_harm_nobody(shared):
         encode("run", token=1), encode("artifact", [b""], kind="program", signer="x"),
         encode("artifact", kind=[], signer={}),
         encode("release", token=5), encode("network", token=2),
+        encode("run", token=1, limit_s=float("nan")), encode("run", token=1, limit_s=10**400),
         encode("lease", device="sim", board=False, configuration={"lanes_in": "x"}, memory={},
                options={}),
         encode("lease", device="sim", board=False, configuration=SMALL.parameters(),
@@ -234,9 +236,16 @@ def test_odd_messages_of_a_known_client_harm_nobody(shared):
     ):  # fmt: skip
         _, *answers = say(hello, b"".join(odd))
         for answer in answers:
-            assert JobVerdict(answer.fields["verdict"]) is not JobVerdict.OK, odd
+            verdict = JobVerdict(answer.fields["verdict"])
+            assert verdict not in (JobVerdict.OK, JobVerdict.CRASHED), odd
     with open_device("remote://lab/sim", SMALL) as device:
         assert_right(device)
+
+
+def test_a_job_without_its_data_does_not_count_as_a_crash():
+    with pytest.raises(WireError, match="`artifact`: expected 1 byte string, got 0") as caught:
+        JobWorker("sim").artifact(Message("artifact", {"digest": "d"}))
+    assert classify(caught.value, "tcp://h:1")[0] is JobVerdict.REFUSED
 
 
 def chained(problem: Exception, cause: Exception) -> Exception:

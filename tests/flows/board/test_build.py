@@ -271,6 +271,9 @@ def test_flash_says_what_is_wrong(tools, monkeypatch, capsys):
         2, "error: folder `nowhere`: expected the bitstream of a build, got none; run `tilewright "
         "build --board NAME` first\n",
     )  # fmt: skip
+    Path("deep").mkdir()
+    Path("deep", "build.json").write_text("[" * 100_000)
+    assert fails("deep")[1].startswith("error: folder `deep`: expected the bitstream of a build")
     assert fails("ULX3S-85F")[1].endswith("run `tilewright build --board ULX3S-85F` first\n")
     assert main(BUILD) == 0
     capsys.readouterr()

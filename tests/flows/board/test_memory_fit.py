@@ -118,11 +118,12 @@ def test_a_board_is_measured_as_it_is(chip, model, tilewright, programs, capsys)
     with serve_in_background(board) as server:
         address = server.port.address
         capsys.readouterr()  # the simulator's build
-        told = json.loads(tilewright("measure", address, model, "--config", "tiny", "--json"))
-        assert told["agrees"]
+        told = json.loads(tilewright("measure", address, model, "--json"))
+        assert (told["configuration"], told["agrees"]) == ("tiny", True)
         assert told["error_cycles"] == 0
         assert all(layer["measured"] == layer["modelled"] for layer in told["layers"])
-        said = tilewright("measure", address, "--config", "tiny")
+        said = tilewright("measure", address)
+        assert said.startswith("configuration  tiny (2x2 MACs a cycle")
         assert "measured       the same" in said
         with open_device(address, TINY) as device:
             assert fit(programs, measure(device, programs)).memory == expected

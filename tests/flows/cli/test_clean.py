@@ -94,4 +94,4 @@ def test_every_kind_of_kept_file_is_known():
                 for name in set(re.findall(r"kept_folder\(([A-Z_]+)", text)):
                     kinds |= set(re.findall(rf'^{name} = "(\w+)"', text, re.MULTILINE))
     kinds |= set(re.findall(r'KIND, TASK = "(\w+)"', (ROOT / "sim/gate/kept.py").read_text()))
-    assert kinds | {"rtl"} == {*clean.MADE_AGAIN, clean.SWEEPS}
+    assert kinds | {"rtl"} == {*clean.MADE_AGAIN, clean.SWEEPS, clean.MACHINES}

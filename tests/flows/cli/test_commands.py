@@ -112,6 +112,8 @@ def test_config_show_json_is_a_file_that_config_reads(tilewright, name, tmp_path
     path.write_text(tilewright("config", "show", name, "--json", "--set", "token_bits=3"))
     assert load_configuration(str(path)).hash == PRESETS[name].replace(token_bits=3).hash
     assert tilewright("config", "check", path).startswith(f"legal: {name},token_bits=3 (")
+    told = json.loads(tilewright("config", "check", path, "--json"))
+    assert (told["legal"], told["name"]) == (True, f"{name},token_bits=3")
 
 
 def test_config_show_tells_parameters_and_sizes(tilewright):

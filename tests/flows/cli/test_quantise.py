@@ -64,6 +64,30 @@ def test_the_report_says_what_each_layer_and_the_whole_lose(tilewright, float_mo
     assert sum(node.op.startswith("q") for node in integer.nodes) >= 6
 
 
+def test_a_sample_that_has_most_of_the_noise_is_named(tilewright, float_model, samples):
+    inputs = np.load(samples)["inputs"]
+    common = (
+        "quantise",
+        float_model,
+        "--calibrate",
+        samples,
+        "-o",
+        float_model.with_name("q.onnx"),
+    )
+    assert "of the noise" not in tilewright(*common)
+    inputs[77] *= 20  # beyond the ranges: half of the samples, the even ones, calibrate
+    np.savez(samples, inputs=inputs)
+    found = json.loads(tilewright(*common, "--json", "-"))["evaluation"]
+    odd = found["noisiest_sample"]
+    assert odd["sample"] == 77
+    assert odd["noise_share"] > 0.9
+    assert odd["others_db"] > found["sqnr_db"] + 10
+    assert (
+        f"sample 77 has {odd['noise_share']:.0%} of the noise; without it: "
+        f"{odd['others_db']:.1f} dB"
+    ) in tilewright(*common)
+
+
 def test_labels_say_nothing_of_an_output_that_has_no_classes(tilewright, float_model, samples):
     target = float_model.with_name("front.onnx")
     front = onnx.load(float_model).graph.node[0].output[0]

@@ -2,8 +2,13 @@
 
 import json
 import re
+from argparse import Namespace
 
+import pytest
+
+from tilewright.errors import UsageError
 from tilewright.flows.cli.main import main
+from tilewright.flows.cli.schedule_options import chosen_schedules
 from tilewright.runtime import load
 
 
@@ -50,6 +55,17 @@ def test_what_a_given_schedule_changed_is_said(tilewright, model, tmp_path):
     ran = json.loads(tilewright("run", *asked, "--json", *given))
     assert ran["totals"]["cycles"] == after["cycles"]
     assert ran["cycles_before"] == before["cycles"]
+
+
+def test_a_layer_is_called_by_its_short_name(tmp_path):
+    """The steps stand under the long name that exporters give a node."""
+    path = tmp_path / "steps.txt"
+    names = ["net/relu;net/conv_1/Conv2D_prequant", "net/conv_2/Conv2D_prequant"]
+    path.write_text("".join(f"# layer {name}\narena()\n" for name in names))
+    for word in ("conv_2", "conv_2/Conv2D_prequant", names[1]):
+        assert list(chosen_schedules(Namespace(given=[f"{word}={path}"]))) == names[1:]
+    with pytest.raises(UsageError, match=r"has no schedule of layer `conv`; it has `net/relu"):
+        chosen_schedules(Namespace(given=[f"conv={path}"]))
 
 
 def test_an_artifact_takes_no_schedule(artifact, tmp_path, capsys):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.frontend import import_model
+from tilewright.compiler.graph import Builder, Output, TensorType, Value
+from tilewright.compiler.graph.operators import Unary
 from tilewright.compiler.pipeline import compile as pipeline
 from tilewright.errors import DeviceError
 from tilewright.flows.cli.main import main
@@ -226,6 +228,27 @@ def test_input_files_with_and_without_batch_axis_are_the_same(model, scans, tmp_
         assert again.labels is None
     assert rows.first(7).count == 7
     assert len(list(rows.first(7))) == 7
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_floats_of_another_width_are_converted(model, scans, tmp_path, dtype):
+    graph = import_model(model)
+    scan = read_samples(scans, graph).inputs["scan"]
+    np.save(tmp_path / "wide.npy", scan.astype(dtype))
+    again = read_samples(tmp_path / "wide.npy", graph).inputs["scan"]
+    assert again.dtype == np.float32
+    np.testing.assert_array_equal(again, scan.astype(dtype).astype(np.float32))
+
+
+def test_inputs_in_bfloat16_are_random_floats(tmp_path):
+    builder = Builder("network", [Value("x", TensorType("bfloat16", (1, 40)))])
+    graph = builder.graph([Output("y", builder.emit(Unary("Neg"), ["x"]))])
+    (inputs,) = random_samples(graph, 1, 0)
+    assert inputs["x"].dtype == "bfloat16"
+    assert len(np.unique(inputs["x"].astype(np.float32))) > 20
+    np.save(tmp_path / "x.npy", inputs["x"].astype(np.float32))
+    (read,) = read_samples(tmp_path / "x.npy", graph)
+    np.testing.assert_array_equal(read["x"], inputs["x"])
 
 
 @pytest.mark.slow

@@ -167,6 +167,13 @@ def test_other_files_are_rejected(capsys, tmp_path, text, suffix):
     )
 
 
+def test_a_report_with_a_number_that_is_none_is_rejected(capsys, tmp_path, reports):
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps({**reports["a"], "clock_mhz": float("nan")}))
+    assert main(["report", "--pair", str(path), str(path), "-o", str(tmp_path / "c.html")]) == 2
+    assert "expected a page of `tilewright report`" in capsys.readouterr().err
+
+
 def test_names_in_a_model_are_never_markup(data):
     hostile = "</script><script>document.title='caught'</script><b>"
     data["rows"][0]["name"] = data["sides"][0]["network"] = hostile

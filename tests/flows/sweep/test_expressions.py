@@ -83,7 +83,7 @@ def test_a_network_has_figures_of_its_own(text):
     assert condition.names == {"ms(kws)"}
     assert not condition.may_hold({"ms(kws)": (25.0, math.inf)})
     assert condition.may_hold({"ms(kws)": (5.0, math.inf)})
-    with pytest.raises(UsageError, match=r"unknown figure `ms\(kws\)`; known are ms\(ic\)"):
+    with pytest.raises(UsageError, match=r"known are ms\(ic\); choose `ms\(ic\)`$"):
         read_condition(text, ("ms(ic)",), "here")
 
 

@@ -22,6 +22,8 @@ from tilewright.flows.sweep.records import LOST, Record
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.memory_model import MemoryModel
 
+from ...compiler.test_fusion import Network as Layers
+
 FORTY = {"lanes": "2x2,2x4,4x4,4x8,8x8,8x16,16x8,16x16", "bus_bits": "32,64", "wgt_banks": "1,2,4"}
 """A space of 48 combinations, of which 8 break a rule or are alike."""
 
@@ -78,17 +80,21 @@ def test_the_front_is_that_of_an_exhaustive_sweep(swept, kept):
 
 
 @pytest.mark.slow
-def test_the_front_of_forty_machines_is_that_of_an_exhaustive_sweep(swept, digits, tmp_path):
-    space = Space.of(FORTY)
+def test_the_front_of_forty_machines_is_that_of_an_exhaustive_sweep(tmp_path):
+    """Of two layers that loads bind; the sweep of fewer machines above is of a whole network."""
+    layers = Layers((1, 1, 1, 96))
+    graph = layers.graph(layers.conv(layers.conv(layers.input, "first", 64), "second", 20))
+    networks, space = [SweepNetwork("two layers", graph)], Space.of(FORTY)
     assert 40 <= len(list(space.machines())) <= 48
     with Database(tmp_path / "forty.db") as database:
-        some = swept(space, database)
+        some = sweep(networks, space, database)
         assert some.counts["ruled out"] >= 4
-        every = swept(space, database, exhaustive=True)
+        every = sweep(networks, space, database, exhaustive=True)
         assert every.compiled == some.counts["ruled out"]
         assert figures(some) == figures(every)
+    assert len(some.front) > 4
     for result in some.front:
-        module = compile_graph(digits.graph, result.point.machine.configuration, cache=False)
+        module = compile_graph(graph, result.point.machine.configuration, cache=False)
         assert module.report["cycles"] == result.cycles[0]
 
 

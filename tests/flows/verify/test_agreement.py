@@ -50,6 +50,11 @@ def test_two_programs_of_one_network_differ(tmp_path):
     pytest.fail("no memory needs a program of its own")
 
 
+def test_the_order_for_a_narrower_port_is_tried():
+    """Behind a slow memory, the order that is best for 32 bits is the best for 64 bits too."""
+    assert agree(range(700_004, 700_005)) == 1
+
+
 def test_a_wider_port_never_loses(digits):
     """The search alone loses here: it judges kernels mostly apart."""
     machine = PRESETS["8x8"]

@@ -75,6 +75,16 @@ def test_the_text_is_plain_verilog(readable):
     run_in_new_folder(YOSYS, {"core.v": readable, "a": "read"}, ["-q", "-p", script], "out")
 
 
+@pytest.mark.slow
+def test_a_machine_of_another_name_is_not_written_anew(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))  # other tests write machines too
+    tiny = readable_verilog(TINY)
+    monkeypatch.setattr("tilewright.flows.verilog.readable.run_yosys", None)
+    assert readable_verilog(replace(TINY, name="other")) == tiny.replace("`tiny`", "`other`", 1)
+    with pytest.raises(TypeError):
+        readable_verilog(replace(TINY, token_bits=3))
+
+
 def with_random_state(text: str) -> str:
     """The text with random values at power-up in every register and every word of a memory."""
     rng = random.Random(40)
@@ -153,17 +163,11 @@ def test_the_list_of_memories_is_complete(asic):
     assert sum(m.depth * m.width for m in tables) == 8 * 256 * TINY.lut_tables * len(tables)
 
 
-@pytest.mark.slow
-def test_a_deep_scratchpad_is_as_short_as_a_shallow_one(readable):
-    deep = readable_verilog(replace(TINY, act_depth=65536))
-    assert ".DEPTH(32'd65536)" in deep
-    assert len(deep) < 1.1 * len(readable)
-    assert all(int(rows) <= 64 for rows in re.findall(r"row < (\d+)", deep))
-
+DEEP = "without counters or depthwise mode, a deep scratchpad"
 
 MACHINES = {
     "tiny": TINY,
-    "without counters or depthwise mode": replace(TINY, counters="none", depthwise_taps=0),
+    DEEP: replace(TINY, counters="none", depthwise_taps=0, act_depth=65536),
     "wide bus, one loop": replace(
         TINY, bus_bits=64, tile_loops=1, dma_loops=1, outstanding_bursts=1
     ),
@@ -171,6 +175,14 @@ MACHINES = {
         PRESETS["4x4"], lanes_out=8, vector_lanes=2, address_bits=32, lut_tables=4, burst_beats=1
     ),
 }
+
+
+@pytest.mark.slow
+def test_a_deep_scratchpad_is_as_short_as_a_shallow_one(readable):
+    deep = verilog_of(MACHINES[DEEP])
+    assert ".DEPTH(32'd65536)" in deep
+    assert len(deep) < len(readable), "which has counters and the depthwise mode"
+    assert all(int(rows) <= 64 for rows in re.findall(r"row < (\d+)", deep))
 
 
 @pytest.mark.slow

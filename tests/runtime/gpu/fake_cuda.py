@@ -63,6 +63,8 @@ class FakeCuda:
         self._handles: dict[int, Any] = {}
         self._captured: list[tuple[Any, tuple[Any, ...]]] | None = None
         self._clock = 0
+        self.waits: list[int] = []
+        """Streams that wait for an event."""
 
     def __getattr__(self, name: str) -> Any:
         if name[:2] != "cu":
@@ -212,6 +214,11 @@ class FakeCuda:
 
     def _cuEventElapsedTime(self, start: Any, end: Any) -> float:
         return float(self._handles[int(end)] - self._handles[int(start)])
+
+    def _cuStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> None:
+        assert flags == 0
+        assert self._handles[int(event)]
+        self.waits.append(int(stream))
 
     def _cuEventDestroy(self, event: Any) -> None:
         del self._handles[int(event)]

@@ -25,16 +25,6 @@ from .fake_cuda import FakeCuda, install
 SM80 = GpuTarget()
 
 
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
-    return install(FakeCuda(), monkeypatch)
-
-
-@pytest.fixture(params=["cuda", "interpreter", pytest.param("opencl", marks=pytest.mark.opencl)])
-def driver(request: pytest.FixtureRequest, fake: FakeCuda) -> GpuDriver:
-    return open_driver(request.param)
-
-
 def doubled(rows: int = 5, target: GpuTarget = SM80) -> GpuModule:
     i, j = te.axes(i=rows, j=7)
     a = te.tensor("a", "int32", (rows, 7))

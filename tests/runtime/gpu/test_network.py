@@ -3,7 +3,6 @@
 import gc
 import operator
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import onnx
@@ -37,22 +36,9 @@ from ...compiler.gpu.test_networks import (
     transformer,
 )
 from ...compiler.onnx_models import model, value
-from .fake_cuda import FakeCuda, install
+from .fake_cuda import FakeCuda
 
 DIGITS = EXAMPLES / "digits/digits_int8_qdq.onnx"
-
-DRIVERS = "cuda", "interpreter", pytest.param("opencl", marks=pytest.mark.opencl)
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
-    return install(FakeCuda(), monkeypatch)
-
-
-@pytest.fixture(params=DRIVERS)
-def device(request: pytest.FixtureRequest, fake: FakeCuda) -> Iterator[Device]:
-    with open_device(f"gpu:{request.param}") as device:
-        yield device
 
 
 named = operator.attrgetter("__name__")
