@@ -153,7 +153,14 @@ def _pow(x: TensorExpression, exponent: TensorExpression) -> TensorExpression:
     return power(x)
 
 
+_OF_TE = (
+    *("less", "equal", "select", "exp", "decay", "log", "sqrt", "sin", "cos", "tanh", "sigmoid"),
+    *("erf", "gelu", "real", "rounded"),
+)
+"""Operations that are functions of `te` of the same name."""
+
 OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
+    **{name: getattr(te, name) for name in _OF_TE},
     "add": _add,
     "sub": _sub,
     "mul": _mul,
@@ -162,10 +169,7 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "min": _min,
     "pow": _pow,
     "clip": _clip,
-    "less": te.less,
     "less_equal": lambda a, b: combine(Op.OR, te.less(a, b), te.equal(a, b)),
-    "equal": te.equal,
-    "select": te.select,
     "not": lambda x: combine(Op.XOR, x, 1),
     "invert": lambda x: combine(Op.XOR, x, -1),
     "and": lambda a, b: combine(Op.AND, a, b),
@@ -177,26 +181,14 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "round": lambda x: _whole(x, lambda near: near),
     "floor": _floor,
     "ceil": _ceil,
-    "exp": te.exp,
-    "decay": te.decay,
     "expm1": _expm1,
-    "log": te.log,
-    "sqrt": te.sqrt,
-    "sin": te.sin,
-    "cos": te.cos,
-    "tanh": te.tanh,
-    "sigmoid": te.sigmoid,
     "softplus": _softplus,
-    "erf": te.erf,
-    "gelu": te.gelu,
-    "real": te.real,
-    "rounded": te.rounded,
     "finite": _finite,
     "truth": _truth,
     "int8": lambda x: combine(Op.XOR, combine(Op.AND, x, 255), 128) - 128,
     "uint8": lambda x: combine(Op.AND, x, 255),
 }
-"""Operations of formulas; `decay` and those after `gelu` occur in no law.
+"""Operations of formulas; `decay`, `real`, `rounded` and those after `softplus` occur in no law.
 
 Comparisons give 1 or 0; `truth` is 1 for any number but 0. `int8` and `uint8` take an integer's low
 bits. `expm1` and `decay` take no positive numbers. `finite` limits numbers to 2**20.
