@@ -116,15 +116,7 @@ class Transfers:
         if place.resident is not None or (
             place.memory is Memory.ACC and self.buffers.fixed is None
         ):
-            offsets = (
-                one.offset(low - first)
-                for (low, _), first, one in zip(box, place.lows, place.places, strict=True)
-            )
-            local = (place.base + sum(offsets)) * size
-            places = tuple(one.of_bytes(size) for one in place.places)
-            if size > 1:
-                box, places = (*box, (0, size)), (*places, TileLayout(1))
-            return store_box(target, box, place.memory, local, places, self.limits)
+            return self._store_in_place(target, box, place)
         stores: list[Instruction] = []
         for piece, offset in dense_pieces(box, room):
             local = (place.base + offset) * size
@@ -135,12 +127,16 @@ class Transfers:
 
     def keep(self, name: str, box: Box, place: Placed) -> list[Instruction]:
         """STOREs of a box of a result that a later stage reads, too."""
-        offset = sum(
-            one.offset(low - first)
-            for (low, _), first, one in zip(box, place.lows, place.places, strict=True)
-        )
-        target, local = self._in_dram(name), place.base + offset
-        return store_box(target, box, place.memory, local, place.places, self.limits)
+        return self._store_in_place(self._in_dram(name), box, place)
+
+    def _store_in_place(self, target: DramTensor, box: Box, place: Placed) -> list[Instruction]:
+        """STOREs of a part of a buffer that keeps its layout."""
+        size = place.memory.scratchpad.element_bytes
+        local = (place.base + place.offset(box)) * size
+        places = tuple(one.of_bytes(size) for one in place.places)
+        if size > 1:
+            box, places = (*box, (0, size)), (*places, TileLayout(1))
+        return store_box(target, box, place.memory, local, places, self.limits)
 
     def _load(self, name: str, box: Box, room: Box, place: Placed) -> Iterator[Instruction]:
         """Load a box of bytes into a buffer with the layout of a larger box."""

@@ -126,6 +126,11 @@ class Placed:
     further: tuple[FurtherTiles, ...] = ()
     resident: ResidentActivation | None = None
 
+    def offset(self, box: Box) -> int:
+        """Elements from the buffer's first to that of a box."""
+        steps = zip(box, self.lows, self.places, strict=True)
+        return sum(place.offset(low - first) for (low, _), first, place in steps)
+
 
 class ArenaRequest(NamedTuple):
     """A box of a buffer, as an arena is asked for it: `size` units of `unit` elements each."""

@@ -93,12 +93,5 @@ def rows_in_place(graph: Graph) -> Graph:
 
 def keep_rows(graph: Graph) -> Graph:
     """Move reshapes behind operators on single pixels, where they meet and cancel."""
-    return rewrite(
-        graph,
-        sink_reshape,
-        slice_channels,
-        combine_rows,
-        slice_rows,
-        merge_reshapes,
-        drop_same_shape,
-    )
+    rules = sink_reshape, slice_channels, combine_rows, slice_rows, merge_reshapes, drop_same_shape
+    return rewrite(graph, *rules)

@@ -165,7 +165,7 @@ class _Compiler:
         request, measure = self.request, self.measure
         grouped, timer = group(request, graph, nodes, searched, measure, self.store)
         scheduled = schedule(request, graph, grouped, timer)
-        pieces = timer.programs.pieces if timer else None
+        pieces = timer.programs.pieces if timer else {}
         best = link(request, lower(request, graph, scheduled, pieces), measure)
         programs = (one.program() for layer in scheduled.layers for one in layer.schedules)
         frames = frames_of(programs) if measure is not None and request.options.fuse else {}

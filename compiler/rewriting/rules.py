@@ -68,6 +68,10 @@ class Site:
         """Add a constant and return its name; equal arrays share one constant."""
         return self.view.constant(data, name)
 
+    def constants(self, label: str, **arrays: np.ndarray) -> list[str]:
+        """Add constants named `<label>.<name>` and return their names."""
+        return [self.constant(data, f"{label}.{name}") for name, data in arrays.items()]
+
     def emit(
         self,
         operator: Operator,
