@@ -25,8 +25,8 @@ from ..graph.operators import Accelerated, Convolving
 from ..graph.operators.integer_rows import RowWise
 from ..options import DEFAULT_OPTIONS, Options
 from ..tensor import Kernel
-from .candidate_timer import CandidateTimer
-from .given_schedules import GivenSchedule, Part, estimated_cycles
+from .candidate_timer import CandidateTimer, cycles_of
+from .given_schedules import GivenSchedule, Part
 
 ROWS_SLACK = 1.15
 """Statistics over rows are fused if that takes at most this many times as long alone."""
@@ -305,9 +305,7 @@ class _Fuser:
 
     def cycles(self, *groups: Group) -> int:
         """Cycles of groups that run one after the other."""
-        if self.timer is None:
-            return sum(estimated_cycles(group.candidate) for group in groups)
-        return self.timer.cycles(*((group.kernel, group.candidate) for group in groups))
+        return cycles_of([(group.kernel, group.candidate) for group in groups], self.timer)
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:

@@ -18,7 +18,7 @@ from ..target import CpuTarget
 from .choices import Choice, Choices
 from .description import Array, Constants, KernelSchedule, round_up
 from .epilogue import WITH_BIAS, Epilogue
-from .product import MAX_PARTS, PanelPlanner, Product, parts_for_threads
+from .product import MAX_PARTS, PanelPlanner, Product
 from .row_stages import MAX, SUM, columns_at_once, compute_in_row, reduced
 from .tiles import MatrixTile, panels, pick_multiplication
 
@@ -171,9 +171,7 @@ class MatrixPlanner(PanelPlanner):
             if extent % parts == 0 or (last and not self.matrix):
                 fixed = math.ceil(part / tiles) + TILE_ROWS
                 costs[parts] = 1 if self.matrix else parts * tiles * fixed
-        itemsize = 4 if self.way.instruction is None else 1
-        default = parts_for_threads(costs, p.inner * p.columns * itemsize)
-        return self.pick_parts(default, costs)
+        return self.pick_parts(costs, p.inner * p.columns)
 
     @override
     def plan(self) -> KernelSchedule:
