@@ -26,11 +26,7 @@ IMAGE = op(FIRST, value("image"))
 """A Transpose of `image` to [N, C, H, W]."""
 
 
-def _has_channels_first(window: ops.Conv | Pool) -> bool:
-    return window.is_image and not window.channels_last
-
-
-LAYER = {"capture": "window", "where": _has_channels_first}
+LAYER = {"capture": "window", "where": lambda layer: layer.is_image and not layer.channels_last}
 
 
 @rule(

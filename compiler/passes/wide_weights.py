@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...isa.numbers import int8_terms
-from ..graph import Graph, Node, Quantisation, TensorType
+from ..graph import Graph, Node, Quantisation
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
 from .patterns import TO_FIRST, TO_LAST
@@ -30,7 +30,8 @@ def narrow_weights(graph: Graph, wanted: Callable[[Node], bool]) -> tuple[Graph,
 
     @rule(
         op(
-            *(ops.QConv, value("x"), value("w", constant=True, where=_is_wide)),
+            *(ops.QConv, value("x")),
+            value("w", constant=True, where=lambda kind: kind.dtype == "int16"),
             *(value("bias"), value("scale")),
             capture="layer",
         )
@@ -47,10 +48,6 @@ def narrow_weights(graph: Graph, wanted: Callable[[Node], bool]) -> tuple[Graph,
         return names[result]
 
     return rewrite(graph, narrow), names
-
-
-def _is_wide(kind: TensorType) -> bool:
-    return kind.dtype == "int16"
 
 
 Narrowed = tuple[ops.QConv, str, np.ndarray]
