@@ -16,7 +16,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, first_match, op, rewrite, rule, value
+from ..rewriting import Site, first_match, rewrite, rule_of, value
 from .clean_activations import hoist_clamp
 from .fold_batch_normalisation import FOLD_TRANSPOSED
 from .patterns import HELD, is_float32
@@ -48,13 +48,11 @@ class _Phases(NamedTuple):
     after: int
 
 
-@rule(
-    op(
-        *(ops.ConvTranspose, value("x"), value("w"), ...),
-        capture="layer",
-        where=lambda layer: layer.is_image,
-        result=is_float32,
-    )
+@rule_of(
+    *(ops.ConvTranspose, value("x"), value("w"), ...),
+    capture="layer",
+    where=lambda layer: layer.is_image,
+    result=is_float32,
 )
 def expand(site: Site, layer: ops.ConvTranspose, x: str, w: str) -> str | None:
     """ConvTranspose(x) -> the phases of Conv(x) as pixels, if the parameters are constant."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, first_match, op, rewrite, rule, value
+from ..rewriting import Site, first_match, op, rewrite, rule_of, value
 from .clean_activations import hoist_clamp
 from .patterns import HELD, is_float32, is_per_tensor
 
@@ -46,13 +46,11 @@ def _image_pads(pads: tuple[int, ...]) -> tuple[int, ...]:
     return (*pads[1:3], *pads[4:6])
 
 
-@rule(
-    op(
-        *(ops.Conv, value("x"), value("w"), ...),
-        capture="layer",
-        where=lambda layer: len(layer.strides) == 3 and not layer.channels_last,
-        result=is_float32,
-    )
+@rule_of(
+    *(ops.Conv, value("x"), value("w"), ...),
+    capture="layer",
+    where=lambda layer: len(layer.strides) == 3 and not layer.channels_last,
+    result=is_float32,
 )
 def expand_convolution(site: Site, layer: ops.Conv, x: str, w: str) -> str | None:
     """Conv of volumes -> Conv of images, if the weights are constant."""
@@ -119,13 +117,11 @@ def _taps(site: Site, x: str, axis: _Axis, groups: int, zero: float = 0.0) -> st
     return site.emit(ops.Reshape((n * depth, channels, *image)), turned)
 
 
-@rule(
-    op(
-        *((ops.MaxPool, ops.AveragePool), value("x")),
-        capture="pool",
-        where=lambda pool: len(pool.kernel) == 3 and not pool.channels_last,
-        result=lambda kind: kind.dtype in ("float32", "int8", "uint8"),
-    )
+@rule_of(
+    *((ops.MaxPool, ops.AveragePool), value("x")),
+    capture="pool",
+    where=lambda pool: len(pool.kernel) == 3 and not pool.channels_last,
+    result=lambda kind: kind.dtype in ("float32", "int8", "uint8"),
 )
 def expand_pool(site: Site, pool: ops.MaxPool | ops.AveragePool, x: str) -> str:
     """A pool of volumes -> one along the depth, and one of images whose channels have depths."""

@@ -10,7 +10,18 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, Site, each, either, op, repeated, rewrite, rule, value
+from ..rewriting import (
+    GraphPattern,
+    Site,
+    each,
+    either,
+    op,
+    repeated,
+    rewrite,
+    rule,
+    rule_of,
+    value,
+)
 from ..rewriting.patterns import NodePattern
 from .patterns import dequantised, is_per_tensor
 
@@ -63,13 +74,11 @@ def sink(site: Site, move: ops.Operator, scaling: ops.Dequantize, x: str) -> str
     return site.emit(replace(scaling, axis=axis), moved)
 
 
-@rule(
-    op(
-        ops.Pad,
-        op(ops.Dequantize, value("x"), capture="scaling", where=is_per_tensor),
-        capture="pad",
-        where=lambda pad: pad.value == 0,
-    )
+@rule_of(
+    ops.Pad,
+    op(ops.Dequantize, value("x"), capture="scaling", where=is_per_tensor),
+    capture="pad",
+    where=lambda pad: pad.value == 0,
 )
 def sink_below_pad(site: Site, pad: ops.Pad, scaling: ops.Dequantize, x: str) -> str | None:
     """Pad(Dequantize(x), 0) -> Dequantize(Pad(x, zero point))."""
@@ -84,13 +93,11 @@ def hoist(site: Site, target: ops.Quantize, move: ops.Operator, x: str) -> str |
     return site.emit(move, site.emit(target, x), *made.inputs[1:], label=made.name)
 
 
-@rule(
-    op(
-        (ops.Binary("Max"), ops.Binary("Min")),
-        *(_quantize(value("x")), value("limit", constant=True)),
-        capture="bound",
-        commutative=True,
-    )
+@rule_of(
+    (ops.Binary("Max"), ops.Binary("Min")),
+    *(_quantize(value("x")), value("limit", constant=True)),
+    capture="bound",
+    commutative=True,
 )
 def hoist_limit(
     site: Site, bound: ops.Binary, target: ops.Quantize, x: str, limit: str
