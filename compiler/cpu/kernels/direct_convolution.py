@@ -123,6 +123,6 @@ class DirectPlanner(PanelPlanner):
         if any(c.pads) or self.way.moves or reach > width * channels:
             pn, py, px = te.axes(pn=images, py=c.span[0], px=reach)
             moved = x[pn, py - c.pads[0], px - c.pads[1] * channels]
-            source = self.way.moved("padded", (pn, py, px), moved, x)
+            source = self.way.moved("padded", (pn, py, px), moved, given.dtype)
         total = te.sum(source[n, c.row(y, ky), column] * w[tap, t, o], over=over)
         return self.output(total, axes)

@@ -219,11 +219,11 @@ class MatrixPlanner(PanelPlanner):
         whole = round_up(p.rows, self.tile_rows) if self.matrix else p.rows
         if self.apart:
             py, px = axes = te.axes(py=whole, px=p.inner + GAP)
-            return way.moved("padded", axes, source[py * p.inner + px], source)[x, t]
+            return way.moved("padded", axes, source[py * p.inner + px], p.dtype)[x, t]
         place, reach = x * p.inner + t, (whole - 1) * p.inner + self.depth
         if way.moves or reach > p.rows * p.inner:
             _, px = axes = te.axes(py=1, px=reach)
-            return way.moved("padded", axes, source[px], source)[0, place]
+            return way.moved("padded", axes, source[px], p.dtype)[0, place]
         return source[place]
 
     def _step(self, x: te.DeclaredTensor) -> te.DeclaredTensor:
