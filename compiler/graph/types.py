@@ -79,6 +79,10 @@ class TensorType:
     def elements(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def size_bytes(self) -> int:
+        return self.elements * np.dtype(DTYPES[self.dtype]).itemsize
+
     def reshaped(self, shape: tuple[int, ...]) -> "TensorType":
         """Return the type with another shape and the same quantisation."""
         return TensorType(self.dtype, shape, self.quantisation)
