@@ -171,7 +171,7 @@ class _Search:
         self.kernel, self.configuration, self.depth = kernel, configuration, depth
         self.phases = phases_of(kernel)
         self.passing = [passes_tiles(self.phases, place) for place in range(len(self.phases) - 1)]
-        """Whether each phase but the last passes its tiles on."""
+        """For each phase but the last, True if it passes its tiles on."""
 
     @property
     def leads(self) -> tuple[bool, ...]:

@@ -153,7 +153,7 @@ class QMul(Requantising):
 
 
 @dataclass(frozen=True)
-class Pooling(Clamping):
+class IntegerPool(Clamping):
     """Base of the pools of int8[N, H, W, C]."""
 
     __slots__ = ()
@@ -171,7 +171,7 @@ class Pooling(Clamping):
 
 
 @operator("qavgpool")
-class QAvgPool(Pooling, Requantising):
+class QAvgPool(IntegerPool, Requantising):
     """Average pooling: the accumulator is `sum(window) + constant`; padding is `zero_point_x`.
 
     Inputs: x int8[N, H, W, C]. `mismatches` counts the reachable sums whose result differs from
@@ -196,7 +196,7 @@ class QAvgPool(Pooling, Requantising):
 
 
 @operator("qmaxpool")
-class QMaxPool(Pooling):
+class QMaxPool(IntegerPool):
     """Max pooling: the largest value of each window, clamped; padding is -128.
 
     Inputs: x int8[N, H, W, C].
