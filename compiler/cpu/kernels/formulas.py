@@ -153,14 +153,12 @@ def _pow(x: TensorExpression, exponent: TensorExpression) -> TensorExpression:
     return power(x)
 
 
-_OF_TE = (
-    *("less", "equal", "select", "exp", "decay", "log", "sqrt", "sin", "cos", "tanh", "sigmoid"),
-    *("erf", "gelu", "real", "rounded"),
-)
-"""Operations that are functions of `te` of the same name."""
+def _of_te(*names: str) -> dict[str, Callable[..., TensorExpression]]:
+    """Operations that are functions of `te` of the same name."""
+    return {name: getattr(te, name) for name in names}
+
 
 OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
-    **{name: getattr(te, name) for name in _OF_TE},
     "add": _add,
     "sub": _sub,
     "mul": _mul,
@@ -169,7 +167,9 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "min": _min,
     "pow": _pow,
     "clip": _clip,
+    "less": te.less,
     "less_equal": lambda a, b: combine(Op.OR, te.less(a, b), te.equal(a, b)),
+    **_of_te("equal", "select"),
     "not": lambda x: combine(Op.XOR, x, 1),
     "invert": lambda x: combine(Op.XOR, x, -1),
     "and": lambda a, b: combine(Op.AND, a, b),
@@ -181,14 +181,17 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "round": lambda x: _whole(x, lambda near: near),
     "floor": _floor,
     "ceil": _ceil,
+    **_of_te("exp", "decay"),
     "expm1": _expm1,
+    **_of_te("log", "sqrt", "sin", "cos", "tanh", "sigmoid"),
     "softplus": _softplus,
+    **_of_te("erf", "gelu", "real", "rounded"),
     "finite": _finite,
     "truth": _truth,
     "int8": lambda x: combine(Op.XOR, combine(Op.AND, x, 255), 128) - 128,
     "uint8": lambda x: combine(Op.AND, x, 255),
 }
-"""Operations of formulas; `decay`, `real`, `rounded` and those after `softplus` occur in no law.
+"""Operations of formulas; `decay` and those after `gelu` occur in no law.
 
 Comparisons give 1 or 0; `truth` is 1 for any number but 0. `int8` and `uint8` take an integer's low
 bits. `expm1` and `decay` take no positive numbers. `finite` limits numbers to 2**20.
