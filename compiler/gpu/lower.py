@@ -10,11 +10,12 @@ from ..cpu.codegen.areas import CodeBuffer
 from ..cpu.codegen.buffers import LoweringContext
 from ..cpu.codegen.environment import Environment
 from ..cpu.codegen.layout import Layout, Tiles
-from ..te.nodes import Allocate, Assign, Nest, Update, nodes
+from ..te.nodes import Allocate, Assign, InstructionNest, Nest, Node, Update, nodes
 from ..te.program import Program
 from ..te.target import BLOCKS
 from ..tensor import Tensor
-from .blocks import kernels, operands_of, regions, shared_of, spreads, threads_of
+from .blocks import kernels, operands_of, places_of, regions, shared_of, spreads, threads_of
+from .instructions import WarpProduct
 from .kernel_module import KernelModule
 from .lower_kernel import KernelLowering
 from .opencl import OpenClModule
@@ -132,6 +133,8 @@ def _kernel(
             threads,
             entry.shared_memory,
             operands_of(nest),
+            places_of(nest),
+            any(map(_reads_shared, nodes((nest,)))),
         )
         for tensor, pointer in zip(tensors, entry.arguments, strict=True):
             lowering.areas[tensor.name] = CodeBuffer(
@@ -146,6 +149,12 @@ def _kernel(
         lowering.block((nest,), Environment({}, {}), None)
     x, y, z = (lowering.grid[kind] for kind in BLOCKS)
     return KernelLaunch(name, names, (x, y, z), threads, size)
+
+
+def _reads_shared(node: Node) -> bool:
+    """Whether a node is an instruction that reads shared memory by itself."""
+    law = node.instruction if isinstance(node, InstructionNest) else None
+    return isinstance(law, WarpProduct) and law.reads_shared
 
 
 def _arrays(nest: Nest, local: set[str]) -> tuple[str, ...]:

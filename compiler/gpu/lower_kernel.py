@@ -5,6 +5,7 @@ In a pipelined loop, copies into shared memory run ahead of the computation: tho
 asynchronous where a thread copies 4, 8 or 16 bytes at once.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -45,7 +46,11 @@ class KernelLowering(FunctionLowering):
     shared_memory
         Address of the memory that threads share.
     operands
-        Buffers that only copies write and only instructions read.
+        Buffers that only copies write and only instructions read, with the bytes of their rows.
+    places
+        Offsets of buffers in shared memory.
+    read_shared
+        Whether instructions read shared memory by themselves.
     """
 
     emitter: GpuEmitter
@@ -58,13 +63,15 @@ class KernelLowering(FunctionLowering):
         spreads: dict[str, Spread],
         threads: int,
         shared_memory: LlvmValue,
-        operands: frozenset[str],
+        operands: Mapping[str, int],
+        places: Mapping[str, int],
+        read_shared: bool,
     ) -> None:
         self.emitter_type = emitter_type
         super().__init__(shared, builder, {}, None)
         self.spreads, self.block_threads, self.shared_memory = spreads, threads, shared_memory
         self.copies = SharedMemory(self.emitter, self.values, operands)
-        self.products = WarpProducts(self.emitter, self.copies)
+        self.products = WarpProducts(self.emitter, self.copies, read_shared)
         self.grid = dict.fromkeys(BLOCKS, 1)
         """Blocks along each axis of the grid."""
         self._copied: set[str] = set()
@@ -73,9 +80,7 @@ class KernelLowering(FunctionLowering):
         self._units: dict[str, LlvmValue] = {}
         """Numbers of the threads along the loops of the region; empty outside of regions."""
         self._in_region = False
-        self._shared: dict[str, int] = {}
-        """Offsets of the buffers in shared memory."""
-        self._used_bytes = 0
+        self._places = places
         self._regions = 0
         """Regions so far."""
         self._slots: dict[str, LlvmValue] = {}
@@ -99,11 +104,17 @@ class KernelLowering(FunctionLowering):
             elif isinstance(node, loops.Allocate):
                 self.allocate(node, env)
             elif isinstance(node, loops.Barrier):
-                self.emitter.barrier()
+                self.barrier()
             elif is_region(node):
                 self.region(node, env)
             else:
                 self.node(node, env, mask)
+
+    def barrier(self) -> None:
+        """Let all threads of the block wait for each other, and see what they wrote."""
+        if self.products.read_shared:
+            self.emitter.publish()
+        self.emitter.barrier()
 
     @override
     def instruction(self, node: loops.InstructionNest, env: Environment) -> None:
@@ -135,16 +146,13 @@ class KernelLowering(FunctionLowering):
 
     def _fills(self, node: loops.Nest) -> bool:
         """Whether a copy fills a buffer in shared memory."""
-        return node.stage in self._shared
+        return node.stage in self._places
 
     def allocate(self, node: loops.Allocate, env: Environment) -> None:
         """Reserve the buffer that the threads share, or each thread's part of it."""
         name, element = node.tensor.name, TYPES[node.tensor.dtype]
         if node.scope != REGISTER:
-            if name not in self._shared:
-                self._shared[name] = self._used_bytes
-                self._used_bytes += bytes_of(node)
-            place: LlvmValue = I64(self._shared[name])
+            place: LlvmValue = I64(self._places[name])
             if (slot := self._slots.get(name)) is not None:
                 size = bytes_of(node) // max(1, node.slots)
                 place = self.builder.add(place, self.builder.mul(slot, I64(size)))
@@ -174,11 +182,13 @@ class KernelLowering(FunctionLowering):
         }
         if count == self.block_threads or (count == 1 and targets <= self.spreads.keys()):
             self.block((node,), env, None)
+            self.products.finish()
         else:
             thread = self.number("tid.x")
             inside = self.builder.icmp_unsigned("<", thread, I64(count))
             with self.builder.if_then(inside), self.memory.scope():
                 self.block((node,), env, None)
+                self.products.finish()
         self._in_region = False
 
     def digit(self, divisor: int, extent: int, count: int) -> LlvmValue:
@@ -239,7 +249,7 @@ class KernelLowering(FunctionLowering):
 
         def iteration(number: LlvmValue) -> None:
             emitter.wait(depth - 2)
-            emitter.barrier()
+            self.barrier()
             following = builder.add(number, I64(depth - 1))
             with builder.if_then(builder.icmp_unsigned("<=", following, I64(last))):
                 emit(ahead, following, copying=True)

@@ -12,7 +12,8 @@ from ...errors import CompileError
 from ..cpu.codegen.emitter import I8, POINTER, LlvmBuilder, LlvmValue
 from ..cpu.codegen.machine_code import optimise
 from ..tensor import Tensor
-from .emitter import ALIGNMENT_BYTES, SHARED_SPACE, GpuEmitter
+from .blocks import PATTERN_BYTES
+from .emitter import SHARED_SPACE, GpuEmitter
 from .kernel_module import KernelEntry, KernelModule
 from .target import TRIPLE, GpuTarget
 
@@ -48,7 +49,7 @@ class PtxModule(KernelModule):
         if memory is None:
             kind = ir.ArrayType(I8, 0)
             memory = ir.GlobalVariable(self._module, kind, "shared", addrspace=SHARED_SPACE)
-            memory.linkage, memory.align = "external", ALIGNMENT_BYTES
+            memory.linkage, memory.align = "external", PATTERN_BYTES
         return builder.addrspacecast(memory, POINTER)
 
     @override
