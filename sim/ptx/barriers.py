@@ -76,10 +76,8 @@ def build_arrival(batch: BlockBatch, instruction: PtxInstruction) -> Arrival:
     else:
         readers = [lambda lanes, value=int(row[0]): value for row in rows]
     readers += [lambda lanes: 0] * (2 - len(readers))
-    if "cluster" in parts:
-        readers[0] = cluster_barrier
     return Arrival(
-        readers[0],
+        cluster_barrier if "cluster" in parts else readers[0],
         readers[1],
         kind != "arrive",
         parts[0] == "bar" or "aligned" in parts,

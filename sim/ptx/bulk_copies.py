@@ -263,6 +263,7 @@ class BulkCopy:
             detail = f"no fence or barrier follows `mbarrier.init` of {barrier.name}"
             raise LaneFault(FaultKind.MBARRIER_STATE, detail, lane)
         lanes = np.full(len(pieces), lane)
+        shadow.refuse_unfenced(batch, lanes, pieces, PIECE_BYTES, "overwrites")
         shadow.write(batch, lanes, pieces, PIECE_BYTES, PENDING)
         barrier.copies.append(BulkWrite(pieces, content))
         mbarriers.settle(barrier, lane)

@@ -103,15 +103,15 @@ class Launch:
         """Smallest accesses of the kernel to shared and to global memory."""
         smallest = {"shared": 4, "global": 4}
         for instruction in self.kernel.instructions:
+            is_bulk = "bulk" in instruction.parts
             if instruction.name in ("ld", "st", "atom", "red", "ldu"):
                 space = space_of(instruction)
                 width = max(WIDTHS.get(instruction.parts[-1], 32) // 8, 1)
                 for name in smallest:
                     if space in (name, None):
                         smallest[name] = min(smallest[name], width)
-            elif "async" in instruction.parts and "bulk" not in instruction.parts:
-                if len(instruction.operands) > 3:
-                    smallest["global"] = 1  # the number of bytes to copy is an operand
+            elif instruction.name == "cp" and len(instruction.operands) > 3 and not is_bulk:
+                smallest["global"] = 1  # the number of bytes to copy is an operand
         return smallest["shared"], smallest["global"]
 
     def _parameters(self, arguments: Sequence[Argument]) -> bytes:

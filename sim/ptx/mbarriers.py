@@ -135,6 +135,7 @@ class Mbarriers:
         batch, shadow = self.batch, self.batch.shared_shadow
         offsets = batch.shared.locate(batch, lanes, addresses, 8, store=True)
         shadow.write(batch, lanes, offsets, 8)
+        batch.clocks.epochs[np.unique(batch.warps[lanes])] += 1  # later stores leave other stamps
         for lane, address, offset, count in zip(
             lanes.tolist(), addresses.tolist(), offsets.tolist(), counts.tolist(), strict=True
         ):
@@ -293,18 +294,19 @@ class Mbarriers:
         return True
 
     def deadlock(self) -> LaneFault | None:
-        """The fault of the first lane that waits at an mbarrier for ever."""
-        batch = self.batch
+        """The fault of a lane that waits at an mbarrier for ever, if there is one."""
         waiters = np.flatnonzero(self.waits_at >= 0)
         if not len(waiters):
             return None
-        lane = int(waiters[0])
-        barrier = self.at[int(self.waits_at[lane])]
-        for waiter in np.flatnonzero(self.waits_at == barrier.offset):
-            seen = int(barrier.seen[batch.threads[waiter]])
+        for lane in waiters.tolist():
+            barrier = self.at[int(self.waits_at[lane])]
+            seen = int(barrier.seen[self.batch.threads[lane]])
             if seen + 1 < barrier.phase and (barrier.phase - seen) % 2:
                 detail = f"waits for phase {seen + 1} of {barrier.name}, now in {barrier.phase}"
-                return LaneFault(FaultKind.MBARRIER_PHASE, detail, int(waiter))
+                return LaneFault(FaultKind.MBARRIER_PHASE, detail, lane)
+        # Whoever lacks bytes alone is not the victim of another deadlock.
+        lane = min(waiters.tolist(), key=lambda lane: self.at[int(self.waits_at[lane])].pending > 0)
+        barrier = self.at[int(self.waits_at[lane])]
         detail = f"{barrier.name} lacks {barrier.pending} arrivals of {barrier.count}"
         if barrier.missing_bytes:
             detail += f" and {barrier.missing_bytes} bytes, of which copies bring "

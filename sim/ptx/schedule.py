@@ -8,7 +8,16 @@ all of a batch together (the fastest), or one warp of each block at a time until
 import numpy as np
 
 from .barriers import Barriers
-from .batch import EXITED, FULL, PARKED, RUNNING, BlockBatch, Lanes, Step
+from .batch import (
+    EXITED,
+    FULL,
+    PARKED,
+    RUNNING,
+    BlockBatch,
+    Lanes,
+    Step,
+    refuse_uninitialised,
+)
 from .faults import FaultKind, LaneFault, PtxFault
 from .mbarriers import Mbarriers, build_wait, is_wait
 from .step_table import StepTable
@@ -176,7 +185,7 @@ class LaneScheduler:
         if instruction.guard is not None:
             row = batch.row(instruction.guard, np.dtype(bool))
             guard = (lambda lanes: ~row[lanes]) if instruction.guard_negated else row.__getitem__
-        act = self._action(index, instruction)
+        act = self._checked(index, instruction, self._action(index, instruction))
 
         def run(lanes: Lanes) -> None:
             self.next_index = index + 1
@@ -193,6 +202,21 @@ class LaneScheduler:
                 act(ids[holds], None)
 
         return run
+
+    def _checked(self, index: int, instruction: PtxInstruction, act):
+        """Refuse uninitialised operands in the lanes whose guard holds."""
+        guard = instruction.guard.name if instruction.guard else None
+        doubtful = self.batch.launch.doubtful.get(index, [])
+        names = [name for name in doubtful if name != guard]
+        if not names:
+            return act
+        check = refuse_uninitialised(self.batch, names, lambda lanes: None)
+
+        def checked(lanes: Lanes, all_lanes) -> None:
+            check(lanes)
+            act(lanes, all_lanes)
+
+        return checked
 
     def _action(self, index: int, instruction: PtxInstruction):
         batch, kernel = self.batch, self.kernel

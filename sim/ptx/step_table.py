@@ -117,7 +117,9 @@ class StepTable:
             if instruction.name in ("bar", "barrier"):
                 self.arrivals[index] = build_arrival(batch, instruction)
             step = control(index, instruction)
-            return refuse_uninitialised(batch, doubtful, step) if doubtful else step
+            if doubtful and instruction.guard and instruction.guard.name in doubtful:
+                step = refuse_uninitialised(batch, [instruction.guard.name], step)
+            return step
         if instruction.name not in BUILDERS:
             raise unsupported(instruction)
         step = BUILDERS[instruction.name](batch, instruction)
