@@ -6,13 +6,16 @@ import numpy as np
 
 from .batch import FULL, TYPES, BlockBatch, Step
 from .builders import builds, type_of, unsupported
-from .faults import FaultKind, LaneFault
-from .syntax import Pair, PtxInstruction
+from .faults import FaultKind, LaneFault, PtxFault
+from .syntax import BitPattern, Pair, PtxInstruction
 
 U32, S32, BOOL = np.dtype(np.uint32), np.dtype(np.int32), np.dtype(bool)
 WHOLE = np.uint64(0xFFFFFFFF)
 MEMBER_MASK_LAST = ("shfl", "vote", "redux", "match", "elect")
 ALIGNED = ("mma", "ldmatrix", "stmatrix", "wgmma")
+REGISTERS = 1 << 16
+"""Registers of a multiprocessor, of 32 bits."""
+MIN_REGISTERS, MAX_REGISTERS = 24, 256
 
 
 def needed_lanes(
@@ -31,6 +34,8 @@ def needed_lanes(
 @builds("bar", "barrier")
 def build_warp_barrier(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     """`bar.warp.sync`: orders the memory accesses of the lanes of a warp."""
+    if instruction.parts[1:3] == ("cluster", "arrive"):
+        return lambda lanes: None
     if "warp" not in instruction.parts:
         raise unsupported(instruction)
 
@@ -192,3 +197,31 @@ def build_reduction(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         row[lanes] = totals[np.cumsum(np.diff(warps, prepend=warps[0]) != 0)]
 
     return run
+
+
+@builds("setmaxnreg")
+def build_register_count(batch: BlockBatch, instruction: PtxInstruction) -> Step:
+    """`setmaxnreg`: takes effect at once; the sum is checked when the blocks have ended."""
+    count = instruction.operands[0]
+    if not isinstance(count, BitPattern):
+        raise unsupported(instruction)
+    if count.bits % 8 or not MIN_REGISTERS <= count.bits <= MAX_REGISTERS:
+        detail = f"{count.bits} registers; expected a multiple of 8 from 24 to 256"
+        raise PtxFault(FaultKind.REGISTER_COUNT, detail, instruction.line)
+
+    def run(lanes) -> None:
+        batch.register_counts[batch.warps[lanes]] = count.bits
+
+    return run
+
+
+def refuse_too_many_registers(batch: BlockBatch) -> None:
+    """Refuse blocks whose last `setmaxnreg`s exceed the registers of a multiprocessor."""
+    counts = batch.register_counts.reshape(len(batch.block_ids), -1)
+    totals = 32 * np.where(counts > 0, counts, MIN_REGISTERS).sum(axis=1)
+    bad = (totals > REGISTERS) & (counts > 0).any(axis=1)
+    if bad.any():
+        block = int(np.argmax(bad))
+        detail = f"{int(totals[block])} in a block, of {REGISTERS}: its warps would wait for ever"
+        lane = 32 * batch.warps_per_block * block
+        raise LaneFault(FaultKind.REGISTER_COUNT, detail, lane)
