@@ -75,20 +75,21 @@ class GpuEmitter(Emitter):
         In the text, `$0` and so on are first the changed values and then, after as many numbers
         that it must not use, the given ones.
         """
-        kind = ir.LiteralStructType([value.type for value in changed])
-        constraints = [f"={_LETTERS[value.type]}" for value in changed]
-        constraints += [str(place) for place in range(len(changed))]
-        constraints += [_LETTERS[value.type] for value in given]
-        code = ir.InlineAsm(
-            ir.FunctionType(
-                kind if changed else ir.VoidType(), [v.type for v in (*changed, *given)]
-            ),
-            text,
-            ",".join([*constraints, "~{memory}"]),
-            side_effect=True,
-        )
-        found = self.builder.call(code, [*changed, *given])
-        return [self.builder.extract_value(found, place) for place in range(len(changed))]
+        kinds = [value.type for value in changed]
+        result = ir.LiteralStructType(kinds) if len(kinds) > 1 else (*kinds, ir.VoidType())[0]
+        constraints = [
+            *(f"={_LETTERS[kind]}" for kind in kinds),
+            *map(str, range(len(kinds))),
+            *(_LETTERS[value.type] for value in given),
+            "~{memory}",
+        ]
+        values = [*changed, *given]
+        function = ir.FunctionType(result, [value.type for value in values])
+        code = ir.InlineAsm(function, text, ",".join(constraints), side_effect=True)
+        found = self.builder.call(code, values)
+        if len(kinds) < 2:
+            return [found] * len(kinds)
+        return [self.builder.extract_value(found, place) for place in range(len(kinds))]
 
     def publish(self) -> None:
         """Let instructions that read shared memory by themselves see what this thread wrote."""

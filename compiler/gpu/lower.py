@@ -6,16 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...isa.expressions import Affine, reads_of
+from ...tensor_map import TensorMap
 from ..cpu.codegen.areas import CodeBuffer
 from ..cpu.codegen.buffers import LoweringContext
 from ..cpu.codegen.environment import Environment
 from ..cpu.codegen.layout import Layout, Tiles
-from ..te.nodes import Allocate, Assign, InstructionNest, Nest, Node, Update, nodes
+from ..te.nodes import Allocate, Assign, Nest, Update, nodes
 from ..te.program import Program
 from ..te.target import BLOCKS
 from ..tensor import Tensor
-from .blocks import kernels, operands_of, places_of, regions, shared_of, spreads, threads_of
-from .instructions import WarpProduct
+from .blocks import kernels, regions, shared_of, threads_of
+from .bulk_copies import MBARRIER_BYTES, bulk_copies
 from .kernel_module import KernelModule
 from .lower_kernel import KernelLowering
 from .opencl import OpenClModule
@@ -44,6 +45,8 @@ class KernelLaunch:
         Threads of a block.
     shared_bytes
         Memory that the threads of a block share.
+    maps
+        Tensor maps that it takes behind the addresses, each with the array that it is for.
     """
 
     name: str
@@ -51,6 +54,7 @@ class KernelLaunch:
     grid: tuple[int, int, int]
     threads: int
     shared_bytes: int
+    maps: tuple[tuple[str, TensorMap], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +128,11 @@ def _kernel(
     names = _arrays(nest, local)
     tensors = [program.tensors[one] for one in names]
     size, threads = shared_of(nest), max(map(threads_of, regions((nest,))))
-    with module.kernel(name, tensors, threads, size) as entry:
-        lowering = KernelLowering(
-            shared,
-            module.emitter_type,
-            entry.builder,
-            spreads(nest),
-            threads,
-            entry.shared_memory,
-            operands_of(nest),
-            places_of(nest),
-            any(map(_reads_shared, nodes((nest,)))),
-        )
+    copies = bulk_copies(nest, program, tiles) if module.target.properties.copies_boxes else {}
+    size += MBARRIER_BYTES * max((copy.slots for copy in copies.values()), default=0)
+    maps = tuple((copy.source, copy.map) for copy in copies.values())
+    with module.kernel(name, tensors, threads, size, len(maps)) as entry:
+        lowering = KernelLowering(shared, module.emitter_type, entry, nest, threads, copies)
         for tensor, pointer in zip(tensors, entry.arguments, strict=True):
             lowering.areas[tensor.name] = CodeBuffer(
                 tensor,
@@ -148,13 +145,7 @@ def _kernel(
             )
         lowering.block((nest,), Environment({}, {}), None)
     x, y, z = (lowering.grid[kind] for kind in BLOCKS)
-    return KernelLaunch(name, names, (x, y, z), threads, size)
-
-
-def _reads_shared(node: Node) -> bool:
-    """Whether a node is an instruction that reads shared memory by itself."""
-    law = node.instruction if isinstance(node, InstructionNest) else None
-    return isinstance(law, WarpProduct) and law.reads_shared
+    return KernelLaunch(name, names, (x, y, z), threads, size, maps)
 
 
 def _arrays(nest: Nest, local: set[str]) -> tuple[str, ...]:

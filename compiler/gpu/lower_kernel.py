@@ -2,7 +2,7 @@
 
 In a pipelined loop, copies into shared memory run ahead of the computation: those of iteration
 `i + depth - 1` start in iteration `i`, into the slot that iteration `i - 1` has read. They are
-asynchronous where a thread copies 4, 8 or 16 bytes at once.
+asynchronous where a thread copies 4, 8 or 16 bytes at once, or one instruction a box.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,30 @@ from functools import partial
 from typing_extensions import override
 
 from ..cpu.codegen.buffers import LoweringContext
-from ..cpu.codegen.emitter import I8, I64, POINTER, TYPES, LlvmBuilder, LlvmValue
+from ..cpu.codegen.emitter import I8, I64, POINTER, TYPES, LlvmValue
 from ..cpu.codegen.environment import Environment
 from ..cpu.codegen.lower_function import FunctionLowering
 from ..cpu.codegen.lower_values import Mask
 from ..te import nodes as loops
 from ..te.stages import qualified
 from ..te.target import BLOCKS, REGISTER, Kind
-from .blocks import Spread, bytes_of, copies_ahead, is_region, moves, thread_loops, threads_of
+from .blocks import (
+    bytes_of,
+    copies_ahead,
+    is_region,
+    moves,
+    operands_of,
+    places_of,
+    shared_of,
+    spreads,
+    thread_loops,
+    threads_of,
+)
+from .box_copies import BoxCopies
+from .bulk_copies import BulkCopy
 from .emitter import ALIGNMENT_BYTES, GpuEmitter
+from .instructions import WarpProduct
+from .kernel_module import KernelEntry
 from .shared_memory import SharedMemory
 from .spread_layout import SpreadLayout
 from .warp_products import WarpProducts
@@ -37,20 +52,14 @@ class KernelLowering(FunctionLowering):
         State shared by all kernels of the program.
     emitter_type
         Emits instructions in the language of the target's level.
-    builder
-        A builder at the function's entry.
-    spreads
-        Buffers in registers outside the thread loops.
+    entry
+        The function's entry.
+    nest
+        The kernel.
     threads
         Threads of a block.
-    shared_memory
-        Address of the memory that threads share.
-    operands
-        Buffers that only copies write and only instructions read, with the bytes of their rows.
-    places
-        Offsets of buffers in shared memory.
-    read_shared
-        Whether instructions read shared memory by themselves.
+    boxes
+        Copies by tensor maps, by the buffers that they fill.
     """
 
     emitter: GpuEmitter
@@ -59,19 +68,30 @@ class KernelLowering(FunctionLowering):
         self,
         shared: LoweringContext,
         emitter_type: type[GpuEmitter],
-        builder: LlvmBuilder,
-        spreads: dict[str, Spread],
+        entry: KernelEntry,
+        nest: loops.Nest,
         threads: int,
-        shared_memory: LlvmValue,
-        operands: Mapping[str, int],
-        places: Mapping[str, int],
-        read_shared: bool,
+        boxes: Mapping[str, BulkCopy],
     ) -> None:
         self.emitter_type = emitter_type
-        super().__init__(shared, builder, {}, None)
-        self.spreads, self.block_threads, self.shared_memory = spreads, threads, shared_memory
-        self.copies = SharedMemory(self.emitter, self.values, operands)
-        self.products = WarpProducts(self.emitter, self.copies, read_shared)
+        super().__init__(shared, entry.builder, {}, None)
+        self.spreads, self._places, self.block_threads = spreads(nest), places_of(nest), threads
+        self.shared_memory = entry.shared_memory
+        self.copies = SharedMemory(self.emitter, self.values, operands_of(nest))
+        laws = [
+            node.instruction
+            for node in loops.nodes((nest,))
+            if isinstance(node, loops.InstructionNest)
+        ]
+        self.reads_shared = any(isinstance(law, WarpProduct) and law.reads_shared for law in laws)
+        """Whether instructions read shared memory by themselves."""
+        self.products = WarpProducts(self.emitter, self.copies)
+        self.boxes: BoxCopies | None = None
+        if boxes:
+            pairs = zip(boxes.values(), entry.maps, strict=True)
+            mbarriers = self._at(I64(shared_of(nest)))
+            copies = dict(zip(boxes, pairs, strict=True))
+            self.boxes = BoxCopies(self.emitter, self.values, copies, mbarriers)
         self.grid = dict.fromkeys(BLOCKS, 1)
         """Blocks along each axis of the grid."""
         self._copied: set[str] = set()
@@ -80,7 +100,6 @@ class KernelLowering(FunctionLowering):
         self._units: dict[str, LlvmValue] = {}
         """Numbers of the threads along the loops of the region; empty outside of regions."""
         self._in_region = False
-        self._places = places
         self._regions = 0
         """Regions so far."""
         self._slots: dict[str, LlvmValue] = {}
@@ -105,6 +124,8 @@ class KernelLowering(FunctionLowering):
                 self.allocate(node, env)
             elif isinstance(node, loops.Barrier):
                 self.barrier()
+            elif self._is_box(node):
+                self.boxes.gathered.append((node.stage, env))
             elif is_region(node):
                 self.region(node, env)
             else:
@@ -112,7 +133,7 @@ class KernelLowering(FunctionLowering):
 
     def barrier(self) -> None:
         """Let all threads of the block wait for each other, and see what they wrote."""
-        if self.products.read_shared:
+        if self.reads_shared:
             self.emitter.publish()
         self.emitter.barrier()
 
@@ -144,9 +165,19 @@ class KernelLowering(FunctionLowering):
         else:
             super().node(node, env, mask)
 
+    def _is_box(self, node: loops.Node) -> bool:
+        """Whether a tensor map copies what a node does."""
+        return bool(self.boxes) and isinstance(node, loops.Nest) and node.stage in self.boxes.copies
+
     def _fills(self, node: loops.Nest) -> bool:
         """Whether a copy fills a buffer in shared memory."""
         return node.stage in self._places
+
+    def _at(self, offset: LlvmValue) -> LlvmValue:
+        """An address in shared memory."""
+        pointer = self.builder.gep(self.shared_memory, [offset], source_etype=I8)
+        pointer.type = POINTER
+        return pointer
 
     def allocate(self, node: loops.Allocate, env: Environment) -> None:
         """Reserve the buffer that the threads share, or each thread's part of it."""
@@ -156,9 +187,7 @@ class KernelLowering(FunctionLowering):
             if (slot := self._slots.get(name)) is not None:
                 size = bytes_of(node) // max(1, node.slots)
                 place = self.builder.add(place, self.builder.mul(slot, I64(size)))
-            pointer = self.builder.gep(self.shared_memory, [place], source_etype=I8)
-            pointer.type = POINTER
-            self.buffers.area(node, env, pointer)
+            self.buffers.area(node, env, self._at(place))
             return
         layout = SpreadLayout(node.shape, self.spreads[name])
         pointer = self.emitter.alloca(element, layout.size, ALIGNMENT_BYTES)
@@ -236,6 +265,9 @@ class KernelLowering(FunctionLowering):
         barrier, *rest = node.body[len(ahead) :]
         assert isinstance(barrier, loops.Barrier)
 
+        boxes, first = self.boxes, builder.icmp_unsigned("==", self.number("tid.x"), I64(0))
+        by_threads = any(isinstance(one, loops.Nest) and not self._is_box(one) for one in ahead)
+
         def emit(block: loops.Block, number: LlvmValue, copying: bool = False) -> None:
             """A part of an iteration, whose buffers are in its slots."""
             slot = builder.urem(number, I64(depth))
@@ -245,24 +277,36 @@ class KernelLowering(FunctionLowering):
             self.copies.runs_ahead = copying
             with self.memory.scope():
                 self.block(block, env.counting(node.variable, start, counter, 0, last), None)
+                if boxes and copying:
+                    boxes.start(slot, first)
             self.copies.runs_ahead = False
 
         def iteration(number: LlvmValue) -> None:
-            emitter.wait(depth - 2)
+            if by_threads:
+                emitter.wait(depth - 2)
+            if boxes:
+                slot, turn = builder.urem(number, I64(depth)), builder.udiv(number, I64(depth))
+                boxes.wait(slot, turn)
             self.barrier()
             following = builder.add(number, I64(depth - 1))
             with builder.if_then(builder.icmp_unsigned("<=", following, I64(last))):
                 emit(ahead, following, copying=True)
-            emitter.commit()
+            if by_threads:
+                emitter.commit()
             emit((*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest), number)
 
         if emitter.is_asynchronous:
+            if boxes:
+                boxes.initialise(depth, first)
+                emitter.barrier()
             for number in range(depth - 1):
                 if number <= last:
                     emit(ahead, I64(number), copying=True)
-                emitter.commit()
+                if by_threads:
+                    emitter.commit()
             emitter.repeat(node.extent, iteration)
-            emitter.wait(0)
+            if by_threads:
+                emitter.wait(0)
         else:
             emitter.repeat(node.extent, partial(emit, node.body))
         for name in names:

@@ -53,6 +53,8 @@ class GpuLevel:
         Products of matrices.
     cpu, features
         LLVM's names of the chip and of the version of PTX.
+    copies_boxes
+        Whether one instruction copies a box of a tensor into shared memory.
     """
 
     shared_bytes: int
@@ -61,18 +63,20 @@ class GpuLevel:
     instructions: tuple[WarpProduct, ...] = ()
     cpu: str = ""
     features: str = ""
+    copies_boxes: bool = False
 
 
 LEVELS: Mapping[str, GpuLevel] = {
     "sm90a": GpuLevel(
-        227 << 10, 1024, "PTX", (*WARPGROUP_PRODUCTS, *WARP_PRODUCTS), "sm_90a", "+ptx80"
+        *(226 << 10, 1024, "PTX", (*WARPGROUP_PRODUCTS, *WARP_PRODUCTS), "sm_90a", "+ptx80"),
+        copies_boxes=True,
     ),
     "sm90": GpuLevel(227 << 10, 1024, "PTX", WARP_PRODUCTS, "sm_90", "+ptx78"),
     "sm80": GpuLevel(163 << 10, 1024, "PTX", WARP_PRODUCTS, "sm_80", "+ptx71"),
     "opencl": GpuLevel(32 << 10, 256, "OpenCL C"),
 }
 """The levels by name, the most capable first. Code for a level also runs on later chips, unless
-its name ends in `a`: then it runs on that chip alone.
+its name ends in `a`: then it runs on that chip alone. A KiB of its shared memory is for mbarriers.
 
 `opencl` keeps to what every GPU with OpenCL 1.2 has. Source: The OpenCL Specification 1.2, table
 4.3, for the memory; makers' guides for the 256 threads.

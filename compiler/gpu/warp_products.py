@@ -55,13 +55,10 @@ class WarpProducts:
     ----------
     emitter, shared
         Emit the code.
-    read_shared
-        Whether some instructions read shared memory by themselves.
     """
 
-    def __init__(self, emitter: GpuEmitter, shared: SharedMemory, read_shared: bool) -> None:
+    def __init__(self, emitter: GpuEmitter, shared: SharedMemory) -> None:
         self.emitter, self.shared, self.memory = emitter, shared, shared.memory
-        self.read_shared = read_shared
         self._pending: dict[tuple[str, Affine], tuple[list[LlvmValue], LlvmType]] = {}
         """Places and types of sums that are not waited for."""
 
