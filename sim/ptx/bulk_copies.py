@@ -259,7 +259,7 @@ class BulkCopy:
     def _load(self, lane: int, index: np.ndarray, pieces, content: np.ndarray) -> None:
         batch, shadow, mbarriers = self.batch, self.batch.shared_shadow, Mbarriers.of(self.batch)
         barrier, _ = next(mbarriers.find(index, self.mbarrier(index)))
-        if not mbarriers.is_announced(barrier, lane):
+        if barrier.offset in mbarriers.unannounced:
             detail = f"no fence or barrier follows `mbarrier.init` of {barrier.name}"
             raise LaneFault(FaultKind.MBARRIER_STATE, detail, lane)
         lanes = np.full(len(pieces), lane)

@@ -222,7 +222,12 @@ def build_fence(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     if "mbarrier_init" in parts:
         return lambda lanes: Mbarriers.of(batch).announce(batch.ids(lanes))
     if parts[1:3] == ("proxy", "async") and "global" not in parts:
-        return lambda lanes: batch.clocks.fence_proxy(batch.warps[lanes], batch.threads[lanes])
+
+        def fence_proxy(lanes) -> None:
+            Mbarriers.of(batch).announce(batch.ids(lanes))
+            batch.clocks.fence_proxy(batch.warps[lanes], batch.threads[lanes])
+
+        return fence_proxy
     wide = not {"cta", "proxy"} & set(parts)
 
     def run(lanes) -> None:
