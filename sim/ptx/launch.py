@@ -69,6 +69,9 @@ class Launch:
         if kernel.required_threads not in (None, threads):
             detail = f"a block of {threads} threads; `{kernel.name}` requires"
             raise PtxFault(FaultKind.ARGUMENTS, f"{detail} {kernel.required_threads}")
+        if (kernel.cluster_blocks or 1) > 1:
+            detail = f"clusters of {kernel.cluster_blocks} blocks"
+            raise PtxFault(FaultKind.UNSUPPORTED, detail)
         self.dynamic_shared_bytes = shared_bytes
         self.doubtful = doubtful_reads(kernel)
         self._places: dict[str, tuple[str, int]] = {}

@@ -205,6 +205,11 @@ def test_a_deadlock_names_the_mbarrier_and_what_it_lacks():
     )
 
 
+def test_clusters_of_several_blocks_are_refused():
+    with pytest.raises(PtxFault, match="unsupported instruction: clusters of 2 blocks"):
+        run(kernel("exit;", rules=".reqnctapercluster 2, 1, 1"), 2, 32, [])
+
+
 def test_more_arrivals_than_a_phase_lacks_are_refused():
     found = fault_of(START + "mbarrier.arrive.shared.b64 _, [b];")
     assert found.fault == FaultKind.MBARRIER_COUNT
@@ -229,6 +234,7 @@ def test_states_counts_and_tests_without_a_loop(order):
     @!%p2 bra OTHERS;
     mbarrier.arrive.shared.b64 %d2, [b], 2;
     mbarrier.test_wait.shared.b64 %p1, [b], %d2; selp.u32 %r3, 1, 0, %p1;
+    mbarrier.test_wait.shared.b64 %p1, [b], %d2; @%p1 add.u32 %r3, %r3, 1;
     mbarrier.complete_tx.relaxed.cta.shared.b64 [b], 16;
     mbarrier.arrive.expect_tx.shared.b64 _, [b], 16;
     W: mbarrier.try_wait.shared.b64 %p1, [b], %d2, 1000; @!%p1 bra W;

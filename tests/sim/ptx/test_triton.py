@@ -100,6 +100,12 @@ PLANTED = {
         "",
         {FaultKind.DEADLOCK},
     ),
+    "a consumer releases before its products are done": (
+        r"(wgmma.wait_group.sync.aligned 0;)(\s*// end inline asm\s*add.s32 \s*%r19, %r21, 82048;"
+        r"\s*bar.sync \s*3, 128;\s*// begin inline asm\s*@%p6 \S+ _, \[%r19\], 128;)",
+        r"\2\1",
+        {FaultKind.SHARED_RACE},
+    ),
     "fewer bytes": ("16384;", "8192;", {FaultKind.MBARRIER_BYTES, FaultKind.UNINITIALISED_SHARED}),
     "more bytes": ("16384;", "32768;", {FaultKind.DEADLOCK}),
     "no fence": ("fence.proxy.async.shared::cta;", "", {FaultKind.MISSING_FENCE}),
