@@ -16,7 +16,7 @@ from .faults import FaultKind, LaneFault
 from .mbarriers import BulkWrite, Mbarriers, shared_addresses
 from .memory import PARAMETER_WINDOW, WINDOW_BITS
 from .shadow import EPOCH, PENDING
-from .syntax import BitPattern, MemoryOperand, PtxInstruction, RegisterVector, Symbol
+from .syntax import BitPattern, MemoryOperand, PtxInstruction, RegisterVector
 
 PIECE_BYTES = 16
 ALIGNED_BYTES = 128
@@ -193,14 +193,12 @@ class BulkCopy:
         outside, inside = (source, target) if self.is_load else (target, source)
         self.inside = shared_addresses(batch, inside)
         self.outside = batch.addresses(outside)
-        self.base, self.coordinates, self.size = 0, [], None
+        self.coordinates, self.size = [], None
         if not self.is_tensor:
             self.size = batch.source(size[0], TYPES["u32"])
             return
         if not isinstance(outside, MemoryOperand) or size:
             raise unsupported(instruction)
-        if isinstance(outside.base, Symbol) and batch.launch.space_of(outside.base) == "param":
-            self.base = PARAMETER_WINDOW << WINDOW_BITS
         vector = outside.extra[0]
         elements = vector.elements if isinstance(vector, RegisterVector) else (vector,)
         self.coordinates = [batch.source(element, TYPES["s32"]) for element in elements]
@@ -209,7 +207,7 @@ class BulkCopy:
 
     def _rows(self, lane: int, index: np.ndarray) -> tuple[Rows, int, int, TensorMap | None]:
         """The rows of a lane's copy, the width of their elements, the swizzle and the map."""
-        batch, address = self.batch, int(self.outside(index)[0]) + self.base
+        batch, address = self.batch, int(self.outside(index)[0])
         if self.size is not None:
             size = int(self.size[lane])
             if size % PIECE_BYTES or not size or address % PIECE_BYTES:

@@ -43,9 +43,9 @@ def store(rank: int, place: tuple[int, ...], fence: str = FENCE, commit: str = C
     coordinates = ", ".join(map(str, place))
     copy = (
         f"@%p2 cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group"
-        f" [map, {{{coordinates}}}], [%r31];"
+        f" [%d1, {{{coordinates}}}], [%r31];"
     )
-    body = START + "ld.param.u64 %d4, [a];" + FROM_IN + fence + copy + commit
+    body = START + "mov.b64 %d1, map; ld.param.u64 %d4, [a];" + FROM_IN + fence + copy + commit
     return kernel(SHARED + body + "exit;", MAP)
 
 

@@ -6,6 +6,7 @@ import pytest
 from tilewright.sim.ptx import FaultKind, PtxFault, TensorArgument, parse_ptx, run
 from tilewright.tensor_map import TensorMap
 
+from ...compiler.gpu.assembler import assemble
 from .kernels import HEADER, kernel
 
 ORDERS = ("together", "ascending", "descending", 7)
@@ -70,6 +71,11 @@ def pipelined(text: str, order: str | int) -> None:
     tensor = TensorMap("int32", (16, 8 * TILES), (64,), (16, 8))
     run(parse_ptx(text)["k"], 1, 64, [TensorArgument(tensor, source), result], order=order)
     np.testing.assert_array_equal(result, source)
+
+
+def test_the_assembler_takes_the_pipeline(tmp_path):
+    text = PIPELINE.replace(HEADER, ".version 8.6\n.target sm_90a\n.address_size 64\n")
+    assert assemble(text, "sm_90a", tmp_path).opcodes()["UTMALDG.2D"] == 1
 
 
 @pytest.mark.parametrize("order", ORDERS)
