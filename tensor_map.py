@@ -18,6 +18,9 @@ DATA_TYPES = {
 }
 """The driver's name and the bytes of an element of each type."""
 
+TENSOR_MAP_BYTES = 128
+"""Size of an encoded map."""
+
 MAX_RANK, MAX_BOX, MAX_ELEMENT_STRIDE = 5, 256, 8
 MAX_EXTENT, MAX_STRIDE_BYTES = 1 << 32, 1 << 40
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import ProgramError
-from ...tensor_map import TensorMap
+from ...tensor_map import TENSOR_MAP_BYTES, TensorMap
 from .batch import BlockBatch
 from .faults import FaultKind, PtxFault
 from .initialisation import doubtful_reads
@@ -40,7 +40,6 @@ class TensorArgument:
 
 Argument = np.ndarray | int | float | np.number | bytes | TensorArgument
 
-TENSOR_MAP_BYTES = 128
 MAX_LANES = 4096
 """Threads that run side by side at most; more use more memory and gain little."""
 
