@@ -223,7 +223,8 @@ def run(
         Blocks of the grid and threads of a block.
     arguments : sequence
         One for each parameter: a contiguous array (a pointer to it; read-only if the array is),
-        a number, or bytes for a parameter passed by value. Pointers left out at the end are null.
+        a tensor map of one, a number, or bytes for a parameter passed by value. Pointers left out
+        at the end are null.
     shared_bytes : int
         Dynamic shared memory of a block.
     order : "together", "ascending", "descending" or int

@@ -188,7 +188,6 @@ class Mbarriers:
         addresses: np.ndarray,
         counts: np.ndarray,
         releases: bool,
-        drops: bool,
     ) -> np.ndarray:
         """Arrive `counts` times; return the phases."""
         batch = self.batch
@@ -203,7 +202,6 @@ class Mbarriers:
                 rows = batch.clocks.publish(np.unique(batch.warps[ids]))
                 barrier.mail = np.maximum(barrier.mail, rows.max(axis=0))
             barrier.pending -= total
-            barrier.count -= total if drops else 0
             self.settle(barrier, int(ids[0]))
         return phases
 
@@ -381,7 +379,7 @@ def build_mbarrier(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         return lambda lanes: mbarriers.expect(
             batch.ids(lanes), addresses(lanes), sign * number[lanes].astype(np.int64)
         )
-    if action not in ("arrive", "arrive_drop") or "noComplete" in parts:
+    if action != "arrive" or "noComplete" in parts:
         raise unsupported(instruction)
     row = None if state is None else batch.row(state, TYPES["u64"])
     expects, releases = "expect_tx" in parts, "relaxed" not in parts
@@ -391,7 +389,7 @@ def build_mbarrier(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         ids, at = batch.ids(lanes), addresses(lanes)
         if expects:
             mbarriers.expect(ids, at, number[lanes].astype(np.int64))
-        phases = mbarriers.arrive(ids, at, counts[lanes], releases, action == "arrive_drop")
+        phases = mbarriers.arrive(ids, at, counts[lanes], releases)
         if row is not None:
             row[lanes] = phases
 

@@ -129,16 +129,13 @@ def build_convert_address(batch: BlockBatch, instruction: PtxInstruction) -> Ste
     return apply(function, batch.row(result, U64), batch.source(source, U64), offset)
 
 
-@builds("mapa", "getctarank")
+@builds("mapa")
 def build_cluster_address(batch: BlockBatch, instruction: PtxInstruction) -> Step:
-    """`mapa` and `getctarank` in a cluster of one block, whose rank is 0."""
+    """`mapa` in a cluster of one block, whose rank is 0."""
     dtype = TYPES[type_of(instruction)]
-    result, address, *rank = instruction.operands
-    if instruction.name == "getctarank":
-        zero = np.broadcast_to(np.uint32(0), batch.count)
-        return apply(np.positive, batch.row(result, TYPES["u32"]), zero)
+    result, address, rank = instruction.operands
     row, addresses = batch.row(result, dtype), batch.source(address, dtype)
-    ranks = batch.source(rank[0], TYPES["u32"])
+    ranks = batch.source(rank, TYPES["u32"])
 
     def run(lanes) -> None:
         if ranks[lanes].any():

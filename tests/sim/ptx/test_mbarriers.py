@@ -51,6 +51,7 @@ PRODUCER:
 setmaxnreg.dec.sync.aligned.u32 24;
 elect.sync _|%p5, -1; @!%p5 exit;
 mov.b64 %d1, map; cvta.param.u64 %d1, %d1; prefetch.tensormap [%d1];
+cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, {{0, 0}}];
 NEXT:
 and.b32 %r4, %r3, 1; shr.u32 %r5, %r3, 1; and.b32 %r9, %r5, 1; xor.b32 %r9, %r9, 1;
 mad.lo.u32 %r6, %r4, 8, %r31; mad.lo.u32 %r7, %r4, 8, %r32; mad.lo.u32 %r8, %r4, 512, %r30;
@@ -159,9 +160,9 @@ PLANTED = {
     ),
     "a box at a misaligned address": ("[%r8], [%d1", "[%r8+16], [%d1", {FaultKind.MISALIGNED}),
     "a box outside shared memory": ("[%r8], [%d1", "[%r8+1024], [%d1", {FaultKind.OUT_OF_BOUNDS}),
-    "a coordinate too few": ("tensor.2d", "tensor.3d", {FaultKind.UNSUPPORTED}),
-    "no tensor map": ("[%d1, {", "[%d1+64, {", {FaultKind.TENSOR_MAP}),
-    "a misaligned tensor map": ("[%d1, {", "[%d1+32, {", {FaultKind.MISALIGNED}),
+    "a coordinate too few": ("tensor.2d.sh", "tensor.3d.sh", {FaultKind.UNSUPPORTED}),
+    "no tensor map": ("[%d1, {0, %", "[%d1+64, {0, %", {FaultKind.TENSOR_MAP}),
+    "a misaligned tensor map": ("[%d1, {0, %", "[%d1+32, {0, %", {FaultKind.MISALIGNED}),
 }  # fmt: skip
 
 
@@ -211,6 +212,11 @@ def test_a_deadlock_names_the_mbarrier_and_what_it_lacks():
     )
 
 
+def test_no_other_block_is_in_a_cluster():
+    found = fault_of("mapa.shared::cluster.u32 %r2, 16, 1;")
+    assert found.fault == FaultKind.OUT_OF_BOUNDS
+
+
 def test_clusters_of_several_blocks_are_refused():
     with pytest.raises(PtxFault, match="unsupported instruction: clusters of 2 blocks"):
         run(kernel("exit;", rules=".reqnctapercluster 2, 1, 1"), 2, 32, [])
@@ -252,7 +258,7 @@ def test_states_counts_and_tests_without_a_loop(order):
     st.shared.u32 [c], 41;
     mbarrier.arrive.shared.b64 _, [b];
     ARRIVE: and.b32 %r2, %r1, 31; setp.ne.u32 %p4, %r2, 1; @%p4 exit;
-    mbarrier.arrive.release.cta.shared::cta.b64 _, [b]; exit;
+    mov.u64 %d3, b; cvta.shared.u64 %d3, %d3; mbarrier.arrive.release.cta.b64 _, [%d3]; exit;
     """
     array = np.zeros(2, np.int32)
     one = kernel(".shared .align 4 .b8 c[4];" + body, ".u64 a")
