@@ -30,7 +30,7 @@ QUALIFIERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BoxRows:
     """Ranges of bytes in global memory, one for each row of a box that lies inside the tensor.
 
     Attributes
@@ -139,7 +139,7 @@ def find_tensor_map(batch: BlockBatch, lane: int, address: int) -> tuple[TensorM
     return found, int(words[1])
 
 
-def rows_of(tensor: TensorMap, start: int, coordinates: list[int]) -> Rows:
+def rows_of(tensor: TensorMap, start: int, coordinates: list[int]) -> BoxRows:
     """The rows of the box at `coordinates` that lie inside the tensor at `start`."""
     extents, width = tensor.box_extents, tensor.element_bytes
     addresses, inside = np.full(1, start, np.int64), np.ones(1, bool)
@@ -152,7 +152,7 @@ def rows_of(tensor: TensorMap, start: int, coordinates: list[int]) -> Rows:
     first = max(0, -coordinates[0])
     last = max(first, min(extents[0], tensor.dims[0] - coordinates[0]))
     indices = np.flatnonzero(inside & (last > first))
-    return Rows(
+    return BoxRows(
         addresses[indices] + (coordinates[0] + first) * width,
         indices,
         first * width,
@@ -162,7 +162,7 @@ def rows_of(tensor: TensorMap, start: int, coordinates: list[int]) -> Rows:
     )
 
 
-def locate_rows(batch: BlockBatch, lane: int, rows: Rows, width: int, store: bool) -> np.ndarray:
+def locate_rows(batch: BlockBatch, lane: int, rows: BoxRows, width: int, store: bool) -> np.ndarray:
     """Offsets of rows in global memory, whose first and last elements have to be in a buffer."""
     lanes, memory = np.full(len(rows.addresses), lane), batch.launch.memory
     memory.locate(batch, lanes, rows.addresses + rows.size_bytes - width, width, store)
@@ -176,7 +176,7 @@ def locate_pieces(batch: BlockBatch, lane: int, address: int, size: int, swizzle
     return batch.shared.locate(batch, np.full(len(at), lane), at, PIECE_BYTES, store)
 
 
-class BulkCopy:
+class BulkCopyStep:
     """One `cp.async.bulk` between global and shared memory, compiled."""
 
     def __init__(self, batch: BlockBatch, instruction: PtxInstruction):
@@ -205,7 +205,7 @@ class BulkCopy:
         if f"{len(elements)}d" not in parts:
             raise unsupported(instruction)
 
-    def _rows(self, lane: int, index: np.ndarray) -> tuple[Rows, int, int, TensorMap | None]:
+    def _rows(self, lane: int, index: np.ndarray) -> tuple[BoxRows, int, int, TensorMap | None]:
         """The rows of a lane's copy, the width of their elements, the swizzle and the map."""
         batch, address = self.batch, int(self.outside(index)[0])
         if self.size is not None:
@@ -213,7 +213,7 @@ class BulkCopy:
             if size % PIECE_BYTES or not size or address % PIECE_BYTES:
                 detail = f"a bulk copy of {size} bytes at {address:#x}; expected multiples of 16"
                 raise LaneFault(FaultKind.MISALIGNED, detail, lane)
-            return Rows(np.full(1, address), np.zeros(1, int), 0, size, 1, size), 16, 0, None
+            return BoxRows(np.full(1, address), np.zeros(1, int), 0, size, 1, size), 16, 0, None
         tensor, start = find_tensor_map(batch, lane, address)
         if len(tensor.dims) != len(self.coordinates):
             detail = f"{len(self.coordinates)} coordinates for a tensor of rank {len(tensor.dims)}"
@@ -305,4 +305,4 @@ def build_bulk_copy(batch: BlockBatch, instruction: PtxInstruction) -> Step:
             raise unsupported(instruction)
         newest, read = count.bits, "read" in parts
         return lambda lanes: stores.wait(batch.ids(lanes), newest, read)
-    return BulkCopy(batch, instruction)
+    return BulkCopyStep(batch, instruction)
