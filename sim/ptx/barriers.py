@@ -8,6 +8,7 @@ import numpy as np
 from .batch import RUNNING, TYPES, WAITING, BlockBatch
 from .builders import unsupported
 from .faults import FaultKind, LaneFault
+from .mbarriers import Mbarriers
 from .syntax import BitPattern, PtxInstruction
 
 COUNT = 16
@@ -162,6 +163,7 @@ class Barriers:
                 self.reductions[number](members, self.votes[members])
         self.waits_at[lanes] = -1
         batch.state[lanes] = RUNNING
+        Mbarriers.of(batch).announce(lanes)
 
     def release_after_exit(self) -> None:
         """Look again at barriers for all threads, of which some have exited."""

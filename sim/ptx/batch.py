@@ -84,6 +84,7 @@ class BlockBatch:
         self.mbarriers: Mbarriers | None = None
         self.bulk_stores: BulkStores | None = None
         self.register_counts = np.zeros(len(block_ids) * self.warps_per_block, np.int64)
+        self.product_counts = np.zeros_like(self.register_counts)
         self.initialised: dict[str, np.ndarray] = {}
         self._allocate_memory()
         self.rows: dict[str, np.ndarray] = {}

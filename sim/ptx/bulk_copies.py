@@ -16,7 +16,7 @@ from .faults import FaultKind, LaneFault
 from .mbarriers import BulkWrite, Mbarriers, shared_addresses
 from .memory import PARAMETER_WINDOW, WINDOW_BITS
 from .shadow import EPOCH, PENDING
-from .syntax import BitPattern, MemoryOperand, PtxInstruction, RegisterVector, Symbol
+from .syntax import BitPattern, MemoryOperand, PtxInstruction, RegisterVector
 
 PIECE_BYTES = 16
 ALIGNED_BYTES = 128
@@ -30,7 +30,7 @@ QUALIFIERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BoxRows:
     """Ranges of bytes in global memory, one for each row of a box that lies inside the tensor.
 
     Attributes
@@ -139,7 +139,7 @@ def find_tensor_map(batch: BlockBatch, lane: int, address: int) -> tuple[TensorM
     return found, int(words[1])
 
 
-def rows_of(tensor: TensorMap, start: int, coordinates: list[int]) -> Rows:
+def rows_of(tensor: TensorMap, start: int, coordinates: list[int]) -> BoxRows:
     """The rows of the box at `coordinates` that lie inside the tensor at `start`."""
     extents, width = tensor.box_extents, tensor.element_bytes
     addresses, inside = np.full(1, start, np.int64), np.ones(1, bool)
@@ -152,7 +152,7 @@ def rows_of(tensor: TensorMap, start: int, coordinates: list[int]) -> Rows:
     first = max(0, -coordinates[0])
     last = max(first, min(extents[0], tensor.dims[0] - coordinates[0]))
     indices = np.flatnonzero(inside & (last > first))
-    return Rows(
+    return BoxRows(
         addresses[indices] + (coordinates[0] + first) * width,
         indices,
         first * width,
@@ -162,7 +162,7 @@ def rows_of(tensor: TensorMap, start: int, coordinates: list[int]) -> Rows:
     )
 
 
-def locate_rows(batch: BlockBatch, lane: int, rows: Rows, width: int, store: bool) -> np.ndarray:
+def locate_rows(batch: BlockBatch, lane: int, rows: BoxRows, width: int, store: bool) -> np.ndarray:
     """Offsets of rows in global memory, whose first and last elements have to be in a buffer."""
     lanes, memory = np.full(len(rows.addresses), lane), batch.launch.memory
     memory.locate(batch, lanes, rows.addresses + rows.size_bytes - width, width, store)
@@ -176,7 +176,7 @@ def locate_pieces(batch: BlockBatch, lane: int, address: int, size: int, swizzle
     return batch.shared.locate(batch, np.full(len(at), lane), at, PIECE_BYTES, store)
 
 
-class BulkCopy:
+class BulkCopyStep:
     """One `cp.async.bulk` between global and shared memory, compiled."""
 
     def __init__(self, batch: BlockBatch, instruction: PtxInstruction):
@@ -193,29 +193,27 @@ class BulkCopy:
         outside, inside = (source, target) if self.is_load else (target, source)
         self.inside = shared_addresses(batch, inside)
         self.outside = batch.addresses(outside)
-        self.base, self.coordinates, self.size = 0, [], None
+        self.coordinates, self.size = [], None
         if not self.is_tensor:
             self.size = batch.source(size[0], TYPES["u32"])
             return
         if not isinstance(outside, MemoryOperand) or size:
             raise unsupported(instruction)
-        if isinstance(outside.base, Symbol) and batch.launch.space_of(outside.base) == "param":
-            self.base = PARAMETER_WINDOW << WINDOW_BITS
         vector = outside.extra[0]
         elements = vector.elements if isinstance(vector, RegisterVector) else (vector,)
         self.coordinates = [batch.source(element, TYPES["s32"]) for element in elements]
         if f"{len(elements)}d" not in parts:
             raise unsupported(instruction)
 
-    def _rows(self, lane: int, index: np.ndarray) -> tuple[Rows, int, int, TensorMap | None]:
+    def _rows(self, lane: int, index: np.ndarray) -> tuple[BoxRows, int, int, TensorMap | None]:
         """The rows of a lane's copy, the width of their elements, the swizzle and the map."""
-        batch, address = self.batch, int(self.outside(index)[0]) + self.base
+        batch, address = self.batch, int(self.outside(index)[0])
         if self.size is not None:
             size = int(self.size[lane])
             if size % PIECE_BYTES or not size or address % PIECE_BYTES:
                 detail = f"a bulk copy of {size} bytes at {address:#x}; expected multiples of 16"
                 raise LaneFault(FaultKind.MISALIGNED, detail, lane)
-            return Rows(np.full(1, address), np.zeros(1, int), 0, size, 1, size), 16, 0, None
+            return BoxRows(np.full(1, address), np.zeros(1, int), 0, size, 1, size), 16, 0, None
         tensor, start = find_tensor_map(batch, lane, address)
         if len(tensor.dims) != len(self.coordinates):
             detail = f"{len(self.coordinates)} coordinates for a tensor of rank {len(tensor.dims)}"
@@ -259,7 +257,7 @@ class BulkCopy:
     def _load(self, lane: int, index: np.ndarray, pieces, content: np.ndarray) -> None:
         batch, shadow, mbarriers = self.batch, self.batch.shared_shadow, Mbarriers.of(self.batch)
         barrier, _ = next(mbarriers.find(index, self.mbarrier(index)))
-        if not mbarriers.is_announced(barrier, lane):
+        if barrier.offset in mbarriers.unannounced:
             detail = f"no fence or barrier follows `mbarrier.init` of {barrier.name}"
             raise LaneFault(FaultKind.MBARRIER_STATE, detail, lane)
         lanes = np.full(len(pieces), lane)
@@ -307,4 +305,4 @@ def build_bulk_copy(batch: BlockBatch, instruction: PtxInstruction) -> Step:
             raise unsupported(instruction)
         newest, read = count.bits, "read" in parts
         return lambda lanes: stores.wait(batch.ids(lanes), newest, read)
-    return BulkCopy(batch, instruction)
+    return BulkCopyStep(batch, instruction)

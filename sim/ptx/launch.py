@@ -68,6 +68,9 @@ class Launch:
         if kernel.required_threads not in (None, threads):
             detail = f"a block of {threads} threads; `{kernel.name}` requires"
             raise PtxFault(FaultKind.ARGUMENTS, f"{detail} {kernel.required_threads}")
+        if (kernel.cluster_blocks or 1) > 1:
+            detail = f"clusters of {kernel.cluster_blocks} blocks"
+            raise PtxFault(FaultKind.UNSUPPORTED, detail)
         self.dynamic_shared_bytes = shared_bytes
         self.doubtful = doubtful_reads(kernel)
         self._places: dict[str, tuple[str, int]] = {}
@@ -220,7 +223,8 @@ def run(
         Blocks of the grid and threads of a block.
     arguments : sequence
         One for each parameter: a contiguous array (a pointer to it; read-only if the array is),
-        a number, or bytes for a parameter passed by value. Pointers left out at the end are null.
+        a tensor map of one, a number, or bytes for a parameter passed by value. Pointers left out
+        at the end are null.
     shared_bytes : int
         Dynamic shared memory of a block.
     order : "together", "ascending", "descending" or int

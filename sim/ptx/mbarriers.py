@@ -15,7 +15,7 @@ from .batch import RUNNING, TYPES, WAITING, BlockBatch, Step
 from .builders import builds, unsupported
 from .faults import FaultKind, LaneFault
 from .memory import SHARED_WINDOW, WINDOW_BITS
-from .shadow import BLOCK, EPOCH, THREAD_SHIFT
+from .shadow import BLOCK, THREAD_SHIFT
 from .syntax import MemoryOperand, PtxInstruction, VirtualRegister
 
 MAX_COUNT = (1 << 20) - 1
@@ -54,8 +54,6 @@ class Mbarrier:
         Clocks of those who arrived, up to now and until the last phase ended.
     seen : int[threads]
         The last phase whose end each thread of the block has seen.
-    announced : bool
-        `fence.mbarrier_init` has followed its initialisation.
     """
 
     block: int
@@ -71,7 +69,6 @@ class Mbarrier:
     phase: int = 0
     missing_bytes: int = 0
     copies: list[BulkWrite] = field(default_factory=list)
-    announced: bool = False
 
     @property
     def name(self) -> str:
@@ -89,13 +86,26 @@ class Mbarrier:
 
 
 class Mbarriers:
-    """The mbarriers of a batch of blocks, by their offset in shared memory."""
+    """The mbarriers of a batch of blocks.
+
+    Attributes
+    ----------
+    at : dict[int, Mbarrier]
+        By offset in shared memory.
+    waits_at, tried : int[lanes]
+        The one at which each lane is parked, and the one that it tested last, without success.
+    unannounced : set[int]
+        Those with neither a fence nor a barrier after their initialisation.
+    timeouts : int
+        Rounds of waits that returned since anything happened.
+    """
 
     def __init__(self, batch: BlockBatch):
         self.batch = batch
         self.at: dict[int, Mbarrier] = {}
         self.waits_at = np.full(batch.count, -1)
         self.tried = np.full(batch.count, -1)
+        self.unannounced: set[int] = set()
         self.timeouts = 0
 
     @classmethod
@@ -148,6 +158,7 @@ class Mbarriers:
             stamps = shadow.writes[shadow.granules(np.array([offset]), 8)[0]]
             mail = np.zeros(batch.clocks.rows.shape[1], np.uint32)
             seen = np.full(32 * batch.warps_per_block, -1)
+            self.unannounced.add(offset)
             self.at[offset] = Mbarrier(
                 int(batch.blocks[lane]), address, offset, count, count, lane, stamps, mail, mail,
                 seen,
@@ -163,21 +174,13 @@ class Mbarriers:
             offsets = np.full(1, barrier.offset)
             batch.shared_shadow.write(batch, lanes[members[:1]], offsets, 8)
             del self.at[barrier.offset]
+            self.unannounced.discard(barrier.offset)
 
     def announce(self, lanes: np.ndarray) -> None:
-        """`fence.mbarrier_init`: bulk copies may use what `lanes` have initialised."""
-        initialisers = set(lanes.tolist())
-        for barrier in self.at.values():
-            barrier.announced |= barrier.initialiser in initialisers
-
-    def is_announced(self, barrier: Mbarrier, lane: int) -> bool:
-        """Whether a fence or a barrier stands between the initialisation and a bulk copy."""
-        clocks, warp = self.batch.clocks, self.batch.warps[lane]
-        first = barrier.initialiser
-        epoch = barrier.stamps[0] & EPOCH
-        known = clocks.known[warp, self.batch.own_warps[first]]
-        fenced = clocks.proxied[warp, self.batch.threads[first]]
-        return bool(barrier.announced or max(known, fenced) >= epoch)
+        """After a fence or a barrier of `lanes`, bulk copies may use what they have initialised."""
+        if self.unannounced:
+            passed = set(lanes.tolist())
+            self.unannounced -= {at for at in self.unannounced if self.at[at].initialiser in passed}
 
     def arrive(
         self,
@@ -185,7 +188,6 @@ class Mbarriers:
         addresses: np.ndarray,
         counts: np.ndarray,
         releases: bool,
-        drops: bool,
     ) -> np.ndarray:
         """Arrive `counts` times; return the phases."""
         batch = self.batch
@@ -200,7 +202,6 @@ class Mbarriers:
                 rows = batch.clocks.publish(np.unique(batch.warps[ids]))
                 barrier.mail = np.maximum(barrier.mail, rows.max(axis=0))
             barrier.pending -= total
-            barrier.count -= total if drops else 0
             self.settle(barrier, int(ids[0]))
         return phases
 
@@ -378,7 +379,7 @@ def build_mbarrier(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         return lambda lanes: mbarriers.expect(
             batch.ids(lanes), addresses(lanes), sign * number[lanes].astype(np.int64)
         )
-    if action not in ("arrive", "arrive_drop") or "noComplete" in parts:
+    if action != "arrive" or "noComplete" in parts:
         raise unsupported(instruction)
     row = None if state is None else batch.row(state, TYPES["u64"])
     expects, releases = "expect_tx" in parts, "relaxed" not in parts
@@ -388,7 +389,7 @@ def build_mbarrier(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         ids, at = batch.ids(lanes), addresses(lanes)
         if expects:
             mbarriers.expect(ids, at, number[lanes].astype(np.int64))
-        phases = mbarriers.arrive(ids, at, counts[lanes], releases, action == "arrive_drop")
+        phases = mbarriers.arrive(ids, at, counts[lanes], releases)
         if row is not None:
             row[lanes] = phases
 

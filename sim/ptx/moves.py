@@ -129,16 +129,13 @@ def build_convert_address(batch: BlockBatch, instruction: PtxInstruction) -> Ste
     return apply(function, batch.row(result, U64), batch.source(source, U64), offset)
 
 
-@builds("mapa", "getctarank")
+@builds("mapa")
 def build_cluster_address(batch: BlockBatch, instruction: PtxInstruction) -> Step:
-    """`mapa` and `getctarank` in a cluster of one block, whose rank is 0."""
+    """`mapa` in a cluster of one block, whose rank is 0."""
     dtype = TYPES[type_of(instruction)]
-    result, address, *rank = instruction.operands
-    if instruction.name == "getctarank":
-        zero = np.broadcast_to(np.uint32(0), batch.count)
-        return apply(np.positive, batch.row(result, TYPES["u32"]), zero)
+    result, address, rank = instruction.operands
     row, addresses = batch.row(result, dtype), batch.source(address, dtype)
-    ranks = batch.source(rank[0], TYPES["u32"])
+    ranks = batch.source(rank, TYPES["u32"])
 
     def run(lanes) -> None:
         if ranks[lanes].any():
@@ -222,7 +219,12 @@ def build_fence(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     if "mbarrier_init" in parts:
         return lambda lanes: Mbarriers.of(batch).announce(batch.ids(lanes))
     if parts[1:3] == ("proxy", "async") and "global" not in parts:
-        return lambda lanes: batch.clocks.fence_proxy(batch.warps[lanes], batch.threads[lanes])
+
+        def fence_proxy(lanes) -> None:
+            Mbarriers.of(batch).announce(batch.ids(lanes))
+            batch.clocks.fence_proxy(batch.warps[lanes], batch.threads[lanes])
+
+        return fence_proxy
     wide = not {"cta", "proxy"} & set(parts)
 
     def run(lanes) -> None:

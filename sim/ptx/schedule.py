@@ -22,7 +22,7 @@ from .faults import FaultKind, LaneFault, PtxFault
 from .mbarriers import Mbarriers, build_wait, is_wait
 from .step_table import StepTable
 from .syntax import PtxInstruction
-from .warps import refuse_too_many_registers
+from .warps import check_warpgroups
 
 
 class LaneScheduler:
@@ -46,7 +46,7 @@ class LaneScheduler:
             while (lanes := self._pick()) is not None:
                 self._advance(FULL if len(lanes) == batch.count else lanes, int(batch.pc[lanes[0]]))
             self.mbarriers.finish()
-            refuse_too_many_registers(batch)
+            check_warpgroups(batch)
         except LaneFault as fault:
             block, thread = batch.thread(fault.lane)
             line = self.kernel.instructions[self.index].line

@@ -216,5 +216,6 @@ def build_wgmma(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         ids = batch.ids(lanes)
         pending.queue.append((ids, pending.committed[ids], product, product.issue(lanes)))
         pending.counts[ids] += 1
+        batch.product_counts[batch.warps[ids[::32]]] += 1
 
     return issue

@@ -215,13 +215,22 @@ def build_register_count(batch: BlockBatch, instruction: PtxInstruction) -> Step
     return run
 
 
-def refuse_too_many_registers(batch: BlockBatch) -> None:
-    """Refuse blocks whose last `setmaxnreg`s exceed the registers of a multiprocessor."""
-    counts = batch.register_counts.reshape(len(batch.block_ids), -1)
+def check_warpgroups(batch: BlockBatch) -> None:
+    """Refuse blocks whose warpgroups did not act as one, or want more registers than there are."""
+    blocks = len(batch.block_ids)
+    counts = batch.register_counts.reshape(blocks, -1)
     totals = 32 * np.where(counts > 0, counts, MIN_REGISTERS).sum(axis=1)
     bad = (totals > REGISTERS) & (counts > 0).any(axis=1)
     if bad.any():
         block = int(np.argmax(bad))
         detail = f"{int(totals[block])} in a block, of {REGISTERS}: its warps would wait for ever"
-        lane = 32 * batch.warps_per_block * block
-        raise LaneFault(FaultKind.REGISTER_COUNT, detail, lane)
+        raise LaneFault(FaultKind.REGISTER_COUNT, detail, 32 * batch.warps_per_block * block)
+    padding = (0, 0), (0, -batch.warps_per_block % 4)
+    for what, values in (("`setmaxnreg`", counts), ("`wgmma`", batch.product_counts)):
+        groups = np.pad(values.reshape(blocks, -1), padding).reshape(blocks, -1, 4)
+        uneven = (groups != groups[:, :, :1]).any(axis=2)
+        if uneven.any():
+            block, group = np.argwhere(uneven)[0]
+            detail = f"{what} in a part of a warpgroup, or not alike in all of it"
+            lane = 32 * int(batch.warps_per_block * block + 4 * group)
+            raise LaneFault(FaultKind.DIVERGENT_WARP, detail, lane)

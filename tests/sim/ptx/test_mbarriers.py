@@ -6,6 +6,7 @@ import pytest
 from tilewright.sim.ptx import FaultKind, PtxFault, TensorArgument, parse_ptx, run
 from tilewright.tensor_map import TensorMap
 
+from ...compiler.gpu.assembler import assemble
 from .kernels import HEADER, kernel
 
 ORDERS = ("together", "ascending", "descending", 7)
@@ -33,7 +34,6 @@ READY: bar.sync 0;
 mov.u32 %r3, 0; mov.u32 %r30, stages; mov.u32 %r31, full; mov.u32 %r32, empty;
 setp.lt.u32 %p3, %r1, 32;
 @%p3 bra PRODUCER;
-setmaxnreg.inc.sync.aligned.u32 232;
 CONSUMER:
 and.b32 %r4, %r3, 1; shr.u32 %r5, %r3, 1; and.b32 %r5, %r5, 1;
 mad.lo.u32 %r6, %r4, 8, %r31; mad.lo.u32 %r7, %r4, 8, %r32;
@@ -47,9 +47,9 @@ st.global.v4.u32 [%d2], {{%r20, %r21, %r22, %r23}};
 add.u32 %r3, %r3, 1; setp.lt.u32 %p4, %r3, {TILES}; @%p4 bra CONSUMER;
 exit;
 PRODUCER:
-setmaxnreg.dec.sync.aligned.u32 24;
 elect.sync _|%p5, -1; @!%p5 exit;
 mov.b64 %d1, map; cvta.param.u64 %d1, %d1; prefetch.tensormap [%d1];
+cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, {{0, 0}}];
 NEXT:
 and.b32 %r4, %r3, 1; shr.u32 %r5, %r3, 1; and.b32 %r9, %r5, 1; xor.b32 %r9, %r9, 1;
 mad.lo.u32 %r6, %r4, 8, %r31; mad.lo.u32 %r7, %r4, 8, %r32; mad.lo.u32 %r8, %r4, 512, %r30;
@@ -70,6 +70,11 @@ def pipelined(text: str, order: str | int) -> None:
     tensor = TensorMap("int32", (16, 8 * TILES), (64,), (16, 8))
     run(parse_ptx(text)["k"], 1, 64, [TensorArgument(tensor, source), result], order=order)
     np.testing.assert_array_equal(result, source)
+
+
+def test_the_assembler_takes_the_pipeline(tmp_path):
+    text = PIPELINE.replace(HEADER, ".version 8.6\n.target sm_90a\n.address_size 64\n")
+    assert assemble(text, "sm_90a", tmp_path).opcodes()["UTMALDG.2D"] == 1
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -146,16 +151,11 @@ PLANTED = {
         f"%r3, {TILES + 1}; @%p4 bra NEXT",
         {FaultKind.PENDING_COPY},
     ),
-    "a number of registers that no warp can have": (
-        "aligned.u32 232",
-        "aligned.u32 236",
-        {FaultKind.REGISTER_COUNT},
-    ),
     "a box at a misaligned address": ("[%r8], [%d1", "[%r8+16], [%d1", {FaultKind.MISALIGNED}),
     "a box outside shared memory": ("[%r8], [%d1", "[%r8+1024], [%d1", {FaultKind.OUT_OF_BOUNDS}),
-    "a coordinate too few": ("tensor.2d", "tensor.3d", {FaultKind.UNSUPPORTED}),
-    "no tensor map": ("[%d1, {", "[%d1+64, {", {FaultKind.TENSOR_MAP}),
-    "a misaligned tensor map": ("[%d1, {", "[%d1+32, {", {FaultKind.MISALIGNED}),
+    "a coordinate too few": ("tensor.2d.sh", "tensor.3d.sh", {FaultKind.UNSUPPORTED}),
+    "no tensor map": ("[%d1, {0, %", "[%d1+64, {0, %", {FaultKind.TENSOR_MAP}),
+    "a misaligned tensor map": ("[%d1, {0, %", "[%d1+32, {0, %", {FaultKind.MISALIGNED}),
 }  # fmt: skip
 
 
@@ -205,6 +205,16 @@ def test_a_deadlock_names_the_mbarrier_and_what_it_lacks():
     )
 
 
+def test_no_other_block_is_in_a_cluster():
+    found = fault_of("mapa.shared::cluster.u32 %r2, 16, 1;")
+    assert found.fault == FaultKind.OUT_OF_BOUNDS
+
+
+def test_clusters_of_several_blocks_are_refused():
+    with pytest.raises(PtxFault, match="unsupported instruction: clusters of 2 blocks"):
+        run(kernel("exit;", rules=".reqnctapercluster 2, 1, 1"), 2, 32, [])
+
+
 def test_more_arrivals_than_a_phase_lacks_are_refused():
     found = fault_of(START + "mbarrier.arrive.shared.b64 _, [b];")
     assert found.fault == FaultKind.MBARRIER_COUNT
@@ -214,9 +224,39 @@ def test_warps_cannot_have_more_registers_than_a_multiprocessor():
     counts = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128; @%p1 bra L;"
     counts += "setmaxnreg.inc.sync.aligned.u32 240; exit; L: setmaxnreg.dec.sync.aligned.u32 {};"
     run(kernel(counts.format(32) + "exit;"), 1, 384, [])
+    assert fault_of(counts.format(36), 384).fault == FaultKind.REGISTER_COUNT
     found = fault_of(counts.format(40), 384)
     assert found.fault == FaultKind.REGISTER_COUNT
     assert "66560 in a block, of 65536" in found.detail
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        ("setmaxnreg.inc.sync.aligned.u32 160;", "`setmaxnreg`"),
+        (
+            "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+            " {%r10, %r11, %r12, %r13}, %d1, %d1, %p4, 1, 1, 0, 0;"
+            "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+            "`wgmma`",
+        ),
+    ],
+)
+def test_all_warps_of_a_warpgroup_act_as_one(code, what, order):
+    body = """
+    .shared .align 1024 .b8 s[8192];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, 0; mov.u32 %r3, s; mad.lo.u32 %r3, %r1, 16, %r3;
+    L: st.shared.v4.u32 [%r3], {%r2, %r2, %r2, %r2}; add.u32 %r3, %r3, 2048;
+    add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 4; @%p1 bra L;
+    fence.proxy.async; bar.sync 0; mov.b64 %d1, 0x4000004000010000; setp.ne.u32 %p4, %r1, %r1;
+    """
+    run(kernel(body + code + "exit;"), 1, 128, [], order=order)
+    skip = "setp.gt.u32 %p2, %r1, 95; @%p2 exit;"
+    with pytest.raises(PtxFault) as caught:
+        run(kernel(body + skip + code + "exit;"), 1, 128, [], order=order)
+    assert caught.value.fault == FaultKind.DIVERGENT_WARP
+    assert f"{what} in a part of a warpgroup" in caught.value.detail
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -229,6 +269,7 @@ def test_states_counts_and_tests_without_a_loop(order):
     @!%p2 bra OTHERS;
     mbarrier.arrive.shared.b64 %d2, [b], 2;
     mbarrier.test_wait.shared.b64 %p1, [b], %d2; selp.u32 %r3, 1, 0, %p1;
+    mbarrier.test_wait.shared.b64 %p1, [b], %d2; @%p1 add.u32 %r3, %r3, 1;
     mbarrier.complete_tx.relaxed.cta.shared.b64 [b], 16;
     mbarrier.arrive.expect_tx.shared.b64 _, [b], 16;
     W: mbarrier.try_wait.shared.b64 %p1, [b], %d2, 1000; @!%p1 bra W;
@@ -240,7 +281,7 @@ def test_states_counts_and_tests_without_a_loop(order):
     st.shared.u32 [c], 41;
     mbarrier.arrive.shared.b64 _, [b];
     ARRIVE: and.b32 %r2, %r1, 31; setp.ne.u32 %p4, %r2, 1; @%p4 exit;
-    mbarrier.arrive.release.cta.shared::cta.b64 _, [b]; exit;
+    mov.u64 %d3, b; cvta.shared.u64 %d3, %d3; mbarrier.arrive.release.cta.b64 _, [%d3]; exit;
     """
     array = np.zeros(2, np.int32)
     one = kernel(".shared .align 4 .b8 c[4];" + body, ".u64 a")
