@@ -22,7 +22,7 @@ class BoxCopies:
     copies
         The copies by the buffers that they fill, each with the address of its map.
     mbarriers
-        Address of the mbarriers, one for each slot.
+        Address of the mbarriers, one for each slot; None without copies.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class BoxCopies:
         emitter: GpuEmitter,
         values: Values,
         copies: Mapping[str, tuple[BulkCopy, LlvmValue]],
-        mbarriers: LlvmValue,
+        mbarriers: LlvmValue | None,
     ) -> None:
         self.emitter, self.values, self.copies = emitter, values, copies
         self.mbarriers = mbarriers

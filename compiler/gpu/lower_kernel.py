@@ -86,12 +86,9 @@ class KernelLowering(FunctionLowering):
         self.reads_shared = any(isinstance(law, WarpProduct) and law.reads_shared for law in laws)
         """Whether instructions read shared memory by themselves."""
         self.products = WarpProducts(self.emitter, self.copies)
-        self.boxes: BoxCopies | None = None
-        if boxes:
-            pairs = zip(boxes.values(), entry.maps, strict=True)
-            mbarriers = self._at(I64(shared_of(nest)))
-            copies = dict(zip(boxes, pairs, strict=True))
-            self.boxes = BoxCopies(self.emitter, self.values, copies, mbarriers)
+        mbarriers = self._at(I64(shared_of(nest))) if boxes else None
+        copies = dict(zip(boxes, zip(boxes.values(), entry.maps, strict=True), strict=True))
+        self.boxes = BoxCopies(self.emitter, self.values, copies, mbarriers)
         self.grid = dict.fromkeys(BLOCKS, 1)
         """Blocks along each axis of the grid."""
         self._copied: set[str] = set()
@@ -124,7 +121,7 @@ class KernelLowering(FunctionLowering):
                 self.allocate(node, env)
             elif isinstance(node, loops.Barrier):
                 self.barrier()
-            elif self._is_box(node):
+            elif isinstance(node, loops.Nest) and node.stage in self.boxes.copies:
                 self.boxes.gathered.append((node.stage, env))
             elif is_region(node):
                 self.region(node, env)
@@ -164,10 +161,6 @@ class KernelLowering(FunctionLowering):
                 self.block(node.body, env, None)
         else:
             super().node(node, env, mask)
-
-    def _is_box(self, node: loops.Node) -> bool:
-        """Whether a tensor map copies what a node does."""
-        return bool(self.boxes) and isinstance(node, loops.Nest) and node.stage in self.boxes.copies
 
     def _fills(self, node: loops.Nest) -> bool:
         """Whether a copy fills a buffer in shared memory."""
@@ -266,7 +259,8 @@ class KernelLowering(FunctionLowering):
         assert isinstance(barrier, loops.Barrier)
 
         boxes, first = self.boxes, builder.icmp_unsigned("==", self.number("tid.x"), I64(0))
-        by_threads = any(isinstance(one, loops.Nest) and not self._is_box(one) for one in ahead)
+        copied = {one.stage for one in ahead if isinstance(one, loops.Nest)}
+        by_threads, by_boxes = not copied <= boxes.copies.keys(), bool(boxes.copies)
 
         def emit(block: loops.Block, number: LlvmValue, copying: bool = False) -> None:
             """A part of an iteration, whose buffers are in its slots."""
@@ -277,14 +271,14 @@ class KernelLowering(FunctionLowering):
             self.copies.runs_ahead = copying
             with self.memory.scope():
                 self.block(block, env.counting(node.variable, start, counter, 0, last), None)
-                if boxes and copying:
+                if boxes.gathered:
                     boxes.start(slot, first)
             self.copies.runs_ahead = False
 
         def iteration(number: LlvmValue) -> None:
             if by_threads:
                 emitter.wait(depth - 2)
-            if boxes:
+            if by_boxes:
                 slot, turn = builder.urem(number, I64(depth)), builder.udiv(number, I64(depth))
                 boxes.wait(slot, turn)
             self.barrier()
@@ -296,7 +290,7 @@ class KernelLowering(FunctionLowering):
             emit((*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest), number)
 
         if emitter.is_asynchronous:
-            if boxes:
+            if by_boxes:
                 boxes.initialise(depth, first)
                 emitter.barrier()
             for number in range(depth - 1):

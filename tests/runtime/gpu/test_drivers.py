@@ -402,7 +402,7 @@ def test_tensor_maps_are_encoded_for_each_launch(monkeypatch: pytest.MonkeyPatch
 
 def test_a_map_that_cannot_be_encoded_is_an_error(monkeypatch: pytest.MonkeyPatch):
     fake, driver = hopper(monkeypatch)
-    with pytest.raises(ProgramError, match="tensor map: address is .*; expected a multiple of 16"):
+    with pytest.raises(ProgramError, match=r"tensor map: address is .*; expected a multiple of 16"):
         multiplied(driver, offset=8)
     fake.fail["cuTensorMapEncodeTiled"] = real.CUresult.CUDA_ERROR_INVALID_VALUE
     with pytest.raises(DeviceError, match="`cuTensorMapEncodeTiled` failed"):
