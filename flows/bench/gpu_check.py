@@ -133,7 +133,7 @@ def _report(device: GpuDevice, given: argparse.Namespace) -> dict[str, Any]:
     # Code for one chip alone is also compared with the code that later chips run.
     for level in dict.fromkeys((own.level, own.level.removesuffix("a"))):
         driver.target = replace(own, level=level)
-        rows = ({"level": level, **row} for row in measure_products(driver, given.sizes))
+        rows = ({**row, "level": level} for row in measure_products(driver, given.sizes))
         report["products"] += map(_told, rows)
     driver.target = own
     report["memory"] = [_told(row) for row in measure_memory(driver, given.elements)]
