@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from ..cpu.codegen.emitter import BIT, I8, I32, I64, LlvmValue
 from ..cpu.codegen.environment import Environment
 from ..cpu.codegen.lower_values import Values
-from .bulk_copies import MBARRIER_BYTES, BulkCopy
+from .bulk_copies import MBARRIER_BYTES, SLOT_BYTES, BulkCopy
 from .emitter import GpuEmitter
+from .instructions import WARP_THREADS
 
 
 class BoxCopies:
@@ -37,21 +38,32 @@ class BoxCopies:
         self.gathered: list[tuple[str, Environment]] = []
         """Copies of the iteration that is emitted, with their environments."""
 
-    def _mbarrier(self, slot: LlvmValue) -> LlvmValue:
+    def _mbarrier(self, slot: LlvmValue, is_read: bool = False) -> LlvmValue:
+        """The address of a slot's mbarrier: of its copies, or of those who have read them."""
         builder = self.emitter.builder
-        offset = builder.mul(slot, I64(MBARRIER_BYTES))
-        return self._in_shared(builder.gep(self.mbarriers, [offset], source_etype=I8))
+        offset = builder.mul(slot, I64(SLOT_BYTES))
+        place = builder.add(offset, I64(MBARRIER_BYTES if is_read else 0))
+        return self._in_shared(builder.gep(self.mbarriers, [place], source_etype=I8))
 
     def _in_shared(self, pointer: LlvmValue) -> LlvmValue:
         """The address of shared memory as a number."""
         return self.emitter.builder.ptrtoint(self.emitter.in_shared(pointer), I32)
 
-    def initialise(self, slots: int, is_first: LlvmValue) -> None:
-        """Let one thread make the mbarriers; a barrier has to follow."""
+    def initialise(self, slots: int, warps: int, is_first: LlvmValue) -> None:
+        """Let one thread make the mbarriers; a barrier has to follow.
+
+        Parameters
+        ----------
+        warps
+            Warps that tell when they have read a slot; 0 if no thread waits for that.
+        """
         with self.emitter.builder.if_then(is_first):
             for slot in range(slots):
-                place = self._mbarrier(I64(slot))
-                self.emitter.assembly("mbarrier.init.shared::cta.b64 [$0], 1;", [place])
+                for is_read, count in ((False, 1), (True, warps))[: 2 if warps else 1]:
+                    self.emitter.assembly(
+                        "mbarrier.init.shared::cta.b64 [$0], $1;",
+                        [self._mbarrier(I64(slot), is_read), I32(count)],
+                    )
             self.emitter.assembly("fence.mbarrier_init.release.cluster;")
 
     def start(self, slot: LlvmValue, is_first: LlvmValue) -> None:
@@ -83,10 +95,23 @@ class BoxCopies:
                 )
         self.gathered.clear()
 
-    def wait(self, slot: LlvmValue, turn: LlvmValue) -> None:
-        """Wait until the copies into a slot are there, `turn` times after the first."""
+    def release(self, slot: LlvmValue, thread: LlvmValue) -> None:
+        """Let a warp tell that it has read a slot."""
         builder = self.emitter.builder
-        given = [self._mbarrier(slot), builder.trunc(builder.and_(turn, I64(1)), I32)]
+        lane = builder.and_(thread, I64(WARP_THREADS - 1))
+        with builder.if_then(builder.icmp_unsigned("==", lane, I64(0))):
+            self.emitter.assembly(
+                "mbarrier.arrive.shared::cta.b64 _, [$0];", [self._mbarrier(slot, True)]
+            )
+
+    def wait(self, slot: LlvmValue, turn: LlvmValue, is_read: bool = False) -> None:
+        """Wait until the copies of a turn are in a slot, or until those of the one before are read.
+
+        Nobody waits for readers in the first turn.
+        """
+        builder = self.emitter.builder
+        parity = builder.and_(builder.add(turn, I64(int(is_read))), I64(1))
+        given = [self._mbarrier(slot, is_read), builder.trunc(parity, I32)]
         tried, there = (builder.append_basic_block(name) for name in ("tried", "there"))
         builder.branch(tried)
         builder.position_at_end(tried)

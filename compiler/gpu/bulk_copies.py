@@ -1,8 +1,9 @@
 """Copies into shared memory that one instruction carries out: a box of a tensor, by a tensor map.
 
 They are those of pipelined loops whose boxes a map can express. What lies outside of the tensor
-becomes zeros, as it does in copies by threads. Each slot of the loop has an mbarrier in shared
-memory, which counts the bytes of its copies; its phase ends once all of them are there.
+becomes zeros, as it does in copies by threads. Each slot of the loop has two mbarriers in shared
+memory. A phase of the first ends once all bytes of its copies are there; one of the second, once
+all warps have read them.
 """
 
 import math
@@ -16,13 +17,15 @@ from ...isa.expressions import Affine, Read
 from ...tensor_map import TensorMap
 from ..cpu.codegen.layout import Tiles
 from ..te.affine import scaled, total
-from ..te.nodes import LEAVES, Allocate, Assign, Block, For, Nest, nodes
+from ..te.nodes import LEAVES, Allocate, Assign, Barrier, Block, For, Nest, Update, nodes
 from ..te.program import Program
-from ..te.target import BLOCKS
+from ..te.target import BLOCKS, SHARED
 from ..tensor import Tensor
 from .blocks import copies_ahead, operands_of
 
 MBARRIER_BYTES = 8
+SLOT_BYTES = 2 * MBARRIER_BYTES
+"""Bytes of the mbarriers of a slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,30 @@ def bulk_copies(kernel: Nest, program: Program, tiles: Mapping[str, Tiles]) -> d
             one = _expressed(copy, source, boxes[node.stage], rows[node.stage])
             found |= {node.stage: one} if one else {}
     return found
+
+
+def has_producer(kernel: Nest, copies: Mapping[str, BulkCopy]) -> bool:
+    """Whether one thread can start all copies of the pipelined loop, and the others never wait.
+
+    So maps carry out the copies, and iterations share nothing but slots.
+    """
+    loop = _pipelined((kernel,))
+    if loop is None or not copies:
+        return False
+    ahead = copies_ahead(loop)
+    copied = {node.stage for node in ahead if isinstance(node, Nest)}
+    rest = loop.body[len(ahead) + 1 :]
+    shared = {
+        one.tensor.name
+        for one in nodes((kernel,))
+        if isinstance(one, Allocate) and one.scope == SHARED
+    }
+    apart = all(
+        not isinstance(one, Barrier)
+        and not (isinstance(one, (Assign, Update)) and one.target.tensor in shared)
+        for one in nodes(rest)
+    )
+    return apart and copied <= copies.keys()
 
 
 def _pipelined(block: Block) -> For | None:

@@ -16,7 +16,8 @@ from ..te.program import Program
 from ..te.target import BLOCKS
 from ..tensor import Tensor
 from .blocks import kernels, regions, shared_of, threads_of
-from .bulk_copies import MBARRIER_BYTES, bulk_copies
+from .bulk_copies import SLOT_BYTES, bulk_copies, has_producer
+from .instructions import WARP_THREADS
 from .kernel_module import KernelModule
 from .lower_kernel import KernelLowering
 from .opencl import OpenClModule
@@ -129,10 +130,11 @@ def _kernel(
     tensors = [program.tensors[one] for one in names]
     size, threads = shared_of(nest), max(map(threads_of, regions((nest,))))
     copies = bulk_copies(nest, program, tiles) if module.target.properties.copies_boxes else {}
-    size += MBARRIER_BYTES * max((copy.slots for copy in copies.values()), default=0)
+    size += SLOT_BYTES * max((copy.slots for copy in copies.values()), default=0)
     maps = tuple((copy.source, copy.map) for copy in copies.values())
-    with module.kernel(name, tensors, threads, size, len(maps)) as entry:
-        lowering = KernelLowering(shared, module.emitter_type, entry, nest, threads, copies)
+    launched = threads + (WARP_THREADS if has_producer(nest, copies) else 0)
+    with module.kernel(name, tensors, launched, size, len(maps)) as entry:
+        lowering = KernelLowering(shared, module.emitter_type, entry, nest, launched, copies)
         for tensor, pointer in zip(tensors, entry.arguments, strict=True):
             lowering.areas[tensor.name] = CodeBuffer(
                 tensor,
@@ -145,7 +147,7 @@ def _kernel(
             )
         lowering.block((nest,), Environment({}, {}), None)
     x, y, z = (lowering.grid[kind] for kind in BLOCKS)
-    return KernelLaunch(name, names, (x, y, z), threads, size, maps)
+    return KernelLaunch(name, names, (x, y, z), launched, size, maps)
 
 
 def _arrays(nest: Nest, local: set[str]) -> tuple[str, ...]:

@@ -32,9 +32,9 @@ from .blocks import (
     threads_of,
 )
 from .box_copies import BoxCopies
-from .bulk_copies import BulkCopy
+from .bulk_copies import BulkCopy, has_producer
 from .emitter import ALIGNMENT_BYTES, GpuEmitter
-from .instructions import WarpProduct
+from .instructions import WARP_THREADS, WarpProduct
 from .kernel_module import KernelEntry
 from .shared_memory import SharedMemory
 from .spread_layout import SpreadLayout
@@ -57,7 +57,7 @@ class KernelLowering(FunctionLowering):
     nest
         The kernel.
     threads
-        Threads of a block.
+        Threads of a block, those that only copy included.
     boxes
         Copies by tensor maps, by the buffers that they fill.
     """
@@ -89,6 +89,7 @@ class KernelLowering(FunctionLowering):
         mbarriers = self._at(I64(shared_of(nest))) if boxes else None
         copies = dict(zip(boxes, zip(boxes.values(), entry.maps, strict=True), strict=True))
         self.boxes = BoxCopies(self.emitter, self.values, copies, mbarriers)
+        self._has_producer = has_producer(nest, boxes)
         self.grid = dict.fromkeys(BLOCKS, 1)
         """Blocks along each axis of the grid."""
         self._copied: set[str] = set()
@@ -250,21 +251,29 @@ class KernelLowering(FunctionLowering):
     def pipeline(self, node: loops.For, ahead: tuple[loops.Node, ...], env: Environment) -> None:
         """Emit a loop whose copies run `depth - 1` iterations ahead of the rest.
 
-        Where nothing is asynchronous, the slots only save a barrier.
+        Where nothing is asynchronous, the slots only save a barrier. Where tensor maps carry out
+        all copies, one thread starts them as soon as slots are read, and no barrier is left.
         """
         emitter, builder, depth = self.emitter, self.builder, node.depth
         names = [one.tensor.name for one in ahead if isinstance(one, loops.Allocate)]
         start, last = env.resolved(node.start), node.extent - 1
         barrier, *rest = node.body[len(ahead) :]
         assert isinstance(barrier, loops.Barrier)
-
-        boxes, first = self.boxes, builder.icmp_unsigned("==", self.number("tid.x"), I64(0))
+        work = (*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest)
+        boxes, thread = self.boxes, self.number("tid.x")
         copied = {one.stage for one in ahead if isinstance(one, loops.Nest)}
         by_threads, by_boxes = not copied <= boxes.copies.keys(), bool(boxes.copies)
+        # The first thread of the warp behind those that compute, if there is one.
+        copier = self.block_threads - WARP_THREADS if self._has_producer else 0
+        copies = builder.icmp_unsigned("==", thread, I64(copier))
+
+        def place(number: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+            """The slot of an iteration, and how often it was filled before."""
+            return builder.urem(number, I64(depth)), builder.udiv(number, I64(depth))
 
         def emit(block: loops.Block, number: LlvmValue, copying: bool = False) -> None:
             """A part of an iteration, whose buffers are in its slots."""
-            slot = builder.urem(number, I64(depth))
+            slot, _ = place(number)
             self._slots |= dict.fromkeys(names, slot)
             counter = self.shared.fresh(node.variable)
             self.memory.symbols[counter] = number
@@ -272,27 +281,43 @@ class KernelLowering(FunctionLowering):
             with self.memory.scope():
                 self.block(block, env.counting(node.variable, start, counter, 0, last), None)
                 if boxes.gathered:
-                    boxes.start(slot, first)
+                    boxes.start(slot, copies)
             self.copies.runs_ahead = False
+
+        def produce(number: LlvmValue) -> None:
+            boxes.wait(*place(number), is_read=True)
+            emit(ahead, number, copying=True)
+
+        def consume(number: LlvmValue) -> None:
+            slot, turn = place(number)
+            boxes.wait(slot, turn)
+            emit(work, number)
+            boxes.release(slot, thread)
 
         def iteration(number: LlvmValue) -> None:
             if by_threads:
                 emitter.wait(depth - 2)
             if by_boxes:
-                slot, turn = builder.urem(number, I64(depth)), builder.udiv(number, I64(depth))
-                boxes.wait(slot, turn)
+                boxes.wait(*place(number))
             self.barrier()
             following = builder.add(number, I64(depth - 1))
             with builder.if_then(builder.icmp_unsigned("<=", following, I64(last))):
                 emit(ahead, following, copying=True)
             if by_threads:
                 emitter.commit()
-            emit((*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest), number)
+            emit(work, number)
 
-        if emitter.is_asynchronous:
-            if by_boxes:
-                boxes.initialise(depth, first)
-                emitter.barrier()
+        if by_boxes:
+            boxes.initialise(depth, copier // WARP_THREADS, copies)
+            self.barrier()
+        if self._has_producer:
+            computes = builder.icmp_unsigned("<", thread, I64(copier))
+            with builder.if_else(computes) as (there, behind):
+                with there, self.memory.scope():
+                    emitter.repeat(node.extent, consume)
+                with behind, builder.if_then(copies), self.memory.scope():
+                    emitter.repeat(node.extent, produce)
+        elif emitter.is_asynchronous:
             for number in range(depth - 1):
                 if number <= last:
                     emit(ahead, I64(number), copying=True)
