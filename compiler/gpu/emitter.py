@@ -86,7 +86,8 @@ class GpuEmitter(Emitter):
         values = [*changed, *given]
         function = ir.FunctionType(result, [value.type for value in values])
         code = ir.InlineAsm(function, text, ",".join(constraints), side_effect=True)
-        found = self.builder.call(code, values)
+        # Whole warps run it, so LLVM must not move it behind a condition.
+        found = self.builder.call(code, values, attrs=("convergent",))
         if len(kinds) < 2:
             return [found] * len(kinds)
         return [self.builder.extract_value(found, place) for place in range(len(kinds))]

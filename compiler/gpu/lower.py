@@ -132,9 +132,14 @@ def _kernel(
     copies = bulk_copies(nest, program, tiles) if module.target.properties.copies_boxes else {}
     size += SLOT_BYTES * max((copy.slots for copy in copies.values()), default=0)
     maps = tuple((copy.source, copy.map) for copy in copies.values())
-    launched = threads + (WARP_THREADS if has_producer(nest, copies) else 0)
+    most = module.target.properties.max_threads
+    fits = threads % WARP_THREADS == 0 and threads + WARP_THREADS <= most
+    producer = fits and has_producer(nest, copies)
+    launched = threads + (WARP_THREADS if producer else 0)
     with module.kernel(name, tensors, launched, size, len(maps)) as entry:
-        lowering = KernelLowering(shared, module.emitter_type, entry, nest, launched, copies)
+        lowering = KernelLowering(
+            shared, module.emitter_type, entry, nest, threads, producer, copies
+        )
         for tensor, pointer in zip(tensors, entry.arguments, strict=True):
             lowering.areas[tensor.name] = CodeBuffer(
                 tensor,

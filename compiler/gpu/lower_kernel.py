@@ -32,7 +32,7 @@ from .blocks import (
     threads_of,
 )
 from .box_copies import BoxCopies
-from .bulk_copies import BulkCopy, has_producer
+from .bulk_copies import BulkCopy
 from .emitter import ALIGNMENT_BYTES, GpuEmitter
 from .instructions import WARP_THREADS, WarpProduct
 from .kernel_module import KernelEntry
@@ -57,7 +57,9 @@ class KernelLowering(FunctionLowering):
     nest
         The kernel.
     threads
-        Threads of a block, those that only copy included.
+        Threads of a block that compute.
+    has_producer
+        Whether there is one more warp, which starts all copies of the pipelined loop.
     boxes
         Copies by tensor maps, by the buffers that they fill.
     """
@@ -71,11 +73,15 @@ class KernelLowering(FunctionLowering):
         entry: KernelEntry,
         nest: loops.Nest,
         threads: int,
+        has_producer: bool,
         boxes: Mapping[str, BulkCopy],
     ) -> None:
         self.emitter_type = emitter_type
         super().__init__(shared, entry.builder, {}, None)
-        self.spreads, self._places, self.block_threads = spreads(nest), places_of(nest), threads
+        self.spreads, self._places = spreads(nest), places_of(nest)
+        self._copier = threads if has_producer else 0
+        """The thread that starts copies."""
+        self.block_threads = threads + (WARP_THREADS if has_producer else 0)
         self.shared_memory = entry.shared_memory
         self.copies = SharedMemory(self.emitter, self.values, operands_of(nest))
         laws = [
@@ -89,7 +95,6 @@ class KernelLowering(FunctionLowering):
         mbarriers = self._at(I64(shared_of(nest))) if boxes else None
         copies = dict(zip(boxes, zip(boxes.values(), entry.maps, strict=True), strict=True))
         self.boxes = BoxCopies(self.emitter, self.values, copies, mbarriers)
-        self._has_producer = has_producer(nest, boxes)
         self.grid = dict.fromkeys(BLOCKS, 1)
         """Blocks along each axis of the grid."""
         self._copied: set[str] = set()
@@ -263,9 +268,7 @@ class KernelLowering(FunctionLowering):
         boxes, thread = self.boxes, self.number("tid.x")
         copied = {one.stage for one in ahead if isinstance(one, loops.Nest)}
         by_threads, by_boxes = not copied <= boxes.copies.keys(), bool(boxes.copies)
-        # The first thread of the warp behind those that compute, if there is one.
-        copier = self.block_threads - WARP_THREADS if self._has_producer else 0
-        copies = builder.icmp_unsigned("==", thread, I64(copier))
+        copies = builder.icmp_unsigned("==", thread, I64(self._copier))
 
         def place(number: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
             """The slot of an iteration, and how often it was filled before."""
@@ -308,10 +311,10 @@ class KernelLowering(FunctionLowering):
             emit(work, number)
 
         if by_boxes:
-            boxes.initialise(depth, copier // WARP_THREADS, copies)
+            boxes.initialise(depth, self._copier // WARP_THREADS, copies)
             self.barrier()
-        if self._has_producer:
-            computes = builder.icmp_unsigned("<", thread, I64(copier))
+        if self._copier:
+            computes = builder.icmp_unsigned("<", thread, I64(self._copier))
             with builder.if_else(computes) as (there, behind):
                 with there, self.memory.scope():
                     emitter.repeat(node.extent, consume)
