@@ -90,7 +90,7 @@ class KernelLowering(FunctionLowering):
             if isinstance(node, loops.InstructionNest)
         ]
         self.reads_shared = any(isinstance(law, WarpProduct) and law.reads_shared for law in laws)
-        """Whether instructions read shared memory by themselves."""
+        """Set if instructions read shared memory by themselves."""
         self.products = WarpProducts(self.emitter, self.copies)
         mbarriers = self._at(I64(shared_of(nest))) if boxes else None
         copies = dict(zip(boxes, zip(boxes.values(), entry.maps, strict=True), strict=True))
