@@ -18,7 +18,7 @@ from ..te.stages import Stage
 from ..te.target import SHARED
 from .block_schedules import copy_together, give_to_warps
 from .blocks import is_copy
-from .instructions import HIGH, WIDE, WarpProduct
+from .instructions import WARP_ROWS, WIDE, WarpProduct
 from .target import GpuTarget
 
 COLUMNS = 16
@@ -50,7 +50,7 @@ TILES = (
 TENSOR_TILES = AttentionTile(64, 32, 4), AttentionTile(32, 32, 4), AttentionTile(16, 16, 4)
 """Those of tensor cores: each warp has 16 queries and half of the columns."""
 
-COLUMN_WARPS, WARP_ROWS, WARP_COLUMNS = 2, HIGH * WIDE, 8
+COLUMN_WARPS = 2
 
 PIPELINE_DEPTH = 2
 """Iterations whose keys and values are in shared memory, where copies run ahead."""
@@ -154,9 +154,9 @@ def product_of(
     queries, columns, inner, keys = sizes
     least = TENSOR_TILES[-1]
     for law in target.instructions:
-        whole = columns % (COLUMN_WARPS * WARP_COLUMNS) == inner % law.taps == 0
+        whole = columns % (COLUMN_WARPS * WIDE) == inner % law.taps == 0
         fits = whole and queries >= least.queries and keys % least.keys == 0
-        if (dtype, dtype) in law.pairs and fits:
+        if (dtype, dtype) in law.pairs and fits and not law.reads_shared:
             return law
     return None
 

@@ -1,11 +1,12 @@
 """Parts of schedules for a block: copies by all of its threads, and products by its warps."""
 
 import math
+from collections.abc import Sequence
 
 from ..te.schedule import Schedule
 from ..te.stages import Stage
 from ..tensor import Kernel
-from .instructions import HIGH, WIDE, WarpProduct
+from .instructions import WarpProduct
 
 
 def copy_together(schedule: Schedule, copy: str, threads: int, most: int) -> None:
@@ -44,14 +45,14 @@ def give_to_warps(
     inside: tuple[str, ...] = (),
     wide: int = 1,
 ) -> str:
-    """Give each warp tiles of sums in the fragments of an instruction.
+    """Give each warp, or warpgroup, tiles of sums in the fragments of an instruction.
 
     Parameters
     ----------
     outer
         Loops around, which stay as they are.
     rows, columns
-        Loops over rows and columns, and what a warp has of them.
+        Loops over rows and columns, and what a warp or warpgroup has of them.
     inside, wide
         A second loop over rows, which is that of an instruction, and its extent.
 
@@ -62,15 +63,24 @@ def give_to_warps(
     row_warp, down = schedule.split(name, rows[0], rows[1] // wide)
     column_warp, across = schedule.split(name, *columns)
     step, tap = schedule.split(name, taps, law.taps)
-    down, half = schedule.split(name, down, HIGH * WIDE // wide)
-    across, pair = schedule.split(name, across, 8)
-    if not inside:
-        half, row = schedule.split(name, half, WIDE)
-        inside = (row,)
-    pair, column = schedule.split(name, pair, 2)
+    sizes = [size for _, size in law.row_parts]
+    down, *row_parts = _cut(schedule, name, down, sizes[:-1] if inside else sizes)
+    across, *column_parts = _cut(schedule, name, across, [size for _, size in law.column_parts])
     around = (*outer, row_warp, column_warp, step, down, across)
-    schedule.reorder(name, *around, half, *inside, pair, column, tap)
-    for loop in (row_warp, column_warp, *inside, pair):
+    parts = (*row_parts, *inside, *column_parts, tap)
+    schedule.reorder(name, *around, *parts)
+    named = dict(zip((each for each, _ in law.lanes), parts, strict=True))
+    for loop in (row_warp, column_warp, *(named[each] for each in law.bound)):
         schedule.bind(name, loop, "thread")
-    schedule.unroll(name, step, down, across, half, column)
-    return half
+    own = [loop for each, loop in named.items() if each not in (*law.bound, "tap")]
+    schedule.unroll(name, step, down, across, *own)
+    return parts[0]
+
+
+def _cut(schedule: Schedule, name: str, loop: str, sizes: Sequence[int]) -> list[str]:
+    """Split off loops of these extents, outermost first; the first result is what is left."""
+    found = []
+    for place in range(len(sizes)):
+        outer, loop = schedule.split(name, loop, math.prod(sizes[place:]))
+        found.append(outer)
+    return [*found, loop]

@@ -32,10 +32,23 @@ from ..te.nodes import (
     nodes,
 )
 from ..te.program import Program
-from ..te.target import BLOCKS, BOUND, DRAM, REGISTER, SHARED, Kind, ScheduleError
+from ..te.target import (
+    BLOCKS,
+    BOUND,
+    DRAM,
+    REGISTER,
+    SHARED,
+    Kind,
+    ScheduleError,
+    TensorInstruction,
+)
+from .instructions import WarpProduct
 
 LINE_BYTES = 128
 """Bytes of shared memory that all banks together deliver at once."""
+
+PATTERN_BYTES = 8 * LINE_BYTES
+"""Bytes after which the exchange of pieces of lines repeats."""
 
 
 class Owner(NamedTuple):
@@ -154,6 +167,24 @@ def bytes_of(node: Allocate) -> int:
     """Bytes of a buffer in shared memory; each slot begins at a line."""
     size = math.prod(node.shape) * np.dtype(node.tensor.dtype).itemsize
     return max(1, node.slots) * -(-size // LINE_BYTES) * LINE_BYTES
+
+
+def places_of(kernel: Nest) -> dict[str, int]:
+    """Offsets of a kernel's buffers in shared memory, those of the widest alignment first.
+
+    So each slot of a buffer begins at a multiple of the largest power of 2 that divides its size,
+    up to the 1024 bytes at which patterns of instructions repeat.
+    """
+
+    def unaligned(node: Allocate) -> int:
+        size = bytes_of(node) // max(1, node.slots)
+        return -min(size & -size, PATTERN_BYTES)
+
+    found, place = dict[str, int](), 0
+    for node in sorted(_allocated(kernel, SHARED), key=unaligned):
+        found[node.tensor.name] = place
+        place += bytes_of(node)
+    return found
 
 
 def _allocated(kernel: Nest, scope: str) -> Iterator[Allocate]:
@@ -354,19 +385,35 @@ def copies_ahead(loop: For) -> Block:
     return tuple(found) if any(isinstance(node, Allocate) for node in found) else ()
 
 
-def operands_of(kernel: Nest) -> frozenset[str]:
-    """The buffers that copies alone fill and instructions alone read."""
-    copied, read, others = set[str](), set[str](), set[str]()
+def operands_of(kernel: Nest) -> dict[str, int]:
+    """The buffers that copies alone fill and instructions alone read.
 
-    def walk(block: Block, copies: bool, instruction: bool) -> None:
+    Returns
+    -------
+    For each the bytes in which its pieces are exchanged: a line, or a row as instructions that
+    read shared memory by themselves demand.
+    """
+    copied, read, others, rows = set[str](), set[str](), set[str](), set[str]()
+
+    def walk(block: Block, copies: bool, law: TensorInstruction | None) -> None:
         for node in block:
             if isinstance(node, (Assign, Update)):
                 (copied if copies else others).add(node.target.tensor)
                 for one in reads_of(node.value):
-                    (read if instruction else others).add(one.tensor)
+                    (read if law else others).add(one.tensor)
+                    if isinstance(law, WarpProduct) and law.reads_shared:
+                        rows.add(one.tensor)
             elif not isinstance(node, LEAVES):
                 inside = moves(node) if isinstance(node, Nest) else copies
-                walk(node.body, inside, instruction or isinstance(node, InstructionNest))
+                walk(
+                    node.body,
+                    inside,
+                    node.instruction if isinstance(node, InstructionNest) else law,
+                )
 
-    walk((kernel,), False, False)
-    return frozenset(copied & read - others)
+    walk((kernel,), False, None)
+    found = dict.fromkeys(copied & read - others, LINE_BYTES)
+    for node in _allocated(kernel, SHARED):
+        if node.tensor.name in rows & found.keys():
+            found[node.tensor.name] = node.shape[-1] * np.dtype(node.tensor.dtype).itemsize
+    return found

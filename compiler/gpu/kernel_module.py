@@ -22,11 +22,14 @@ class KernelEntry(NamedTuple):
         Addresses of its arrays.
     shared_memory
         Address of the memory that threads share; None without.
+    maps
+        Addresses of its tensor maps.
     """
 
     builder: LlvmBuilder
     arguments: Sequence[LlvmValue]
     shared_memory: LlvmValue | None
+    maps: Sequence[LlvmValue] = ()
 
 
 class KernelModule(ABC):
@@ -39,9 +42,12 @@ class KernelModule(ABC):
 
     @abstractmethod
     def kernel(
-        self, name: str, tensors: Sequence[Tensor], threads: int, shared_bytes: int
+        self, name: str, tensors: Sequence[Tensor], threads: int, shared_bytes: int, maps: int
     ) -> AbstractContextManager[KernelEntry]:
-        """Begin a kernel, whose last array is its output; it is complete when the context ends."""
+        """Begin a kernel, whose last array is its output; it is complete when the context ends.
+
+        Behind the arrays, it takes as many tensor maps as `maps` tells.
+        """
 
     @abstractmethod
     def text(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...isa.expressions import Affine, reads_of
+from ...tensor_map import TensorMap
 from ..cpu.codegen.areas import CodeBuffer
 from ..cpu.codegen.buffers import LoweringContext
 from ..cpu.codegen.environment import Environment
@@ -14,7 +15,9 @@ from ..te.nodes import Allocate, Assign, Nest, Update, nodes
 from ..te.program import Program
 from ..te.target import BLOCKS
 from ..tensor import Tensor
-from .blocks import kernels, operands_of, regions, shared_of, spreads, threads_of
+from .blocks import kernels, regions, shared_of, threads_of
+from .bulk_copies import SLOT_BYTES, bulk_copies, has_producer
+from .instructions import WARP_THREADS
 from .kernel_module import KernelModule
 from .lower_kernel import KernelLowering
 from .opencl import OpenClModule
@@ -43,6 +46,8 @@ class KernelLaunch:
         Threads of a block.
     shared_bytes
         Memory that the threads of a block share.
+    maps
+        Tensor maps that it takes behind the addresses, each with the array that it is for.
     """
 
     name: str
@@ -50,6 +55,7 @@ class KernelLaunch:
     grid: tuple[int, int, int]
     threads: int
     shared_bytes: int
+    maps: tuple[tuple[str, TensorMap], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +129,16 @@ def _kernel(
     names = _arrays(nest, local)
     tensors = [program.tensors[one] for one in names]
     size, threads = shared_of(nest), max(map(threads_of, regions((nest,))))
-    with module.kernel(name, tensors, threads, size) as entry:
+    copies = bulk_copies(nest, program, tiles) if module.target.properties.copies_boxes else {}
+    size += SLOT_BYTES * max((copy.slots for copy in copies.values()), default=0)
+    maps = tuple((copy.source, copy.map) for copy in copies.values())
+    most = module.target.properties.max_threads
+    fits = threads % WARP_THREADS == 0 and threads + WARP_THREADS <= most
+    producer = fits and has_producer(nest, copies)
+    launched = threads + (WARP_THREADS if producer else 0)
+    with module.kernel(name, tensors, launched, size, len(maps)) as entry:
         lowering = KernelLowering(
-            shared,
-            module.emitter_type,
-            entry.builder,
-            spreads(nest),
-            threads,
-            entry.shared_memory,
-            operands_of(nest),
+            shared, module.emitter_type, entry, nest, threads, producer, copies
         )
         for tensor, pointer in zip(tensors, entry.arguments, strict=True):
             lowering.areas[tensor.name] = CodeBuffer(
@@ -145,7 +152,7 @@ def _kernel(
             )
         lowering.block((nest,), Environment({}, {}), None)
     x, y, z = (lowering.grid[kind] for kind in BLOCKS)
-    return KernelLaunch(name, names, (x, y, z), threads, size)
+    return KernelLaunch(name, names, (x, y, z), launched, size, maps)
 
 
 def _arrays(nest: Nest, local: set[str]) -> tuple[str, ...]:

@@ -2,24 +2,40 @@
 
 In a pipelined loop, copies into shared memory run ahead of the computation: those of iteration
 `i + depth - 1` start in iteration `i`, into the slot that iteration `i - 1` has read. They are
-asynchronous where a thread copies 4, 8 or 16 bytes at once.
+asynchronous where a thread copies 4, 8 or 16 bytes at once, or one instruction a box.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from typing_extensions import override
 
 from ..cpu.codegen.buffers import LoweringContext
-from ..cpu.codegen.emitter import I8, I64, POINTER, TYPES, LlvmBuilder, LlvmValue
+from ..cpu.codegen.emitter import I8, I64, POINTER, TYPES, LlvmValue
 from ..cpu.codegen.environment import Environment
 from ..cpu.codegen.lower_function import FunctionLowering
 from ..cpu.codegen.lower_values import Mask
 from ..te import nodes as loops
 from ..te.stages import qualified
 from ..te.target import BLOCKS, REGISTER, Kind
-from .blocks import Spread, bytes_of, copies_ahead, is_region, moves, thread_loops, threads_of
+from .blocks import (
+    bytes_of,
+    copies_ahead,
+    is_region,
+    moves,
+    operands_of,
+    places_of,
+    shared_of,
+    spreads,
+    thread_loops,
+    threads_of,
+)
+from .box_copies import BoxCopies
+from .bulk_copies import BulkCopy
 from .emitter import ALIGNMENT_BYTES, GpuEmitter
+from .instructions import WARP_THREADS, WarpProduct
+from .kernel_module import KernelEntry
 from .shared_memory import SharedMemory
 from .spread_layout import SpreadLayout
 from .warp_products import WarpProducts
@@ -36,16 +52,16 @@ class KernelLowering(FunctionLowering):
         State shared by all kernels of the program.
     emitter_type
         Emits instructions in the language of the target's level.
-    builder
-        A builder at the function's entry.
-    spreads
-        Buffers in registers outside the thread loops.
+    entry
+        The function's entry.
+    nest
+        The kernel.
     threads
-        Threads of a block.
-    shared_memory
-        Address of the memory that threads share.
-    operands
-        Buffers that only copies write and only instructions read.
+        Threads of a block that compute.
+    has_producer
+        Whether there is one more warp, which starts all copies of the pipelined loop.
+    boxes
+        Copies by tensor maps, by the buffers that they fill.
     """
 
     emitter: GpuEmitter
@@ -54,17 +70,31 @@ class KernelLowering(FunctionLowering):
         self,
         shared: LoweringContext,
         emitter_type: type[GpuEmitter],
-        builder: LlvmBuilder,
-        spreads: dict[str, Spread],
+        entry: KernelEntry,
+        nest: loops.Nest,
         threads: int,
-        shared_memory: LlvmValue,
-        operands: frozenset[str],
+        has_producer: bool,
+        boxes: Mapping[str, BulkCopy],
     ) -> None:
         self.emitter_type = emitter_type
-        super().__init__(shared, builder, {}, None)
-        self.spreads, self.block_threads, self.shared_memory = spreads, threads, shared_memory
-        self.copies = SharedMemory(self.emitter, self.values, operands)
+        super().__init__(shared, entry.builder, {}, None)
+        self.spreads, self._places = spreads(nest), places_of(nest)
+        self._copier = threads if has_producer else 0
+        """The thread that starts copies."""
+        self.block_threads = threads + (WARP_THREADS if has_producer else 0)
+        self.shared_memory = entry.shared_memory
+        self.copies = SharedMemory(self.emitter, self.values, operands_of(nest))
+        laws = [
+            node.instruction
+            for node in loops.nodes((nest,))
+            if isinstance(node, loops.InstructionNest)
+        ]
+        self.reads_shared = any(isinstance(law, WarpProduct) and law.reads_shared for law in laws)
+        """Set if instructions read shared memory by themselves."""
         self.products = WarpProducts(self.emitter, self.copies)
+        mbarriers = self._at(I64(shared_of(nest))) if boxes else None
+        copies = dict(zip(boxes, zip(boxes.values(), entry.maps, strict=True), strict=True))
+        self.boxes = BoxCopies(self.emitter, self.values, copies, mbarriers)
         self.grid = dict.fromkeys(BLOCKS, 1)
         """Blocks along each axis of the grid."""
         self._copied: set[str] = set()
@@ -73,9 +103,6 @@ class KernelLowering(FunctionLowering):
         self._units: dict[str, LlvmValue] = {}
         """Numbers of the threads along the loops of the region; empty outside of regions."""
         self._in_region = False
-        self._shared: dict[str, int] = {}
-        """Offsets of the buffers in shared memory."""
-        self._used_bytes = 0
         self._regions = 0
         """Regions so far."""
         self._slots: dict[str, LlvmValue] = {}
@@ -99,11 +126,19 @@ class KernelLowering(FunctionLowering):
             elif isinstance(node, loops.Allocate):
                 self.allocate(node, env)
             elif isinstance(node, loops.Barrier):
-                self.emitter.barrier()
+                self.barrier()
+            elif isinstance(node, loops.Nest) and node.stage in self.boxes.copies:
+                self.boxes.gathered.append((node.stage, env))
             elif is_region(node):
                 self.region(node, env)
             else:
                 self.node(node, env, mask)
+
+    def barrier(self) -> None:
+        """Let all threads of the block wait for each other, and see what they wrote."""
+        if self.reads_shared:
+            self.emitter.publish()
+        self.emitter.barrier()
 
     @override
     def instruction(self, node: loops.InstructionNest, env: Environment) -> None:
@@ -135,22 +170,23 @@ class KernelLowering(FunctionLowering):
 
     def _fills(self, node: loops.Nest) -> bool:
         """Whether a copy fills a buffer in shared memory."""
-        return node.stage in self._shared
+        return node.stage in self._places
+
+    def _at(self, offset: LlvmValue) -> LlvmValue:
+        """An address in shared memory."""
+        pointer = self.builder.gep(self.shared_memory, [offset], source_etype=I8)
+        pointer.type = POINTER
+        return pointer
 
     def allocate(self, node: loops.Allocate, env: Environment) -> None:
         """Reserve the buffer that the threads share, or each thread's part of it."""
         name, element = node.tensor.name, TYPES[node.tensor.dtype]
         if node.scope != REGISTER:
-            if name not in self._shared:
-                self._shared[name] = self._used_bytes
-                self._used_bytes += bytes_of(node)
-            place: LlvmValue = I64(self._shared[name])
+            place: LlvmValue = I64(self._places[name])
             if (slot := self._slots.get(name)) is not None:
                 size = bytes_of(node) // max(1, node.slots)
                 place = self.builder.add(place, self.builder.mul(slot, I64(size)))
-            pointer = self.builder.gep(self.shared_memory, [place], source_etype=I8)
-            pointer.type = POINTER
-            self.buffers.area(node, env, pointer)
+            self.buffers.area(node, env, self._at(place))
             return
         layout = SpreadLayout(node.shape, self.spreads[name])
         pointer = self.emitter.alloca(element, layout.size, ALIGNMENT_BYTES)
@@ -174,11 +210,13 @@ class KernelLowering(FunctionLowering):
         }
         if count == self.block_threads or (count == 1 and targets <= self.spreads.keys()):
             self.block((node,), env, None)
+            self.products.finish()
         else:
             thread = self.number("tid.x")
             inside = self.builder.icmp_unsigned("<", thread, I64(count))
             with self.builder.if_then(inside), self.memory.scope():
                 self.block((node,), env, None)
+                self.products.finish()
         self._in_region = False
 
     def digit(self, divisor: int, extent: int, count: int) -> LlvmValue:
@@ -218,41 +256,79 @@ class KernelLowering(FunctionLowering):
     def pipeline(self, node: loops.For, ahead: tuple[loops.Node, ...], env: Environment) -> None:
         """Emit a loop whose copies run `depth - 1` iterations ahead of the rest.
 
-        Where nothing is asynchronous, the slots only save a barrier.
+        Where nothing is asynchronous, the slots only save a barrier. Where tensor maps carry out
+        all copies, one thread starts them as soon as slots are read, and no barrier is left.
         """
         emitter, builder, depth = self.emitter, self.builder, node.depth
         names = [one.tensor.name for one in ahead if isinstance(one, loops.Allocate)]
         start, last = env.resolved(node.start), node.extent - 1
         barrier, *rest = node.body[len(ahead) :]
         assert isinstance(barrier, loops.Barrier)
+        work = (*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest)
+        boxes, thread = self.boxes, self.number("tid.x")
+        copied = {one.stage for one in ahead if isinstance(one, loops.Nest)}
+        by_threads, by_boxes = not copied <= boxes.copies.keys(), bool(boxes.copies)
+        copies = builder.icmp_unsigned("==", thread, I64(self._copier))
+
+        def place(number: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+            """The slot of an iteration, and how often it was filled before."""
+            return builder.urem(number, I64(depth)), builder.udiv(number, I64(depth))
 
         def emit(block: loops.Block, number: LlvmValue, copying: bool = False) -> None:
             """A part of an iteration, whose buffers are in its slots."""
-            slot = builder.urem(number, I64(depth))
+            slot, _ = place(number)
             self._slots |= dict.fromkeys(names, slot)
             counter = self.shared.fresh(node.variable)
             self.memory.symbols[counter] = number
             self.copies.runs_ahead = copying
             with self.memory.scope():
                 self.block(block, env.counting(node.variable, start, counter, 0, last), None)
+                if boxes.gathered:
+                    boxes.start(slot, copies)
             self.copies.runs_ahead = False
 
+        def produce(number: LlvmValue) -> None:
+            boxes.wait(*place(number), is_read=True)
+            emit(ahead, number, copying=True)
+
+        def consume(number: LlvmValue) -> None:
+            slot, turn = place(number)
+            boxes.wait(slot, turn)
+            emit(work, number)
+            boxes.release(slot, thread)
+
         def iteration(number: LlvmValue) -> None:
-            emitter.wait(depth - 2)
-            emitter.barrier()
+            if by_threads:
+                emitter.wait(depth - 2)
+            if by_boxes:
+                boxes.wait(*place(number))
+            self.barrier()
             following = builder.add(number, I64(depth - 1))
             with builder.if_then(builder.icmp_unsigned("<=", following, I64(last))):
                 emit(ahead, following, copying=True)
-            emitter.commit()
-            emit((*(one for one in ahead if isinstance(one, loops.LEAVES)), *rest), number)
+            if by_threads:
+                emitter.commit()
+            emit(work, number)
 
-        if emitter.is_asynchronous:
+        if by_boxes:
+            boxes.initialise(depth, self._copier // WARP_THREADS, copies)
+            self.barrier()
+        if self._copier:
+            computes = builder.icmp_unsigned("<", thread, I64(self._copier))
+            with builder.if_else(computes) as (there, behind):
+                with there, self.memory.scope():
+                    emitter.repeat(node.extent, consume)
+                with behind, builder.if_then(copies), self.memory.scope():
+                    emitter.repeat(node.extent, produce)
+        elif emitter.is_asynchronous:
             for number in range(depth - 1):
                 if number <= last:
                     emit(ahead, I64(number), copying=True)
-                emitter.commit()
+                if by_threads:
+                    emitter.commit()
             emitter.repeat(node.extent, iteration)
-            emitter.wait(0)
+            if by_threads:
+                emitter.wait(0)
         else:
             emitter.repeat(node.extent, partial(emit, node.body))
         for name in names:

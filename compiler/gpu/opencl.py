@@ -37,8 +37,9 @@ class OpenClModule(KernelModule):
     @override
     @contextmanager
     def kernel(
-        self, name: str, tensors: Sequence[Tensor], threads: int, shared_bytes: int
+        self, name: str, tensors: Sequence[Tensor], threads: int, shared_bytes: int, maps: int
     ) -> Iterator[KernelEntry]:
+        assert not maps
         builder = CBuilder()
         given: list[str] = []
         arguments: list[CPointer] = []

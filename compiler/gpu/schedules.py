@@ -24,7 +24,7 @@ from ..tensor import Kernel
 from .attention import schedule_attention
 from .block_schedules import copy_together, give_to_warps
 from .blocks import LINE_BYTES, is_copy
-from .instructions import WIDE, WarpProduct
+from .instructions import WARP_THREADS, WIDE, WarpProduct
 from .products import MIN_TILED
 from .target import GpuTarget
 
@@ -53,11 +53,20 @@ class Tile:
 TENSOR_TILES = (Tile(128, 128, 64, 64, 32), Tile(64, 64, 64, 32, 32), Tile(32, 32, 32, 16, 16))
 """Tiles of tensor cores, the largest first; taps are those of two bytes, twice as many of one."""
 
+GROUP_TILES = (
+    Tile(128, 256, 64, 64, 256), Tile(128, 128, 64, 64, 128), Tile(64, 128, 64, 64, 128),
+    Tile(64, 64, 64, 64, 64),
+)  # fmt: skip
+"""Tiles of warpgroups, whose products have 64 rows."""
+
 THREAD_TILES = (Tile(64, 64, 16, 4, 4), Tile(32, 32, 16, 4, 2), Tile(16, 16, 16, 2, 1))
 """Tiles of threads without tensor cores."""
 
-PIPELINE_DEPTH = 3
-"""Iterations whose operands are in shared memory: one that computes, and two on their way."""
+PIPELINE_DEPTH, GROUP_DEPTH = 3, 4
+"""Iterations whose operands are in shared memory: one that computes, others on their way.
+
+A warpgroup multiplies faster, so its copies start earlier.
+"""
 
 MIN_BLOCKS = 64
 """Blocks that a tile must leave: a GPU runs about a hundred at once."""
@@ -86,6 +95,12 @@ class _Product:
 
     def size(self, *axes: str) -> int:
         return math.prod(self.sizes[axis] for axis in axes)
+
+    @property
+    def high(self) -> int:
+        """Most rows of a tile."""
+        first = self.sizes[self.rows[0]]
+        return first if len(self.rows) == 1 else WIDE * first
 
 
 def default_schedule(kernel: Kernel, target: GpuTarget) -> Schedule:
@@ -197,7 +212,10 @@ def _product(stage: Stage) -> _Product | None:
 
 
 def _law(product: _Product, schedule: Schedule, target: GpuTarget) -> WarpProduct | None:
-    """The product of tensor cores that fits: whole taps, side by side in both operands."""
+    """The product of tensor cores that fits: whole taps, side by side in both operands.
+
+    Sums of a warp may lie beyond the end of the rows, but a warpgroup is for whole ones.
+    """
     tensors = {**schedule.kernel.tensors}
     types = tuple(tensors[read.tensor].dtype for read in (product.a, product.b))
     for read in (product.a, product.b):
@@ -207,7 +225,8 @@ def _law(product: _Product, schedule: Schedule, target: GpuTarget) -> WarpProduc
         if any(part.coefficient(product.taps) for part in outer):
             return None
     for law in target.instructions:
-        if types in law.pairs and product.sizes[product.taps] % law.taps == 0:
+        whole = product.sizes[product.taps] % law.taps == 0 and product.high >= law.rows
+        if types in law.pairs and whole:
             return law
     return None
 
@@ -221,9 +240,7 @@ def _tile(tiles: tuple[Tile, ...], product: _Product) -> Tile:
         if blocks * product.size(*product.batch) >= MIN_BLOCKS:
             chosen = tile
             break
-    if len(product.rows) > 1:
-        rows = WIDE * product.sizes[product.rows[0]]
-    high, wide = _halved(chosen.rows, rows), _halved(chosen.columns, columns)
+    high, wide = _halved(chosen.rows, product.high), _halved(chosen.columns, columns)
     own = min(chosen.own_rows, high), min(chosen.own_columns, wide)
     return Tile(high, wide, chosen.taps, *own)
 
@@ -304,8 +321,11 @@ def _tiled(schedule: Schedule, stage: Stage, product: _Product) -> None:
 
 
 def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: WarpProduct) -> None:
-    """Each warp keeps tiles of sums in the fragments of an instruction."""
-    name, tile = stage.name, _tile(TENSOR_TILES, product)
+    """Each warp, or warpgroup, keeps tiles of sums in the fragments of an instruction."""
+    tiles, pipelined = (
+        (GROUP_TILES, GROUP_DEPTH) if law.reads_shared else (TENSOR_TILES, PIPELINE_DEPTH)
+    )
+    name, tile = stage.name, _tile(tiles, product)
     taps, depth = law.taps, product.sizes[product.taps]
     while taps * 2 <= tile.taps * law.taps // 16 and depth % (taps * 2) == 0:
         taps *= 2
@@ -318,7 +338,8 @@ def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: Warp
     _grid(schedule, name, product, ro, co)
     loop = schedule.fuse(name, *product.outer, to)
     if product.size(*product.outer, product.taps) > taps:
-        schedule.pipeline(name, loop, PIPELINE_DEPTH)
-    threads = 32 * (tile.rows // tile.own_rows) * (tile.columns // tile.own_columns)
+        schedule.pipeline(name, loop, pipelined)
+    units = (tile.rows // tile.own_rows) * (tile.columns // tile.own_columns)
+    threads = WARP_THREADS * law.warps * units
     _copies(schedule, name, product, loop, threads, law.taps // 2)
     schedule.tensorise(name, half)

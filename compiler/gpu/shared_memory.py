@@ -1,10 +1,11 @@
 """Shared memory: addresses, and copies into it without branches.
 
 What products of matrices read is swizzled: in each line of shared memory, its pieces of 16 bytes
-are exchanged by the number of the line, so that eight rows of a matrix lie in different banks.
+are exchanged by the number of the line, so that eight rows of a matrix lie in different banks. The
+instructions of warpgroups demand that pieces stay inside of their row, which may be half a line.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -24,9 +25,6 @@ from .emitter import ASYNCHRONOUS_BYTES, GpuEmitter
 PIECE_BYTES = 16
 """Bytes that stay side by side when a line is swizzled: a row of a matrix that a warp loads."""
 
-PIECES = LINE_BYTES // PIECE_BYTES
-"""Pieces of a line."""
-
 VECTOR_BYTES = (2, 4, 8, 16)
 """Sizes of a copy by one instruction of a thread."""
 
@@ -39,14 +37,14 @@ class SharedMemory:
     values
         Emits the code, and has the buffers that exist now.
     swizzled
-        Buffers that only copies write and only instructions read.
+        Buffers that only copies write and only instructions read, with the bytes of their rows.
     """
 
     def __init__(
         self,
         emitter: GpuEmitter,
         values: Values,
-        swizzled: frozenset[str],
+        swizzled: Mapping[str, int],
     ) -> None:
         self.emitter, self.values, self.swizzled = emitter, values, swizzled
         self.memory, self.areas = values.memory, values.areas
@@ -60,8 +58,9 @@ class SharedMemory:
         builder = self.emitter.builder
         place = builder.mul(self.memory.number(offset), I64(bytes_of(area)))
         place = place if more is None else builder.add(place, more)
-        if area.tensor.name in self.swizzled:
-            line = builder.and_(builder.udiv(place, I64(LINE_BYTES)), I64(PIECES - 1))
+        if row_bytes := self.swizzled.get(area.tensor.name):
+            pieces = row_bytes // PIECE_BYTES
+            line = builder.and_(builder.udiv(place, I64(LINE_BYTES)), I64(pieces - 1))
             place = builder.xor(place, builder.mul(line, I64(PIECE_BYTES)))
         found = builder.gep(area.pointer, [place], source_etype=I8)
         found.type = POINTER

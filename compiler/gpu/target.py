@@ -1,6 +1,6 @@
 """GPUs for which kernels are compiled: their memories, their loops, and how LLVM names them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -26,7 +26,7 @@ from ..te.target import (
 )
 from .barriers import with_barriers
 from .blocks import check_blocks
-from .instructions import TF32_PRODUCT, WARP_PRODUCTS, WarpProduct
+from .instructions import TF32, WARP_PRODUCTS, WARPGROUP_PRODUCTS, WarpProduct
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
@@ -53,6 +53,8 @@ class GpuLevel:
         Products of matrices.
     cpu, features
         LLVM's names of the chip and of the version of PTX.
+    copies_boxes
+        Whether one instruction copies a box of a tensor into shared memory.
     """
 
     shared_bytes: int
@@ -61,14 +63,20 @@ class GpuLevel:
     instructions: tuple[WarpProduct, ...] = ()
     cpu: str = ""
     features: str = ""
+    copies_boxes: bool = False
 
 
 LEVELS: Mapping[str, GpuLevel] = {
+    "sm90a": GpuLevel(
+        *(226 << 10, 1024, "PTX", (*WARPGROUP_PRODUCTS, *WARP_PRODUCTS), "sm_90a", "+ptx80"),
+        copies_boxes=True,
+    ),
     "sm90": GpuLevel(227 << 10, 1024, "PTX", WARP_PRODUCTS, "sm_90", "+ptx78"),
     "sm80": GpuLevel(163 << 10, 1024, "PTX", WARP_PRODUCTS, "sm_80", "+ptx71"),
     "opencl": GpuLevel(32 << 10, 256, "OpenCL C"),
 }
-"""The levels by name, the most capable first. Code for a level also runs on later chips.
+"""The levels by name, the most capable first. Code for a level also runs on later chips, unless
+its name ends in `a`: then it runs on that chip alone. A KiB of its shared memory is for mbarriers.
 
 `opencl` keeps to what every GPU with OpenCL 1.2 has. Source: The OpenCL Specification 1.2, table
 4.3, for the memory; makers' guides for the 256 threads.
@@ -84,7 +92,7 @@ class GpuTarget(Target):
     level
         One of `LEVELS`.
     tf32
-        Whether products of float32 may round their operands to TF32, as tensor cores demand.
+        Whether products of float32 may shorten their operands to TF32, as tensor cores demand.
     """
 
     level: str = "sm80"
@@ -102,8 +110,9 @@ class GpuTarget(Target):
     @property
     def instructions(self) -> tuple[WarpProduct, ...]:
         """The products of matrices that schedules may use."""
-        known = self.properties.instructions
-        return (*known, TF32_PRODUCT) if known and self.tf32 else known
+        return tuple(
+            law for law in self.properties.instructions if self.tf32 or TF32 not in law.pairs
+        )
 
     # The machine that schedules see -----------------------------------------------------------
 
@@ -128,23 +137,20 @@ class GpuTarget(Target):
 
         def fits(law: WarpProduct, found: Match) -> bool:
             types = tuple(state.tensors[read.tensor].dtype for _, read in found.reads)
-            return (
-                types in law.pairs
-                and extents == tuple(size for _, size in law.lanes)
-                and _are_lanes(law, stage, loops)
-            )
+            return types in law.pairs and bool(law.of(extents)) and _are_lanes(law, stage, loops)
 
         taps = [loop for loop in loops if stage.reduces(loop)]
         if has_reduction(stage.body) and all(is_whole(stage, bounds, loop) for loop in taps):
             found = find_law(self.instructions, reduction_of(stage.body), fits)
-            if found is not None:
-                return found[0]
+            if found is not None and (law := found[0].of(extents)):
+                return law
         known = "; ".join(map(str, self.instructions))
         raise ScheduleError(
             f"the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
             f"instruction of {self.name} ({known}); split the rows by 16 and 8 (or those of two "
             "axes by 2 and 8), the columns by 8 and 2, and the reduction by the taps without a "
-            "remainder, and bind the loops of 8 rows and of 4 pairs to threads"
+            "remainder, and bind the loops of 8 rows and of 4 pairs to threads; for a warpgroup, "
+            "split 64 rows by 16 first, and bind the 4 warps, too"
         )
 
     @override
@@ -179,17 +185,25 @@ def _are_lanes(law: WarpProduct, stage: Stage, loops: tuple[str, ...]) -> bool:
 
     The rows may be those of two axes; the emitter checks that they lie in order.
     """
-    half, row, pair, column, tap = loops
-    splits = [relation.parts for relation in stage.relations if isinstance(relation, Division)]
-    bound = [
-        name
-        for (name, _), loop in zip(law.lanes, loops, strict=True)
-        if stage.kind(loop) is Kind.THREAD
-    ]
+    divisions = [relation for relation in stage.relations if isinstance(relation, Division)]
+    named = {name: loop for (name, _), loop in zip(law.lanes, loops, strict=True)}
+    *rows, row = (named[name] for name, _ in law.row_parts)
+    apart = stage.origins(rows[-1]).isdisjoint(stage.origins(row))
     return (
-        ((half, row) in splits or stage.origins(half).isdisjoint(stage.origins(row)))
-        and (pair, column) in splits
-        and stage.reduces(tap)
-        and not any(map(stage.reduces, (half, row, pair, column)))
-        and bound == list(law.bound)
+        _are_cut(divisions, rows if apart else [*rows, row])
+        and _are_cut(divisions, [named[name] for name, _ in law.column_parts])
+        and stage.reduces(named["tap"])
+        and not any(map(stage.reduces, loops[:-1]))
+        and [name for name in named if stage.kind(named[name]) is Kind.THREAD] == list(law.bound)
     )
+
+
+def _are_cut(divisions: Sequence[Division], loops: Sequence[str]) -> bool:
+    """Whether loops, outermost first, are the digits of one."""
+    *outer, whole = loops
+    for loop in reversed(outer):
+        cut = [division.parent for division in divisions if division.parts == (loop, whole)]
+        if not cut:
+            return False
+        whole = cut[0]
+    return True

@@ -1,6 +1,13 @@
-"""Emit products of matrices by warps: fragments from shared memory, sums in registers."""
+"""Emit products of matrices by warps and warpgroups, with their sums in registers.
+
+The threads of a warp load its operands from shared memory as fragments; a warpgroup's instruction
+finds them there by descriptors, and runs on while the threads go on.
+
+Source: NVIDIA, PTX ISA 8.5, sections 9.7.15.5.1, descriptors and strides, and 9.7.15.7.
+"""
 
 from collections.abc import Sequence
+from functools import partial
 
 from llvmlite import ir
 
@@ -8,16 +15,34 @@ from ...errors import CompileError
 from ...isa.expressions import Affine, Read
 from ..cpu.codegen.areas import CodeBuffer, bytes_of
 from ..cpu.codegen.dot_products import factors, update_inside
-from ..cpu.codegen.emitter import FLOAT, HALF, I32, I64, TYPES, LlvmValue
+from ..cpu.codegen.emitter import BIT, FLOAT, HALF, I32, I64, TYPES, LlvmType, LlvmValue
 from ..cpu.codegen.environment import Environment, without
 from ..te.affine import total
 from ..te.nodes import InstructionNest
 from ..te.target import SHARED
 from .emitter import GpuEmitter
-from .instructions import WarpProduct
+from .instructions import WIDE, WarpProduct
 from .shared_memory import PIECE_BYTES, SharedMemory
 
 SUM_BYTES = 4
+
+STEP_BYTES = 32
+"""Taps of one instruction, in bytes."""
+
+_MODES = {32: 3, 64: 2, 128: 1}
+"""Numbers of the patterns of swizzled rows in descriptors, by the bytes of a row."""
+
+_UNIT_BITS = 4
+"""Addresses and strides in descriptors count 16 bytes."""
+
+_FLAGS = {16: ", 1, 1, 0, 0", 8: ", 1, 1"}
+"""Signs of the operands, and where they can be, that none is transposed, by taps."""
+
+Operand = tuple[CodeBuffer, Affine, int]
+"""A buffer, the offset of its first element, and the bytes of a row."""
+
+Parts = tuple[tuple[str, int], ...]
+"""Loops, outermost first, with their extents."""
 
 HALVES = (("float16", "float16"),)
 """Operands that LLVM takes as vectors; all others it takes as bits."""
@@ -34,6 +59,8 @@ class WarpProducts:
 
     def __init__(self, emitter: GpuEmitter, shared: SharedMemory) -> None:
         self.emitter, self.shared, self.memory = emitter, shared, shared.memory
+        self._pending: dict[tuple[str, Affine], tuple[list[LlvmValue], LlvmType]] = {}
+        """Places and types of sums that are not waited for."""
 
     def emit(self, node: InstructionNest, env: Environment, thread: LlvmValue, region: int) -> None:
         """Add a product to its sums.
@@ -48,50 +75,122 @@ class WarpProducts:
         law = node.instruction
         assert isinstance(law, WarpProduct)
         names = [name for name, _ in law.lanes]
-        half, row, pair, column, _ = names
         update, env, _ = update_inside(node, env, names, names[:-1])
         area = self.shared.areas[update.target.tensor]
         place = self._place(update.target, env)
         first = _without(place, names)
+        steps = [place.coefficient(name) for name in ("across", "half", "column")]
         places = [
-            self.memory.address(
-                area, total(first, h * place.coefficient(half) + c * place.coefficient(column))
-            )
+            self.memory.address(area, total(first, a * steps[0] + h * steps[1] + c * steps[2]))
+            for a in range(law.columns // WIDE)
             for h in range(2)
             for c in range(2)
         ]
+        operands = [
+            self._operand(read, parts, node, env)
+            for read, parts in zip(factors(update), (law.row_parts, law.column_parts), strict=True)
+        ]
         builder, kind = self.emitter.builder, TYPES[area.tensor.dtype]
         sums = [builder.load(one, align=SUM_BYTES, typ=kind) for one in places]
-        operands: list[LlvmValue] = []
-        for read, rows, count in zip(
-            factors(update), ({row: 1, half: 8}, {column: 1, pair: 2}), (4, 2), strict=True
-        ):
-            found, offset, row_bytes = self._operand(read, rows, node, env)
-            key = ("fragment", read.tensor, offset, region)
+        if law.reads_shared:
+            found = [self._descriptor(node, *one) for one in operands]
+            values = self._multiply(law, found, sums, (area.tensor.name, first) in self._pending)
+            self._pending.setdefault((area.tensor.name, first), (places, kind))
+        else:
+            values = self._multiply_fragments(law, operands, sums, thread, region)
+        for value, one in zip(values, places, strict=True):
+            builder.store(value, one, align=SUM_BYTES)
 
-            def load(found=found, offset=offset, row_bytes=row_bytes, count=count):
-                return self._matrices(found, offset, row_bytes, count, thread)
-
-            operands += self.memory.once(key, load)
+    def _multiply_fragments(
+        self,
+        law: WarpProduct,
+        operands: Sequence[Operand],
+        sums: Sequence[LlvmValue],
+        thread: LlvmValue,
+        region: int,
+    ) -> list[LlvmValue]:
+        """The new sums of a warp, whose threads load the operands."""
+        found: list[LlvmValue] = []
+        for operand, count in zip(operands, (4, 2), strict=True):
+            area, offset, _ = operand
+            key = ("fragment", area.tensor.name, offset, region)
+            found += self.memory.once(key, partial(self._matrices, *operand, count, thread))
+        builder = self.emitter.builder
         if law.pairs == HALVES:
-            operands = [builder.bitcast(one, ir.VectorType(HALF, 2)) for one in operands]
-        result = ir.LiteralStructType([kind] * len(sums))
-        found = self.emitter.intrinsic(law.intrinsic, result, [*operands, *sums])
-        for number, one in enumerate(places):
-            builder.store(builder.extract_value(found, number), one, align=SUM_BYTES)
+            found = [builder.bitcast(one, ir.VectorType(HALF, 2)) for one in found]
+        result = ir.LiteralStructType([sums[0].type] * len(sums))
+        changed = self.emitter.intrinsic(law.intrinsic, result, [*found, *sums])
+        return [builder.extract_value(changed, number) for number in range(len(sums))]
 
-    def _operand(
-        self, read: Read, rows: dict[str, int], node: InstructionNest, env: Environment
-    ) -> tuple[CodeBuffer, Affine, int]:
-        """The buffer of an operand, the offset of its first element, and the bytes of a row.
+    # Warpgroups ----------------------------------------------------------------------------------
+
+    def _multiply(
+        self,
+        law: WarpProduct,
+        descriptors: Sequence[LlvmValue],
+        sums: Sequence[LlvmValue],
+        continues: bool,
+    ) -> list[LlvmValue]:
+        """The sums of a warpgroup, which are new once `finish` has waited for them.
 
         Parameters
         ----------
-        rows
-            The loops over rows, with the rows from one iteration to the next.
+        continues
+            Whether the last instruction that changed the sums is such a product as well.
         """
+        count = len(sums)
+        registers = ", ".join(f"${place}" for place in range(count))
+        a, b, adds = (f"${2 * count + place}" for place in range(3))
+        kinds = law.mnemonic.removeprefix("wgmma.")
+        name = f"wgmma.mma_async.sync.aligned.m{law.rows}n{law.columns}k{law.taps}.{kinds}"
+        operation = f"{name} {{{registers}}}, {a}, {b}, {adds}{_FLAGS.get(law.taps, '')};"
+        fence = "" if continues else "wgmma.fence.sync.aligned;\n\t"
+        return self.emitter.assembly(fence + operation, [*descriptors, BIT(1)], sums)
+
+    def _descriptor(
+        self, node: InstructionNest, area: CodeBuffer, offset: Affine, row_bytes: int
+    ) -> LlvmValue:
+        """The operand as instructions find it: its address, and the pattern of its rows."""
+        numbers = offset.constant, *(factor for _, factor in offset.terms)
+        inside = [number * bytes_of(area) % (WIDE * row_bytes) for number in numbers]
+        if row_bytes not in _MODES or any(n % STEP_BYTES or n >= row_bytes for n in inside):
+            raise CompileError(
+                f"{node.mnemonic}: the rows of `{area.tensor.name}` have {row_bytes} bytes, and a "
+                f"tile starts inside of {WIDE} of them; split the reduction by taps of "
+                f"{', '.join(map(str, _MODES))} bytes, and columns by multiples of {WIDE}"
+            )
+        builder = self.emitter.builder
+        pointer = self.emitter.in_shared(self.memory.address(area, offset))
+        address = builder.lshr(builder.ptrtoint(pointer, I32), I32(_UNIT_BITS))
+        pattern = WIDE * row_bytes >> _UNIT_BITS << 32 | _MODES[row_bytes] << 62 | 1 << 16
+        return builder.or_(builder.zext(address, I64), I64(pattern))
+
+    def finish(self) -> None:
+        """Wait for the products since the last call, whose sums threads may then use."""
+        if not self._pending:
+            return
+        builder = self.emitter.builder
+        places = [(one, kind) for found, kind in self._pending.values() for one in found]
+        sums = [builder.load(one, align=SUM_BYTES, typ=kind) for one, kind in places]
+        waited = "wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;"
+        changed = self.emitter.assembly(waited, (), sums)
+        for value, (one, _) in zip(changed, places, strict=True):
+            builder.store(value, one, align=SUM_BYTES)
+        self._pending.clear()
+
+    # Operands ------------------------------------------------------------------------------------
+
+    def _operand(
+        self, read: Read, parts: Parts, node: InstructionNest, env: Environment
+    ) -> Operand:
+        """An operand, whose rows are those of the instruction's loops `parts`."""
         area = self.shared.areas[read.tensor]
         offset = self._place(read, env)
+        rows, below = dict[str, int](), 1
+        for name, extent in reversed(parts):
+            if extent > 1:
+                rows[name] = below
+            below *= extent
         apart = min(map(offset.coefficient, rows))
         steps = {name: apart * count for name, count in rows.items()} | {"tap": 1}
         row_bytes = apart * bytes_of(area)

@@ -211,11 +211,19 @@ class CudaDriver(GpuDriver):
         block: int,
         arguments: Sequence[GpuBuffer],
     ) -> None:
-        values = tuple(map(_address, arguments))
+        kernel, addresses = function.kernel, tuple(map(_address, arguments))
+        maps = tuple(
+            self._enter(
+                "cuTensorMapEncodeTiled",
+                *one.encode_arguments(self._cuda, addresses[kernel.tensors.index(name)]),
+            )
+            for name, one in kernel.maps
+        )
+        # Bindings copy a map themselves, and need no type for it.
+        kinds = *(ctypes.c_void_p for _ in addresses), *(None for _ in maps)
         self._enter(
             "cuLaunchKernel", function.handle.function, *grid, block, 1, 1,
-            function.kernel.shared_bytes, self._stream,
-            (values, (ctypes.c_void_p,) * len(values)), 0,
+            kernel.shared_bytes, self._stream, ((*addresses, *maps), kinds), 0,
         )  # fmt: skip
 
     @override
@@ -333,8 +341,12 @@ def level_of(device: str, major: int, minor: int) -> str:
     DeviceError
         It runs none.
     """
+    chip = 10 * major + minor
     for name in LEVELS:
-        if name.startswith("sm") and 10 * major + minor >= int(name.removeprefix("sm")):
+        if not name.startswith("sm"):
+            continue
+        least = int(name.removeprefix("sm").removesuffix("a"))
+        if chip == least or (chip > least and not name.endswith("a")):
             return name
     raise DeviceError(
         f"device `gpu:cuda` ({device}): expected a compute capability of 8.0 or more, got "

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from ...compiler.gpu import GpuModule, GpuTarget
 from ...errors import DeviceError
-from ...sim.ptx import PtxFault, parse_ptx, run
+from ...sim.ptx import PtxFault, TensorArgument, parse_ptx, run
 from .driver import GpuBuffer, GpuDriver, GpuFunction, check_copy
 
 FILL = 0xA5
@@ -72,8 +72,9 @@ class InterpreterDriver(GpuDriver):
             views.setdefault(_key(buffer), _bytes(buffer)).flags.writeable = False
         views[_key(arguments[-1])].flags.writeable = True
         given = [views[_key(buffer)] for buffer in arguments]
+        maps = [TensorArgument(one, given[kernel.tensors.index(n)]) for n, one in kernel.maps]
         try:
-            run(function.handle, grid, block, given, kernel.shared_bytes, self.order)
+            run(function.handle, grid, block, [*given, *maps], kernel.shared_bytes, self.order)
         except PtxFault as fault:
             raise DeviceError(
                 f"device `gpu:{self.name}`: kernel `{kernel.name}` on {', '.join(kernel.tensors)}: "

@@ -8,9 +8,15 @@ import numpy as np
 from .batch import RUNNING, TYPES, WAITING, BlockBatch
 from .builders import unsupported
 from .faults import FaultKind, LaneFault
+from .mbarriers import Mbarriers
 from .syntax import BitPattern, PtxInstruction
 
 COUNT = 16
+
+
+def cluster_barrier(lanes: np.ndarray) -> int:
+    """Number of the barrier of a cluster of one block; its arrivals count with its waits."""
+    return COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +44,13 @@ class Arrival:
 def build_arrival(batch: BlockBatch, instruction: PtxInstruction) -> Arrival:
     """Compile `bar`, `barrier` or `barrier.cta`."""
     parts = instruction.parts
-    kind = next((part for part in parts if part in ("sync", "arrive", "red")), None)
-    if kind is None or "cluster" in parts:
-        raise unsupported(instruction)
     operands = list(instruction.operands)
+    if parts[1:3] == ("cluster", "wait"):
+        kind = "sync"
+    else:
+        kind = next((part for part in parts if part in ("sync", "arrive", "red")), None)
+    if kind is None:
+        raise unsupported(instruction)
     vote, reduce = None, None
     if kind == "red":
         result, condition = operands.pop(0), operands.pop()
@@ -69,7 +78,7 @@ def build_arrival(batch: BlockBatch, instruction: PtxInstruction) -> Arrival:
         readers = [lambda lanes, value=int(row[0]): value for row in rows]
     readers += [lambda lanes: 0] * (2 - len(readers))
     return Arrival(
-        readers[0],
+        cluster_barrier if "cluster" in parts else readers[0],
         readers[1],
         kind != "arrive",
         parts[0] == "bar" or "aligned" in parts,
@@ -90,10 +99,10 @@ class Barriers:
 
     def __init__(self, batch: BlockBatch):
         self.batch = batch
-        blocks, warps = len(batch.block_ids), batch.warps_per_block
-        self.arrived = np.zeros((blocks, COUNT), np.int64)
-        self.expected = np.zeros((blocks, COUNT), np.int64)
-        self.mail = np.zeros((blocks, COUNT, warps), np.uint32)
+        blocks = len(batch.block_ids)
+        self.arrived = np.zeros((blocks, COUNT + 1), np.int64)
+        self.expected = np.zeros((blocks, COUNT + 1), np.int64)
+        self.mail = np.zeros((blocks, COUNT + 1, batch.clocks.rows.shape[1]), np.uint32)
         self.waits_at = np.full(batch.count, -1, np.int8)
         self.votes = np.zeros(batch.count, bool)
         self.reductions: dict[int, Callable[[np.ndarray, np.ndarray], None]] = {}
@@ -102,7 +111,8 @@ class Barriers:
         """Let `lanes`, at the barrier instruction, arrive; those complete become running."""
         batch = self.batch
         number, threads = arrival.number(lanes), arrival.threads(lanes)
-        if number >= COUNT or threads % 32:
+        named = number < COUNT or arrival.number is cluster_barrier
+        if not named or threads % 32:
             detail = f"barrier {number} for {threads} threads: 16 barriers, multiples of 32 threads"
             raise LaneFault(FaultKind.BARRIER_COUNT, detail, int(lanes[0]))
         if arrival.vote is not None and arrival.reduce is not None:
@@ -153,6 +163,7 @@ class Barriers:
                 self.reductions[number](members, self.votes[members])
         self.waits_at[lanes] = -1
         batch.state[lanes] = RUNNING
+        Mbarriers.of(batch).announce(lanes)
 
     def release_after_exit(self) -> None:
         """Look again at barriers for all threads, of which some have exited."""

@@ -13,7 +13,7 @@ import numpy as np
 from .clocks import Clocks
 from .faults import FaultKind, LaneFault, PtxFault
 from .memory import ParameterMemory, PrivateMemory
-from .shadow import SharedShadow
+from .shadow import BLOCK_SHIFT, THREAD_SHIFT, SharedShadow
 from .syntax import (
     BitPattern,
     MemoryOperand,
@@ -26,8 +26,10 @@ from .syntax import (
 )
 
 if TYPE_CHECKING:
+    from .bulk_copies import BulkStores
     from .copies import AsyncCopies
     from .launch import Launch
+    from .mbarriers import Mbarriers
     from .warpgroups import PendingProducts
 
 FULL = slice(None)
@@ -35,7 +37,7 @@ Lanes = slice | np.ndarray
 Step = Callable[[Lanes], None]
 
 RUNNING, PARKED, WAITING, EXITED = range(4)
-"""States of a lane; a parked one waits for other lanes of its warp, a waiting one at a barrier."""
+"""States of a lane: a parked one waits for lanes of its warp, a waiting one at any barrier."""
 
 TYPES = {
     **{f"b{bits}": np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)},
@@ -72,13 +74,17 @@ class BlockBatch:
         self.threads = self.lanes % (self.warps_per_block * 32)
         self.pc = np.zeros(self.count, np.int32)
         self.state = np.where(self.threads < threads, RUNNING, EXITED).astype(np.uint8)
-        self.stamp_base = (block_ids[self.blocks].astype(np.uint64) + np.uint64(1)) << np.uint64(42)
-        self.stamp_base |= self.threads.astype(np.uint64) << np.uint64(32)
-        self.clocks = Clocks(len(block_ids), self.warps_per_block)
+        self.stamp_base = (block_ids[self.blocks].astype(np.uint64) + np.uint64(1)) << BLOCK_SHIFT
+        self.stamp_base |= self.threads.astype(np.uint64) << THREAD_SHIFT
+        self.clocks = Clocks(len(block_ids), self.warps_per_block, launch.has_async_proxy)
         self.fenced = np.zeros(len(block_ids) * self.warps_per_block, bool)
         self.executed = 0
         self.copies: AsyncCopies | None = None
         self.products: PendingProducts | None = None
+        self.mbarriers: Mbarriers | None = None
+        self.bulk_stores: BulkStores | None = None
+        self.register_counts = np.zeros(len(block_ids) * self.warps_per_block, np.int64)
+        self.product_counts = np.zeros_like(self.register_counts)
         self.initialised: dict[str, np.ndarray] = {}
         self._allocate_memory()
         self.rows: dict[str, np.ndarray] = {}
@@ -94,7 +100,7 @@ class BlockBatch:
         owners = len(self.block_ids)
         self.shared = PrivateMemory("shared", owners, launch.shared_bytes, self.shared_stride)
         self.shared_shadow = SharedShadow(
-            owners * self.shared_stride, launch.shared_granule, self.warps_per_block
+            owners * self.shared_stride, launch.shared_granule, self.clocks.known.shape[1]
         )
         self.shared.shadow = self.shared_shadow
         stride = -(-launch.local_bytes // 16) * 16

@@ -10,6 +10,7 @@ import numpy as np
 
 from .batch import TYPES, BlockBatch, Step
 from .builders import builds, unsupported
+from .bulk_copies import build_bulk_copy
 from .faults import FaultKind, LaneFault
 from .shadow import PENDING
 from .syntax import BitPattern, Not, PtxInstruction, VirtualRegister
@@ -66,7 +67,9 @@ class AsyncCopies:
 def build_copy(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     """`cp.async` with its groups."""
     parts = instruction.parts
-    if parts[1] != "async" or "bulk" in parts or "mbarrier" in parts:
+    if parts[1:3] == ("async", "bulk"):
+        return build_bulk_copy(batch, instruction)
+    if parts[1] != "async" or "mbarrier" in parts:
         raise unsupported(instruction)
     copies = AsyncCopies.of(batch)
     if "commit_group" in parts:

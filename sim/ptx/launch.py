@@ -1,9 +1,12 @@
 """Launch a kernel in the interpreter: arguments to parameters and buffers, blocks in batches."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from ...errors import ProgramError
+from ...tensor_map import TENSOR_MAP_BYTES, TensorMap
 from .batch import BlockBatch
 from .faults import FaultKind, PtxFault
 from .initialisation import doubtful_reads
@@ -14,7 +17,28 @@ from .schedule import LaneScheduler
 from .syntax import WIDTHS, PtxKernel, Symbol, Variable
 
 Extent = int | tuple[int, ...]
-Argument = np.ndarray | int | float | np.number | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TensorArgument:
+    """A tensor map of an array: a parameter of 128 bytes, or a pointer to such a map.
+
+    Parameters
+    ----------
+    map
+        The tensor and the box.
+    array
+        Device memory; read-only if the array is.
+    offset_bytes
+        Where the tensor starts in the array.
+    """
+
+    map: TensorMap
+    array: np.ndarray
+    offset_bytes: int = 0
+
+
+Argument = np.ndarray | int | float | np.number | bytes | TensorArgument
 
 MAX_LANES = 4096
 """Threads that run side by side at most; more use more memory and gain little."""
@@ -44,10 +68,20 @@ class Launch:
         if kernel.required_threads not in (None, threads):
             detail = f"a block of {threads} threads; `{kernel.name}` requires"
             raise PtxFault(FaultKind.ARGUMENTS, f"{detail} {kernel.required_threads}")
+        if (kernel.cluster_blocks or 1) > 1:
+            detail = f"clusters of {kernel.cluster_blocks} blocks"
+            raise PtxFault(FaultKind.UNSUPPORTED, detail)
         self.dynamic_shared_bytes = shared_bytes
         self.doubtful = doubtful_reads(kernel)
         self._places: dict[str, tuple[str, int]] = {}
+        self.tensor_maps: dict[tuple[int, int], TensorMap] = {}
+        self.has_async_proxy = any(
+            instruction.name in ("mbarrier", "wgmma") or "bulk" in instruction.parts
+            for instruction in kernel.instructions
+        )
         self.shared_granule, global_granule = self._granules()
+        elements = [a.map.element_bytes for a in arguments if isinstance(a, TensorArgument)]
+        global_granule = min([global_granule, *elements])
         self.memory = DeviceMemory(global_granule)
         blocks = int(np.prod(self.grid)) if self._orders_blocks() else 1
         self.releases = BlockReleases(blocks)
@@ -71,13 +105,14 @@ class Launch:
         """Smallest accesses of the kernel to shared and to global memory."""
         smallest = {"shared": 4, "global": 4}
         for instruction in self.kernel.instructions:
+            is_bulk = "bulk" in instruction.parts
             if instruction.name in ("ld", "st", "atom", "red", "ldu"):
                 space = space_of(instruction)
                 width = max(WIDTHS.get(instruction.parts[-1], 32) // 8, 1)
                 for name in smallest:
                     if space in (name, None):
                         smallest[name] = min(smallest[name], width)
-            elif instruction.name == "cp" and len(instruction.operands) > 3:
+            elif instruction.name == "cp" and len(instruction.operands) > 3 and not is_bulk:
                 smallest["global"] = 1  # the number of bytes to copy is an operand
         return smallest["shared"], smallest["global"]
 
@@ -102,6 +137,8 @@ class Launch:
                 detail = f"{name} has {len(argument)} bytes, not {parameter.size_bytes}"
                 raise PtxFault(FaultKind.ARGUMENTS, detail)
             return argument
+        if isinstance(argument, TensorArgument):
+            return self._tensor_map(name, parameter, argument)
         if isinstance(argument, np.ndarray):
             if parameter.size_bytes != 8:
                 raise PtxFault(FaultKind.ARGUMENTS, f"{name} is an array, not a {parameter.type}")
@@ -114,6 +151,24 @@ class Launch:
             return kind(argument).tobytes()
         mask = (1 << 8 * parameter.size_bytes) - 1
         return (int(argument) & mask).to_bytes(parameter.size_bytes, "little")
+
+    def _tensor_map(self, name: str, parameter: Variable, argument: TensorArgument) -> bytes:
+        if parameter.size_bytes not in (8, TENSOR_MAP_BYTES):
+            raise PtxFault(FaultKind.ARGUMENTS, f"{name} is a tensor map, not a {parameter.type}")
+        array = argument.array
+        address = self.memory.add(name, array, not array.flags.writeable) + argument.offset_bytes
+        try:
+            argument.map.check_address(address)
+        except ProgramError as error:
+            raise PtxFault(FaultKind.TENSOR_MAP, f"{name}: {error}") from None
+        number = id(argument.map)
+        self.tensor_maps[number, address] = argument.map
+        content = number.to_bytes(8, "little") + address.to_bytes(8, "little")
+        content = content.ljust(TENSOR_MAP_BYTES, b"\xa5")
+        if parameter.size_bytes == TENSOR_MAP_BYTES:
+            return content
+        octets = np.frombuffer(content, np.uint8)
+        return self.memory.add(f"{name}, its tensor map", octets, True).to_bytes(8, "little")
 
     def _place_variables(self, space: str) -> int:
         """Place the variables of a space, dynamic shared memory last; return their bytes."""
@@ -168,7 +223,8 @@ def run(
         Blocks of the grid and threads of a block.
     arguments : sequence
         One for each parameter: a contiguous array (a pointer to it; read-only if the array is),
-        a number, or bytes for a parameter passed by value. Pointers left out at the end are null.
+        a tensor map of one, a number, or bytes for a parameter passed by value. Pointers left out
+        at the end are null.
     shared_bytes : int
         Dynamic shared memory of a block.
     order : "together", "ascending", "descending" or int

@@ -4,6 +4,8 @@ import numpy as np
 
 from .batch import TYPES, BlockBatch, Step
 from .builders import apply, builds, type_of, unsupported
+from .faults import FaultKind, LaneFault
+from .mbarriers import Mbarriers
 from .memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW_BITS, AddressSpace
 from .syntax import Operand, Pair, PtxInstruction, RegisterVector, Special, Symbol, VirtualRegister
 
@@ -122,8 +124,26 @@ def build_convert_address(batch: BlockBatch, instruction: PtxInstruction) -> Ste
     result, source = instruction.operands
     base = WINDOWS.get(space, 0) << WINDOW_BITS
     offset = np.broadcast_to(np.uint64(base), batch.count)
-    function = np.subtract if "to" in instruction.parts else np.add
+    # Addresses of parameters may be generic already: `mov` makes them so.
+    function = np.subtract if "to" in instruction.parts else np.bitwise_or
     return apply(function, batch.row(result, U64), batch.source(source, U64), offset)
+
+
+@builds("mapa")
+def build_cluster_address(batch: BlockBatch, instruction: PtxInstruction) -> Step:
+    """`mapa` in a cluster of one block, whose rank is 0."""
+    dtype = TYPES[type_of(instruction)]
+    result, address, rank = instruction.operands
+    row, addresses = batch.row(result, dtype), batch.source(address, dtype)
+    ranks = batch.source(rank, TYPES["u32"])
+
+    def run(lanes) -> None:
+        if ranks[lanes].any():
+            lane = int(batch.ids(lanes)[int(np.argmax(ranks[lanes] != 0))])
+            raise LaneFault(FaultKind.OUT_OF_BOUNDS, "a cluster here has one block", lane)
+        row[lanes] = addresses[lanes]
+
+    return run
 
 
 @builds("isspacep")
@@ -194,8 +214,18 @@ def build_store(batch: BlockBatch, instruction: PtxInstruction) -> Step:
 
 @builds("membar", "fence")
 def build_fence(batch: BlockBatch, instruction: PtxInstruction) -> Step:
-    """Fences order nothing that is out of order here; an atomic after one releases."""
-    wide = not {"cta", "proxy"} & set(instruction.parts)
+    """Fences: an atomic after one releases; proxy fences precede the asynchronous proxy."""
+    parts = instruction.parts
+    if "mbarrier_init" in parts:
+        return lambda lanes: Mbarriers.of(batch).announce(batch.ids(lanes))
+    if parts[1:3] == ("proxy", "async") and "global" not in parts:
+
+        def fence_proxy(lanes) -> None:
+            Mbarriers.of(batch).announce(batch.ids(lanes))
+            batch.clocks.fence_proxy(batch.warps[lanes], batch.threads[lanes])
+
+        return fence_proxy
+    wide = not {"cta", "proxy"} & set(parts)
 
     def run(lanes) -> None:
         batch.fenced[batch.warps[lanes]] |= wide
@@ -204,7 +234,7 @@ def build_fence(batch: BlockBatch, instruction: PtxInstruction) -> Step:
 
 
 @builds("prefetch", "prefetchu", "applypriority", "discard", "nanosleep")
-@builds("griddepcontrol", "setmaxnreg", "pmevent", "createpolicy")
+@builds("griddepcontrol", "pmevent", "createpolicy")
 def build_nothing(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     """Instructions that have no effect here."""
     return lambda lanes: None

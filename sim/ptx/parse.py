@@ -68,8 +68,9 @@ def parse_ptx(text: str) -> dict[str, PtxKernel]:
             )
         ]
         kernel = PtxKernel(match["name"], parameters, [], target[1])
-        kernel.max_threads = _thread_limit(match["rules"], "maxntid")
-        kernel.required_threads = _thread_limit(match["rules"], "reqntid")
+        kernel.max_threads = _extent(match["rules"], "maxntid")
+        kernel.required_threads = _extent(match["rules"], "reqntid")
+        kernel.cluster_blocks = _extent(match["rules"], "reqnctapercluster")
         _Body(kernel).read(text[match.end() : body_end], line)
         kernels[kernel.name] = kernel
     module_variables = [
@@ -92,7 +93,7 @@ def _closing_brace(text: str, start: int) -> int:
     raise PtxFault(FaultKind.SYNTAX, "a brace is not closed", text.count("\n", 0, start) + 1)
 
 
-def _thread_limit(rules: str, name: str) -> int | None:
+def _extent(rules: str, name: str) -> int | None:
     match = re.search(rf"\.{name}\s+([\d\s,]+)", rules)
     if match is None:
         return None

@@ -8,10 +8,21 @@ all of a batch together (the fastest), or one warp of each block at a time until
 import numpy as np
 
 from .barriers import Barriers
-from .batch import EXITED, FULL, PARKED, RUNNING, BlockBatch, Lanes, Step
+from .batch import (
+    EXITED,
+    FULL,
+    PARKED,
+    RUNNING,
+    BlockBatch,
+    Lanes,
+    Step,
+    refuse_uninitialised,
+)
 from .faults import FaultKind, LaneFault, PtxFault
+from .mbarriers import Mbarriers, build_wait, is_wait
 from .step_table import StepTable
 from .syntax import PtxInstruction
+from .warps import check_warpgroups
 
 
 class LaneScheduler:
@@ -20,7 +31,7 @@ class LaneScheduler:
     def __init__(self, batch: BlockBatch, order: str | int):
         self.batch, self.order = batch, order
         self.kernel = batch.launch.kernel
-        self.barriers = Barriers(batch)
+        self.barriers, self.mbarriers = Barriers(batch), Mbarriers.of(batch)
         self.random = np.random.default_rng(order if isinstance(order, int) else 0)
         self.index = 0
         self.next_index = 0
@@ -34,6 +45,8 @@ class LaneScheduler:
         try:
             while (lanes := self._pick()) is not None:
                 self._advance(FULL if len(lanes) == batch.count else lanes, int(batch.pc[lanes[0]]))
+            self.mbarriers.finish()
+            check_warpgroups(batch)
         except LaneFault as fault:
             block, thread = batch.thread(fault.lane)
             line = self.kernel.instructions[self.index].line
@@ -46,11 +59,12 @@ class LaneScheduler:
             if (batch.state == EXITED).all():
                 return None
             parked = batch.state == PARKED
-            if not parked.any() or not self.progress:
+            if parked.any() and self.progress:
+                self.progress = False
+                batch.state[parked] = RUNNING
+            elif not self.mbarriers.time_out():
                 self._refuse_deadlock()
-            self.progress = False
-            batch.state[parked] = RUNNING
-            running = parked
+            running = batch.state == RUNNING
         if self.order != "together":
             warps = running.reshape(len(batch.block_ids), batch.warps_per_block, 32).any(axis=2)
             count = batch.warps_per_block
@@ -67,6 +81,9 @@ class LaneScheduler:
 
     def _refuse_deadlock(self) -> None:
         batch = self.batch
+        if (fault := self.mbarriers.deadlock()) is not None:
+            self.index = int(batch.pc[fault.lane])
+            raise fault
         parked = np.flatnonzero(batch.state == PARKED)
         if len(parked):
             lane = int(parked[0])
@@ -113,8 +130,7 @@ class LaneScheduler:
                 if index < 0:
                     return
             if index == count:
-                batch.state[lanes] = EXITED
-                self.barriers.release_after_exit()
+                self._leave(batch.ids(lanes))
                 return
             self.index = index
             batch.executed += 1
@@ -169,7 +185,7 @@ class LaneScheduler:
         if instruction.guard is not None:
             row = batch.row(instruction.guard, np.dtype(bool))
             guard = (lambda lanes: ~row[lanes]) if instruction.guard_negated else row.__getitem__
-        act = self._action(index, instruction)
+        act = self._checked(index, instruction, self._action(index, instruction))
 
         def run(lanes: Lanes) -> None:
             self.next_index = index + 1
@@ -187,6 +203,21 @@ class LaneScheduler:
 
         return run
 
+    def _checked(self, index: int, instruction: PtxInstruction, act):
+        """Refuse uninitialised operands in the lanes whose guard holds."""
+        guard = instruction.guard.name if instruction.guard else None
+        doubtful = self.batch.launch.doubtful.get(index, [])
+        names = [name for name in doubtful if name != guard]
+        if not names:
+            return act
+        check = refuse_uninitialised(self.batch, names, lambda lanes: None)
+
+        def checked(lanes: Lanes, all_lanes) -> None:
+            check(lanes)
+            act(lanes, all_lanes)
+
+        return checked
+
     def _action(self, index: int, instruction: PtxInstruction):
         batch, kernel = self.batch, self.kernel
         if index in self.table.arrivals:
@@ -199,11 +230,14 @@ class LaneScheduler:
                     raise LaneFault(FaultKind.DIVERGENT_BARRIER, detail, int(ids[0]))
                 batch.pc[ids] = index + 1
                 self.barriers.arrive(arrival, ids)
+                self.mbarriers.timeouts = 0
                 self.next_index = index + 1 if lanes is FULL and self._all_run() else -1
 
             return arrive
         if instruction.name == "brx":
             return self._indexed_branch(instruction)
+        if is_wait(instruction):
+            return self._wait(index, instruction)
         if instruction.name == "bra":
             target = kernel.labels[self.table.labels_of(instruction)[0]]
 
@@ -219,11 +253,29 @@ class LaneScheduler:
         def leave(lanes: Lanes, all_lanes) -> None:
             if trap:
                 raise LaneFault(FaultKind.TRAP, "the kernel gave up", int(batch.ids(lanes)[0]))
-            batch.state[lanes] = EXITED
             self.next_index = -1
-            self.barriers.release_after_exit()
+            self._leave(batch.ids(lanes))
 
         return leave
+
+    def _leave(self, lanes: np.ndarray) -> None:
+        self.batch.state[lanes] = EXITED
+        self.mbarriers.timeouts = 0
+        if self.batch.bulk_stores is not None:
+            self.batch.bulk_stores.leave(lanes)
+        self.barriers.release_after_exit()
+
+    def _wait(self, index: int, instruction: PtxInstruction):
+        wait, batch = build_wait(self.batch, instruction), self.batch
+
+        def act(lanes: Lanes, all_lanes) -> None:
+            ids = batch.ids(lanes)
+            on = wait(ids)
+            batch.pc[ids] = np.where(on, index + 1, index)
+            if all_lanes is not None and not on.all():
+                self.next_index = -1
+
+        return act
 
     def _all_run(self) -> bool:
         return bool((self.batch.state == RUNNING).all())

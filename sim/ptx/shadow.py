@@ -1,9 +1,10 @@
 """Last writers and readers of each granule of a memory: races and uninitialised reads.
 
 A write leaves a stamp of 64 bits: block + 1, thread, epoch of its warp, and marks for atomics and
-for asynchronous copies under way. Threads of a warp are told apart, since only `bar.warp.sync` and
-barriers order their accesses. Reads are kept by warp (`SharedShadow`) or as the last one
-(`GlobalShadow`), so a write after a read of the same warp is not seen as a race.
+for asynchronous copies under way. Bulk copies write as a thread beyond the last one of the block.
+Threads of a warp are told apart, since only `bar.warp.sync` and barriers order their accesses.
+Reads are kept by warp (`SharedShadow`) or as the last one (`GlobalShadow`), so a write after a read
+of the same warp is not seen as a race.
 """
 
 from typing import TYPE_CHECKING
@@ -16,13 +17,21 @@ if TYPE_CHECKING:
     from .batch import BlockBatch
 
 EPOCH = np.uint64(0xFFFFFFFF)
-THREAD_SHIFT, BLOCK_SHIFT = np.uint64(32), np.uint64(42)
-THREAD = np.uint64(0x3FF)
+THREAD_SHIFT, BLOCK_SHIFT = np.uint64(32), np.uint64(43)
+THREAD = np.uint64(0x7FF)
 PENDING = np.uint64(1 << 63)
 ATOMIC = np.uint64(1 << 62)
 PLAIN = np.uint64(0)
 SEVERAL_BLOCKS = np.uint64(1 << 61)
-BLOCK = np.uint64((1 << 61) - (1 << 42))
+BLOCK = np.uint64((1 << 61) - (1 << 43))
+
+
+def _thread_of(stamp: int) -> int:
+    return stamp >> int(THREAD_SHIFT) & int(THREAD)
+
+
+def _block_of(stamp: int) -> int:
+    return ((stamp & int(BLOCK)) >> int(BLOCK_SHIFT)) - 1
 
 
 class Shadow:
@@ -71,12 +80,14 @@ class Shadow:
         """Raise the fault of the first lane whose access conflicts with a stamp."""
         row, column = np.argwhere(bad)[0]
         stamp, lane = int(stamps[row, column]), int(lanes[row])
-        thread = stamp >> 32 & 0x3FF
+        thread, block = _thread_of(stamp), _block_of(stamp)
         if stamp & int(PENDING):
             detail = f"{what} what an asynchronous copy of thread {thread} still writes"
             raise LaneFault(FaultKind.PENDING_COPY, detail, lane)
-        block = ((stamp & int(BLOCK)) >> 42) - 1
-        own = block == int(batch.stamp_base[lane] & BLOCK) // (1 << 42) - 1
+        own = block == _block_of(int(batch.stamp_base[lane]))
+        if own and thread == 32 * batch.warps_per_block:
+            detail = f"{what} what a bulk copy wrote, without a wait for its mbarrier"
+            raise LaneFault(FaultKind.PENDING_COPY, detail, lane)
         where = "" if own else f" of block {block}"
         detail = f"{what} what thread {thread}{where} wrote, with no barrier in between"
         raise LaneFault(self.race, detail, lane)
@@ -101,9 +112,9 @@ class SharedShadow(Shadow):
 
     race = FaultKind.SHARED_RACE
 
-    def __init__(self, size_bytes: int, granule_bytes: int, warps: int):
+    def __init__(self, size_bytes: int, granule_bytes: int, columns: int):
         super().__init__(size_bytes, granule_bytes)
-        self.readers = np.zeros((len(self.writes), warps), np.uint32)
+        self.readers = np.zeros((len(self.writes), columns), np.uint32)
 
     def read(
         self, batch: "BlockBatch", lanes: np.ndarray, offsets: np.ndarray, size_bytes: int
@@ -124,6 +135,30 @@ class SharedShadow(Shadow):
         self.readers[granules, batch.own_warps[lanes][:, None]] = batch.clocks.epochs[warps][
             :, None
         ]
+
+    def refuse_unfenced(
+        self,
+        batch: "BlockBatch",
+        lanes: np.ndarray,
+        offsets: np.ndarray,
+        size_bytes: int,
+        what: str,
+    ) -> None:
+        """Refuse the asynchronous proxy where a thread wrote and no proxy fence followed."""
+        stamps = self.writes[self.granules(offsets, size_bytes)]
+        threads = ((stamps >> THREAD_SHIFT) & THREAD).astype(np.intp)
+        threads_per_block = 32 * batch.warps_per_block
+        generic = (stamps != 0) & (threads < threads_per_block)
+        threads = np.minimum(threads, threads_per_block - 1)
+        fenced = batch.clocks.proxied[batch.warps[lanes][:, None], threads]
+        bad = generic & (fenced < (stamps & EPOCH))
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            detail = (
+                f"the asynchronous proxy {what} what thread {threads[row, column]} wrote, "
+                "with no `fence.proxy.async` in between"
+            )
+            raise LaneFault(FaultKind.MISSING_FENCE, detail, int(lanes[row]))
 
     def write(
         self,
@@ -157,6 +192,9 @@ class SharedShadow(Shadow):
                 late &= ~same[:, None, None]
             if late.any():
                 row, _, warp = np.argwhere(late)[0]
+                if warp == batch.warps_per_block:
+                    detail = "overwrites what a bulk copy to global memory still reads"
+                    raise LaneFault(FaultKind.PENDING_COPY, detail, int(lanes[row]))
                 detail = f"overwrites what warp {warp} read, with no barrier in between"
                 raise LaneFault(self.race, detail, int(lanes[row]))
         stamp = self.stamp(batch, lanes) | mark
@@ -214,7 +252,7 @@ class GlobalShadow(Shadow):
             if late.any():
                 row, column = np.argwhere(late)[0]
                 reader = int(reads[row, column])
-                who = f"thread {reader >> 32 & 0x3FF} of block {((reader & int(BLOCK)) >> 42) - 1}"
+                who = f"thread {_thread_of(reader)} of block {_block_of(reader)}"
                 detail = f"overwrites what {who} read, with no barrier in between"
                 raise LaneFault(self.race, detail, int(lanes[row]))
         self.writes[granules] = (self.stamp(batch, lanes) | mark)[:, None]

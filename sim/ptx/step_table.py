@@ -13,6 +13,7 @@ from . import (
     floats,
     integers,
     matrices,
+    mbarriers,
     moves,
     warps,
 )
@@ -35,11 +36,18 @@ from .warpgroups import product_registers, refuse_pending
 from .warps import needed_lanes
 
 BUILDER_MODULES = (
-    atomics, bits, comparisons, conversions, copies, floats, integers, matrices, moves, warps
+    atomics, bits, comparisons, conversions, copies, floats, integers, matrices, mbarriers, moves,
+    warps,
 )  # fmt: skip
 """Modules that fill the table of builders when they are imported."""
 
 CONTROL = ("bra", "brx", "bar", "barrier", *ENDS)
+
+
+def _is_control(instruction: PtxInstruction) -> bool:
+    if instruction.name in ("bar", "barrier"):
+        return "warp" not in instruction.parts and instruction.parts[1:3] != ("cluster", "arrive")
+    return instruction.name in CONTROL or mbarriers.is_wait(instruction)
 
 
 class StepTable:
@@ -82,8 +90,8 @@ class StepTable:
         self.end_of_run = [count] * (count + 1)
         for index in reversed(range(count)):
             instruction = instructions[index]
-            is_control = instruction.name in CONTROL and "warp" not in instruction.parts
-            self.end_of_run[index] = index if is_control else self.end_of_run[index + 1]
+            end = index if _is_control(instruction) else self.end_of_run[index + 1]
+            self.end_of_run[index] = end
         for index, instruction in enumerate(instructions):
             try:
                 self.steps.append(
@@ -109,7 +117,9 @@ class StepTable:
             if instruction.name in ("bar", "barrier"):
                 self.arrivals[index] = build_arrival(batch, instruction)
             step = control(index, instruction)
-            return refuse_uninitialised(batch, doubtful, step) if doubtful else step
+            if doubtful and instruction.guard and instruction.guard.name in doubtful:
+                step = refuse_uninitialised(batch, [instruction.guard.name], step)
+            return step
         if instruction.name not in BUILDERS:
             raise unsupported(instruction)
         step = BUILDERS[instruction.name](batch, instruction)

@@ -117,6 +117,7 @@ class PtxKernel:
     target: str
     max_threads: int | None = None
     required_threads: int | None = None
+    cluster_blocks: int | None = None
     registers: list[VirtualRegister] = field(default_factory=list)
     instructions: list[PtxInstruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)

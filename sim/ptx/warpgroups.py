@@ -145,7 +145,10 @@ class WarpgroupProduct:
             rows = rows + first_row[:, None]
         addresses = _addresses(descriptors, rows, offsets, not transpose)
         lanes = np.repeat(ids, addresses.shape[1])
-        words = self.batch.shared.load(self.batch, lanes, addresses.ravel(), 4, 4)
+        shared, flat = self.batch.shared, addresses.ravel()
+        words = shared.load(self.batch, lanes, flat, 4, 4)
+        offsets = shared.locate(self.batch, lanes, flat, 16, store=False)
+        self.batch.shared_shadow.refuse_unfenced(self.batch, lanes, offsets, 16, "reads")
         values = widen(words, kind).reshape(len(ids), lines, -1)
         return values.transpose(0, 2, 1) if transpose else values
 
@@ -213,5 +216,6 @@ def build_wgmma(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         ids = batch.ids(lanes)
         pending.queue.append((ids, pending.committed[ids], product, product.issue(lanes)))
         pending.counts[ids] += 1
+        batch.product_counts[batch.warps[ids[::32]]] += 1
 
     return issue

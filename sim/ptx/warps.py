@@ -6,13 +6,16 @@ import numpy as np
 
 from .batch import FULL, TYPES, BlockBatch, Step
 from .builders import builds, type_of, unsupported
-from .faults import FaultKind, LaneFault
-from .syntax import Pair, PtxInstruction
+from .faults import FaultKind, LaneFault, PtxFault
+from .syntax import BitPattern, Pair, PtxInstruction
 
 U32, S32, BOOL = np.dtype(np.uint32), np.dtype(np.int32), np.dtype(bool)
 WHOLE = np.uint64(0xFFFFFFFF)
 MEMBER_MASK_LAST = ("shfl", "vote", "redux", "match", "elect")
 ALIGNED = ("mma", "ldmatrix", "stmatrix", "wgmma")
+REGISTERS = 1 << 16
+"""Registers of a multiprocessor, of 32 bits."""
+MIN_REGISTERS, MAX_REGISTERS = 24, 256
 
 
 def needed_lanes(
@@ -31,6 +34,8 @@ def needed_lanes(
 @builds("bar", "barrier")
 def build_warp_barrier(batch: BlockBatch, instruction: PtxInstruction) -> Step:
     """`bar.warp.sync`: orders the memory accesses of the lanes of a warp."""
+    if instruction.parts[1:3] == ("cluster", "arrive"):
+        return lambda lanes: None
     if "warp" not in instruction.parts:
         raise unsupported(instruction)
 
@@ -192,3 +197,40 @@ def build_reduction(batch: BlockBatch, instruction: PtxInstruction) -> Step:
         row[lanes] = totals[np.cumsum(np.diff(warps, prepend=warps[0]) != 0)]
 
     return run
+
+
+@builds("setmaxnreg")
+def build_register_count(batch: BlockBatch, instruction: PtxInstruction) -> Step:
+    """`setmaxnreg`: takes effect at once; the sum is checked when the blocks have ended."""
+    count = instruction.operands[0]
+    if not isinstance(count, BitPattern):
+        raise unsupported(instruction)
+    if count.bits % 8 or not MIN_REGISTERS <= count.bits <= MAX_REGISTERS:
+        detail = f"{count.bits} registers; expected a multiple of 8 from 24 to 256"
+        raise PtxFault(FaultKind.REGISTER_COUNT, detail, instruction.line)
+
+    def run(lanes) -> None:
+        batch.register_counts[batch.warps[lanes]] = count.bits
+
+    return run
+
+
+def check_warpgroups(batch: BlockBatch) -> None:
+    """Refuse blocks whose warpgroups did not act as one, or want more registers than there are."""
+    blocks = len(batch.block_ids)
+    counts = batch.register_counts.reshape(blocks, -1)
+    totals = 32 * np.where(counts > 0, counts, MIN_REGISTERS).sum(axis=1)
+    bad = (totals > REGISTERS) & (counts > 0).any(axis=1)
+    if bad.any():
+        block = int(np.argmax(bad))
+        detail = f"{int(totals[block])} in a block, of {REGISTERS}: its warps would wait for ever"
+        raise LaneFault(FaultKind.REGISTER_COUNT, detail, 32 * batch.warps_per_block * block)
+    padding = (0, 0), (0, -batch.warps_per_block % 4)
+    for what, values in (("`setmaxnreg`", counts), ("`wgmma`", batch.product_counts)):
+        groups = np.pad(values.reshape(blocks, -1), padding).reshape(blocks, -1, 4)
+        uneven = (groups != groups[:, :, :1]).any(axis=2)
+        if uneven.any():
+            block, group = np.argwhere(uneven)[0]
+            detail = f"{what} in a part of a warpgroup, or not alike in all of it"
+            lane = 32 * int(batch.warps_per_block * block + 4 * group)
+            raise LaneFault(FaultKind.DIVERGENT_WARP, detail, lane)

@@ -11,7 +11,7 @@ from tilewright.compiler.gpu.target import GpuTarget
 from tilewright.compiler.graph import TensorType
 from tilewright.compiler.tensor import Kernel, Tensor, holds_reals
 from tilewright.runtime.gpu.opencl import OpenClDriver
-from tilewright.sim.ptx import parse_ptx, run
+from tilewright.sim.ptx import TensorArgument, parse_ptx, run
 
 Runner = Callable[
     [GpuModule, Mapping[str, tuple[str, tuple[int, ...]]], Mapping[str, np.ndarray]], np.ndarray
@@ -41,7 +41,10 @@ def run_module(
             kernels[launch.name],
             launch.grid,
             launch.threads,
-            [arrays[tensor] for tensor in launch.tensors],
+            [
+                *(arrays[tensor] for tensor in launch.tensors),
+                *(TensorArgument(one, arrays[tensor]) for tensor, one in launch.maps),
+            ],
             shared_bytes=launch.shared_bytes,
             order=order,
         )

@@ -14,7 +14,14 @@ import cuda.bindings.driver as real
 import numpy as np
 import pytest
 
-from tilewright.sim.ptx import parse_ptx, run
+from tilewright.sim.ptx import TensorArgument, parse_ptx, run
+from tilewright.tensor_map import DATA_TYPES, TensorMap
+
+KINDS = {
+    getattr(real.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{kind}"): (name, size)
+    for name, (kind, size) in reversed(DATA_TYPES.items())
+}
+"""Types of maps, with their names here and the bytes of an element."""
 
 SUCCESS = real.CUresult.CUDA_SUCCESS
 
@@ -67,7 +74,7 @@ class FakeCuda:
         """Streams that wait for an event."""
 
     def __getattr__(self, name: str) -> Any:
-        if name[:2] != "cu":
+        if name[:2] != "cu" or name[2].islower():
             return getattr(real, name)
 
         def call(*arguments: Any) -> tuple[Any, ...]:
@@ -179,8 +186,10 @@ class FakeCuda:
         assert int(function) in self._handles
 
     def _cuLaunchKernel(self, function: Any, *rest: Any) -> None:
-        *extents, shared_bytes, _, (addresses, kinds), extra = rest
-        assert kinds == (ctypes.c_void_p,) * len(addresses)
+        *extents, shared_bytes, _, (values, kinds), extra = rest
+        count = kinds.count(ctypes.c_void_p)
+        addresses, maps = values[:count], values[count:]
+        assert kinds == (ctypes.c_void_p,) * count + (None,) * len(maps)
         assert extra == 0
         # An array reaches to the next one of the launch.
         ends = sorted({*addresses, 1 << 62})
@@ -189,9 +198,30 @@ class FakeCuda:
             self._handles[int(function)],
             tuple(extents[:3]),
             tuple(extents[3:]),
-            [arrays[address] for address in addresses],
+            [
+                *(arrays[address] for address in addresses),
+                *(TensorArgument(one, arrays[address]) for one, address in map(self._map, maps)),
+            ],
             shared_bytes,
         )
+
+    def _cuTensorMapEncodeTiled(self, kind: Any, rank: int, address: int, *rest: Any) -> Any:
+        dims, strides, box, steps, interleave, swizzle, promotion, fill = rest
+        name, bytes_ = KINDS[kind]
+        extents = [tuple(map(int, each)) for each in (dims, strides, box, steps)]
+        assert len(dims) == rank
+        assert interleave.name.endswith("NONE")
+        assert promotion.name.endswith("128B")
+        assert fill.name.endswith("FILL_NONE")
+        *_, span = swizzle.name.split("_")
+        tensor = TensorMap(name, *extents, swizzle_bytes=int(span.removesuffix("B")))
+        assert tensor.element_bytes == bytes_
+        found = real.CUtensorMap()
+        self._handles[found.getPtr()] = tensor, address, found
+        return found
+
+    def _map(self, encoded: Any) -> tuple[TensorMap, int]:
+        return self._handles[encoded.getPtr()][:2]
 
     # Streams, events and graphs ----------------------------------------------------------------
 

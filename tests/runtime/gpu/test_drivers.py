@@ -14,12 +14,15 @@ import pytest
 from tilewright import te
 from tilewright.compiler.gpu import GpuModule, GpuTarget, KernelLaunch, compile_program
 from tilewright.compiler.gpu.schedules import default_schedule
-from tilewright.errors import CompileError, DeviceError, ToolError
+from tilewright.compiler.tensor import evaluate
+from tilewright.errors import CompileError, DeviceError, ProgramError, ToolError
 from tilewright.runtime.gpu import GpuDriver, open_driver
 from tilewright.runtime.gpu.cuda import CudaDriver
 from tilewright.runtime.gpu.cuda_errors import INVALID_CODE, REMEDIES
 from tilewright.runtime.gpu.interpreter import InterpreterDriver
 
+from ...compiler.gpu.kernels import product
+from ...compiler.gpu.running import drawn
 from .fake_cuda import FakeCuda, install
 
 SM80 = GpuTarget()
@@ -118,7 +121,7 @@ def test_a_kernel_that_writes_an_input_is_found():
 
 @pytest.mark.parametrize(
     ("capability", "level"),
-    [((8, 0), "sm80"), ((8, 9), "sm80"), ((9, 0), "sm90"), ((12, 0), "sm90")],
+    [((8, 0), "sm80"), ((8, 9), "sm80"), ((9, 0), "sm90a"), ((12, 0), "sm90")],
 )
 def test_the_level_follows_from_the_compute_capability(monkeypatch, capability, level):
     install(FakeCuda(capability), monkeypatch)
@@ -361,3 +364,46 @@ def test_an_unknown_driver_is_refused():
     assert str(caught.value) == (
         "device `gpu:vulkan`: unknown driver; expected one of gpu:cuda, gpu:opencl, gpu:interpreter"
     )
+
+
+# Tensor maps -------------------------------------------------------------------------------------
+
+
+def hopper(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeCuda, CudaDriver]:
+    fake = install(FakeCuda((9, 0), 227 << 10), monkeypatch)
+    return fake, CudaDriver()
+
+
+def multiplied(driver: GpuDriver, offset: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A product whose operands a tensor map copies, on a driver and by definition."""
+    kernel = product(70, 72, 256, "float16")
+    schedule = default_schedule(kernel, driver.target)
+    (function,) = driver.load(compile_program(schedule.program(), driver.target))
+    assert {name for name, _ in function.kernel.maps} == {"a", "b"}
+    given, buffers = drawn(kernel), []
+    for name in function.kernel.tensors:
+        array = given.get(name, np.zeros((70, 72), np.float32))
+        buffers.append(driver.allocate(array.nbytes + offset).part(offset, array.nbytes))
+        driver.copy_in(buffers[-1], array)
+    driver.synchronise()
+    driver.launch(function, function.kernel.grid, function.kernel.threads, buffers)
+    found = np.zeros((70, 72), np.float32)
+    driver.copy_out(buffers[-1], found)
+    driver.synchronise()
+    return found, np.asarray(evaluate(kernel, given))
+
+
+def test_tensor_maps_are_encoded_for_each_launch(monkeypatch: pytest.MonkeyPatch):
+    fake, driver = hopper(monkeypatch)
+    for each in (driver, InterpreterDriver("sm90a", "descending")):
+        np.testing.assert_allclose(*multiplied(each), rtol=1e-5, atol=1e-4)
+    assert fake.names().count("cuTensorMapEncodeTiled") == 2
+
+
+def test_a_map_that_cannot_be_encoded_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    fake, driver = hopper(monkeypatch)
+    with pytest.raises(ProgramError, match=r"tensor map: address is .*; expected a multiple of 16"):
+        multiplied(driver, offset=8)
+    fake.fail["cuTensorMapEncodeTiled"] = real.CUresult.CUDA_ERROR_INVALID_VALUE
+    with pytest.raises(DeviceError, match="`cuTensorMapEncodeTiled` failed"):
+        multiplied(driver)

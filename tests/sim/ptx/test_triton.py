@@ -1,11 +1,13 @@
 """Kernels that Triton compiled give right results in every order: a second reading of PTX."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tilewright.sim.ptx import FaultKind, PtxFault, PtxKernel, parse_ptx, run
+from tilewright.sim.ptx import FaultKind, PtxFault, PtxKernel, TensorArgument, parse_ptx, run
+from tilewright.tensor_map import TensorMap
 
 FOLDER = Path(__file__).parent / "triton_kernels"
 ORDERS = ("together", "ascending", "descending", 5)
@@ -51,6 +53,87 @@ def product_of(text: str, kind: str, order: str | int) -> tuple[np.ndarray, np.n
 def test_matrix_products_of_triton_are_right(name, kind, tolerance, order):
     found, exact = product_of(text_of(name), kind, order)
     np.testing.assert_allclose(found, exact, rtol=0, atol=tolerance)
+
+
+def tma_product_of(text: str, kind: str, order: str | int) -> tuple[np.ndarray, np.ndarray]:
+    """A product of boxes that TMA copies, again with tails; B is transposed."""
+    random = np.random.default_rng(0)
+    m, n, k = 72, 60, 208
+    depth = 128 if kind == "i8" else 64
+    if kind == "i8":
+        a, b = (random.integers(-128, 128, shape, np.int8) for shape in ((m, k), (n, k)))
+    else:
+        a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((m, k), (n, k)))
+    c = np.zeros((m, n), np.int32 if kind == "i8" else np.float32)
+    arguments = []
+    # Triton splits a box that is wider than its swizzle, as that of C.
+    for array, box in ((a, (depth, 64)), (b, (depth, 64)), (c, (32, 64))):
+        strides = (array.strides[0],)
+        tensor = TensorMap(array.dtype.name, array.shape[::-1], strides, box, swizzle_bytes=128)
+        stride = array.strides[0] // array.itemsize
+        arguments += [TensorArgument(tensor, array), *array.shape, stride, 1]
+    kernel = first_kernel(text)
+    run(kernel, (2, 1), kernel.required_threads or 0, [*arguments, k], 82176, order=order)
+    return c, a.astype(np.float64) @ b.astype(np.float64).T
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("kind", "tolerance"), [("fp16", 2e-5), ("i8", 0)])
+def test_products_of_triton_by_tma_are_right(kind, tolerance, order):
+    found, exact = tma_product_of(text_of(f"matmul_{kind}_tma_sm90"), kind, order)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=tolerance)
+
+
+PLANTED = {
+    "the consumer does not wait": (
+        r"(?<=\[%r17\], %r18;)\s*@!complete bra.uni waitLoop;",
+        "",
+        {FaultKind.UNINITIALISED_SHARED, FaultKind.PENDING_COPY},
+    ),
+    "a warp specialised for loads does not wait": (
+        r"mbarrier.try_wait\S+ complete, \[%r14[01]\], %r142;\s*@!complete bra.uni waitLoop;",
+        "",
+        {FaultKind.PENDING_COPY, FaultKind.SHARED_RACE, FaultKind.MBARRIER_COUNT},
+    ),
+    "a consumer does not release": (
+        r"@%p6 mbarrier.arrive\S+ _, \[%r19\], 128;",
+        "",
+        {FaultKind.DEADLOCK},
+    ),
+    "a consumer releases before its products are done": (
+        r"(wgmma.wait_group.sync.aligned 0;)(\s*// end inline asm\s*add.s32 \s*%r19, %r21, 82048;"
+        r"\s*bar.sync \s*3, 128;\s*// begin inline asm\s*@%p6 \S+ _, \[%r19\], 128;)",
+        r"\2\1",
+        {FaultKind.SHARED_RACE},
+    ),
+    "fewer bytes": ("16384;", "8192;", {FaultKind.MBARRIER_BYTES, FaultKind.UNINITIALISED_SHARED}),
+    "more bytes": ("16384;", "32768;", {FaultKind.DEADLOCK}),
+    "no fence": ("fence.proxy.async.shared::cta;", "", {FaultKind.MISSING_FENCE}),
+    "no wait for the store": (
+        r"cp.async.bulk.wait_group\s+0;",
+        "",
+        {FaultKind.PENDING_COPY},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_faults_planted_in_a_product_by_tma_are_reported(name):
+    pattern, wrong, faults = PLANTED[name]
+    text, count = re.subn(pattern, wrong, text_of("matmul_fp16_tma_sm90"))
+    assert count
+    with pytest.raises(PtxFault) as caught:
+        tma_product_of(text, "fp16", "descending")
+    assert caught.value.fault in faults
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_wgmma_reads_what_threads_wrote_after_a_proxy_fence_only(order):
+    text = text_of("matmul_fp16_sm90")
+    assert text.count("fence.proxy.async.shared::cta;") == 1
+    with pytest.raises(PtxFault) as caught:
+        product_of(text.replace("fence.proxy.async.shared::cta;", ""), "fp16", order)
+    assert caught.value.fault == FaultKind.MISSING_FENCE
 
 
 @pytest.mark.parametrize("order", ORDERS)

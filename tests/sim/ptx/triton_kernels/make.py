@@ -3,7 +3,7 @@
     pip install triton==3.9.0 && python tests/sim/ptx/triton_kernels/make.py
 
 Triton (MIT licence) is not installed for the tests: its PTX is kept beside this script, as a
-second compiler's reading of fragments, `ldmatrix`, `cp.async`, `wgmma` and barriers.
+second compiler's reading of fragments, `ldmatrix`, `cp.async`, `wgmma`, TMA and barriers.
 """
 
 # pyright: reportInvalidTypeForm=false, reportMissingImports=false
@@ -52,6 +52,27 @@ def matmul(
 
 
 @triton.jit
+def matmul_tma(
+    a,
+    b,
+    c,
+    K,
+    ACCUMULATOR: tl.constexpr,
+    TILE: tl.constexpr,
+    DEPTH: tl.constexpr,
+    SPECIALISED: tl.constexpr,
+):
+    m = tl.program_id(0) * TILE
+    n = tl.program_id(1) * TILE
+    sums = tl.zeros((TILE, TILE), dtype=ACCUMULATOR)
+    for k in tl.range(0, K, DEPTH, warp_specialize=SPECIALISED):
+        x = a.load([m, k])
+        y = b.load([n, k])
+        sums = tl.dot(x, y.T, sums, out_dtype=ACCUMULATOR)
+    c.store([m, n], sums)
+
+
+@triton.jit
 def softmax(x, y, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     i = tl.arange(0, BLOCK)
@@ -91,6 +112,14 @@ def main() -> None:
         constants = {"ACCUMULATOR": accumulator, "TILE": 64, "DEPTH": 32}
         text = compiled(matmul, types, constants, capability, "a b c K stride_a stride_b stride_c")
         (folder / f"matmul_{kind}_sm{capability}.ptx").write_text(text, encoding="utf-8")
+    for kind, depth, specialised in (("fp16", 64, True), ("i8", 128, False)):
+        factor = f"tensordesc<{kind}[64,{depth}]>"
+        types = {"a": factor, "b": factor, "c": f"tensordesc<{sums[kind]}[64,64]>", "K": "i32"}
+        accumulator = tl.int32 if kind == "i8" else tl.float32
+        constants = {"ACCUMULATOR": accumulator, "TILE": 64, "DEPTH": depth}
+        constants["SPECIALISED"] = specialised
+        text = compiled(matmul_tma, types, constants, 90, "")
+        (folder / f"matmul_{kind}_tma_sm90.ptx").write_text(text, encoding="utf-8")
     types = {"x": "*fp32", "y": "*fp32", "columns": "i32"}
     text = compiled(softmax, types, {"BLOCK": 256}, 80, "x y")
     (folder / "softmax_sm80.ptx").write_text(text, encoding="utf-8")
