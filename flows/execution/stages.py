@@ -60,7 +60,11 @@ def stage_position(name: str) -> int:
 
 
 def stages_of(
-    graph: Graph, last: int, request: Callable[[Graph], CompileRequest], layer: str | None = None
+    graph: Graph,
+    last: int,
+    request: Callable[[Graph], CompileRequest],
+    layer: str | None = None,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> list[PrintedStage]:
     """Return the network after each stage up to `last`.
 
@@ -73,6 +77,8 @@ def stages_of(
         `last` is a pass.
     layer
         Show only what belongs to nodes of this name.
+    progress
+        Called with the name of each pass, and before the compiler's stages.
 
     Raises
     ------
@@ -91,10 +97,12 @@ def stages_of(
     stages = [PrintedStage(0, describe_graph(graph, choice))]
 
     def keep(position: int, name: str, now: Graph) -> None:
+        progress(name)
         stages.append(PrintedStage(position, describe_graph(now, choice)))
 
     graph = recognise_layers(graph, min(last, len(RECIPE)), keep)
     if last > len(RECIPE):
+        progress(f"compiling {graph.name}")
         compilation = compile_with_exact_times(request(graph), lambda line: None)
         for position in range(len(RECIPE) + 1, last + 1):
             lines = describe(compilation, STAGE_NAMES[position], choice)
