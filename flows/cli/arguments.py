@@ -29,7 +29,7 @@ from ..execution.recorded_choices import recorded_texts
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
-from .schedule_options import change_of
+from .schedule_options import by_whole_name, change_of
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -240,9 +240,10 @@ def compile_model(
             "keep_all": keep_all, "calibration": calibration, "overrides": overrides,
             "placing": placing, "memory": memory,
         }  # fmt: skip
-        before = compile_model(source, configuration, **given).report
-        module = compile_anew(source, configuration, schedules=schedules, **given)
-        changes = change_of(before, module.report, schedules)
+        before = compile_model(source, configuration, **given)
+        whole = by_whole_name(before, schedules)
+        module = compile_anew(source, configuration, schedules=whole, **given)
+        changes = change_of(before.report, module.report, schedules)
         return replace(module, report={**module.report, **changes})
     asked = {
         "keep_all": keep_all,

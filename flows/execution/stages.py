@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...compiler.frontend import RECIPE, recognise_layers
 from ...compiler.graph import Graph, Node
+from ...compiler.graph.short_names import similar_names
 from ...compiler.pipeline import CompileRequest
 from ...compiler.pipeline.describe import STAGES, describe, describe_graph
 from ...errors import UsageError, did_you_mean
@@ -87,10 +88,10 @@ def stages_of(
     CompileError
         If the network cannot be compiled.
     """
-    known: set[str] = set()
+    known: dict[str, None] = {}
 
     def wanted(node: Node) -> bool:
-        known.add(node.name)
+        known[node.name] = None
         return is_called(node, layer or "")
 
     choice = None if layer is None else wanted
@@ -109,8 +110,7 @@ def stages_of(
             stages.append(PrintedStage(position, lines))
     if layer is not None and not any(stage.lines for stage in stages):
         raise UsageError(
-            f"`--layer {layer}`: expected the name of a node"
-            + did_you_mean(layer, sorted(known), f"; `--until {IMPORTED}` prints them, after `@`")
+            f"`--layer {layer}`: expected the name of a node" + similar_names(layer, known)
         )
     return stages
 

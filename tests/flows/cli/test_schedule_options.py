@@ -64,7 +64,9 @@ def test_a_layer_is_called_by_its_short_name(tmp_path):
     path.write_text("".join(f"# layer {name}\narena()\n" for name in names))
     for word in ("conv_2", "conv_2/Conv2D_prequant", names[1]):
         assert list(chosen_schedules(Namespace(given=[f"{word}={path}"]))) == names[1:]
-    with pytest.raises(UsageError, match=r"has no schedule of layer `conv`; it has `net/relu"):
+    with pytest.raises(
+        UsageError, match=r"has no schedule of layer `conv`; did you mean `conv_1`, `c"
+    ):
         chosen_schedules(Namespace(given=[f"conv={path}"]))
 
 
