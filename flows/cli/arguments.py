@@ -355,15 +355,24 @@ def compile_placed(
 
 
 def require_tools(device: str) -> None:
-    """Check for the tools of a device before a long computation.
+    """Check for the tools or the agent of a device before a long computation.
 
     Raises
     ------
     ToolError
         If Verilator or a C++ compiler is missing, for `rtl` and `gate`; or Yosys, for `gate`.
+    DeviceError
+        If the agent of a device elsewhere cannot be reached, or refuses this user.
+    UsageError
+        If the user has no keys for agents, or the address is none.
     """
-    from ...runtime.devices import kind_of
+    from ...runtime.devices import REMOTE, kind_of
 
+    if device.startswith(REMOTE):
+        from ...runtime.agents import RemoteAddress, connect
+
+        connect(RemoteAddress.parse(device).agent).close()
+        return
     kind = kind_of(device)
     if kind in ("rtl", "gate"):
         find_verilator()
