@@ -62,6 +62,6 @@ def similar_names(wanted: str, names: Iterable[str]) -> str:
     near = [word for word in by_lower if text and text in word]
     near = near or get_close_matches(text, by_lower, 3, cutoff=0.6)
     if near:
-        near.sort(key=lambda word: not word.startswith(text))
+        near.sort(key=lambda word: (not word.startswith(text), len(word)))
         return f"; did you mean {listed_names(by_lower[word] for word in near)}?"
     return f"; choose one of {listed_names(words)}"

@@ -427,16 +427,18 @@ def steady_lines() -> Iterator[Advance]:
         nonlocal latest, due_s
         with lock:
             latest = text, done, total
-            due_s = SILENCE_S if advance(*latest) else 0.0
+            said = advance(*latest)
+            due_s = time.monotonic() + SILENCE_S if said else 0.0
 
     def repeat() -> None:
         nonlocal due_s
         # A step that begins soon after a line is told as soon as the next line may be.
         while not ended.wait(LINE_SECONDS):
             with lock:
-                due_s -= LINE_SECONDS
-                if latest is not None and due_s <= 0 and advance(*latest):
-                    due_s = SILENCE_S
+                if latest is None or time.monotonic() < due_s:
+                    continue
+                if advance(*latest):
+                    due_s = time.monotonic() + SILENCE_S
 
     thread = threading.Thread(target=repeat, daemon=True)
     thread.start()

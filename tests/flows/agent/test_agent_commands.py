@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from tilewright.errors import UsageError
-from tilewright.flows.agent.leases import LeaseState
+from tilewright.flows.agent.leases import LeaseState, LeaseTable
 from tilewright.flows.cli.commands.agent import offered
 from tilewright.flows.cli.main import main
 
@@ -128,10 +128,11 @@ def test_a_client_has_the_name_in_its_certificate_and_replaces_no_other(
 def test_a_device_that_cannot_be_had_is_told_before_anything_is_compiled(
     tmp_path, monkeypatch, model, capsys
 ):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr("tilewright.flows.cli.commands.run.chosen_module", None)
     monkeypatch.setattr("tilewright.flows.cli.arguments.find_compiler", None)
-    assert main(["run", str(model), "--device", "remote://127.0.0.1:1/rtl"]) == 2
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
+        assert main(["run", str(model), "--device", "remote://127.0.0.1:1/rtl"]) == 2
     assert "keys: you have none yet" in capsys.readouterr().err
     person(tmp_path, "ann", monkeypatch)
     assert main(["run", str(model), "--device", "remote://127.0.0.1:1/rtl"]) == 1
@@ -140,5 +141,6 @@ def test_a_device_that_cannot_be_had_is_told_before_anything_is_compiled(
 
 def test_a_misspelt_device_is_answered_with_the_similar_one():
     units, _ = offered("sim,host", [], 2)
-    ticket = Ticket("hots", 0)
-    assert Leases(units).hopeless(ticket).endswith("sim2, host; did you mean `host`?")
+    table = LeaseTable.of(units)
+    ticket = table.request("ann", "hots", 0, 0.0)
+    assert table.hopeless(ticket).endswith("sim2, host; did you mean `host`?")
