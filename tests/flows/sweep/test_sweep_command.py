@@ -491,12 +491,3 @@ def test_the_rule_that_rejects_points_is_told(tilewright, model, database):
         "rejected       1 combination: `bus_bits` = 256 moves over four activation rows of 4 bytes "
         "a beat; lower it or raise `lanes_in`"
     ) in said
-
-
-def test_a_scheduler_with_tls_asks_for_certificates(fails, model, database):
-    words = ("sweep", model, *OPTIONS, "--database", database)
-    code, message = fails(*words, "--scheduler", "tls://127.0.0.1:1")
-    assert code == 3
-    assert message.startswith(
-        "`--scheduler tls://127.0.0.1:1`: expected certificates in Dask's configuration, got none"
-    )
