@@ -93,7 +93,11 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Load a public name from its module."""
     if name not in _HOMES:
-        raise AttributeError(f"module `tilewright` has no attribute `{name}`")
+        from .errors import did_you_mean
+
+        raise AttributeError(
+            f"module `tilewright` has no attribute `{name}`" + did_you_mean(name, __all__)
+        )
     home = import_module(_HOMES[name], __name__)
     return getattr(home, name, home)
 

@@ -153,6 +153,10 @@ def parse_instruction(line: str, configuration: Configuration | None = None) -> 
         elif name in plain:
             arguments[name] = _parse_value(plain[name], value, configuration)
         else:
+            takers = [f for f in plain.values() if name.lower() in _words(f, configuration)]
+            if takers and value is None:
+                written = " or ".join(f"`{field.name}={name}`" for field in takers)
+                raise IsaError(f"{mnemonic}: `{name}` is no field; write {written}")
             raise IsaError(f"{mnemonic}: unknown field {_one_of(name, [*plain, *_MASKS])}")
     missing = [n for n, f in plain.items() if f.default is MISSING and n not in arguments]
     if missing:
@@ -181,8 +185,21 @@ def _code(name: str, text: str, codes: type[IntEnum]) -> IntEnum:
         raise IsaError(f"field `{name}`: unknown value {_one_of(text, known)}") from None
 
 
+def _words(field: Field, configuration: Configuration | None) -> list[str]:
+    """Return the values of a field that are words."""
+    if field.type is Operation:
+        return [each.name for each in _operations(configuration)]
+    if isinstance(field.type, type) and issubclass(field.type, IntEnum):
+        return [name.lower() for name in field.type.__members__]
+    return []
+
+
+def _operations(configuration: Configuration | None) -> Sequence[Operation]:
+    return OPERATIONS if configuration is None else configuration.operations
+
+
 def _operation(name: str, text: str, configuration: Configuration | None) -> Operation:
-    operations = OPERATIONS if configuration is None else configuration.operations
+    operations = _operations(configuration)
     for operation in operations:
         if operation.name == text.lower():
             return operation

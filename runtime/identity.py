@@ -55,6 +55,15 @@ class Certificate:
         """SHA-256 of the certificate, hexadecimal."""
         return fingerprint_of(self.der)
 
+    @property
+    def owner(self) -> str:
+        """The name that its owner chose; empty if it has none."""
+        from cryptography.x509 import NameOID, load_der_x509_certificate
+
+        subject = load_der_x509_certificate(self.der).subject
+        found = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        return next(filter(NAME.fullmatch, found), "")
+
     def has_signed(self, digest: str, signature: bytes) -> bool:
         """Whether its key signed the artifact with this SHA-256."""
         from cryptography.exceptions import InvalidSignature

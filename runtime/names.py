@@ -6,7 +6,7 @@ A layer is a node, or several nodes that pass values to each other on chip.
 from collections import Counter
 
 from ..compiler.graph import Graph, Node, is_accelerated
-from ..compiler.graph.short_names import denotes, short_name, without_operator
+from ..compiler.graph.short_names import JOINT, denotes, short_name, similar_names, without_operator
 from ..compiler.module import Layer, Module
 
 
@@ -74,11 +74,8 @@ def layer_names(module: Module) -> dict[str, str]:
 
 
 def _layer_name(layer: Layer, nodes: tuple[Node, ...]) -> str:
-    if len(nodes) < 2:
-        return short_name(layer.name)
-    shorts = [short_name(node.name) for node in nodes]
-    owners = [without_operator(short) for short in shorts]
-    return " + ".join(owners if len(set(owners)) == len(owners) else shorts)
+    fused = JOINT.join(node.name for node in nodes)
+    return short_name(fused if len(nodes) > 1 else layer.name)
 
 
 def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
@@ -97,6 +94,12 @@ def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
     return found or [
         each for each in layers if any(is_called(node, wanted) for node in nodes[each[1].output])
     ]
+
+
+def similar_layers(module: Module, wanted: str) -> str:
+    """Return the end of a message about a layer that is not on the accelerator."""
+    nodes = (node.name for nodes in layer_nodes(module).values() for node in nodes)
+    return similar_names(wanted, nodes)
 
 
 def is_called(node: Node, wanted: str) -> bool:

@@ -204,8 +204,8 @@ class RemoteDevice(Device):
     def job(self, op: str, parts: list[bytes], kind: str, data: bytes, **fields: Any) -> Message:
         """Run a job on the device; again if the agent was lost or the lease is over."""
         for attempt in range(RETRIES + 1):
+            agent = self.connected()  # it has its own time to try again in
             try:
-                agent = self.connected()
                 if self._token is None:
                     self._lease()
                 if kind:

@@ -56,7 +56,16 @@ def chain(scope: HostScope, node: Node) -> HostKernel | None:
         chains.append(longer)
         longer = _grown(scope, longer)
     # Most often the longest one has a kernel, and a kernel takes longer to make than a chain.
-    return next(filter(None, (_kernel(scope, nodes) for nodes in reversed(chains))), None)
+    # Where a node inside has no formula, or the formulas up to it exceed a limit, no other chain
+    # with these nodes inside has a kernel.
+    failed: list[str] = []
+    for nodes in reversed(chains):
+        if failed and {*failed} <= {one.output.name for one in nodes[:-1]}:
+            continue
+        failed = []
+        if kernel := _kernel(scope, nodes, failed):
+            return kernel
+    return None
 
 
 def _fits(scope: HostScope, node: Node) -> bool:
@@ -170,8 +179,11 @@ class FormulaOperands:
         return tuple((name, shape) for name, shape in shapes.items() if shape != self.shape)
 
 
-def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
-    """Make the kernel of a chain; None if there is no formula or it is too long."""
+def _kernel(scope: HostScope, nodes: tuple[Node, ...], done: list[str]) -> HostKernel | None:
+    """Make the kernel of a chain; None if there is no formula or it is too long.
+
+    `done` receives the values of the nodes up to the one that fails.
+    """
     last = nodes[-1].output
     shape = last.type.shape or (1,)
     operands = FormulaOperands(scope, shape)
@@ -182,6 +194,7 @@ def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
     sizes: dict[int, int] = {}
     try:
         for node in nodes:
+            done.append(node.output.name)
             formula, bits = _formula(scope, node, formulas, operands, node.output == last)
             formulas[node.output.name] = formula
             exact = exact and bits

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...isa.assembly import format_instruction
 from ..graph import Graph, Node, print_graph
+from ..graph.short_names import short_name
 from ..placement.float_reasons import float_reasons
 from ..scheduling.fusion import Group, MovementGroup
 from ..scheduling.given_schedules import joined
@@ -82,7 +83,7 @@ def _placed(placed: PlacedGraph, wanted: Wanted | None) -> Iterator[StagePart]:
 
 def _title(group: Group | MovementGroup) -> str:
     names = ", ".join(f"`{node.name}`" for node in group.nodes)
-    return f"# layer {group.name} ({group.op}): {names}"
+    return f"# layer {short_name(group.name)} ({group.op}): {names}"
 
 
 def _grouped(linked: Linked) -> Iterator[StagePart]:
@@ -130,7 +131,8 @@ def _linked(linked: Linked) -> Iterator[StagePart]:
     titled: set[int] = set()
     for first, last, number in runs:
         group = linked.layers[number].group
-        title = _title(group) if number not in titled else f"# layer {group.name}, continued"
+        again = f"# layer {short_name(group.name)}, continued"
+        title = again if number in titled else _title(group)
         titled.add(number)
         lines = map(format_instruction, segment.program[first:last])
         yield StagePart(group.nodes, (title, *lines))

@@ -1,21 +1,18 @@
 """The user's choices of sides for layers, by name."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from ...errors import CompileError
 from ..graph import Graph, Node, accelerated_nodes, is_accelerated
 from ..graph.operators import Dequantize, GeneralDequantize
+from ..graph.short_names import listed_names, similar_names
 from ..graph.types import FLOATS
 
 ACCELERATOR, HOST = "accelerator", "host"
 
 WILD = "*?["
 """Characters that make a name a pattern."""
-
-LISTED = 5
-"""Most names in a message."""
 
 
 def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -71,15 +68,13 @@ def _nodes_called(graph: Graph, wanted: str) -> list[Node]:
     if len(names) > 1 and not wild:
         raise CompileError(
             f"placement of `{wanted}`: expected the end of one layer's name, got that of "
-            f"{_listed(names)}; give more of the name, or `*{wanted}` for all of them"
+            f"{listed_names(names)}; give more of the name, or `*{wanted}` for all of them"
         )
     if not found:
-        every = list(dict.fromkeys(node.name for node in graph.nodes))
-        near = get_close_matches(wanted, every, LISTED, cutoff=0.3)
-        known = f"the nearest are {_listed(near)}" if near else f"layers are {_listed(every)}"
         raise CompileError(
             f"placement of `{wanted}`: expected a layer of `{graph.name}`, the end of a layer's "
-            f"name or a pattern with `*`, got none; {known}"
+            f"name or a pattern with `*`, got none"
+            + similar_names(wanted, (node.name for node in graph.nodes))
         )
     return found
 
@@ -101,9 +96,3 @@ def _matches(name: str, wanted: str) -> bool:
     """Whether a pattern matches a name, or the part after a `/` or `;` in it."""
     starts = (0, *(place + 1 for place, letter in enumerate(name) if letter in "/;"))
     return any(fnmatchcase(name[start:], wanted) for start in starts)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - LISTED
-    listed = ", ".join(f"`{name.rsplit(';', 1)[-1]}`" for name in names[:LISTED])
-    return f"{listed} and {more} more" if more > 0 else listed

@@ -7,10 +7,10 @@ found here therefore becomes one integer operator.
 import math
 from collections.abc import Callable, Iterable
 
-from ...errors import CompileError, did_you_mean
+from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
-from ..graph.short_names import short_name, short_names
+from ..graph.short_names import denotes, listed_names, similar_names
 from ..passes.masks import EXCLUDED, excludes, probabilities
 from ..passes.normalisations import ROWS, channels_first, normalisation_of, normalisations
 from ..passes.patterns import CLAMP, is_float32
@@ -231,7 +231,7 @@ def _matching(graph: Graph, layers: list[FloatLayer], names: tuple[str, ...]) ->
     for name in names:
         meant = [layer for layer in layers if name in called[layer.output]]
         if not meant:
-            meant = [layer for layer in layers if name == short_name(layer.name)]
+            meant = [layer for layer in layers if denotes(name, layer.name)]
             if len(meant) != 1:
                 meant = [
                     layer
@@ -239,12 +239,15 @@ def _matching(graph: Graph, layers: list[FloatLayer], names: tuple[str, ...]) ->
                     if name and any(known.endswith(name) for known in called[layer.output])
                 ]
             if len(meant) != 1:
-                shorts = short_names([layer.name for layer in meant or layers])
-                several = f", which is the end of {len(meant)} names" if meant else ""
+                known = [layer.name for layer in meant or layers]
                 raise CompileError(
                     f"graph `{graph.name}`: expected a layer to keep in float, got `{name}`"
-                    f"{several}; choose one of {', '.join(f'`{each}`' for each in shorts)}"
-                    + ("" if meant else did_you_mean(name, shorts))
+                    + (
+                        f", which is the end of {len(meant)} names; choose one of "
+                        f"{listed_names(known)}"
+                        if meant
+                        else similar_names(name, known)
+                    )
                 )
         matching += meant
     return matching

@@ -16,6 +16,7 @@ from ...isa.configuration import Configuration
 from ...wording import counted
 from ..accelerator.search import Candidate
 from ..accelerator.target import Accelerator
+from ..graph.short_names import similar_names
 from ..module import Layer, Module
 from ..te.schedule import Schedule
 from ..tensor import Kernel
@@ -106,14 +107,14 @@ def refuse_unknown_layers(given: Mapping[str, str], layers: Sequence[Layer]) -> 
     Raises
     ------
     CompileError
-        Lists the layers.
+        Lists similar names.
     """
     known = {name for layer in layers for name in (layer.name, layer.output)}
     unknown = [name for name in given if name not in known]
     if unknown:
         raise CompileError(
-            f"there is no layer `{unknown[0]}` on the accelerator; its layers are "
-            f"{', '.join(f'`{layer.name}`' for layer in layers)}"
+            f"there is no layer `{unknown[0]}` on the accelerator"
+            + similar_names(unknown[0], (layer.name for layer in layers))
         )
 
 

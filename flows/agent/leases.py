@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ...errors import did_you_mean
 from ...wording import counted
 
 TERM_S = 60.0
@@ -189,7 +190,10 @@ class LeaseTable:
         units = [unit for unit in self.units.values() if ticket.device in (unit.name, unit.pool)]
         if not units:
             names = dict.fromkeys(name for u in self.units.values() for name in (u.pool, u.name))
-            return f"there is no device `{ticket.device}`; expected one of {', '.join(names)}"
+            return (
+                f"there is no device `{ticket.device}`; expected one of {', '.join(names)}"
+                + did_you_mean(ticket.device, names)
+            )
         fitting = [unit for unit in units if unit.fits(ticket)]
         if not fitting:
             found = sorted({f"{one:#010x}" for unit in units for one in unit.bitstreams})

@@ -36,6 +36,7 @@ from ...runtime.artifact import load
 from ...runtime.board import joined_ranges
 from ...runtime.device import Device, OtherConfigurationError
 from ...runtime.devices import HostDevice, is_board, open_device
+from ...runtime.known_machines import machine_of
 from ...runtime.session import Session
 from ...runtime.spot_checks import WrongResultError
 from ...runtime.wire import Channel, JobVerdict, Message, WireError
@@ -98,6 +99,8 @@ class JobWorker:
     def open(self, message: Message) -> Answer:
         """Open the device as a machine with a memory."""
         configuration = Configuration.from_dict(message.take("configuration", dict), "lease")
+        # Clients send parameters alone; presets have names for the messages of the tools.
+        configuration = machine_of(configuration.hash) or configuration
         try:
             memory = MemoryModel.of_parameters(message.take("memory", dict))
         except TypeError as problem:

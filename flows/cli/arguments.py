@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from ..execution.recorded_choices import recorded_texts
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
-from .schedule_options import change_of
+from .schedule_options import by_whole_name, change_of
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -239,9 +240,10 @@ def compile_model(
             "keep_all": keep_all, "calibration": calibration, "overrides": overrides,
             "placing": placing, "memory": memory,
         }  # fmt: skip
-        before = compile_model(source, configuration, **given).report
-        module = compile_anew(source, configuration, schedules=schedules, **given)
-        changes = change_of(before, module.report, schedules)
+        before = compile_model(source, configuration, **given)
+        whole = by_whole_name(before, schedules)
+        module = compile_anew(source, configuration, schedules=whole, **given)
+        changes = change_of(before.report, module.report, schedules)
         return replace(module, report={**module.report, **changes})
     asked = {
         "keep_all": keep_all,
@@ -353,15 +355,24 @@ def compile_placed(
 
 
 def require_tools(device: str) -> None:
-    """Check for the tools of a device before a long computation.
+    """Check for the tools or the agent of a device before a long computation.
 
     Raises
     ------
     ToolError
         If Verilator or a C++ compiler is missing, for `rtl` and `gate`; or Yosys, for `gate`.
+    DeviceError
+        If the agent of a device elsewhere cannot be reached, or refuses this user.
+    UsageError
+        If the user has no keys for agents, or the address is none.
     """
-    from ...runtime.devices import kind_of
+    from ...runtime.devices import REMOTE, kind_of
 
+    if device.startswith(REMOTE):
+        from ...runtime.agents import RemoteAddress, connect
+
+        connect(RemoteAddress.parse(device).agent).close()
+        return
     kind = kind_of(device)
     if kind in ("rtl", "gate"):
         find_verilator()
@@ -378,18 +389,24 @@ LINE_SECONDS = 5.0
 """Least time between two lines of progress."""
 
 
-def line_progress(clock: Callable[[], float] = time.monotonic) -> Advance:
-    """Return a function that prints lines of progress on stderr, for runs without a terminal."""
+def line_progress(
+    clock: Callable[[], float] = time.monotonic,
+) -> Callable[[str, int, int | None], bool]:
+    """Return a function that prints lines of progress on stderr, for runs without a terminal.
+
+    It returns whether it printed one: not if the last one is less than `LINE_SECONDS` old.
+    """
     last = start = clock()
 
-    def advance(text: str, done: int, total: int | None) -> None:
+    def advance(text: str, done: int, total: int | None) -> bool:
         nonlocal last
         now = clock()
         if now - last < LINE_SECONDS:
-            return
+            return False
         last = now
         count = "" if total is None else f", {done} of {total}"
         print(f"{now - start:.0f} s: {printable(text)}{count}", file=sys.stderr, flush=True)
+        return True
 
     return advance
 
@@ -404,18 +421,24 @@ def steady_lines() -> Iterator[Advance]:
     advance = line_progress()
     lock, ended = threading.Lock(), threading.Event()
     latest: tuple[str, int, int | None] | None = None
+    due_s = 0.0
 
     def tell(text: str, done: int, total: int | None) -> None:
-        nonlocal latest
+        nonlocal latest, due_s
         with lock:
             latest = text, done, total
-            advance(*latest)
+            said = advance(*latest)
+            due_s = time.monotonic() + SILENCE_S if said else 0.0
 
     def repeat() -> None:
-        while not ended.wait(SILENCE_S):
+        nonlocal due_s
+        # A step that begins soon after a line is told as soon as the next line may be.
+        while not ended.wait(LINE_SECONDS):
             with lock:
-                if latest is not None:
-                    advance(*latest)
+                if latest is None or time.monotonic() < due_s:
+                    continue
+                if advance(*latest):
+                    due_s = time.monotonic() + SILENCE_S
 
     thread = threading.Thread(target=repeat, daemon=True)
     thread.start()
@@ -424,6 +447,19 @@ def steady_lines() -> Iterator[Advance]:
     finally:
         ended.set()
         thread.join()
+
+
+_SUBJECT = ContextVar("subject", default="")
+
+
+@contextlib.contextmanager
+def progress_about(subject: str) -> Iterator[None]:
+    """Put a subject before each text of progress, for commands that repeat the same steps."""
+    token = _SUBJECT.set(f"{subject}: ")
+    try:
+        yield
+    finally:
+        _SUBJECT.reset(token)
 
 
 @contextlib.contextmanager
@@ -438,7 +474,7 @@ def progress_bar() -> Iterator[Advance]:
         TimeElapsedColumn,
     )
 
-    console = Console(stderr=True)
+    console, subject = Console(stderr=True), _SUBJECT.get()
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -447,12 +483,14 @@ def progress_bar() -> Iterator[Advance]:
     )
     if not console.is_terminal:
         with steady_lines() as tell:
-            yield tell
+            yield lambda text, done, total: tell(subject + text, done, total)
         return
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
 
         def advance(text: str, done: int, total: int | None) -> None:
-            progress.update(task, description=printable(text), completed=done, total=total)
+            progress.update(
+                task, description=printable(subject + text), completed=done, total=total
+            )
 
         yield advance

@@ -1,12 +1,16 @@
 """`--schedules` and `--schedule`: write the schedule steps of every layer, and read edited ones."""
 
 import argparse
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...compiler.graph.short_names import denotes
+from ...compiler.graph.short_names import denotes, listed_names, similar_names
 from ...errors import UsageError
 from ...file_access import MAX_TEXT_BYTES, read_part, reason
+
+if TYPE_CHECKING:
+    from ...compiler.module import Module
 
 
 def add_schedules(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +101,38 @@ def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:
     return given
 
 
+def by_whole_name(module: "Module", given: Mapping[str, str]) -> dict[str, str]:
+    """Return schedules by the names that the compiler knows; users may shorten them.
+
+    Parameters
+    ----------
+    module
+        The network without these schedules.
+
+    Raises
+    ------
+    UsageError
+        If several layers have a name.
+    """
+    from ...runtime.names import find_layers, layer_names
+
+    layers = [layer for segment in module.segments for layer in segment.layers]
+    known = Counter(name for layer in layers for name in {layer.name, layer.output})
+    whole: dict[str, str] = {}
+    for name, text in given.items():
+        found = [] if name in known else [layer for _, layer in find_layers(module, name)]
+        if len(found) > 1:
+            names = layer_names(module)
+            raise UsageError(
+                f"`--schedule`: expected the name of one layer, got `{name}`, which means "
+                f"{listed_names(names[layer.output] for layer in found)}; choose one of them"
+            )
+        for layer in found:
+            name = layer.name if known[layer.name] == 1 else layer.output
+        whole[name] = text
+    return whole
+
+
 def steps_of_layer(text: str, names: Sequence[str], path: str) -> str:
     """Return a layer's steps from the text of a file, which may have those of other layers too.
 
@@ -120,6 +156,6 @@ def _steps_of(found: Mapping[str, str], names: Sequence[str], path: str) -> str:
         if name in found:
             return found[name]
     raise UsageError(
-        f"`--schedule`: `{path}` has no schedule of layer `{names[0]}`; it has "
-        f"{', '.join(f'`{name}`' for name in found) or 'none'}"
+        f"`--schedule`: `{path}` has no schedule of layer `{names[-1]}`"
+        + similar_names(names[-1], found)
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...compiler.module import Module
-from ...errors import ToolError, UsageError, did_you_mean
+from ...errors import ConfigurationError, ToolError, UsageError, did_you_mean
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import MACHINE, memory_with, text_of
@@ -43,6 +43,7 @@ def settings(
     memory: MemoryModel,
     memories: Mapping[str, Sequence[Any]],
     machines: Mapping[str, Sequence[int]],
+    rejected: dict[str, str] | None = None,
 ) -> list[RetimedMachine]:
     """All combinations; the last parameter varies fastest.
 
@@ -54,27 +55,38 @@ def settings(
         Values of `latency` and `outstanding`, and pairs (beats, cycles) of `bandwidth`.
     machines : mapping
         Values of parameters in `VARIABLE`.
+    rejected : dict or None
+        Receives the reason for each combination that breaks a rule of the machine.
 
     Raises
     ------
     UsageError
         For a parameter that the program depends on.
-    ConfigurationError, DeviceError
-        For an impossible machine or memory.
+    ConfigurationError
+        If every combination breaks a rule, or one does and `rejected` is None.
+    DeviceError
+        For an impossible memory.
     """
     for name in machines:
         check_variable(name)
     names = [*memories, *machines]
-    found = []
+    found: list[RetimedMachine] = []
+    last: ConfigurationError | None = None
     for values in product(*memories.values(), *machines.values()):
         given = dict(zip(names, values, strict=True))
-        found.append(
-            RetimedMachine(
-                {name: text_of(name, value) for name, value in given.items()},
-                configuration.replace(**{name: given[name] for name in machines}),
-                memory_with(memory, {name: given[name] for name in memories}),
-            )
-        )
+        chosen = {name: text_of(name, value) for name, value in given.items()}
+        try:
+            machine = configuration.replace(**{name: given[name] for name in machines})
+        except ConfigurationError as problem:
+            if rejected is None:
+                raise
+            last = problem
+            rejected[",".join(f"{name}={chosen[name]}" for name in machines)] = str(problem)
+            continue
+        now = memory_with(memory, {name: given[name] for name in memories})
+        found.append(RetimedMachine(chosen, machine, now))
+    if last and not found:
+        raise last
     return found
 
 

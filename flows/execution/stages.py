@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...compiler.frontend import RECIPE, recognise_layers
 from ...compiler.graph import Graph, Node
+from ...compiler.graph.short_names import similar_names
 from ...compiler.pipeline import CompileRequest
 from ...compiler.pipeline.describe import STAGES, describe, describe_graph
 from ...errors import UsageError, did_you_mean
@@ -60,7 +61,11 @@ def stage_position(name: str) -> int:
 
 
 def stages_of(
-    graph: Graph, last: int, request: Callable[[Graph], CompileRequest], layer: str | None = None
+    graph: Graph,
+    last: int,
+    request: Callable[[Graph], CompileRequest],
+    layer: str | None = None,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> list[PrintedStage]:
     """Return the network after each stage up to `last`.
 
@@ -73,6 +78,8 @@ def stages_of(
         `last` is a pass.
     layer
         Show only what belongs to nodes of this name.
+    progress
+        Called with the name of each pass, and before the compiler's stages.
 
     Raises
     ------
@@ -81,28 +88,29 @@ def stages_of(
     CompileError
         If the network cannot be compiled.
     """
-    known: set[str] = set()
+    known: dict[str, None] = {}
 
     def wanted(node: Node) -> bool:
-        known.add(node.name)
+        known[node.name] = None
         return is_called(node, layer or "")
 
     choice = None if layer is None else wanted
     stages = [PrintedStage(0, describe_graph(graph, choice))]
 
     def keep(position: int, name: str, now: Graph) -> None:
+        progress(name)
         stages.append(PrintedStage(position, describe_graph(now, choice)))
 
     graph = recognise_layers(graph, min(last, len(RECIPE)), keep)
     if last > len(RECIPE):
+        progress(f"compiling {graph.name}")
         compilation = compile_with_exact_times(request(graph), lambda line: None)
         for position in range(len(RECIPE) + 1, last + 1):
             lines = describe(compilation, STAGE_NAMES[position], choice)
             stages.append(PrintedStage(position, lines))
     if layer is not None and not any(stage.lines for stage in stages):
         raise UsageError(
-            f"`--layer {layer}`: expected the name of a node"
-            + did_you_mean(layer, sorted(known), f"; `--until {IMPORTED}` prints them, after `@`")
+            f"`--layer {layer}`: expected the name of a node" + similar_names(layer, known)
         )
     return stages
 

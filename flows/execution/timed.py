@@ -13,6 +13,7 @@ from ...compiler.graph import is_accelerated
 from ...compiler.module import Module, Segment
 from ...compiler.placement.host_products import host_products, idle_sentence
 from ...errors import CompileError
+from ...isa.configuration import Configuration
 from ...isa.instructions import Instruction
 from ...isa.memory_model import MemoryModel
 from ...runtime.device import Result
@@ -144,7 +145,7 @@ def time_segments(
         What a device measured for each segment; only measurements of hardware are used.
     """
     names = layer_names(module)
-    measured = [result.spans if kind_of(result.device) in HARDWARE else None for result in results]
+    measured = [_measured(result) for result in results]
     measured += [None] * (len(module.segments) - len(measured))
     return [
         TimedSegment(
@@ -152,3 +153,21 @@ def time_segments(
         )
         for segment, spans in zip(module.segments, measured, strict=True)
     ]
+
+
+def time_alone(
+    program: Sequence[Instruction],
+    configuration: Configuration,
+    memory: MemoryModel | None,
+    result: Result,
+) -> TimedSegment:
+    """Time a program that belongs to no network; see `time_segments`."""
+    notes = ("",) * len(program)
+    segment = Segment(tuple(program), notes, (), (), (), (), b"", 0, 0)
+    return TimedSegment(
+        segment, time_program(program, configuration, memory), {}, _measured(result)
+    )
+
+
+def _measured(result: Result) -> np.ndarray | None:
+    return result.spans if kind_of(result.device) in HARDWARE else None

@@ -214,7 +214,7 @@ def write_trace(
     write_output(path, f'{{"traceEvents": [\n{events}\n],\n{rest}\n', f"`--trace {path}`")
 
 
-def trace_sentence(path: Path, clock_mhz: float) -> str:
+def trace_sentence(path: Path, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> str:
     """Say what a trace contains, and how to open it."""
     return (
         f"trace: `{path}`, {path.stat().st_size / 1e6:,.1f} MB, times at {clock_mhz:g} MHz; open "

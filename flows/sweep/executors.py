@@ -265,6 +265,12 @@ class OnDask:
         self._distributed = distributed
         try:
             self._client = distributed.Client(scheduler, timeout=30)
+        except TypeError:  # Dask checks certificates only where it hands them to `ssl`
+            raise ToolError(
+                f"`--scheduler {scheduler}`: expected certificates in Dask's configuration, got "
+                "none or some of them; set `ca-file`, and `cert` and `key` of `client`, under "
+                "`distributed.comm.tls` (docs/guide/sweeps.md)"
+            ) from None
         except (OSError, ValueError) as problem:
             raise ToolError(
                 f"`--scheduler {scheduler}`: expected a Dask scheduler there, got `{problem}`; "

@@ -22,6 +22,7 @@ from ...isa.settings import (
     memory_with,
     text_of,
 )
+from ...wording import counted
 from .dimensions import Dimension, read_dimension
 
 Chosen = Mapping[str, str]
@@ -91,6 +92,13 @@ class Rejected:
         """Count a combination, and the rule that it breaks first."""
         self.count += 1
         self.rules[str(problem).partition("`: ")[2]] += 1
+
+    @property
+    def sentence(self) -> str:
+        """The number of combinations, and the rule broken most often."""
+        ((rule, count),) = self.rules.most_common(1)
+        share = f", {count:,} of them" if count < self.count else ""
+        return f"{counted(self.count, 'combination')}{share}: {rule}"
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,13 @@ MIN_MULTIPLE = 10
 
 
 def exclusion_sentence(outcome: SweepOutcome) -> str:
-    """Say which condition excluded how many points; empty if none did."""
-    counts = Counter(condition for result in outcome.results for condition, _ in result.misses)
-    parts = [f"{count:,} by `{condition}`" for condition, count in counts.most_common()]
-    return ", ".join(parts)
+    """Say which conditions excluded how many points, each counted once; empty if none did."""
+    counts = Counter(
+        " and ".join(f"`{condition}`" for condition, _ in result.misses)
+        for result in outcome.results
+        if result.state == EXCLUDED
+    )
+    return ", ".join(f"{count:,} by {causes}" for causes, count in counts.most_common())
 
 
 def verdict(outcome: SweepOutcome) -> list[str]:

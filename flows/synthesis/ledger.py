@@ -27,7 +27,7 @@ TOLERANCE = 0.03
 INTRODUCTION = """\
 # Area and clock
 
-Written by `tilewright synth --ledger` from `flows/synthesis/ledger.jsonl`; do not edit.
+Written by `make area` from `flows/synthesis/ledger.jsonl`; do not edit.
 [synthesis.md](../guide/synthesis.md) explains how to measure your own configuration.
 
 Each row is the whole core: all units, the memory port and the registers. LUT, FF, RAM and

@@ -17,6 +17,7 @@ from ...compiler.accelerator.search import Candidate, legal_candidates
 from ...compiler.accelerator.target import Accelerator
 from ...compiler.graph import Rearranging
 from ...compiler.graph.evaluate import evaluate_node
+from ...compiler.graph.short_names import listed_names
 from ...compiler.main_memory.segment_layout import lay_out_segment
 from ...compiler.module import Layer, Module, Segment
 from ...compiler.options import DEFAULT_OPTIONS
@@ -32,11 +33,11 @@ from ...compiler.scheduling.given_schedules import GivenSchedule
 from ...compiler.scheduling.kernel_programs import KernelPrograms
 from ...compiler.te.schedule import Schedule
 from ...compiler.te.target import ScheduleError
-from ...errors import CompileError, UsageError, did_you_mean
+from ...errors import CompileError, UsageError
 from ...isa.memory_model import MemoryModel
 from ...runtime.device import Device, Result
 from ...runtime.devices import open_device
-from ...runtime.names import find_layers, layer_names, layer_nodes
+from ...runtime.names import find_layers, layer_names, layer_nodes, similar_layers
 from ...sim.timing import ExactMeasure, time_program
 from ..execution.timed import TimedSegment, require_segments
 from ..sweep.path_limits import limits_of
@@ -279,12 +280,16 @@ def _find(module: Module, wanted: str) -> tuple[int, Layer]:
         )
     found = find_layers(module, wanted)
     names = layer_names(module)
-    if len(found) != 1:
-        known = [names[layer.output] for segment in module.segments for layer in segment.layers]
+    if not found:
         raise UsageError(
             f"`--layer {wanted}`: expected the name of one layer on the accelerator"
-            + (f", got that of {len(found)}" if found else "")
-            + did_you_mean(wanted, known, f"; they are {', '.join(f'`{one}`' for one in known)}")
+            + similar_layers(module, wanted)
+        )
+    if len(found) > 1:
+        called = listed_names(names[layer.output] for _, layer in found)
+        raise UsageError(
+            f"`--layer {wanted}`: expected the name of one layer on the accelerator, got that of "
+            f"{len(found)}; choose one of {called}"
         )
     ((number, layer),) = found
     if any(isinstance(node.attributes, Rearranging) for node in layer_nodes(module)[layer.output]):

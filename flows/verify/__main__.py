@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--configurations",
         metavar="NAMES",
-        help="comma-separated: presets or names of the table (default: all of the table)",
+        help="comma-separated: presets, names of the table, or files (default: all of the table)",
     )
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="write failing programs here, made small"
@@ -121,7 +121,8 @@ def chosen_configurations(names: str | None) -> dict[str, Configuration]:
     known = verification_configurations()
     if names is None:
         return known
-    return {name: known.get(name) or load_configuration(name) for name in names.split(",")}
+    chosen = [known.get(name) or load_configuration(name) for name in names.split(",")]
+    return {each.name: each for each in chosen}  # a file's machine has a name of its own
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ... import __version__
 from ...hardware.technology import Technology
 from ...hardware.verilog import TOP
 from ...isa.configuration import CONTRACT_VERSION, Configuration
@@ -16,7 +17,6 @@ from ...isa.registers import REGISTER_SPACE_BYTES, REGISTERS
 from .readable import VerilogPort, core_ports, write_core
 
 WRAPPER = "core_axi"
-VERSION = f"{CONTRACT_VERSION}.0.0"
 IPXACT = "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"
 
 CONSTANT = {
@@ -65,8 +65,8 @@ def fusesoc_core() -> str:
     """Return the description of the package for FuseSoC."""
     return f"""\
 CAPI=2:
-name: tilewright:accelerator:core:{VERSION}
-description: Tilewright tensor accelerator, AXI4 master and AXI4-Lite slave
+name: tilewright:accelerator:core:{__version__}
+description: Tilewright tensor accelerator, contract {CONTRACT_VERSION}, AXI4 and AXI4-Lite
 filesets:
   rtl:
     files: [core.v, {WRAPPER}.v]
@@ -150,7 +150,7 @@ def ipxact(ports: Iterable[VerilogPort]) -> str:
     root = _element("component")
     for name, text in zip(
         ("vendor", "library", "name", "version"),
-        ("tilewright", "accelerator", TOP, VERSION),
+        ("tilewright", "accelerator", TOP, __version__),
         strict=True,
     ):
         _add(root, name, text)

@@ -210,7 +210,7 @@ def test_a_wish_names_nodes_by_name_end_part_or_pattern(wanted, names):
     ("wish", "message"),
     [
         (("blok/ad", HOST), "placement of `blok/ad`: expected a layer of `net`, the end of a "
-         "layer's name or a pattern with `*`, got none; the nearest are `block/add`"),
+         "layer's name or a pattern with `*`, got none; did you mean `block`?"),
         (("d", HOST), "placement of `d`: expected the end of one layer's name, got that of "
          "`block/add`, `block/second`; give more of the name, or `*d` for all of them"),
         (("turn", ACCELERATOR), "placement of `turn`: the accelerator cannot run `transpose` of "

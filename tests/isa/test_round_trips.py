@@ -398,3 +398,12 @@ def test_a_wrong_line_is_refused_with_its_number(line, message):
     with pytest.raises(IsaError) as refusal:
         parse_program(f"# first\nhalt\n{line}\n", "prog.s")
     assert str(refusal.value) == f"prog.s, line 3: {message}"
+
+
+def test_a_value_without_its_field_is_answered_with_both():
+    machine = PRESETS["tiny"].replace(name="mine", extra_operations=("distance = abs(a - b)",))
+    for word, written in (
+        ("distance", "`combine=distance`"), ("max", "`combine=max` or `reduce=max`"),
+    ):  # fmt: skip
+        with pytest.raises(IsaError, match=f"`{word}` is no field; write {written}$"):
+            parse_program(f"vector {word} dst=8 a=0 b=2", "x.asm", machine)

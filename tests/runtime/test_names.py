@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QAdd, QConv, TensorType, Value
-from tilewright.compiler.graph.short_names import short_names
+from tilewright.compiler.graph.short_names import denotes, short_names, similar_names
 from tilewright.compiler.module import Layer, Module, Segment
 from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS
@@ -146,3 +146,28 @@ def test_a_layer_of_that_name_goes_before_one_that_holds_such_a_node():
 def test_what_no_layer_holds_is_not_found(module):
     assert find_layers(module, "conv9") == []
     assert find_layers(module, "logits_DequantizeLinear") == []
+
+
+def test_a_misspelt_or_shortened_name_is_answered_with_similar_ones():
+    names = [
+        "net/relu;net/conv2d/Conv2D",
+        "net/bias;net/dense/BiasAdd/ReadVariableOp/r",
+        "/Flatten",
+    ]
+    assert similar_names("dens", names) == "; did you mean `dense`?"
+    assert similar_names("Dnese", names) == "; did you mean `dense`?"
+    assert similar_names("conv", names) == "; did you mean `conv2d`?"
+    assert similar_names("pool", names) == "; choose one of `conv2d`, `dense`, `Flatten`"
+    assert similar_names("", []) == "; choose one of none"
+
+
+def test_many_similar_names_are_cut():
+    told = similar_names("conv", [f"net/conv_{number}/Conv" for number in range(20)])
+    assert told.startswith("; did you mean `conv_0`, `conv_1`, ")
+    assert told.endswith("`conv_7` and 12 more?")
+
+
+def test_the_short_name_of_a_fused_layer_has_those_of_its_nodes():
+    assert short_name("a;m/conv/Conv2D + b;m/add/Add") == "conv + add"
+    assert short_name("m/block/Conv + m/block/Add") == "block/Conv + block/Add"
+    assert denotes("conv + add", "a;m/conv/Conv2D + b;m/add/Add")

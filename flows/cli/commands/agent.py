@@ -16,6 +16,7 @@ from ....runtime.devices import DEVICES, has_accelerator, is_board, kind_of
 from ....runtime.identity import (
     CERTIFICATE,
     CLIENTS,
+    certificates,
     check_name,
     load_identity,
     new_identity,
@@ -44,7 +45,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--allow", type=Path, metavar="FILE.pem",
         help="let the owner of this certificate use the agents that you start here",
     )  # fmt: skip
-    keys.add_argument("--name", metavar="NAME", help="its name (default: that of the file)")
+    keys.add_argument("--name", metavar="NAME", help="its name (default: that in the certificate)")
     parser.add_argument(
         "--listen", default=f"127.0.0.1:{PORT}", metavar="HOST:PORT",
         help="where clients connect; port 0 is any free one (default: this machine alone, "
@@ -184,6 +185,13 @@ def _new_keys(name: str) -> None:
 
 def _allow(path: Path, name: str | None) -> None:
     certificate, identity = read_certificate(path), load_identity()
-    kept = trust(identity.folder, CLIENTS, name or path.stem, certificate)
+    name = name or certificate.owner or path.stem
+    known = certificates(identity.folder, CLIENTS).get(name, certificate)
+    if known != certificate:
+        raise UsageError(
+            f"`--allow {path}`: another certificate of `{name}` is allowed already; give this one "
+            f"another name with `--name`, or remove `{identity.folder / CLIENTS / name}.pem`"
+        )
+    kept = trust(identity.folder, CLIENTS, name, certificate)
     say(f"allowed        {kept}; remove this file to end that")
     say(f"fingerprint    {certificate.fingerprint}; compare it with the owner's")

@@ -18,6 +18,8 @@ from ....isa.instructions import Instruction
 from ....runtime import open_device
 from ....runtime.device import Result
 from ....wording import counted
+from ...execution.timed import time_alone
+from ...reports.trace import trace_sentence, write_trace
 from ..arguments import (
     USUAL_OR_BOARDS,
     add_configuration,
@@ -28,7 +30,14 @@ from ..arguments import (
 from ..console import configuration_sentence, say
 from ..device_options import add_device
 from ..json_output import add_json, check_json, write_json
-from ..memory_options import add_memory, memory_model
+from ..memory_options import add_memory, memory_model, refuse_memory
+from ..recording_options import (
+    add_recordings,
+    check_recording_files,
+    check_recordings,
+    waveform_options,
+    waveform_sentence,
+)
 
 DATA_BYTES, MAX_DATA_BYTES = 4096, 1 << 28
 LINE_BYTES, MAX_LINES = 16, 32
@@ -47,6 +56,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "-o", "--output", type=Path, metavar="FILE", help="write the data window after the run"
     )
     add_memory(parser)
+    add_recordings(parser, "the program")
     add_json(parser, "cycles, and each instruction with its start and end,")
     parser.set_defaults(function=assemble)
 
@@ -60,6 +70,9 @@ def assemble(arguments: argparse.Namespace) -> None:
         If a line is wrong, the checker refuses the program, or the device fails.
     """
     check_json(arguments.json)
+    check_recordings(arguments)
+    refuse_memory(arguments)
+    check_recording_files(arguments, [arguments.source, arguments.data])
     configuration = chosen_configuration(arguments)
     if board := connected_board(arguments.device, arguments.source, configuration):
         configuration = board.configuration
@@ -82,8 +95,13 @@ def assemble(arguments: argparse.Namespace) -> None:
     output = arguments.output
     check_output(output, f"`--output {output}`", [arguments.source, arguments.data])
     memory = memory_model(arguments)
-    with open_device(arguments.device, configuration, memory) as device:
+    options = waveform_options(arguments)
+    with open_device(arguments.device, configuration, memory, **options) as device:
+        memory = device.memory
         result = device.run(encode_program(program, configuration), before.copy())
+    if arguments.trace:
+        timed = time_alone(program, configuration, memory, result)
+        write_trace(arguments.trace, [timed], arguments.source.stem, arguments.device)
     if output is not None:
         write_output(output, result.dram.tobytes(), f"`--output {output}`")
     if arguments.json:
@@ -102,6 +120,10 @@ def assemble(arguments: argparse.Namespace) -> None:
         )
     if shows:
         show(arguments.device, program, before, result)
+        if arguments.trace:
+            say(trace_sentence(arguments.trace))
+        if arguments.waveform:
+            say(waveform_sentence(arguments.waveform))
 
 
 def _with_lines(message: str, text: str) -> str:

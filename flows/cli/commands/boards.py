@@ -16,7 +16,7 @@ from ...board.speed import Expected, expected
 from ...board.vivado import ZynqDesign
 from ...execution.timed import require_segments
 from ...synthesis.devices import DEVICES
-from ..arguments import load_module
+from ..arguments import load_module, progress_about
 from ..board_options import BOARD_HELP, usual_design
 from ..console import say
 from ..json_output import add_json, check_json, write_json
@@ -96,12 +96,13 @@ def expected_speeds(source: Path, designs: Mapping[str, AnyDesign]) -> dict[str,
             continue
         key = design.configuration.name, design.memory
         if key not in modules:
-            try:
-                modules[key] = load_module(
-                    source, design.configuration, placing=STRICT_PLACING, memory=design.memory
-                )
-            except CompileError as error:
-                modules[key] = error
+            with progress_about(name):
+                try:
+                    modules[key] = load_module(
+                        source, design.configuration, placing=STRICT_PLACING, memory=design.memory
+                    )
+                except CompileError as error:
+                    modules[key] = error
         module = modules[key]
         if isinstance(module, CompileError):
             speeds[name] = module

@@ -83,7 +83,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
         write_json(arguments.json, {"layer": bench.name, "answers": values})
         return
     if not arguments.given:
-        say(f"# layer {bench.name}")
+        say(f"# layer {bench.names[-1]}")
         for answer in answers.values():
             for line in _sentences("compiler's schedule", answer):
                 say(f"# {line}")

@@ -13,7 +13,7 @@ from ...bare_metal.folder import ObjectFile, check_folder, object_code, write_fo
 from ...bare_metal.network import Sizes, network_in_c
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments
-from ..arguments import add_configuration, chosen_configuration, load_module
+from ..arguments import add_configuration, chosen_configuration, load_module, progress_bar
 from ..console import configuration_sentence, say
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
@@ -104,8 +104,10 @@ def export_hex(arguments: argparse.Namespace, module: Module) -> None:
     samples = (
         read_samples(arguments.input, graph) if arguments.input else random_samples(graph, 1, 0)
     )
-    export = network_in_hex(module, next(iter(samples)))
-    files = write_hex(folder, export)
+    with progress_bar() as advance:
+        advance("running the network and generating the core", 0, None)
+        export = network_in_hex(module, next(iter(samples)))
+        files = write_hex(folder, export)
     if arguments.json:
         write_json(
             arguments.json,

@@ -7,10 +7,10 @@ from typing import Any
 
 from ....compiler.graph import print_graph
 from ....compiler.module import Layer, Module, Segment
-from ....errors import UsageError, did_you_mean
+from ....errors import UsageError
 from ....isa.assembly import format_instruction, format_program
 from ....runtime.artifact import load
-from ....runtime.names import find_layers, layer_names, layer_nodes
+from ....runtime.names import find_layers, layer_names, layer_nodes, similar_layers
 from ....wording import counted
 from ...reports import terminal as report
 from ..json_output import add_json, check_json, write_json
@@ -85,11 +85,9 @@ def select(module: Module, name: str | None) -> list[tuple[int, Layer]]:
         return everything
     found = find_layers(module, name)
     if not found:
-        names = layer_names(module)
-        known = [names[layer.output] for _, layer in everything]
-        listed = ", ".join(f"`{one}`" for one in known) or "none"
         raise UsageError(
-            f"layer `{name}`: expected one of {listed}" + did_you_mean(name, known, "; choose one")
+            f"`--layer {name}`: expected the name of a layer on the accelerator"
+            + similar_layers(module, name)
         )
     return found
 

@@ -50,8 +50,9 @@ def measure_memory(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     if not is_board(arguments.address):
         raise UsageError(
-            f"`measure {arguments.address}`: expected the address of a board, `serial://...` or "
-            "`tcp://...`; start a virtual one with `tilewright board --virtual`"
+            f"`measure {arguments.address}`: expected the address of a board: `serial://...`, "
+            "`tcp://...` or `remote://AGENT/BOARD`; start a virtual one with `tilewright board "
+            "--virtual`"
         )
     with open_board(arguments.address, chosen_configuration(arguments)) as board:
         configuration = board.configuration

@@ -136,7 +136,11 @@ def _show_stages(arguments: argparse.Namespace) -> None:
             placement=placing.placement(), costs=costs,
         )  # fmt: skip
 
-    stages = stages_of(_imported(arguments), last, request, arguments.layer)
+    graph = _imported(arguments)
+    with progress_bar() as advance:
+        stages = stages_of(
+            graph, last, request, arguments.layer, lambda step: advance(step, 0, None)
+        )
     if not arguments.diff:
         shown = {_heading(stages[last]): stages[last].lines}
     else:

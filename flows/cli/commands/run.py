@@ -3,11 +3,10 @@
 import argparse
 from pathlib import Path
 
-from ....atomic_write import check_output
 from ....compiler.module import Module
 from ....errors import DeviceError, UsageError
 from ....runtime import open_device
-from ....runtime.devices import DEVICES, has_accelerator, kind_of
+from ....runtime.devices import DEVICES, kind_of
 from ...execution.run_module import chosen_module
 from ...execution.run_samples import run_samples
 from ...execution.samples import Samples, random_samples, read_samples
@@ -34,13 +33,17 @@ from ..memory_options import (
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
 from ..record_options import add_records, choose_records, records_sentence
+from ..recording_options import (
+    add_recordings,
+    check_recording_files,
+    check_recordings,
+    waveform_options,
+    waveform_sentence,
+)
 from ..schedule_options import add_schedule, change_sentences
 
 SIMULATED_HARDWARE = ("rtl", "gate")
 """Devices that take so long that one more run on `sim`, to compare data windows, is nothing."""
-
-WAVEFORM_SUFFIXES = (".fst",)
-"""The viewers know the format by the name."""
 
 TRUSTED = ("reference", "sim", "host")
 """Devices that results are compared with; no sentence asks for a comparison of theirs."""
@@ -80,16 +83,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_stalls(memory)
     add_program_for(memory)
     parser.add_argument("--seed", type=int, default=0, help="seed of stalls and random inputs")
-    parser.add_argument(
-        "--waveform",
-        type=Path,
-        metavar="FILE.fst",
-        help="write an FST waveform, for GTKWave or Surfer (rtl)",
-    )
-    parser.add_argument(
-        "--trace", type=Path, metavar="FILE",
-        help="write the first sample's timeline for ui.perfetto.dev (sim, rtl, gate)",
-    )  # fmt: skip
+    add_recordings(parser, "the first sample")
     add_placement(parser)
     add_calibration(parser)
     add_schedule(parser)
@@ -108,16 +102,12 @@ def run(arguments: argparse.Namespace) -> None:
         comparison raises DeviceError.
     """
     check_json(arguments.json)
-    for option, suffixes in (("trace", ()), ("waveform", WAVEFORM_SUFFIXES)):
-        path = getattr(arguments, option)
-        check_output(path, f"`--{option} {path}`", [arguments.source, arguments.input], suffixes)
+    check_recording_files(arguments, [arguments.source, arguments.input])
     choose_records(arguments)
     check_arguments(arguments)
     placing = chosen_placing(arguments)
     memory = memory_model(arguments, arguments.source)
-    options = technology_options(arguments)
-    if arguments.waveform:
-        options["trace"] = arguments.waveform
+    options = {**technology_options(arguments), **waveform_options(arguments)}
     require_tools(arguments.device)
     quiet = arguments.json == "-"
     module = chosen_module(arguments, placing, (lambda line: None) if quiet else report.say)
@@ -179,23 +169,9 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             raise UsageError(f"`--{option} {count}`: expected 1 or more; correct it")
     if arguments.seed < 0:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
-    if arguments.waveform and kind_of(arguments.device) != "rtl":
-        raise UsageError(
-            f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only the RTL has "
-            "waveforms"
-        )
-    if arguments.trace and kind_of(arguments.device) == "reference":
-        raise UsageError(
-            "`--trace`: expected `--device sim`, `rtl` or `gate`, got `reference`; the definition "
-            "of the instructions knows no time"
-        )
+    check_recordings(arguments)
     refuse_memory(arguments)
     refuse_program_for(arguments, arguments.source, arguments.device)
-    if arguments.trace and not has_accelerator(arguments.device):
-        raise UsageError(
-            f"`--trace`: expected `--device sim`, `rtl` or `gate`, got "
-            f"`{kind_of(arguments.device)}`; there are no cycles without an accelerator"
-        )
 
 
 def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
@@ -206,11 +182,3 @@ def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
     samples = read_samples(arguments.input, module.graph, chosen_states(arguments))
     count = arguments.samples or (1 if arguments.waveform else samples.count)
     return samples.first(count)
-
-
-def waveform_sentence(path: Path) -> str:
-    """Return a sentence about the contents of a waveform, and the command that opens it."""
-    return (
-        f"waveform: `{path}`, {path.stat().st_size / 1e6:,.1f} MB, all signals of the run; open it "
-        f"with `gtkwave {path}` or `surfer {path}`"
-    )

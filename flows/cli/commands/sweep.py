@@ -215,7 +215,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
     weights = chosen_weights(arguments, description)
     with Database(chosen_database(arguments)) as database:
         for path in arguments.merge:
-            say(f"{path}: {database.merge(path):,} new results")
+            say(f"{path}: {counted(database.merge(path), 'new result')}")
         if arguments.retry:
             database.forget()
         outcome = None
@@ -257,13 +257,13 @@ def sweep_(arguments: argparse.Namespace) -> None:
                 write_json(arguments.json, outcome_json(outcome))
             if arguments.json != "-":
                 show(outcome)
-                say(f"\n{database.path}: {len(database):,} results")
+                say(f"\n{database.path}: {counted(len(database), 'result')}")
                 if arguments.output:
                     say(f"{arguments.output}: open the page in a browser")
             if live and not outcome.interrupted:
                 live.keep("the sweep")
         for path in arguments.export:
-            say(f"{path}: {export(database, path):,} results")
+            say(f"{path}: {counted(export(database, path), 'result')}")
     if outcome is not None and outcome.interrupted:
         raise KeyboardInterrupt
     if outcome is not None and arguments.rtl:
@@ -283,16 +283,15 @@ def show(outcome: SweepOutcome) -> None:
         say(f"programs for   {memory_text(outcome.space.program_for)}, whatever they run with")
     for condition in outcome.where:
         say(f"condition      {condition}")
-    broken = (
-        f"; {outcome.rejected.count:,} combinations break a rule" if outcome.rejected.count else ""
-    )
     if outcome.search is not None:
         say(
             f"search         {outcome.search.method}, seed {outcome.search.seed}: "
             f"{outcome.evaluated:,} of at most {counted(outcome.search.evaluations, 'machine')} "
             f"evaluated, in a space of {counted(outcome.space.combinations, 'combination')}"
         )
-    say(f"points         {len(outcome.results):,}: {states_text(counts)}{broken}")
+    say(f"points         {len(outcome.results):,}: {states_text(counts)}")
+    if outcome.rejected.count:
+        say(f"rejected       {outcome.rejected.sentence}")
     say(
         f"programs       {outcome.compiled:,} compiled, {outcome.reused:,} known from earlier, in "
         f"{outcome.seconds:.1f} s"

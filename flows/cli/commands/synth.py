@@ -185,8 +185,8 @@ def keep_ledger(arguments: argparse.Namespace) -> None:
         note_sources(LEDGER)
     if problems:
         raise HardwareError(
-            f"area: {'; '.join(problems)}; improve the change, or renew the rows with `tilewright "
-            "synth --ledger` and say why in the commit"
+            f"area: {'; '.join(problems)}; improve the change, or renew the rows with `make area` "
+            "and say why in the commit"
         )
 
 

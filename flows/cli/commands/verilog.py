@@ -10,7 +10,7 @@ from ....errors import UsageError, did_you_mean
 from ....hardware.technology import Technology
 from ....isa.configuration import DEFAULT
 from ...board.design import make_output_folder
-from ..arguments import add_configuration, chosen_configuration
+from ..arguments import add_configuration, chosen_configuration, progress_bar
 from ..console import configuration_sentence, say
 
 PORTABLE = "portable"
@@ -83,10 +83,16 @@ def verilog(arguments: argparse.Namespace) -> None:
 
     if folder is not None:
         make_output_folder(folder, "--package")
-        for path in write_files(folder, write_package(configuration, TECHNOLOGIES[name]).files):
+    with progress_bar() as advance:
+        advance(f"generating the Verilog of `{configuration.name}`", 0, None)
+        if folder is None:
+            text, memories = write_core(configuration, TECHNOLOGIES[name], arguments.multipliers)
+        else:
+            package = write_package(configuration, TECHNOLOGIES[name])
+    if folder is not None:
+        for path in write_files(folder, package.files):
             say(str(path))
         return
-    text, memories = write_core(configuration, TECHNOLOGIES[name], arguments.multipliers)
     if listed is not None:
         rows = [memory.to_json() for memory in memories]
         write_output(listed, json.dumps(rows, indent=2) + "\n", f"`--memories {listed}`")

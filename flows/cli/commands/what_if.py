@@ -70,13 +70,17 @@ def what_if(arguments: argparse.Namespace) -> None:
     )
     require_segments(module)
     base_memory = module.memory
-    found = settings(module.configuration, base_memory, memories, machines)
+    rejected: dict[str, str] = {}
+    found = settings(module.configuration, base_memory, memories, machines, rejected)
     base, *cycles = retime(module, [RetimedMachine({}, module.configuration, base_memory), *found])
     if arguments.json:
         values = to_json(module, base_memory, base, found, cycles, clock_mhz)
+        values["rejected"] = [{"chosen": chosen, "reason": why} for chosen, why in rejected.items()]
         write_json(arguments.json, values)
     if arguments.json != "-":
         show(module, base_memory, base, found, cycles, clock_mhz)
+        for chosen, why in rejected.items():
+            report.say(f"rejected       {chosen}: {why}")
 
 
 def asked(

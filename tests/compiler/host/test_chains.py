@@ -13,6 +13,7 @@ from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.build import Builder
 from tilewright.compiler.graph.functions import BINARY, UNARY
 from tilewright.compiler.graph.operators import Where
+from tilewright.compiler.host import chains
 from tilewright.compiler.host.formulas import APPROXIMATED
 
 from ...processor import VECTOR_LEVELS, target_at
@@ -46,6 +47,9 @@ EDGES = np.array(
     ],
     np.float32,
 )
+
+
+MAKE_KERNEL = chains._kernel
 
 
 def numbers(shape: tuple[int, ...]) -> np.ndarray:
@@ -520,3 +524,35 @@ def test_random_chains_have_the_bits_of_the_definition(found) -> None:
     covered = [name.outputs[0].name for kernel in selected(graph) for name in kernel.nodes]
     assert len(covered) == len(set(covered))
     assert_same_bits(graph, inputs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_graphs())
+def test_no_kernel_is_missed_where_longer_chains_failed(found) -> None:
+    assert_all_tried(found[0])
+
+
+def test_a_chain_beyond_a_limit_is_cut_at_once(monkeypatch) -> None:
+    def make(builder: Builder) -> str:
+        value = "x"
+        for _ in range(40):
+            value = builder.emit(ops.Binary("Add"), [value, builder.constant(normal(8))])
+        return value
+
+    graph = built({"x": normal(4, 8)}, make)
+    assert [len(kernel.nodes) for kernel in selected(graph)] == [11, 11, 11, 7]
+    assert_all_tried(graph)
+    tried = []
+    monkeypatch.setattr(
+        chains, "_kernel", lambda *words: tried.append(words[1]) or MAKE_KERNEL(*words)
+    )
+    selected(graph)
+    assert len(tried) <= 12, "three for each kernel"
+
+
+def assert_all_tried(graph: Graph) -> None:
+    """The kernels are those found when a chain that fails says nothing about others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chains, "_kernel", lambda scope, nodes, _: MAKE_KERNEL(scope, nodes, []))
+        every = [kernel.nodes for kernel in selected(graph)]
+    assert [kernel.nodes for kernel in selected(graph)] == every

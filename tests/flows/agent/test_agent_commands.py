@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from tilewright.errors import UsageError
-from tilewright.flows.agent.leases import LeaseState
+from tilewright.flows.agent.leases import LeaseState, LeaseTable
 from tilewright.flows.cli.commands.agent import offered
 from tilewright.flows.cli.main import main
 
@@ -107,3 +107,40 @@ def test_offers_that_make_no_sense_are_refused(names, boards, says):
 def test_arguments_that_make_no_sense_are_refused(owner, capsys, arguments, says):
     assert main(arguments) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_client_has_the_name_in_its_certificate_and_replaces_no_other(
+    tmp_path, monkeypatch, tilewright, capsys
+):
+    """Everybody's certificate is a file of the same name."""
+    clients = [person(tmp_path, name, monkeypatch) for name in ("ann", "bob")]
+    impostor = person(tmp_path / "elsewhere", "ann", monkeypatch)
+    owner = person(tmp_path, "owner", monkeypatch)
+    for client in (*clients, clients[0]):
+        assert f"/{client.name}.pem; " in tilewright("agent", "--allow", client.certificate)
+    assert main(["agent", "--allow", str(impostor.certificate)]) == 2
+    assert "another certificate of `ann` is allowed already" in capsys.readouterr().err
+    tilewright("agent", "--allow", impostor.certificate, "--name", "ann2")
+    kept = sorted(path.stem for path in (owner.folder / "clients").iterdir())
+    assert kept == ["ann", "ann2", "bob"]
+
+
+def test_a_device_that_cannot_be_had_is_told_before_anything_is_compiled(
+    tmp_path, monkeypatch, model, capsys
+):
+    monkeypatch.setattr("tilewright.flows.cli.commands.run.chosen_module", None)
+    monkeypatch.setattr("tilewright.flows.cli.arguments.find_compiler", None)
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
+        assert main(["run", str(model), "--device", "remote://127.0.0.1:1/rtl"]) == 2
+    assert "keys: you have none yet" in capsys.readouterr().err
+    person(tmp_path, "ann", monkeypatch)
+    assert main(["run", str(model), "--device", "remote://127.0.0.1:1/rtl"]) == 1
+    assert "cannot connect to 127.0.0.1:1 (" in capsys.readouterr().err
+
+
+def test_a_misspelt_device_is_answered_with_the_similar_one():
+    units, _ = offered("sim,host", [], 2)
+    table = LeaseTable.of(units)
+    ticket = table.request("ann", "hots", 0, 0.0)
+    assert table.hopeless(ticket).endswith("sim2, host; did you mean `host`?")

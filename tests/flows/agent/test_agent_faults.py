@@ -166,10 +166,15 @@ def test_an_agent_that_is_killed_for_good_is_a_lost_machine(tmp_path, monkeypatc
         with open_device("remote://lab/sim", SMALL) as device:
             assert_right(device)
             agent.kill()
-            window = IMAGE.copy()
+            window, tries = IMAGE.copy(), []
+            reconnect = remote.RemoteDevice._reconnect
+            monkeypatch.setattr(
+                remote.RemoteDevice, "_reconnect", lambda one: tries.append(1) or reconnect(one)
+            )
             with pytest.raises(JobError, match="cannot connect to") as lost:
                 device.run(PROGRAM, window)
         assert lost.value.verdict is JobVerdict.LOST
+        assert len(tries) == 1, "a client would wait for RECONNECTING_S again"
         np.testing.assert_array_equal(window, IMAGE)
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from argparse import Namespace
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from tilewright.flows.area.resources import resources
 from tilewright.flows.board.constraints import ccf, cst, lpf
 from tilewright.flows.board.design import Design
 from tilewright.flows.board.known_boards import UNFIT, find_board, known_boards, pin_boards
-from tilewright.flows.cli.arguments import load_module
+from tilewright.flows.cli.arguments import load_module, progress_bar
+from tilewright.flows.cli.board_options import usual_design
 from tilewright.flows.cli.commands.board import machine_of
+from tilewright.flows.cli.commands.boards import expected_speeds
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.hardware.soc.board import Pin
 from tilewright.isa.configuration import PRESETS, Configuration
@@ -338,3 +341,22 @@ def test_a_machine_that_is_too_small_for_a_model_does_not_hide_the_others(
     said = tilewright("boards", model)
     assert "too small: `gatemate`: no tile fits" in said
     assert said.count(" too small\n") == len(small)
+
+
+def test_progress_names_the_board(model, monkeypatch):
+    told = []
+
+    def load(source, machine, **given):
+        with progress_bar() as advance:
+            advance("compiling", 0, None)
+        raise CompileError("too small")
+
+    @contextmanager
+    def lines():
+        yield lambda *step: told.append(step)
+
+    monkeypatch.setattr("tilewright.flows.cli.arguments.steady_lines", lines)
+    monkeypatch.setattr("tilewright.flows.cli.commands.boards.load_module", load)
+    boards = {name: usual_design(find_board(name)) for name in ("ULX3S-85F", "Tang-Nano-20K")}
+    expected_speeds(model, boards)
+    assert told == [(f"{name}: compiling", 0, None) for name in boards]

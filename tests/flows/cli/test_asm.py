@@ -1,6 +1,7 @@
 """`tilewright asm`: the times and the bytes of a program that a user wrote."""
 
 import json
+import re
 
 import pytest
 
@@ -80,3 +81,47 @@ def test_a_missing_file(capsys, tmp_path):
         f"error: FILE.asm `{path}`: cannot be read, got `No such file or directory`; check the "
         "path\n"
     )
+
+
+def test_a_trace_holds_the_instructions(tilewright, copied, tmp_path):
+    path = tmp_path / "trace.json"
+    said = tilewright("asm", copied, "--config", "8x8", "--trace", path, "--latency", "3")
+    assert f"trace: `{path}`, " in said
+    trace = json.loads(path.read_text())
+    works = {event["name"]: event for event in trace["traceEvents"] if event.get("cat") == "work"}
+    assert {"load", "store"} <= works.keys()
+    assert "latency_cycles=3," in trace["otherData"]["memory"]
+    times = {
+        name: [int(cycle) for cycle in cycles]
+        for *cycles, name in re.findall(r"^ +(\d+) +(\d+)  (\w+) ", said, re.M)
+    }
+    for name, (start, retired) in times.items():
+        work = works[name]["args"]
+        assert start <= work["cycle"] < work["cycle"] + work["cycles"] <= retired + 1
+
+
+@pytest.mark.slow
+def test_the_hardware_records_a_waveform_and_the_same_trace(tilewright, copied, tmp_path):
+    waveform, traces = tmp_path / "run.fst", [tmp_path / "sim.json", tmp_path / "rtl.json"]
+    words = "asm", copied, "--config", "tiny"
+    tilewright(*words, "--trace", traces[0])
+    said = tilewright(*words, "--device", "rtl", "--trace", traces[1], "--waveform", waveform)
+    assert f"waveform: `{waveform}`, " in said
+    assert waveform.stat().st_size
+    events = [json.loads(path.read_text())["traceEvents"] for path in traces]
+    assert events[0] == events[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--waveform", "run.fst"], "`--waveform`: expected `--device rtl`, got `sim`"),
+        (["--device", "reference", "--trace", "t.json"], "`--trace`: expected `--device sim`, "),
+        (["--device", "reference", "--latency", "3"], "`--latency`: expected `--device sim`, "),
+        (["--trace", "copy.asm"], "`--trace copy.asm`: expected another file than the input"),
+    ],
+)
+def test_recordings_that_a_device_cannot_make(capsys, copied, monkeypatch, options, message):
+    monkeypatch.chdir(copied.parent)
+    assert main(["asm", "copy.asm", *options]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")

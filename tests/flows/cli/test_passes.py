@@ -100,8 +100,9 @@ def test_differences_have_the_stage_as_their_heading(capsys):
             f"`--until magic`: expected a position from 0 to {len(STAGE_NAMES) - 1} or one of "
             "`import`, `eliminate_dead_code`, ",
         ),
-        (["--layer", "conv33"], "`--layer conv33`: expected the name of a node; `--until import` "),
-        (["--layer", "convv"], "`--layer convv`: expected the name of a node; did you mean `conv"),
+        (["--layer", "jonquil"], "`--layer jonquil`: expected the name of a node; choose one of `"),
+        (["--layer", "dens"], "`--layer dens`: expected the name of a node; did you mean `dense`"),
+        (["--layer", "onv"], "`--layer onv`: expected the name of a node; did you mean `conv1`, "),
         (["--diff", "--compare"], "`--compare`: expected no --until, --layer or --diff; leave it "),
     ],
 )

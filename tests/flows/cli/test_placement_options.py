@@ -273,7 +273,7 @@ def test_a_layer_that_does_not_exist(capsys, model):
     said = capsys.readouterr()
     assert said.err == (
         "error: placement of `conv9`: expected a layer of `digits_int8_qdq`, the end of a layer's "
-        "name or a pattern with `*`, got none; the nearest are `conv3`, `conv2`, `conv1`\n"
+        "name or a pattern with `*`, got none; did you mean `conv3`, `conv2`, `conv1`?\n"
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.quantiser import AUTO, EFFORTS, METHODS, QuantiserOptions
 from tilewright.flows.cli import arguments, calibration_options
-from tilewright.flows.cli.arguments import line_progress, steady_lines
+from tilewright.flows.cli.arguments import line_progress, progress_about, progress_bar, steady_lines
 from tilewright.flows.cli.calibration_options import calibration_rows
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution import quantise_model
@@ -349,3 +349,19 @@ def test_progress_goes_on_while_a_step_says_nothing(monkeypatch, capsys):
     capsys.readouterr()
     time.sleep(0.05)
     assert capsys.readouterr().err == "", "it ends with the work"
+
+
+def test_a_step_that_begins_soon_after_a_line_is_told_though_it_says_nothing_more(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr(arguments, "LINE_SECONDS", 0.02)
+    said = ""
+    with progress_about("Board-1"), progress_bar() as tell:
+        time.sleep(0.03)
+        tell("first", 0, None)
+        tell("second", 0, None)
+        end = time.monotonic() + 30
+        while "second" not in said and time.monotonic() < end:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    assert said == "0 s: Board-1: first\n0 s: Board-1: second\n"

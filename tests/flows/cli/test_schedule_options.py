@@ -6,9 +6,13 @@ from argparse import Namespace
 
 import pytest
 
+from tilewright.compiler.graph import Graph, Node, TensorType, Value
+from tilewright.compiler.graph.operators import Unary
+from tilewright.compiler.module import Layer, Module, Segment
 from tilewright.errors import UsageError
 from tilewright.flows.cli.main import main
-from tilewright.flows.cli.schedule_options import chosen_schedules
+from tilewright.flows.cli.schedule_options import by_whole_name, chosen_schedules
+from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import load
 
 
@@ -64,7 +68,9 @@ def test_a_layer_is_called_by_its_short_name(tmp_path):
     path.write_text("".join(f"# layer {name}\narena()\n" for name in names))
     for word in ("conv_2", "conv_2/Conv2D_prequant", names[1]):
         assert list(chosen_schedules(Namespace(given=[f"{word}={path}"]))) == names[1:]
-    with pytest.raises(UsageError, match=r"has no schedule of layer `conv`; it has `net/relu"):
+    with pytest.raises(
+        UsageError, match=r"has no schedule of layer `conv`; did you mean `conv_1`, `c"
+    ):
         chosen_schedules(Namespace(given=[f"conv={path}"]))
 
 
@@ -92,3 +98,23 @@ def test_a_file_without_the_layer_is_a_mistake_of_usage(model, tmp_path, capsys)
     assert main(["compile", str(model), "--schedule", f"conv2={text}"]) == 2
     said = capsys.readouterr().err
     assert f"`{text}` has no schedule of layer `conv2`; it has `conv1`" in said
+
+
+def test_schedules_of_shortened_names_belong_to_the_layers(monkeypatch):
+    layers = {
+        "net/relu;net/conv/Conv2D": "v0", "net/dense/MatMul;net/dense/BiasAdd": "v1",
+        "one/head/MatMul": "v2", "two/head/MatMul": "v3",
+    }  # fmt: skip
+    found = [Layer(name, "conv", output, 0, "", ()) for name, output in layers.items()]
+    nodes = (
+        Node(name, Unary("Relu"), ("x",), (Value(output, TensorType("int8", (1, 4))),))
+        for name, output in layers.items()
+    )
+    graph = Graph("net", (), (), tuple(nodes), ())
+    segment = Segment((), (), tuple(found), (), (), (), b"", 0, 0)
+    module = Module("net", DEFAULT, graph, (0,), (segment,), {})
+    given = {"conv": "a", "dense/BiasAdd": "b", "v2": "c", "unknown": "d"}
+    whole, bias = list(layers)[:2]
+    assert by_whole_name(module, given) == {whole: "a", bias: "b", "v2": "c", "unknown": "d"}
+    with pytest.raises(UsageError, match="which means `head/MatMul`, `head/MatMul#2`; choose one"):
+        by_whole_name(module, {"head": "e"})

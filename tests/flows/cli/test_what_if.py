@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tilewright.flows.cli.main import main
 from tilewright.flows.execution.retiming import VARIABLE, RetimedMachine, retime, settings
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
@@ -79,3 +80,21 @@ def test_the_configuration_of_the_model_is_chosen_first(tilewright, model):
     assert found["configuration"] == "8x8,queue_depth=16"
     assert found["base"]["queue_depth"] == 16
     assert PRESETS["8x8"].queue_depth != 16
+
+
+def test_a_combination_that_breaks_a_rule_is_told_and_the_others_are_timed(tilewright, model):
+    asked = model, "--config", "4x4", "--vary", "bus_bits=64,128,256", "--latency", "3"
+    reason = (
+        "configuration `4x4`: `bus_bits` = 256 moves over four activation rows of 4 bytes a beat; "
+        "lower it or raise `lanes_in`"
+    )
+    found = rows(tilewright, *asked)
+    assert [row["bus_bits"] for row in found["rows"]] == [64, 128]
+    assert found["rejected"] == [{"chosen": "bus_bits=256", "reason": reason}]
+    said = tilewright("what-if", *asked).splitlines()
+    assert said[-1] == f"rejected       bus_bits=256: {reason}"
+
+
+def test_nothing_is_left_if_every_combination_breaks_a_rule(model, capsys):
+    assert main(["what-if", str(model), "--config", "4x4", "--vary", "bus_bits=256"]) == 1
+    assert capsys.readouterr().err.endswith("a beat; lower it or raise `lanes_in`\n")

@@ -337,3 +337,11 @@ def test_a_cluster_without_workers_is_not_waited_for_forever(digits, cluster, mo
             executor.wait([batch])
     finally:
         executor.close()
+
+
+def test_a_scheduler_with_tls_asks_for_certificates():
+    with pytest.raises(ToolError) as refused:
+        OnDask([], "tls://127.0.0.1:1")
+    assert str(refused.value).startswith(
+        "`--scheduler tls://127.0.0.1:1`: expected certificates in Dask's configuration, got none"
+    )

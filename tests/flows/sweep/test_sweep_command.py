@@ -473,3 +473,21 @@ def test_an_own_clock_needs_a_device(fails, model):
         "`--clock own`: expected also `--chip NAME`, the chip on which machines have a clock; "
         "add it",
     )
+
+
+def test_each_excluded_point_counts_once(tilewright, model, database):
+    words = ("sweep", model, "--vary", "lanes=4x4,8x8,16x16", "--database", database)
+    said = tilewright(*words, "--where", "multipliers < 30", "--where", "ram < 40").splitlines()
+    (points,) = (line for line in said if line.startswith("points "))
+    (excluded,) = (line for line in said if line.startswith("excluded "))
+    assert points == "points         3: 3 excluded by a condition"
+    assert excluded == "excluded       2 by `multipliers < 30` and `ram < 40`, 1 by `ram < 40`"
+
+
+def test_the_rule_that_rejects_points_is_told(tilewright, model, database):
+    words = ("sweep", model, "--config", "4x4", "--vary", "bus_bits=64,256")
+    said = tilewright(*words, "--where", "multipliers < 1", "--database", database).splitlines()
+    assert (
+        "rejected       1 combination: `bus_bits` = 256 moves over four activation rows of 4 bytes "
+        "a beat; lower it or raise `lanes_in`"
+    ) in said

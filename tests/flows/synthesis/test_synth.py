@@ -81,8 +81,8 @@ def test_a_check_fails_when_a_figure_is_worse(ledger, capsys):
     assert main(["synth", "--check"]) == 1
     assert capsys.readouterr().err == (
         "error: area: tiny on ecp5-25: 1,100 LUT, kept 1,000 (+10.0 %); tiny on ecp5-25: 90.0 MHz, "
-        "kept 101.0 (-10.9 %); improve the change, or renew the rows with `tilewright synth "
-        "--ledger` and say why in the commit\n"
+        "kept 101.0 (-10.9 %); improve the change, or renew the rows with `make area` and say "
+        "why in the commit\n"
     )
     assert ledger.written == ()
 

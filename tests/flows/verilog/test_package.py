@@ -7,8 +7,16 @@ from importlib.resources import as_file, files
 
 import pytest
 
+from tilewright import __version__
 from tilewright.flows.cli.main import main
-from tilewright.flows.verilog.package import IPXACT, WRAPPER, Package, ipxact, write_package
+from tilewright.flows.verilog.package import (
+    IPXACT,
+    WRAPPER,
+    Package,
+    fusesoc_core,
+    ipxact,
+    write_package,
+)
 from tilewright.flows.verilog.readable import core_ports
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.registers import REGISTERS
@@ -99,6 +107,14 @@ def test_fusesoc_finds_every_file(package):
     assert set(files[1].split(", ")) <= package.files.keys()
     assert f"toplevel: {WRAPPER}" in text
     assert f"module {WRAPPER} (" in axi(package)
+
+
+def test_descriptions_have_the_version_of_tilewright():
+    """One contract covers several releases, whose hardware differs."""
+    assert f"name: tilewright:accelerator:core:{__version__}\n" in fusesoc_core()
+    version = ElementTree.fromstring(ipxact(core_ports(TINY))).find("version", {"": IPXACT})
+    assert version is not None
+    assert version.text == __version__
 
 
 def test_a_package_stands_alone(capsys, tmp_path):

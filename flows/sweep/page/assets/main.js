@@ -35,7 +35,7 @@ function showHeading() {
   }
   byId("cards").append(
     figure("Points", grouped(POINTS.length), DATA.rejected
-      ? `${grouped(DATA.rejected)} more combinations break a rule` : "all combinations are legal"),
+      ? `${grouped(DATA.rejected)} more rejected by a rule of the machine` : "all combinations are legal"),
     figure("On the front", grouped(count("front")), "no other machine beats them"),
     figure("Ruled out", grouped(count("ruled out")),
       "by their certified lower bound, not compiled"),

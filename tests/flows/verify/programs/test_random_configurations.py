@@ -1,9 +1,11 @@
 """Configurations for verification reach every parameter's ends, and programs of all are legal."""
 
+import json
 from dataclasses import fields
 
 import pytest
 
+from tilewright.flows.verify.__main__ import chosen_configurations
 from tilewright.flows.verify.programs.random_configurations import (
     random_configuration,
     random_memory_parameters,
@@ -91,3 +93,10 @@ def test_random_memories_are_memories_and_some_of_them_stall():
     assert {0.0, 0.95} <= {memory.stall_probability for memory in memories}
     assert any(memory.outstanding_bursts == 1 for memory in memories)
     assert any(memory.beats < memory.cycles for memory in memories)
+
+
+def test_a_machine_of_a_file_is_verified_under_its_own_name(tmp_path):
+    machine = PRESETS["tiny"].replace(name="mine", extra_operations=("distance = abs(a - b)",))
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(machine.to_dict()), "utf-8")
+    assert chosen_configurations(f"4x4,{path}") == {"4x4": PRESETS["4x4"], "mine": machine}
