@@ -45,6 +45,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.fold_dequantize,  # constants, so that only activations are joined as integers
     passes.recognise_concats,  # integer movements, which compute nothing
     passes.recognise_resizes,  # from the source elements of each result
+    passes.recognise_shifts,  # rows at another pitch, as of relative positions
     passes.recognise_slices,  # slices read in place
     passes.recognise_interleaving,  # pixels that come from channels
     passes.arrange_layout,  # channels last; Transposes meet and cancel

@@ -9,12 +9,11 @@ is read from its source in place, and so are the elements of a value as an image
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from ...aligned import align
 from ..accelerator.dma import DramTensor
 from ..accelerator.kernels.movement import TensorCopy
-from ..graph import Graph, Node, QConcat, QInterleave, QReshape, QResize, QSlice
+from ..graph import Graph, Node, QConcat, QInterleave, QReshape, QResize, QSlice, QSwap
 from .memory_plan import Lifetime
 
 
@@ -119,7 +118,7 @@ class TensorPlacements:
         return self.dram(offsets), size
 
 
-PICKED = (QSlice, QReshape)
+PICKED = (QSlice, QReshape, QSwap)
 """Results that are read where their source lies."""
 
 
@@ -144,6 +143,10 @@ def place_tensors(
             copies[node.output.name] = _store_parts(node, graph, stored, made, placements)
         elif isinstance(node.attributes, QReshape):
             name, given = node.output.name, node.inputs[0]
+            maker = graph.producer(given)
+            picks = maker is not None and isinstance(maker.attributes, PICKED)
+            if picks and given in made:
+                continue  # its own place is known only then
             if graph.types[name].shape[-1] != graph.types[given].shape[-1]:
                 placements.setdefault(name, _dense(name, graph, stored))
             if name in placements:
@@ -223,19 +226,39 @@ def _reshaped(
     placement: TensorPlacement, name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]
 ) -> TensorPlacement | None:
     """Return the placement of the same elements as `name`; None if they lie unevenly."""
-    channels, strides = graph.types[name].shape[-1], placement.resident(0).strides
-    whole = channels == placement.channels
-    extents = placement.shape[:3] if whole else (*placement.shape[:3], placement.channels)
-    spans = [span for span in zip(extents, strides, strict=False) if span[0] > 1]
-    if any(whole != extent * step for (_, whole), (extent, step) in pairwise(spans)):
+    shape, channels = stored[name], graph.types[name].shape[-1]
+    *outer, channel = placement.resident(0).strides
+    given, wanted = [*placement.shape[:3]], [*shape[:3]]
+    if channels != placement.channels:
+        given, wanted, outer = [*given, placement.channels], [*wanted, channels], [*outer, channel]
+    steps = _steps(list(zip(given, outer, strict=True)), wanted)
+    if steps is None or (len(steps) == 4 and steps[3] != channel and channels > 1):
         return None
-    *_, pixel, channel = strides
-    if not whole and spans and spans[-1][1] != channel:
-        return None
-    step = (spans[-1][1] if spans else pixel) if whole else channels * channel
-    shape = stored[name]
-    steps = (shape[1] * shape[2] * step, shape[2] * step, step, channel)
-    return replace(placement, shape=shape, channels=channels, strides=steps)
+    return replace(placement, shape=shape, channels=channels, strides=(*steps[:3], channel))
+
+
+def _steps(given: list[tuple[int, int]], wanted: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the strides with which other extents visit the elements of strided ones, in order."""
+    spans: list[tuple[int, int]] = []
+    for extent, step in given:
+        if extent == 1:
+            continue
+        if spans and spans[-1][1] == extent * step:
+            spans[-1] = spans[-1][0] * extent, step
+        else:
+            spans.append((extent, step))
+    found: list[int] = []
+    left, step = 1, 1
+    for extent in reversed(wanted):
+        if left == 1 and extent > 1:
+            if not spans:
+                return None
+            left, step = spans.pop()
+        found.append(step)
+        if left % extent:
+            return None
+        left, step = left // extent, step * extent
+    return tuple(reversed(found)) if left == 1 and not spans else None
 
 
 def _dense(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> TensorPlacement:
@@ -280,9 +303,13 @@ def _piece(
 ) -> TensorPlacement:
     """The place of a slice in its source."""
     operator, name = node.attributes, node.output.name
-    assert isinstance(operator, QSlice)
     *pixels, channels = graph.types[name].shape
     strides = whole.resident(0).strides
+    if isinstance(operator, QSwap):
+        n, row, column, channel = strides
+        swapped = (*pixels, stored[name][-1]), (n, column, row, channel)
+        return replace(whole, shape=swapped[0], strides=swapped[1])
+    assert isinstance(operator, QSlice)
     first = sum(start * stride for start, stride in zip(operator.starts, strides, strict=True))
     return TensorPlacement(
         whole.whole,

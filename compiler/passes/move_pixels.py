@@ -7,17 +7,21 @@ are slices of the channels.
 
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 
 import numpy as np
 
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule
-from .moved_elements import TURNS, moved_elements, moving_nodes
+from .moved_elements import TURNS, moved_elements, moving_nodes, turned_elements
 from .patterns import is_int8
 
 MAX_FACTOR = 8
 """Of rows and columns, for the number of phases."""
+
+MIN_RUN = 4
+"""Bytes that stay together; each run is a transfer of its own."""
 
 MAX_ELEMENTS = 1 << 22
 """Of a value; larger ones move on the host."""
@@ -82,6 +86,28 @@ def _from_phases(site: Site, x: str, factors: tuple[int, int]) -> str:
     return site.emit(ops.QInterleave(factors), *parts, quantisation=kind)
 
 
+def _swapped(site: Site, x: str, sizes: tuple[int, ...], order: tuple[int, ...]) -> str:
+    """Emit the swaps of neighbouring axes that bring axes of these sizes into an order."""
+    kind, axes = site.quantisation_of(x), [*range(len(sizes))]
+
+    def size(some: Sequence[int]) -> int:
+        return prod(sizes[axis] for axis in some)
+
+    for place in range(len(axes)):
+        first = axes.index(order[place])
+        if first == place:
+            continue
+        stop = first + 1
+        while stop < len(axes) and axes[stop] == order[place + stop - first]:
+            stop += 1
+        parts = axes[:place], axes[place:first], axes[first:stop], axes[stop:]
+        n, rows, columns, channels = map(size, parts)
+        x = site.emit(ops.QReshape((n, rows, columns, channels)), x, quantisation=kind)
+        x = site.emit(ops.QSwap(), x, quantisation=kind)
+        axes = [*parts[0], *parts[2], *parts[1], *parts[3]]
+    return x
+
+
 def move_pixels(graph: Graph) -> Graph:
     """Move pixels of layers to others as slices, concatenations and interleavings."""
     read = {name for node in graph.nodes if is_accelerated(node) for name in node.inputs}
@@ -102,6 +128,23 @@ def move_pixels(graph: Graph) -> Graph:
                 return site.become(ops.QReshape((n, height, width, channels)), phases)
         factors = _factors(np.arange(pixels.size), pixels)
         return None if factors is None else _from_phases(site, x, factors)
+
+    @rule(op(TURNS, ..., result=is_int8))
+    def swap(site: Site) -> str | None:
+        """Turns of x that keep runs of channels -> reshapes and swaps of rows and columns of x."""
+        name, shape = site.root.output.name, site.shape
+        few = site.root.output.type.elements <= MAX_ELEMENTS
+        if name not in read or not few or len(shape) != 4:
+            return None
+        x, places = moved_elements(site.view, name, TURNS)
+        made, found = site.view.producer(x), turned_elements(places)
+        if made is None or not is_accelerated(made) or found is None or len(site.shape_of(x)) != 4:
+            return None
+        sizes, turn = found
+        order = turn.permutation
+        if order == tuple(range(len(sizes))) or order[-1] != len(sizes) - 1 or sizes[-1] < MIN_RUN:
+            return None
+        return site.become(ops.QReshape(shape), _swapped(site, x, sizes, order))
 
     joined = {
         name for node in graph.nodes if isinstance(node.attributes, ops.QConcat)
@@ -131,4 +174,4 @@ def move_pixels(graph: Graph) -> Graph:
         ]  # fmt: skip
         return site.become(ops.QConcat(1), *parts)
 
-    return rewrite(graph, move, part_heads)
+    return rewrite(graph, move, part_heads, swap)

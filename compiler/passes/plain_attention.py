@@ -12,6 +12,7 @@ from ..rewriting import Site, either, number, op, repeated, rewrite, rule, value
 from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
 from .masks import EXCLUDED
 from .patterns import is_float32, known, known_data
+from .shift_rows import shift_by_pitch
 
 ADD, MULTIPLY, DIVIDE = map(ops.Binary, ("Add", "Mul", "Div"))
 
@@ -66,6 +67,22 @@ def part_mask(site: Site, x: str, added: str) -> str | None:
     return site.emit(ADD, site.emit(ADD, x, bias), mask)
 
 
+_MASKED = op(ADD, value("x", constant=False), value("mask", constant=True), private=True,
+             commutative=True)  # fmt: skip
+
+
+@rule(op(MULTIPLY, _MASKED, number("factor"), result=is_float32, commutative=True))
+def scale_mask(site: Site, x: str, mask: str, factor: float) -> str | None:
+    """(x + m) * f -> x * f + m * f, where m is a mask."""
+    data = site.data(mask)
+    if not (data <= EXCLUDED).any() or factor <= 0:
+        return None
+    number_ = site.constant(np.array(factor, np.float32), f"{site.root.name}.factor")
+    scaled = np.where(data <= EXCLUDED, data, data * np.float32(factor))
+    shift = site.constant(scaled, f"{site.root.name}.mask")
+    return site.emit(ADD, site.emit(MULTIPLY, x, number_), shift)
+
+
 # Products ----------------------------------------------------------------------------------------
 
 _PRODUCT = op(ops.MatMul, value(), value(constant=True), value="product", private=True)
@@ -86,6 +103,29 @@ def bias_rows(site: Site, product: str, split: ops.Reshape, bias: str) -> str | 
     whole = np.broadcast_to(own.reshape(own.shape[-count:]), split.shape[-count:]).reshape(-1)
     constant = site.constant(np.ascontiguousarray(whole), f"{site.root.name}.bias")
     return site.emit(split, site.emit(ADD, product, constant))
+
+
+@rule(op(ops.MatMul, value("x", constant=False), value("w", constant=True), result=is_float32))
+def spread_matrices(site: Site, x: str, w: str) -> str | None:
+    """MatMul(x, w) of heads -> MatMul(x, w), with a matrix for each head."""
+    outer, held = site.shape_of(x)[:-2], site.shape_of(w)
+    if held[:-2] == outer or len(outer) < 1 or len(held) > len(outer) + 2:
+        return None
+    if len(held) == 2 and not _has_heads(site, x):
+        return None
+    if site.shape[:-2] != outer:
+        return None
+    whole = np.broadcast_to(site.data(w), (*outer, *held[-2:]))
+    return site.emit(ops.MatMul(), x, site.constant(np.ascontiguousarray(whole), f"{w}.heads"))
+
+
+def _has_heads(site: Site, x: str) -> bool:
+    """Tell whether rows are those of heads, transposed, perhaps with a bias."""
+    made = site.view.producer(x)
+    if made is not None and isinstance(made.attributes, ops.Binary):
+        made = next(filter(None, map(site.view.producer, made.inputs)), None)
+    turn = made.attributes if made is not None else None
+    return isinstance(turn, ops.Transpose) and turn.permutation == (0, 2, 1, 3)
 
 
 _FACTOR = number("factor")
@@ -166,6 +206,26 @@ def drop_empty(site: Site, concat: ops.Concat) -> str | None:
     return kept[0] if len(kept) == 1 else site.emit(concat, *kept)
 
 
+@rule(op(ops.Concat, capture="concat", result=is_float32))
+def pad_by_zeros(site: Site, concat: ops.Concat) -> str | None:
+    """Concat(0, x) | Concat(x, 0) -> Pad(x)."""
+    names, axis = site.root.inputs, concat.axis
+    given = [name for name in names if not site.is_constant(name)]
+    zeros = [name for name in names if site.is_constant(name)]
+    if len(given) != 1 or not zeros or any(site.data(name).any() for name in zeros):
+        return None
+    place = names.index(given[0])
+    sides = names[:place], names[place + 1 :]
+    before, after = (
+        tuple(
+            sum(site.shape_of(name)[axis] for name in side) if i == axis else 0
+            for i in range(len(site.shape))
+        )
+        for side in sides
+    )
+    return site.emit(ops.Pad(before, after, 0.0), given[0])
+
+
 FORMS = (
     name_softmax, name_zero, bias_rows, turn_product, drop_empty,
     merge_transposes, drop_identity, transpose_to_reshape,
@@ -179,4 +239,9 @@ def plain_attention(graph: Graph) -> Graph:
 
 def plain_attention_to_quantise(graph: Graph) -> Graph:
     """Write attention plainly, with factors behind products, and biases apart from masks."""
-    return rewrite(graph, *FORMS, scale_product, join_factors, part_mask)
+    return rewrite(
+        graph,
+        *FORMS,
+        *(scale_product, join_factors, scale_mask, part_mask, pad_by_zeros),
+        *(spread_matrices, shift_by_pitch),
+    )

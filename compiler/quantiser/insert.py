@@ -13,7 +13,7 @@ from ..passes.recognise_states import low_of
 from .float_layer import FloatLayer, maker, origin
 from .four_bits import FourBitForm
 from .points import Points
-from .weights import EIGHT_BITS, quantise_weights, rows_of
+from .weights import EIGHT_BITS, one_scale, quantise_weights, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class _Held:
 
     data: np.ndarray
     scales: np.ndarray
-    axis: int
+    axis: int | None
 
 
 def _parameters(
@@ -170,6 +170,12 @@ def _parameters(
     """Return the integers that replace constants, by the node's output and the operand."""
     found: dict[str, dict[int, _Held]] = {}
     for layer in points.layers:
+        if layer.kind == "matmul":
+            made = maker(graph, layer.head)
+            for place, name in enumerate(made.inputs):
+                if graph.is_constant(name):
+                    data, unit = one_scale(graph.data(name))
+                    found.setdefault(layer.head, {})[place] = _Held(data, unit, None)
         if not layer.weighted:
             continue
         weights, bias, axis = weights_of(graph, layer)

@@ -157,6 +157,12 @@ def least_error_scales(rows: np.ndarray) -> np.ndarray:
     return best
 
 
+def one_scale(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return int8 values and the scale with the least squared error, as a product's operand."""
+    scale = least_error_scales(data.reshape(1, -1))
+    return EIGHT_BITS.rounded(data.reshape(1, -1), scale).astype(np.int8).reshape(data.shape), scale
+
+
 class _EightBits:
     def scales(self, rows: np.ndarray) -> np.ndarray:
         return least_error_scales(rows)
