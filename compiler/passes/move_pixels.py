@@ -13,9 +13,11 @@ import numpy as np
 
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule
-from .moved_elements import TURNS, moved_elements, moving_nodes, turned_elements
+from ..rewriting import Site, op, rewrite, rule, value
+from .moved_elements import TURNS, moved_elements, moving_node, moving_nodes, turned_elements
 from .patterns import is_int8
+
+SWAP_LAST = ops.Transpose((0, 1, 3, 2))
 
 MAX_FACTOR = 8
 """Of rows and columns, for the number of phases."""
@@ -108,6 +110,33 @@ def _swapped(site: Site, x: str, sizes: tuple[int, ...], order: tuple[int, ...])
     return x
 
 
+def _runs(places: np.ndarray, shape: tuple[int, ...], gather: ops.Gather) -> list[tuple[int, int]]:
+    """Return the runs of places along an axis, if they are few."""
+    ends = np.flatnonzero(np.diff(places) != 1) + 1
+    few = len(ends) < MAX_FACTOR and gather.axis < len(shape) - 1 and len(places)
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(places, ends)] if few else []
+
+
+def _rolled(
+    site: Site,
+    x: str,
+    axes: Sequence[tuple[int, Sequence[tuple[int, int]]]],
+    starts: tuple[int, ...],
+    stops: tuple[int, ...],
+) -> str:
+    """Emit the slices of x between some bounds, side by side along the axes."""
+    kind = site.quantisation_of(x)
+    if not axes:
+        return site.emit(ops.QSlice(starts, stops, (1, 1, 1, 1)), x, quantisation=kind)
+    (axis, runs), *rest = axes
+    parts = [
+        _rolled(site, x, rest, (*starts[:axis], first, *starts[axis + 1 :]),
+                (*stops[:axis], stop, *stops[axis + 1 :]))
+        for first, stop in runs
+    ]  # fmt: skip
+    return site.emit(ops.QConcat(axis), *parts, quantisation=kind)
+
+
 def move_pixels(graph: Graph) -> Graph:
     """Move pixels of layers to others as slices, concatenations and interleavings."""
     read = {name for node in graph.nodes if is_accelerated(node) for name in node.inputs}
@@ -146,6 +175,41 @@ def move_pixels(graph: Graph) -> Graph:
             return None
         return site.become(ops.QReshape(shape), _swapped(site, x, sizes, order))
 
+    @rule(op(ops.Gather, value(), value(constant=True), result=is_int8))
+    def roll(site: Site) -> str | None:
+        """Gathers of runs of rows and columns of x -> QConcat of slices of x."""
+        name, shape, x, axes = site.root.output.name, site.shape, site.root.output.name, []
+        user = site.view.only_user(name)
+        if len(shape) != 4 or (user is not None and isinstance(user.attributes, ops.Gather)):
+            return None
+        while (node := moving_node(site.view, x, (ops.Gather,))) is not None:
+            gather = node.attributes
+            runs = _runs(site.data(node.inputs[1]).ravel(), site.shape_of(node.inputs[0]), gather)
+            if not runs or gather.axis in (axis for axis, _ in axes):
+                return None
+            axes.append((gather.axis, runs))
+            x = node.inputs[0]
+        source, places = moved_elements(site.view, x, TURNS)
+        made = site.view.producer(source)
+        in_order = np.array_equal(places.ravel(), np.arange(places.size))
+        if made is None or not is_accelerated(made) or not in_order or site.shape_of(x) != shape:
+            return None
+        return _rolled(site, x, axes, (0,) * 4, shape)
+
+    @rule(op(ops.Transpose, value("x"), result=is_int8, where=lambda t: t == SWAP_LAST))
+    def turn(site: Site, x: str) -> str | None:
+        """Transpose(x) of rows and channels -> QMatMul(1, x transposed)."""
+        n, heads, rows, _ = site.shape
+        source, _ = moved_elements(site.view, x, TURNS)
+        made = site.view.producer(source)
+        if site.root.output.name not in read or made is None or not is_accelerated(made):
+            return None
+        if n * heads * rows * rows > MAX_ELEMENTS:
+            return None
+        ones = np.broadcast_to(np.eye(rows, dtype=np.int8), (n, heads, rows, rows))
+        constant = site.constant(np.ascontiguousarray(ones), f"{site.root.name}.ones")
+        return site.become(ops.QMatMul(heads, 1.0, 0, 0, 0, True), constant, x)
+
     joined = {
         name for node in graph.nodes if isinstance(node.attributes, ops.QConcat)
         for name in node.inputs
@@ -174,4 +238,4 @@ def move_pixels(graph: Graph) -> Graph:
         ]  # fmt: skip
         return site.become(ops.QConcat(1), *parts)
 
-    return rewrite(graph, move, part_heads, swap)
+    return rewrite(graph, move, part_heads, roll, turn, swap)

@@ -10,7 +10,7 @@ from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, either, number, op, repeated, rewrite, rule, value
 from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
-from .masks import EXCLUDED
+from .masks import excluded
 from .patterns import is_float32, known, known_data
 from .shift_rows import shift_by_pitch
 
@@ -56,7 +56,7 @@ def name_zero(site: Site, truth: str, chosen: str) -> str:
 def part_mask(site: Site, x: str, added: str) -> str | None:
     """x + c -> x + b + m, where c has a mask m and a bias b in one."""
     data = site.data(added)
-    masked = data <= EXCLUDED
+    masked = excluded(data)
     if not masked.any() or not data[~masked].any():
         return None
     label = site.root.name
@@ -75,12 +75,52 @@ _MASKED = op(ADD, value("x", constant=False), value("mask", constant=True), priv
 def scale_mask(site: Site, x: str, mask: str, factor: float) -> str | None:
     """(x + m) * f -> x * f + m * f, where m is a mask."""
     data = site.data(mask)
-    if not (data <= EXCLUDED).any() or factor <= 0:
+    if not excluded(data).any() or factor <= 0:
         return None
     number_ = site.constant(np.array(factor, np.float32), f"{site.root.name}.factor")
-    scaled = np.where(data <= EXCLUDED, data, data * np.float32(factor))
+    scaled = np.where(excluded(data), data, data * np.float32(factor))
     shift = site.constant(scaled, f"{site.root.name}.mask")
     return site.emit(ADD, site.emit(MULTIPLY, x, number_), shift)
+
+
+@rule(op(ADD, op(ADD, value("x", constant=False), value("one", constant=True), private=True,
+                 commutative=True),
+         value("other", constant=True), result=is_float32, commutative=True))  # fmt: skip
+def join_addends(site: Site, x: str, one: str, other: str) -> str | None:
+    """(x + a) + b -> x + (a + b), such as a bias and a mask; `part_mask` takes them apart."""
+    data = [site.data(name) for name in (one, other)]
+    if not any(excluded(each).any() for each in data):
+        return None
+    return site.emit(ADD, x, site.constant(data[0] + data[1], f"{site.root.name}.addends"))
+
+
+@rule(op(ops.Reshape,
+         op(ADD, op(ops.Reshape, value("x", constant=False), private=True),
+            value("added", constant=True), value="sum", private=True, commutative=True),
+         result=is_float32))  # fmt: skip
+def add_in_place(site: Site, x: str, added: str, sum: str) -> str | None:
+    """Reshape(Reshape(x) + c) -> x + c, as masks of windows are added."""
+    if site.shape_of(x) != site.shape:
+        return None
+    data = np.broadcast_to(site.data(added), site.shape_of(sum)).reshape(site.shape)
+    for axis in range(data.ndim):
+        one = data.take([0], axis)
+        data = one if (data == one).all() else data
+    constant = site.constant(np.ascontiguousarray(data), f"{site.root.name}.added")
+    return site.emit(ADD, x, constant)
+
+
+@rule(op(ADD, op(ops.Transpose, value("x"), capture="turn", private=True),
+         value("added", constant=True), result=is_float32, commutative=True))  # fmt: skip
+def add_before_turn(site: Site, x: str, turn: ops.Transpose, added: str) -> str | None:
+    """Transpose(x) + c of heads -> Transpose(x + c)."""
+    rank = len(site.shape)
+    if turn.permutation != (0, 2, 1, 3):
+        return None
+    data = site.data(added)
+    whole = data.reshape((1,) * (rank - data.ndim) + data.shape).transpose(turn.permutation)
+    constant = site.constant(np.ascontiguousarray(whole), f"{added}.turned")
+    return site.emit(turn, site.emit(ADD, x, constant))
 
 
 # Products ----------------------------------------------------------------------------------------
@@ -226,9 +266,26 @@ def pad_by_zeros(site: Site, concat: ops.Concat) -> str | None:
     return site.emit(ops.Pad(before, after, 0.0), given[0])
 
 
+@rule(op(ops.Concat, op(ops.Slice, value("x"), capture="one"),
+         op(ops.Slice, value("x"), capture="other"), capture="concat"))  # fmt: skip
+def name_roll(
+    site: Site, x: str, one: ops.Slice, other: ops.Slice, concat: ops.Concat
+) -> str | None:
+    """Concat(x[k:], x[:k]) -> Gather(x) along an axis, as Swin's windows are shifted."""
+    axis, shape = concat.axis, site.shape_of(x)
+    if site.shape != shape or len(site.root.inputs) != 2:
+        return None
+    places = np.arange(shape[axis])
+    cuts = (slice(cut.starts[axis], cut.stops[axis], cut.steps[axis]) for cut in (one, other))
+    places = np.concatenate([places[cut] for cut in cuts])
+    if not np.array_equal(places, np.roll(np.arange(shape[axis]), -places[0])) or not places[0]:
+        return None
+    return site.emit(ops.Gather(axis), x, site.constant(places, f"{site.root.name}.places"))
+
+
 FORMS = (
     name_softmax, name_zero, bias_rows, turn_product, drop_empty,
-    merge_transposes, drop_identity, transpose_to_reshape,
+    merge_transposes, drop_identity, transpose_to_reshape, add_in_place,
 )  # fmt: skip
 
 
@@ -239,9 +296,11 @@ def plain_attention(graph: Graph) -> Graph:
 
 def plain_attention_to_quantise(graph: Graph) -> Graph:
     """Write attention plainly, with factors behind products, and biases apart from masks."""
+    graph = rewrite(graph, join_addends, *FORMS)
     return rewrite(
         graph,
         *FORMS,
-        *(scale_product, join_factors, scale_mask, part_mask, pad_by_zeros),
+        *(scale_product, join_factors, scale_mask, part_mask, pad_by_zeros, name_roll),
+        *(add_before_turn,),
         *(spread_matrices, shift_by_pitch),
     )
