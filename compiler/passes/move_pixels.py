@@ -17,8 +17,6 @@ from ..rewriting import Site, op, rewrite, rule, value
 from .moved_elements import TURNS, moved_elements, moving_node, moving_nodes, turned_elements
 from .patterns import is_int8
 
-SWAP_LAST = ops.Transpose((0, 1, 3, 2))
-
 MAX_FACTOR = 8
 """Of rows and columns, for the number of phases."""
 
@@ -86,6 +84,32 @@ def _from_phases(site: Site, x: str, factors: tuple[int, int]) -> str:
     ]
     parts = [site.emit(each, apart, quantisation=kind) for each in slices]
     return site.emit(ops.QInterleave(factors), *parts, quantisation=kind)
+
+
+def _moved(site: Site, name: str) -> str | None:
+    """Emit turns of a layer's result that keep runs of channels, or exchange the last two axes."""
+    x, places = moved_elements(site.view, name, TURNS)
+    made, found, shape = site.view.producer(x), turned_elements(places), site.shape_of(name)
+    few = places.size <= MAX_ELEMENTS and len(site.shape_of(x)) == len(shape) == 4
+    if made is None or not is_accelerated(made) or found is None or not few:
+        return None
+    sizes, turn = found
+    order, last, kind = turn.permutation, len(sizes) - 1, site.quantisation_of(x)
+    n, heads, rows, columns = shape
+    turned = order[-2:-1] == (last,) and (rows, columns) == (sizes[last], sizes[order[-1]])
+    if turned:
+        order, rows, columns = (*order[:-2], order[-1], last), columns, rows
+    if order[-1] != last or sizes[-1] < MIN_RUN or (order == (*range(last + 1),) and not turned):
+        return None
+    whole = ops.QReshape((n, heads, rows, columns))
+    y = site.emit(whole, _swapped(site, x, sizes, order), quantisation=kind)
+    if not turned:
+        return y
+    ones = np.broadcast_to(np.eye(columns, dtype=np.int8), (n, heads, columns, columns))
+    if ones.size > MAX_ELEMENTS:
+        return None
+    constant = site.constant(np.ascontiguousarray(ones), f"{site.root.name}.ones")
+    return site.emit(ops.QMatMul(heads, 1.0, 0, 0, 0, True), constant, y, quantisation=kind)
 
 
 def _swapped(site: Site, x: str, sizes: tuple[int, ...], order: tuple[int, ...]) -> str:
@@ -160,20 +184,8 @@ def move_pixels(graph: Graph) -> Graph:
 
     @rule(op(TURNS, ..., result=is_int8))
     def swap(site: Site) -> str | None:
-        """Turns of x that keep runs of channels -> reshapes and swaps of rows and columns of x."""
-        name, shape = site.root.output.name, site.shape
-        few = site.root.output.type.elements <= MAX_ELEMENTS
-        if name not in read or not few or len(shape) != 4:
-            return None
-        x, places = moved_elements(site.view, name, TURNS)
-        made, found = site.view.producer(x), turned_elements(places)
-        if made is None or not is_accelerated(made) or found is None or len(site.shape_of(x)) != 4:
-            return None
-        sizes, turn = found
-        order = turn.permutation
-        if order == tuple(range(len(sizes))) or order[-1] != len(sizes) - 1 or sizes[-1] < MIN_RUN:
-            return None
-        return site.become(ops.QReshape(shape), _swapped(site, x, sizes, order))
+        """Turns of x -> reshapes and swaps of rows and columns of x, perhaps times 1."""
+        return _moved(site, site.root.output.name) if site.root.output.name in read else None
 
     @rule(op(ops.Gather, value(), value(constant=True), result=is_int8))
     def roll(site: Site) -> str | None:
@@ -189,26 +201,11 @@ def move_pixels(graph: Graph) -> Graph:
                 return None
             axes.append((gather.axis, runs))
             x = node.inputs[0]
-        source, places = moved_elements(site.view, x, TURNS)
-        made = site.view.producer(source)
-        in_order = np.array_equal(places.ravel(), np.arange(places.size))
-        if made is None or not is_accelerated(made) or not in_order or site.shape_of(x) != shape:
+        made = site.view.producer(x)
+        if site.shape_of(x) != shape or made is None:
             return None
-        return _rolled(site, x, axes, (0,) * 4, shape)
-
-    @rule(op(ops.Transpose, value("x"), result=is_int8, where=lambda t: t == SWAP_LAST))
-    def turn(site: Site, x: str) -> str | None:
-        """Transpose(x) of rows and channels -> QMatMul(1, x transposed)."""
-        n, heads, rows, _ = site.shape
-        source, _ = moved_elements(site.view, x, TURNS)
-        made = site.view.producer(source)
-        if site.root.output.name not in read or made is None or not is_accelerated(made):
-            return None
-        if n * heads * rows * rows > MAX_ELEMENTS:
-            return None
-        ones = np.broadcast_to(np.eye(rows, dtype=np.int8), (n, heads, rows, rows))
-        constant = site.constant(np.ascontiguousarray(ones), f"{site.root.name}.ones")
-        return site.become(ops.QMatMul(heads, 1.0, 0, 0, 0, True), constant, x)
+        moved = x if is_accelerated(made) else _moved(site, x)
+        return None if moved is None else _rolled(site, moved, axes, (0,) * 4, shape)
 
     joined = {
         name for node in graph.nodes if isinstance(node.attributes, ops.QConcat)
@@ -238,4 +235,4 @@ def move_pixels(graph: Graph) -> Graph:
         ]  # fmt: skip
         return site.become(ops.QConcat(1), *parts)
 
-    return rewrite(graph, move, part_heads, roll, turn, swap)
+    return rewrite(graph, move, part_heads, roll, swap)

@@ -4,6 +4,8 @@ All of the laws hold for float values, but for rounding, so that the quantiser n
 the front end.
 """
 
+import math
+
 import numpy as np
 
 from ..graph import Graph
@@ -13,6 +15,9 @@ from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshap
 from .masks import excluded
 from .patterns import is_float32, known, known_data
 from .shift_rows import shift_by_pitch
+
+MAX_SPREAD = 1 << 20
+"""Elements of a matrix that repeats columns."""
 
 ADD, MULTIPLY, DIVIDE = map(ops.Binary, ("Add", "Mul", "Div"))
 
@@ -110,7 +115,28 @@ def add_in_place(site: Site, x: str, added: str, sum: str) -> str | None:
     return site.emit(ADD, x, constant)
 
 
-@rule(op(ADD, op(ops.Transpose, value("x"), capture="turn", private=True),
+@rule(op(ADD, value("x", constant=False), value("small", constant=False), result=is_float32,
+         commutative=True))  # fmt: skip
+def spread_addend(site: Site, x: str, small: str) -> str | None:
+    """x + y of fewer columns or rows of keys -> x + y E, where E repeats them, as in MViTv2."""
+    shape, given = site.shape_of(x), site.shape_of(small)
+    if len(shape) < 5 or len(given) != len(shape) or shape != site.shape or given == shape:
+        return None
+    lead = next(axis for axis in range(len(shape)) if shape[axis] != given[axis])
+    while lead > 3 and given[lead - 1] == shape[lead - 1]:
+        lead -= 1
+    tails = given[lead:], shape[lead:]
+    rows, columns = map(math.prod, tails)
+    if lead < 2 or rows * columns > MAX_SPREAD:
+        return None
+    places = np.broadcast_to(np.arange(rows).reshape(tails[0]), tails[1]).ravel()
+    spread = np.eye(rows, dtype=np.float32)[:, places]
+    flat = site.emit(ops.Reshape((*shape[:lead], rows)), small)
+    whole = site.emit(ops.MatMul(), flat, site.constant(spread, f"{site.root.name}.spread"))
+    return site.emit(ADD, x, site.emit(ops.Reshape(shape), whole))
+
+
+@rule(op(ADD, op(ops.Transpose, value("x"), capture="turn"),
          value("added", constant=True), result=is_float32, commutative=True))  # fmt: skip
 def add_before_turn(site: Site, x: str, turn: ops.Transpose, added: str) -> str | None:
     """Transpose(x) + c of heads -> Transpose(x + c)."""
@@ -301,6 +327,6 @@ def plain_attention_to_quantise(graph: Graph) -> Graph:
         graph,
         *FORMS,
         *(scale_product, join_factors, scale_mask, part_mask, pad_by_zeros, name_roll),
-        *(add_before_turn,),
+        *(add_before_turn, spread_addend),
         *(spread_matrices, shift_by_pitch),
     )

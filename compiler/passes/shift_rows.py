@@ -167,8 +167,10 @@ def read_in_place(site: Site) -> str | None:
     size = given[-2] * given[-1]
     pitch = None if one is None else _pitch(one, size)
     count = places.size // (shape[-2] * shape[-1])
-    if pitch is None or count != given[0] * given[1] or pitch.step % given[-1] == 0:
+    if pitch is None or count != given[0] * given[1]:
         return None
+    if 0 in (pitch.step % given[-1], given[-1] % pitch.step):
+        return None  # rows, or parts of rows
     kind, stop = site.quantisation_of(x), pitch.first + shape[-2] * pitch.step
     for operator in (
         ops.QReshape((count, 1, 1, size)),

@@ -171,11 +171,9 @@ def _parameters(
     found: dict[str, dict[int, _Held]] = {}
     for layer in points.layers:
         if layer.kind == "matmul":
-            made = maker(graph, layer.head)
-            for place, name in enumerate(made.inputs):
-                if graph.is_constant(name):
-                    data, unit = one_scale(graph.data(name))
-                    found.setdefault(layer.head, {})[place] = _Held(data, unit, None)
+            heads = maker(graph, layer.head).inputs[1]
+            if graph.is_constant(heads):
+                found[layer.head] = {1: _Held(*one_scale(graph.data(heads)), None)}
         if not layer.weighted:
             continue
         weights, bias, axis = weights_of(graph, layer)

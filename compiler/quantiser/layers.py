@@ -75,7 +75,7 @@ CONSTANT = value("constant", constant=True)
 HEADS = (
     ("conv", op(ops.Conv, A, KERNEL, value(constant=True), result=is_float32)),  # after `prepare`
     ("dense", op(ops.MatMul, A, MATRIX, result=is_float32)),
-    ("matmul", op(ops.MatMul, value("a"), value("b"), result=is_float32)),
+    ("matmul", op(ops.MatMul, A, value("b"), result=is_float32)),
     ("pool", op(ops.AveragePool, A, where=is_even, result=is_float32)),
     ("own", op(ops.OwnKernel, ..., where=has_integer_form, result=is_image)),
     ("add", op((ops.Binary("Add"), ops.Binary("Sub")), A, B, result=is_float32)),
@@ -197,7 +197,7 @@ def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer
         if node.output.type.shape not in shapes or small != (n, c, 1, 1):
             return None
     if kind == "matmul":
-        if not inputs or shapes[0][:-2] != shapes[1][:-2]:
+        if shapes[0][:-2] != shapes[1][:-2]:
             return None
         for pattern in (TIMES, OVER):
             factor = _behind(graph, linear, pattern)

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from .transformer_forms import HEADS, SIZE, TOKENS, WIDTH, Block, Form, floats, masked
+from .transformer_forms import HEADS, SIZE, TOKENS, WIDTH, Block, Form, floats
 
 FAR = 2 * TOKENS - 1
 """The number of distances between tokens."""
@@ -41,7 +41,9 @@ def shifted(block: Block, x: str, count: int, operator: bool = False) -> str:
     return cut(block, x, 0, TOKENS, 3) if count > TOKENS else x
 
 
-def with_places(block: Block, count: int = FAR, operator: bool = False, causal: bool = False) -> str:
+def with_places(
+    block: Block, count: int = FAR, operator: bool = False, causal: bool = False
+) -> str:
     """Conformers: (q + u) k + shift((q + v) p)."""
     rows = [block.dense("x") for _ in range(2)]
     by_heads = block("Reshape", block.dense("x"), np.array([1, TOKENS, HEADS, SIZE]))
@@ -135,21 +137,6 @@ def of_deberta(block: Block) -> str:
     return finish(block, block("Add", block("Add", content, one), other), v)
 
 
-def of_wavlm(block: Block, scores: str) -> str:
-    """A table of the heads, times a gate of each token."""
-    rows = block("Reshape", "x", np.array([1, TOKENS, HEADS, SIZE]))
-    rows = block("Transpose", rows, perm=[0, 2, 1, 3])
-    gates = block("MatMul", rows, block.weights(SIZE, 8))
-    gates = block("Add", gates, block.weights(8))
-    gates = block("Reshape", gates, np.array([1, HEADS, TOKENS, 2, 4]))
-    gates = block("Sigmoid", block("ReduceSum", gates, np.array([-1]), keepdims=0))
-    one, other = block.several(2, "Split", gates, axis=-1, num_outputs=2)
-    factor = block("Mul", other, block.weights(1, HEADS, 1, 1))
-    factor = block("Add", block("Mul", one, block("Sub", factor, floats(1))), floats(2))
-    table = floats(block.chance.normal(0, 0.5, (1, HEADS, TOKENS, TOKENS)))
-    return block("Add", scores, block("Mul", factor, table))
-
-
 # Windows of images -------------------------------------------------------------------------------
 
 
@@ -160,7 +147,9 @@ def image(block: Block) -> str:
 
 def rolled(block: Block, x: str, shift: int) -> str:
     for axis in (1, 2):
-        x = block("Concat", cut(block, x, shift, END, axis), cut(block, x, 0, shift, axis), axis=axis)
+        x = block(
+            "Concat", cut(block, x, shift, END, axis), cut(block, x, 0, shift, axis), axis=axis
+        )
     return x
 
 
@@ -255,7 +244,6 @@ RELATIVE: dict[str, Form] = {
     "relative_key": of_bert,
     "relative_key_query": partial(of_bert, both=True),
     "DeBERTa": of_deberta,
-    "WavLM": partial(masked, of_wavlm),
     "Swin": windows,
     "Swin, shifted": partial(windows, shift=2),
     "Swin, five axes": partial(windows, shift=2, five=True),

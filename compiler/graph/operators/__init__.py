@@ -32,7 +32,7 @@ __all__ = [
     "MaxPoolIndices", "MaxUnpool", "Multiplying", "OnnxReference", "Operator", "OwnFunction",
     "OwnKernel", "Pad", "Pointwise", "QAdd", "QAvgPool", "QBlend", "QConcat", "QConv",
     "QInterleave", "QKernel", "QLut", "QMatMul", "QMatMulSums", "QMaxPool", "QMul", "QNorm",
-    "QReshape", "QResize", "QRotate", "QSlice", "QSoftmax", "QSums", "QSwap", "Quantize", "Rearranging",
-    "Recurrent", "Reduce", "Reshape", "RoiAlign", "ScatterElements", "ScatterND", "Shift",
-    "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
+    "QReshape", "QResize", "QRotate", "QSlice", "QSoftmax", "QSums", "QSwap", "Quantize",
+    "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign", "ScatterElements", "ScatterND",
+    "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary", "Where",
 ]  # fmt: skip
