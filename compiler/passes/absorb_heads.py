@@ -75,6 +75,8 @@ def _turn_of(places: np.ndarray, turns: Iterable[ops.Transpose]) -> ops.Transpos
 
 def _turn_of_runs(places: np.ndarray, turns: Iterable[ops.Transpose]) -> ops.Transpose | None:
     """Return the Transpose behind which rows are whole, if they themselves are moved."""
+    if (np.diff(places.ravel()) == 1).all():
+        return None
     for turn in turns:
         before = places.transpose(inverse(turn.permutation))
         rows = before.reshape(-1, before.shape[3] * (1 if turn == SWAP_LAST else before.shape[2]))
