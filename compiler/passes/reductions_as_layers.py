@@ -30,6 +30,8 @@ def reduce_by_layer(site: Site, x: str, reduce: ops.Reduce) -> str | None:
         return None
     if user is None or isinstance(user.attributes, ops.Binary) or made is None:
         return None  # statistics of a norm
+    if made.attributes == ops.Binary("Pow") or len({*made.inputs}) < len(made.inputs):
+        return None  # its squares
     (axis,), count = reduce.axes, shape[reduce.axes[0]]
     image, mean = len(shape) == IMAGE, reduce.kind == "ReduceMean"
     if not (image and axis == 1) and not (len(shape) == 3 and axis in (1, 2)):
