@@ -24,6 +24,8 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.shift_unsigned,  # one activation type: int8
     passes.sink_dequantize,  # pairs that the shifts brought together
     passes.fold_constants,  # moved or shifted weights
+    passes.recognise_reductions,  # means and maxima, as layers and pools
+    passes.sink_dequantize,  # below maxima
     passes.expand_volumes,  # images, one for each depth
     passes.expand_transposed_convolutions,  # convolutions whose channels become pixels
     passes.lift_sequences,  # images of one row

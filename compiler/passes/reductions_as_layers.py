@@ -14,7 +14,7 @@ from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
 from .fold_batch_normalisation import scale_and_offset
-from .patterns import TO_FIRST, TO_LAST, is_float32, reshaped
+from .patterns import TO_FIRST, TO_LAST, is_float32, is_per_tensor, reshaped
 
 ADD, MULTIPLY = ops.Binary("Add"), ops.Binary("Mul")
 IMAGE = 4
@@ -24,24 +24,44 @@ POINT = ops.Conv((1, 1), (0, 0, 0, 0), (1, 1), 1)
 @rule(op(ops.Reduce, value("x"), capture="reduce", result=is_float32))
 def reduce_by_layer(site: Site, x: str, reduce: ops.Reduce) -> str | None:
     """Mean or maximum over channels or rows -> Conv, MatMul, AveragePool or MaxPool."""
-    shape, user = site.shape_of(x), site.view.only_user(site.root.output.name)
-    made = site.view.producer(x)
-    if reduce.kind not in ("ReduceMean", "ReduceMax") or len(reduce.axes) != 1:
-        return None
+    user, made = site.view.only_user(site.root.output.name), site.view.producer(x)
     if user is None or isinstance(user.attributes, ops.Binary) or made is None:
         return None  # statistics of a norm
     if made.attributes == ops.Binary("Pow") or len({*made.inputs}) < len(made.inputs):
         return None  # its squares
+    return _reduced(site, x, reduce)
+
+
+@rule(op(ops.Reduce, value("x"), capture="reduce", result=is_float32))
+def reduce_integers(site: Site, x: str, reduce: ops.Reduce) -> str | None:
+    """Quantize(mean or maximum of Dequantize(x)) -> Quantize of a layer of Dequantize(x)."""
+    ends = site.view.producer(x), site.view.only_user(site.root.output.name)
+    kinds = ops.Dequantize, ops.Quantize
+    if not all(
+        node is not None and isinstance(node.attributes, kind) and is_per_tensor(node.attributes)
+        for node, kind in zip(ends, kinds, strict=True)
+    ):
+        return None
+    return _reduced(site, x, reduce, integers=True)
+
+
+def _reduced(site: Site, x: str, reduce: ops.Reduce, *, integers: bool = False) -> str | None:
+    """Emit the layer of a mean or maximum, with weights as integers where others are."""
+    shape = site.shape_of(x)
+    if reduce.kind not in ("ReduceMean", "ReduceMax") or len(reduce.axes) != 1:
+        return None
     (axis,), count = reduce.axes, shape[reduce.axes[0]]
     image, mean = len(shape) == IMAGE, reduce.kind == "ReduceMean"
     if not (image and axis == 1) and not (len(shape) == 3 and axis in (1, 2)):
         return None
     channels = axis == 1 if image else axis == 2
-    label = f"{site.root.name}.weights"
     if channels and mean:
-        weights = np.full((1, count, 1, 1) if image else (count, 1), 1 / count, np.float32)
-        layer = POINT if image else ops.MatMul()
-        return reshaped(site, site.emit(layer, x, site.constant(weights, label)), site.shape)
+        ones = np.ones((1, count, 1, 1) if image else (count, 1), np.int8)
+        data = ones if integers else ones * np.float32(1 / count)
+        weights = site.constant(data, f"{site.root.name}.weights")
+        if integers:
+            weights = site.emit(ops.Dequantize((float(np.float32(1 / count)),), (0,)), weights)
+        return reshaped(site, site.emit(POINT if image else ops.MatMul(), x, weights), site.shape)
     if image:
         x = site.emit(ops.Transpose(TO_LAST), x)
     rows = x
@@ -103,6 +123,11 @@ def normalise_by_layer(site: Site, x: str, factor: str, offset: str) -> str | No
         for name, data in (("weights", weights), ("bias", found[1].offset.astype(np.float32)))
     )
     return site.emit(ops.Conv((1, 1), (0, 0, 0, 0), (1, 1), shape[1]), x, *parts)
+
+
+def recognise_reductions(graph: Graph) -> Graph:
+    """Write means and maxima between integers as layers."""
+    return rewrite(graph, reduce_integers)
 
 
 def reductions_as_layers(graph: Graph) -> Graph:

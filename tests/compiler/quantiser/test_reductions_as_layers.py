@@ -8,9 +8,11 @@ import pytest
 
 from tests.compiler.attention_networks import quantised
 from tests.compiler.onnx_models import model, node, run_onnxruntime, value
+from tilewright.compiler.frontend.recipe import import_model
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.passes.reductions_as_layers import reductions_as_layers
+from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
@@ -124,6 +126,27 @@ def test_a_reduction_is_a_layer(name: str) -> None:
     assert np.array_equal(found, expected)
     noise = np.square(found - in_float).mean()
     assert 10 * np.log10(np.square(in_float).mean() / noise) > 24
+
+
+@pytest.mark.parametrize("kind", ["ReduceMean", "ReduceMax"])
+@pytest.mark.parametrize(("shape", "axis"), [((1, 5, 7, 6), 1), ((2, 9, 12), 1), ((2, 9, 12), 2)])
+def test_reductions_of_files_are_layers(kind: str, shape: tuple[int, ...], axis: int) -> None:
+    """As TFLite's converter and others write GlobalMaxPooling1D, between integers."""
+    net = Net()
+    held = floats(0.05), np.array(3, np.int8)
+    x = net("DequantizeLinear", net("QuantizeLinear", "x", *held), *held)
+    y = net.reduce(kind, x, axis, 0)
+    held = (floats(0.021), np.array(-7, np.int8)) if kind == "ReduceMean" else held
+    y = net("DequantizeLinear", net("QuantizeLinear", y, *held), *held)
+    proto = model(net.nodes, [value("x", np.float32, shape)], [y], net.constants, 22)
+    graph = import_model(proto.SerializeToString())
+    assert "reduce" not in [one.op for one in graph.nodes]
+    given = {"x": floats(np.random.default_rng(6).normal(0, 2, shape))}
+    (reference,) = run_onnxruntime(proto, given).values()
+    module = compile_module(graph, MACHINE)
+    (found,) = Session(module, open_device("sim", MACHINE)).run(given).outputs.values()
+    assert len(module.segments) == 1
+    np.testing.assert_allclose(found, reference, atol=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0, 1e-5])
