@@ -134,30 +134,23 @@ def _swapped(site: Site, x: str, sizes: tuple[int, ...], order: tuple[int, ...])
     return x
 
 
-def _runs(places: np.ndarray, shape: tuple[int, ...], gather: ops.Gather) -> list[tuple[int, int]]:
-    """Return the runs of places along an axis, if they are few."""
+Runs = Sequence[tuple[int, int]]
+
+
+def _runs(places: np.ndarray) -> Runs:
+    """Return the runs of consecutive places."""
     ends = np.flatnonzero(np.diff(places) != 1) + 1
-    few = len(ends) < MAX_FACTOR and gather.axis < len(shape) - 1 and len(places)
-    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(places, ends)] if few else []
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(places, ends)]
 
 
-def _rolled(
-    site: Site,
-    x: str,
-    axes: Sequence[tuple[int, Sequence[tuple[int, int]]]],
-    starts: tuple[int, ...],
-    stops: tuple[int, ...],
-) -> str:
+def _rolled(site: Site, x: str, axes: Sequence[tuple[int, Runs]], bounds: Runs) -> str:
     """Emit the slices of x between some bounds, side by side along the axes."""
     kind = site.quantisation_of(x)
     if not axes:
-        return site.emit(ops.QSlice(starts, stops, (1, 1, 1, 1)), x, quantisation=kind)
+        (a, b, c, d), (e, f, g, h) = zip(*bounds, strict=True)
+        return site.emit(ops.QSlice((a, b, c, d), (e, f, g, h), (1, 1, 1, 1)), x, quantisation=kind)
     (axis, runs), *rest = axes
-    parts = [
-        _rolled(site, x, rest, (*starts[:axis], first, *starts[axis + 1 :]),
-                (*stops[:axis], stop, *stops[axis + 1 :]))
-        for first, stop in runs
-    ]  # fmt: skip
+    parts = [_rolled(site, x, rest, (*bounds[:axis], run, *bounds[axis + 1 :])) for run in runs]
     return site.emit(ops.QConcat(axis), *parts, quantisation=kind)
 
 
@@ -190,22 +183,22 @@ def move_pixels(graph: Graph) -> Graph:
     @rule(op(ops.Gather, value(), value(constant=True), result=is_int8))
     def roll(site: Site) -> str | None:
         """Gathers of runs of rows and columns of x -> QConcat of slices of x."""
-        name, shape, x, axes = site.root.output.name, site.shape, site.root.output.name, []
-        user = site.view.only_user(name)
+        x, shape, axes = site.root.output.name, site.shape, list[tuple[int, Runs]]()
+        user = site.view.only_user(x)
         if len(shape) != 4 or (user is not None and isinstance(user.attributes, ops.Gather)):
             return None
         while (node := moving_node(site.view, x, (ops.Gather,))) is not None:
-            gather = node.attributes
-            runs = _runs(site.data(node.inputs[1]).ravel(), site.shape_of(node.inputs[0]), gather)
-            if not runs or gather.axis in (axis for axis, _ in axes):
+            assert isinstance(node.attributes, ops.Gather), "no other movement was asked for"
+            axis, runs = node.attributes.axis, _runs(site.data(node.inputs[1]).ravel())
+            if axis == 3 or len(runs) > MAX_FACTOR or axis in (other for other, _ in axes):
                 return None
-            axes.append((gather.axis, runs))
+            axes.append((axis, runs))
             x = node.inputs[0]
         made = site.view.producer(x)
         if site.shape_of(x) != shape or made is None:
             return None
         moved = x if is_accelerated(made) else _moved(site, x)
-        return None if moved is None else _rolled(site, moved, axes, (0,) * 4, shape)
+        return None if moved is None else _rolled(site, moved, axes, [(0, n) for n in shape])
 
     joined = {
         name for node in graph.nodes if isinstance(node.attributes, ops.QConcat)

@@ -71,10 +71,9 @@ def _own_rows(row: np.ndarray, column: np.ndarray, known: np.ndarray) -> Shifted
 
 
 def _past_rows(
-    row: np.ndarray, column: np.ndarray, known: np.ndarray, whole: tuple[int, int]
+    row: np.ndarray, column: np.ndarray, known: np.ndarray, rows: int, columns: int
 ) -> Shifted | None:
     """Return a column of zeros before the others, if rows go on in the next row, as of old."""
-    rows, columns = whole
     places = np.where(known, row * (columns + 1) + column + 1, NOWHERE)
     pitch = _pitch(places, rows * (columns + 1))
     if pitch is None:
@@ -102,7 +101,7 @@ def _shifted(site: Site, x: str, places: np.ndarray) -> Shifted | None:
         return None
     known = one != NOWHERE
     row, column = one // shape[-1], one % shape[-1]
-    return _own_rows(row, column, known) or _past_rows(row, column, known, shape[-2:])
+    return _own_rows(row, column, known) or _past_rows(row, column, known, shape[-2], shape[-1])
 
 
 def _read(site: Site, x: str, pitch: Pitch, shape: tuple[int, ...]) -> str:
