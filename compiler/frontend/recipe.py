@@ -25,6 +25,8 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.shift_unsigned,  # one activation type: int8
     passes.sink_dequantize,  # pairs that the shifts brought together
     passes.fold_constants,  # moved or shifted weights
+    passes.recognise_reductions,  # means and maxima, as layers and pools
+    passes.sink_dequantize,  # below maxima
     passes.expand_volumes,  # images, one for each depth
     passes.expand_transposed_convolutions,  # convolutions whose channels become pixels
     passes.lift_sequences,  # images of one row
@@ -46,6 +48,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.fold_dequantize,  # constants, so that only activations are joined as integers
     passes.recognise_concats,  # integer movements, which compute nothing
     passes.recognise_resizes,  # from the source elements of each result
+    passes.recognise_shifts,  # rows at another pitch, as of relative positions
     passes.recognise_slices,  # slices read in place
     passes.recognise_interleaving,  # pixels that come from channels
     passes.arrange_layout,  # channels last; Transposes meet and cancel

@@ -24,6 +24,7 @@ from .operators import (
     QReshape,
     QResize,
     QSlice,
+    QSwap,
     Rearranging,
 )
 from .text import parse_graph, print_graph
@@ -33,7 +34,7 @@ from .verify import verify
 __all__ = [
     "Builder", "Constant", "Graph", "Node", "Operator", "Output", "QAdd", "QAvgPool", "QConcat",
     "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool", "QMul", "QReshape", "QResize", "QSlice",
-    "Quantisation", "Rearranging", "TensorType", "Value", "accelerated_nodes", "drop_unused",
-    "evaluate", "evaluate_node", "evaluate_operator", "evaluate_outputs", "is_accelerated",
-    "parse_graph", "print_graph", "verify",
+    "QSwap", "Quantisation", "Rearranging", "TensorType", "Value", "accelerated_nodes",
+    "drop_unused", "evaluate", "evaluate_node", "evaluate_operator", "evaluate_outputs",
+    "is_accelerated", "parse_graph", "print_graph", "verify",
 ]  # fmt: skip

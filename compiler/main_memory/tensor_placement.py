@@ -9,12 +9,11 @@ is read from its source in place, and so are the elements of a value as an image
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from ...aligned import align
 from ..accelerator.dma import DramTensor
 from ..accelerator.kernels.movement import TensorCopy
-from ..graph import Graph, Node, QConcat, QInterleave, QReshape, QResize, QSlice
+from ..graph import Graph, Node, QConcat, QInterleave, QReshape, QResize, QSlice, QSwap
 from .memory_plan import Lifetime
 
 
@@ -119,7 +118,7 @@ class TensorPlacements:
         return self.dram(offsets), size
 
 
-PICKED = (QSlice, QReshape)
+PICKED = (QSlice, QReshape, QSwap)
 """Results that are read where their source lies."""
 
 
@@ -155,6 +154,9 @@ class _Placer:
                 copies[name] = self.store_parts(node)
             elif isinstance(node.attributes, QReshape):
                 (given,) = node.inputs
+                maker = self.graph.producer(given)
+                if given in self.made and maker and isinstance(maker.attributes, PICKED):
+                    continue  # its own place is known only then
                 if self.channels(name) != self.channels(given):
                     self.placements.setdefault(name, self.dense(name))
                 if name in self.placements:
@@ -218,19 +220,18 @@ class _Placer:
 
     def reshaped(self, placement: TensorPlacement, name: str) -> TensorPlacement | None:
         """Return the placement of the same elements as `name`; None if they lie unevenly."""
-        channels, strides = self.channels(name), placement.resident(0).strides
-        whole = channels == placement.channels
-        extents = placement.shape[:3] if whole else (*placement.shape[:3], placement.channels)
-        spans = [span for span in zip(extents, strides, strict=False) if span[0] > 1]
-        if any(whole != extent * step for (_, whole), (extent, step) in pairwise(spans)):
+        shape, channels = self.stored[name], self.channels(name)
+        *outer, channel = placement.resident(0).strides
+        given, wanted = [*placement.shape[:3]], [*shape[:3]]
+        if channels != placement.channels:
+            given.append(placement.channels)
+            wanted.append(channels)
+            outer.append(channel)
+        steps = _steps(list(zip(given, outer, strict=True)), wanted)
+        if steps is None or (len(steps) == 4 and steps[3] != channel and channels > 1):
             return None
-        *_, pixel, channel = strides
-        if not whole and spans and spans[-1][1] != channel:
-            return None
-        step = (spans[-1][1] if spans else pixel) if whole else channels * channel
-        shape = self.stored[name]
-        steps = (shape[1] * shape[2] * step, shape[2] * step, step, channel)
-        return replace(placement, shape=shape, channels=channels, strides=steps)
+        strides = (*steps[:3], channel)
+        return replace(placement, shape=shape, channels=channels, strides=strides)
 
     def dense(self, name: str) -> TensorPlacement:
         """Return a place of its own without padding between pixels."""
@@ -268,9 +269,13 @@ class _Placer:
     def piece(self, node: Node, whole: TensorPlacement) -> TensorPlacement:
         """The place of a slice in its source."""
         operator, name = node.attributes, node.output.name
-        assert isinstance(operator, QSlice)
         *pixels, channels = self.graph.types[name].shape
         strides = whole.resident(0).strides
+        if isinstance(operator, QSwap):
+            n, row, column, channel = strides
+            shape = (*pixels, self.stored[name][-1])
+            return replace(whole, shape=shape, strides=(n, column, row, channel))
+        assert isinstance(operator, QSlice)
         first = sum(start * stride for start, stride in zip(operator.starts, strides, strict=True))
         return TensorPlacement(
             whole.whole,
@@ -279,3 +284,27 @@ class _Placer:
             whole.first + first,
             tuple(step * stride for step, stride in zip(operator.steps, strides, strict=True)),
         )
+
+
+def _steps(given: list[tuple[int, int]], wanted: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the strides with which other extents visit the elements of strided ones, in order."""
+    spans: list[tuple[int, int]] = []
+    for extent, step in given:
+        if extent == 1:
+            continue
+        if spans and spans[-1][1] == extent * step:
+            spans[-1] = spans[-1][0] * extent, step
+        else:
+            spans.append((extent, step))
+    found: list[int] = []
+    left, step = 1, 1
+    for extent in reversed(wanted):
+        if left == 1 and extent > 1:
+            if not spans:
+                return None
+            left, step = spans.pop()
+        found.append(step)
+        if left % extent:
+            return None
+        left, step = left // extent, step * extent
+    return tuple(reversed(found)) if left == 1 and not spans else None

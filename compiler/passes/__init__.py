@@ -34,6 +34,8 @@ from .recognise_resizes import recognise_resizes
 from .recognise_slices import recognise_slices
 from .recognise_states import recognise_states
 from .recognise_tables import recognise_tables
+from .reductions_as_layers import recognise_reductions, reductions_as_layers
+from .shift_rows import recognise_shifts
 from .shift_unsigned import shift_unsigned
 from .sink_dequantize import sink_dequantize
 from .split_batched_weights import split_batched_weights
@@ -50,7 +52,7 @@ __all__ = [
     "plain_attention_to_quantise", "read_states", "recognise_adds", "recognise_biases",
     "recognise_concats", "recognise_convolutions", "recognise_interleaving", "recognise_matmuls",
     "recognise_muls", "recognise_own_kernels", "recognise_pools", "recognise_products",
-    "recognise_resizes", "recognise_slices", "recognise_states", "recognise_tables",
-    "shift_unsigned", "sink_dequantize", "split_batched_weights", "split_gates", "split_products",
-    "widen_floats",
+    "recognise_reductions", "recognise_resizes", "recognise_shifts", "recognise_slices",
+    "recognise_states", "recognise_tables", "reductions_as_layers", "shift_unsigned",
+    "sink_dequantize", "split_batched_weights", "split_gates", "split_products", "widen_floats",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Rule, Site, op, rewrite, rule, rule_of, value
-from .arrange_layout import drop_same_shape, merge_reshapes
+from .arrange_layout import drop_same_shape, inverse, merge_reshapes
 from .choose_channels import channels_by_row, choose_channels
 from .moved_elements import TURNS, moved_elements, moving_nodes
 from .patterns import reshaped
@@ -46,7 +46,10 @@ def _absorb_operand(index: int) -> Rule:
         x, places = moved_elements(site.view, inputs[index], TURNS)
         turn = _turn_of(places, KNOWN[index])
         if turn is None:
-            return None
+            turn = _turn_of_runs(places, KNOWN[index])
+            if turn is None:
+                return None
+            x = site.emit(ops.Transpose(inverse(turn.permutation)), inputs[index])
         n, heads, rows, columns = places.shape
         if turn != SWAP_HEADS:
             rows, columns = columns, rows
@@ -65,6 +68,20 @@ def _turn_of(places: np.ndarray, turns: Iterable[ops.Transpose]) -> ops.Transpos
     for turn in (UNMOVED, *turns):
         if np.array_equal(places, _turned(places.shape, turn)):
             return None if turn == UNMOVED else turn
+    return None
+
+
+def _turn_of_runs(places: np.ndarray, turns: Iterable[ops.Transpose]) -> ops.Transpose | None:
+    """Return the Transpose behind which rows are whole, if they themselves are moved."""
+    if (np.diff(places.ravel()) == 1).all():
+        return None
+    for turn in turns:
+        before = places.transpose(inverse(turn.permutation))
+        rows = before.reshape(-1, before.shape[3] * (1 if turn == SWAP_LAST else before.shape[2]))
+        if rows.shape[1] > places.shape[3] and (np.diff(rows) == 1).all():
+            return turn
+        if turn == SWAP_LAST and (np.diff(rows) == 1).all() and (np.diff(places) != 1).any():
+            return turn
     return None
 
 

@@ -20,6 +20,9 @@ NEGLIGIBLE = 12.0
 EXCLUDED = -1000.0
 """Numbers up to this one that are added to scores exclude elements, whatever the scores."""
 
+APART = -90.0
+"""Constants up to this one exclude, too, if no others are below half of it: Swin's are -100."""
+
 ADD, MULTIPLY = ops.Binary("Add"), ops.Binary("Mul")
 
 
@@ -43,8 +46,18 @@ def masked_scores(scores: GraphPattern) -> tuple[NodePattern, ...]:
     )
 
 
+def excluded(data: np.ndarray) -> np.ndarray:
+    """Return which elements of a constant exclude scores to which they are added."""
+    between = (data > APART) & (data < APART / 2)
+    return data <= (EXCLUDED if between.any() else APART)
+
+
 def excludes(view: GraphView, mask: str) -> bool:
     """Tell whether a value that is added to scores is a mask, whatever their scale."""
+    if view.is_constant(mask):
+        data = view.data(mask)
+        masked = excluded(data)
+        return bool(masked.any() and not data[~masked].any())
     return mask_step(view, mask) >= -EXCLUDED
 
 

@@ -7,17 +7,21 @@ are slices of the channels.
 
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 
 import numpy as np
 
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule
-from .moved_elements import TURNS, moved_elements, moving_nodes
+from ..rewriting import Site, op, rewrite, rule, value
+from .moved_elements import TURNS, moved_elements, moving_node, moving_nodes, turned_elements
 from .patterns import is_int8
 
 MAX_FACTOR = 8
 """Of rows and columns, for the number of phases."""
+
+MIN_RUN = 4
+"""Bytes that stay together; each run is a transfer of its own."""
 
 MAX_ELEMENTS = 1 << 22
 """Of a value; larger ones move on the host."""
@@ -82,6 +86,74 @@ def _from_phases(site: Site, x: str, factors: tuple[int, int]) -> str:
     return site.emit(ops.QInterleave(factors), *parts, quantisation=kind)
 
 
+def _moved(site: Site, name: str) -> str | None:
+    """Emit turns of a layer's result that keep runs of channels, or exchange the last two axes."""
+    x, places = moved_elements(site.view, name, TURNS)
+    made, found, shape = site.view.producer(x), turned_elements(places), site.shape_of(name)
+    few = places.size <= MAX_ELEMENTS and len(site.shape_of(x)) == len(shape) == 4
+    if made is None or not is_accelerated(made) or found is None or not few:
+        return None
+    sizes, turn = found
+    order, last, kind = turn.permutation, len(sizes) - 1, site.quantisation_of(x)
+    n, heads, rows, columns = shape
+    turned = order[-2:-1] == (last,) and (rows, columns) == (sizes[last], sizes[order[-1]])
+    if turned:
+        order, rows, columns = (*order[:-2], order[-1], last), columns, rows
+    if order[-1] != last or sizes[-1] < MIN_RUN or (order == (*range(last + 1),) and not turned):
+        return None
+    whole = ops.QReshape((n, heads, rows, columns))
+    y = site.emit(whole, _swapped(site, x, sizes, order), quantisation=kind)
+    if not turned:
+        return y
+    ones = np.broadcast_to(np.eye(columns, dtype=np.int8), (n, heads, columns, columns))
+    if ones.size > MAX_ELEMENTS:
+        return None
+    constant = site.constant(np.ascontiguousarray(ones), f"{site.root.name}.ones")
+    return site.emit(ops.QMatMul(heads, 1.0, 0, 0, 0, True), constant, y, quantisation=kind)
+
+
+def _swapped(site: Site, x: str, sizes: tuple[int, ...], order: tuple[int, ...]) -> str:
+    """Emit the swaps of neighbouring axes that bring axes of these sizes into an order."""
+    kind, axes = site.quantisation_of(x), [*range(len(sizes))]
+
+    def size(some: Sequence[int]) -> int:
+        return prod(sizes[axis] for axis in some)
+
+    for place in range(len(axes)):
+        first = axes.index(order[place])
+        if first == place:
+            continue
+        stop = first + 1
+        while stop < len(axes) and axes[stop] == order[place + stop - first]:
+            stop += 1
+        parts = axes[:place], axes[place:first], axes[first:stop], axes[stop:]
+        n, rows, columns, channels = map(size, parts)
+        x = site.emit(ops.QReshape((n, rows, columns, channels)), x, quantisation=kind)
+        x = site.emit(ops.QSwap(), x, quantisation=kind)
+        axes = [*parts[0], *parts[2], *parts[1], *parts[3]]
+    return x
+
+
+Runs = Sequence[tuple[int, int]]
+
+
+def _runs(places: np.ndarray) -> Runs:
+    """Return the runs of consecutive places."""
+    ends = np.flatnonzero(np.diff(places) != 1) + 1
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(places, ends)]
+
+
+def _rolled(site: Site, x: str, axes: Sequence[tuple[int, Runs]], bounds: Runs) -> str:
+    """Emit the slices of x between some bounds, side by side along the axes."""
+    kind = site.quantisation_of(x)
+    if not axes:
+        (a, b, c, d), (e, f, g, h) = zip(*bounds, strict=True)
+        return site.emit(ops.QSlice((a, b, c, d), (e, f, g, h), (1, 1, 1, 1)), x, quantisation=kind)
+    (axis, runs), *rest = axes
+    parts = [_rolled(site, x, rest, (*bounds[:axis], run, *bounds[axis + 1 :])) for run in runs]
+    return site.emit(ops.QConcat(axis), *parts, quantisation=kind)
+
+
 def move_pixels(graph: Graph) -> Graph:
     """Move pixels of layers to others as slices, concatenations and interleavings."""
     read = {name for node in graph.nodes if is_accelerated(node) for name in node.inputs}
@@ -102,6 +174,31 @@ def move_pixels(graph: Graph) -> Graph:
                 return site.become(ops.QReshape((n, height, width, channels)), phases)
         factors = _factors(np.arange(pixels.size), pixels)
         return None if factors is None else _from_phases(site, x, factors)
+
+    @rule(op(TURNS, ..., result=is_int8))
+    def swap(site: Site) -> str | None:
+        """Turns of x -> reshapes and swaps of rows and columns of x, perhaps times 1."""
+        return _moved(site, site.root.output.name) if site.root.output.name in read else None
+
+    @rule(op(ops.Gather, value(), value(constant=True), result=is_int8))
+    def roll(site: Site) -> str | None:
+        """Gathers of runs of rows and columns of x -> QConcat of slices of x."""
+        x, shape, axes = site.root.output.name, site.shape, list[tuple[int, Runs]]()
+        user = site.view.only_user(x)
+        if len(shape) != 4 or (user is not None and isinstance(user.attributes, ops.Gather)):
+            return None
+        while (node := moving_node(site.view, x, (ops.Gather,))) is not None:
+            assert isinstance(node.attributes, ops.Gather), "no other movement was asked for"
+            axis, runs = node.attributes.axis, _runs(site.data(node.inputs[1]).ravel())
+            if axis == 3 or len(runs) > MAX_FACTOR or axis in (other for other, _ in axes):
+                return None
+            axes.append((axis, runs))
+            x = node.inputs[0]
+        made = site.view.producer(x)
+        if site.shape_of(x) != shape or made is None:
+            return None
+        moved = x if is_accelerated(made) else _moved(site, x)
+        return None if moved is None else _rolled(site, moved, axes, [(0, n) for n in shape])
 
     joined = {
         name for node in graph.nodes if isinstance(node.attributes, ops.QConcat)
@@ -131,4 +228,4 @@ def move_pixels(graph: Graph) -> Graph:
         ]  # fmt: skip
         return site.become(ops.QConcat(1), *parts)
 
-    return rewrite(graph, move, part_heads)
+    return rewrite(graph, move, part_heads, roll, swap)

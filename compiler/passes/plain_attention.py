@@ -4,14 +4,20 @@ All of the laws hold for float values, but for rounding, so that the quantiser n
 the front end.
 """
 
+import math
+
 import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, either, number, op, repeated, rewrite, rule, rule_of, value
 from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
-from .masks import EXCLUDED
+from .masks import excluded
 from .patterns import is_float32, known, known_data
+from .shift_rows import shift_by_pitch
+
+MAX_SPREAD = 1 << 20
+"""Elements of a matrix that repeats columns."""
 
 ADD, MULTIPLY, DIVIDE = map(ops.Binary, ("Add", "Mul", "Div"))
 
@@ -55,7 +61,7 @@ def name_zero(site: Site, truth: str, chosen: str) -> str:
 def part_mask(site: Site, x: str, added: str) -> str | None:
     """x + c -> x + b + m, where c has a mask m and a bias b in one."""
     data = site.data(added)
-    masked = data <= EXCLUDED
+    masked = excluded(data)
     if not masked.any() or not data[~masked].any():
         return None
     label = site.root.name
@@ -64,6 +70,83 @@ def part_mask(site: Site, x: str, added: str) -> str | None:
         for chosen, name in ((~masked, "bias"), (masked, "mask"))
     )
     return site.emit(ADD, site.emit(ADD, x, bias), mask)
+
+
+_MASKED = op(ADD, value("x", constant=False), value("mask", constant=True), private=True,
+             commutative=True)  # fmt: skip
+
+
+@rule(op(MULTIPLY, _MASKED, number("factor"), result=is_float32, commutative=True))
+def scale_mask(site: Site, x: str, mask: str, factor: float) -> str | None:
+    """(x + m) * f -> x * f + m * f, where m is a mask."""
+    data = site.data(mask)
+    if not excluded(data).any() or factor <= 0:
+        return None
+    number_ = site.constant(np.array(factor, np.float32), f"{site.root.name}.factor")
+    scaled = np.where(excluded(data), data, data * np.float32(factor))
+    shift = site.constant(scaled, f"{site.root.name}.mask")
+    return site.emit(ADD, site.emit(MULTIPLY, x, number_), shift)
+
+
+@rule(op(ADD, op(ADD, value("x", constant=False), value("one", constant=True), private=True,
+                 commutative=True),
+         value("other", constant=True), result=is_float32, commutative=True))  # fmt: skip
+def join_addends(site: Site, x: str, one: str, other: str) -> str | None:
+    """(x + a) + b -> x + (a + b), such as a bias and a mask; `part_mask` takes them apart."""
+    data = [site.data(name) for name in (one, other)]
+    if not any(excluded(each).any() for each in data):
+        return None
+    return site.emit(ADD, x, site.constant(data[0] + data[1], f"{site.root.name}.addends"))
+
+
+@rule(op(ops.Reshape,
+         op(ADD, op(ops.Reshape, value("x", constant=False), private=True),
+            value("added", constant=True), value="sum", private=True, commutative=True),
+         result=is_float32))  # fmt: skip
+def add_in_place(site: Site, x: str, added: str, sum: str) -> str | None:
+    """Reshape(Reshape(x) + c) -> x + c, as masks of windows are added."""
+    if site.shape_of(x) != site.shape:
+        return None
+    data = np.broadcast_to(site.data(added), site.shape_of(sum)).reshape(site.shape)
+    for axis in range(data.ndim):
+        one = data.take([0], axis)
+        data = one if (data == one).all() else data
+    constant = site.constant(np.ascontiguousarray(data), f"{site.root.name}.added")
+    return site.emit(ADD, x, constant)
+
+
+@rule(op(ADD, value("x", constant=False), value("small", constant=False), result=is_float32,
+         commutative=True))  # fmt: skip
+def spread_addend(site: Site, x: str, small: str) -> str | None:
+    """x + y of fewer columns or rows of keys -> x + y E, where E repeats them, as in MViTv2."""
+    shape, given = site.shape_of(x), site.shape_of(small)
+    if len(shape) < 5 or len(given) != len(shape) or shape != site.shape or given == shape:
+        return None
+    lead = next(axis for axis in range(len(shape)) if shape[axis] != given[axis])
+    while lead > 3 and given[lead - 1] == shape[lead - 1]:
+        lead -= 1
+    tails = given[lead:], shape[lead:]
+    rows, columns = map(math.prod, tails)
+    if lead < 2 or rows * columns > MAX_SPREAD:
+        return None
+    places = np.broadcast_to(np.arange(rows).reshape(tails[0]), tails[1]).ravel()
+    spread = np.eye(rows, dtype=np.float32)[:, places]
+    flat = site.emit(ops.Reshape((*shape[:lead], rows)), small)
+    whole = site.emit(ops.MatMul(), flat, site.constant(spread, f"{site.root.name}.spread"))
+    return site.emit(ADD, x, site.emit(ops.Reshape(shape), whole))
+
+
+@rule(op(ADD, op(ops.Transpose, value("x"), capture="turn"),
+         value("added", constant=True), result=is_float32, commutative=True))  # fmt: skip
+def add_before_turn(site: Site, x: str, turn: ops.Transpose, added: str) -> str | None:
+    """Transpose(x) + c of heads -> Transpose(x + c)."""
+    rank = len(site.shape)
+    if turn.permutation != (0, 2, 1, 3):
+        return None
+    data = site.data(added)
+    whole = data.reshape((1,) * (rank - data.ndim) + data.shape).transpose(turn.permutation)
+    constant = site.constant(np.ascontiguousarray(whole), f"{added}.turned")
+    return site.emit(turn, site.emit(ADD, x, constant))
 
 
 # Products ----------------------------------------------------------------------------------------
@@ -86,6 +169,29 @@ def bias_rows(site: Site, product: str, split: ops.Reshape, bias: str) -> str | 
     whole = np.broadcast_to(own.reshape(own.shape[-count:]), split.shape[-count:]).reshape(-1)
     constant = site.constant(np.ascontiguousarray(whole), f"{site.root.name}.bias")
     return site.emit(split, site.emit(ADD, product, constant))
+
+
+@rule(op(ops.MatMul, value("x", constant=False), value("w", constant=True), result=is_float32))
+def spread_matrices(site: Site, x: str, w: str) -> str | None:
+    """MatMul(x, w) of heads -> MatMul(x, w), with a matrix for each head."""
+    outer, held = site.shape_of(x)[:-2], site.shape_of(w)
+    if held[:-2] == outer or len(outer) < 1 or len(held) > len(outer) + 2:
+        return None
+    if len(held) == 2 and not _has_heads(site, x):
+        return None
+    if site.shape[:-2] != outer:
+        return None
+    whole = np.broadcast_to(site.data(w), (*outer, *held[-2:]))
+    return site.emit(ops.MatMul(), x, site.constant(np.ascontiguousarray(whole), f"{w}.heads"))
+
+
+def _has_heads(site: Site, x: str) -> bool:
+    """Tell whether rows are those of heads, transposed, perhaps with a bias."""
+    made = site.view.producer(x)
+    if made is not None and isinstance(made.attributes, ops.Binary):
+        made = next(filter(None, map(site.view.producer, made.inputs)), None)
+    turn = made.attributes if made is not None else None
+    return isinstance(turn, ops.Transpose) and turn.permutation == (0, 2, 1, 3)
 
 
 _FACTOR = number("factor")
@@ -164,9 +270,46 @@ def drop_empty(site: Site, concat: ops.Concat) -> str | None:
     return kept[0] if len(kept) == 1 else site.emit(concat, *kept)
 
 
+@rule(op(ops.Concat, capture="concat", result=is_float32))
+def pad_by_zeros(site: Site, concat: ops.Concat) -> str | None:
+    """Concat(0, x) | Concat(x, 0) -> Pad(x)."""
+    names, axis = site.root.inputs, concat.axis
+    given = [name for name in names if not site.is_constant(name)]
+    zeros = [name for name in names if site.is_constant(name)]
+    if len(given) != 1 or not zeros or any(site.data(name).any() for name in zeros):
+        return None
+    place = names.index(given[0])
+    sides = names[:place], names[place + 1 :]
+    before, after = (
+        tuple(
+            sum(site.shape_of(name)[axis] for name in side) if i == axis else 0
+            for i in range(len(site.shape))
+        )
+        for side in sides
+    )
+    return site.emit(ops.Pad(before, after, 0.0), given[0])
+
+
+@rule(op(ops.Concat, op(ops.Slice, value("x"), capture="one"),
+         op(ops.Slice, value("x"), capture="other"), capture="concat"))  # fmt: skip
+def name_roll(
+    site: Site, x: str, one: ops.Slice, other: ops.Slice, concat: ops.Concat
+) -> str | None:
+    """Concat(x[k:], x[:k]) -> Gather(x) along an axis, as Swin's windows are shifted."""
+    axis, shape = concat.axis, site.shape_of(x)
+    if site.shape != shape or len(site.root.inputs) != 2:
+        return None
+    places = np.arange(shape[axis])
+    cuts = (slice(cut.starts[axis], cut.stops[axis], cut.steps[axis]) for cut in (one, other))
+    places = np.concatenate([places[cut] for cut in cuts])
+    if not np.array_equal(places, np.roll(np.arange(shape[axis]), -places[0])) or not places[0]:
+        return None
+    return site.emit(ops.Gather(axis), x, site.constant(places, f"{site.root.name}.places"))
+
+
 FORMS = (
     name_softmax, name_zero, bias_rows, turn_product, drop_empty,
-    merge_transposes, drop_identity, transpose_to_reshape,
+    merge_transposes, drop_identity, transpose_to_reshape, add_in_place,
 )  # fmt: skip
 
 
@@ -177,4 +320,11 @@ def plain_attention(graph: Graph) -> Graph:
 
 def plain_attention_to_quantise(graph: Graph) -> Graph:
     """Write attention plainly, with factors behind products, and biases apart from masks."""
-    return rewrite(graph, *FORMS, scale_product, join_factors, part_mask)
+    graph = rewrite(graph, join_addends, *FORMS)
+    return rewrite(
+        graph,
+        *FORMS,
+        *(scale_product, join_factors, scale_mask, part_mask, pad_by_zeros, name_roll),
+        *(add_before_turn, spread_addend),
+        *(spread_matrices, shift_by_pitch),
+    )

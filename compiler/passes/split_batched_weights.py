@@ -50,6 +50,8 @@ def split(
     addend: str | None,
 ) -> str | None:
     """Quantize(clamps(Add?(MatMul(x, w[B, K, N])))) -> QConcat of one such product per matrix."""
+    if w_scale.axis is None and addend is None:
+        return None  # a product whose operand is constant: heads are read in place
     label, weights = site.node("product").name, site.data(w)
     inputs, outputs = site.shape_of(x), site.shape
     batch = _batch(weights.shape[:-2], outputs[:-2])

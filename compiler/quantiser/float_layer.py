@@ -17,9 +17,10 @@ class FloatLayer:
     name : str
         Name of the main node.
     kind : str
-        `conv`, `dense`, `matmul` (of two activations), `add`, `bias` (a constant that is
-        added), `mul`, `pool`, `norm` or `softmax` of rows, `table`, `state` of 16 bits and
-        `rounded`, its int8 form, or `own`, a kernel that the user registered.
+        `conv`, `dense`, `matmul` (of two activations, or with a constant matrix for each head),
+        `add`, `bias` (a constant that is added), `mul`, `pool`, `norm` or `softmax` of rows,
+        `table`, `state` of 16 bits and `rounded`, its int8 form, or `own`, a kernel that the
+        user registered.
     inputs : tuple of str
         The activations that it reads.
     output : str

@@ -13,7 +13,7 @@ from ..passes.recognise_states import low_of
 from .float_layer import FloatLayer, maker, origin
 from .four_bits import FourBitForm
 from .points import Points
-from .weights import EIGHT_BITS, ScaledIntegers, quantise_weights, rows_of
+from .weights import EIGHT_BITS, ScaledIntegers, one_scale, quantise_weights, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +161,10 @@ def _parameters(
     """Return the integers that replace constants, by the node's output and the operand."""
     found: dict[str, dict[int, ScaledIntegers]] = {}
     for layer in points.layers:
+        if layer.kind == "matmul":
+            heads = maker(graph, layer.head).inputs[1]
+            if graph.is_constant(heads):
+                found[layer.head] = {1: ScaledIntegers(*one_scale(graph.data(heads)), None)}
         if not layer.weighted:
             continue
         weights, bias, axis = weights_of(graph, layer)

@@ -75,7 +75,7 @@ CONSTANT = value("constant", constant=True)
 HEADS = (
     ("conv", op(ops.Conv, A, KERNEL, value(constant=True), result=is_float32)),  # after `prepare`
     ("dense", op(ops.MatMul, A, MATRIX, result=is_float32)),
-    ("matmul", op(ops.MatMul, A, B, result=is_float32)),
+    ("matmul", op(ops.MatMul, A, value("b"), result=is_float32)),
     ("pool", op(ops.AveragePool, A, where=is_even, result=is_float32)),
     ("own", op(ops.OwnKernel, ..., where=has_integer_form, result=is_image)),
     ("add", op((ops.Binary("Add"), ops.Binary("Sub")), A, B, result=is_float32)),
@@ -178,12 +178,13 @@ def _heavy_layers(graph: Graph, rows: Iterable[FloatLayer]) -> Iterable[FloatLay
 
 def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer | None:
     """Return the layer of a main node; None if its operands do not fit."""
-    inputs = tuple(match[name] for name in ("a", "b") if match[name] is not None)
+    given = [match[name] for name in ("a", "b") if match[name] is not None]
+    inputs = tuple(name for name in given if not graph.is_constant(name))
     if kind == "own":
         inputs = tuple(dict.fromkeys(name for name in node.inputs if not graph.is_constant(name)))
         if not all(is_image(graph.types[name]) for name in inputs):
             return None
-    shapes = [graph.types[name].shape for name in inputs]
+    shapes = [graph.types[name].shape for name in given]
     linear = node.output.name
     if kind == "bias" and (
         graph.types[inputs[0]] != node.output.type or excludes(graph, match["constant"])

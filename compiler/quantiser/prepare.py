@@ -26,6 +26,7 @@ RECIPE = (
     passes.split_products,  # a scale for each of queries, keys and values
     passes.fold_batch_normalisation,  # one weight tensor and one bias per layer
     passes.clean_activations,  # clamps next to their layers
+    passes.reductions_as_layers,  # means, maxima and factors between layers
     round_states,  # int8 for the functions and products that read them
 )
 

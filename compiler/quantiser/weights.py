@@ -51,13 +51,13 @@ class ScaledIntegers:
         Weights, in the layout of the float weights, or biases.
     scales : float32[channels]
         Scales of the weights, or input scale times weight scale.
-    axis : int
-        Axis of the output channels.
+    axis : int or None
+        Axis of the output channels; None for one scale.
     """
 
     data: np.ndarray
     scales: np.ndarray
-    axis: int
+    axis: int | None
 
 
 def rows_of(weights: np.ndarray, axis: int) -> np.ndarray:
@@ -82,8 +82,8 @@ def quantise_weights(
         Weights of a convolution [Co, Ci / groups, KH, KW] or dense layer [K, Co].
     bias : float[channels]
         The real bias.
-    axis : int
-        Axis of the output channels.
+    axis : int or None
+        Axis of the output channels; None for one scale.
     x, y : Quantisation
         Quantisation of the layer's input and output.
     scales : float64[channels]
@@ -144,6 +144,12 @@ def least_error_scales(rows: np.ndarray) -> np.ndarray:
             best[part] = np.where(better, scales, best[part])
             least[part] = np.where(better, total, least[part])
     return best
+
+
+def one_scale(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return int8 values and the scale with the least squared error, as a product's operand."""
+    scale = least_error_scales(data.reshape(1, -1))
+    return EIGHT_BITS.rounded(data.reshape(1, -1), scale).astype(np.int8).reshape(data.shape), scale
 
 
 class _EightBits:

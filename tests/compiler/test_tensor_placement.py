@@ -14,6 +14,7 @@ from tilewright.compiler.graph import (
     QReshape,
     QResize,
     QSlice,
+    QSwap,
     TensorType,
     Value,
     evaluate,
@@ -60,6 +61,8 @@ def random_graph(seed: int, kinds: tuple[str, ...] = KINDS) -> Graph:
                 channels = chance.choice([one for one in range(1, 41) if whole % one == 0])
                 shape = (1, 1, whole // channels, channels)
             values.append(builder.emit(QReshape(shape), [source]))
+        elif kind == "swap":
+            values.append(builder.emit(QSwap(), [source]))
         elif kind == "resize":
             factors = chance.randint(1, 3), chance.randint(1, 2)
             values.append(builder.emit(QResize(factors), [source]))
@@ -99,7 +102,7 @@ def seen(
 
 @pytest.mark.parametrize("seed", range(400))
 def test_every_value_is_where_it_is_read(seed):
-    graph = random_graph(seed, KINDS if seed % 2 else (*KINDS, "reshape", "reshape"))
+    graph = random_graph(seed, KINDS if seed % 2 else (*KINDS, "reshape", "reshape", "swap"))
     placements = placements_of(graph)
     offsets, size = {}, 0
     for name, bytes_ in placements.sizes.items():

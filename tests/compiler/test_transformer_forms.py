@@ -1,4 +1,4 @@
-"""Every form of attention, norms, gates and rotary embedding runs as one program when quantised."""
+"""Every form of attention, norms, gates and positions runs as one program when quantised."""
 
 import numpy as np
 import pytest
@@ -16,8 +16,11 @@ from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
 
 from .onnx_models import run_onnxruntime
-from .transformer_forms import FORMS, Block
+from .relative_forms import RELATIVE
+from .transformer_forms import FORMS as USUAL
+from .transformer_forms import Block
 
+FORMS = USUAL | RELATIVE
 MACHINE = PRESETS["8x8"].replace(name="rows-8x8", row_statistics="all")
 
 

@@ -10,7 +10,7 @@ from .elementwise import Binary, Cast, Pointwise, Unary, Where
 from .indexing import Gather, GatherElements, GatherND, Interpolate, ScatterElements, ScatterND
 from .integer import Accelerated, Clamping, QAdd, QAvgPool, QLut, QMaxPool, QMul
 from .integer_layers import Convolving, FromBytes, QConv, QSums
-from .integer_movement import QConcat, QInterleave, QReshape, QResize, QSlice, Rearranging
+from .integer_movement import QConcat, QInterleave, QReshape, QResize, QSlice, QSwap, Rearranging
 from .integer_products import Multiplying, QMatMul, QMatMulSums
 from .integer_rows import QNorm, QRotate, QSoftmax
 from .integer_states import QBlend
@@ -32,7 +32,7 @@ __all__ = [
     "Multiplying", "OnnxReference", "Operator", "OwnFunction", "OwnKernel", "Pad", "Pointwise",
     "QAdd", "QAvgPool", "QBlend", "QConcat", "QConv", "QInterleave", "QKernel", "QLut", "QMatMul",
     "QMatMulSums", "QMaxPool", "QMul", "QNorm", "QReshape", "QResize", "QRotate", "QSlice",
-    "QSoftmax", "QSums", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape", "RoiAlign",
-    "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary",
-    "Where",
+    "QSoftmax", "QSums", "QSwap", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape",
+    "RoiAlign", "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose",
+    "Unary", "Where",
 ]  # fmt: skip

@@ -127,3 +127,20 @@ class QReshape(Rearranging):
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.shape)
+
+
+@operator("qswap")
+class QSwap(Rearranging):
+    """Rows and columns of images swapped: `y[n, w, h, c] = x[n, h, w, c]`.
+
+    Inputs: x int8[N, H, W, C].
+    """
+
+    def result_type(self, types: Types) -> TensorType:
+        (x,) = types
+        self.expect(x.dtype == "int8" and len(x.shape) == 4, "int8 [N,H,W,C]", types)
+        n, height, width, channels = x.shape
+        return x.reshaped((n, width, height, channels))
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.swapaxes(1, 2)
