@@ -87,14 +87,14 @@ def _sliding_layout(
         raise CompileError(f"{channels} channels cannot be cut into whole blocks of {block}")
     *outer, (inner, width) = window.slides(configuration)
     taps = [_taps(inner, columns, width, configuration.tile_bytes, configuration.lanes_out)]
-    tiles, _ = inner.groups(width)
+    tiles = inner.groups(width)[0] * inner.phases
     line = tiles * configuration.tile_bytes
     if not outer:
         taps.insert(0, tuple(row * line for row in range(rows)))
         tiles *= rows
     for slide, lines in outer:
         taps.insert(0, _taps(slide, rows, lines, line, width * configuration.lanes_out))
-        tiles *= slide.groups(lines)[0]
+        tiles *= slide.groups(lines)[0] * slide.phases
     places = TileLayout(line), TileLayout(0), TileLayout(1, block, tiles * configuration.tile_bytes)
     return WeightLayout(places, channels // block * tiles, tuple(taps))
 
@@ -107,10 +107,16 @@ def _taps(slide: Slide, taps: int, limit: int, area: int, pitch: int) -> tuple[i
     taps, limit
         Taps of the window, and of the machine.
     area, pitch
-        Bytes from one group of taps to the next, and from one tap of the machine to the next.
+        Bytes from one group or phase of taps to the next, and from one tap of the machine to the
+        next.
     """
-    (count, step), used = slide.groups(limit), slide.used(limit)
     found = []
+    if slide.phases > 1:
+        for tap in range(taps):
+            index, phase = divmod(tap, slide.phases)
+            found.append(phase * area + (slide.used(limit, phase) - 1 - index) * pitch)
+        return tuple(found)
+    (count, step), used = slide.groups(limit), slide.used(limit)
     for tap in range(taps):
         pixel = tap * slide.dilation
         group = next(g for g in range(count) if g * step <= pixel < g * step + used)
