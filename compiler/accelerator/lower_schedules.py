@@ -176,6 +176,8 @@ class _Operand:
             if rolling is not None and dimension == rolling.dimension:
                 base += rolling.place(index) * place.inner
                 continue
+            if rolling is not None and dimension in rolling.narrow:
+                index %= rolling.extents[dimension]
             if index != placed.lows[dimension]:
                 base += place.offset(index - placed.lows[dimension])
         axes = self.axes.get(placed.places)

@@ -18,7 +18,7 @@ from .default_schedule import default_steps
 from .estimate import estimate, least_cycles
 from .phases import Phase, Tile, phases_of
 from .target import Accelerator
-from .tile_plan import TilePlan, make_plan, passes_tiles, tile_fits
+from .tile_plan import TilePlan, make_plan, passes_tiles, reads_own_channels, tile_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,27 +242,33 @@ def _all_tiles(
                     if any(read.tensor == step.name for read in steps[place].activations)
                 )
                 later = choices[len(steps) - 1 - reader]
-                rows = _rows_for(step, steps[reader], later[0]) if later else 1
-                choices.append(_rolling_tiles(step, rows, chunks[index], configuration))
+                rows, part = _needed_of(step, steps[reader], later[0]) if later else (1, 1)
+                choices.append(_rolling_tiles(step, rows, part, chunks[index], configuration))
         yield from itertools.product(*reversed(choices))
 
 
-def _rows_for(step: Phase, reader: Phase, tile: Tile) -> int:
-    """Rows by which a reader's tiles advance through a phase's activation."""
+def _needed_of(step: Phase, reader: Phase, tile: Tile) -> tuple[int, int]:
+    """Rows by which a reader's tiles advance through a phase's activation, and their channels."""
     row = reader.pixels[1]
     read = next(read for read in reader.activations if read.tensor == step.name)
-    return max(1, min(tile[row] * read.index[1].coefficient(row), step.extents[step.pixels[1]]))
+    rows = tile[row] * read.index[1].coefficient(row)
+    channels = step.extents[step.channels[-1]]
+    part = tile[reader.channels[-1]] if reads_own_channels(read, reader) else channels
+    return max(1, min(rows, step.extents[step.pixels[1]])), part
 
 
 def _rolling_tiles(
-    step: Phase, rows: int, chunks: list[Tile], configuration: Configuration
+    step: Phase, rows: int, part: int, chunks: list[Tile], configuration: Configuration
 ) -> list[Tile]:
-    """Tiles of a rolling phase: some whole rows, and as many channels as fit."""
+    """Tiles of a rolling phase: some whole rows, and as many channels as fit.
+
+    Where the reader may need only a part of the channels at a time, also tiles that divide it.
+    """
     n, y, x = step.pixels
     *outer, inner = step.channels
     sizes = _steps(step.extents[inner], _lane_unit(step, configuration))
     base = {n: 1, x: step.extents[x], **dict.fromkeys(outer, 1)}
-    tiles = []
+    tiles: list[Tile] = []
     for count in {rows: None, -(-rows // 2): None, 1: None}:
         choices = (
             {**base, y: count, inner: size, **chunk}
@@ -271,7 +277,10 @@ def _rolling_tiles(
         fitting = [t for t in choices if tile_fits(step, t, configuration)]
         # The last tile of channels is small if the largest one that fits does not divide them.
         even = [t for t in fitting if step.extents[inner] % t[inner] == 0]
-        tiles += fitting[:1] + [t for t in even[:1] if t != fitting[0]]
+        parts = [t for t in fitting if part % t[inner] == 0]
+        for tile in (*fitting[:1], *even[:1], *parts[:1]):
+            if tile not in tiles:
+                tiles.append(tile)
     return tiles
 
 

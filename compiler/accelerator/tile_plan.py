@@ -98,7 +98,15 @@ def make_plan(
                 lead = rows_ahead(read, phase, tile) if ahead else 0
                 ring = ring_between(read, phase, tile, tensor.shape, rows, lead)
                 if channels_outer and in_order and not ring.whole:
-                    return None
+                    before, parts = phases[maker], tiles[maker]
+                    # What is read for each part of the channels is loaded, not computed, again.
+                    if (
+                        not reads_own_channels(read, phase)
+                        or tile[phase.channels[0]] % parts[before.channels[-1]]
+                        or not made.keys().isdisjoint(one.tensor for one in before.activations)
+                    ):
+                        return None
+                    ring = ring_between(read, phase, tile, tensor.shape, rows, lead, narrow=True)
                 if rows > ring.advance:
                     return None  # the ring has no room for so many rows at a time
                 rings[read.tensor] = ring
@@ -141,8 +149,19 @@ def rows_ahead(read: Read, consumer: Phase, tile: Tile) -> int:
     return tile[row] * read.index[1].coefficient(row) if read in consumer.streams else 0
 
 
+def reads_own_channels(read: Read, phase: Phase) -> bool:
+    """Whether a tile of a phase's channels needs the same channels of an activation."""
+    return [Affine.of(**{axis: 1}) for axis in phase.channels] == [read.index[-1]]
+
+
 def ring_between(
-    read: Read, consumer: Phase, tile: Tile, shape: tuple[int, ...], made: int, ahead: int
+    read: Read,
+    consumer: Phase,
+    tile: Tile,
+    shape: tuple[int, ...],
+    made: int,
+    ahead: int,
+    narrow: bool = False,
 ) -> Rolling:
     """The ring that a consumer with these tiles needs; its schedule uses the same ring.
 
@@ -154,6 +173,8 @@ def ring_between(
         The consumer's tile, of full width.
     made, ahead
         Rows computed at a time, and rows computed before they are needed.
+    narrow
+        Whether the ring holds the channels of one tile at a time, all of whose pixels come first.
     """
     y, extents = consumer.pixels[1], consumer.extents
     whole = box_of(read, {}, {**tile, **{axis: extents[axis] for axis in consumer.pixels}})
@@ -163,7 +184,10 @@ def ring_between(
     rows = Interval(Affine.of(first, tile=advance), last - first)
     pixels = (Interval(Affine.of(low), high - low) for low, high in whole[1:3])
     needed, ever = (images, rows, columns, channels), (images, *pixels, channels)
-    return rolling_through(1, (made, ahead), needed, ever, shape)
+    if narrow:
+        part = tile[consumer.channels[-1]]
+        needed = (*needed[:3], Interval(Affine.of(tile=part), part))
+    return rolling_through(1, (made, ahead), needed, ever, shape, (3,) if narrow else ())
 
 
 def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
