@@ -6,7 +6,7 @@ outer loop of the last phase. Only legal candidates are compared. The choice is 
 
 import itertools
 from bisect import insort_right
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -130,10 +130,8 @@ def likely_candidates(
     UnfitError
         When not even the smallest tile fits, naming what is too small.
     """
-    usual, *others = _leads(phases_of(kernel), depth)
-    best = _best(kernel, configuration, depth, usual, count)
-    if not best and others:
-        best = _best(kernel, configuration, depth, others[0], count)
+    ways = (_best(kernel, configuration, depth, *ring, count) for ring in _rings(kernel, depth))
+    best = next(filter(None, ways), [])
     if not best:
         raise UnfitError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
@@ -144,33 +142,39 @@ def likely_candidates(
     return best
 
 
-def just_in_time_candidates(
+def ring_candidates(
     kernel: Kernel, configuration: Configuration, depth: int, count: int
 ) -> list[Candidate]:
-    """At most `count` further candidates for a kernel with rings, which then hold no rows ahead.
+    """At most `count` further candidates for each kind of smaller rings, which leave more room.
 
-    In each tile GEMM waits for VECTOR, but the room that is left may hold larger tiles.
+    Without rows ahead, GEMM waits for VECTOR in each tile. With a part of the channels at a time,
+    the inputs are loaded again for the next part.
     """
     return [
         one
-        for ahead in _leads(phases_of(kernel), depth)[1:]
-        for one in _best(kernel, configuration, depth, ahead, count)
+        for ring in _rings(kernel, depth)[1:]
+        for one in _best(kernel, configuration, depth, *ring, count)
     ]
 
 
 def _best(
-    kernel: Kernel, configuration: Configuration, depth: int, ahead: bool, count: int
+    kernel: Kernel,
+    configuration: Configuration,
+    depth: int,
+    ahead: bool,
+    narrow: bool,
+    count: int,
 ) -> list[Candidate]:
     """The `count` candidates with the least estimates; equals keep their order."""
     phases = phases_of(kernel)
     best: list[Candidate] = []
-    for tiles in _all_tiles(phases, kernel, configuration):
+    for tiles in _all_tiles(phases, kernel, configuration, narrow):
         # Most tiles take so long to compute that no plan for them can be among the best.
         if len(best) == count:
             least = least_cycles(phases, tiles, configuration)
             if least >= best[-1].estimated_cycles:
                 continue
-        for candidate in _candidates(kernel, phases, tiles, configuration, depth, ahead):
+        for candidate in _candidates(kernel, phases, tiles, configuration, depth, ahead, narrow):
             insort_right(best, candidate, key=attrgetter("estimated_cycles"))
             del best[count:]
     return best
@@ -181,17 +185,19 @@ def legal_candidates(
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
     phases = phases_of(kernel)
-    for ahead in _leads(phases, depth):
-        for tiles in _all_tiles(phases, kernel, configuration):
-            yield from _candidates(kernel, phases, tiles, configuration, depth, ahead)
+    for ring in _rings(kernel, depth):
+        for tiles in _all_tiles(phases, kernel, configuration, ring[1]):
+            yield from _candidates(kernel, phases, tiles, configuration, depth, *ring)
 
 
-def _leads(phases: Sequence[Phase], depth: int) -> tuple[bool, ...]:
-    """The values to try for `Candidate.ahead`, the usual one first."""
-    if depth == 1:
-        return (False,)
-    has_rings = not all(passes_tiles(phases, index) for index in range(len(phases) - 1))
-    return (True, False) if has_rings else (True,)
+def _rings(kernel: Kernel, depth: int) -> list[tuple[bool, bool]]:
+    """The kinds of rings to try, the usual one first: whether rows are computed ahead, and whether
+    a ring holds a part of the channels at a time."""
+    phases, usual = phases_of(kernel), depth != 1
+    if all(passes_tiles(phases, index) for index in range(len(phases) - 1)):
+        return [(usual, False)]
+    kinds = itertools.product((False, True), dict.fromkeys((usual, False)))
+    return [(ahead, narrow) for narrow, ahead in kinds]
 
 
 def _candidates(
@@ -201,15 +207,16 @@ def _candidates(
     configuration: Configuration,
     depth: int,
     ahead: bool,
+    narrow: bool,
 ) -> Iterator[Candidate]:
     """The candidates with these tiles that fit."""
     last = phases[-1]
     # If one tile has all channels, both orders are the same.
     cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
-    orders = (False, True) if cut else (False,)
-    for channels_outer in (True,) if last.is_bare else orders:
+    orders = (True,) if last.is_bare else (False, True) if cut else (False,)
+    for channels_outer in orders[-1:] if narrow else orders:
         plan = make_plan(kernel, phases, tiles, channels_outer, depth, ahead, configuration)
-        if plan is not None:
+        if plan is not None and plan.has_narrow_rings == narrow:
             yield Candidate(
                 tuple(tuple(tile.items()) for tile in tiles),
                 channels_outer,
@@ -220,9 +227,15 @@ def _candidates(
 
 
 def _all_tiles(
-    steps: tuple[Phase, ...], kernel: Kernel, configuration: Configuration
+    steps: tuple[Phase, ...], kernel: Kernel, configuration: Configuration, narrow: bool
 ) -> Iterator[tuple[Tile, ...]]:
-    """Tiles of all phases: those of the last phase, and matching tiles of the others."""
+    """Tiles of all phases: those of the last phase, and matching tiles of the others.
+
+    Parameters
+    ----------
+    narrow
+        Whether rings hold a part of the channels at a time.
+    """
     passing = [passes_tiles(steps, index) for index in range(len(steps) - 1)]
     together = [step for step, passes in zip(steps, [*passing, True], strict=True) if passes]
     lane = max(_lane_unit(step, configuration) for step in together)
@@ -243,7 +256,8 @@ def _all_tiles(
                 )
                 later = choices[len(steps) - 1 - reader]
                 rows, part = _needed_of(step, steps[reader], later[0]) if later else (1, 1)
-                choices.append(_rolling_tiles(step, rows, part, chunks[index], configuration))
+                most = part if narrow else step.extents[step.channels[-1]]
+                choices.append(_rolling_tiles(step, rows, most, chunks[index], configuration))
         yield from itertools.product(*reversed(choices))
 
 
@@ -258,17 +272,14 @@ def _needed_of(step: Phase, reader: Phase, tile: Tile) -> tuple[int, int]:
 
 
 def _rolling_tiles(
-    step: Phase, rows: int, part: int, chunks: list[Tile], configuration: Configuration
+    step: Phase, rows: int, most: int, chunks: list[Tile], configuration: Configuration
 ) -> list[Tile]:
-    """Tiles of a rolling phase: some whole rows, and as many channels as fit.
-
-    Where the reader may need only a part of the channels at a time, also tiles that divide it.
-    """
+    """Tiles of a rolling phase: some whole rows, and as many channels as fit, at most `most`."""
     n, y, x = step.pixels
     *outer, inner = step.channels
-    sizes = _steps(step.extents[inner], _lane_unit(step, configuration))
+    sizes = _steps(most, _lane_unit(step, configuration))
     base = {n: 1, x: step.extents[x], **dict.fromkeys(outer, 1)}
-    tiles: list[Tile] = []
+    tiles = []
     for count in {rows: None, -(-rows // 2): None, 1: None}:
         choices = (
             {**base, y: count, inner: size, **chunk}
@@ -276,11 +287,8 @@ def _rolling_tiles(
         )
         fitting = [t for t in choices if tile_fits(step, t, configuration)]
         # The last tile of channels is small if the largest one that fits does not divide them.
-        even = [t for t in fitting if step.extents[inner] % t[inner] == 0]
-        parts = [t for t in fitting if part % t[inner] == 0]
-        for tile in (*fitting[:1], *even[:1], *parts[:1]):
-            if tile not in tiles:
-                tiles.append(tile)
+        even = [t for t in fitting if most % t[inner] == 0]
+        tiles += fitting[:1] + [t for t in even[:1] if t != fitting[0]]
     return tiles
 
 

@@ -57,6 +57,11 @@ class TilePlan:
         """Units of `room` for the tiles of all phases; `pieces` units hold one tile of each."""
         return min(room, self.depth * pieces) if self.depth else room
 
+    @property
+    def has_narrow_rings(self) -> bool:
+        """Whether a ring holds a part of the channels at a time."""
+        return any(ring.narrow for ring in self.rings.values())
+
     def tiles_in(self, tensor: str) -> int:
         """The number of tiles of an activation that its region holds."""
         low, high = self.regions[tensor]
@@ -102,6 +107,7 @@ def make_plan(
                     # What is read for each part of the channels is loaded, not computed, again.
                     if (
                         not reads_own_channels(read, phase)
+                        or tensor.shape[-1] % tile[phase.channels[0]]
                         or tile[phase.channels[0]] % parts[before.channels[-1]]
                         or not made.keys().isdisjoint(one.tensor for one in before.activations)
                     ):

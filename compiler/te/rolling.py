@@ -255,9 +255,9 @@ def ring_of(
 
 
 def _is_aligned(part: Interval, extent: int) -> bool:
-    """Whether an interval moves by multiples of its extent."""
-    moves = [part.low.constant, *(factor for _, factor in part.low.terms)]
-    return 1 < len(moves) and part.extent < extent and not any(one % part.extent for one in moves)
+    """Whether an interval moves through an extent by multiples of its own."""
+    moves = [extent, part.low.constant, *(factor for _, factor in part.low.terms)]
+    return len(moves) > 2 and part.extent < extent and not any(one % part.extent for one in moves)
 
 
 def rolling_through(
