@@ -6,7 +6,7 @@ outer loop of the last phase. Only legal candidates are compared. The choice is 
 
 import itertools
 from bisect import insort_right
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -130,8 +130,10 @@ def likely_candidates(
     UnfitError
         When not even the smallest tile fits, naming what is too small.
     """
-    ways = (_best(kernel, configuration, depth, *ring, count) for ring in _rings(kernel, depth))
-    best = next(filter(None, ways), [])
+    usual, *others = _leads(phases_of(kernel), depth)
+    best = _best(kernel, configuration, depth, usual, count)
+    if not best and others:
+        best = _best(kernel, configuration, depth, others[0], count)
     if not best:
         raise UnfitError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
@@ -142,33 +144,27 @@ def likely_candidates(
     return best
 
 
-def ring_candidates(
+def just_in_time_candidates(
     kernel: Kernel, configuration: Configuration, depth: int, count: int
 ) -> list[Candidate]:
-    """At most `count` further candidates for each kind of smaller rings, which leave more room.
+    """At most `count` further candidates for a kernel with rings, which then hold no rows ahead.
 
-    Without rows ahead, GEMM waits for VECTOR in each tile. With a part of the channels at a time,
-    the inputs are loaded again for the next part.
+    In each tile GEMM waits for VECTOR, but the room that is left may hold larger tiles.
     """
     return [
         one
-        for ring in _rings(kernel, depth)[1:]
-        for one in _best(kernel, configuration, depth, *ring, count)
+        for ahead in _leads(phases_of(kernel), depth)[1:]
+        for one in _best(kernel, configuration, depth, ahead, count)
     ]
 
 
 def _best(
-    kernel: Kernel,
-    configuration: Configuration,
-    depth: int,
-    ahead: bool,
-    narrow: bool,
-    count: int,
+    kernel: Kernel, configuration: Configuration, depth: int, ahead: bool, count: int
 ) -> list[Candidate]:
     """The `count` candidates with the least estimates; equals keep their order."""
     phases = phases_of(kernel)
     best: list[Candidate] = []
-    for tiles in _all_tiles(phases, kernel, configuration, narrow):
+    for tiles, narrow in _all_tiles(phases, kernel, configuration):
         # Most tiles take so long to compute that no plan for them can be among the best.
         if len(best) == count:
             least = least_cycles(phases, tiles, configuration)
@@ -185,19 +181,20 @@ def legal_candidates(
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
     phases = phases_of(kernel)
-    for ring in _rings(kernel, depth):
-        for tiles in _all_tiles(phases, kernel, configuration, ring[1]):
-            yield from _candidates(kernel, phases, tiles, configuration, depth, *ring)
+    for ahead in _leads(phases, depth):
+        for tiles, narrow in _all_tiles(phases, kernel, configuration):
+            yield from _candidates(kernel, phases, tiles, configuration, depth, ahead, narrow)
 
 
-def _rings(kernel: Kernel, depth: int) -> list[tuple[bool, bool]]:
-    """The kinds of rings to try, the usual one first: whether rows are computed ahead, and whether
-    a ring holds a part of the channels at a time."""
-    phases, usual = phases_of(kernel), depth != 1
-    if all(passes_tiles(phases, index) for index in range(len(phases) - 1)):
-        return [(usual, False)]
-    kinds = itertools.product((False, True), dict.fromkeys((usual, False)))
-    return [(ahead, narrow) for narrow, ahead in kinds]
+def _leads(phases: Sequence[Phase], depth: int) -> tuple[bool, ...]:
+    """The values to try for `Candidate.ahead`, the usual one first."""
+    if depth == 1:
+        return (False,)
+    return (True, False) if _has_rings(phases) else (True,)
+
+
+def _has_rings(phases: Sequence[Phase]) -> bool:
+    return not all(passes_tiles(phases, index) for index in range(len(phases) - 1))
 
 
 def _candidates(
@@ -227,20 +224,20 @@ def _candidates(
 
 
 def _all_tiles(
-    steps: tuple[Phase, ...], kernel: Kernel, configuration: Configuration, narrow: bool
-) -> Iterator[tuple[Tile, ...]]:
+    steps: tuple[Phase, ...], kernel: Kernel, configuration: Configuration
+) -> Iterator[tuple[tuple[Tile, ...], bool]]:
     """Tiles of all phases: those of the last phase, and matching tiles of the others.
 
-    Parameters
-    ----------
-    narrow
-        Whether rings hold a part of the channels at a time.
+    Each with whether rings hold a part of the channels at a time. That makes room for taller tiles,
+    which save steps where GEMM keeps lines.
     """
     passing = [passes_tiles(steps, index) for index in range(len(steps) - 1)]
     together = [step for step, passes in zip(steps, [*passing, True], strict=True) if passes]
     lane = max(_lane_unit(step, configuration) for step in together)
     chunks = [_chunks(step, kernel, configuration) for step in steps]
-    for data in _data_tiles(steps[-1], lane, all(passing)):
+    kinds = (False, True) if configuration.window_lines > 1 and _has_rings(steps) else (False,)
+    data_tiles = _data_tiles(steps[-1], lane, all(passing))
+    for data, narrow in itertools.product(data_tiles, kinds):
         choices = [_fitting(steps[-1], [data], chunks[-1], configuration)]
         for index in reversed(range(len(passing))):
             step = steps[index]
@@ -258,7 +255,7 @@ def _all_tiles(
                 rows, part = _needed_of(step, steps[reader], later[0]) if later else (1, 1)
                 most = part if narrow else step.extents[step.channels[-1]]
                 choices.append(_rolling_tiles(step, rows, most, chunks[index], configuration))
-        yield from itertools.product(*reversed(choices))
+        yield from ((tiles, narrow) for tiles in itertools.product(*reversed(choices)))
 
 
 def _needed_of(step: Phase, reader: Phase, tile: Tile) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import chained, demand_of
-from ..accelerator.search import Candidate, likely_candidates, ring_candidates
+from ..accelerator.search import Candidate, just_in_time_candidates, likely_candidates
 from ..options import Options
 from ..tensor import Kernel
 from .given_schedules import Part
@@ -112,7 +112,7 @@ class CandidateTimer:
                 best, least = schedule, cycles
         if least > NEAR * bound:
             depth = options.pipeline_depth
-            for schedule in ring_candidates(kernel, self.configuration, depth, few):
+            for schedule in just_in_time_candidates(kernel, self.configuration, depth, few):
                 if schedule.estimated_cycles < least:
                     cycles = self.cycles((kernel, schedule))
                     best, least = min((best, least), (schedule, cycles), key=itemgetter(1))

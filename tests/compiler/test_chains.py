@@ -16,8 +16,8 @@ from tilewright.compiler import te
 from tilewright.compiler.accelerator.search import (
     Candidate,
     choose_candidate,
+    just_in_time_candidates,
     legal_candidates,
-    ring_candidates,
 )
 from tilewright.compiler.accelerator.tile_plan import TilePlan
 from tilewright.compiler.accelerator.weights import stored_bytes
@@ -210,7 +210,7 @@ def seen(monkeypatch) -> Seen:
         most, depth = chance.choice((1, 10, 100)), chance.choice((0, 0, 1, 2, 3))
         legal = tuple(itertools.islice(legal_candidates(kernel, configuration, depth), most))
         if chance.random() < 0.2:
-            legal = (*ring_candidates(kernel, configuration, depth, most),) or legal
+            legal = (*just_in_time_candidates(kernel, configuration, depth, most),) or legal
         drawn = chance.choice(legal or (choose_candidate(kernel, configuration),))
         return replace(drawn, estimated_cycles=0)
 
@@ -326,6 +326,6 @@ def test_rings_without_rows_ahead_make_room_for_larger_tiles(monkeypatch):
     with FuzzRunner() as run:
         assert run(graph, machine, 1, "sim").kind == "equal"
     cycles = [compile_module(graph, machine, measure=ExactMeasure()).report["cycles"]]
-    monkeypatch.setattr(candidate_timer, "ring_candidates", lambda *_: [])
+    monkeypatch.setattr(candidate_timer, "just_in_time_candidates", lambda *_: [])
     cycles.append(compile_module(graph, machine, measure=ExactMeasure()).report["cycles"])
     assert cycles[0] < cycles[1]
