@@ -49,55 +49,36 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-np.asarray(x).astype(np.float64)))
 
 
+_ANGLES = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
+_OF_NUMPY = (
+    *("mod", "fmod", "abs", "sign", "clip", "floor", "ceil", "less", "less_equal", "equal"),
+    *("invert", "isinf", "sqrt", "exp", "expm1", "log"),
+)
+"""Operations that are NumPy's functions of the same name."""
+
 OPERATIONS: Mapping[str, Callable[..., np.ndarray]] = {
+    **{name: getattr(np, name) for name in (*_OF_NUMPY, *_ANGLES)},
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
     "div": _divide,
-    "mod": np.mod,
-    "fmod": np.fmod,
     "pow": _power,
     "neg": np.negative,
-    "abs": np.abs,
-    "sign": np.sign,
     "max": np.maximum,
     "min": np.minimum,
-    "clip": np.clip,
     "round": np.rint,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "equal": np.equal,
     "select": np.where,
     "not": np.logical_not,
-    "invert": np.bitwise_not,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "shift_left": np.left_shift,
     "shift_right": np.right_shift,
-    "isinf": np.isinf,
-    "sqrt": np.sqrt,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log": np.log,
     "erf": lambda x: _like(x, _erf(x)),
     "gelu": lambda x: 0.5 * x * (1 + _like(x, _erf(x / math.sqrt(2)))),
     "sigmoid": _sigmoid,
     "softplus": lambda x: np.logaddexp(x, 0),
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "tanh": np.tanh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
+    **{f"a{name}": getattr(np, f"arc{name}") for name in _ANGLES},
 }
 """The definition of every operation."""
 

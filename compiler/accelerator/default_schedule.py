@@ -6,68 +6,39 @@ its instruction reads. A product and its finish are computed tile by tile inside
 output. Data between two phases stay in ACT, as tiles or as a ring of rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ...isa.configuration import Memory
 from ..te.loop_steps import Pipeline, Reorder, Split
 from ..te.stage_steps import CacheRead, CacheWrite, ComputeAt, SetScope, Tensorise
 from ..te.steps import Step
 from ..te.storage_steps import Arena, Precede, Roll
-from ..tensor import Kernel
 from .phases import Phase, Tile
-from .tile_plan import passes_tiles, rows_ahead
+from .tile_plan import Tiling, passes_tiles, rows_ahead
 
 ACT, WGT, ACC, PARAM = (
     memory.name for memory in (Memory.ACT, Memory.WGT, Memory.ACC, Memory.PARAM)
 )
 
 
-def default_steps(
-    kernel: Kernel,
-    phases: Sequence[Phase],
-    tiles: Sequence[Tile],
-    channels_outer: bool,
-    depth: int,
-    ahead: bool,
-) -> tuple[Step, ...]:
-    """The schedule of a kernel.
-
-    Parameters
-    ----------
-    tiles
-        For each phase, the extent of every axis in a tile.
-    channels_outer
-        Store each tile of channels on its own, and compute all pixels of one before the next tile
-        of channels, unless the channels of a tile of pixels share sums. Otherwise, all channels of
-        a tile of pixels are computed and stored together.
-    depth
-        Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
-    ahead
-        Whether the rows of rings are computed a tile before they are read.
-    """
-    return tuple(_Writer(kernel, phases, tiles, channels_outer, depth, ahead).steps())
+def default_steps(tiling: Tiling) -> tuple[Step, ...]:
+    """The schedule of a kernel."""
+    return tuple(_Writer(tiling).steps())
 
 
 class _Writer:
-    def __init__(
-        self,
-        kernel: Kernel,
-        phases: Sequence[Phase],
-        tiles: Sequence[Tile],
-        channels_outer: bool,
-        depth: int,
-        ahead: bool,
-    ) -> None:
-        self.kernel, self.phases, self.tiles = kernel, phases, tiles
-        self.channels_outer, self.depth, self.ahead = channels_outer, depth, ahead
-        self.output = kernel.output.name
-        self.scope = ACC if phases[-1].is_bare else ACT
+    def __init__(self, tiling: Tiling) -> None:
+        self.tiling, self.phases, self.tiles = tiling, tiling.phases, tiling.tiles
+        self.output = tiling.kernel.output.name
+        self.scope = ACC if self.phases[-1].is_bare else ACT
         """The scratchpad from which the results are stored."""
-        self.early = any(one.early for one in phases[-1].partials)
+        self.early = any(one.early for one in self.phases[-1].partials)
         """All channels of a tile of pixels share sums, and so follow each other."""
-        self.made = {phase.name for phase in phases}
+        self.made = {phase.name for phase in self.phases}
         self.rolling = {
-            phase.name for index, phase in enumerate(phases[:-1]) if not passes_tiles(phases, index)
+            phase.name
+            for index, phase in enumerate(self.phases[:-1])
+            if not passes_tiles(self.phases, index)
         }
         self.loops: dict[str, str] = {}
         """For each phase, the loop in which its inputs are computed."""
@@ -151,14 +122,14 @@ class _Writer:
         pixels = (*outer, f"{y}.o", f"{x}.o", *inner, f"{y}.i", f"{x}.i")
         channels: tuple[str, ...] = last.channels
         order = (*pixels, *channels)
-        if self.channels_outer:
+        if self.tiling.channels_outer:
             yield Split(self.output, cut, tile[cut])
             inside = (f"{axis}.i" if axis == cut else axis for axis in channels)
             tiles = pixels.index(f"{x}.o") + 1 if self.early else 0
             order = (*pixels[:tiles], f"{cut}.o", *pixels[tiles:], *inside)
         yield Reorder(self.output, order)
-        if self.depth:
-            yield Pipeline(self.output, order[0], self.depth)
+        if self.tiling.depth:
+            yield Pipeline(self.output, order[0], self.tiling.depth)
 
     @staticmethod
     def cut_channels(phase: Phase) -> str:
@@ -181,7 +152,7 @@ class _Writer:
             outer, pixels = f"{n}.o", (f"{n}.i", y, x)
         self.outer[stage] = f"{y}.o" if phase.name in self.rolling else outer
         if phase.name == self.output:
-            if self.channels_outer:
+            if self.tiling.channels_outer:
                 self.loops[stage] = outer
             else:
                 yield Split(stage, cut, tile[cut])
@@ -221,7 +192,7 @@ class _Writer:
 
     def may_cut(self, phase: Phase) -> bool:
         """Whether a product's reduction may be split into chunks; windows are gathered whole."""
-        patches = (self.kernel.tensors[read.tensor].patches for read in phase.streams)
+        patches = (self.tiling.kernel.tensors[read.tensor].patches for read in phase.streams)
         whole = any(one.weights for one in phase.partials)
         return not whole and all(one is None or one.whole_pixels for one in patches)
 
@@ -232,7 +203,7 @@ class _Writer:
         early = stage, self.outer.get(stage, "")
         if phase.name == self.output:
             around = pixels = self.output, f"{phase.pixels[2]}.o"
-            if self.early and self.channels_outer:
+            if self.early and self.tiling.channels_outer:
                 early, around = pixels, (self.output, f"{self.cut_channels(phase)}.o")
             yield ComputeAt(stage, *around)
         else:
@@ -274,7 +245,7 @@ class _Writer:
             if read.tensor == phase.name
         )
         other, tile = self.phases[reader], self.tiles[reader]
-        return Roll(phase.name, rows_ahead(read, other, tile) if self.ahead else 0)
+        return Roll(phase.name, rows_ahead(read, other, tile) if self.tiling.ahead else 0)
 
     def instructions(self, phase: Phase, tile: Tile) -> Iterator[Step]:
         """The outermost loop of the instruction."""

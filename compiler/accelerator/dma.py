@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, move_transfer
@@ -91,14 +92,26 @@ PIXEL_AXES = 3
 """Batch, row and column come first; all further dimensions of an activation are channels."""
 
 
+class LocalBox(NamedTuple):
+    """A box in a scratchpad.
+
+    Parameters
+    ----------
+    memory
+        The scratchpad.
+    first
+        Byte where the box begins.
+    places
+        Layout of each dimension, in bytes.
+    """
+
+    memory: Memory
+    first: int
+    places: tuple[TileLayout, ...]
+
+
 def load_box(
-    source: DramTensor,
-    box: Box,
-    destination: Memory,
-    local: int,
-    places: tuple[TileLayout, ...],
-    pad: int,
-    limits: Configuration,
+    source: DramTensor, box: Box, target: LocalBox, pad: int, limits: Configuration
 ) -> list[Instruction]:
     """LOADs that bring a box to a scratchpad, padding first.
 
@@ -107,14 +120,11 @@ def load_box(
     box
         The part outside the tensor is filled with `pad`. Along dimensions that are cut into blocks,
         only the part after the last element may lie outside.
-    local
-        First byte in the scratchpad; an element takes one byte.
-    places
-        Layout of each dimension of the box there.
     """
     box, memory = _from_zero(source, box)
-    firsts = _loads(source.shape, source.strides, box, destination, places, pad, limits)
-    return [move_transfer(first, memory, local) for first in firsts]
+    whole = source.shape, source.strides
+    firsts = _loads(whole, box, target._replace(first=0), pad, limits)
+    return [move_transfer(first, memory, target.first) for first in firsts]
 
 
 def _from_zero(tensor: DramTensor, box: Box) -> tuple[Box, int]:
@@ -136,48 +146,43 @@ def _from_zero(tensor: DramTensor, box: Box) -> tuple[Box, int]:
 
 @lru_cache(maxsize=1 << 14)
 def _loads(
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    box: Box,
-    destination: Memory,
-    places: tuple[TileLayout, ...],
-    pad: int,
-    limits: Configuration,
-) -> tuple[Instruction, ...]:
-    """Return the LOADs of a box, for a tensor and a destination that both start at byte 0."""
+    whole: tuple[tuple[int, ...], tuple[int, ...]],
+    box: Box, target: LocalBox, pad: int, limits: Configuration
+) -> tuple[Instruction, ...]:  # fmt: skip
+    """Return the LOADs of a box, for a tensor and a target that both start at byte 0.
+
+    The tensor is given by its shape and strides.
+    """
+    shape, strides = whole
     valid = tuple(
         (max(low, 0), min(high, size)) for (low, high), size in zip(box, shape, strict=True)
     )
-    loads = _padding(box, valid, destination, places, pad, limits)
+    loads = _padding(box, valid, target, pad, limits)
     if any(low >= high for low, high in valid):
         return tuple(loads)
     memory = sum(low * stride for (low, _), stride in zip(valid, strides, strict=True))
-    local = offset_in(box, valid, places)
-    for there, here, dims in _pieces(valid, strides, places):
+    local = offset_in(box, valid, target.places)
+    for there, here, dims in _pieces(valid, strides, target.places):
         dims.sort(key=lambda dimension: dimension[2], reverse=True)
         base = memory + there, local + here
-        loads += strided_copy((Memory.DRAM, destination), dims, base, limits)
+        loads += strided_copy((Memory.DRAM, target.memory), dims, base, limits)
     return tuple(loads)
 
 
 def _padding(
-    box: Box,
-    valid: Box,
-    destination: Memory,
-    places: tuple[TileLayout, ...],
-    pad: int,
-    limits: Configuration,
+    box: Box, valid: Box, target: LocalBox, pad: int, limits: Configuration
 ) -> list[Instruction]:
     """LOADs that fill at least the part of a box that is not valid."""
     if box == valid:
         return []
+    memory, _, places = target
     if any(place.block for place in places):
         # The padding is scattered over the rows of a tile; filling the whole tile is faster.
-        return fill_bytes([(box_size(box), 1)], destination, 0, pad, limits)
+        return fill_bytes([(box_size(box), 1)], memory, 0, pad, limits)
     loads: list[Instruction] = []
     for slab in _outside(box, valid):
         dims = [(size, one.inner) for size, one in zip(extents_of(slab), places, strict=True)]
-        loads += fill_bytes(dims, destination, offset_in(box, slab, places), pad, limits)
+        loads += fill_bytes(dims, memory, offset_in(box, slab, places), pad, limits)
     return loads
 
 
@@ -243,12 +248,7 @@ def load_patches(
 
 
 def store_box(
-    target: DramTensor,
-    box: Box,
-    source: Memory,
-    local: int,
-    places: tuple[TileLayout, ...],
-    limits: Configuration,
+    target: DramTensor, box: Box, source: LocalBox, limits: Configuration
 ) -> list[Instruction]:
     """STOREs that bring a box to each of its places in main memory.
 
@@ -257,37 +257,34 @@ def store_box(
     Parameters
     ----------
     box
-        Whole blocks of `places`, except for the end of the last one.
-    local
-        Byte in the scratchpad where the box starts.
-    places
-        Layout of each dimension there, in bytes.
+        Whole blocks of `source.places`, except for the end of the last one.
     """
     stores = []
     for piece in _own_channels(target, box) if target.pitch else (box,):
-        start = local + offset_in(box, piece, places)
+        start = source.first + offset_in(box, piece, source.places)
         piece, memory = _from_zero(target, piece)
-        firsts = _stores(target.strides, target.copies, piece, places, source, limits)
+        ways = target.strides, target.copies
+        firsts = _stores(ways, piece, source._replace(first=0), limits)
         stores += [move_transfer(first, memory, start) for first in firsts]
     return stores
 
 
 @lru_cache(maxsize=1 << 14)
 def _stores(
-    strides: tuple[int, ...],
-    copies: tuple[tuple[int, int], ...],
-    box: Box,
-    places: tuple[TileLayout, ...],
-    source: Memory,
-    limits: Configuration,
-) -> tuple[Instruction, ...]:
-    """Return the STOREs of a box whose first element is at byte 0."""
+    ways: tuple[tuple[int, ...], tuple[tuple[int, int], ...]],
+    box: Box, source: LocalBox, limits: Configuration
+) -> tuple[Instruction, ...]:  # fmt: skip
+    """Return the STOREs of a box whose first element is at byte 0, on both sides.
+
+    The tensor is given by its strides and its copies.
+    """
+    strides, copies = ways
     memory = sum(low * stride for (low, _), stride in zip(box, strides, strict=True))
     again = [(count, 0, apart) for count, apart in copies]
     stores: list[Instruction] = []
-    for there, here, loops in _pieces(box, strides, places):
+    for there, here, loops in _pieces(box, strides, source.places):
         dims = [*again, *((extent, inner, stride) for extent, stride, inner in loops)]
-        stores += strided_copy((source, Memory.DRAM), dims, (here, memory + there), limits)
+        stores += strided_copy((source.memory, Memory.DRAM), dims, (here, memory + there), limits)
     return tuple(stores)
 
 

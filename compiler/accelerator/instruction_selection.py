@@ -1,7 +1,5 @@
 """Check that a nest is one instruction: operands in place, full lanes, whole boxes."""
 
-from collections.abc import Mapping
-
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Match
@@ -95,7 +93,8 @@ def check_sizes(
     for axis, parameters in matched.lanes.items():
         for parameter in parameters:
             lanes = getattr(configuration, parameter)
-            _check_lane(plan, bounds, axis, tile, lanes, taker, parameter)
+            needed = f"{taker} `{axis}` in lanes of {lanes} (`{parameter}`)"
+            _check_lane(plan, bounds, axis, tile[axis], lanes, needed)
 
 
 def check_operands(compute: Compute, pattern: Pattern, found: Match) -> None:
@@ -115,23 +114,16 @@ def check_operands(compute: Compute, pattern: Pattern, found: Match) -> None:
 
 
 def _check_lane(
-    plan: StagePlan,
-    bounds: Bounds,
-    axis: str,
-    tile: Mapping[str, int],
-    lanes: int,
-    taker: str,
-    parameter: str,
+    plan: StagePlan, bounds: Bounds, axis: str, size: int, lanes: int, needed: str
 ) -> None:
     """Every tile of the axis must start at a multiple of the lanes, and have such an extent."""
-    needed = f"{taker} `{axis}` in lanes of {lanes} (`{parameter}`)"
     whole = plan.stage.compute.extents[axis]
     if whole % lanes:
         raise ScheduleError(f"{needed}, but its extent is {whole}; declare it padded")
-    if tile[axis] % lanes:
+    if size % lanes:
         raise ScheduleError(
-            f"{needed}, but the tile has {tile[axis]}; split `{axis}` by a multiple of "
-            f"{lanes} and keep the inner loop inside"
+            f"{needed}, but the tile has {size}; split `{axis}` by a multiple of {lanes} and keep "
+            "the inner loop inside"
         )
     fixed = plan.bound(plan.stage.loops.index(plan.stage.instruction))
     low = bounds.interval(variable(qualified(plan.stage.name, axis)), fixed).low

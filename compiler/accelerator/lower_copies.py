@@ -18,7 +18,7 @@ from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
 from .constants import ConstantPool, pack_parameters, padded_box
-from .dma import DramTensor, load_box, load_patches, store_box
+from .dma import DramTensor, LocalBox, load_box, load_patches, store_box
 from .scratchpads import BufferPlacer, Placed
 from .sliding import Window
 from .strided_copy import strided_copy
@@ -116,31 +116,28 @@ class Transfers:
         if place.resident is not None or (
             place.memory is Memory.ACC and self.buffers.fixed is None
         ):
-            offsets = (
-                one.offset(low - first)
-                for (low, _), first, one in zip(box, place.lows, place.places, strict=True)
-            )
-            local = (place.base + sum(offsets)) * size
-            places = tuple(one.of_bytes(size) for one in place.places)
-            if size > 1:
-                box, places = (*box, (0, size)), (*places, TileLayout(1))
-            return store_box(target, box, place.memory, local, places, self.limits)
+            return self._store_in_place(target, box, place)
         stores: list[Instruction] = []
         for piece, offset in dense_pieces(box, room):
             local = (place.base + offset) * size
             if size > 1:
                 piece = (*piece, (0, size))
-            stores += store_box(target, piece, place.memory, local, _dense(piece), self.limits)
+            here = LocalBox(place.memory, local, _dense(piece))
+            stores += store_box(target, piece, here, self.limits)
         return stores
 
     def keep(self, name: str, box: Box, place: Placed) -> list[Instruction]:
         """STOREs of a box of a result that a later stage reads, too."""
-        offset = sum(
-            one.offset(low - first)
-            for (low, _), first, one in zip(box, place.lows, place.places, strict=True)
-        )
-        target, local = self._in_dram(name), place.base + offset
-        return store_box(target, box, place.memory, local, place.places, self.limits)
+        return self._store_in_place(self._in_dram(name), box, place)
+
+    def _store_in_place(self, target: DramTensor, box: Box, place: Placed) -> list[Instruction]:
+        """STOREs of a part of a buffer that keeps its layout."""
+        size = place.memory.scratchpad.element_bytes
+        local = (place.base + place.offset(box)) * size
+        places = tuple(one.of_bytes(size) for one in place.places)
+        if size > 1:
+            box, places = (*box, (0, size)), (*places, TileLayout(1))
+        return store_box(target, box, LocalBox(place.memory, local, places), self.limits)
 
     def _load(self, name: str, box: Box, room: Box, place: Placed) -> Iterator[Instruction]:
         """Load a box of bytes into a buffer with the layout of a larger box."""
@@ -155,10 +152,8 @@ class Transfers:
                     )
                 yield from load_patches(source, tensor.patches, piece, local, self.limits)
             else:
-                places = _dense(piece)
-                yield from load_box(
-                    source, piece, place.memory, local, places, tensor.pad, self.limits
-                )
+                here = LocalBox(place.memory, local, _dense(piece))
+                yield from load_box(source, piece, here, tensor.pad, self.limits)
 
     def _load_weights(
         self, instance: Instance, name: str, target: str, place: Placed
@@ -175,8 +170,8 @@ class Transfers:
             )
         source = self._in_dram(name)
         if box == room:
-            places = place.places
-            return load_box(source, box, Memory.WGT, place.base, places, tensor.pad, self.limits)
+            here = LocalBox(Memory.WGT, place.base, place.places)
+            return load_box(source, box, here, tensor.pad, self.limits)
         return self._load_lanes(box, room, source, tensor, place)
 
     def _load_constant(
@@ -223,8 +218,8 @@ class Transfers:
                 for low, (first, _), one in zip(corner, room[-2:], place.places[-2:], strict=True)
             )
             for piece, offset in dense_pieces(part, block):
-                first, places = local + offset, _dense(piece)
-                found += load_box(source, piece, Memory.WGT, first, places, tensor.pad, self.limits)
+                here = LocalBox(Memory.WGT, local + offset, _dense(piece))
+                found += load_box(source, piece, here, tensor.pad, self.limits)
         return found
 
     def _load_parameters(

@@ -5,12 +5,12 @@ instruction wait for another; it derives them from the instructions' footprints.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import NamedTuple
 
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration, Memory
-from ...isa.expressions import Affine, Read, reads_of
+from ...isa.expressions import Read, reads_of
 from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
 from ..te.affine import value_of
@@ -23,6 +23,7 @@ from .constants import ConstantPool
 from .dma import DramTensor
 from .lower_copies import Packed, Transfers
 from .matching import MatchedInstruction
+from .phases import own_index
 from .program_size import too_large
 from .residents import NO_FRAMES, ResidentFrame
 from .row_passes import RowPasses
@@ -85,6 +86,7 @@ class KnownPieces:
     packed: dict[object, Packed] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
 class Lowering:
     """Lowers scheduled kernels one after the other into one instruction stream.
 
@@ -104,28 +106,22 @@ class Lowering:
         Activations that may stay in ACT, by value.
     """
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        dram: Mapping[str, DramTensor],
-        pool: ConstantPool,
-        most_instructions: int = DEFAULT_OPTIONS.most_instructions,
-        known: dict[Kernel, KnownPieces] | None = None,
-        frames: Mapping[str, ResidentFrame] = NO_FRAMES,
-    ) -> None:
-        self.configuration = configuration
-        self.most_instructions = most_instructions
-        self.dram, self.pool = dram, pool
-        self.stream: list[Emitted] = []
-        self.scratchpads = Scratchpads.of(configuration)
+    configuration: Configuration
+    dram: Mapping[str, DramTensor]
+    pool: ConstantPool
+    most_instructions: int = DEFAULT_OPTIONS.most_instructions
+    known: dict[Kernel, KnownPieces] = field(default_factory=dict)
+    frames: InitVar[Mapping[str, ResidentFrame]] = NO_FRAMES
+    stream: list[Emitted] = field(init=False, default_factory=list)
+    scratchpads: Scratchpads = field(init=False)
+
+    def __post_init__(self, frames: Mapping[str, ResidentFrame]) -> None:
+        self.scratchpads = Scratchpads.of(self.configuration)
         self.scratchpads.frames |= frames
-        self.known = {} if known is None else known
 
     def copy(self) -> "Lowering":
         """Return a copy; lowering more kernels into either one leaves the other as it is."""
-        other = Lowering(
-            self.configuration, self.dram, self.pool.copy(), self.most_instructions, self.known
-        )
+        other = replace(self, pool=self.pool.copy(), frames=NO_FRAMES)
         other.stream = self.stream.copy()
         other.scratchpads = self.scratchpads.copy()
         return other
@@ -443,8 +439,7 @@ class _KernelLowering:
 
 
 def _own(compute: Compute) -> _Operand:
-    index = tuple(Affine(((axis.name, 1),)) for axis in compute.axes)
-    return _Operand(Read(compute.output.name, index))
+    return _Operand(Read(compute.output.name, own_index(compute)))
 
 
 def _reads(compute: Compute) -> list[Read]:

@@ -124,12 +124,9 @@ class Phase:
     @property
     def constants(self) -> Iterator[tuple[Read, Memory]]:
         """The reads of constants by the finish, with their scratchpads."""
-        places = (self.table, Memory.LUT), *((read, Memory.PARAM) for read in self._pairs)
+        pairs = self.bias, self.scale, self.epsilon, self.factor
+        places = (self.table, Memory.LUT), *((read, Memory.PARAM) for read in pairs)
         return ((read, memory) for read, memory in places if read is not None)
-
-    @property
-    def _pairs(self) -> tuple[Read | None, ...]:
-        return self.bias, self.scale, self.epsilon, self.factor
 
     @property
     def is_bare(self) -> bool:

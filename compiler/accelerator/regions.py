@@ -84,14 +84,10 @@ def divide_act(
     fewest = len(requests) + 1
     for shared in (1, *range(2, may_share + 1)):
         regions = _divide(requests, len(requests) - shared, configuration)
-        unmet = (
-            sum(
-                high - low < request.wanted
-                for request, (low, high) in zip(requests, regions, strict=True)
-            )
-            if regions
-            else len(requests) + 1
-        )
+        if not regions:
+            continue
+        pairs = zip(requests, regions, strict=True)
+        unmet = sum(high - low < request.wanted for request, (low, high) in pairs)
         if unmet < fewest:
             best, fewest = regions, unmet
     return best
@@ -103,9 +99,7 @@ def _divide(
     """Give the first `alone` buffers separate banks, and let the others share banks."""
     bank, banks = configuration.bank_bytes(Memory.ACT), configuration.act_banks
     row = configuration.row_bytes(Memory.ACT)
-    sharing = tuple(
-        RegionRequest(_round(d.least, row), _round(d.wanted, row)) for d in requests[alone:]
-    )
+    sharing = [RegionRequest(align(d.least, row), align(d.wanted, row)) for d in requests[alone:]]
     together = RegionRequest(sum(d.least for d in sharing), sum(d.wanted for d in sharing))
     groups = [*requests[:alone], together]
     given = [max(1, -(-request.least // bank)) for request in groups]
@@ -124,7 +118,3 @@ def _divide(
         regions.append((start, start + request.least + spare))
         start += request.least + spare
     return tuple(regions)
-
-
-def _round(size: int, unit: int) -> int:
-    return -(-size // unit) * unit

@@ -126,6 +126,11 @@ class Placed:
     further: tuple[FurtherTiles, ...] = ()
     resident: ResidentActivation | None = None
 
+    def offset(self, box: Box) -> int:
+        """Elements from the buffer's first to that of a box."""
+        steps = zip(box, self.lows, self.places, strict=True)
+        return sum(place.offset(low - first) for (low, _), first, place in steps)
+
 
 class ArenaRequest(NamedTuple):
     """A box of a buffer, as an arena is asked for it: `size` units of `unit` elements each."""
@@ -199,9 +204,7 @@ class BufferPlacer:
         self.fixed: FixedPlaces | None = None
         self.requests: dict[tuple[str, Box], ArenaRequest] = {}
         """By buffer and box; most boxes recur."""
-        self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
         self.known_further: dict[tuple[str, Box], tuple[FurtherTiles, ...]] = {}
-        self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[TileLayout, ...], int, int]] = {}
         self.stored: dict[str, str] = {}
         self.loaded: dict[str, str] = {}
         """Values of the buffers that are tiles of an activation which may stay in ACT."""
@@ -217,11 +220,7 @@ class BufferPlacer:
 
     def weights(self, name: str, extents: tuple[int, ...]) -> WeightLayout:
         """The layout of a box of a weight buffer."""
-        key = name, extents
-        if key not in self.layouts:
-            window = self.windows.get(name)
-            self.layouts[key] = weight_layout(extents, window, self.configuration)
-        return self.layouts[key]
+        return weight_layout(extents, self.windows.get(name), self.configuration)
 
     def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
         return self.most_tiles(name, shape) * self.configuration.tile_bytes
@@ -256,11 +255,8 @@ class BufferPlacer:
             memory, (lows, sizes) = Memory[scope], _split(buffered.box)
             base = self.fixed.base(name, buffered.slot)
             if memory is Memory.WGT:
-                places, further = (
-                    self.weights(name, sizes).places,
-                    self._further(name, buffered.box),
-                )
-                return Placed(memory, base, lows, places, further=further)
+                places = self.weights(name, sizes).places
+                return Placed(memory, base, lows, places, further=self._further(name, buffered.box))
             return Placed(memory, base, lows, dense_places(sizes))
         if buffered.allocate.rolling is not None:
             return self._ring(name, buffered.allocate.rolling)
@@ -402,10 +398,7 @@ class BufferPlacer:
         else:
             banks = min(limits.acc_banks, depth) if depth else limits.acc_banks
             bank, used = self.scratchpads.take_bank() % banks * limits.acc_depth, 0
-        key = name, sizes
-        if key not in self.sums:
-            self.sums[key] = accumulator_places(sizes, self.windows.get(name), limits)
-        places, rows, first = self.sums[key]
+        places, rows, first = accumulator_places(sizes, self.windows.get(name), limits)
         if used + rows > limits.acc_depth:
             raise self._too_few_rows(f"`{name}`", sizes, rows, limits.acc_depth - used)
         found = Placed(Memory.ACC, (bank + used) * limits.lanes_out + first, lows, places)

@@ -6,7 +6,7 @@ outer loop of the last phase. Only legal candidates are compared. The choice is 
 
 import itertools
 from bisect import insort_right
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -18,7 +18,7 @@ from .default_schedule import default_steps
 from .estimate import estimate, least_cycles
 from .phases import Phase, Tile, phases_of
 from .target import Accelerator
-from .tile_plan import TilePlan, make_plan, passes_tiles, reads_own_channels, tile_fits
+from .tile_plan import TilePlan, Tiling, make_plan, passes_tiles, reads_own_channels, tile_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,9 @@ class Candidate:
         ScheduleError
             When the candidate belongs to another kernel.
         """
-        tiles = tuple(map(dict, self.tiles))
-        phases = phases_of(kernel)
-        steps = default_steps(kernel, phases, tiles, self.channels_outer, self.depth, self.ahead)
-        joins_images = tiles[-1][phases[-1].pixels[0]] > 1
+        tiling = self._tiling(kernel)
+        steps = default_steps(tiling)
+        joins_images = tiling.tiles[-1][tiling.phases[-1].pixels[0]] > 1
         form = self.channels_outer, self.depth > 0, joins_images
         if alike is not None and form in alike:
             return alike[form].with_numbers(steps)
@@ -86,18 +85,20 @@ class Candidate:
         CompileError
             When the schedule belongs to another kernel or another machine.
         """
-        phases = phases_of(kernel)
-        tiles = tuple(map(dict, self.tiles))
-        fits = all(map(tile_fits, phases, tiles, itertools.repeat(configuration)))
-        plan = make_plan(
-            kernel, phases, tiles, self.channels_outer, self.depth, self.ahead, configuration
-        )
+        tiling = self._tiling(kernel)
+        fits = all(map(tile_fits, tiling.phases, tiling.tiles, itertools.repeat(configuration)))
+        plan = make_plan(tiling, configuration)
         if plan is None or not fits:
             raise CompileError(
                 f"kernel `{kernel.name}`: `{self}` does not fit `{configuration.name}`; it was "
                 "made for another kernel or configuration"
             )
         return plan
+
+    def _tiling(self, kernel: Kernel) -> Tiling:
+        tiles = tuple(map(dict, self.tiles))
+        phases = phases_of(kernel)
+        return Tiling(kernel, phases, tiles, self.channels_outer, self.depth, self.ahead)
 
     def __str__(self) -> str:
         sizes = ", then ".join(
@@ -130,10 +131,8 @@ def likely_candidates(
     UnfitError
         When not even the smallest tile fits, naming what is too small.
     """
-    usual, *others = _leads(phases_of(kernel), depth)
-    best = _best(kernel, configuration, depth, usual, count)
-    if not best and others:
-        best = _best(kernel, configuration, depth, others[0], count)
+    search = _Search(kernel, configuration, depth)
+    best = next(filter(None, (search.best(ahead, count) for ahead in search.leads)), None)
     if not best:
         raise UnfitError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
@@ -151,111 +150,134 @@ def just_in_time_candidates(
 
     In each tile GEMM waits for VECTOR, but the room that is left may hold larger tiles.
     """
-    return [
-        one
-        for ahead in _leads(phases_of(kernel), depth)[1:]
-        for one in _best(kernel, configuration, depth, ahead, count)
-    ]
-
-
-def _best(
-    kernel: Kernel, configuration: Configuration, depth: int, ahead: bool, count: int
-) -> list[Candidate]:
-    """The `count` candidates with the least estimates; equals keep their order."""
-    phases = phases_of(kernel)
-    best: list[Candidate] = []
-    for tiles, narrow in _all_tiles(phases, kernel, configuration):
-        # Most tiles take so long to compute that no plan for them can be among the best.
-        if len(best) == count:
-            least = least_cycles(phases, tiles, configuration)
-            if least >= best[-1].estimated_cycles:
-                continue
-        for candidate in _candidates(kernel, phases, tiles, configuration, depth, ahead, narrow):
-            insort_right(best, candidate, key=attrgetter("estimated_cycles"))
-            del best[count:]
-    return best
+    search = _Search(kernel, configuration, depth)
+    return [one for ahead in search.leads[1:] for one in search.best(ahead, count)]
 
 
 def legal_candidates(
     kernel: Kernel, configuration: Configuration, depth: int = 0
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
-    phases = phases_of(kernel)
-    for ahead in _leads(phases, depth):
-        for tiles, narrow in _all_tiles(phases, kernel, configuration):
-            yield from _candidates(kernel, phases, tiles, configuration, depth, ahead, narrow)
+    search = _Search(kernel, configuration, depth)
+    for ahead in search.leads:
+        for tiles, narrow in search.all_tiles():
+            yield from search.candidates(tiles, ahead, narrow)
 
 
-def _leads(phases: Sequence[Phase], depth: int) -> tuple[bool, ...]:
-    """The values to try for `Candidate.ahead`, the usual one first."""
-    if depth == 1:
-        return (False,)
-    return (True, False) if _has_rings(phases) else (True,)
+class _Search:
+    """The candidates for a kernel; see `Candidate` for `depth`."""
 
+    def __init__(self, kernel: Kernel, configuration: Configuration, depth: int) -> None:
+        self.kernel, self.configuration, self.depth = kernel, configuration, depth
+        self.phases = phases_of(kernel)
+        self.passing = [passes_tiles(self.phases, place) for place in range(len(self.phases) - 1)]
+        """For each phase but the last, True if it passes its tiles on."""
 
-def _has_rings(phases: Sequence[Phase]) -> bool:
-    return not all(passes_tiles(phases, index) for index in range(len(phases) - 1))
+    @property
+    def leads(self) -> tuple[bool, ...]:
+        """The values to try for `Candidate.ahead`, the usual one first."""
+        if self.depth == 1:
+            return (False,)
+        return (True,) if all(self.passing) else (True, False)
 
+    def best(self, ahead: bool, count: int) -> list[Candidate]:
+        """The `count` candidates with the least estimates; equals keep their order."""
+        best: list[Candidate] = []
+        for tiles, narrow in self.all_tiles():
+            # Most tiles take so long to compute that no plan for them can be among the best.
+            if len(best) == count:
+                least = least_cycles(self.phases, tiles, self.configuration)
+                if least >= best[-1].estimated_cycles:
+                    continue
+            for candidate in self.candidates(tiles, ahead, narrow):
+                insort_right(best, candidate, key=attrgetter("estimated_cycles"))
+                del best[count:]
+        return best
 
-def _candidates(
-    kernel: Kernel,
-    phases: tuple[Phase, ...],
-    tiles: tuple[Tile, ...],
-    configuration: Configuration,
-    depth: int,
-    ahead: bool,
-    narrow: bool,
-) -> Iterator[Candidate]:
-    """The candidates with these tiles that fit."""
-    last = phases[-1]
-    # If one tile has all channels, both orders are the same.
-    cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
-    orders = (True,) if last.is_bare else (False, True) if cut else (False,)
-    for channels_outer in orders[-1:] if narrow else orders:
-        plan = make_plan(kernel, phases, tiles, channels_outer, depth, ahead, configuration)
-        if plan is not None and plan.has_narrow_rings == narrow:
-            yield Candidate(
-                tuple(tuple(tile.items()) for tile in tiles),
-                channels_outer,
-                estimate(plan, configuration),
-                depth,
-                ahead,
-            )
+    def candidates(self, tiles: tuple[Tile, ...], ahead: bool, narrow: bool) -> Iterator[Candidate]:
+        """The candidates with these tiles that fit."""
+        last = self.phases[-1]
+        # If one tile has all channels, both orders are the same.
+        cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
+        orders = (True,) if last.is_bare else (False, True) if cut else (False,)
+        items = tuple(tuple(tile.items()) for tile in tiles)
+        for channels_outer in orders[-1:] if narrow else orders:
+            tiling = Tiling(self.kernel, self.phases, tiles, channels_outer, self.depth, ahead)
+            plan = make_plan(tiling, self.configuration)
+            if plan is not None and plan.has_narrow_rings == narrow:
+                cycles = estimate(plan, self.configuration)
+                yield Candidate(items, channels_outer, cycles, self.depth, ahead)
 
+    def all_tiles(self) -> Iterator[tuple[tuple[Tile, ...], bool]]:
+        """Tiles of all phases: those of the last phase, and matching tiles of the others.
 
-def _all_tiles(
-    steps: tuple[Phase, ...], kernel: Kernel, configuration: Configuration
-) -> Iterator[tuple[tuple[Tile, ...], bool]]:
-    """Tiles of all phases: those of the last phase, and matching tiles of the others.
+        Each with whether rings hold a part of the channels at a time. That makes room for taller
+        tiles, which save steps where GEMM keeps lines.
+        """
+        steps, passing = self.phases, self.passing
+        together = [step for step, passes in zip(steps, [*passing, True], strict=True) if passes]
+        lane = max(map(self.lane_unit, together))
+        chunks = [self.chunks(step) for step in steps]
+        has_parts = self.configuration.window_lines > 1 and not all(passing)
+        data_tiles = _data_tiles(steps[-1], lane, all(passing))
+        for data, narrow in itertools.product(data_tiles, (False, True)[: 1 + has_parts]):
+            choices = [self.fitting(steps[-1], data, chunks[-1])]
+            for index in reversed(range(len(passing))):
+                step = steps[index]
+                if passing[index]:
+                    axes = (axis.name for axis in step.finish.axes)
+                    own: Tile = dict(zip(axes, data.values(), strict=True))
+                    choices.append(self.fitting(step, own, chunks[index]))
+                else:
+                    reader = next(
+                        place
+                        for place in range(index + 1, len(steps))
+                        if any(read.tensor == step.name for read in steps[place].activations)
+                    )
+                    later = choices[len(steps) - 1 - reader]
+                    rows, part = _needed_of(step, steps[reader], later[0]) if later else (1, 1)
+                    most = part if narrow else step.extents[step.channels[-1]]
+                    choices.append(self.rolling_tiles(step, rows, most, chunks[index]))
+            yield from ((tiles, narrow) for tiles in itertools.product(*reversed(choices)))
 
-    Each with whether rings hold a part of the channels at a time. That makes room for taller tiles,
-    which save steps where GEMM keeps lines.
-    """
-    passing = [passes_tiles(steps, index) for index in range(len(steps) - 1)]
-    together = [step for step, passes in zip(steps, [*passing, True], strict=True) if passes]
-    lane = max(_lane_unit(step, configuration) for step in together)
-    chunks = [_chunks(step, kernel, configuration) for step in steps]
-    kinds = (False, True) if configuration.window_lines > 1 and _has_rings(steps) else (False,)
-    data_tiles = _data_tiles(steps[-1], lane, all(passing))
-    for data, narrow in itertools.product(data_tiles, kinds):
-        choices = [_fitting(steps[-1], [data], chunks[-1], configuration)]
-        for index in reversed(range(len(passing))):
-            step = steps[index]
-            if passing[index]:
-                axes = (axis.name for axis in step.finish.axes)
-                own: list[Tile] = [dict(zip(axes, data.values(), strict=True))]
-                choices.append(_fitting(step, own, chunks[index], configuration))
-            else:
-                reader = next(
-                    place
-                    for place in range(index + 1, len(steps))
-                    if any(read.tensor == step.name for read in steps[place].activations)
-                )
-                later = choices[len(steps) - 1 - reader]
-                rows, part = _needed_of(step, steps[reader], later[0]) if later else (1, 1)
-                most = part if narrow else step.extents[step.channels[-1]]
-                choices.append(_rolling_tiles(step, rows, most, chunks[index], configuration))
-        yield from ((tiles, narrow) for tiles in itertools.product(*reversed(choices)))
+    def rolling_tiles(self, step: Phase, rows: int, most: int, chunks: list[Tile]) -> list[Tile]:
+        """Tiles of a rolling phase: some whole rows, and as many channels as fit, up to `most`."""
+        n, y, x = step.pixels
+        *outer, inner = step.channels
+        sizes = _steps(most, self.lane_unit(step))
+        base = {n: 1, x: step.extents[x], **dict.fromkeys(outer, 1)}
+        tiles = []
+        for count in {rows: None, -(-rows // 2): None, 1: None}:
+            rolling = ({**base, y: count, inner: size} for size in sizes)
+            fitting = [tile for data in rolling for tile in self.fitting(step, data, chunks)]
+            # The last tile of channels is small if the largest that fits does not divide them.
+            even = [t for t in fitting if most % t[inner] == 0]
+            tiles += fitting[:1] + [t for t in even[:1] if t != fitting[0]]
+        return tiles
+
+    def lane_unit(self, step: Phase) -> int:
+        """A tile of a phase has a multiple of this number of channels."""
+        configuration = self.configuration
+        if step.window is not None:
+            return max(configuration.lanes_in, configuration.lanes_out)
+        sums = step.product or any(one.compute.output.dtype == "int32" for one in step.partials)
+        return configuration.lanes_out if sums else configuration.vector_lanes
+
+    def fitting(self, step: Phase, data: Tile, chunks: list[Tile]) -> list[Tile]:
+        """Tiles of a phase with each chunk of its reductions, if they fit."""
+        tiles = ({**data, **chunk} for chunk in chunks)
+        return [tile for tile in tiles if tile_fits(step, tile, self.configuration)]
+
+    def chunks(self, step: Phase) -> list[Tile]:
+        """Tiles of the reductions: equal chunks of the lane axis; the other axes are whole."""
+        whole = step.reductions
+        patches = [self.kernel.tensors[read.tensor].patches for read in step.streams]
+        shared = any(one.weights for one in step.partials)
+        if not step.reduced or shared or any(one and not one.whole_pixels for one in patches):
+            return [whole]
+        extent = whole[step.reduced]
+        sizes = _steps(extent, self.configuration.lanes_in)
+        return [{**whole, step.reduced: size} for size in sizes if extent % size == 0]
 
 
 def _needed_of(step: Phase, reader: Phase, tile: Tile) -> tuple[int, int]:
@@ -266,54 +288,6 @@ def _needed_of(step: Phase, reader: Phase, tile: Tile) -> tuple[int, int]:
     channels = step.extents[step.channels[-1]]
     part = tile[reader.channels[-1]] if reads_own_channels(read, reader) else channels
     return max(1, min(rows, step.extents[step.pixels[1]])), part
-
-
-def _rolling_tiles(
-    step: Phase, rows: int, most: int, chunks: list[Tile], configuration: Configuration
-) -> list[Tile]:
-    """Tiles of a rolling phase: some whole rows, and as many channels as fit, at most `most`."""
-    n, y, x = step.pixels
-    *outer, inner = step.channels
-    sizes = _steps(most, _lane_unit(step, configuration))
-    base = {n: 1, x: step.extents[x], **dict.fromkeys(outer, 1)}
-    tiles = []
-    for count in {rows: None, -(-rows // 2): None, 1: None}:
-        choices = (
-            {**base, y: count, inner: size, **chunk}
-            for size, chunk in itertools.product(sizes, chunks)
-        )
-        fitting = [t for t in choices if tile_fits(step, t, configuration)]
-        # The last tile of channels is small if the largest one that fits does not divide them.
-        even = [t for t in fitting if most % t[inner] == 0]
-        tiles += fitting[:1] + [t for t in even[:1] if t != fitting[0]]
-    return tiles
-
-
-def _lane_unit(step: Phase, configuration: Configuration) -> int:
-    """A tile of a phase has a multiple of this number of channels."""
-    if step.window is not None:
-        return max(configuration.lanes_in, configuration.lanes_out)
-    sums = step.product or any(one.compute.output.dtype == "int32" for one in step.partials)
-    return configuration.lanes_out if sums else configuration.vector_lanes
-
-
-def _fitting(
-    step: Phase, data: list[Tile], chunks: list[Tile], configuration: Configuration
-) -> list[Tile]:
-    tiles = ({**tile, **chunk} for tile in data for chunk in chunks)
-    return [tile for tile in tiles if tile_fits(step, tile, configuration)]
-
-
-def _chunks(step: Phase, kernel: Kernel, configuration: Configuration) -> list[Tile]:
-    """Tiles of the reductions: equal chunks of the lane axis; the other axes are whole."""
-    whole = step.reductions
-    patches = [kernel.tensors[read.tensor].patches for read in step.streams]
-    shared = any(one.weights for one in step.partials)
-    if not step.reduced or shared or any(one and not one.whole_pixels for one in patches):
-        return [whole]
-    extent = whole[step.reduced]
-    sizes = _steps(extent, configuration.lanes_in)
-    return [{**whole, step.reduced: size} for size in sizes if extent % size == 0]
 
 
 def _data_tiles(step: Phase, lane: int, may_cut_rows: bool) -> Iterator[Tile]:

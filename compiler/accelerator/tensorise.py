@@ -13,12 +13,13 @@ from typing import Any
 
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration, Memory
-from ...isa.expressions import Affine, Match, Read, Slot
+from ...isa.expressions import Match, Read, Slot
 from ...isa.instructions import Instruction, Loop, Role
 from ...isa.patterns import Pattern
 from ..tensor import Compute
 from .matching import MatchedInstruction
 from .nests import LoopPart, sort_into_nests
+from .phases import own_index
 from .sliding import Slide, Window
 from .tile_layout import Buffer, TileLayout
 
@@ -285,7 +286,7 @@ class Tensoriser:
 
 def _bind(pattern: Pattern, compute: Compute, found: Match) -> tuple[dict[str, Read], list[Slot]]:
     """The read of each operand, and its slot; `param.bias` and `param.scale` share `param`."""
-    own = Read(compute.output.name, tuple(Affine.of(**{axis.name: 1}) for axis in compute.axes))
+    own = Read(compute.output.name, own_index(compute))
     bound = {pattern.output.operand: (pattern.output, own)}
     for slot, read in found.reads:
         name = slot.operand.split(".")[0]

@@ -87,6 +87,7 @@ PIXELS = 3
 """Dimensions before the channels of a kernel: batch, row and column."""
 
 
+@lru_cache(maxsize=1 << 12)
 def accumulator_places(
     sizes: tuple[int, ...], window: Window | None, configuration: Configuration
 ) -> tuple[tuple[TileLayout, ...], int, int]:

@@ -21,8 +21,8 @@ from .wide_weights import FurtherCounts, further_counts
 
 
 @dataclass(frozen=True, slots=True)
-class TilePlan:
-    """A kernel with tiles that fit.
+class Tiling:
+    """The choices for a kernel that determine its schedule.
 
     Parameters
     ----------
@@ -30,15 +30,12 @@ class TilePlan:
         The kernel.
     phases, tiles
         Its phases, and the extent of every axis in a tile of each phase.
-    channels_outer, depth
-        Loop order of the last phase, and the maximum number of tiles of an operand on chip; 0 for
-        no limit.
-    regions
-        Bytes of ACT for every activation, by tensor.
-    pieces
-        Bytes of one tile of every activation, by tensor.
-    rings
-        Activations between phases that are rings of rows.
+    channels_outer
+        Store each tile of channels on its own, and compute all pixels of one before the next tile
+        of channels, unless the channels of a tile of pixels share sums. Otherwise, all channels of
+        a tile of pixels are computed and stored together.
+    depth
+        Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     ahead
         Whether the rows of rings are computed a tile before they are read.
     """
@@ -48,10 +45,26 @@ class TilePlan:
     tiles: tuple[Tile, ...]
     channels_outer: bool
     depth: int
+    ahead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan(Tiling):
+    """A kernel with tiles that fit.
+
+    Parameters
+    ----------
+    regions
+        Bytes of ACT for every activation, by tensor.
+    pieces
+        Bytes of one tile of every activation, by tensor.
+    rings
+        Activations between phases that are rings of rows.
+    """
+
     regions: Mapping[str, Range]
     pieces: Mapping[str, int]
     rings: Mapping[str, Rolling]
-    ahead: bool
 
     def limit(self, room: int, pieces: int) -> int:
         """Units of `room` for the tiles of all phases; `pieces` units hold one tile of each."""
@@ -68,26 +81,12 @@ class TilePlan:
         return (high - low) // self.pieces[tensor]
 
 
-def make_plan(
-    kernel: Kernel,
-    phases: tuple[Phase, ...],
-    tiles: tuple[Tile, ...],
-    channels_outer: bool,
-    depth: int,
-    ahead: bool,
-    configuration: Configuration,
-) -> TilePlan | None:
+def make_plan(tiling: Tiling, configuration: Configuration) -> TilePlan | None:
     """Divide ACT between the activations of tiles that fit the other scratchpads; see `tile_fits`.
 
     Returns None if they do not fit ACT.
-
-    Parameters
-    ----------
-    depth
-        Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
-    ahead
-        Whether the rows of rings are computed a tile before they are read.
     """
+    kernel, phases, tiles = tiling.kernel, tiling.phases, tiling.tiles
     made = {phase.name: index for index, phase in enumerate(phases)}
     requests: dict[str, RegionRequest] = {}
     pieces: dict[str, int] = {}
@@ -100,9 +99,9 @@ def make_plan(
             if read.tensor in made and not passes_tiles(phases, made[read.tensor]):
                 maker = made[read.tensor]
                 rows = tiles[maker][phases[maker].pixels[1]]
-                lead = rows_ahead(read, phase, tile) if ahead else 0
+                lead = rows_ahead(read, phase, tile) if tiling.ahead else 0
                 ring = ring_between(read, phase, tile, tensor.shape, rows, lead)
-                if channels_outer and in_order and not ring.whole:
+                if tiling.channels_outer and in_order and not ring.whole:
                     before, parts = phases[maker], tiles[maker]
                     # What is read for each part of the channels is loaded, not computed, again.
                     if (
@@ -127,7 +126,7 @@ def make_plan(
                 digits[one.name] = RegionRequest(pieces[one.name], pieces[one.name])
     last = phases[-1]
     if not last.is_bare:
-        size = output_bytes(last, tiles[-1], channels_outer)
+        size = output_bytes(last, tiles[-1], tiling.channels_outer)
         pieces[last.name] = size
         requests[last.name] = region_request(size, between=False)
     # Results of VECTOR come last: they may share banks without delaying a LOAD.
@@ -140,10 +139,13 @@ def make_plan(
         return None
     order += digits
     regions_of = {
-        name: region if name in rings else limited_region(region, depth, pieces[name])
+        name: region if name in rings else limited_region(region, tiling.depth, pieces[name])
         for name, region in zip(order, regions, strict=True)
     }
-    return TilePlan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings, ahead)
+    return TilePlan(
+        kernel, phases, tiles, tiling.channels_outer, tiling.depth, tiling.ahead,
+        regions_of, pieces, rings,
+    )  # fmt: skip
 
 
 def rows_ahead(read: Read, consumer: Phase, tile: Tile) -> int:

@@ -9,6 +9,7 @@ tile, one per tap; main memory need not hold the others.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -44,8 +45,9 @@ class WeightLayout:
     taps: tuple[tuple[int, ...], ...] = ()
 
 
+@lru_cache(maxsize=1 << 12)
 def weight_layout(
-    extents: Sequence[int], window: Window | None, configuration: Configuration
+    extents: tuple[int, ...], window: Window | None, configuration: Configuration
 ) -> WeightLayout:
     """The layout of a box of weights.
 

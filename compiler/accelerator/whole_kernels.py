@@ -57,94 +57,93 @@ def schedule_whole(kernel: Kernel, configuration: Configuration) -> Schedule:
             return choose_candidate(kernel, configuration).schedule(kernel, configuration)
         except CompileError:
             pass  # not the form of a network's layer
-    stages = [_placed(stage, kernel, configuration) for stage in kernel.stages]
-    compute, reduced = stages[-1].compute, {stage.reduced: stage.compute for stage in stages}
-    extents = dict(compute.extents) | {
-        axis: stage.extents[axis] for axis, stage in reduced.items() if axis is not None
-    }
-    tile: dict[str, int] | None = {axis.name: axis.extent for axis in compute.axes}
-    tile |= {axis: extents[axis] for axis in reduced if axis is not None}
-    refused: CompileError | None = None
-    while tile is not None and math.prod(-(-extents[a] // tile[a]) for a in tile) <= MAX_TILES:
-        made, error = _tried(kernel, stages, tile, configuration)
-        if error is None:
-            return made
-        refused = error
-        tile = _smaller(kernel, stages, tile, configuration)
-    assert refused is not None
-    raise refused
+    return _WholeKernel(kernel, configuration).schedule()
 
 
-def _tried(
-    kernel: Kernel, stages: list[_Placed], tile: dict[str, int], configuration: Configuration
-) -> tuple[Schedule, CompileError | None]:
-    """The schedule for a tile, and what the machine refuses about it.
+class _WholeKernel:
+    """A kernel whose stages share a tile of its output."""
 
-    An arena overlaps copies with work, and has room for the sums of windows that slide, but its
-    turns are for constants in PARAM alone.
-    """
-    steps, refused = tuple(_steps(kernel, stages, tile)), None
-    for first in ((Arena(),), ()):
-        schedule = Schedule(kernel, Accelerator(configuration))
+    def __init__(self, kernel: Kernel, configuration: Configuration) -> None:
+        self.kernel, self.configuration = kernel, configuration
+        self.stages = [self.placed(stage) for stage in kernel.stages]
+
+    def schedule(self) -> Schedule:
+        """The schedule with the largest tile that the machine accepts; see `schedule_whole`."""
+        compute, reduced = self.stages[-1].compute, {s.reduced: s.compute for s in self.stages}
+        extents = dict(compute.extents) | {
+            axis: stage.extents[axis] for axis, stage in reduced.items() if axis is not None
+        }
+        tile: dict[str, int] | None = {axis.name: axis.extent for axis in compute.axes}
+        tile |= {axis: extents[axis] for axis in reduced if axis is not None}
+        refused: CompileError | None = None
+        while tile is not None and math.prod(-(-extents[a] // tile[a]) for a in tile) <= MAX_TILES:
+            made, error = self.tried(tile)
+            if error is None:
+                return made
+            refused = error
+            tile = self.smaller(tile)
+        assert refused is not None
+        raise refused
+
+    def tried(self, tile: dict[str, int]) -> tuple[Schedule, CompileError | None]:
+        """The schedule for a tile, and what the machine refuses about it.
+
+        An arena overlaps copies with work, and has room for the sums of windows that slide, but its
+        turns are for constants in PARAM alone.
+        """
+        steps, refused = tuple(_steps(self.kernel, self.stages, tile)), None
+        for first in ((Arena(),), ()):
+            schedule = Schedule(self.kernel, Accelerator(self.configuration))
+            try:
+                schedule.apply(*first, *steps)
+                lower(schedule)
+            except CompileError as error:
+                refused = refused or error
+            else:
+                return schedule, None
+        return schedule, refused
+
+    def smaller(self, tile: dict[str, int]) -> dict[str, int] | None:
+        """The tile with an axis cut in two that leaves least over what the scratchpads hold."""
+        *outer, _ = (axis.name for axis in self.stages[-1].compute.axes)
+        lanes = max(self.configuration.lanes_in, self.configuration.lanes_out)
+        choices = []
+        for axis, size in tile.items():
+            unit = 1 if axis in outer else lanes
+            if size > unit:
+                cut = {**tile, axis: -(-size // (2 * unit)) * unit}
+                choices.append((self.excess(cut), axis not in outer, -size, len(choices), cut))
+        return min(choices)[-1] if choices else None
+
+    def excess(self, tile: dict[str, int]) -> float:
+        """The parts of scratchpads that a tile needs and the machine lacks; infinite if refused."""
+        schedule = Schedule(self.kernel, Accelerator(self.configuration))
         try:
-            schedule.apply(*first, *steps)
-            lower(schedule)
-        except CompileError as error:
-            refused = refused or error
-        else:
-            return schedule, None
-    return schedule, refused
+            schedule.apply(*_steps(self.kernel, self.stages, tile))
+        except CompileError:
+            return math.inf
+        used = footprint(schedule.program())
+        sizes = ((memory.name, self.configuration.size_bytes(memory)) for memory in SCRATCHPADS)
+        return sum(max(0.0, used.get(name, 0) / size - 1) for name, size in sizes)
 
-
-def _smaller(
-    kernel: Kernel, stages: list[_Placed], tile: dict[str, int], configuration: Configuration
-) -> dict[str, int] | None:
-    """The tile with an axis cut in two that leaves least over what the scratchpads hold."""
-    *outer, _ = (axis.name for axis in stages[-1].compute.axes)
-    lanes = max(configuration.lanes_in, configuration.lanes_out)
-    choices = []
-    for axis, size in tile.items():
-        unit = 1 if axis in outer else lanes
-        if size > unit:
-            smaller = {**tile, axis: -(-size // (2 * unit)) * unit}
-            over = _excess(kernel, stages, smaller, configuration)
-            choices.append((over, axis not in outer, -size, len(choices), smaller))
-    return min(choices)[-1] if choices else None
-
-
-def _excess(
-    kernel: Kernel, stages: list[_Placed], tile: dict[str, int], configuration: Configuration
-) -> float:
-    """The parts of scratchpads that a tile needs and the machine lacks; infinite if refused."""
-    schedule = Schedule(kernel, Accelerator(configuration))
-    try:
-        schedule.apply(*_steps(kernel, stages, tile))
-    except CompileError:
-        return math.inf
-    used = footprint(schedule.program())
-    return sum(
-        max(0.0, used.get(memory.name, 0) / configuration.size_bytes(memory) - 1)
-        for memory in SCRATCHPADS
-    )
-
-
-def _placed(stage: Compute, kernel: Kernel, configuration: Configuration) -> _Placed:
-    """Choose the first scratchpads from which an instruction takes the operands of a stage."""
-    made = {one.output.name for one in kernel.stages}
-    known = memories_of([*kernel.tensors.values(), *(one.output for one in kernel.stages)])
-    for name, memories in known.items():
-        usual = (Memory.ACT, Memory.ACC) if name in made else READ_FROM
-        known[name] = [memory for memory in usual if memory in memories]
-    pattern, found = find_pattern(stage, known, patterns_of(configuration))
-    named = [(pattern.output, stage.output.name), *((slot, r.tensor) for slot, r in found.reads)]
-    places = {
-        name: next(memory for memory in known[name] if memory in pattern.places[slot.operand])
-        for slot, name in named
-    }
-    lanes = {} if pattern.window else lane_axes(pattern, stage, found)
-    sums = pattern.role(pattern.output) is Role.ACCUMULATOR
-    inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
-    return _Placed(stage, places, inner[0] if sums and inner else None)
+    def placed(self, stage: Compute) -> _Placed:
+        """Choose the first scratchpads from which an instruction takes the operands of a stage."""
+        kernel = self.kernel
+        made = {one.output.name for one in kernel.stages}
+        known = memories_of([*kernel.tensors.values(), *(one.output for one in kernel.stages)])
+        for name, memories in known.items():
+            usual = (Memory.ACT, Memory.ACC) if name in made else READ_FROM
+            known[name] = [memory for memory in usual if memory in memories]
+        pattern, found = find_pattern(stage, known, patterns_of(self.configuration))
+        reads = ((slot, read.tensor) for slot, read in found.reads)
+        places = {
+            name: next(memory for memory in known[name] if memory in pattern.places[slot.operand])
+            for slot, name in ((pattern.output, stage.output.name), *reads)
+        }
+        lanes = {} if pattern.window else lane_axes(pattern, stage, found)
+        sums = pattern.role(pattern.output) is Role.ACCUMULATOR
+        inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
+        return _Placed(stage, places, inner[0] if sums and inner else None)
 
 
 def _steps(kernel: Kernel, stages: list[_Placed], tile: Mapping[str, int]) -> Iterator[Step]:

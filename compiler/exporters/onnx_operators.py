@@ -51,9 +51,8 @@ def _quantisation(operator: ops.Quantize | ops.Dequantize, writer: Writer, node:
     scales, points = np.array(operator.scales, np.float32), np.array(operator.zero_points)
     if operator.axis is None:  # scalars; otherwise one value for each channel
         scales, points = scales.reshape(()), points.reshape(())
-    base = node.output.name
-    scale = writer.constant(f"{base}.scale", scales, np.float32)
-    zero_point = writer.constant(f"{base}.zero_point", points, dtype)
+    scale = writer.held(node, "scale", scales, np.float32)
+    zero_point = writer.held(node, "zero_point", points, dtype)
     axis = {} if operator.axis is None else {"axis": operator.axis}
     kind = "QuantizeLinear" if integers else "DequantizeLinear"
     writer.add(node, kind, scale, zero_point, **axis)
@@ -61,26 +60,22 @@ def _quantisation(operator: ops.Quantize | ops.Dequantize, writer: Writer, node:
 
 @write_operator.register
 def _reshape(operator: ops.Reshape, writer: Writer, node: Node) -> None:
-    shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
+    shape = writer.held(node, "shape", operator.shape)
     writer.add(node, "Reshape", shape, **({"allowzero": 1} if 0 in operator.shape else {}))
 
 
 @write_operator.register
 def _pad(operator: ops.Pad, writer: Writer, node: Node) -> None:
-    base = node.output.name
-    pads = writer.constant(f"{base}.pads", operator.before + operator.after, np.int64)
-    value = writer.constant(f"{base}.value", operator.value, node.output.type.dtype)
+    pads = writer.held(node, "pads", operator.before + operator.after)
+    value = writer.held(node, "value", operator.value, node.output.type.dtype)
     writer.add(node, "Pad", pads, value)
 
 
 @write_operator.register
 def _slice(operator: ops.Slice, writer: Writer, node: Node) -> None:
-    axes = range(len(operator.starts))
-    parts = {"starts": operator.starts, "stops": operator.stops, "axes": axes}
-    parts["steps"] = operator.steps
-    base = node.output.name
-    names = [writer.constant(f"{base}.{k}", list(v), np.int64) for k, v in parts.items()]
-    writer.add(node, "Slice", *names)
+    parts = {"starts": operator.starts, "stops": operator.stops}
+    parts |= {"axes": [*range(len(operator.starts))], "steps": operator.steps}
+    writer.add(node, "Slice", *(writer.held(node, part, data) for part, data in parts.items()))
 
 
 @write_operator.register
@@ -98,7 +93,7 @@ def _conv(operator: ops.Conv, writer: Writer, node: Node) -> None:
 
 @write_operator.register
 def _topk(operator: ops.TopK, writer: Writer, node: Node) -> None:
-    count = writer.constant(f"{node.outputs[0].name}.count", [operator.count], np.int64)
+    count = writer.held(node, "count", [operator.count])
     writer.add(node, "TopK", count, axis=operator.axis, largest=int(operator.largest))
 
 
@@ -128,21 +123,20 @@ def _general_dequantize(operator: ops.GeneralDequantize, writer: Writer, node: N
 @write_operator.register
 def _integer_matmul(operator: ops.IntegerMatMul, writer: Writer, node: Node) -> None:
     """Write the product of a difference in int32; weights may exceed what MatMulInteger takes."""
-    names = []
-    for place, given in enumerate(writer.inputs(node)):
-        names.append(writer.fresh(f"{node.output.name}.wide{place}"))
-        cast = helper.make_node("Cast", [given], [names[-1]], to=onnx.TensorProto.INT32)
-        writer.nodes.append(cast)
-    centred = writer.fresh(f"{node.output.name}.centred")
-    writer.nodes.append(helper.make_node("Sub", [names[0], names[2]], [centred]))
-    writer.write(node, "MatMul", [centred, names[1]])
+    base = node.output.name
+    x, w, zero_point = (
+        writer.step(f"{base}.wide{place}", "Cast", [given], to=onnx.TensorProto.INT32)
+        for place, given in enumerate(writer.inputs(node))
+    )
+    centred = writer.step(f"{base}.centred", "Sub", [x, zero_point])
+    writer.write(node, "MatMul", [centred, w])
 
 
 @write_operator.register
 def _unary(operator: ops.Unary, writer: Writer, node: Node) -> None:
     if operator.kind == "Clip":
         names = [
-            writer.constant(f"{node.output.name}.{which}", limit, np.float32)
+            writer.held(node, which, limit, np.float32)
             for which, limit in zip(("low", "high"), operator.parameters, strict=True)
         ]
         writer.add(node, "Clip", *names)
@@ -167,17 +161,14 @@ def _own_kernel(operator: ops.OwnKernel, writer: Writer, node: Node) -> None:
     for name in node.inputs[: len(node.inputs) - operator.constants]:
         given = writer.names[name]
         if len(writer.graph.types[name].shape) == 4:
-            turned = writer.fresh(f"{given}.first")
-            writer.nodes.append(helper.make_node("Transpose", [given], [turned], perm=TO_FIRST))
-            given = turned
+            given = writer.step(f"{given}.first", "Transpose", [given], perm=TO_FIRST)
         inputs.append(given)
     settings: dict[str, Any] = dict(operator.settings)
     if len(node.output.type.shape) != 4:
         writer.write(node, kind, inputs, domain=domain, **settings)
         return
-    made = writer.fresh(f"{node.output.name}.first")
-    own = helper.make_node(kind, inputs, [made], name=node.name, domain=domain, **settings)
-    writer.nodes.append(own)
+    first = f"{node.output.name}.first"
+    made = writer.step(first, kind, inputs, name=node.name, domain=domain, **settings)
     writer.write(node, "Transpose", [made], perm=TO_LAST)
 
 
@@ -203,13 +194,9 @@ def _softmax(operator: ops.Softmax, writer: Writer, node: Node) -> None:
         return
     base = node.output.name
     sizes = (*shape[: operator.axis], -1, *shape[operator.stop :])
-    inner = writer.constant(f"{base}.flat_shape", sizes, np.int64)
-    outer = writer.constant(f"{base}.shape", shape, np.int64)
-    flat, soft = writer.fresh(f"{base}.flat"), writer.fresh(f"{base}.soft")
-    writer.nodes += [
-        helper.make_node("Reshape", [*writer.inputs(node), inner], [flat]),
-        helper.make_node(kind, [flat], [soft], axis=operator.axis),
-    ]
+    inner, outer = writer.held(node, "flat_shape", sizes), writer.held(node, "shape", shape)
+    flat = writer.step(f"{base}.flat", "Reshape", [*writer.inputs(node), inner])
+    soft = writer.step(f"{base}.soft", kind, [flat], axis=operator.axis)
     writer.write(node, "Reshape", [soft, outer])
 
 
@@ -219,7 +206,7 @@ def _reduce(operator: ops.Reduce, writer: Writer, node: Node) -> None:
     if operator.kind in POSITIONS:
         _kind(operator, writer, node, axis=operator.axes[0], keepdims=keep)
         return
-    axes = writer.constant(f"{node.output.name}.axes", operator.axes, np.int64)
+    axes = writer.held(node, "axes", operator.axes)
     writer.add(node, operator.kind, axes, keepdims=keep, noop_with_empty_axes=1)
 
 
@@ -239,18 +226,15 @@ def _conv_transpose(operator: ops.ConvTranspose, writer: Writer, node: Node) -> 
     if not any(added):
         writer.write(node, "ConvTranspose", inputs, **attributes)
         return
-    core, half = writer.fresh(f"{base}.core"), len(added) // 2
-    writer.nodes.append(helper.make_node("ConvTranspose", inputs[:2], [core], **attributes))
-    pads = writer.constant(f"{base}.pads", [0, 0, *added[:half], 0, 0, *added[half:]], np.int64)
+    half = len(added) // 2
+    core = writer.step(f"{base}.core", "ConvTranspose", inputs[:2], **attributes)
+    pads = writer.held(node, "pads", [0, 0, *added[:half], 0, 0, *added[half:]])
     if len(inputs) == 2:
         writer.write(node, "Pad", [core, pads])
         return
-    spread, flat = writer.fresh(f"{base}.spread"), writer.fresh(f"{base}.bias")
-    shape = writer.constant(f"{base}.bias_shape", [-1] + [1] * half, np.int64)
-    writer.nodes += [
-        helper.make_node("Pad", [core, pads], [spread]),
-        helper.make_node("Reshape", [inputs[2], shape], [flat]),
-    ]
+    shape = writer.held(node, "bias_shape", [-1] + [1] * half)
+    spread = writer.step(f"{base}.spread", "Pad", [core, pads])
+    flat = writer.step(f"{base}.bias", "Reshape", [inputs[2], shape])
     writer.write(node, "Add", [spread, flat])
 
 
@@ -265,19 +249,14 @@ def _interpolate(operator: ops.Interpolate, writer: Writer, node: Node) -> None:
     for tap, (indices, factors) in enumerate(zip(held[0].T, held[1].T, strict=True)):
         chosen = writer.constant(f"{base}.places{tap}", indices)
         factor = writer.constant(f"{base}.weights{tap}", factors.reshape(spread))
-        taken, term = writer.fresh(f"{base}.taken{tap}"), writer.fresh(f"{base}.term{tap}")
-        writer.nodes += [
-            helper.make_node("Gather", [whole, chosen], [taken], axis=operator.axis),
-            helper.make_node("Mul", [taken, factor], [term]),
-        ]
-        terms.append(term)
+        taken = writer.step(f"{base}.taken{tap}", "Gather", [whole, chosen], axis=operator.axis)
+        terms.append(writer.step(f"{base}.term{tap}", "Mul", [taken, factor]))
     writer.write(node, "Sum", terms)
 
 
 @write_operator.register
 def _expand(operator: ops.Expand, writer: Writer, node: Node) -> None:
-    shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
-    writer.add(node, "Expand", shape)
+    writer.add(node, "Expand", writer.held(node, "shape", operator.shape))
 
 
 @write_operator.register
@@ -288,8 +267,7 @@ def _reference(operator: ops.OnnxReference, writer: Writer, node: Node) -> None:
     if operator.kind == "DFT" and operator.version < DFT_WITH_AXIS:
         ((place, axis),) = ((i, a.i) for i, a in enumerate(made.attribute) if a.name == "axis")
         del made.attribute[place]
-        held = writer.constant(f"{node.output.name}.axis", axis, np.int64)
-        names = [*names, *[""] * (2 - len(names)), held]
+        names = [*names, *[""] * (2 - len(names)), writer.held(node, "axis", axis)]
     writer.write(node, operator.kind, names)
     written = writer.nodes[-1]
     written.domain = operator.domain
@@ -300,9 +278,8 @@ def _reference(operator: ops.OnnxReference, writer: Writer, node: Node) -> None:
 
 @write_operator.register
 def _cumsum(operator: ops.CumSum, writer: Writer, node: Node) -> None:
-    axis = writer.constant(f"{node.output.name}.axis", operator.axis, np.int64)
     flags = {"exclusive": int(operator.exclusive), "reverse": int(operator.reverse)}
-    writer.add(node, "CumSum", axis, **flags)
+    writer.add(node, "CumSum", writer.held(node, "axis", operator.axis), **flags)
 
 
 @write_operator.register

@@ -46,6 +46,16 @@ class Writer:
         self.constants[name] = np.asarray(data, dtype=dtype)
         return name
 
+    def held(self, node: Node, part: str, data: Any, dtype: Any = np.int64) -> str:
+        """Add a constant that a node needs, and return its name in the file."""
+        return self.constant(f"{node.outputs[0].name}.{part}", data, dtype)
+
+    def step(self, result: str, kind: str, inputs: Sequence[str], /, **attributes: Any) -> str:
+        """Add a node that the graph lacks, and return its result: `result`, if that is free."""
+        made = self.fresh(result)
+        self.nodes.append(helper.make_node(kind, list(inputs), [made], **attributes))
+        return made
+
     def inputs(self, node: Node) -> list[str]:
         """Return the names in the file of a node's operands."""
         return [self.names[name] for name in node.inputs]

@@ -4,8 +4,9 @@ The accelerator may run the integer operators of the graph. The host runs all ot
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -123,19 +124,14 @@ def import_model(
     CompileError
         If a node whose inputs are constant cannot be evaluated.
     """
-    graph = import_onnx(source, batch, fixed, dims, outputs)
+    read = partial(import_onnx, source, batch, dims=dims, outputs=outputs)
+    graph = read(fixed=fixed)
     if fixed and all(graph.is_constant(output.value) for output in graph.outputs):
-        refuse_constant_network(source, batch, fixed, dims, outputs)
+        _refuse_constant_network(fixed, read)
     return recognise_layers(graph)
 
 
-def refuse_constant_network(
-    source: str | os.PathLike[str] | bytes,
-    batch: int,
-    fixed: Mapping[str, np.ndarray],
-    dims: Mapping[str, int],
-    outputs: Sequence[str],
-) -> NoReturn:
+def _refuse_constant_network(fixed: Iterable[str], read: Callable[[], Graph]) -> NoReturn:
     """Refuse fixed inputs from which all outputs follow, and say where the model can be cut.
 
     Raises
@@ -145,7 +141,7 @@ def refuse_constant_network(
     """
     remedy = "give it as data"
     try:
-        import_onnx(source, batch, dims=dims, outputs=outputs)
+        read()
     except RefusedError as error:
         if error.cut:
             remedy += f", and cut the model: `--outputs {','.join(error.cut)}`"

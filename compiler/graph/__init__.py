@@ -32,8 +32,8 @@ from .verify import verify
 
 __all__ = [
     "Builder", "Constant", "Graph", "Node", "Operator", "Output", "QAdd", "QAvgPool", "QConcat",
-    "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool", "QMul", "QReshape", "QResize",
-    "QSlice", "Quantisation", "Rearranging", "TensorType", "Value", "accelerated_nodes",
-    "drop_unused", "evaluate", "evaluate_node", "evaluate_operator", "evaluate_outputs",
-    "is_accelerated", "parse_graph", "print_graph", "verify",
+    "QConv", "QInterleave", "QLut", "QMatMul", "QMaxPool", "QMul", "QReshape", "QResize", "QSlice",
+    "Quantisation", "Rearranging", "TensorType", "Value", "accelerated_nodes", "drop_unused",
+    "evaluate", "evaluate_node", "evaluate_operator", "evaluate_outputs", "is_accelerated",
+    "parse_graph", "print_graph", "verify",
 ]  # fmt: skip

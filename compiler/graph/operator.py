@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
+import numpy as np
+
 from ...errors import CompileError
 from .types import TensorType, Types, check_size
 
@@ -133,13 +135,11 @@ class Operator(ABC):
         CompileError
             If the shapes do not broadcast.
         """
-        rank = max(len(shape) for shape in shapes)
-        extents = []
-        for sizes in zip(*((1,) * (rank - len(s)) + s for s in shapes), strict=True):
-            other = {size for size in sizes if size != 1}
-            self.expect(len(other) <= 1, "shapes that broadcast", types)
-            extents.append(other.pop() if other else 1)
-        return tuple(extents)
+        try:
+            return np.broadcast_shapes(*shapes)
+        except ValueError:
+            self.expect(False, "shapes that broadcast", types)
+            raise
 
 
 T = TypeVar("T", bound=Operator)

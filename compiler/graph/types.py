@@ -10,31 +10,15 @@ import numpy as np
 
 from ...errors import CompileError
 
+_NUMPY = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+          "float16", "float32", "float64")  # fmt: skip
+_NARROW = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+           "float8_e8m0fnu", "float4_e2m1fn", "int4", "uint4", "int2", "uint2")  # fmt: skip
+
 DTYPES: Mapping[str, type[np.generic]] = MappingProxyType(
     {
-        "bool": np.bool_,
-        "int8": np.int8,
-        "uint8": np.uint8,
-        "int16": np.int16,
-        "uint16": np.uint16,
-        "int32": np.int32,
-        "uint32": np.uint32,
-        "int64": np.int64,
-        "uint64": np.uint64,
-        "float16": np.float16,
-        "float32": np.float32,
-        "float64": np.float64,
-        "bfloat16": ml_dtypes.bfloat16,
-        "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-        "float8_e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
-        "float8_e5m2": ml_dtypes.float8_e5m2,
-        "float8_e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
-        "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
-        "float4_e2m1fn": ml_dtypes.float4_e2m1fn,
-        "int4": ml_dtypes.int4,
-        "uint4": ml_dtypes.uint4,
-        "int2": ml_dtypes.int2,
-        "uint2": ml_dtypes.uint2,
+        **{name: np.dtype(name).type for name in _NUMPY},
+        **{name: getattr(ml_dtypes, name) for name in _NARROW},
     }
 )
 """Element types of the graph: name -> NumPy type."""
@@ -94,6 +78,10 @@ class TensorType:
     @property
     def elements(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.elements * np.dtype(DTYPES[self.dtype]).itemsize
 
     def reshaped(self, shape: tuple[int, ...]) -> "TensorType":
         """Return the type with another shape and the same quantisation."""

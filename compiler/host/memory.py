@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import Graph
-from ..graph.types import DTYPES
 from ..main_memory.memory_plan import Lifetime, plan_memory
 from ..module import Segment
 from .kernel import HostKernel, HostStep
@@ -86,7 +85,7 @@ def plan_host_memory(
                 found = held.get(event.node.inputs[0], _Storage(name, 0, index, until, False))
             if found is None:
                 placed = isinstance(event, RunKernel) and name not in leaving
-                found = _Storage(name, _size(graph, name), index, until, placed)
+                found = _Storage(name, graph.types[name].size_bytes, index, until, placed)
             found.last = max(found.last, until)
             held[name] = found
     storages = list({id(storage): storage for storage in held.values()}.values())
@@ -140,11 +139,6 @@ def in_place_operands(kernel: HostStep) -> tuple[str, ...]:
         return ()
     names = getattr(kernel.description, "in_place", ())
     return tuple(kernel.inputs[name] for name in names if name in kernel.inputs)
-
-
-def _size(graph: Graph, name: str) -> int:
-    kind = graph.types[name]
-    return kind.elements * np.dtype(DTYPES[kind.dtype]).itemsize
 
 
 def _most(storages: Sequence[_Storage], end: int) -> int:

@@ -18,6 +18,7 @@ from ..graph import operators as ops
 from ..graph.evaluate import evaluate_operator
 from ..graph.types import DTYPES
 from .boxes import PADDING, boxes_of, element_numbers
+from .graph_queries import in_order
 from .kernel import HostStep
 
 MAX_BOXES = 64
@@ -114,8 +115,7 @@ def _chain(graph: Graph, last: Node, free: Mapping[str, Node]) -> tuple[Node, ..
             if all(user.outputs[0].name in found for user in graph.users(name)):
                 found[name] = node
                 waiting.append(node)
-    places = {node.outputs[0].name: place for place, node in enumerate(graph.nodes)}
-    return tuple(sorted(found.values(), key=lambda node: places[node.output.name]))
+    return in_order(graph, found.values())
 
 
 def _movement(graph: Graph, nodes: tuple[Node, ...]) -> Movement | None:

@@ -108,9 +108,7 @@ def import_slice(node: OnnxNode) -> str:
 def import_split(node: OnnxNode) -> list[str]:
     """Import Split as one Slice for each output."""
     count, axis = len(node.proto.output), node.axis(0, node.rank(0))
-    size, sizes = node.type(0).shape[axis], node.attribute("split", ())
-    if not sizes and node.has(1):
-        sizes = node.integers(1)
+    size, sizes = node.type(0).shape[axis], node.listed("split", 1)
     if not sizes:
         part = -(-size // count)
         sizes = tuple(min(part, size - i * part) for i in range(count))

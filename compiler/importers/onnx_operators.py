@@ -34,9 +34,7 @@ Handler = Callable[[OnnxNode], str | Sequence[Named] | None]
 def import_reduce(node: OnnxNode) -> str:
     """Import reductions as Reduce, and a mean over an image as a pool."""
     x, kind, op = node.input(0), node.type(0), node.proto.op_type
-    rank, axes = len(kind.shape), node.attribute("axes", ())
-    if not axes and node.has(1):
-        axes = node.integers(1)
+    rank, axes = len(kind.shape), node.listed("axes", 1)
     if not axes and not node.attribute("noop_with_empty_axes", 0):
         axes = tuple(range(rank))
     axes = tuple(sorted(node.normalise(axis, rank) for axis in axes))

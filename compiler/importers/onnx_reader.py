@@ -167,6 +167,11 @@ class NodeReader:
             advice = f"fix the input that it depends on ({listed}; `--fix NAME=VALUE`), or {remedy}"
         raise NeedsInputError(f"{self.where}: {problem}; {advice}", inputs, data)
 
+    def listed(self, name: str, index: int) -> tuple[int, ...]:
+        """Return an attribute (older operator sets), or else a constant operand; () for neither."""
+        found = self.attribute(name, ())
+        return self.integers(index) if not found and self.has(index) else found
+
     def integers(self, index: int) -> tuple[int, ...]:
         """Return a constant input as integers."""
         array = self.constant(index).ravel()

@@ -144,10 +144,7 @@ def import_flatten(node: OnnxNode) -> str:
 
 def _axes_of(node: OnnxNode, rank: int, default: Sequence[int]) -> tuple[int, ...]:
     """Return axes from an attribute (older operator sets) or input 1, sorted, from the front."""
-    axes = node.attribute("axes", ())
-    if not axes and node.has(1):
-        axes = node.integers(1)
-    return tuple(sorted(node.normalise(axis, rank) for axis in axes or default))
+    return tuple(sorted(node.normalise(axis, rank) for axis in node.listed("axes", 1) or default))
 
 
 def import_squeeze(node: OnnxNode) -> str:

@@ -76,25 +76,21 @@ def constant_bytes(data: np.ndarray, place: Binding) -> bytes:
 
 
 def lifetimes(
-    graph: Graph,
-    groups: Sequence[Group | MovementGroup],
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    keep_all: bool,
+    graph: Graph, groups: Sequence[Group | MovementGroup], layout: SegmentLayout, keep_all: bool
 ) -> dict[str, tuple[int, int]]:
     """First and last step of every value in memory.
 
     Inputs exist before the first group, outputs after the last.
     """
-    first = dict.fromkeys(inputs, -1)
-    last: dict[str, int] = dict.fromkeys(inputs, -1)
+    first = dict.fromkeys(layout.inputs, -1)
+    last = dict.fromkeys(layout.inputs, -1)
     for step, group in enumerate(groups):
         for name in group.inputs:
             if not graph.is_constant(name):
                 last[name] = step
         for name in group.outputs:
             first[name] = last[name] = step
-    for name in first if keep_all else outputs:
+    for name in first if keep_all else layout.outputs:
         last[name] = len(groups)
     return {name: (step, last[name]) for name, step in first.items()}
 

@@ -7,7 +7,7 @@ activation is copied only if it already is a part of another result, or comes fr
 is read from its source in place, and so are the elements of a value as an image of another shape.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -135,165 +135,147 @@ def place_tensors(
     stored
         Shape of every activation with padding, as a separate tensor.
     """
-    placements: dict[str, TensorPlacement] = {}
-    copies: dict[str, tuple[TensorCopy, ...]] = {}
-    made = {node.output.name for node in nodes}
-    # A result gets its own placement before its parts get theirs.
-    for node in reversed(nodes):
-        if isinstance(node.attributes, (QConcat, QInterleave, QResize)):
-            copies[node.output.name] = _store_parts(node, graph, stored, made, placements)
-        elif isinstance(node.attributes, QReshape):
-            name, given = node.output.name, node.inputs[0]
-            if graph.types[name].shape[-1] != graph.types[given].shape[-1]:
-                placements.setdefault(name, _dense(name, graph, stored))
-            if name in placements:
-                _store_as(given, placements[name], graph, stored, made, placements)
-    picked = {node.output.name for node in nodes if isinstance(node.attributes, PICKED)}
-    for name in stored:
-        if name not in picked:
-            placements.setdefault(name, _alone(name, graph, stored))
-    for node in nodes:
-        if isinstance(node.attributes, PICKED):
-            copies[node.output.name] = _pick(node, graph, stored, placements)
-    return TensorPlacements(placements, copies)
+    return _Placer(graph, nodes, stored).place()
 
 
-def _store_parts(
-    node: Node,
-    graph: Graph,
-    stored: Mapping[str, tuple[int, ...]],
-    made: Collection[str],
-    placements: dict[str, TensorPlacement],
-) -> tuple[TensorCopy, ...]:
-    """Place the parts of a result inside it; parts that cannot be stored there are copied."""
-    name = node.output.name
-    whole = placements.setdefault(name, _alone(name, graph, stored))
-    copied: list[TensorCopy] = []
-    for index, (value, part) in enumerate(_parts(node, graph, whole, stored)):
-        if value in made and value not in placements:
-            placements[value] = part
+class _Placer:
+    def __init__(
+        self, graph: Graph, nodes: Sequence[Node], stored: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        self.graph, self.nodes, self.stored = graph, nodes, stored
+        self.made = {node.output.name for node in nodes}
+        self.placements: dict[str, TensorPlacement] = {}
+
+    def place(self) -> TensorPlacements:
+        """Place all values; a result gets its own placement before its parts get theirs."""
+        copies: dict[str, tuple[TensorCopy, ...]] = {}
+        for node in reversed(self.nodes):
+            name = node.output.name
+            if isinstance(node.attributes, (QConcat, QInterleave, QResize)):
+                copies[name] = self.store_parts(node)
+            elif isinstance(node.attributes, QReshape):
+                (given,) = node.inputs
+                if self.channels(name) != self.channels(given):
+                    self.placements.setdefault(name, self.dense(name))
+                if name in self.placements:
+                    self.store_as(given, self.placements[name])
+        picked = {n.output.name: n for n in self.nodes if isinstance(n.attributes, PICKED)}
+        for name in self.stored:
+            if name not in picked:
+                self.placements.setdefault(name, self.alone(name))
+        copies |= {name: self.pick(node) for name, node in picked.items()}
+        return TensorPlacements(self.placements, copies)
+
+    def channels(self, name: str) -> int:
+        """Number of channels of a value."""
+        return self.graph.types[name].shape[-1]
+
+    def fresh(self, name: str) -> str:
+        """A name that no value has."""
+        while name in self.stored:
+            name += "'"
+        return name
+
+    def store_parts(self, node: Node) -> tuple[TensorCopy, ...]:
+        """Place the parts of a result inside it; parts that cannot be stored there are copied."""
+        name = node.output.name
+        whole = self.placements.setdefault(name, self.alone(name))
+        copied: list[TensorCopy] = []
+        for index, (value, part) in enumerate(self.parts(node, whole)):
+            if value in self.made and value not in self.placements:
+                self.placements[value] = part
+            else:
+                target = self.fresh(f"{name} part {index}")
+                self.placements[target] = part
+                copied.append(TensorCopy(value, value, target))
+        return tuple(copied)
+
+    def pick(self, node: Node) -> tuple[TensorCopy, ...]:
+        """Place a value inside its source, unless it already has another placement."""
+        (given,), name = node.inputs, node.output.name
+        before: tuple[TensorCopy, ...] = ()
+        if isinstance(node.attributes, QReshape):
+            piece = self.reshaped(self.placements[given], name)
+            if piece is None:
+                together = self.fresh(f"{given} together")
+                self.placements[together] = replace(self.dense(given), whole=together)
+                before = (TensorCopy(given, given, together),)
+                piece = self.reshaped(self.placements[together], name)
+                assert piece is not None, "its elements lie in order"
         else:
-            target = _fresh(f"{name} part {index}", stored)
-            placements[target] = part
-            copied.append(TensorCopy(value, value, target))
-    return tuple(copied)
+            piece = self.piece(node, self.placements[given])
+        if self.placements.setdefault(name, piece).bytes_at() == piece.bytes_at():
+            return before
+        source = self.fresh(f"{name} there")
+        self.placements[source] = piece
+        return (*before, TensorCopy(name, source, name))
 
+    def store_as(self, name: str, result: TensorPlacement) -> None:
+        """Place a value where a result with the same elements lies, if it has no place yet."""
+        place = self.reshaped(result, name)
+        if name in self.made and name not in self.placements and place is not None:
+            self.placements[name] = place
 
-def _pick(
-    node: Node,
-    graph: Graph,
-    stored: Mapping[str, tuple[int, ...]],
-    placements: dict[str, TensorPlacement],
-) -> tuple[TensorCopy, ...]:
-    """Place a value inside its source, unless it already has another placement."""
-    (given,), name = node.inputs, node.output.name
-    before: tuple[TensorCopy, ...] = ()
-    if isinstance(node.attributes, QReshape):
-        piece = _reshaped(placements[given], name, graph, stored)
-        if piece is None:
-            together = _fresh(f"{given} together", stored)
-            placements[together] = replace(_dense(given, graph, stored), whole=together)
-            before = (TensorCopy(given, given, together),)
-            piece = _reshaped(placements[together], name, graph, stored)
-            assert piece is not None, "its elements lie in order"
-    else:
-        piece = _piece(node, graph, placements[given], stored)
-    if placements.setdefault(name, piece).bytes_at() == piece.bytes_at():
-        return before
-    source = _fresh(f"{name} there", stored)
-    placements[source] = piece
-    return (*before, TensorCopy(name, source, name))
+    def reshaped(self, placement: TensorPlacement, name: str) -> TensorPlacement | None:
+        """Return the placement of the same elements as `name`; None if they lie unevenly."""
+        channels, strides = self.channels(name), placement.resident(0).strides
+        whole = channels == placement.channels
+        extents = placement.shape[:3] if whole else (*placement.shape[:3], placement.channels)
+        spans = [span for span in zip(extents, strides, strict=False) if span[0] > 1]
+        if any(whole != extent * step for (_, whole), (extent, step) in pairwise(spans)):
+            return None
+        *_, pixel, channel = strides
+        if not whole and spans and spans[-1][1] != channel:
+            return None
+        step = (spans[-1][1] if spans else pixel) if whole else channels * channel
+        shape = self.stored[name]
+        steps = (shape[1] * shape[2] * step, shape[2] * step, step, channel)
+        return replace(placement, shape=shape, channels=channels, strides=steps)
 
+    def dense(self, name: str) -> TensorPlacement:
+        """Return a place of its own without padding between pixels."""
+        _, height, width, channels = self.graph.types[name].shape
+        strides = (height * width * channels, width * channels, channels, 1)
+        return replace(self.alone(name), strides=strides)
 
-def _store_as(
-    name: str,
-    result: TensorPlacement,
-    graph: Graph,
-    stored: Mapping[str, tuple[int, ...]],
-    made: Collection[str],
-    placements: dict[str, TensorPlacement],
-) -> None:
-    """Place a value where a result with the same elements lies, if it has no place yet."""
-    place = _reshaped(result, name, graph, stored)
-    if name in made and name not in placements and place is not None:
-        placements[name] = place
+    def alone(self, name: str) -> TensorPlacement:
+        """Return a place of its own."""
+        return TensorPlacement(name, self.stored[name], self.channels(name))
 
+    def parts(self, node: Node, whole: TensorPlacement) -> Iterator[tuple[str, TensorPlacement]]:
+        """The parts of a result, each with its placement in the result."""
+        strides = whole.resident(0).strides
+        operator, first = node.attributes, whole.first
+        for index, value in enumerate(node.inputs):
+            *pixels, channels = self.graph.types[value].shape
+            shape = (*pixels, self.stored[value][-1])
+            part = replace(whole, shape=shape, channels=channels, first=first, strides=strides)
+            if isinstance(operator, QConcat):
+                yield value, part
+                first += (*pixels, channels)[operator.axis] * strides[operator.axis]
+            else:
+                assert isinstance(operator, (QInterleave, QResize))
+                n, row, column, c = strides
+                rows, columns = operator.factors
+                apart = (n, row * rows, column * columns, c)
+                if isinstance(operator, QInterleave):
+                    place = first + index // columns * row + index % columns * column
+                    yield value, replace(part, first=place, strides=apart)
+                    continue
+                copies = (*whole.copies, (rows, row), (columns, column))
+                yield value, replace(part, strides=apart, copies=copies)
 
-def _reshaped(
-    placement: TensorPlacement, name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]
-) -> TensorPlacement | None:
-    """Return the placement of the same elements as `name`; None if they lie unevenly."""
-    channels, strides = graph.types[name].shape[-1], placement.resident(0).strides
-    whole = channels == placement.channels
-    extents = placement.shape[:3] if whole else (*placement.shape[:3], placement.channels)
-    spans = [span for span in zip(extents, strides, strict=False) if span[0] > 1]
-    if any(whole != extent * step for (_, whole), (extent, step) in pairwise(spans)):
-        return None
-    *_, pixel, channel = strides
-    if not whole and spans and spans[-1][1] != channel:
-        return None
-    step = (spans[-1][1] if spans else pixel) if whole else channels * channel
-    shape = stored[name]
-    steps = (shape[1] * shape[2] * step, shape[2] * step, step, channel)
-    return replace(placement, shape=shape, channels=channels, strides=steps)
-
-
-def _dense(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> TensorPlacement:
-    """Return a place of its own without padding between pixels."""
-    _, height, width, channels = graph.types[name].shape
-    strides = (height * width * channels, width * channels, channels, 1)
-    return replace(_alone(name, graph, stored), strides=strides)
-
-
-def _alone(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> TensorPlacement:
-    return TensorPlacement(name, stored[name], graph.types[name].shape[-1])
-
-
-def _parts(
-    node: Node, graph: Graph, whole: TensorPlacement, stored: Mapping[str, tuple[int, ...]]
-) -> Iterator[tuple[str, TensorPlacement]]:
-    """The parts of a result, each with its placement in the result."""
-    strides = whole.resident(0).strides
-    operator, first = node.attributes, whole.first
-    for index, value in enumerate(node.inputs):
-        *pixels, channels = graph.types[value].shape
-        shape = (*pixels, stored[value][-1])
-        part = replace(whole, shape=shape, channels=channels, first=first, strides=strides)
-        if isinstance(operator, QConcat):
-            yield value, part
-            first += (*pixels, channels)[operator.axis] * strides[operator.axis]
-        else:
-            assert isinstance(operator, (QInterleave, QResize))
-            n, row, column, c = strides
-            rows, columns = operator.factors
-            apart = (n, row * rows, column * columns, c)
-            if isinstance(operator, QInterleave):
-                place = first + index // columns * row + index % columns * column
-                yield value, replace(part, first=place, strides=apart)
-                continue
-            copies = (*whole.copies, (rows, row), (columns, column))
-            yield value, replace(part, strides=apart, copies=copies)
-
-
-def _piece(
-    node: Node, graph: Graph, whole: TensorPlacement, stored: Mapping[str, tuple[int, ...]]
-) -> TensorPlacement:
-    """The place of a slice in its source."""
-    operator, name = node.attributes, node.output.name
-    assert isinstance(operator, QSlice)
-    *pixels, channels = graph.types[name].shape
-    strides = whole.resident(0).strides
-    first = sum(start * stride for start, stride in zip(operator.starts, strides, strict=True))
-    return TensorPlacement(
-        whole.whole,
-        (*pixels, stored[name][-1]),
-        channels,
-        whole.first + first,
-        tuple(step * stride for step, stride in zip(operator.steps, strides, strict=True)),
-    )
-
-
-def _fresh(name: str, taken: Mapping[str, object]) -> str:
-    while name in taken:
-        name += "'"
-    return name
+    def piece(self, node: Node, whole: TensorPlacement) -> TensorPlacement:
+        """The place of a slice in its source."""
+        operator, name = node.attributes, node.output.name
+        assert isinstance(operator, QSlice)
+        *pixels, channels = self.graph.types[name].shape
+        strides = whole.resident(0).strides
+        first = sum(start * stride for start, stride in zip(operator.starts, strides, strict=True))
+        return TensorPlacement(
+            whole.whole,
+            (*pixels, self.stored[name][-1]),
+            channels,
+            whole.first + first,
+            tuple(step * stride for step, stride in zip(operator.steps, strides, strict=True)),
+        )

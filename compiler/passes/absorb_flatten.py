@@ -6,7 +6,7 @@ rows of the weights are reordered to [KH, KW, C], from either layout of the imag
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, op, rewrite, rule, value
+from ..rewriting import Site, either, op, rewrite, rule_of, value
 from .patterns import TO_FIRST, reshaped
 
 IMAGE = op(ops.Accelerated, value="x")
@@ -16,14 +16,12 @@ TURNS = ops.Transpose(TO_FIRST), ops.Transpose((0, 1, 3, 2))
 FLATTENED = op(ops.Reshape, either(op(TURNS, IMAGE, capture="turned"), IMAGE))
 
 
-@rule(
-    op(
-        ops.QConv,
-        FLATTENED,
-        *(value("weights"), value("bias"), value("scale")),
-        capture="dense",
-        where=lambda layer: layer.kind == "dense",
-    )
+@rule_of(
+    ops.QConv,
+    FLATTENED,
+    *(value("weights"), value("bias"), value("scale")),
+    capture="dense",
+    where=lambda layer: layer.kind == "dense",
 )
 def absorb(
     site: Site,

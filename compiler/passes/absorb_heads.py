@@ -12,7 +12,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Rule, Site, op, rewrite, rule, value
+from ..rewriting import Rule, Site, op, rewrite, rule, rule_of, value
 from .arrange_layout import drop_same_shape, merge_reshapes
 from .choose_channels import channels_by_row, choose_channels
 from .moved_elements import TURNS, moved_elements, moving_nodes
@@ -39,9 +39,7 @@ PRODUCTS = (ops.QMatMul, ops.QMatMulSums)
 def _absorb_operand(index: int) -> Rule:
     """Return the rule that moves Transposes of one operand into the attributes."""
 
-    @rule(
-        op(PRODUCTS, value(), value(), capture="product", where=lambda p: not p.joined[index]),
-    )
+    @rule_of(PRODUCTS, value(), value(), capture="product", where=lambda p: not p.joined[index])
     def absorb(site: Site, product: ops.QMatMul | ops.QMatMulSums) -> str | None:
         """QMatMul(x moved to heads, b) -> QMatMul(Reshape(x), b), in any form of movement."""
         joined, inputs = [*product.joined], [*site.root.inputs]

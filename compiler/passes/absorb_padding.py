@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, op, rewrite, rule_of, value
 
 LOWEST = -128
 """The padding value of a QMaxPool."""
@@ -16,13 +16,11 @@ INTEGER = (ops.QConv, ops.QSums, ops.QAvgPool, ops.QMaxPool)
 Window = ops.QConv | ops.QSums | ops.QAvgPool | ops.QMaxPool | ops.Conv | ops.AveragePool
 
 
-@rule(
-    op(
-        (*INTEGER, ops.Conv, ops.AveragePool),
-        op(ops.Pad, value("x"), capture="pad"),
-        ...,
-        capture="window",
-    )
+@rule_of(
+    (*INTEGER, ops.Conv, ops.AveragePool),
+    op(ops.Pad, value("x"), capture="pad"),
+    ...,
+    capture="window",
 )
 def absorb(site: Site, window: Window, pad: ops.Pad, x: str) -> str | None:
     """window(Pad(x, padding value)) -> window with larger pads(x)."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, each, either, op, rewrite, rule, value
+from ..rewriting import Site, each, either, op, rewrite, rule, rule_of, value
 from .moved_elements import TURNS, moved_elements
 from .patterns import TO_FIRST, reshaped, to_image
 
@@ -33,12 +33,10 @@ def inverse(permutation: Permutation) -> Permutation:
     return tuple(permutation.index(axis) for axis in range(len(permutation)))
 
 
-@rule(
-    op(
-        ops.Transpose,
-        value("x"),
-        where=lambda turn: turn.permutation == tuple(range(len(turn.permutation))),
-    )
+@rule_of(
+    ops.Transpose,
+    value("x"),
+    where=lambda turn: turn.permutation == tuple(range(len(turn.permutation))),
 )
 def drop_identity(site: Site, x: str) -> str | None:
     """Transpose(x) that leaves all axes in order -> x."""

@@ -15,7 +15,7 @@ from ..graph.operators import Interpolate, Where
 from ..graph.operators.pooling import Pool
 from ..rewriting import Site, each, either, op, rewrite, rewrite_once, rule, value
 from .arrange_layout import SINKING, transpose_to_reshape
-from .patterns import TO_FIRST, TO_LAST, is_float32
+from .patterns import TO_FIRST, TO_LAST, is_float32, some_operand_fills
 
 WINDOW_TO_LAST = (2, 3, 1, 0)
 """Transposes [Co, Ci, KH, KW] to [KH, KW, Ci, Co]."""
@@ -26,11 +26,7 @@ IMAGE = op(FIRST, value("image"))
 """A Transpose of `image` to [N, C, H, W]."""
 
 
-def _has_channels_first(window: ops.Conv | Pool) -> bool:
-    return window.is_image and not window.channels_last
-
-
-LAYER = {"capture": "window", "where": _has_channels_first}
+LAYER = {"capture": "window", "where": lambda layer: layer.is_image and not layer.channels_last}
 
 
 @rule(
@@ -59,10 +55,7 @@ def sink_below_broadcast(
 ) -> str | None:
     """f(Transpose(a), b) -> Transpose(f(a, b with channels last)), where a is not broadcast."""
     names = site.root.inputs
-    if not any(
-        found is not None and site.shape_of(name) == site.shape
-        for name, found in zip(names, image, strict=True)
-    ):
+    if not some_operand_fills(site, image):
         return None
     if any(
         found is None and len(site.shape_of(name)) != 4 and not _is_held(site, name)

@@ -55,6 +55,6 @@ def choose_channels(site: Site, x: str, at: np.ndarray, zero_point: int, suffix:
         "bias": np.where(used, bias[at], 0).astype(np.int32),
         "scale": np.where(used, scale[at], 1).astype(np.float32),
     }
-    constants = (site.constant(data, f"{label}.{suffix}.{name}") for name, data in arrays.items())
+    constants = site.constants(f"{label}.{suffix}", **arrays)
     quantisation = site.quantisation_of(x)
     return site.emit(operator, source, *constants, label=label, quantisation=quantisation)

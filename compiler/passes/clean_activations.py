@@ -6,7 +6,7 @@ of the layer's range matters.
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, number, op, rewrite, rule, value
+from ..rewriting import Site, number, op, rewrite, rule, rule_of, value
 from .patterns import Clamp, clamp_limits, clamp_of, clamped, is_clamp, is_float32
 
 MAX_FLOAT32 = 3.4028234663852886e38
@@ -23,14 +23,12 @@ def _clamp(low: float, high: float) -> ops.Unary:
     return ops.Unary("Clip", (max(low, -MAX_FLOAT32), min(high, MAX_FLOAT32)))
 
 
-@rule(
-    op(
-        (ops.Binary("Max"), ops.Binary("Min")),
-        *(value("x", constant=False), number("limit")),
-        capture="bound",
-        result=is_float32,
-        commutative=True,
-    )
+@rule_of(
+    (ops.Binary("Max"), ops.Binary("Min")),
+    *(value("x", constant=False), number("limit")),
+    capture="bound",
+    result=is_float32,
+    commutative=True,
 )
 def name_limits(site: Site, bound: ops.Binary, x: str, limit: float) -> str | None:
     """Max(x, scalar) or Min(x, scalar) -> Clip or Relu."""
@@ -51,14 +49,12 @@ def merge_clamps(site: Site, outer: ops.Unary, clamps: tuple[ops.Unary, ...], x:
     return None if merged == outer and not clamps else site.emit(merged, x)
 
 
-@rule(
-    op(
-        ops.Unary,
-        op(MOVES, value("x", private=True), capture="move", private=True),
-        capture="clamp",
-        where=is_clamp,
-        result=is_float32,
-    )
+@rule_of(
+    ops.Unary,
+    op(MOVES, value("x", private=True), capture="move", private=True),
+    capture="clamp",
+    where=is_clamp,
+    result=is_float32,
 )
 def hoist_clamp(site: Site, clamp: ops.Unary, move: ops.Operator, x: str) -> str | None:
     """clamp(move(x)) -> move(clamp(x)), if nothing else reads x or the moved x."""

@@ -194,8 +194,8 @@ class _LayerCell:
         every: dict[int, str] = {}
         for step in range(self.steps)[:: -1 if self.strands[0].backwards else 1]:
             given = [
-                (self._emit(ops.Reshape((self.samples, len(rows))), self._row(part, step)), rows, b)
-                for part, rows, b in parts
+                (self._emit(ops.Reshape((self.samples, len(r))), self._cut(part, 0, step)), r, b)
+                for part, r, b in parts
             ]
             states = getattr(self, f"_{kind.lower()}")(given, states)
             every[step] = self._emit(ops.Reshape((1, self.samples, self.hidden)), states[0])
@@ -233,7 +233,7 @@ class _LayerCell:
         parts = []
         for one in self.strands:
             name = one.node.inputs[place]
-            row = self._emit(ops.Reshape((self.samples, one.hidden)), self._row(name, one.index))
+            row = self._emit(ops.Reshape((self.samples, one.hidden)), self._cut(name, 0, one.index))
             parts.append(row)
         return self._joined(parts, 1)
 
@@ -241,10 +241,10 @@ class _LayerCell:
         """Emit the outputs of a strand."""
         start, width = sum(self.widths[:place]), self.widths[place]
         shape = ops.Reshape((1, self.samples, width))
-        every = self._columns(listed, start, width)
+        every = self._cut(listed, -1, start, width)
         if self._turned[place]:
             every = self._turn(every)
-        last = (self._emit(shape, self._columns(state, start, width)) for state in states)
+        last = (self._emit(shape, self._cut(state, -1, start, width)) for state in states)
         return (every, *last)
 
     def _gates(self) -> Sequence[slice]:
@@ -267,7 +267,7 @@ class _LayerCell:
     def _gru(self, given: Sequence[_Given], states: Sequence[str]) -> list[str]:
         (state,), (both, (candidate, r, bias)) = states, given
         gates = self._function(0, self._total(both, state))
-        update, reset = (self._gate(gates, place) for place in range(2))
+        update, reset = (self._cut(gates, -1, n * self.hidden, self.hidden) for n in range(2))
         if not self.operator.linear_before_reset:
             inner = self._dense(self._emit(ops.Binary("Mul"), reset, state), r, bias)
         elif self.builder.is_constant(state):  # a product with weights, as layers are
@@ -305,20 +305,8 @@ class _LayerCell:
             return a
         return self._emit(ops.Binary("Add"), a, b)
 
-    def _row(self, x: str, index: int) -> str:
-        """Emit one element of the first axis, which stays."""
-        return self._cut(x, 0, index, 1)
-
-    def _columns(self, x: str, start: int, count: int) -> str:
-        """Emit neighbouring elements of the last axis."""
-        return self._cut(x, len(self.builder.types[x].shape) - 1, start, count)
-
-    def _gate(self, gates: str, place: int, count: int = 1) -> str:
-        """Emit the columns of one gate, or of neighbouring ones."""
-        return self._columns(gates, place * self.hidden, count * self.hidden)
-
-    def _cut(self, x: str, axis: int, start: int, count: int) -> str:
-        """Emit neighbouring elements of an axis."""
+    def _cut(self, x: str, axis: int, start: int, count: int = 1) -> str:
+        """Emit neighbouring elements of an axis, which stays."""
         starts, stops = [0] * len(self.builder.types[x].shape), [*self.builder.types[x].shape]
         if stops[axis] == count:
             return x

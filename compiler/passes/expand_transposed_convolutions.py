@@ -16,17 +16,14 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, first_match, op, rewrite, rule, value
+from ..rewriting import Site, first_match, rewrite, rule_of, value
 from .clean_activations import hoist_clamp
 from .fold_batch_normalisation import FOLD_TRANSPOSED
-from .patterns import is_float32
+from .patterns import HELD, is_float32
 
 PHASE_MAJOR = (0, 3, 4, 1, 5, 2)
 CHANNEL_MAJOR = (0, 1, 4, 2, 5, 3)
 """Transposes [N, phases y, phases x, C, H, W], or [N, C, phases y, phases x, H, W], to pixels."""
-
-HELD = value("held", constant=True)
-PARAMETER = either(HELD, op(ops.Dequantize, HELD, capture="scaling"))
 
 
 class _Phases(NamedTuple):
@@ -51,13 +48,11 @@ class _Phases(NamedTuple):
     after: int
 
 
-@rule(
-    op(
-        *(ops.ConvTranspose, value("x"), value("w"), ...),
-        capture="layer",
-        where=lambda layer: layer.is_image,
-        result=is_float32,
-    )
+@rule_of(
+    *(ops.ConvTranspose, value("x"), value("w"), ...),
+    capture="layer",
+    where=lambda layer: layer.is_image,
+    result=is_float32,
 )
 def expand(site: Site, layer: ops.ConvTranspose, x: str, w: str) -> str | None:
     """ConvTranspose(x) -> the phases of Conv(x) as pixels, if the parameters are constant."""
@@ -104,7 +99,7 @@ def _parameter(
     site: Site, name: str, layer: ops.ConvTranspose, rows: np.ndarray, columns: np.ndarray
 ) -> str | None:
     """Emit weights or a bias, float or dequantised, in the order that the convolution needs."""
-    match = first_match(PARAMETER, site.view, name)
+    match = first_match(HELD, site.view, name)
     if match is None:
         return None
     data, scaling = site.data(match["held"]), match["scaling"]

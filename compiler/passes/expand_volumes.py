@@ -5,18 +5,16 @@ image: one image for each depth of the result. Where a window covers one axis al
 are merged instead, and nothing is copied. A pool is one pool along the depth and one of images.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, first_match, op, rewrite, rule, value
+from ..rewriting import Site, first_match, op, rewrite, rule_of, value
 from .clean_activations import hoist_clamp
-from .patterns import is_float32, is_per_tensor
-
-HELD = value("held", constant=True)
-WEIGHTS = either(HELD, op(ops.Dequantize, HELD, capture="scaling"))
+from .patterns import HELD, is_float32, is_per_tensor
 
 QUANTISED = op(ops.Dequantize, value("integers"), capture="scaling", where=is_per_tensor)
 
@@ -48,17 +46,15 @@ def _image_pads(pads: tuple[int, ...]) -> tuple[int, ...]:
     return (*pads[1:3], *pads[4:6])
 
 
-@rule(
-    op(
-        *(ops.Conv, value("x"), value("w"), ...),
-        capture="layer",
-        where=lambda layer: len(layer.strides) == 3 and not layer.channels_last,
-        result=is_float32,
-    )
+@rule_of(
+    *(ops.Conv, value("x"), value("w"), ...),
+    capture="layer",
+    where=lambda layer: len(layer.strides) == 3 and not layer.channels_last,
+    result=is_float32,
 )
 def expand_convolution(site: Site, layer: ops.Conv, x: str, w: str) -> str | None:
     """Conv of volumes -> Conv of images, if the weights are constant."""
-    match = first_match(WEIGHTS, site.view, w)
+    match = first_match(HELD, site.view, w)
     if match is None:
         return None
     data, scaling = site.data(match["held"]), match["scaling"]
@@ -121,13 +117,11 @@ def _taps(site: Site, x: str, axis: _Axis, groups: int, zero: float = 0.0) -> st
     return site.emit(ops.Reshape((n * depth, channels, *image)), turned)
 
 
-@rule(
-    op(
-        *((ops.MaxPool, ops.AveragePool), value("x")),
-        capture="pool",
-        where=lambda pool: len(pool.kernel) == 3 and not pool.channels_last,
-        result=lambda kind: kind.dtype in ("float32", "int8", "uint8"),
-    )
+@rule_of(
+    *((ops.MaxPool, ops.AveragePool), value("x")),
+    capture="pool",
+    where=lambda pool: len(pool.kernel) == 3 and not pool.channels_last,
+    result=lambda kind: kind.dtype in ("float32", "int8", "uint8"),
 )
 def expand_pool(site: Site, pool: ops.MaxPool | ops.AveragePool, x: str) -> str:
     """A pool of volumes -> one along the depth, and one of images whose channels have depths."""
@@ -137,31 +131,25 @@ def expand_pool(site: Site, pool: ops.MaxPool | ops.AveragePool, x: str) -> str:
     if not (axis.is_single and not overhang[0]):
         x = site.emit(ops.Reshape((n, channels, depth, image[0] * image[1])), x)
         along = _image_pool(
-            *(pool, (axis.kernel, 1), (axis.stride, 1), (axis.before, 0, axis.after, 0)),
-            *((axis.dilation, 1), (overhang[0], 0)),
-        )
+            *(pool, (overhang[0], 0)), kernel=(axis.kernel, 1), strides=(axis.stride, 1),
+            pads=(axis.before, 0, axis.after, 0), dilations=(axis.dilation, 1),
+        )  # fmt: skip
         x = site.emit(along, x)
     x = site.emit(ops.Reshape((n, channels * found, *image)), x)
     across = _image_pool(
-        *(pool, pool.kernel[1:], pool.strides[1:], _image_pads(pool.pads)),
-        *(pool.dilations[1:], overhang[1:]),
-    )
+        *(pool, overhang[1:]), kernel=pool.kernel[1:], strides=pool.strides[1:],
+        pads=_image_pads(pool.pads), dilations=pool.dilations[1:],
+    )  # fmt: skip
     return site.emit(ops.Reshape(site.shape), site.emit(across, x))
 
 
 def _image_pool(
-    pool: ops.MaxPool | ops.AveragePool,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    pads: tuple[int, ...],
-    dilations: tuple[int, ...],
-    overhang: tuple[int, ...],
+    pool: ops.MaxPool | ops.AveragePool, overhang: tuple[int, ...], **window: tuple[int, ...]
 ) -> ops.MaxPool | ops.AveragePool:
     """Return the same pool with a window of images."""
-    if isinstance(pool, ops.MaxPool):
-        return ops.MaxPool(kernel, strides, pads, dilations)
-    included = pool.count_include_pad
-    return ops.AveragePool(kernel, strides, pads, included, overhang, dilations=dilations)
+    if isinstance(pool, ops.AveragePool):
+        window["overhang"] = overhang
+    return replace(pool, **window)
 
 
 def expand_volumes(graph: Graph) -> Graph:

@@ -12,7 +12,7 @@ from ...isa.durations import tile_cycles
 from ..graph import Graph, QConv, QSlice, is_accelerated
 from ..graph.operators import Reshape, Slice
 from ..placement import Costs
-from ..rewriting import GraphMatch, Site, first_match, op, rewrite, rule, value
+from ..rewriting import GraphMatch, Site, first_match, op, rewrite, rule, rule_of, value
 from .merge_duplicates import merge_duplicates
 from .patterns import is_int8
 
@@ -20,13 +20,11 @@ from .patterns import is_int8
 def flatten_on_host(graph: Graph, configuration: Configuration, costs: Costs) -> Graph:
     """Replace windows of dense layers by flattened images where lanes would be too empty."""
 
-    @rule(
-        op(
-            QConv,
-            *map(value, ("x", "weights", "bias", "scale")),
-            capture="dense",
-            where=lambda layer: layer.kind == "dense",
-        )
+    @rule_of(
+        QConv,
+        *map(value, ("x", "weights", "bias", "scale")),
+        capture="dense",
+        where=lambda layer: layer.kind == "dense",
     )
     def flatten(
         site: Site, dense: QConv, x: str, weights: str, bias: str, scale: str

@@ -5,13 +5,14 @@ always fold. Before one, a product always folds, but a sum folds only without pa
 because padding is zero after the sum.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, Site, either, op, rewrite, rule, value
+from ..rewriting import GraphPattern, Rule, Site, either, op, rewrite, rule, value
 from ..rewriting.patterns import NodePattern
 from .patterns import is_float32
 
@@ -217,16 +218,13 @@ def _emit(site: Site, x: str, weights: np.ndarray, bias: np.ndarray) -> str:
     return site.emit(ops.Binary("Add"), product, b, label=label) if bias.any() else product
 
 
-FOLD_LAYERS = (
-    rule(behind(layer_of(X, private=True)))(fold_behind),
-    rule(*layer_of(AHEAD))(fold_ahead),
-)
+def _folds(layer: Callable[..., tuple[NodePattern, ...]]) -> tuple[Rule, Rule]:
+    """Return the rules that fold what is behind and ahead of a layer."""
+    after = rule(behind(layer(X, private=True)))
+    return after(fold_behind), rule(*layer(AHEAD))(fold_ahead)
 
-FOLD_CONVOLUTIONS = (
-    rule(behind(convolution_of(X, private=True)))(fold_behind),
-    rule(*convolution_of(AHEAD))(fold_ahead),
-)
 
+FOLD_LAYERS, FOLD_CONVOLUTIONS = _folds(layer_of), _folds(convolution_of)
 FOLD_TRANSPOSED = (
     rule(behind(convolution_of(X, private=True, kind=ops.ConvTranspose)))(fold_behind),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
 from ..graph.operator import Operator
-from ..rewriting import Site, each, either, op, rewrite, rule, value
+from ..rewriting import GraphPattern, Rule, Site, each, either, op, rewrite, rule, value
 from .sink_dequantize import MOVES
 
 CONSTANT = value("names", constant=True)
@@ -28,40 +28,30 @@ def _data(site: Site, name: str) -> np.ndarray:
     return evaluate_operator(node.attributes, [site.data(one) for one in node.inputs])
 
 
-def _folded(site: Site, names: tuple[str, ...]) -> str:
-    data = evaluate_operator(site.root.attributes, [_data(site, name) for name in names])
-    return site.constant(data, f"{site.root.output.name}.folded")
+def folding(operand: GraphPattern, kept: type[Operator] | tuple[type[Operator], ...]) -> Rule:
+    """Return the rule that computes nodes of these operands, unless their operators are kept."""
+
+    @rule(op(Operator, each(operand), where=lambda function: not isinstance(function, kept)))
+    def fold(site: Site, names: tuple[str, ...]) -> str | None:
+        """f(constants) -> constant."""
+        arrays = [_data(site, name) for name in names]
+        data = evaluate_operator(site.root.attributes, arrays)
+        return site.constant(data, f"{site.root.output.name}.folded")
+
+    return fold
 
 
-@rule(op(Operator, each(CONSTANT)))
-def fold_any(site: Site, names: tuple[str, ...]) -> str | None:
-    """f(constants) -> constant."""
-    return _folded(site, names)
-
-
-@rule(op(Operator, each(CONSTANT), where=lambda function: not isinstance(function, ops.Dequantize)))
-def fold(site: Site, names: tuple[str, ...]) -> str | None:
-    """f(constants) -> constant, where f is not Dequantize."""
-    return _folded(site, names)
-
-
-@rule(
-    op(
-        Operator,
-        each(either(CONSTANT, SCALED)),
-        where=lambda function: not isinstance(function, (ops.Dequantize, ops.Pad, *MOVES)),
-    )
-)
-def fold_scaled(site: Site, names: tuple[str, ...]) -> str | None:
-    """f(Dequantize(constants)) -> constant, where f computes."""
-    return _folded(site, names)
+FOLD_ALL = folding(CONSTANT, ())
+FOLD = folding(CONSTANT, ops.Dequantize)
+FOLD_SCALED = folding(either(CONSTANT, SCALED), (ops.Dequantize, ops.Pad, *MOVES))
+"""f(Dequantize(constants)) -> constant, where f computes."""
 
 
 def fold_constants(graph: Graph) -> Graph:
     """Replace nodes whose inputs are all constant, except Dequantize, by constants."""
-    return rewrite(graph, fold, fold_scaled)
+    return rewrite(graph, FOLD, FOLD_SCALED)
 
 
 def fold_dequantize(graph: Graph) -> Graph:
     """Replace all nodes whose inputs are constant by constants."""
-    return rewrite(graph, fold_any)
+    return rewrite(graph, FOLD_ALL)

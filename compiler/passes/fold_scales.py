@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, op, rewrite, rule, value
+from ..rewriting import Site, either, op, rewrite, rule_of, value
 from .fold_batch_normalisation import scale_and_offset
 from .patterns import dequantised, is_int8, known, known_data
 
@@ -23,12 +23,10 @@ DENSE = op(ops.MatMul, X, WEIGHTS, capture="layer", private=True)
 BIASED = op(ops.Binary("Add"), DENSE, known("bias"), private=True, commutative=True)
 
 
-@rule(
-    op(
-        *(ops.Binary, either(*CONVOLUTION, DENSE, BIASED), known("constant")),
-        capture="function",
-        commutative=True,
-    )
+@rule_of(
+    *(ops.Binary, either(*CONVOLUTION, DENSE, BIASED), known("constant")),
+    capture="function",
+    commutative=True,
 )
 def fold(
     site: Site,

@@ -6,15 +6,13 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, op, rewrite, rule_of, value
 
 
-@rule(
-    op(
-        ops.QLut,
-        op(ops.QLut, value("x"), value("inner", constant=True), private=True),
-        value("outer", constant=True),
-    )
+@rule_of(
+    ops.QLut,
+    op(ops.QLut, value("x"), value("inner", constant=True), private=True),
+    value("outer", constant=True),
 )
 def compose(site: Site, x: str, inner: str, outer: str) -> str | None:
     """QLut(QLut(x, f), g) -> QLut(x, g(f))."""
@@ -22,12 +20,10 @@ def compose(site: Site, x: str, inner: str, outer: str) -> str | None:
     return site.become(ops.QLut(), x, site.constant(table, f"{site.root.name}.table"))
 
 
-@rule(
-    op(
-        ops.QLut,
-        op(ops.Clamping, capture="layer", value="x", private=True),
-        value("table", constant=True),
-    )
+@rule_of(
+    ops.QLut,
+    op(ops.Clamping, capture="layer", value="x", private=True),
+    value("table", constant=True),
 )
 def clamp(site: Site, layer: ops.QConv | ops.QAdd | ops.QMul, x: str, table: str) -> str | None:
     """QLut(op(x), a clamp) -> op(x) with narrower bounds."""

@@ -6,15 +6,13 @@ memory both are the same, but a reshape ends a segment.
 
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
-from ..rewriting import Site, each, op, rewrite, rule, value
+from ..rewriting import Site, each, op, rewrite, rule, rule_of, value
 from .arrange_layout import drop_same_shape, has_one_tap, merge_reshapes
 from .patterns import image_shape, is_int8, reshaped, to_image
 from .recognise_concats import IMAGE_AXES
 
 
-@rule(
-    op((ops.QConv, ops.QLut, ops.QNorm, ops.QSoftmax), op(ops.Reshape, value("x")), ...),
-)
+@rule_of((ops.QConv, ops.QLut, ops.QNorm, ops.QSoftmax), op(ops.Reshape, value("x")), ...)
 def sink_reshape(site: Site, x: str) -> str | None:
     """f(Reshape(x)) -> Reshape(f(x)), for rows of the same channels, or any elements of a table."""
     function = site.root.attributes
@@ -93,12 +91,5 @@ def rows_in_place(graph: Graph) -> Graph:
 
 def keep_rows(graph: Graph) -> Graph:
     """Move reshapes behind operators on single pixels, where they meet and cancel."""
-    return rewrite(
-        graph,
-        sink_reshape,
-        slice_channels,
-        combine_rows,
-        slice_rows,
-        merge_reshapes,
-        drop_same_shape,
-    )
+    rules = sink_reshape, slice_channels, combine_rows, slice_rows, merge_reshapes, drop_same_shape
+    return rewrite(graph, *rules)

@@ -11,6 +11,7 @@ from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, each, either, op, rewrite, rule, value
 from .arrange_layout import drop_same_shape, merge_reshapes
+from .patterns import some_operand_fills
 
 ROW = 2
 """The axis of an image that its sequence lacks."""
@@ -41,10 +42,7 @@ def sink_below_function(
     if site.shape[-1:] == (1,) and len(names) > 1:
         return None  # statistics of rows, which norms combine as they are
     found = [_image_of(site, *each) for each in zip(names, image, strict=True)]
-    if not any(
-        one is not None and site.shape_of(name) == site.shape
-        for name, one in zip(names, found, strict=True)
-    ):
+    if not some_operand_fills(site, found):
         return None
     if isinstance(function, ops.Quantize | ops.Dequantize) and function.axis == ROW:
         function = replace(function, axis=ROW + 1)

@@ -1,5 +1,6 @@
 """Shared patterns of passes: quantised values, clamps after a layer, constants, layouts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,6 +145,10 @@ def known(capture: str) -> GraphPattern:
 
 _KNOWN = known("name")
 
+_HELD = value("held", constant=True)
+HELD = either(_HELD, op(ops.Dequantize, _HELD, capture="scaling"))
+"""A constant, or the Dequantize `scaling` of one."""
+
 
 def known_data(view: GraphView, name: str) -> np.ndarray | None:
     """Return a constant float32 array, quantised or not; None for other values."""
@@ -177,9 +182,29 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     return (first, 1, middle, channels)
 
 
+def some_operand_fills(site: Site, found: Sequence[str | None]) -> bool:
+    """Tell whether an operand of the root that was found has the root's shape."""
+    pairs = zip(site.root.inputs, found, strict=True)
+    return any(one is not None and site.shape_of(name) == site.shape for name, one in pairs)
+
+
 def reshaped(site: Site, x: str, shape: tuple[int, ...], label: str = "") -> str:
     """Emit a reshape, unless the value already has the shape."""
     return x if site.shape_of(x) == shape else site.emit(ops.Reshape(shape), x, label=label)
+
+
+def of_images(
+    site: Site,
+    operator: ops.Operator,
+    *operands: str,
+    held: Sequence[str] = (),
+    label: str = "",
+    quantisation: Quantisation | None = None,
+) -> str:
+    """Emit an operator of images and constants for operands of any rank, in the root's shape."""
+    images = [to_image(site, x, label) for x in operands]
+    result = site.emit(operator, *images, *held, label=label, quantisation=quantisation)
+    return reshaped(site, result, site.shape, label)
 
 
 def channels_first(

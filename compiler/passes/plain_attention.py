@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, number, op, repeated, rewrite, rule, value
+from ..rewriting import Site, either, number, op, repeated, rewrite, rule, rule_of, value
 from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
 from .masks import EXCLUDED
 from .patterns import is_float32, known, known_data
@@ -129,13 +129,11 @@ _PLAIN = op(
 )  # fmt: skip
 
 
-@rule(
-    op(
-        ops.Transpose,
-        either(_PLAIN, op(MULTIPLY, _PLAIN, _FACTOR, private=True, commutative=True)),
-        capture="turn",
-        result=is_float32,
-    )
+@rule_of(
+    ops.Transpose,
+    either(_PLAIN, op(MULTIPLY, _PLAIN, _FACTOR, private=True, commutative=True)),
+    capture="turn",
+    result=is_float32,
 )
 def turn_product(
     site: Site, a: str, b: str, factor: float | None, turn: ops.Transpose

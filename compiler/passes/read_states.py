@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, op, rewrite, rule_of, value
 from .patterns import is_float32, reshaped
 from .recognise_slices import slice_even
 
@@ -18,13 +18,11 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 _INDICES = value("indices", constant=True)
 
 
-@rule(
-    op(
-        ops.Slice,
-        op(ops.ScatterND("none"), value("x"), _INDICES, value("updates")),
-        capture="cut",
-        result=is_float32,
-    )
+@rule_of(
+    ops.Slice,
+    op(ops.ScatterND("none"), value("x"), _INDICES, value("updates")),
+    capture="cut",
+    result=is_float32,
 )
 def read_through(site: Site, cut: ops.Slice, x: str, indices: str, updates: str) -> str | None:
     """Slice(ScatterND(x, updates)) -> Slice(x), or Slice(updates), where it reads only that."""

@@ -10,7 +10,7 @@ from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.fit import fit_add
 from ..rewriting import Site, op, rewrite, rule
-from .patterns import dequantised, quantised, reshaped, result_of, scale_of, to_image
+from .patterns import dequantised, of_images, quantised, result_of, scale_of
 
 SIGNS = {"Add": 1, "Sub": -1}
 
@@ -35,9 +35,8 @@ def recognise(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
     operator = ops.QAdd(
         fit.multipliers, fit.constant, fit.scale, y.zero_point, low, high, fit.mismatches
     )
-    images = [to_image(site, _repeated(site, operand), label) for operand in (a, b)]
-    result = site.emit(operator, *images, label=label, quantisation=y)
-    return reshaped(site, result, shape, label)
+    whole = [_repeated(site, operand) for operand in (a, b)]
+    return of_images(site, operator, *whole, label=label, quantisation=y)
 
 
 def _repeated(site: Site, operand: str) -> str:

@@ -16,11 +16,10 @@ from .patterns import (
     dequantised,
     known,
     known_data,
+    of_images,
     quantised,
-    reshaped,
     result_of,
     scale_of,
-    to_image,
 )
 
 MAX_WEIGHT = 127
@@ -51,14 +50,9 @@ def recognise(site: Site, x: str, terms: str) -> str | None:
         *("depthwise", (1, 1), (0, 0, 0, 0), (1, 1), len(weights)),
         *(given.zero_point, y.zero_point, low, high),
     )
-    operands = [
-        to_image(site, x, label),
-        site.constant(weights.reshape(1, 1, 1, -1), f"{label}.weights"),
-        site.constant(biases, f"{label}.bias"),
-        site.constant(scales, f"{label}.scale"),
-    ]
-    result = site.emit(operator, *operands, label=label, quantisation=y)
-    return reshaped(site, result, site.shape, label)
+    weights = weights.reshape(1, 1, 1, -1)
+    held = site.constants(label, weights=weights, bias=biases, scale=scales)
+    return of_images(site, operator, x, held=held, label=label, quantisation=y)
 
 
 def fit_biases(

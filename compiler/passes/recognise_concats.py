@@ -9,7 +9,7 @@ import math
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, each, op, rewrite, rule, value
-from .patterns import TO_LAST, channels_first, is_int8, reshaped, to_image
+from .patterns import TO_LAST, channels_first, is_int8, of_images, reshaped
 
 IMAGE_AXES = {2: (0, 3), 3: (0, 2, 3)}
 """Rank of a tensor -> the axes of the image [N, 1, middle, C] that holds it; see `image_shape`."""
@@ -36,9 +36,8 @@ def recognise(site: Site, concat: ops.Concat, x: tuple[str, ...]) -> str | None:
         joined = ops.QConcat(TO_LAST.index(concat.axis))
         return channels_first(site, joined, *x, quantisation=kind.quantisation)
     if len(kind.shape) in IMAGE_AXES:
-        images = [to_image(site, part) for part in x]
         joined = ops.QConcat(IMAGE_AXES[len(kind.shape)][concat.axis])
-        return reshaped(site, site.become(joined, *images), kind.shape)
+        return of_images(site, joined, *x, quantisation=kind.quantisation)
     return None
 
 

@@ -20,6 +20,7 @@ from ..graph.accumulators import (
 )
 from ..rewriting import Site, either, first_match, op, rewrite, rule, value
 from .patterns import (
+    HELD,
     TO_FIRST,
     TO_LAST,
     dequantised,
@@ -45,10 +46,6 @@ LAYER = either(*LAYERS)
 
 Term = tuple[str, tuple[int, ...]]
 """A part of a bias: a value, and the shape to which it may broadcast."""
-
-HELD = value("held", constant=True)
-TERM = either(HELD, op(ops.Dequantize, HELD, capture="scaling"))
-"""Its value: float32, or integers with a scale."""
 
 
 @rule(quantised(either(LAYER, op(ops.Binary("Add"), LAYER, known("addend"), commutative=True))))
@@ -82,13 +79,11 @@ def recognise(
         return None
     whole, total, scale = exact
     window, image = image_of(site, layer, x, made.name)
-    kernel = whole.astype(np.int8)
+    kernel = whole.astype(np.int8) if (whole.astype(np.int8) == whole).all() else whole
     result = site.emit(
         ops.QConv(*window, given.zero_point, y.zero_point, *limits),
         image,
-        site.constant(kernel if (kernel == whole).all() else whole, f"{made.name}.weights"),
-        site.constant(total.astype(np.int32), f"{made.name}.bias"),
-        site.constant(scale, f"{made.name}.scale"),
+        *site.constants(made.name, weights=kernel, bias=total.astype(np.int32), scale=scale),
         label=made.name,
         quantisation=y,
     )
@@ -191,7 +186,7 @@ def _bias(site: Site, terms: list[Term], unit: np.ndarray) -> np.ndarray | None:
     """
     total = np.zeros(len(unit))
     for name, shape in terms:
-        match = first_match(TERM, site.view, name)
+        match = first_match(HELD, site.view, name)
         if match is None:
             return None
         held, scaling = site.data(match["held"]), match["scaling"]

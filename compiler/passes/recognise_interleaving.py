@@ -12,7 +12,7 @@ import numpy as np
 
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, op, rewrite, rule_of, value
 from .expand_transposed_convolutions import CHANNEL_MAJOR, PHASE_MAJOR
 from .patterns import TO_FIRST
 from .wide_weights import lane_blocks
@@ -46,11 +46,9 @@ def recognise_interleaving(graph: Graph) -> Graph:
     """Split convolutions whose channels become pixels, and interleave their results."""
     read = _read_by_layers(graph)
 
-    @rule(
-        op(
-            ops.Reshape,
-            op((ops.Transpose(PHASE_MAJOR), ops.Transpose(CHANNEL_MAJOR)), SPLIT, capture="turn"),
-        )
+    @rule_of(
+        ops.Reshape,
+        op((ops.Transpose(PHASE_MAJOR), ops.Transpose(CHANNEL_MAJOR)), SPLIT, capture="turn"),
     )
     def recognise(
         site: Site, turn: ops.Transpose, split: ops.Reshape, conv: ops.QConv, x: str, w: str

@@ -16,6 +16,7 @@ from .patterns import (
     dequantised,
     known,
     known_number,
+    of_images,
     quantised,
     reshaped,
     result_of,
@@ -62,8 +63,7 @@ def recognise(
         *(False, (False, False, False)),
         *limits,
     )
-    result = site.emit(operator, *operands, label=label, quantisation=y)
-    return reshaped(site, result, (*outer, left[-2], right[-1]), label)
+    return of_images(site, operator, *operands, label=label, quantisation=y)
 
 
 def operands_of(site: Site, a: str, b: str, label: str) -> tuple[int, list[str]]:

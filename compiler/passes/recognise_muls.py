@@ -11,6 +11,7 @@ from ..rewriting import Site, op, rewrite, rule
 from .patterns import (
     channels_first,
     dequantised,
+    of_images,
     quantised,
     reshaped,
     result_of,
@@ -45,8 +46,7 @@ def recognise(site: Site, a: str, b: str) -> str | None:
     images = to_image(site, a, label), to_image(site, reshaped(site, b, small, label), label)
     if broadcast and len(shape) == IMAGE and small[1] == shape[1] and small[3] == 1:
         return channels_first(site, operator, *images, label=label, quantisation=y)
-    result = site.emit(operator, *images, label=label, quantisation=y)
-    return reshaped(site, result, shape, label)
+    return of_images(site, operator, *images, label=label, quantisation=y)
 
 
 def recognise_muls(graph: Graph) -> Graph:

@@ -9,7 +9,7 @@ from ..graph import Graph, Quantisation, evaluate_operator
 from ..graph import operators as ops
 from ..graph.fit import fit_add
 from ..rewriting import Site, each, op, rewrite, rule, value
-from .patterns import dequantised, is_float32, quantised, reshaped, result_of, scale_of, to_image
+from .patterns import dequantised, is_float32, of_images, quantised, result_of, scale_of
 from .recognise_concats import recognise_concats
 
 ADD = ops.Binary("Add")
@@ -54,8 +54,7 @@ def add_constant(site: Site, x: str, constant: str) -> str | None:
     )
     integers = evaluate_operator(ops.Quantize((scale,), (held.zero_point,), "int8"), [data])
     other = site.constant(integers, f"{constant}.integers")
-    result = site.emit(operator, to_image(site, x), to_image(site, other), quantisation=y)
-    return reshaped(site, result, site.shape)
+    return of_images(site, operator, x, other, quantisation=y)
 
 
 def recognise_positions(graph: Graph) -> Graph:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, op, rewrite, rule, value
+from ..rewriting import Site, either, op, rewrite, rule_of, value
 from .patterns import TO_FIRST, TO_LAST, is_int8
 
 ROWS = 2
@@ -17,14 +17,12 @@ ROWS = 2
 RESIZED = op(ops.Transpose(TO_FIRST), op(ops.QResize, value("image"), capture="inner"))
 
 
-@rule(
-    op(
-        ops.Gather,
-        *(either(RESIZED, value("x", constant=False)), value("indices", constant=True)),
-        capture="gather",
-        where=lambda gather: gather.axis in (ROWS, ROWS + 1),
-        result=is_int8,
-    )
+@rule_of(
+    ops.Gather,
+    *(either(RESIZED, value("x", constant=False)), value("indices", constant=True)),
+    capture="gather",
+    where=lambda gather: gather.axis in (ROWS, ROWS + 1),
+    result=is_int8,
 )
 def recognise(
     site: Site,

@@ -24,6 +24,7 @@ from .patterns import (
     dequantised,
     is_int8,
     is_per_tensor,
+    of_images,
     quantised,
     reshaped,
     result_of,
@@ -91,8 +92,7 @@ def recognise_softmax(
         masks = [reshaped(site, integers, (1,) * (4 - len(shape)) + sizes, made.name)]
     image = _rows(site, x, rows, keys, made.name)
     operator = ops.QSoftmax(given.scale, y.scale, y.zero_point, *limits)
-    result = site.emit(operator, image, *masks, label=made.name, quantisation=y)
-    return reshaped(site, result, site.shape, made.name)
+    return of_images(site, operator, image, held=masks, label=made.name, quantisation=y)
 
 
 @rule(quantised(NORM))
@@ -114,12 +114,8 @@ def recognise_norm(site: Site, x: str) -> str | None:
     operator = ops.QNorm(
         found.centred, constants.epsilon, constants.factor, given.zero_point, y.zero_point, *limits
     )
-    held_constants = (
-        site.constant(data, f"{label}.{name}")
-        for name, data in (("bias", constants.bias), ("scale", constants.scale))
-    )
-    result = site.emit(operator, image, *held_constants, label=label, quantisation=y)
-    return reshaped(site, result, site.shape, label)
+    held = site.constants(label, bias=constants.bias, scale=constants.scale)
+    return of_images(site, operator, image, held=held, label=label, quantisation=y)
 
 
 def _usual(*quantisations: Quantisation) -> bool:

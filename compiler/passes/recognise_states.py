@@ -12,7 +12,7 @@ from ...isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT, MAX_MULT
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
 from ..rewriting import Site, either, first_match, op, repeated, rewrite, rule, value
-from .patterns import dequantised, quantised, reshaped, result_of, scale_of, to_image
+from .patterns import dequantised, of_images, quantised, result_of, scale_of
 
 GATE = Quantisation(float(np.float32(1 / GATE_ONE)), GATE_ZERO_POINT)
 """Quantisation of the factor of a state."""
@@ -70,8 +70,7 @@ def recognise(
         return None
     if result is not None and not _is_high(site, result, replace(operator, low=False), parts):
         return None
-    images = [to_image(site, name) for name in parts]
-    return reshaped(site, site.emit(operator, *images, quantisation=y), site.shape)
+    return of_images(site, operator, *parts, quantisation=y)
 
 
 def _is_high(site: Site, result: str, operator: ops.QBlend, parts: tuple[str, ...]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
 from ..rewriting import GraphView, Site, first_match, op, repeated, rewrite, rule, value
-from .patterns import known_number, quantisation_of, quantised, reshaped, to_image
+from .patterns import known_number, of_images, quantisation_of, quantised, reshaped
 
 ELEMENTWISE = (ops.Pointwise, ops.Quantize, ops.Dequantize, ops.QLut)
 """Operators that may stand inside the subgraph."""
@@ -30,9 +30,8 @@ def recognise(site: Site, target: ops.Quantize) -> str | None:
     y, old = quantisation_of(target), site.quantisation_of(x)
     if np.array_equal(table, memo[x]) and old in (y, None):
         return reshaped(site, x, site.shape)
-    constant = site.constant(table, f"{site.root.name}.table")
-    result = site.emit(ops.QLut(), to_image(site, x), constant, quantisation=y)
-    return reshaped(site, result, site.shape)
+    held = site.constants(site.root.name, table=table)
+    return of_images(site, ops.QLut(), x, held=held, quantisation=y)
 
 
 def _source(view: GraphView, given: str, elements: int) -> str | None:

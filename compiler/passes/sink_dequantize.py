@@ -10,8 +10,20 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, each, either, op, repeated, rewrite, rule, value
-from .patterns import is_int8, is_per_tensor
+from ..rewriting import (
+    GraphPattern,
+    Site,
+    each,
+    either,
+    op,
+    repeated,
+    rewrite,
+    rule,
+    rule_of,
+    value,
+)
+from ..rewriting.patterns import NodePattern
+from .patterns import dequantised, is_per_tensor
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -28,6 +40,11 @@ PARTS = op(
     capture="concat",
 )
 """Parts that are constant, or elementwise functions of integers or of their products."""
+
+
+def _quantize(inner: GraphPattern) -> NodePattern:
+    """Describe a per-tensor Quantize, `target`."""
+    return op(ops.Quantize, inner, capture="target", where=is_per_tensor)
 
 
 @rule(op((ops.Slice, ops.Pad, ops.Concat), value("x")))
@@ -57,13 +74,11 @@ def sink(site: Site, move: ops.Operator, scaling: ops.Dequantize, x: str) -> str
     return site.emit(replace(scaling, axis=axis), moved)
 
 
-@rule(
-    op(
-        ops.Pad,
-        op(ops.Dequantize, value("x"), capture="scaling", where=is_per_tensor),
-        capture="pad",
-        where=lambda pad: pad.value == 0,
-    )
+@rule_of(
+    ops.Pad,
+    op(ops.Dequantize, value("x"), capture="scaling", where=is_per_tensor),
+    capture="pad",
+    where=lambda pad: pad.value == 0,
 )
 def sink_below_pad(site: Site, pad: ops.Pad, scaling: ops.Dequantize, x: str) -> str | None:
     """Pad(Dequantize(x), 0) -> Dequantize(Pad(x, zero point))."""
@@ -71,28 +86,18 @@ def sink_below_pad(site: Site, pad: ops.Pad, scaling: ops.Dequantize, x: str) ->
     return site.emit(scaling, moved)
 
 
-@rule(
-    op(
-        ops.Quantize,
-        op(MOVES, value("x"), ..., capture="move"),
-        capture="target",
-        where=is_per_tensor,
-    )
-)
+@rule(_quantize(op(MOVES, value("x"), ..., capture="move")))
 def hoist(site: Site, target: ops.Quantize, move: ops.Operator, x: str) -> str | None:
     """Quantize(move(x)) -> move(Quantize(x))."""
     made = site.node("move")
     return site.emit(move, site.emit(target, x), *made.inputs[1:], label=made.name)
 
 
-@rule(
-    op(
-        (ops.Binary("Max"), ops.Binary("Min")),
-        op(ops.Quantize, value("x"), capture="target", where=is_per_tensor),
-        value("limit", constant=True),
-        capture="bound",
-        commutative=True,
-    )
+@rule_of(
+    (ops.Binary("Max"), ops.Binary("Min")),
+    *(_quantize(value("x")), value("limit", constant=True)),
+    capture="bound",
+    commutative=True,
 )
 def hoist_limit(
     site: Site, bound: ops.Binary, target: ops.Quantize, x: str, limit: str
@@ -108,18 +113,12 @@ def hoist_limit(
     return site.emit(target, site.emit(ops.Unary("Clip", limits), x))
 
 
-@rule(
-    op(
-        ops.Quantize,
-        op(ops.Dequantize, value("x", where=is_int8), capture="scaling", where=is_per_tensor),
-        capture="target",
-    )
-)
-def drop_pair(site: Site, target: ops.Quantize, scaling: ops.Dequantize, x: str) -> str | None:
+@rule(op(ops.Quantize, dequantised("x"), capture="target"))
+def drop_pair(site: Site, target: ops.Quantize, x_scale: ops.Dequantize, x: str) -> str | None:
     """Quantize(Dequantize(x)) in the same scale -> x."""
-    own = ops.Quantize(scaling.scales, scaling.zero_points, "int8", None)
+    own = ops.Quantize(x_scale.scales, x_scale.zero_points, "int8", None)
     every = np.arange(-128, 128).astype(np.int8)
-    kept = target == own and np.array_equal(own.compute(scaling.compute(every)), every)
+    kept = target == own and np.array_equal(own.compute(x_scale.compute(every)), every)
     return x if kept else None
 
 
@@ -129,7 +128,7 @@ def _above_concat(site: Site, function: ops.Operator, concat: ops.Concat) -> str
     return site.emit(concat, *parts, label=made.name)
 
 
-@rule(op(ops.Quantize, PARTS, capture="target", where=is_per_tensor))
+@rule(_quantize(PARTS))
 def hoist_above_concat(site: Site, target: ops.Quantize, concat: ops.Concat) -> str | None:
     """Quantize(Concat(f(Dequantize(x)), ...)) -> Concat(Quantize(f(Dequantize(x))), ...)."""
     return _above_concat(site, target, concat)
@@ -146,15 +145,6 @@ def hoist_function_above_concat(
 def sink_dequantize(graph: Graph) -> Graph:
     """Swap Dequantize with moves below it, and Quantize with moves above it."""
     return rewrite(
-        *(
-            graph,
-            drop_idle,
-            sink,
-            sink_below_pad,
-            hoist,
-            hoist_limit,
-            drop_pair,
-            hoist_above_concat,
-            hoist_function_above_concat,
-        )
+        *(graph, drop_idle, sink, sink_below_pad, hoist, hoist_limit, drop_pair),
+        *(hoist_above_concat, hoist_function_above_concat),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, either, first_match, op, rewrite, rule, value
-from .patterns import dequantised, is_int8, known, quantisation_of, quantised, reshaped
+from .patterns import HELD, dequantised, is_int8, known, quantisation_of, quantised, reshaped
 
 MAX_MATRICES = 64
 """Number of matrices beyond which a product is not split; each one is a layer with its weights."""
@@ -20,10 +20,6 @@ MAX_MATRICES = 64
 WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="w_scale")
 
 PRODUCT = op(ops.MatMul, dequantised("x", constant=False), WEIGHTS, capture="product")
-
-ADDEND = either(
-    value("held", constant=True), op(ops.Dequantize, value("held", constant=True), capture="unit")
-)
 
 
 @rule(PRODUCT)
@@ -116,9 +112,9 @@ def _matrix(site: Site, w: str, scaling: ops.Dequantize, index: int, count: int)
 
 def _term(site: Site, name: str, shape: tuple[int, ...], index: int) -> str | None:
     """Emit what is added to the product of one matrix, a bias [N]; None if it is not a bias."""
-    match = first_match(ADDEND, site.view, name)
+    match = first_match(HELD, site.view, name)
     assert match is not None, "a known value"
-    held, unit = site.data(match["held"]), match["unit"]
+    held, unit = site.data(match["held"]), match["scaling"]
     if unit is not None and unit.axis is not None and held.size != shape[-1]:
         return None
     leading = held.ndim - len(shape)

@@ -27,7 +27,8 @@ def take_gate(site: Site, cut: ops.Slice, total: str) -> str | None:
     if not products or len(leaves) - len(known) < 2:
         return None
     channels = slice(cut.starts[-1], cut.stops[-1])
-    bias = sum((_of_columns(site.data(name), columns) for name in known), np.zeros(columns))
+    rows = (np.broadcast_to(site.data(name).ravel(), columns) for name in known)
+    bias = sum((row.astype(np.float64) for row in rows), np.zeros(columns))
     parts = []
     for name in leaves:
         if name in products:
@@ -70,10 +71,6 @@ def _is_row(site: Site, name: str, columns: int) -> bool:
     """Tell whether a constant is the same for all rows."""
     data = site.data(name)
     return data.size == 1 or data.shape[-1] == data.size == columns
-
-
-def _of_columns(data: np.ndarray, columns: int) -> np.ndarray:
-    return np.broadcast_to(data.ravel(), columns).astype(np.float64)
 
 
 def split_gates(graph: Graph) -> Graph:

@@ -47,12 +47,10 @@ def split_pools(graph: Graph, configuration: Configuration) -> Graph:
             kind, pool.strides, pool.pads, (1, 1), channels, pool.zero_point_x, pool.zero_point_y,
             pool.low, pool.high, spare=rows * columns,
         )  # fmt: skip
-        constants = {
-            "ones": np.ones((rows, columns, 1, channels), np.int8),
-            "bias": np.full(channels, pool.constant, np.int32),
-            "scale": np.full(channels, pool.scale, np.float32),
-        }
-        names = (site.constant(one, f"{x}.{name}") for name, one in constants.items())
+        ones = np.ones((rows, columns, 1, channels), np.int8)
+        bias = np.full(channels, pool.constant, np.int32)
+        scale = np.full(channels, pool.scale, np.float32)
+        names = site.constants(x, ones=ones, bias=bias, scale=scale)
         return site.become(convolution, x, *names)
 
     return rewrite(graph, split, convolve)

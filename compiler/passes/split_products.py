@@ -14,6 +14,7 @@ import numpy as np
 
 from ..graph import Graph, Node
 from ..graph import operators as ops
+from ..reach import reach
 from ..rewriting import GraphView, Site, first_match, op, rewrite, rule
 from .fold_batch_normalisation import is_matrix
 from .moved_elements import moved_elements, turned_elements
@@ -72,15 +73,14 @@ def _ends(graph: Graph, product: str) -> tuple[Sequence[str], bool]:
 
     Also tell whether a Transpose is among the movements.
     """
-    ends, waiting, turns = [], [product], False
-    while waiting:
-        name = waiting.pop()
-        takes = _takes(graph, name)
-        turns |= any(isinstance(user.attributes, ops.Transpose) for user in graph.users(name))
-        if graph.is_output(name) or len(takes) < len(graph.users(name)):
-            ends.append(name)
-        waiting += takes
-    return ends, turns
+    derived = reach([product], lambda name: _takes(graph, name))
+    ends = [
+        name
+        for name in derived
+        if graph.is_output(name) or len(_takes(graph, name)) < len(graph.users(name))
+    ]
+    readers = (user.attributes for name in derived for user in graph.users(name))
+    return ends, any(isinstance(operator, ops.Transpose) for operator in readers)
 
 
 def _sums(graph: Graph, end: str) -> set[str]:

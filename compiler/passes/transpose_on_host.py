@@ -14,18 +14,16 @@ from ..accelerator.kernels.matmul import passes
 from ..accelerator.strided_copy import transposed_cycles
 from ..graph import Graph, QMatMul
 from ..graph.operators import Multiplying, QMatMulSums, Reshape, Transpose
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, rewrite, rule_of, value
 
 
 def transpose_on_host(graph: Graph, configuration: Configuration) -> Graph:
     """Replace transposed operands by a Transpose if LOAD would be too slow."""
 
-    @rule(
-        op(
-            *((QMatMul, QMatMulSums), value("a"), value("b")),
-            capture="product",
-            where=lambda p: p.transposed,
-        )
+    @rule_of(
+        *((QMatMul, QMatMulSums), value("a"), value("b")),
+        capture="product",
+        where=lambda p: p.transposed,
     )
     def transpose(site: Site, product: QMatMul | QMatMulSums, a: str, b: str) -> str | None:
         """QMatMul(a, b transposed) -> QMatMul(a, Transpose(b)), if LOAD is slower than GEMM."""

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from ...isa.numbers import int8_terms
-from ..graph import Graph, Node, Quantisation, TensorType
+from ..graph import Graph, Node, Quantisation
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, rewrite, rule_of, value
 from .patterns import TO_FIRST, TO_LAST
 
 CHANNELS = 3
@@ -28,12 +28,11 @@ def narrow_weights(graph: Graph, wanted: Callable[[Node], bool]) -> tuple[Graph,
     """Replace weights beyond int8 of some layers; also return the new names of their results."""
     names: dict[str, str] = {}
 
-    @rule(
-        op(
-            *(ops.QConv, value("x"), value("w", constant=True, where=_is_wide)),
-            *(value("bias"), value("scale")),
-            capture="layer",
-        )
+    @rule_of(
+        *(ops.QConv, value("x")),
+        value("w", constant=True, where=lambda kind: kind.dtype == "int16"),
+        *(value("bias"), value("scale")),
+        capture="layer",
     )
     def narrow(site: Site, layer: ops.QConv, x: str, w: str, bias: str, scale: str) -> str | None:
         """QConv(x) with int16 weights -> QConv of copies of x with int8 weights."""
@@ -47,10 +46,6 @@ def narrow_weights(graph: Graph, wanted: Callable[[Node], bool]) -> tuple[Graph,
         return names[result]
 
     return rewrite(graph, narrow), names
-
-
-def _is_wide(kind: TensorType) -> bool:
-    return kind.dtype == "int16"
 
 
 Narrowed = tuple[ops.QConv, str, np.ndarray]

@@ -179,7 +179,7 @@ class _Compiler:
     def linked(self, graph: Graph, scheduled: Scheduled, timer: CandidateTimer | None) -> Linked:
         """Return the program of a segment, with activations that stay on chip where they may."""
         request, measure = self.request, self.measure
-        pieces = timer.programs.pieces if timer else None
+        pieces = timer.programs.pieces if timer else {}
         best = link(request, lower(request, graph, scheduled, pieces), measure)
         programs = (one.program() for layer in scheduled.layers for one in layer.schedules)
         frames = frames_of(programs) if measure is not None and request.options.fuse else {}

@@ -16,7 +16,7 @@ def lower(
     request: CompileRequest,
     graph: Graph,
     scheduled: Scheduled,
-    known: dict[Kernel, KnownPieces] | None,
+    known: dict[Kernel, KnownPieces],
     frames: Mapping[str, ResidentFrame] = NO_FRAMES,
 ) -> Lowered:
     """Lower a segment.

@@ -38,7 +38,7 @@ def schedule(
     if timer is not None and timer.configuration != request.configuration:
         timer = CandidateTimer(timer.programs, request.configuration, timer.measure)
     layout = grouped.layout
-    spans = lifetimes(graph, groups, layout.inputs, layout.outputs, request.keep_all)
+    spans = lifetimes(graph, groups, layout, request.keep_all)
     plan = plan_memory(layout.placements.lifetimes(spans))
     dram, of = layout.placements.dram(plan.offsets), layout.placements.of
     bound = {name: bind(layout.places[name], of[name], dram[name]) for name in spans}

@@ -23,21 +23,7 @@ from .table import placement_report
 from .user_placement import ACCELERATOR, HOST
 
 __all__ = [
-    "ACCELERATOR",
-    "COST",
-    "DEFAULT_COSTS",
-    "DEFAULT_PLACEMENT",
-    "HOST",
-    "POLICIES",
-    "STRICT_PLACEMENT",
-    "Costs",
-    "Decision",
-    "HostSpeed",
-    "LinkSpeed",
-    "PlacedLayer",
-    "Placement",
-    "decide",
-    "misfits",
-    "placed_layers",
-    "placement_report",
-]
+    "ACCELERATOR", "COST", "DEFAULT_COSTS", "DEFAULT_PLACEMENT", "HOST", "POLICIES",
+    "STRICT_PLACEMENT", "Costs", "Decision", "HostSpeed", "LinkSpeed", "PlacedLayer", "Placement",
+    "decide", "misfits", "placed_layers", "placement_report",
+]  # fmt: skip

@@ -9,13 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...errors import CompileError
 from ..graph import Graph, Node
 from ..graph import operators as ops
 from ..graph.macs import keeps_channels_apart, macs_of
-from ..graph.types import DTYPES
 from ..host import HostStep, host_target
 from ..host.recurrence import find_recurrences
 from ..host.select import select_kernels
@@ -106,7 +103,7 @@ class Costs:
 
     def transfer_us(self, graph: Graph, name: str) -> float:
         """Estimate the time to transfer a value to or from the accelerator, in microseconds."""
-        return _bytes(graph, name) / self.link.gbps / NS_PER_US
+        return graph.types[name].size_bytes / self.link.gbps / NS_PER_US
 
     def host_times(self, graph: Graph) -> dict[str, float]:
         """Estimate the microseconds of every node, by first output, if the host ran all of them."""
@@ -136,10 +133,10 @@ class Costs:
             inner = {value.name for one in kernel.nodes[:-1] for value in one.outputs}
             dots = _is_bytes(node) and not keeps_channels_apart(node)
             gops = host.int8_gops if dots else host.float_gops
-            memory = sum(_bytes(graph, name) for name in names - inner) / host.gbps
+            memory = sum(graph.types[name].size_bytes for name in names - inner) / host.gbps
             called = host.kernel_call_us * NS_PER_US / len(kernel.nodes)
             return (max(operations / gops, memory) + called) / NS_PER_US
-        memory = sum(_bytes(graph, name) for name in names) / host.gbps
+        memory = sum(graph.types[name].size_bytes for name in names) / host.gbps
         passes = passes_of(graph, node) * host.numpy_ns
         return (operations / host.numpy_gops + max(passes, memory)) / NS_PER_US + host.numpy_call_us
 
@@ -165,11 +162,6 @@ def kernels_among(graph: Graph, nodes: Sequence[Node]) -> tuple[HostStep, ...]:
     if target is None:
         return ()
     return (*select_kernels(graph, nodes, target), *find_recurrences(graph, nodes))
-
-
-def _bytes(graph: Graph, name: str) -> int:
-    kind = graph.types[name]
-    return kind.elements * np.dtype(DTYPES[kind.dtype]).itemsize
 
 
 def _is_bytes(node: Node) -> bool:

@@ -153,7 +153,8 @@ def _reason(graph: Graph, node: Node) -> str:
         return CONSTANTS
     if isinstance(node.attributes, ops.IntegerMatMul):
         return DYNAMIC
-    if _is_long(node) and accelerated_nodes(graph):
+    steps = node.outputs[0].type.shape[0] if isinstance(node.attributes, ops.Recurrent) else 0
+    if steps > MAX_STEPS and accelerated_nodes(graph):
         return LONG
     operands = [name for name in node.inputs[:2] if not graph.is_constant(name)]
     given = [_quantised_as(graph, name) for name in operands]
@@ -170,10 +171,6 @@ def _reason(graph: Graph, node: Node) -> str:
     if read_in_float:
         return OUTPUT
     return WEIGHTS if len(operands) < len(node.inputs[:2]) else OPERANDS
-
-
-def _is_long(node: Node) -> bool:
-    return isinstance(node.attributes, ops.Recurrent) and node.outputs[0].type.shape[0] > MAX_STEPS
 
 
 def _quantised_as(graph: Graph, name: str) -> str:

@@ -6,7 +6,9 @@ justify a dependency on a graph library.
 """
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+
+from ..reach import reach
 
 
 class FlowNetwork:
@@ -76,12 +78,9 @@ class FlowNetwork:
 
     def _reaching(self, sink: Hashable) -> set[Hashable]:
         """Return the nodes from which more flow could still reach the sink."""
-        found, waiting = {sink}, deque([sink])
-        while waiting:
-            node = waiting.popleft()
-            for edge in self._edges.get(node, ()):
-                tail = self._heads[edge]
-                if self._room[edge ^ 1] and tail not in found:
-                    found.add(tail)
-                    waiting.append(tail)
-        return found
+
+        def before(node: Hashable) -> Iterable[Hashable]:
+            edges = self._edges.get(node, ())
+            return (self._heads[edge] for edge in edges if self._room[edge ^ 1])
+
+        return set(reach([sink], before))

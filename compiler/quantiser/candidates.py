@@ -66,6 +66,16 @@ class FloatSource:
     ranges: ChosenRanges = field(default_factory=dict)
     scales: dict[object, np.ndarray] = field(default_factory=dict)
 
+    def inserted(
+        self,
+        points: Points,
+        chosen: dict[str, Quantisation],
+        corrections: dict[str, np.ndarray] | None = None,
+        heads: frozenset[str] = frozenset(),
+    ) -> Inserted:
+        """Return the graph in QDQ form; see `insert_quantisation`."""
+        return insert_quantisation(self.graph, points, chosen, corrections, self.scales, heads)
+
 
 @dataclass(slots=True)
 class QuantisationCandidate:
@@ -220,18 +230,14 @@ class CandidateSearch:
         chosen = choose_quantisations(
             source.graph, points, source.statistics, method, source.ranges
         )
-        inserted = insert_quantisation(source.graph, points, chosen, scales=source.scales)
-        return QuantisationCandidate(source, points, chosen, inserted, method)
+        return QuantisationCandidate(
+            source, points, chosen, source.inserted(points, chosen), method
+        )
 
     def corrected(self, plain: QuantisationCandidate) -> QuantisationCandidate:
         """Return a candidate with corrected biases, not yet compared."""
         self.progress(f"correcting biases, ranges by {plain.method}")
-        source, points = plain.source, plain.points
-        found = correct_biases(plain.inserted, points, source.statistics.means, self.batches)
-        inserted = insert_quantisation(
-            source.graph, points, plain.quantisations, found, source.scales
-        )
-        return replace(plain, inserted=inserted, corrections=found)
+        return self._with_biases(plain)
 
     def with_four_bits(
         self, found: QuantisationCandidate, heads: frozenset[str]
@@ -240,14 +246,17 @@ class CandidateSearch:
 
         Its biases are corrected anew: rounding to 4 bits moves the mean of a channel.
         """
-        source, points = found.source, found.points
-        plain = source.graph, points, found.quantisations
-        inserted = insert_quantisation(*plain, None, source.scales, heads)
-        if not self.options.correct:
-            return replace(found, inserted=inserted)
-        biases = correct_biases(inserted, points, source.statistics.means, self.batches)
-        inserted = insert_quantisation(*plain, biases, source.scales, heads)
-        return replace(found, inserted=inserted, corrections=biases)
+        inserted = found.source.inserted(found.points, found.quantisations, None, heads)
+        plain = replace(found, inserted=inserted)
+        return self._with_biases(plain, heads) if self.options.correct else plain
+
+    def _with_biases(
+        self, plain: QuantisationCandidate, heads: frozenset[str] = frozenset()
+    ) -> QuantisationCandidate:
+        source, points = plain.source, plain.points
+        found = correct_biases(plain.inserted, points, source.statistics.means, self.batches)
+        inserted = source.inserted(points, plain.quantisations, found, heads)
+        return replace(plain, inserted=inserted, corrections=found)
 
     def compare(self, found: list[QuantisationCandidate]) -> list[QuantisationCandidate]:
         """Measure the noise of candidates.

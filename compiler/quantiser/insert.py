@@ -13,7 +13,7 @@ from ..passes.recognise_states import low_of
 from .float_layer import FloatLayer, maker, origin
 from .four_bits import FourBitForm
 from .points import Points
-from .weights import EIGHT_BITS, quantise_weights, rows_of
+from .weights import EIGHT_BITS, ScaledIntegers, quantise_weights, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +150,6 @@ def _bias_place(graph: Graph, add: Node) -> int:
     return next(place for place, name in enumerate(add.inputs) if graph.is_constant(name))
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Integers, and the scales that give them their real values."""
-
-    data: np.ndarray
-    scales: np.ndarray
-    axis: int
-
-
 def _parameters(
     graph: Graph,
     points: Points,
@@ -166,9 +157,9 @@ def _parameters(
     corrections: Mapping[str, np.ndarray],
     scales: dict[object, np.ndarray],
     four_bits: frozenset[str],
-) -> dict[str, dict[int, _Held]]:
+) -> dict[str, dict[int, ScaledIntegers]]:
     """Return the integers that replace constants, by the node's output and the operand."""
-    found: dict[str, dict[int, _Held]] = {}
+    found: dict[str, dict[int, ScaledIntegers]] = {}
     for layer in points.layers:
         if not layer.weighted:
             continue
@@ -179,14 +170,13 @@ def _parameters(
         key = maker(graph, layer.head).inputs[1], form
         if key not in scales:
             scales[key] = form.scales(rows_of(weights, axis))
-        held = quantise_weights(
+        held_weights, held_bias = quantise_weights(
             weights, bias, axis, input_quantisation(graph, layer, quantisations),
             quantisations[layer.output], scales[key], form,
         )  # fmt: skip
-        bias_held = _Held(held.bias, held.bias_scales, 0)
-        found.setdefault(layer.head, {})[1] = _Held(held.data, held.scales, axis)
+        found.setdefault(layer.head, {})[1] = held_weights
         place = 2 if layer.kind == "conv" else _bias_place(graph, maker(graph, layer.linear))
-        found.setdefault(layer.linear, {})[place] = bias_held
+        found.setdefault(layer.linear, {})[place] = held_bias
     return found
 
 
@@ -198,7 +188,7 @@ def input_quantisation(
     return quantisations[name if name in quantisations else origin(graph, name)]
 
 
-def _emit_parameter(builder: Builder, node: Node, place: int, held: _Held) -> str:
+def _emit_parameter(builder: Builder, node: Node, place: int, held: ScaledIntegers) -> str:
     name = f"{node.name}.{'weights' if held.data.dtype == np.int8 else 'bias'}"
     integers = builder.constant(held.data, f"{name}.integers")
     scales = tuple(float(scale) for scale in held.scales)

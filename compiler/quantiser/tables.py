@@ -168,23 +168,15 @@ def _is_quantised(graph: Graph, name: str, produced: set[str], apart: frozenset[
 
 def _is_read(graph: Graph, name: str, reads: Container[str], apart: frozenset[str]) -> bool:
     """Tell whether a layer reads a value, directly or through Concats and moves."""
-    if name in reads:
-        return True
-    pending = list(graph.users(name))
-    seen: set[str] = set()
-    while pending:
-        user = pending.pop()
-        joins = isinstance(user.attributes, ops.Concat) and apart.isdisjoint(
-            value.name for value in user.outputs
-        )
-        moved = joins or is_move(graph, user)
-        for value in user.outputs if moved else ():
-            if value.name in reads:
-                return True
-            if value.name not in seen:
-                seen.add(value.name)
-                pending += graph.users(value.name)
-    return False
+
+    def passed(value: str) -> Iterable[str]:
+        for user in graph.users(value):
+            made = [one.name for one in user.outputs]
+            joins = isinstance(user.attributes, ops.Concat) and apart.isdisjoint(made)
+            if joins or is_move(graph, user):
+                yield from made
+
+    return any(one in reads for one in reach([name], passed))
 
 
 def apply_table(graph: Graph, layer: FloatLayer, x: np.ndarray) -> np.ndarray:

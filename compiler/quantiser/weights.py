@@ -42,28 +42,22 @@ class WeightForm(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LayerWeights:
-    """Integer parameters of a layer.
+class ScaledIntegers:
+    """Integers, and the scales along an axis that give them their real values.
 
     Attributes
     ----------
-    data : int8[...]
-        Weights, in the layout of the float weights.
+    data : int8[...] or int32[channels]
+        Weights, in the layout of the float weights, or biases.
     scales : float32[channels]
-        Scales of the weights.
+        Scales of the weights, or input scale times weight scale.
     axis : int
         Axis of the output channels.
-    bias : int32[channels]
-        Biases in units of `bias_scales`.
-    bias_scales : float32[channels]
-        Input scale times weight scale.
     """
 
     data: np.ndarray
     scales: np.ndarray
     axis: int
-    bias: np.ndarray
-    bias_scales: np.ndarray
 
 
 def rows_of(weights: np.ndarray, axis: int) -> np.ndarray:
@@ -79,8 +73,8 @@ def quantise_weights(
     y: Quantisation,
     scales: np.ndarray,
     form: WeightForm,
-) -> LayerWeights:
-    """Quantise a layer's parameters.
+) -> tuple[ScaledIntegers, ScaledIntegers]:
+    """Quantise a layer's weights and bias.
 
     Parameters
     ----------
@@ -111,13 +105,8 @@ def quantise_weights(
         axis,
     )
     units = np.float32(x.scale) * scales
-    return LayerWeights(
-        integers.astype(np.int8),
-        scales,
-        axis,
-        np.rint(bias / units.astype(np.float64)).astype(np.int32),
-        units,
-    )
+    biases = np.rint(bias / units.astype(np.float64)).astype(np.int32)
+    return ScaledIntegers(integers.astype(np.int8), scales, axis), ScaledIntegers(biases, units, 0)
 
 
 def least_error_scales(rows: np.ndarray) -> np.ndarray:

@@ -17,9 +17,10 @@ from .patterns import (
     value,
 )
 from .rewriter import rewrite, rewrite_once
-from .rules import Rule, Site, rule
+from .rules import Rule, Site, rule, rule_of
 
 __all__ = [
     "GraphMatch", "GraphPattern", "GraphView", "Rule", "Site", "each", "either", "first_match",
-    "fits", "number", "op", "repeated", "rewrite", "rewrite_once", "rule", "value",
+    "fits", "number", "op", "repeated", "rewrite", "rewrite_once", "rule", "rule_of",
+    "value",
 ]  # fmt: skip

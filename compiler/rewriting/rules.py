@@ -3,16 +3,18 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self
 
 import numpy as np
 
 from ..graph import Node, Quantisation
 from ..graph.operator import Operator
-from .patterns import GraphMatch, GraphView, NodePattern
+from .patterns import GraphMatch, GraphView, NodePattern, op
 
 if TYPE_CHECKING:
     from .rewriter import Rewriter
+
+P = ParamSpec("P")
 
 
 class Site:
@@ -67,6 +69,10 @@ class Site:
     def constant(self, data: np.ndarray, name: str) -> str:
         """Add a constant and return its name; equal arrays share one constant."""
         return self.view.constant(data, name)
+
+    def constants(self, label: str, **arrays: np.ndarray) -> list[str]:
+        """Add constants named `<label>.<name>` and return their names."""
+        return [self.constant(data, f"{label}.{name}") for name, data in arrays.items()]
 
     def emit(
         self,
@@ -163,3 +169,13 @@ class Rule(Matched):
 def rule(*patterns: NodePattern) -> Callable[[Callable[..., str | None]], Rule]:
     """Turn a function into a rule; its parameters after the site are captures."""
     return lambda replace: Rule.of(patterns, replace, 1)
+
+
+def _of_node(
+    describe: Callable[P, NodePattern],
+) -> Callable[P, Callable[[Callable[..., str | None]], Rule]]:
+    return lambda *operands, **conditions: rule(describe(*operands, **conditions))
+
+
+rule_of = _of_node(op)
+"""Turns a function into a rule of the nodes that `op` describes: `rule(op(...))`."""

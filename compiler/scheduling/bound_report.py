@@ -6,8 +6,8 @@ from typing import Any
 
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import NOTHING_MADE, Demand, chained, demand_of
-from .candidate_timer import CandidateTimer
-from .given_schedules import Part, estimated_cycles
+from .candidate_timer import CandidateTimer, cycles_of
+from .given_schedules import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,7 @@ def layer_gap(
     on_chip
         Values of the whole program that may stay on chip.
     """
-    if not parts:
-        cycles = 0
-    elif timer is not None:
-        cycles = timer.cycles(*parts)
-    else:
-        cycles = sum(estimated_cycles(choice) for _, choice in parts)
+    cycles = cycles_of(parts, timer)
     alone, among = (
         chained([demand_of(kernel, configuration, where) for kernel, _ in parts])
         for where in (NOTHING_MADE, on_chip)

@@ -14,7 +14,7 @@ from ..accelerator.lower_bound import chained, demand_of
 from ..accelerator.search import Candidate, just_in_time_candidates, likely_candidates
 from ..options import Options
 from ..tensor import Kernel
-from .given_schedules import Part
+from .given_schedules import Part, estimated_cycles
 from .issue_order import Measure, issue, weaver_of
 from .kernel_programs import KernelPrograms, Key
 
@@ -149,3 +149,10 @@ class CandidateTimer:
                 self.instructions += len(issued.program)
                 self.known[key] = issued.cycles, len(issued.program)
         return self.known[key]
+
+
+def cycles_of(parts: Sequence[Part], timer: CandidateTimer | None) -> int:
+    """Cycles of kernels that run one after the other; without a timer, the sum of estimates."""
+    if timer is None:
+        return sum(estimated_cycles(choice) for _, choice in parts)
+    return timer.cycles(*parts)

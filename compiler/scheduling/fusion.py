@@ -25,8 +25,8 @@ from ..graph.operators import Accelerated, Convolving
 from ..graph.operators.integer_rows import RowWise
 from ..options import DEFAULT_OPTIONS, Options
 from ..tensor import Kernel
-from .candidate_timer import CandidateTimer
-from .given_schedules import GivenSchedule, Part, estimated_cycles
+from .candidate_timer import CandidateTimer, cycles_of
+from .given_schedules import GivenSchedule, Part
 
 ROWS_SLACK = 1.15
 """Statistics over rows are fused if that takes at most this many times as long alone."""
@@ -159,18 +159,19 @@ def form_groups(
     UnfitError
         When a node does not fit the configuration, even alone.
     """
+    fuser = _Fuser(configuration, options, timer)
     groups: dict[str, Group | MovementGroup] = {}
     for node in nodes:
         if isinstance(node.attributes, Rearranging):
             kernels = [
                 copy(wanted, node, graph, configuration) for wanted in copies[node.output.name]
             ]
-            alone = (_group([one], (node,), configuration, options, timer) for one in kernels)
+            alone = (fuser.group([one], (node,)) for one in kernels)
             work = tuple(piece for group in alone for piece in group.work)
             groups[node.output.name] = MovementGroup((node,), work)
             continue
         kernel = build_kernel(node, graph, configuration, images, gather=options.gather)
-        group = _group([kernel], (node,), configuration, options, timer)
+        group = fuser.group([kernel], (node,))
         alone = {n for n in node.inputs if n not in leaving and _only_reader(graph, n, node)}
         makers = {
             name: maker if name in alone else _storing(maker)
@@ -183,7 +184,7 @@ def form_groups(
         if options.fuse and makers and (_kind_of(node).follows or _slides(group, makers)):
             # If two convolutions are added, use the later one: the other is complete by then.
             latest = max(makers, key=list(groups).index)
-            kept, group = _attach(makers[latest], group, configuration, options, timer)
+            kept, group = fuser.attach(makers[latest], group)
             entries = list(groups.items())
             place = list(groups).index(latest)
             entries[place : place + 1] = [(one.output, one) for one in kept]
@@ -238,88 +239,73 @@ def _storing(maker: Group) -> Group:
     return replace(maker, parts=parts, halves=halves)
 
 
-def _group(
-    kernels: Sequence[Kernel],
-    nodes: tuple[Node, ...],
-    configuration: Configuration,
-    options: Options,
-    timer: CandidateTimer | None,
-    rival: float = math.inf,
-) -> Group:
-    kernel = kernels[0] if len(kernels) == 1 else fuse(kernels)
-    if timer is None:
-        candidate = choose_candidate(kernel, configuration, options.pipeline_depth)
-    else:
-        candidate = timer.choose(kernel, options, rival)
-    return Group(nodes, tuple(kernels), kernel, candidate)
+@dataclass(frozen=True, slots=True)
+class _Fuser:
+    """Groups with schedules, compared by exact time or, without a timer, by the estimate."""
 
+    configuration: Configuration
+    options: Options
+    timer: CandidateTimer | None
 
-def _attach(
-    maker: Group,
-    group: Group,
-    configuration: Configuration,
-    options: Options,
-    timer: CandidateTimer | None,
-) -> tuple[list[Group], Group]:
-    """Fuse a group with the one that makes its input, or with the second half of that, if faster.
+    def group(
+        self, kernels: Sequence[Kernel], nodes: tuple[Node, ...], rival: float = math.inf
+    ) -> Group:
+        """One kernel of all that are given; `rival` is the time of the same work apart."""
+        kernel = kernels[0] if len(kernels) == 1 else fuse(kernels)
+        if self.timer is None:
+            depth = self.options.pipeline_depth
+            candidate = choose_candidate(kernel, self.configuration, depth)
+        else:
+            candidate = self.timer.choose(kernel, self.options, rival)
+        return Group(nodes, tuple(kernels), kernel, candidate)
 
-    Returns
-    -------
-    kept
-        What remains of the maker.
-    group
-        The group that computes the result.
-    """
-    joined = _join(maker, group, configuration, options, timer)
-    if joined is not None:
-        return [], joined
-    if maker.halves is not None:
-        first, second = maker.halves
-        other = _join(second, group, configuration, options, timer)
-        if other is not None and (_cycles([first, other], timer) < _cycles([maker, group], timer)):
-            return [first], other
-    return [maker], group
+    def attach(self, maker: Group, group: Group) -> tuple[list[Group], Group]:
+        """Fuse a group with the maker of its input, or with the second half of that, if faster.
 
+        Returns
+        -------
+        kept
+            What remains of the maker.
+        group
+            The group that computes the result.
+        """
+        joined = self.join(maker, group)
+        if joined is not None:
+            return [], joined
+        if maker.halves is not None:
+            first, second = maker.halves
+            other = self.join(second, group)
+            if other is not None and self.cycles(first, other) < self.cycles(maker, group):
+                return [first], other
+        return [maker], group
 
-def _join(
-    first: Group,
-    second: Group,
-    configuration: Configuration,
-    options: Options,
-    timer: CandidateTimer | None,
-) -> Group | None:
-    """Fuse two groups, if the result fits and is no slower."""
-    kernels = (*first.parts, *second.parts)
-    if not _hands_over(first.kernel, second.kernel):
-        return None
-    parts = [(group.kernel, group.candidate) for group in (first, second)]
-    alone = [timer.cycles(part) if timer else estimated_cycles(part[1]) for part in parts]
-    nodes = (*first.nodes, *second.nodes)
-    try:
-        fused = _group(kernels, nodes, configuration, options, timer, sum(alone))
-    except CompileError:
-        return None
-    joined = replace(fused, halves=(first, second))
-    if timer is None:
-        return joined if estimated_cycles(joined.candidate) <= sum(alone) else None
-    together = timer.cycles((joined.kernel, joined.candidate))
-    if isinstance(second.nodes[-1].attributes, RowWise):
-        # Alone, the first tile waits for all constants, and the passes over the last one for
-        # nothing; `refine` compares the two among neighbours.
-        together = int(together / ROWS_SLACK)
-    # One after the other, they overlap a little, but they take no less than the longer one, and no
-    # less than their bound. Both are quicker to tell than the exact time.
-    demands = [demand_of(kernel, configuration) for kernel, _ in parts]
-    least = max(*alone, demands[0].cycles_before(demands[1]))
-    return joined if together <= least or together <= timer.cycles(*parts) else None
+    def join(self, first: Group, second: Group) -> Group | None:
+        """Fuse two groups, if the result fits and is no slower."""
+        if not _hands_over(first.kernel, second.kernel):
+            return None
+        alone = [self.cycles(first), self.cycles(second)]
+        kernels, nodes = (*first.parts, *second.parts), (*first.nodes, *second.nodes)
+        try:
+            fused = self.group(kernels, nodes, sum(alone))
+        except CompileError:
+            return None
+        joined = replace(fused, halves=(first, second))
+        together = self.cycles(joined)
+        if self.timer is None:
+            return joined if together <= sum(alone) else None
+        if isinstance(second.nodes[-1].attributes, RowWise):
+            # Alone, the first tile waits for all constants, and the passes over the last one for
+            # nothing; `refine` compares the two among neighbours.
+            together = int(together / ROWS_SLACK)
+        # One after the other, they overlap a little, but they take no less than the longer one, and
+        # no less than their bound. Both are quicker to tell than the exact time.
+        demands = [demand_of(group.kernel, self.configuration) for group in (first, second)]
+        least = max(*alone, demands[0].cycles_before(demands[1]))
+        return joined if together <= least or together <= self.cycles(first, second) else None
 
-
-def _cycles(groups: Sequence[Group], timer: CandidateTimer | None) -> int:
-    """Cycles of groups that run one after the other."""
-    parts = [(group.kernel, group.candidate) for group in groups]
-    if timer is None:
-        return sum(estimated_cycles(choice) for _, choice in parts)
-    return timer.cycles(*parts)
+    def cycles(self, *groups: Group) -> int:
+        """Cycles of groups that run one after the other."""
+        return cycles_of([(group.kernel, group.candidate) for group in groups], self.timer)
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:

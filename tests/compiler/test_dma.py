@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.accelerator.dma import DramTensor, load_box, store_box
+from tilewright.compiler.accelerator.dma import DramTensor, LocalBox, load_box, store_box
 from tilewright.compiler.accelerator.tile_layout import dense_places
 from tilewright.compiler.accelerator.weights import pack_weights, weight_layout
 from tilewright.compiler.te.box import extents_of
@@ -39,7 +39,7 @@ def test_loaded_boxes_are_padded_slices(case, pad, configuration, local):
     machine = Machine(configuration, dram)
     places = dense_places(extents_of(box))
     source = DramTensor(base, shape)
-    for load in load_box(source, box, Memory.ACT, local, places, pad, configuration):
+    for load in load_box(source, box, LocalBox(Memory.ACT, local, places), pad, configuration):
         encode(load, configuration)
         machine.execute(load)
     tensor = dram[base:].view(np.int8).reshape(shape)
@@ -67,7 +67,8 @@ def test_loaded_tiles_are_packed_weights(data, configuration, turned):
     padded = np.pad(values, [(0, high - size) for (_, high), size in zip(ends, shape, strict=True)])
     layout = weight_layout(padded.shape, None, configuration)
     source = DramTensor(0, shape, strides)
-    for load in load_box(source, tuple(ends), Memory.WGT, 16, layout.places, 0, configuration):
+    target = LocalBox(Memory.WGT, 16, layout.places)
+    for load in load_box(source, tuple(ends), target, 0, configuration):
         encode(load, configuration)
         machine.execute(load)
     expected = np.frombuffer(pack_weights(padded, None, configuration), np.int8)
@@ -87,9 +88,8 @@ def test_stored_boxes_land_where_slicing_puts_them(case, configuration):
     count = int(np.prod([high - low for low, high in box]))
     values = np.arange(1, count + 1).astype(np.uint8)
     machine.memories[Memory.ACT][7 : 7 + count] = values
-    for store in store_box(
-        DramTensor(0, shape), box, Memory.ACT, 7, dense_places(extents_of(box)), configuration
-    ):
+    source = LocalBox(Memory.ACT, 7, dense_places(extents_of(box)))
+    for store in store_box(DramTensor(0, shape), box, source, configuration):
         encode(store, configuration)
         machine.execute(store)
     expected = np.zeros(shape, dtype=np.uint8)
@@ -126,9 +126,8 @@ def test_parts_are_stored_without_what_is_not_theirs(data, configuration):
         box = ((0, n), (0, height), (0, width), (low, high), (0, block))
         piece = np.ascontiguousarray(values[..., low:high, :]).view(np.uint8).ravel()
         machine.memories[Memory.ACT][5 : 5 + piece.size] = piece
-        for store in store_box(
-            part.shaped(shape), box, Memory.ACT, 5, dense_places(extents_of(box)), configuration
-        ):
+        source = LocalBox(Memory.ACT, 5, dense_places(extents_of(box)))
+        for store in store_box(part.shaped(shape), box, source, configuration):
             encode(store, configuration)
             machine.execute(store)
     own = values.reshape(n, height, width, -1)[..., :channels]
@@ -138,7 +137,7 @@ def test_parts_are_stored_without_what_is_not_theirs(data, configuration):
     machine.memories[Memory.ACT][:] = 0
     box = ((0, n), (0, height), (0, width), (0, channels))
     places = dense_places((n, height, width, channels))
-    for load in load_box(part, box, Memory.ACT, 0, places, 0, configuration):
+    for load in load_box(part, box, LocalBox(Memory.ACT, 0, places), 0, configuration):
         machine.execute(load)
     loaded = machine.memories[Memory.ACT][: own.size].view(np.int8)
     np.testing.assert_array_equal(loaded.reshape(own.shape), own)

@@ -108,6 +108,15 @@ def requantised(
     return te.clamp(value, operator.low, operator.high)
 
 
+def requantising(
+    node: Node, pixel: tuple[te.Index, ...], total: te.TensorExpression, operator: Requantised,
+    constants: dict[str, np.ndarray]
+) -> Kernel:  # fmt: skip
+    """The kernel whose result is a requantised total at each pixel; see `requantised`."""
+    value = requantised(total, pixel[-1:], operator)
+    return te.kernel(node.name, stored(node.output.name, pixel, value), constants)
+
+
 def scalars(bias: int, scale: float, channels: int) -> dict[str, np.ndarray]:
     """A bias and a scale, repeated for every channel as PARAM needs them."""
     return {

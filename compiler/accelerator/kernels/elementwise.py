@@ -10,7 +10,7 @@ from ... import te
 from ...graph import Graph, Node, QAdd, QLut, QMul
 from ...graph.operators import QBlend
 from ...tensor import Kernel
-from .common import activation, broadcast, kernel_of, pixel_axes, requantised, scalars, stored
+from .common import activation, broadcast, kernel_of, pixel_axes, requantising, scalars, stored
 
 
 @kernel_of.register
@@ -20,13 +20,10 @@ def add(operator: QAdd, node: Node, graph: Graph, configuration: Configuration) 
     a = activation(first, graph, configuration)
     # Separate operands get separate banks, so that `x + x` can read both at once.
     b = activation(second, graph, configuration, again=first == second)
-    pixel = *_, c = pixel_axes(node.output.name, graph, configuration)
+    pixel = pixel_axes(node.output.name, graph, configuration)
     ma, mb = operator.multipliers
-    out = stored(
-        node.output.name, pixel, requantised(a[pixel] * ma + b[pixel] * mb, (c,), operator)
-    )
-    channels = out.tensor.shape[3]
-    return te.kernel(node.name, out, scalars(operator.constant, operator.scale, channels))
+    constants = scalars(operator.constant, operator.scale, a.tensor.shape[3])
+    return requantising(node, pixel, a[pixel] * ma + b[pixel] * mb, operator, constants)
 
 
 @kernel_of.register
@@ -66,8 +63,7 @@ def multiply(operator: QMul, node: Node, graph: Graph, configuration: Configurat
     if za:
         product = te.compute("product", "int32", pixel, total)
         total = product[pixel] + b[place] * -za
-    out = stored(node.output.name, pixel, requantised(total, (c,), operator))
-    return te.kernel(node.name, out, constants)
+    return requantising(node, pixel, total, operator, constants)
 
 
 @kernel_of.register

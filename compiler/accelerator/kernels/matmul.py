@@ -177,18 +177,11 @@ def _bordered(
     total = te.sum(a[batch, head, 0, down, i] * factors, i)
     acc = te.compute("acc", "int32", (batch, head, down, block, lane), total)
     constants: dict[str, np.ndarray] = {}
-    terms = []
+    terms, largest = [], 128 * depth
     if za:
         (one,) = te.axes(one=1)
-        found = corrections(
-            "column",
-            acc,
-            (batch, head, m, block, lane),
-            (batch, head, one, block, lane),
-            128 * depth,
-            -za,
-            constants,
-        )
+        sums, place = acc[batch, head, m, block, lane], (batch, head, one, block, lane)
+        found = corrections("column", sums, place, largest, -za, constants)
         terms += [(digit[batch, head, 0, block, lane], factor) for digit, factor in found]
     if zb:
         reduced = next(iter(i.uses.values())).extent
@@ -200,7 +193,7 @@ def _bordered(
         place = batch, head, row, each
         sums = te.sum(a[batch, head, 0, row, i] * ones[i, each], i)
         rows = te.compute("sums of rows", "int32", place, sums)
-        found = corrections("row", rows, place, place, 128 * depth, -zb, constants)
+        found = corrections("row", rows[place], place, largest, -zb, constants)
         terms += [(digit[batch, head, row, lane], factor) for digit, factor in found]
     total = corrected(acc[axes], axes, terms)
     own = moves[1][1] if operator.joined[2] else lanes
@@ -208,12 +201,8 @@ def _bordered(
     value = requantised(total, (block, lane), operator)
     known = scalars(depth * za * zb, operator.scale, lanes)
     shaped = {name: data.reshape(-1, size) for name, data in known.items()}
-    return te.kernel(
-        node.name,
-        stored(node.output.name, axes, value, view),
-        {**constants, **shaped},
-        macs,
-    )
+    out = stored(node.output.name, axes, value, view)
+    return te.kernel(node.name, out, {**constants, **shaped}, macs)
 
 
 def _prefers_one_axis(

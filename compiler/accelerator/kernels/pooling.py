@@ -4,7 +4,7 @@ from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QAvgPool, QMaxPool
 from ...tensor import Kernel
-from .common import activation, kernel_of, pixel_axes, requantised, scalars, stored
+from .common import activation, kernel_of, pixel_axes, requantising, scalars, stored
 
 LOWEST = -128
 """The padding value of maximum pooling."""
@@ -32,9 +32,8 @@ def average_pool(
     x = activation(node.inputs[0], graph, configuration, operator.zero_point_x)
     pixel = pixel_axes(node.output.name, graph, configuration)
     total = te.sum(*_windows(x, pixel, operator, (1, 1)))
-    out = stored(node.output.name, pixel, requantised(total, pixel[3:], operator))
-    channels = out.tensor.shape[3]
-    return te.kernel(node.name, out, scalars(operator.constant, operator.scale, channels))
+    constants = scalars(operator.constant, operator.scale, x.tensor.shape[3])
+    return requantising(node, pixel, total, operator, constants)
 
 
 @kernel_of.register

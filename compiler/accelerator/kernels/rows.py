@@ -17,7 +17,7 @@ from .common import (
     broadcast,
     kernel_of,
     pixel_axes,
-    requantised,
+    requantising,
     scalars,
     stored,
     widen,
@@ -46,12 +46,11 @@ def normalise(operator: QNorm, node: Node, graph: Graph, configuration: Configur
     kind = Op.STANDARDISE if operator.centred else Op.NORMALISE
     value = _of_row(kind, node, graph, configuration, *centre)
     pixel = *_, c = pixel_axes(node.output.name, graph, configuration)
-    out = stored(node.output.name, pixel, requantised(value, (c,), operator))
-    channels = out.tensor.shape[3]
+    channels = c.uses["c"].extent
     bias, scale = map(graph.data, node.inputs[1:])
     constants["bias"] = widen(bias, 0, channels)
     constants["scale"] = widen(scale, 0, channels, 1)
-    return te.kernel(node.name, out, constants)
+    return requantising(node, pixel, value, operator, constants)
 
 
 @kernel_of.register
@@ -81,9 +80,7 @@ def rotate(operator: QRotate, node: Node, graph: Graph, configuration: Configura
         product = te.apply(Combine.MUL, centred[n, turn, row, c], factor)
     else:
         product = x[n, turn, row, c] * factor
-    total = te.sum(product, turn)
-    value = requantised(total, (c,), operator)
-    return te.kernel(node.name, stored(node.output.name, pixel, value), constants)
+    return requantising(node, pixel, te.sum(product, turn), operator, constants)
 
 
 def _of_row(

@@ -31,22 +31,17 @@ def units_of(largest: int, factor: int) -> tuple[int, ...]:
 
 
 def corrections(
-    name: str,
-    sums: te.DeclaredTensor,
-    place: tuple[te.Index | int, ...],
-    axes: tuple[te.Index, ...],
-    largest: int,
-    factor: int,
-    constants: dict[str, np.ndarray],
-) -> list[Correction]:
-    """Digits int8[axes] of `sums[place]`, each with its share of `factor`.
+    name: str, rest: te.TensorExpression, axes: tuple[te.Index, ...], largest: int, factor: int,
+    constants: dict[str, np.ndarray]
+) -> list[Correction]:  # fmt: skip
+    """Digits int8[axes] of sums, each with its share of `factor`.
 
     Parameters
     ----------
     name
         Begins the names of the stages.
-    place
-        Index of the sums, in terms of `axes`; the last axis is that of the lanes.
+    rest
+        A sum, in terms of `axes`; the last axis is that of the lanes.
     largest
         Greatest magnitude of a sum.
     constants
@@ -54,7 +49,7 @@ def corrections(
     """
     found: list[Correction] = []
     *units, _ = units_of(largest, factor)
-    rest, lane = sums[place], axes[-1]
+    lane = axes[-1]
     (size,) = (use.extent for use in lane.uses.values())
     for position, unit in enumerate(units):
         scale = te.tensor(f"{name} scale {position}", "float32", (size,))

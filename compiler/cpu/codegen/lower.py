@@ -81,7 +81,8 @@ def lower(
     function = ir.Function(module, signature, ENTRY)
     arrays, workspace, run, pool = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    reduced = {u.target.tensor: u.op for u in _updates(program)}
+    updates = (node for node in nodes(program.body) if isinstance(node, Update))
+    reduced = {update.target.tensor: update.op for update in updates}
     shared = LoweringContext(program, target, reduced, sum_tiles(program.body))
     lowering = FunctionLowering(shared, builder, {}, (run, pool))
     for position, name in enumerate(tensors):
@@ -104,7 +105,3 @@ def lower(
     lowering.root(program.body, workspace)
     builder.ret_void()
     return LoweredFunction(str(module), tensors, shared.workspace_bytes)
-
-
-def _updates(program: Program) -> list[Update]:
-    return [node for node in nodes(program.body) if isinstance(node, Update)]

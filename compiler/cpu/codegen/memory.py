@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from llvmlite import ir
 
@@ -27,6 +28,15 @@ from .masks import all_of, constant_bits, known_bits
 
 SQUARE_BYTES = 16
 """Bytes of the rows of a square of bytes or words, the smallest vector of all levels."""
+
+
+class Lanes(NamedTuple):
+    """Elements of a buffer: the offset of that of lane 0, and the distance from lane to lane."""
+
+    area: CodeBuffer
+    offset: Affine
+    step: int
+    env: Environment
 
 
 class MemoryAccess:
@@ -144,6 +154,7 @@ class MemoryAccess:
             return number_of(TYPES[area.tensor.dtype], number)
         outside = self.outside(area, index, env)
         offset, step = self.place(area, index, env)
+        lanes = Lanes(area, offset, step, env)
         if step == 1 and (mask is not None or outside is not None):
             padded = outside is None or area.private or area.tensor.pad == 0
             if padded and self.has_room(area, index, env):
@@ -151,16 +162,16 @@ class MemoryAccess:
         if outside is None and (mask is None or not step):
             if step in (0, 1):
                 return self._load(area, offset, env.lanes if step else 1)
-            if self._has_rows(area, offset, step, env, env.lanes):
-                return self._column(area, offset, step, env, env.lanes)
-            return self._gather(area, offset, step, env, None)
+            if self._has_rows(lanes, env.lanes):
+                return self._column(lanes, env.lanes)
+            return self._gather(lanes, None)
         if not step and outside is not None and not isinstance(outside.type, ir.VectorType):
             return self._guarded(area, offset, outside)
         rows = _first_lanes(mask, outside)
-        if rows and step > 1 and self._has_rows(area, offset, step, env, rows):
-            return self._column(area, offset, step, env, rows)
+        if rows and step > 1 and self._has_rows(lanes, rows):
+            return self._column(lanes, rows)
         bits = all_of(self.emitter, [part for part in (mask, outside) if part is not None])
-        return self._gather(area, offset, step, env, self.emitter.splat(bits, env.lanes))
+        return self._gather(lanes, self.emitter.splat(bits, env.lanes))
 
     def write(
         self,
@@ -200,7 +211,7 @@ class MemoryAccess:
             name = f"llvm.masked.store.{suffix(value.type)}.p0"
             emitter.intrinsic(name, ir.VoidType(), [value, pointer, I32(size), bits])
             return
-        pointers = self._pointers(area, offset, step, env)
+        pointers = self._pointers(Lanes(area, offset, step, env))
         name = f"llvm.masked.scatter.{suffix(value.type)}.v{env.lanes}p0"
         emitter.intrinsic(name, ir.VoidType(), [value, pointers, I32(size), bits])
 
@@ -222,13 +233,12 @@ class MemoryAccess:
         kind = self.emitter.vector(element, lanes)
         return self.emitter.builder.load(self.address(area, offset), align=bytes_of(area), typ=kind)
 
-    def _has_rows(
-        self, area: CodeBuffer, offset: Affine, step: int, env: Environment, rows: int
-    ) -> bool:
+    def _has_rows(self, wanted: Lanes, rows: int) -> bool:
         """Whether each of the first lanes can be read as an element of a whole vector of its own.
 
         The lanes must lie far enough from each other and from the ends of the buffer.
         """
+        area, offset, step, env = wanted
         lanes, size = env.lanes, bytes_of(area)
         square = lanes == (self.emitter.target.lanes if size == 4 else SQUARE_BYTES // size)
         if not area.given or step < lanes or not square:
@@ -238,14 +248,13 @@ class MemoryAccess:
         last = high - spare + step * (rows - 1) + lanes
         return low >= spare and last <= area.layout.size
 
-    def _column(
-        self, area: CodeBuffer, offset: Affine, step: int, env: Environment, rows: int
-    ) -> LlvmValue:
+    def _column(self, wanted: Lanes, rows: int) -> LlvmValue:
         """One column of a square of elements; the other columns are kept for later reads.
 
         Rows and shuffles are much faster than a gather where several columns are read, and no
         slower for one.
         """
+        area, offset, step, env = wanted
         lanes = env.lanes
         first, column = total(offset, -(offset.constant % lanes)), offset.constant % lanes
 
@@ -273,15 +282,9 @@ class MemoryAccess:
         pointer.type = POINTER
         return pointer
 
-    def _gather(
-        self,
-        area: CodeBuffer,
-        offset: Affine,
-        step: int,
-        env: Environment,
-        bits: LlvmValue | None,
-    ) -> LlvmValue:
+    def _gather(self, wanted: Lanes, bits: LlvmValue | None) -> LlvmValue:
         """Load strided or masked elements; the pad where the mask is clear."""
+        area, offset, step, env = wanted
         emitter, size = self.emitter, bytes_of(area)
         kind = ir.VectorType(TYPES[area.tensor.dtype], env.lanes)
         if bits is None:
@@ -291,7 +294,7 @@ class MemoryAccess:
             name = f"llvm.masked.load.{suffix(kind)}.p0"
             pointer = self.address(area, offset)
             return emitter.intrinsic(name, kind, [pointer, I32(size), bits, rest])
-        return self._gathered(area, self._pointers(area, offset, step, env), bits, rest)
+        return self._gathered(area, self._pointers(wanted), bits, rest)
 
     def _gathered(
         self, area: CodeBuffer, pointers: LlvmValue, bits: LlvmValue, rest: LlvmValue
@@ -300,7 +303,8 @@ class MemoryAccess:
         arguments = [pointers, I32(bytes_of(area)), bits, rest]
         return self.emitter.intrinsic(name, rest.type, arguments)
 
-    def _pointers(self, area: CodeBuffer, offset: Affine, step: int, env: Environment) -> LlvmValue:
+    def _pointers(self, wanted: Lanes) -> LlvmValue:
+        area, offset, step, env = wanted
         builder, kind = self.emitter.builder, ir.VectorType(I64, env.lanes)
         distances = builder.mul(self.emitter.iota(env.lanes), number_of(kind, step))
         first = self.emitter.splat(self.number(offset), env.lanes)

@@ -21,16 +21,10 @@ MATRIX_PRODUCT = 8
 """Speed of a matrix instruction relative to vector operations."""
 
 COSTS = {
-    Op.DIVIDE: 8,
-    Op.SQRT: 8,
+    **dict.fromkeys((Op.DIVIDE, Op.SQRT), 8),
     Op.DECAY: 12,
-    Op.EXP: 16,
-    Op.LOG: 16,
-    Op.ERF: 24,
-    Op.SIGMOID: 24,
-    Op.SIN: 24,
-    Op.COS: 24,
-    Op.TANH: 24,
+    **dict.fromkeys((Op.EXP, Op.LOG), 16),
+    **dict.fromkeys((Op.ERF, Op.SIGMOID, Op.SIN, Op.COS, Op.TANH), 24),
 }
 """Vector operations of elementary functions; all others count as one."""
 

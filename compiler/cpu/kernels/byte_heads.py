@@ -101,7 +101,7 @@ class ByteHeadPlanner(Planner):
         """The last stage, and tables of ones."""
         p, taps, shift = self.product, self.taps, self.way.shift
         axes = te.axes(n=p.images, h=p.heads, m=self.whole_rows, k=self.inner)
-        left = self.way.moved("left", axes, p.left(*axes), p.factors[0])
+        left = self.way.moved("left", axes, p.left(*axes), p.dtype)
         groups = self.inner // taps
         axes = n, h, g, c, t = te.axes(n=p.images, h=p.heads, g=groups, c=self.columns, t=taps)
         packed = te.compute("packed", "int8", axes, p.right(n, h, g * taps + t, c))

@@ -19,7 +19,7 @@ from ... import te
 from ..target import CpuTarget
 from .choices import Choices
 from .description import Constants, KernelSchedule, round_up
-from .product import MAX_PARTS, PanelPlanner, parts_for_threads
+from .product import MAX_PARTS, PanelPlanner
 from .tiles import MatrixTile, panels, pick_multiplication
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ class DirectPlanner(PanelPlanner):
         if odd:
             return 1
         equal = [parts for parts in range(1, min(lines, MAX_PARTS) + 1) if lines % parts == 0]
-        itemsize = 4 if self.way.instruction is None else 1
-        weight_bytes = math.prod(self.conv.weights) * itemsize
-        return self.pick_parts(parts_for_threads(dict.fromkeys(equal, 1), weight_bytes), equal)
+        return self.pick_parts(dict.fromkeys(equal, 1), math.prod(self.conv.weights))
 
     @override
     def plan(self) -> KernelSchedule:
@@ -125,6 +123,6 @@ class DirectPlanner(PanelPlanner):
         if any(c.pads) or self.way.moves or reach > width * channels:
             pn, py, px = te.axes(pn=images, py=c.span[0], px=reach)
             moved = x[pn, py - c.pads[0], px - c.pads[1] * channels]
-            source = self.way.moved("padded", (pn, py, px), moved, x)
+            source = self.way.moved("padded", (pn, py, px), moved, given.dtype)
         total = te.sum(source[n, c.row(y, ky), column] * w[tap, t, o], over=over)
         return self.output(total, axes)

@@ -153,6 +153,11 @@ def _pow(x: TensorExpression, exponent: TensorExpression) -> TensorExpression:
     return power(x)
 
 
+def _of_te(*names: str) -> dict[str, Callable[..., TensorExpression]]:
+    """Operations that are functions of `te` of the same name."""
+    return {name: getattr(te, name) for name in names}
+
+
 OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "add": _add,
     "sub": _sub,
@@ -164,8 +169,7 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "clip": _clip,
     "less": te.less,
     "less_equal": lambda a, b: combine(Op.OR, te.less(a, b), te.equal(a, b)),
-    "equal": te.equal,
-    "select": te.select,
+    **_of_te("equal", "select"),
     "not": lambda x: combine(Op.XOR, x, 1),
     "invert": lambda x: combine(Op.XOR, x, -1),
     "and": lambda a, b: combine(Op.AND, a, b),
@@ -177,20 +181,11 @@ OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "round": lambda x: _whole(x, lambda near: near),
     "floor": _floor,
     "ceil": _ceil,
-    "exp": te.exp,
-    "decay": te.decay,
+    **_of_te("exp", "decay"),
     "expm1": _expm1,
-    "log": te.log,
-    "sqrt": te.sqrt,
-    "sin": te.sin,
-    "cos": te.cos,
-    "tanh": te.tanh,
-    "sigmoid": te.sigmoid,
+    **_of_te("log", "sqrt", "sin", "cos", "tanh", "sigmoid"),
     "softplus": _softplus,
-    "erf": te.erf,
-    "gelu": te.gelu,
-    "real": te.real,
-    "rounded": te.rounded,
+    **_of_te("erf", "gelu", "real", "rounded"),
     "finite": _finite,
     "truth": _truth,
     "int8": lambda x: combine(Op.XOR, combine(Op.AND, x, 255), 128) - 128,

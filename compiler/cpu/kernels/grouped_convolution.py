@@ -69,7 +69,7 @@ class GroupedPlanner(PanelPlanner):
         w = te.tensor("w", weights.dtype, (*c.kernel, self.depth, groups, wide))
         axes = n, y, xo, g, d = te.axes(n=c.batch, y=c.span[0], x=c.span[1], g=groups, d=self.depth)
         moved = x[n, y - c.pads[0], xo - c.pads[1], g, d]
-        padded = self.way.moved("padded", axes, moved, x)
+        padded = self.way.moved("padded", axes, moved, given.dtype)
         rows, columns = c.size_out
         axes = n, y, xo, g, o = te.axes(n=c.batch, y=rows, x=columns, g=groups, o=wide)
         ky, kx, t = over = te.reduce_axes(ky=c.kernel[0], kx=c.kernel[1], t=self.depth)

@@ -18,7 +18,7 @@ from ..target import CpuTarget
 from .choices import Choice, Choices
 from .description import Array, Constants, KernelSchedule, round_up
 from .epilogue import WITH_BIAS, Epilogue
-from .product import MAX_PARTS, PanelPlanner, Product, parts_for_threads
+from .product import MAX_PARTS, PanelPlanner, Product
 from .row_stages import MAX, SUM, columns_at_once, compute_in_row, reduced
 from .tiles import MatrixTile, panels, pick_multiplication
 
@@ -171,9 +171,7 @@ class MatrixPlanner(PanelPlanner):
             if extent % parts == 0 or (last and not self.matrix):
                 fixed = math.ceil(part / tiles) + TILE_ROWS
                 costs[parts] = 1 if self.matrix else parts * tiles * fixed
-        itemsize = 4 if self.way.instruction is None else 1
-        default = parts_for_threads(costs, p.inner * p.columns * itemsize)
-        return self.pick_parts(default, costs)
+        return self.pick_parts(costs, p.inner * p.columns)
 
     @override
     def plan(self) -> KernelSchedule:
@@ -221,11 +219,11 @@ class MatrixPlanner(PanelPlanner):
         whole = round_up(p.rows, self.tile_rows) if self.matrix else p.rows
         if self.apart:
             py, px = axes = te.axes(py=whole, px=p.inner + GAP)
-            return way.moved("padded", axes, source[py * p.inner + px], source)[x, t]
+            return way.moved("padded", axes, source[py * p.inner + px], p.dtype)[x, t]
         place, reach = x * p.inner + t, (whole - 1) * p.inner + self.depth
         if way.moves or reach > p.rows * p.inner:
             _, px = axes = te.axes(py=1, px=reach)
-            return way.moved("padded", axes, source[px], source)[0, place]
+            return way.moved("padded", axes, source[px], p.dtype)[0, place]
         return source[place]
 
     def _step(self, x: te.DeclaredTensor) -> te.DeclaredTensor:

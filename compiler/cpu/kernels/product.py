@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from typing_extensions import override
@@ -151,10 +151,15 @@ class PanelPlanner(Planner):
         if not self.matrix:
             self.steps = pick_steps(self.choices, depth, is_full=self.way.instruction is not None)
 
-    def pick_parts(self, default: int, legal: Collection[int]) -> int:
-        """Choose the parts of the rows: of those that are legal, about one for each octave."""
+    def pick_parts(self, costs: Mapping[int, float], weights: int) -> int:
+        """Choose the parts of the rows that threads share, each of which reads all weights.
+
+        Of those that are legal, which `costs` has, it offers about one for each octave.
+        """
+        itemsize = 4 if self.way.instruction is None else 1
+        default = parts_for_threads(costs, weights * itemsize)
         scale = (2**power for power in range(MAX_PARTS.bit_length()))
-        near = (min(legal, key=lambda parts: abs(parts - size)) for size in scale)
+        near = (min(costs, key=lambda parts: abs(parts - size)) for size in scale)
         return self.choices.pick("parts", default, near)
 
     @property

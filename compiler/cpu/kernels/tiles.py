@@ -40,6 +40,9 @@ the one before it, which takes four cycles, and some slack is left. A wider pane
 estimated to take at most `CLEARLY` times as long. Both were fitted to measurements with AVX2 and
 AVX-512, in which wider panels save 7 to 15 % with 4 rows and up to 56 % with 1 row."""
 
+Sizes = tuple[int, int, int]
+"""Rows, runs of a reduction, and elements of a run."""
+
 UNROLLED = (4, 2)
 """Steps of a reduction between two branches, the most first; they must divide it."""
 
@@ -68,12 +71,7 @@ class Multiplication:
 
     @staticmethod
     def of(
-        dtype: str,
-        target: CpuTarget,
-        small_pairs: bool = False,
-        rows: int = 0,
-        runs: int = 1,
-        run: int = 0,
+        dtype: str, target: CpuTarget, small_pairs: bool = False, sizes: Sizes = (0, 1, 0)
     ) -> "Multiplication":
         """Return the multiplication of float32 numbers, or of integers with weights of int8.
 
@@ -83,11 +81,11 @@ class Multiplication:
             Type of the activations.
         small_pairs
             Whether two neighbouring products always fit int16; see `has_small_pairs`.
-        rows
-            Rows that matrix instructions may take at once.
-        runs, run
-            Runs of a reduction, and the elements of each.
+        sizes
+            Rows that matrix instructions may take at once, runs of a reduction, and the elements of
+            each.
         """
+        rows, runs, run = sizes
         if dtype == "float32":
             return Multiplication(None, 1, 0, False)
         instructions = target.processor.instructions
@@ -137,29 +135,25 @@ class Multiplication:
         return bool(self.shift) or self.words
 
     def moved(
-        self,
-        name: str,
-        axes: tuple[te.Index, ...],
-        element: te.TensorExpression,
-        source: te.DeclaredTensor,
+        self, name: str, axes: tuple[te.Index, ...], element: te.TensorExpression, dtype: str
     ) -> te.DeclaredTensor:
-        """A stage of a source's elements as they are multiplied."""
+        """A stage of elements of a type as they are multiplied."""
         if self.shift:
             return te.compute(name, "uint8", axes, element + self.shift)
-        return te.compute(name, "int16" if self.words else source.tensor.dtype, axes, element)
+        return te.compute(name, "int16" if self.words else dtype, axes, element)
 
 
 def pick_multiplication(
-    choices: Choices, dtype: str, target: CpuTarget, small_pairs: bool, sizes: tuple[int, int, int]
+    choices: Choices, dtype: str, target: CpuTarget, small_pairs: bool, sizes: Sizes
 ) -> Multiplication:
     """Choose between matrix instructions, where they fit, and dot products.
 
     Parameters
     ----------
     sizes
-        Rows, runs of a reduction, and elements of a run, as for `Multiplication.of`.
+        As for `Multiplication.of`.
     """
-    way = Multiplication.of(dtype, target, small_pairs, *sizes)
+    way = Multiplication.of(dtype, target, small_pairs, sizes)
     if way.most_rows and not choices.pick("matrix", 1, (0,)):
         return Multiplication.of(dtype, target, small_pairs)
     return way

@@ -6,6 +6,7 @@ QMatMul end in the same way, with `requantise` as the contract defines it:
     y = clamp(saturate8(requantise(accumulator, scale) + zero_point_y), low, high)
 """
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -151,25 +152,32 @@ class QMul(Requantising):
         return self.requantised(totals, self.scale)
 
 
-def _pooled(op: "QAvgPool | QMaxPool", dilations: Pair, types: Types) -> tuple[int, ...]:
-    (x,) = types
-    op.expect(x.dtype == "int8" and len(x.shape) == 4, "int8 [N,H,W,C]", types)
-    extents = window_extents(op, x.shape[1:3], op.kernel, dilations)
-    return (x.shape[0], *extents, x.shape[3])
+@dataclass(frozen=True)
+class IntegerPool(Clamping):
+    """Base of the pools of int8[N, H, W, C]."""
+
+    __slots__ = ()
+    follows: ClassVar[bool] = True
+    kernel: Pair
+    strides: Pair
+    pads: Quad
+
+    def pooled(self, dilations: Pair, types: Types) -> tuple[int, ...]:
+        """Return the shape of the result."""
+        (x,) = types
+        self.expect(x.dtype == "int8" and len(x.shape) == 4, "int8 [N,H,W,C]", types)
+        extents = window_extents(self, x.shape[1:3], self.kernel, dilations)
+        return (x.shape[0], *extents, x.shape[3])
 
 
 @operator("qavgpool")
-class QAvgPool(Requantising):
+class QAvgPool(IntegerPool, Requantising):
     """Average pooling: the accumulator is `sum(window) + constant`; padding is `zero_point_x`.
 
     Inputs: x int8[N, H, W, C]. `mismatches` counts the reachable sums whose result differs from
     the float32 definition to which `scale` was fitted.
     """
 
-    follows: ClassVar[bool] = True
-    kernel: Pair
-    strides: Pair
-    pads: Quad
     zero_point_x: int
     constant: int
     scale: float
@@ -179,7 +187,7 @@ class QAvgPool(Requantising):
     mismatches: int = 0
 
     def result_type(self, types: Types) -> TensorType:
-        return TensorType("int8", _pooled(self, (1, 1), types))
+        return TensorType("int8", self.pooled((1, 1), types))
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         patches = patches_of(x, self, self.kernel, (1, 1), self.zero_point_x)
@@ -188,22 +196,18 @@ class QAvgPool(Requantising):
 
 
 @operator("qmaxpool")
-class QMaxPool(Clamping):
+class QMaxPool(IntegerPool):
     """Max pooling: the largest value of each window, clamped; padding is -128.
 
     Inputs: x int8[N, H, W, C].
     """
 
-    follows: ClassVar[bool] = True
-    kernel: Pair
-    strides: Pair
-    pads: Quad
     dilations: Pair = (1, 1)
     low: int = -128
     high: int = 127
 
     def result_type(self, types: Types) -> TensorType:
-        return types[0].reshaped(_pooled(self, self.dilations, types))
+        return types[0].reshaped(self.pooled(self.dilations, types))
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         patches = patches_of(x, self, self.kernel, self.dilations, -128)

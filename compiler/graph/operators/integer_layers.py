@@ -1,5 +1,6 @@
 """Convolutions and dense layers of int8, with int8 results or with their accumulators."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ MAX_PATCH_ELEMENTS = 1 << 24
 """Limit on the elements of the unfolded input held at once; larger batches are split."""
 
 
+@dataclass(frozen=True)
 class Convolving(Accelerated):
     """Base of the convolutions, depthwise convolutions and dense layers.
 
@@ -107,12 +109,6 @@ class QConv(Convolving, Requantising):
     """
 
     leads: ClassVar[bool] = True
-    kind: str
-    strides: Pair
-    pads: Quad
-    dilations: Pair
-    groups: int
-    zero_point_x: int
     zero_point_y: int
     low: int = -128
     high: int = 127
@@ -139,12 +135,6 @@ class QSums(Convolving):
     """
 
     result_bytes: ClassVar[int] = SUM_BYTES
-    kind: str
-    strides: Pair
-    pads: Quad
-    dilations: Pair
-    groups: int
-    zero_point_x: int
 
     def result_type(self, types: Types) -> TensorType:
         *pixels, channels = self.image_of(types)
