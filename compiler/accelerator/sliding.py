@@ -22,6 +22,9 @@ MAX_SHARE = 0.75
 """Maximum share of the steps without lines at which the compiler uses lines. Their tiles have fewer
 rows, and every tile costs some cycles of its own."""
 
+INSTRUCTION_STEPS = 30
+"""Steps for which the start of a further instruction counts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slide:
@@ -104,10 +107,19 @@ class Window:
         """
         taps, kept = configuration.depthwise_taps, configuration.window_lines
         if self.lines is not None and kept > 1:
-            lines, columns = self.lines.in_phases(kept), self.columns.in_phases(taps)
-            if self._saves_steps(lines, columns, configuration):
-                return (lines, kept), (columns, taps)
+            whole, phased = (self.lines, self.columns), self._in_phases(taps, kept)
+            for lines, columns in dict.fromkeys((whole, phased)):
+                if self._saves_steps(lines, columns, configuration):
+                    return (lines, kept), (columns, taps)
         return ((self.columns, taps),)
+
+    def _in_phases(self, taps: int, kept: int) -> tuple[Slide, Slide]:
+        """Lines and columns in the phases of their strides, where every phase has lines."""
+        assert self.lines is not None
+        columns = self.columns.in_phases(taps)
+        if _shortest_line(self.width, columns, taps) == 1:
+            columns = self.columns
+        return self.lines.in_phases(kept), columns
 
     def _saves_steps(self, lines: Slide, columns: Slide, configuration: Configuration) -> bool:
         """Whether lines save enough steps in the tallest tile of full width that ACC can hold."""
@@ -119,8 +131,11 @@ class Window:
             return False
         outputs = min(self.height, (rows - lines.used(kept)) // lines.advance + 1)
         block = _block(self.width, columns, taps)
+        if block == 1 < self.width:
+            return False
         with_lines = _all_steps(lines, outputs, kept) * _all_steps(columns, block, taps)
-        with_lines *= self.width // block
+        with_lines = with_lines * self.width // block
+        with_lines += (lines.phases * columns.phases - 1) * INSTRUCTION_STEPS
         taps_of_column = (lines.span - 1) // lines.dilation + 1
         alone = taps_of_column * outputs * _all_steps(self.columns, self.width, taps)
         return with_lines < MAX_SHARE * alone
@@ -132,6 +147,11 @@ class Window:
         """
         *outer, (slide, taps) = self.slides(configuration)
         return _block(columns, slide, taps) if outer else columns
+
+    def has_lines(self, columns: int, configuration: Configuration) -> bool:
+        """Whether rows of so many outputs are lines for GEMM, which takes one pixel for none."""
+        *outer, (slide, taps) = self.slides(configuration)
+        return not outer or _shortest_line(columns, slide, taps) > 1
 
     @staticmethod
     def _streamed(columns: int, slide: Slide, taps: int) -> int:
@@ -154,6 +174,11 @@ def _all_steps(slide: Slide, extent: int, taps: int) -> int:
     """Number of pixels that all groups and phases stream for this number of outputs."""
     steps = (slide.steps(extent, taps, phase) for phase in range(slide.phases))
     return slide.groups(taps)[0] * sum(steps)
+
+
+def _shortest_line(columns: int, slide: Slide, taps: int) -> int:
+    """Pixels of the shortest line that is streamed for a row of outputs."""
+    return slide.steps(_block(columns, slide, taps), taps, slide.phases - 1)
 
 
 def _block(columns: int, slide: Slide, taps: int) -> int:

@@ -144,7 +144,9 @@ class Tensoriser:
         if window is None:
             parts = self._parts(tile, buffers)
             return (self._form(parts, {}, [{}], accumulate),)
-        slides = window.slides(self.configuration)
+        slides, across = window.slides(self.configuration), window.columns.axis
+        if not window.has_lines(tile[across], self.configuration):
+            raise UnfitError(f"a line of one pixel is too short; cut `{across}` less")
         inside = {name: 1 for slide, _ in slides for name in (slide.axis, slide.tap)}
         outside = self._parts({**tile, **inside}, buffers)
         channel_parts = self._channel_parts(buffers)

@@ -223,6 +223,8 @@ def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
     whole = (*phase.bordered, *(phase.channels if phase.has_rows else ()))
     if any(tile[axis] < phase.extents[axis] for axis in whole):
         return False
+    if phase.window and not phase.window.has_lines(tile[phase.pixels[2]], configuration):
+        return False
     if parameter_rows(phase, tile, configuration) > configuration.param_depth:
         return False
     if accumulator_rows(phase, tile, configuration) > configuration.acc_depth:

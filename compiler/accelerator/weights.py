@@ -128,11 +128,13 @@ def _taps(slide: Slide, taps: int, limit: int, area: int, pitch: int) -> tuple[i
 
 
 def stored_bytes(window: Window | None, configuration: Configuration) -> int:
-    """Bytes of each weight tile in main memory: the rows that GEMM uses, if that loads faster."""
+    """Bytes of each weight tile in main memory: the rows that GEMM uses, if that loads faster.
+
+    GEMM multiplies by the rows of earlier lines even where a window does not use lines.
+    """
     if window is None:
         return configuration.tile_bytes
-    taps = math.prod(taps for _, taps in window.slides(configuration))
-    whole, used = configuration.tile_bytes, taps * configuration.lanes_out
+    whole, used = configuration.tile_bytes, configuration.window_rows * configuration.lanes_out
     if run_cycles(used, used, configuration) >= whole // configuration.bus_bytes:
         return whole
     return used

@@ -211,6 +211,10 @@ def seen(monkeypatch) -> Seen:
         legal = tuple(itertools.islice(legal_candidates(kernel, configuration, depth), most))
         if chance.random() < 0.2:
             legal = (*just_in_time_candidates(kernel, configuration, depth, most),) or legal
+        if configuration.window_lines > 1 and chance.random() < 0.5:
+            every = legal_candidates(kernel, configuration, depth)
+            parts = (one for one in every if one.plan(kernel, configuration).has_narrow_rings)
+            legal = (*itertools.islice(parts, 3),) or legal
         drawn = chance.choice(legal or (choose_candidate(kernel, configuration),))
         return replace(drawn, estimated_cycles=0)
 
@@ -235,6 +239,11 @@ CONFIGURATIONS = tuple(
         ("roomy", 3), ("small", 0), ("small", 1), ("small", 3), ("least", 2), ("least", 5),
     )
 )  # fmt: skip
+CONFIGURATIONS += tuple(
+    one.replace(name=f"{one.name}, lines", depthwise_lines="two")
+    for one in CONFIGURATIONS
+    if 1 <= one.depthwise_taps <= one.lanes_in // 3
+)
 
 
 def run_chains(seeds: range, device: str = "sim") -> int:
@@ -308,7 +317,9 @@ def test_channels_are_the_outer_loop_only_where_rings_begin_anew_for_them(monkey
     draw.conv(8, kernel=(1, 2), pads=(0, 1, 0, 0))
     draw.then("add", 1, **ADD)
     draw.then("table", seed=5)
-    machine = PRESETS["4x4"].replace(name="banks", act_banks=8, act_depth=64)
+    machine = PRESETS["4x4"].replace(
+        name="banks", act_banks=8, act_depth=64, depthwise_taps=1, depthwise_lines="two"
+    )
     plans = list(every_schedule(draw.sketch(), machine, monkeypatch))
     assert any(plan.rings and not plan.channels_outer for plan in plans)
     rings = [ring for plan in plans if plan.channels_outer for ring in plan.rings.values()]
