@@ -168,7 +168,8 @@ class _Units:
         overhead = INSTRUCTION_OVERHEAD_CYCLES
         compute = _Compute(step, tile, configuration)
         spatial, groups, chunks = compute.spatial, compute.groups, compute.chunks
-        outer = plan.channels_outer and index == len(plan.phases) - 1
+        ring = plan.rings.get(step.name)
+        outer = plan.channels_outer and (step is plan.phases[-1] or bool(ring and ring.narrow))
         outer &= not any(one.early for one in step.partials)  # these go by tiles of pixels
         self.gemm = compute.gemm
         self.weights = self.filling = 0

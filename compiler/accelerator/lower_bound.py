@@ -218,8 +218,8 @@ def _gemm_cycles(step: Phase, wanted: Mapping[str, Indices], configuration: Conf
     moved = {axis for affine in step.weights.index for axis, _ in affine.terms}
     sizes = {axis: tile[axis] for axis in step.pixels if axis not in moved}
     for slide, taps in () if step.window is None else step.window.slides(configuration):
-        used = slide.used(taps)
-        sizes[slide.axis] = (tile[slide.axis] - 1) * min(slide.stride, used) + used
+        used = slide.used(taps, slide.phases - 1)
+        sizes[slide.axis] = (tile[slide.axis] - 1) * min(slide.advance, used) + used
     rows = math.prod(sizes.values())
     rows *= math.prod(extent for axis, extent in step.reductions.items() if axis not in moved)
     tiles, further = tiles_of(step, tile, configuration)

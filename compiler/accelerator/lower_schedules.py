@@ -82,7 +82,7 @@ class KnownPieces:
     """Forms of instructions and packed constants that the schedules of a kernel share."""
 
     tensorisers: dict[object, Tensoriser] = field(default_factory=dict)
-    forms: dict[object, Form] = field(default_factory=dict)
+    forms: dict[object, tuple[Form, ...]] = field(default_factory=dict)
     packed: dict[object, Packed] = field(default_factory=dict)
 
 
@@ -172,6 +172,8 @@ class _Operand:
             if rolling is not None and dimension == rolling.dimension:
                 base += rolling.place(index) * place.inner
                 continue
+            if rolling is not None and dimension in rolling.narrow:
+                index %= rolling.extents[dimension]
             if index != placed.lows[dimension]:
                 base += place.offset(index - placed.lows[dimension])
         axes = self.axes.get(placed.places)
@@ -366,14 +368,14 @@ class _KernelLowering:
         """Instructions for a tile; most tiles repeat an earlier one at other addresses."""
         lying = [(one.memory, one.places) for one in buffers.values()]
         key = compute.output.name, accumulate, *tile.values(), *lying
-        form = self.forms.get(key)
-        if form is None:
+        forms = self.forms.get(key)
+        if forms is None:
             try:
-                form = self._tensoriser(compute, buffers).form(tile, buffers, accumulate)
+                forms = self._tensoriser(compute, buffers).forms(tile, buffers, accumulate)
             except UnfitError as problem:
                 raise UnfitError(f"kernel `{self.kernel.name}`: {problem}") from None
-            self.forms[key] = form
-        return form.at(buffers)
+            self.forms[key] = forms
+        return [instruction for form in forms for instruction in form.at(buffers)]
 
     def _tensoriser(self, compute: Compute, buffers: Mapping[str, Buffer]) -> Tensoriser:
         memories = {name: buffer.memory for name, buffer in buffers.items()}

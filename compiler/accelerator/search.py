@@ -18,7 +18,7 @@ from .default_schedule import default_steps
 from .estimate import estimate, least_cycles
 from .phases import Phase, Tile, phases_of
 from .target import Accelerator
-from .tile_plan import TilePlan, Tiling, make_plan, passes_tiles, tile_fits
+from .tile_plan import TilePlan, Tiling, make_plan, passes_tiles, reads_own_channels, tile_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,8 @@ def legal_candidates(
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
     search = _Search(kernel, configuration, depth)
     for ahead in search.leads:
-        for tiles in search.all_tiles():
-            yield from search.candidates(tiles, ahead)
+        for tiles, narrow in search.all_tiles():
+            yield from search.candidates(tiles, ahead, narrow)
 
 
 class _Search:
@@ -183,38 +183,44 @@ class _Search:
     def best(self, ahead: bool, count: int) -> list[Candidate]:
         """The `count` candidates with the least estimates; equals keep their order."""
         best: list[Candidate] = []
-        for tiles in self.all_tiles():
+        for tiles, narrow in self.all_tiles():
             # Most tiles take so long to compute that no plan for them can be among the best.
             if len(best) == count:
                 least = least_cycles(self.phases, tiles, self.configuration)
                 if least >= best[-1].estimated_cycles:
                     continue
-            for candidate in self.candidates(tiles, ahead):
+            for candidate in self.candidates(tiles, ahead, narrow):
                 insort_right(best, candidate, key=attrgetter("estimated_cycles"))
                 del best[count:]
         return best
 
-    def candidates(self, tiles: tuple[Tile, ...], ahead: bool) -> Iterator[Candidate]:
+    def candidates(self, tiles: tuple[Tile, ...], ahead: bool, narrow: bool) -> Iterator[Candidate]:
         """The candidates with these tiles that fit."""
         last = self.phases[-1]
         # If one tile has all channels, both orders are the same.
         cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
-        orders = (False, True) if cut else (False,)
+        orders = (True,) if last.is_bare else (False, True) if cut else (False,)
         items = tuple(tuple(tile.items()) for tile in tiles)
-        for channels_outer in (True,) if last.is_bare else orders:
+        for channels_outer in orders[-1:] if narrow else orders:
             tiling = Tiling(self.kernel, self.phases, tiles, channels_outer, self.depth, ahead)
             plan = make_plan(tiling, self.configuration)
-            if plan is not None:
+            if plan is not None and plan.has_narrow_rings == narrow:
                 cycles = estimate(plan, self.configuration)
                 yield Candidate(items, channels_outer, cycles, self.depth, ahead)
 
-    def all_tiles(self) -> Iterator[tuple[Tile, ...]]:
-        """Tiles of all phases: those of the last phase, and matching tiles of the others."""
+    def all_tiles(self) -> Iterator[tuple[tuple[Tile, ...], bool]]:
+        """Tiles of all phases: those of the last phase, and matching tiles of the others.
+
+        Each with whether rings hold a part of the channels at a time. That makes room for taller
+        tiles, which save steps where GEMM keeps lines.
+        """
         steps, passing = self.phases, self.passing
         together = [step for step, passes in zip(steps, [*passing, True], strict=True) if passes]
         lane = max(map(self.lane_unit, together))
         chunks = [self.chunks(step) for step in steps]
-        for data in _data_tiles(steps[-1], lane, all(passing)):
+        has_parts = self.configuration.window_lines > 1 and not all(passing)
+        data_tiles = _data_tiles(steps[-1], lane, all(passing))
+        for data, narrow in itertools.product(data_tiles, (False, True)[: 1 + has_parts]):
             choices = [self.fitting(steps[-1], data, chunks[-1])]
             for index in reversed(range(len(passing))):
                 step = steps[index]
@@ -229,22 +235,23 @@ class _Search:
                         if any(read.tensor == step.name for read in steps[place].activations)
                     )
                     later = choices[len(steps) - 1 - reader]
-                    rows = _rows_for(step, steps[reader], later[0]) if later else 1
-                    choices.append(self.rolling_tiles(step, rows, chunks[index]))
-            yield from itertools.product(*reversed(choices))
+                    rows, part = _needed_of(step, steps[reader], later[0]) if later else (1, 1)
+                    most = part if narrow else step.extents[step.channels[-1]]
+                    choices.append(self.rolling_tiles(step, rows, most, chunks[index]))
+            yield from ((tiles, narrow) for tiles in itertools.product(*reversed(choices)))
 
-    def rolling_tiles(self, step: Phase, rows: int, chunks: list[Tile]) -> list[Tile]:
-        """Tiles of a rolling phase: some whole rows, and as many channels as fit."""
+    def rolling_tiles(self, step: Phase, rows: int, most: int, chunks: list[Tile]) -> list[Tile]:
+        """Tiles of a rolling phase: some whole rows, and as many channels as fit, up to `most`."""
         n, y, x = step.pixels
         *outer, inner = step.channels
-        sizes = _steps(step.extents[inner], self.lane_unit(step))
+        sizes = _steps(most, self.lane_unit(step))
         base = {n: 1, x: step.extents[x], **dict.fromkeys(outer, 1)}
         tiles = []
         for count in {rows: None, -(-rows // 2): None, 1: None}:
             rolling = ({**base, y: count, inner: size} for size in sizes)
             fitting = [tile for data in rolling for tile in self.fitting(step, data, chunks)]
             # The last tile of channels is small if the largest that fits does not divide them.
-            even = [t for t in fitting if step.extents[inner] % t[inner] == 0]
+            even = [t for t in fitting if most % t[inner] == 0]
             tiles += fitting[:1] + [t for t in even[:1] if t != fitting[0]]
         return tiles
 
@@ -273,11 +280,14 @@ class _Search:
         return [{**whole, step.reduced: size} for size in sizes if extent % size == 0]
 
 
-def _rows_for(step: Phase, reader: Phase, tile: Tile) -> int:
-    """Rows by which a reader's tiles advance through a phase's activation."""
+def _needed_of(step: Phase, reader: Phase, tile: Tile) -> tuple[int, int]:
+    """Rows by which a reader's tiles advance through a phase's activation, and their channels."""
     row = reader.pixels[1]
     read = next(read for read in reader.activations if read.tensor == step.name)
-    return max(1, min(tile[row] * read.index[1].coefficient(row), step.extents[step.pixels[1]]))
+    rows = tile[row] * read.index[1].coefficient(row)
+    channels = step.extents[step.channels[-1]]
+    part = tile[reader.channels[-1]] if reads_own_channels(read, reader) else channels
+    return max(1, min(rows, step.extents[step.pixels[1]])), part
 
 
 def _data_tiles(step: Phase, lane: int, may_cut_rows: bool) -> Iterator[Tile]:

@@ -4,10 +4,14 @@ The instruction streams the pixels of a row and multiplies each of the last few 
 machine that keeps lines, it also multiplies the pixels above them in the two rows before. A window
 wider than the taps is split into groups that accumulate. Incomplete sums, and sums between two
 strides, go to accumulator rows that no instruction reads.
+
+With lines, strides would take ACC four times the rows of its outputs. So the pixels of each phase,
+even and odd ones for a stride of two, are streamed by an instruction of their own, which adds to
+the sums of the others.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration
 from ...isa.expressions import Match, Read
@@ -17,6 +21,9 @@ from ..tensor import Compute
 MAX_SHARE = 0.75
 """Maximum share of the steps without lines at which the compiler uses lines. Their tiles have fewer
 rows, and every tile costs some cycles of its own."""
+
+INSTRUCTION_STEPS = 30
+"""Steps for which the start of a further instruction counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,8 @@ class Slide:
         Pixels per index of `axis` and of `tap`.
     span
         Pixels from the window's first to its last.
+    phases
+        Pixels from one that an instruction streams to the next: the stride, or 1.
     """
 
     axis: str
@@ -38,9 +47,22 @@ class Slide:
     stride: int
     dilation: int
     span: int
+    phases: int = 1
+
+    def in_phases(self, taps: int) -> "Slide":
+        """The slide with an instruction for each phase of its stride, where each is one group."""
+        apart = self.dilation == 1 < self.stride <= self.span <= self.stride * taps
+        return replace(self, phases=self.stride) if apart else self
+
+    @property
+    def advance(self) -> int:
+        """Streamed pixels from one output to the next."""
+        return self.stride // self.phases
 
     def groups(self, taps: int) -> tuple[int, int]:
-        """The number of groups of taps in a window, and the pixels from one group to the next."""
+        """The number of groups of taps in a phase, and the pixels from one group to the next."""
+        if self.phases > 1:
+            return 1, 0
         rest = self.span - self.used(taps)
         if not rest:
             return 1, 0
@@ -49,13 +71,13 @@ class Slide:
             count += 1
         return count, rest // (count - 1)
 
-    def used(self, taps: int) -> int:
+    def used(self, taps: int, phase: int = 0) -> int:
         """Number of taps in a group, on a machine that has `taps` of them."""
-        return min(self.span, taps)
+        return min((self.span - 1 - phase) // self.phases + 1, taps)
 
-    def steps(self, extent: int, taps: int) -> int:
-        """Number of pixels to stream for this number of outputs."""
-        return (extent - 1) * self.stride + self.used(taps)
+    def steps(self, extent: int, taps: int, phase: int = 0) -> int:
+        """Number of pixels to stream for this number of outputs; later phases have no more."""
+        return (extent - 1) * self.advance + self.used(taps, phase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +105,39 @@ class Window:
 
         The rows of the image are one of them if the machine keeps lines and lines save steps.
         """
-        along = self.columns, configuration.depthwise_taps
-        if self.lines is None or not self._saves_steps(self.lines, configuration):
-            return (along,)
-        return (self.lines, configuration.window_lines), along
+        taps, kept = configuration.depthwise_taps, configuration.window_lines
+        if self.lines is not None and kept > 1:
+            whole, phased = (self.lines, self.columns), self._in_phases(taps, kept)
+            for lines, columns in dict.fromkeys((whole, phased)):
+                if self._saves_steps(lines, columns, configuration):
+                    return (lines, kept), (columns, taps)
+        return ((self.columns, taps),)
 
-    def _saves_steps(self, lines: Slide, configuration: Configuration) -> bool:
+    def _in_phases(self, taps: int, kept: int) -> tuple[Slide, Slide]:
+        """Lines and columns in the phases of their strides, where every phase has lines."""
+        assert self.lines is not None
+        columns = self.columns.in_phases(taps)
+        if _shortest_line(self.width, columns, taps) == 1:
+            columns = self.columns
+        return self.lines.in_phases(kept), columns
+
+    def _saves_steps(self, lines: Slide, columns: Slide, configuration: Configuration) -> bool:
         """Whether lines save enough steps in the tallest tile of full width that ACC can hold."""
-        columns, taps, kept = self.columns, configuration.depthwise_taps, configuration.window_lines
-        if kept == 1 or columns.used(taps) == 1 or lines.used(kept) == 1:
+        taps, kept = configuration.depthwise_taps, configuration.window_lines
+        if columns.used(taps) == 1 or lines.used(kept) == 1:
             return False
-        streamed = self._streamed(self.width, columns, taps)
-        rows = configuration.acc_depth // streamed - lines.used(kept)
-        if rows < 0:
+        rows = configuration.acc_depth // self._streamed(self.width, columns, taps)
+        if rows < lines.used(kept):
             return False
-        outputs = min(self.height, rows // lines.stride + 1)
-        with_lines = lines.groups(kept)[0] * lines.steps(outputs, kept) * streamed
+        outputs = min(self.height, (rows - lines.used(kept)) // lines.advance + 1)
+        block = _block(self.width, columns, taps)
+        if block == 1 < self.width:
+            return False
+        with_lines = _all_steps(lines, outputs, kept) * _all_steps(columns, block, taps)
+        with_lines = with_lines * self.width // block
+        with_lines += (lines.phases * columns.phases - 1) * INSTRUCTION_STEPS
         taps_of_column = (lines.span - 1) // lines.dilation + 1
-        alone = taps_of_column * outputs * columns.steps(self.width, taps)
+        alone = taps_of_column * outputs * _all_steps(self.columns, self.width, taps)
         return with_lines < MAX_SHARE * alone
 
     def block(self, columns: int, configuration: Configuration) -> int:
@@ -110,6 +147,11 @@ class Window:
         """
         *outer, (slide, taps) = self.slides(configuration)
         return _block(columns, slide, taps) if outer else columns
+
+    def has_lines(self, columns: int, configuration: Configuration) -> bool:
+        """Whether rows of so many outputs are lines for GEMM, which takes one pixel for none."""
+        *outer, (slide, taps) = self.slides(configuration)
+        return not outer or _shortest_line(columns, slide, taps) > 1
 
     @staticmethod
     def _streamed(columns: int, slide: Slide, taps: int) -> int:
@@ -126,6 +168,17 @@ class Window:
         ((lines, kept),) = outer
         streamed = self._streamed(count, columns, taps)
         return {lines.axis: lines.steps(sizes[lines.axis], kept), columns.axis: streamed}
+
+
+def _all_steps(slide: Slide, extent: int, taps: int) -> int:
+    """Number of pixels that all groups and phases stream for this number of outputs."""
+    steps = (slide.steps(extent, taps, phase) for phase in range(slide.phases))
+    return slide.groups(taps)[0] * sum(steps)
+
+
+def _shortest_line(columns: int, slide: Slide, taps: int) -> int:
+    """Pixels of the shortest line that is streamed for a row of outputs."""
+    return slide.steps(_block(columns, slide, taps), taps, slide.phases - 1)
 
 
 def _block(columns: int, slide: Slide, taps: int) -> int:

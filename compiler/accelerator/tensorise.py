@@ -7,7 +7,7 @@ unrolled into several instructions. Nothing here knows an instruction by name.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -119,10 +119,10 @@ class Tensoriser:
             for axis, parameters in matched.lanes.items()
         }
 
-    def form(
+    def forms(
         self, tile: Mapping[str, int], buffers: Mapping[str, Buffer], accumulate: bool = False
-    ) -> Form:
-        """The instructions that compute one tile, without addresses.
+    ) -> tuple[Form, ...]:
+        """The instructions that compute one tile, without addresses, in order.
 
         Parameters
         ----------
@@ -140,18 +140,32 @@ class Tensoriser:
         CompileError
             When the instruction cannot reach an operand.
         """
-        family, window = self.family, self.window
-        steps = dict.fromkeys(self.granules, 0)
-        channel_parts: list[dict[str, int]] = [{}]
+        window = self.window
         if window is None:
             parts = self._parts(tile, buffers)
-        else:
-            slides = window.slides(self.configuration)
-            inside = {name: 1 for slide, _ in slides for name in (slide.axis, slide.tap)}
-            sliding, first = self._sliding_parts(window, tile, buffers)
-            parts = [*self._parts({**tile, **inside}, buffers), *sliding]
-            steps[family.operand_of(Role.ACCUMULATOR)] = -first
-            channel_parts = self._channel_parts(buffers)
+            return (self._form(parts, {}, [{}], accumulate),)
+        slides, across = window.slides(self.configuration), window.columns.axis
+        if not window.has_lines(tile[across], self.configuration):
+            raise UnfitError(f"a line of one pixel is too short; cut `{across}` less")
+        inside = {name: 1 for slide, _ in slides for name in (slide.axis, slide.tap)}
+        outside = self._parts({**tile, **inside}, buffers)
+        channel_parts = self._channel_parts(buffers)
+        found = []
+        for phases in itertools.product(*(range(slide.phases) for slide, _ in slides)):
+            sliding, first = self._sliding_parts(window, phases, tile, buffers)
+            parts = [*outside, *sliding]
+            found.append(self._form(parts, first, channel_parts, accumulate or bool(found)))
+        return tuple(found)
+
+    def _form(
+        self,
+        parts: list[LoopPart],
+        first: Mapping[str, int],
+        channel_parts: list[dict[str, int]],
+        accumulate: bool,
+    ) -> Form:
+        """Return the instructions with these loops; `first` has address steps to the operands."""
+        family = self.family
         nests, unrolled = sort_into_nests(family, parts, self.names, self.configuration)
         variants = tuple(
             {
@@ -164,50 +178,57 @@ class Tensoriser:
             for offsets, part in itertools.product(unrolled, channel_parts)
         )
         operands = {
-            name: (self.reads[name].tensor, granule, steps[name])
+            name: (self.reads[name].tensor, granule, first.get(name, 0))
             for name, granule in self.granules.items()
         }
         settings = {**self.settings, family.continue_field: 1} if accumulate else self.settings
         return Form(family, settings, nests, operands, self.tables, variants)
 
     def _sliding_parts(
-        self, window: Window, tile: Mapping[str, int], buffers: Mapping[str, Buffer]
-    ) -> tuple[list[LoopPart], int]:
-        """The innermost loops, which stream pixels, the loops over groups of taps, and the number
-        of accumulator rows before the first complete sum."""
+        self,
+        window: Window,
+        phases: Sequence[int],
+        tile: Mapping[str, int],
+        buffers: Mapping[str, Buffer],
+    ) -> tuple[list[LoopPart], dict[str, int]]:
+        """The innermost loops, which stream pixels of some phases, the loops over groups of taps,
+        and the address steps to the first of each operand: sums begin before the complete ones."""
         roles = (Role.STREAM, Role.WEIGHTS, Role.ACCUMULATOR)
         stream, weights, sums = map(self.family.operand_of, roles)
 
         def place(operand: str, slide: Slide) -> TileLayout:
             return buffers[self.reads[operand].tensor].axes[slide.axis]
 
-        def pixel(operand: str, slide: Slide) -> int:
-            """Address steps from one pixel to the next."""
-            return place(operand, slide).inner // slide.stride // self.granules[operand]
+        def output(operand: str, slide: Slide) -> int:
+            """Address steps from one output to the next."""
+            return place(operand, slide).inner // self.granules[operand]
 
         def strides(moved: Mapping[str, int]) -> tuple[int, ...]:
             return tuple(moved.get(name, 0) for name in self.names)
 
         streamed, groups = [], []
-        first, tiles = 0, 1
+        first, tiles = dict.fromkeys((stream, weights, sums), 0), 1
         slides, columns = window.slides(self.configuration), window.columns
         size = window.block(tile[columns.axis], self.configuration)
         lines = tile[columns.axis] // size
         sizes = {**tile, columns.axis: size}
-        for slide, taps in reversed(slides):
+        for (slide, taps), phase in zip(reversed(slides), reversed(phases), strict=True):
             count, step = slide.groups(taps)
-            steps = slide.steps(sizes[slide.axis], taps)
+            steps = slide.steps(sizes[slide.axis], taps, phase)
             if steps > 1 << self.configuration.extent_bits:
                 raise UnfitError(
                     f"{steps} pixels along `{slide.axis}` are too many for a loop; cut that axis"
                 )
-            along = strides({name: pixel(name, slide) for name in (stream, sums)})
-            streamed.append(LoopPart(slide.axis, steps, 1, along, False, len(slides) > 1))
-            first += (slide.used(taps) - 1) * pixel(sums, slide)
+            pixel = output(stream, slide) // slide.stride
+            moved = {stream: pixel * slide.phases, sums: output(sums, slide) // slide.advance}
+            streamed.append(LoopPart(slide.axis, steps, 1, strides(moved), False, len(slides) > 1))
+            first[stream] += phase * pixel
+            first[weights] += phase * tiles
+            first[sums] -= (slide.used(taps, phase) - 1) * moved[sums]
             if count > 1:
-                moved = strides({stream: step * pixel(stream, slide), weights: tiles})
-                groups.append(LoopPart(slide.tap, count, 1, moved, True))
-            tiles *= count
+                moved = {stream: step * pixel, weights: tiles}
+                groups.append(LoopPart(slide.tap, count, 1, strides(moved), True))
+            tiles *= count * slide.phases
         if lines > 1:
             moved = {
                 name: place(name, columns).offset(size) // self.granules[name]

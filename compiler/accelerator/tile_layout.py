@@ -112,7 +112,7 @@ def accumulator_places(
     strides = [place * lanes for place in (batch, *image[1:])]
     for place, (slide, taps) in enumerate(slides, PIXELS - len(slides)):
         first += (slide.used(taps) - 1) * strides[place]
-        strides[place] *= slide.stride
+        strides[place] *= slide.advance
     rows = math.prod(pixels) * lines
     blocks, size = -(-last // block), rows * lanes
     strides += [place * size * blocks for place in row_major(channels)]

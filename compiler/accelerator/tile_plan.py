@@ -70,6 +70,11 @@ class TilePlan(Tiling):
         """Units of `room` for the tiles of all phases; `pieces` units hold one tile of each."""
         return min(room, self.depth * pieces) if self.depth else room
 
+    @property
+    def has_narrow_rings(self) -> bool:
+        """Whether a ring holds a part of the channels at a time."""
+        return any(ring.narrow for ring in self.rings.values())
+
     def tiles_in(self, tensor: str) -> int:
         """The number of tiles of an activation that its region holds."""
         low, high = self.regions[tensor]
@@ -97,7 +102,16 @@ def make_plan(tiling: Tiling, configuration: Configuration) -> TilePlan | None:
                 lead = rows_ahead(read, phase, tile) if tiling.ahead else 0
                 ring = ring_between(read, phase, tile, tensor.shape, rows, lead)
                 if tiling.channels_outer and in_order and not ring.whole:
-                    return None
+                    before, parts = phases[maker], tiles[maker]
+                    # What is read for each part of the channels is loaded, not computed, again.
+                    if (
+                        not reads_own_channels(read, phase)
+                        or tensor.shape[-1] % tile[phase.channels[0]]
+                        or tile[phase.channels[0]] % parts[before.channels[-1]]
+                        or not made.keys().isdisjoint(one.tensor for one in before.activations)
+                    ):
+                        return None
+                    ring = ring_between(read, phase, tile, tensor.shape, rows, lead, narrow=True)
                 if rows > ring.advance:
                     return None  # the ring has no room for so many rows at a time
                 rings[read.tensor] = ring
@@ -143,8 +157,19 @@ def rows_ahead(read: Read, consumer: Phase, tile: Tile) -> int:
     return tile[row] * read.index[1].coefficient(row) if read in consumer.streams else 0
 
 
+def reads_own_channels(read: Read, phase: Phase) -> bool:
+    """Whether a tile of a phase's channels needs the same channels of an activation."""
+    return [Affine.of(**{axis: 1}) for axis in phase.channels] == [read.index[-1]]
+
+
 def ring_between(
-    read: Read, consumer: Phase, tile: Tile, shape: tuple[int, ...], made: int, ahead: int
+    read: Read,
+    consumer: Phase,
+    tile: Tile,
+    shape: tuple[int, ...],
+    made: int,
+    ahead: int,
+    narrow: bool = False,
 ) -> Rolling:
     """The ring that a consumer with these tiles needs; its schedule uses the same ring.
 
@@ -156,6 +181,8 @@ def ring_between(
         The consumer's tile, of full width.
     made, ahead
         Rows computed at a time, and rows computed before they are needed.
+    narrow
+        Whether the ring holds the channels of one tile at a time, all of whose pixels come first.
     """
     y, extents = consumer.pixels[1], consumer.extents
     whole = box_of(read, {}, {**tile, **{axis: extents[axis] for axis in consumer.pixels}})
@@ -165,7 +192,10 @@ def ring_between(
     rows = Interval(Affine.of(first, tile=advance), last - first)
     pixels = (Interval(Affine.of(low), high - low) for low, high in whole[1:3])
     needed, ever = (images, rows, columns, channels), (images, *pixels, channels)
-    return rolling_through(1, (made, ahead), needed, ever, shape)
+    if narrow:
+        part = tile[consumer.channels[-1]]
+        needed = (*needed[:3], Interval(Affine.of(tile=part), part))
+    return rolling_through(1, (made, ahead), needed, ever, shape, (3,) if narrow else ())
 
 
 def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
@@ -192,6 +222,8 @@ def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
     """Whether accumulators, weights and parameters of a tile fit."""
     whole = (*phase.bordered, *(phase.channels if phase.has_rows else ()))
     if any(tile[axis] < phase.extents[axis] for axis in whole):
+        return False
+    if phase.window and not phase.window.has_lines(tile[phase.pixels[2]], configuration):
         return False
     if parameter_rows(phase, tile, configuration) > configuration.param_depth:
         return False

@@ -89,14 +89,14 @@ def _sliding_layout(
         raise CompileError(f"{channels} channels cannot be cut into whole blocks of {block}")
     *outer, (inner, width) = window.slides(configuration)
     taps = [_taps(inner, columns, width, configuration.tile_bytes, configuration.lanes_out)]
-    tiles, _ = inner.groups(width)
+    tiles = inner.groups(width)[0] * inner.phases
     line = tiles * configuration.tile_bytes
     if not outer:
         taps.insert(0, tuple(row * line for row in range(rows)))
         tiles *= rows
     for slide, lines in outer:
         taps.insert(0, _taps(slide, rows, lines, line, width * configuration.lanes_out))
-        tiles *= slide.groups(lines)[0]
+        tiles *= slide.groups(lines)[0] * slide.phases
     places = TileLayout(line), TileLayout(0), TileLayout(1, block, tiles * configuration.tile_bytes)
     return WeightLayout(places, channels // block * tiles, tuple(taps))
 
@@ -109,10 +109,16 @@ def _taps(slide: Slide, taps: int, limit: int, area: int, pitch: int) -> tuple[i
     taps, limit
         Taps of the window, and of the machine.
     area, pitch
-        Bytes from one group of taps to the next, and from one tap of the machine to the next.
+        Bytes from one group or phase of taps to the next, and from one tap of the machine to the
+        next.
     """
-    (count, step), used = slide.groups(limit), slide.used(limit)
     found = []
+    if slide.phases > 1:
+        for tap in range(taps):
+            index, phase = divmod(tap, slide.phases)
+            found.append(phase * area + (slide.used(limit, phase) - 1 - index) * pitch)
+        return tuple(found)
+    (count, step), used = slide.groups(limit), slide.used(limit)
     for tap in range(taps):
         pixel = tap * slide.dilation
         group = next(g for g in range(count) if g * step <= pixel < g * step + used)
@@ -122,11 +128,13 @@ def _taps(slide: Slide, taps: int, limit: int, area: int, pitch: int) -> tuple[i
 
 
 def stored_bytes(window: Window | None, configuration: Configuration) -> int:
-    """Bytes of each weight tile in main memory: the rows that GEMM uses, if that loads faster."""
+    """Bytes of each weight tile in main memory: the rows that GEMM uses, if that loads faster.
+
+    GEMM multiplies by the rows of earlier lines even where a window does not use lines.
+    """
     if window is None:
         return configuration.tile_bytes
-    taps = math.prod(taps for _, taps in window.slides(configuration))
-    whole, used = configuration.tile_bytes, taps * configuration.lanes_out
+    whole, used = configuration.tile_bytes, configuration.window_rows * configuration.lanes_out
     if run_cycles(used, used, configuration) >= whole // configuration.bus_bytes:
         return whole
     return used

@@ -220,8 +220,19 @@ def _planned(stage: Stage, state: State, bounds: Bounds) -> StagePlan:
                 _hulls(stage, state, bounds, _NONE),
             )
         )
-        rolling = ring_of(stage, needed, ever)
-        box[rolling.dimension :] = every[rolling.dimension :]
+        around = _loops_around(stage, state)
+
+        def is_slower(one: Affine, other: Affine) -> bool:
+            slow, fast = (
+                [place for place, name in enumerate(around) if name in bounds.behind([index])]
+                for index in (one, other)
+            )
+            return bool(slow and fast) and max(slow) < min(fast)
+
+        rolling = ring_of(stage, needed, ever, is_slower)
+        for place in range(rolling.dimension, len(box)):
+            if place not in rolling.narrow:
+                box[place] = every[place]
     share = None
     if stage.carried and stage.place is not None:
         axis = qualified(stage.place.consumer, carried_axis(stage, state))
@@ -232,6 +243,17 @@ def _planned(stage: Stage, state: State, bounds: Bounds) -> StagePlan:
     if key not in bounds._found:
         bounds._found[key] = _plan(stage, box, fixed, bounds, rolling, share)
     return bounds._found[key]
+
+
+def _loops_around(stage: Stage, state: State) -> list[str]:
+    """The loops in which a stage is computed, outermost first."""
+    found: list[str] = []
+    while stage.place is not None:
+        consumer = state.stage(stage.place.consumer)
+        own = consumer.loops[: consumer.loops.index(stage.place.loop) + 1]
+        found[:0] = [qualified(consumer.name, loop) for loop in own]
+        stage = consumer
+    return found
 
 
 def whole(domain: Box) -> list[Interval]:

@@ -182,7 +182,8 @@ class _Interpreter:
         first, last = self.rows.advance(stage, rolling, values)
         area = self.area(stage)
         dropped = [slice(None)] * len(area.elements.shape)
-        dropped[rolling.dimension] = slice(0, max(0, last - rolling.ring))
+        if not rolling.narrow or first > -rolling.borders[rolling.dimension][0]:
+            dropped[rolling.dimension] = slice(0, max(0, last - rolling.ring))
         area.written[tuple(dropped)] = False
         return list(rolling.tiles(first, last))
 

@@ -6,7 +6,7 @@ is a multiple of the rows by which the reader advances, so no window exceeds the
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,13 +33,16 @@ class Rolling:
     first, until
         Half-open range of rows that the reader needs now, padding included.
     others
-        Starts of the dimensions before it; the ring restarts when one of them changes.
+        Starts of the dimensions before it, and of those in `narrow`; the ring restarts when one of
+        them changes.
     limit
         The end of the rows that the reader ever needs.
     advance, span
         Rows by which the reader advances, and rows that it needs at a time.
     extents
-        Extents of the stage's tensor, per dimension.
+        Extents of the stage's tensor, per dimension; of those in `narrow`, of the part in the ring.
+    narrow
+        Dimensions behind the rows of which the ring holds a part at a time, aligned to its extent.
     borders
         Elements of padding that the reader needs before and after each dimension.
     ring, overhang
@@ -57,6 +60,7 @@ class Rolling:
     advance: int
     span: int
     extents: tuple[int, ...]
+    narrow: tuple[int, ...]
     borders: tuple[tuple[int, int], ...]
     ring: int
     overhang: int
@@ -205,7 +209,12 @@ def ring_rows(advance: int, span: int, ahead: int, rows: int) -> tuple[int, int]
     return (rows, 0) if ring + overhang >= rows else (ring, overhang)
 
 
-def ring_of(stage: Stage, needed: Sequence[Interval], ever: Sequence[Interval]) -> Rolling:
+def ring_of(
+    stage: Stage,
+    needed: Sequence[Interval],
+    ever: Sequence[Interval],
+    is_slower: Callable[[Affine, Affine], bool],
+) -> Rolling:
     """The ring of a rolling stage.
 
     Parameters
@@ -214,6 +223,8 @@ def ring_of(stage: Stage, needed: Sequence[Interval], ever: Sequence[Interval]) 
         The box that its reader needs in one iteration of the loop around the stage.
     ever
         The box that its reader needs in all iterations.
+    is_slower
+        Tell whether an index moves with loops outside of all those that move another one.
 
     Raises
     ------
@@ -231,7 +242,22 @@ def ring_of(stage: Stage, needed: Sequence[Interval], ever: Sequence[Interval]) 
             f"roll({stage.name}): its rows must advance with one loop of the reader, not with "
             f"{moving}"
         )
-    return rolling_through(dimension, (tile, stage.ahead), needed, ever, extents)
+    rates = tile, stage.ahead
+    rolling = rolling_through(dimension, rates, needed, ever, extents)
+    narrow = tuple(
+        place
+        for place in range(dimension + 1, len(needed))
+        if _is_aligned(needed[place], extents[place]) and is_slower(needed[place].low, rows.low)
+    )
+    if rolling.whole or not narrow:
+        return rolling
+    return rolling_through(dimension, rates, needed, ever, extents, narrow)
+
+
+def _is_aligned(part: Interval, extent: int) -> bool:
+    """Whether an interval moves through an extent by multiples of its own."""
+    moves = [extent, part.low.constant, *(factor for _, factor in part.low.terms)]
+    return len(moves) > 2 and part.extent < extent and not any(one % part.extent for one in moves)
 
 
 def rolling_through(
@@ -240,6 +266,7 @@ def rolling_through(
     needed: Sequence[Interval],
     ever: Sequence[Interval],
     extents: tuple[int, ...],
+    narrow: tuple[int, ...] = (),
 ) -> Rolling:
     """The progress of a stage through the smallest ring.
 
@@ -253,12 +280,19 @@ def rolling_through(
         As for `ring_of`; the rows advance with one loop at most.
     extents
         Extents of the stage's tensor.
+    narrow
+        As for `Rolling`.
     """
     tile, ahead = rates
     rows, all_rows = needed[dimension], ever[dimension]
     borders = tuple(
-        (max(0, -part.low.constant), max(0, part.low.constant + part.extent - extent))
-        for part, extent in zip(ever, extents, strict=True)
+        (0, 0)
+        if place in narrow
+        else (max(0, -part.low.constant), max(0, part.low.constant + part.extent - extent))
+        for place, (part, extent) in enumerate(zip(ever, extents, strict=True))
+    )
+    held = tuple(
+        needed[place].extent if place in narrow else extent for place, extent in enumerate(extents)
     )
     before, behind = borders[dimension]
     span = rows.extent
@@ -279,10 +313,11 @@ def rolling_through(
         first=rows.low,
         until=total(rows.low, span),
         limit=all_rows.low.constant + all_rows.extent,
-        others=tuple(part.low for part in needed[:dimension]),
+        others=tuple(needed[place].low for place in (*range(dimension), *narrow)),
         advance=advance,
         span=span,
-        extents=extents,
+        extents=held,
+        narrow=narrow,
         borders=borders,
         ring=ring,
         overhang=overhang,

@@ -30,7 +30,8 @@ class Roll(Step):
 
     The stage's outermost loop is over the rows. Each iteration of the loop around the stage
     computes the rows that the reader needs and that the ring lacks, in whole iterations of the
-    stage. The ring includes the padding that the reader needs.
+    stage. The ring includes the padding that the reader needs. If the reader takes all rows of a
+    part of the inner dimensions before those of the next part, the ring holds this part only.
     """
 
     stage: str

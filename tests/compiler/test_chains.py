@@ -180,6 +180,7 @@ class Seen(Counter[str]):
             self["overhang"] += ring.overhang > 0
             self["no rows ahead"] += ring.ring < min(ring.rows, ring.span + ring.advance)
             self["stride beyond window"] += ring.advance > ring.span
+            self["parts of channels"] += bool(ring.narrow)
         for phase, tile in zip(plan.phases, plan.tiles, strict=True):
             window, columns, channels = phase.window, phase.pixels[2], phase.channels[-1]
             self["groups of taps"] += bool(
@@ -210,6 +211,10 @@ def seen(monkeypatch) -> Seen:
         legal = tuple(itertools.islice(legal_candidates(kernel, configuration, depth), most))
         if chance.random() < 0.2:
             legal = (*just_in_time_candidates(kernel, configuration, depth, most),) or legal
+        if configuration.window_lines > 1 and chance.random() < 0.5:
+            every = legal_candidates(kernel, configuration, depth)
+            parts = (one for one in every if one.plan(kernel, configuration).has_narrow_rings)
+            legal = (*itertools.islice(parts, 3),) or legal
         drawn = chance.choice(legal or (choose_candidate(kernel, configuration),))
         return replace(drawn, estimated_cycles=0)
 
@@ -234,6 +239,11 @@ CONFIGURATIONS = tuple(
         ("roomy", 3), ("small", 0), ("small", 1), ("small", 3), ("least", 2), ("least", 5),
     )
 )  # fmt: skip
+CONFIGURATIONS += tuple(
+    one.replace(name=f"{one.name}, lines", depthwise_lines="two")
+    for one in CONFIGURATIONS
+    if 1 <= one.depthwise_taps <= one.lanes_in // 3
+)
 
 
 def run_chains(seeds: range, device: str = "sim") -> int:
@@ -253,7 +263,7 @@ def run_chains(seeds: range, device: str = "sim") -> int:
 EXPECTED = (
     "fused", "channels outer", "ring", "wrap", "wrap twice", "overhang", "no rows ahead",
     "groups of taps", "gathered", "batch", "images together", "first rows of tiles", "rows cut",
-    "channels cut", "split sum", "stride beyond window",
+    "channels cut", "split sum", "stride beyond window", "parts of channels",
 )  # fmt: skip
 
 
@@ -300,18 +310,21 @@ def test_tiles_begin_where_the_ring_that_they_read_expects_them(monkeypatch):
     assert any(ring.advance > 1 and not ring.whole for p in plans for ring in p.rings.values())
 
 
-def test_channels_are_the_outer_loop_only_where_no_row_is_dropped(monkeypatch):
+def test_channels_are_the_outer_loop_only_where_rings_begin_anew_for_them(monkeypatch):
     """The addition reads a ring, tile by tile in the order of the table behind it."""
     draw = Drawing(random.Random(2))
     draw.inputs = [(1, 9, 9, 4), (1, 9, 9, 8)]
     draw.conv(8, kernel=(1, 2), pads=(0, 1, 0, 0))
     draw.then("add", 1, **ADD)
     draw.then("table", seed=5)
-    machine = PRESETS["4x4"].replace(name="banks", act_banks=8, act_depth=64)
+    machine = PRESETS["4x4"].replace(
+        name="banks", act_banks=8, act_depth=64, depthwise_taps=1, depthwise_lines="two"
+    )
     plans = list(every_schedule(draw.sketch(), machine, monkeypatch))
     assert any(plan.rings and not plan.channels_outer for plan in plans)
-    for plan in plans:
-        assert not plan.channels_outer or all(ring.whole for ring in plan.rings.values())
+    rings = [ring for plan in plans if plan.channels_outer for ring in plan.rings.values()]
+    assert any(ring.narrow and not ring.whole for ring in rings)
+    assert all(ring.whole or ring.narrow for ring in rings)
 
 
 def test_rings_without_rows_ahead_make_room_for_larger_tiles(monkeypatch):

@@ -81,6 +81,13 @@ CASES: list[tuple[tuple[int, ...], tuple[int, int], dict[str, Any], bool]] = [
     ((9, 9, 16), (1, 3), {"pads": [0, 1, 0, 1]}, False),
     ((9, 1, 16), (3, 3), PADDED, True),
     ((1, 9, 16), (3, 3), PADDED, False),
+    ((9, 37, 16), (3, 3), {"strides": [2, 2], **PADDED}, False),
+    ((28, 56, 16), (3, 3), {"strides": [2, 2], **PADDED}, True),
+    ((12, 74, 16), (3, 3), {"strides": [2, 2], **PADDED}, False),  # no divisor of 37 outputs
+    ((40, 60, 16), (3, 3), {"strides": [2, 2], **PADDED}, True),
+    ((9, 2, 16), (3, 3), {"strides": [2, 2], **PADDED}, True),
+    ((13, 14, 16), (5, 5), {"strides": [2, 2], "pads": [2, 2, 2, 2]}, True),
+    ((13, 14, 16), (4, 4), {"strides": [3, 3]}, True),
     ((8, 9, 16), (3, 3), {"wz": 0, **PADDED}, True),
     ((8, 9, 32), (5, 5), {"wz": 40, "pads": [2, 2, 2, 2]}, True),
 ]
@@ -116,11 +123,37 @@ def test_other_machines_are_exact(
 def test_no_convolution_loses_by_lines(
     shape: tuple[int, ...], kernel: tuple[int, int], attributes: dict[str, Any], joins: bool
 ):
+    """Without lines, GEMM still multiplies by the rows of three, so LOAD brings all of them."""
     graph, x = layer(*shape, kernel=kernel, **attributes)
-    with_lines, without = (
-        assert_equal_on("sim", compile_module(graph, machine), x) for machine in (LINES, DEFAULT)
-    )
-    assert with_lines <= without
+    modules = [compile_module(graph, machine) for machine in (LINES, DEFAULT)]
+    with_lines, without = (assert_equal_on("sim", module, x) for module in modules)
+    tiles = 0 if joins else sum(one.tiles() for one in gemms(modules[0]) if one.depthwise)
+    more = tiles * (LINES.window_rows - DEFAULT.window_rows) * LINES.lanes_out
+    assert with_lines <= without + more // LINES.bus_bytes
+
+
+@pytest.mark.parametrize("taps", [1, 3])
+def test_a_window_without_lines_has_no_weights_for_earlier_ones(taps: int):
+    """The rows of WGT behind a layer's taps would hold those of the layer before."""
+    machine = LINES.replace(name=f"{taps} taps", depthwise_taps=taps)
+    random = np.random.default_rng(taps)
+    names = ["xs", "xz", "ws", "ws z", "xs", "xz"]
+    held: dict[str, Any] = {
+        "xs": np.float32(0.05), "xz": np.int8(0), "ws": np.float32(0.01), "ws z": np.int8(0),
+    }  # fmt: skip
+    nodes = []
+    for place, kernel in enumerate([(3, 3), (1, 3), (3, 3), (1, 3)]):
+        held[f"w{place}"] = random.integers(-99, 99, (16, 1, *kernel)).astype(np.int8)
+        pads = [kernel[0] // 2, 1, kernel[0] // 2, 1]
+        inputs = [f"v{place}", *names[:2], f"w{place}", *names[2:]]
+        nodes.append(node("QLinearConv", inputs, [f"v{place + 1}"], group=16, pads=pads))
+    shape = [1, 16, 12, 12]
+    network = model(nodes, [value("v0", np.int8, shape)], ["v4"], held)
+    module = compile_module(import_model(network.SerializeToString()), machine)
+    image = random.integers(-128, 128, shape).astype(np.int8)
+    with open_device("sim", machine) as device:
+        found = Session(module, device).run({"v0": image}).outputs["v4"]
+    np.testing.assert_array_equal(found, evaluate(module.graph, {"v0": image})["v4"])
 
 
 def test_a_line_has_no_more_steps_than_the_machine_keeps():

@@ -31,7 +31,8 @@ def tensorise(compute, tile, buffers, configuration, accumulate=False):
     lanes = {one: (pattern.lanes[lane],) for lane, one in axes.items() if one is not None}
     matched = MatchedInstruction(pattern, found, None, lanes, ())
     made = Tensoriser(matched, compute, memories, configuration)
-    return made.form(tile, buffers, accumulate).at(buffers)
+    (form,) = made.forms(tile, buffers, accumulate)
+    return form.at(buffers)
 
 
 def matrix_product(rows: int, depth: int, columns: int) -> tuple[Compute, dict[str, Tensor]]:
