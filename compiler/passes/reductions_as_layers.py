@@ -18,6 +18,9 @@ from .patterns import TO_FIRST, TO_LAST, is_float32, is_per_tensor, reshaped
 
 ADD, MULTIPLY = ops.Binary("Add"), ops.Binary("Mul")
 IMAGE = 4
+OF_NORMS = ops.Unary("Sqrt"), ops.Unary("Reciprocal")
+"""Functions whose results scale the rows of a norm."""
+
 POINT = ops.Conv((1, 1), (0, 0, 0, 0), (1, 1), 1)
 
 
@@ -90,7 +93,7 @@ def repeat_gate(site: Site, x: str, gate: str) -> str | None:
     ):
         return None
     made = site.view.producer(gate)
-    if made is None or not isinstance(made.attributes, ops.Unary):
+    if made is None or not isinstance(made.attributes, ops.Unary) or made.attributes in OF_NORMS:
         return None
     ones = np.ones((shape[1], 1, 1, 1) if image else (1, shape[-1]), np.float32)
     constant = site.constant(ones, f"{site.root.name}.ones")

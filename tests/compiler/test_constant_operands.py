@@ -143,6 +143,10 @@ def test_a_batch_of_constant_matrices_runs_on_the_accelerator(given, weights, ax
         product = built.node("Add", [product, term])
     y = built.quantised(built.node("Relu", [product]))
     graph = agree(built.made([y], x=given), most_apart=1)
+    if axis is None and bias is None and np.prod(weights[:-2]) > 1:
+        # One scale and no bias, as where heads have constant keys: the matrices are an operand.
+        assert [made for made in graph.nodes if isinstance(made.attributes, QMatMul)]
+        return
     layers = [made for made in graph.nodes if isinstance(made.attributes, QConv)]
     assert len(layers) == int(np.prod(weights[:-2]))
     assert operators(graph) <= {"qconv", "qslice", "qconcat", "quantize", "dequantize", "reshape"}
