@@ -7,8 +7,9 @@ import pytest
 
 from tilewright.compiler import te
 from tilewright.compiler.te.nodes import Allocate, Condition, For, Guard, Nest, nodes
+from tilewright.compiler.te.rolling import Rolling
 from tilewright.compiler.tensor import Kernel, evaluate
-from tilewright.errors import InputError
+from tilewright.errors import CompileError, InputError
 from tilewright.isa.expressions import Affine
 
 from .scheduled import TARGET
@@ -299,3 +300,45 @@ def test_nodes_are_listed_in_the_order_of_the_text():
     program = te.Schedule(smooth(), TARGET).program()
     names = [type(node).__name__ for node in nodes(program.body)]
     assert " ".join(names) == ("Allocate Nest For For For Update Allocate Nest For For Assign")
+
+
+def raised() -> Kernel:
+    """Sums of two neighbouring rows of an image whose low values are raised."""
+    y, c = te.axes(y=6, c=4)
+    (ky,) = te.reduce_axes(ky=2)
+    image = te.tensor("image", "int8", (7, 4))
+    i, d = te.axes(i=7, d=4)
+    rows = te.compute("rows", "int8", (i, d), te.maximum(image[i, d], 5))
+    return te.kernel("raised", te.compute("out", "int32", (y, c), te.sum(rows[y + ky, c], over=ky)))
+
+
+def ring(order: str) -> tuple[te.Program, Rolling]:
+    """A ring of `raised` rows below loops in this order."""
+    steps = [
+        "split(out, y, 2)", "split(out, c, 2)", f"reorder(out, {order}, y.i, c.i, ky)",
+        f"compute_at(rows, out, {order.split(', ')[1]})", "set_scope(rows, ACT)", "roll(rows, 0)",
+    ]  # fmt: skip
+    program = te.Schedule.parse(raised(), "\n".join(steps), TARGET).program()
+    (loop,) = (node for node in nodes(program.body) if isinstance(node, For) and node.rolling)
+    assert loop.rolling is not None
+    return program, loop.rolling
+
+
+def test_a_ring_holds_the_columns_of_the_outer_loop():
+    program, rolling = ring("c.o, y.o")
+    assert (rolling.narrow, rolling.extents) == ((1,), (7, 2))
+    given = {"image": np.arange(28, dtype=np.int8).reshape(7, 4)}
+    np.testing.assert_array_equal(te.interpret(program, given), evaluate(raised(), given))
+
+
+def test_a_ring_that_does_not_begin_anew_lacks_the_next_columns():
+    program, _ = ring("c.o, y.o")
+
+    def go_on(node):
+        if isinstance(node, For) and node.rolling:
+            node = dataclasses.replace(node, rolling=dataclasses.replace(node.rolling, others=()))
+        return (node,)
+
+    going_on = dataclasses.replace(program, body=changed(program.body, go_on))
+    with pytest.raises(CompileError, match="row 0 is needed again"):
+        te.interpret(going_on, {"image": np.zeros((7, 4), np.int8)})
