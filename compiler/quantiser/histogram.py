@@ -70,7 +70,9 @@ class Histogram:
             )
         self.low, self.high = min(self.low, low), max(self.high, high)
         self._widen()
-        places = np.floor(flat / np.float32(self.width)).astype(np.int64) - self.first
+        # In float32, the quotient of a tiny negative number would be 0, which lies in the next bin.
+        quotients = np.divide(flat, self.width, dtype=np.float64)
+        places = np.floor(quotients).astype(np.int64) - self.first
         self.counts += np.bincount(places, minlength=len(self.counts))
         self.sums += np.bincount(places, weights=flat, minlength=len(self.sums))
 

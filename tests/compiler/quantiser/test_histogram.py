@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilewright.compiler.quantiser.histogram import Histogram, merge
@@ -28,6 +28,8 @@ def test_batches_make_no_difference(values: list[float], cut: int) -> None:
 
 
 @given(st.lists(NUMBERS, min_size=2, max_size=60))
+@example([-4097.0, -1e-43])
+@example([3968.0, -1e-43])
 def test_every_value_is_in_its_bin(values: list[float]) -> None:
     data = np.array(values, dtype=np.float32)
     histogram = Histogram("x", 32)
