@@ -10,12 +10,11 @@ from typing import Any
 from .errors import ProgramError
 
 DATA_TYPES = {
-    **{"int8": ("UINT8", 1), "uint8": ("UINT8", 1), "int16": ("UINT16", 2)},
-    **{"uint16": ("UINT16", 2), "int32": ("INT32", 4), "uint32": ("UINT32", 4)},
-    **{"int64": ("INT64", 8), "uint64": ("UINT64", 8), "float16": ("FLOAT16", 2)},
-    **{"bfloat16": ("BFLOAT16", 2), "float32": ("FLOAT32", 4), "float64": ("FLOAT64", 8)},
-    "tfloat32": ("TFLOAT32", 4),
-}
+    "int8": ("UINT8", 1), "uint8": ("UINT8", 1), "int16": ("UINT16", 2), "uint16": ("UINT16", 2),
+    "int32": ("INT32", 4), "uint32": ("UINT32", 4), "int64": ("INT64", 8), "uint64": ("UINT64", 8),
+    "float16": ("FLOAT16", 2), "bfloat16": ("BFLOAT16", 2), "float32": ("FLOAT32", 4),
+    "float64": ("FLOAT64", 8), "tfloat32": ("TFLOAT32", 4),
+}  # fmt: skip
 """The driver's name and the bytes of an element of each type."""
 
 TENSOR_MAP_BYTES = 128

@@ -105,8 +105,8 @@ def test_a_device_without_counters_is_refused(programs):
 def test_the_command_wants_a_board(capsys):
     assert main(["measure", "sim"]) == 2
     assert capsys.readouterr().err == (
-        "error: `measure sim`: expected the address of a board, `serial://...` or `tcp://...`; "
-        "start a virtual one with `tilewright board --virtual`\n"
+        "error: `measure sim`: expected the address of a board: `serial://...`, `tcp://...` or "
+        "`remote://AGENT/BOARD`; start a virtual one with `tilewright board --virtual`\n"
     )
 
 
