@@ -97,7 +97,7 @@ def test_a_file_without_the_layer_is_a_mistake_of_usage(model, tmp_path, capsys)
     text.write_text("# layer conv1\narena()\n")
     assert main(["compile", str(model), "--schedule", f"conv2={text}"]) == 2
     said = capsys.readouterr().err
-    assert f"`{text}` has no schedule of layer `conv2`; it has `conv1`" in said
+    assert f"`{text}` has no schedule of layer `conv2`; did you mean `conv1`?" in said
 
 
 def test_schedules_of_shortened_names_belong_to_the_layers(monkeypatch):

@@ -134,7 +134,7 @@ def test_the_command_answers_people_and_machines(tilewright, model, tmp_path, ca
     assert answer["cycles"] == answer["default_cycles"]
     many.write_text("# layer conv1\narena()\n")
     assert main([str(word) for word in asked]) == 2
-    assert "has no schedule of layer `conv2`; it has `conv1`" in capsys.readouterr().err
+    assert "has no schedule of layer `conv2`; did you mean `conv1`?" in capsys.readouterr().err
     steps.write_text("split(acc, zz, 2)\n")
     refused = tilewright("evaluate", model, "--layer", "conv2", "--schedule", steps)
     assert f"{steps}: illegal, line 1: split(acc, zz, 2): " in refused
