@@ -287,8 +287,13 @@ def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, module, tm
     assert document.count('class="box" role="button"') == len(data["layers"])
     text = Text(document).text
     assert f"{data['summary']['cycles']:,}" in text["cards"]
-    for layer in data["layers"]:
-        assert layer["sentence"].replace("`", "") in text["layers"]
+    told: dict[str, int] = {}
+    for number, layer in enumerate(data["layers"], 1):
+        sentence = layer["sentence"].replace("`", "")
+        share, _, reason = sentence.partition("% ")
+        first = told.setdefault(reason, number)
+        expected = sentence if first == number else f"{share}%, as layer {first}."
+        assert expected in text["layers"]
     for unit in ("FETCH", *Unit.__members__):
         assert unit in text["activity"]
     assert "this run" in text["what-if"]
