@@ -23,7 +23,7 @@ MAX_SHARE = 0.75
 rows, and every tile costs some cycles of its own."""
 
 INSTRUCTION_STEPS = 30
-"""Steps for which the start of a further instruction counts."""
+"""Cost of starting another instruction, in steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Slide:
     phases: int = 1
 
     def in_phases(self, taps: int) -> "Slide":
-        """The slide with an instruction for each phase of its stride, where each is one group."""
+        """Split the stride into phases, an instruction each, if one group of taps covers each."""
         apart = self.dilation == 1 < self.stride <= self.span <= self.stride * taps
         return replace(self, phases=self.stride) if apart else self
 
@@ -60,7 +60,7 @@ class Slide:
         return self.stride // self.phases
 
     def groups(self, taps: int) -> tuple[int, int]:
-        """The number of groups of taps in a phase, and the pixels from one group to the next."""
+        """Number of groups of taps in a phase, and distance in pixels between groups."""
         if self.phases > 1:
             return 1, 0
         rest = self.span - self.used(taps)
@@ -114,7 +114,7 @@ class Window:
         return ((self.columns, taps),)
 
     def _in_phases(self, taps: int, kept: int) -> tuple[Slide, Slide]:
-        """Lines and columns in the phases of their strides, where every phase has lines."""
+        """Split both strides into phases, unless some phase would stream single pixels."""
         assert self.lines is not None
         columns = self.columns.in_phases(taps)
         if _shortest_line(self.width, columns, taps) == 1:
@@ -149,7 +149,7 @@ class Window:
         return _block(columns, slide, taps) if outer else columns
 
     def has_lines(self, columns: int, configuration: Configuration) -> bool:
-        """Whether rows of so many outputs are lines for GEMM, which takes one pixel for none."""
+        """Whether rows of so many outputs are lines to GEMM, which ignores loops of one pixel."""
         *outer, (slide, taps) = self.slides(configuration)
         return not outer or _shortest_line(columns, slide, taps) > 1
 
@@ -171,7 +171,7 @@ class Window:
 
 
 def _all_steps(slide: Slide, extent: int, taps: int) -> int:
-    """Number of pixels that all groups and phases stream for this number of outputs."""
+    """Number of pixels that all groups and phases together stream for these outputs."""
     steps = (slide.steps(extent, taps, phase) for phase in range(slide.phases))
     return slide.groups(taps)[0] * sum(steps)
 

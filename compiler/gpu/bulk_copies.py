@@ -51,7 +51,7 @@ class BulkCopy:
 
 
 def bulk_copies(kernel: Nest, program: Program, tiles: Mapping[str, Tiles]) -> dict[str, BulkCopy]:
-    """The copies of a kernel that tensor maps can express, by the buffers that they fill."""
+    """Find the copies of a kernel that tensor maps can express, keyed by the buffers they fill."""
     ahead = copies_ahead(loop) if (loop := _pipelined((kernel,))) else ()
     boxes = {node.tensor.name: node for node in ahead if isinstance(node, Allocate)}
     own = {node.tensor.name for node in nodes((kernel,)) if isinstance(node, Allocate)}
@@ -70,7 +70,7 @@ def bulk_copies(kernel: Nest, program: Program, tiles: Mapping[str, Tiles]) -> d
 
 
 def has_producer(kernel: Nest, copies: Mapping[str, BulkCopy]) -> bool:
-    """Whether one thread can start all copies of the pipelined loop, and the others never wait.
+    """Whether one thread can start all copies of the pipelined loop without a barrier in it.
 
     So maps carry out the copies, and iterations share nothing but slots.
     """
@@ -105,7 +105,7 @@ def _pipelined(block: Block) -> For | None:
 
 
 def _expressed(copy: Assign, source: Tensor, box: Allocate, row_bytes: int) -> BulkCopy | None:
-    """A copy of a box by a map, if there is one that places the elements alike."""
+    """Return the copy of a box by a tensor map; None if no map puts its elements in place."""
     assert isinstance(copy.value, Read)
     read, written = copy.value.index, copy.target.index
     size = np.dtype(source.dtype).itemsize

@@ -19,7 +19,7 @@ WARP_ROWS, WARP_THREADS = HIGH * WIDE, 32
 """Rows of a warp's fragment, and the threads that keep it."""
 
 GROUP_WARPS, MAX_COLUMNS = 4, 256
-"""Warps of a warpgroup, and the most columns of its products."""
+"""Warps of a warpgroup, and the maximum number of columns of its products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class WarpProduct:
 
     @property
     def reads_shared(self) -> bool:
-        """Whether it takes its operands from shared memory, without registers of threads."""
+        """Whether it takes its operands from shared memory instead of registers."""
         return self.warps > 1
 
     @property
@@ -81,7 +81,7 @@ class WarpProduct:
 
     @property
     def bound(self) -> tuple[str, ...]:
-        """The loops that are its threads."""
+        """The loops that are bound to its threads."""
         return ("warp", "row", "pair") if self.warps > 1 else ("row", "pair")
 
     @property
@@ -157,4 +157,4 @@ WARPGROUP_PRODUCTS = (
     _of_warpgroup("f32.bf16.bf16", 16, "bfloat16", "bfloat16"),
     _of_warpgroup("f32.tf32.tf32", 8, *TF32),
 )
-"""The products of warpgroups, which chips of compute capability 9.0 alone have."""
+"""The products of warpgroups, which only chips of compute capability 9.0 have."""

@@ -321,7 +321,7 @@ def _tiled(schedule: Schedule, stage: Stage, product: _Product) -> None:
 
 
 def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: WarpProduct) -> None:
-    """Each warp, or warpgroup, keeps tiles of sums in the fragments of an instruction."""
+    """Give each warp or warpgroup tiles of sums, kept in the fragments of an instruction."""
     tiles, pipelined = (
         (GROUP_TILES, GROUP_DEPTH) if law.reads_shared else (TENSOR_TILES, PIPELINE_DEPTH)
     )

@@ -1,4 +1,4 @@
-"""Emit products of matrices by warps and warpgroups, with their sums in registers.
+"""Emit matrix products of warps and warpgroups, whose sums stay in registers.
 
 The threads of a warp load its operands from shared memory as fragments; a warpgroup's instruction
 finds them there by descriptors, and runs on while the threads go on.
@@ -36,7 +36,7 @@ _UNIT_BITS = 4
 """Addresses and strides in descriptors count 16 bytes."""
 
 _FLAGS = {16: ", 1, 1, 0, 0", 8: ", 1, 1"}
-"""Signs of the operands, and where they can be, that none is transposed, by taps."""
+"""Immediates by number of taps: no operand is negated, or transposed where that is possible."""
 
 Operand = tuple[CodeBuffer, Affine, int]
 """A buffer, the offset of its first element, and the bytes of a row."""
@@ -60,7 +60,7 @@ class WarpProducts:
     def __init__(self, emitter: GpuEmitter, shared: SharedMemory) -> None:
         self.emitter, self.shared, self.memory = emitter, shared, shared.memory
         self._pending: dict[tuple[str, Affine], tuple[list[LlvmValue], LlvmType]] = {}
-        """Places and types of sums that are not waited for."""
+        """Addresses and types of sums that are still being computed."""
 
     def emit(self, node: InstructionNest, env: Environment, thread: LlvmValue, region: int) -> None:
         """Add a product to its sums.
@@ -166,7 +166,7 @@ class WarpProducts:
         return builder.or_(builder.zext(address, I64), I64(pattern))
 
     def finish(self) -> None:
-        """Wait for the products since the last call, whose sums threads may then use."""
+        """Wait for all products since the last call; then threads may use their sums."""
         if not self._pending:
             return
         builder = self.emitter.builder

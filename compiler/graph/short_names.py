@@ -1,4 +1,4 @@
-"""Short names of nodes and layers, whose names exporters make of long paths."""
+"""Short names for nodes and layers, which exporters name by long paths."""
 
 import re
 from collections import Counter

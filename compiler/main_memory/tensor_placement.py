@@ -193,7 +193,7 @@ class _Placer:
         return tuple(copied)
 
     def pick(self, node: Node) -> tuple[TensorCopy, ...]:
-        """Place a value inside its source, unless it already has another placement."""
+        """Place a value inside its source; return the copies to make if it lies elsewhere."""
         (given,), name = node.inputs, node.output.name
         before: tuple[TensorCopy, ...] = ()
         if isinstance(node.attributes, QReshape):

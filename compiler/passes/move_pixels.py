@@ -113,7 +113,7 @@ def _moved(site: Site, name: str) -> str | None:
 
 
 def _swapped(site: Site, x: str, sizes: tuple[int, ...], order: tuple[int, ...]) -> str:
-    """Emit the swaps of neighbouring axes that bring axes of these sizes into an order."""
+    """Swap neighbouring axes of these sizes until they are in the given order."""
     kind, axes = site.quantisation_of(x), [*range(len(sizes))]
 
     def size(some: Sequence[int]) -> int:
@@ -160,7 +160,7 @@ def move_pixels(graph: Graph) -> Graph:
 
     @rule(op(TURNS, ..., result=is_int8))
     def move(site: Site) -> str | None:
-        """Turns of x -> QConcat of the phases of x, or QInterleave of images of x."""
+        """Transposes of x -> QConcat of the phases of x, or QInterleave of images of x."""
         moved = _moved_pixels(site) if site.root.output.name in read else None
         if moved is None or site.shape_of(moved[0])[-1:] != site.shape[-1:]:
             return None
@@ -177,7 +177,7 @@ def move_pixels(graph: Graph) -> Graph:
 
     @rule(op(TURNS, ..., result=is_int8))
     def swap(site: Site) -> str | None:
-        """Turns of x -> reshapes and swaps of rows and columns of x, perhaps times 1."""
+        """Transposes of x -> reshapes of x that swap rows and columns, perhaps multiplied by 1."""
         return _moved(site, site.root.output.name) if site.root.output.name in read else None
 
     @rule(op(ops.Gather, value(), value(constant=True), result=is_int8))

@@ -1,4 +1,4 @@
-"""Write what is left between layers as layers: means, maxima, factors of pixels and of channels.
+"""Rewrite what lies between layers as layers: means, maxima, factors of pixels and channels.
 
 A mean over channels is a product with equal weights, and a factor of each pixel is repeated for all
 channels by a product with ones. A mean or maximum over rows is a pool. A maximum over channels is

@@ -73,7 +73,7 @@ def _own_rows(row: np.ndarray, column: np.ndarray, known: np.ndarray) -> Shifted
 def _past_rows(
     row: np.ndarray, column: np.ndarray, known: np.ndarray, rows: int, columns: int
 ) -> Shifted | None:
-    """Return a column of zeros before the others, if rows go on in the next row, as of old."""
+    """Return the columns with one of zeros in front, if reads continue in the next row."""
     places = np.where(known, row * (columns + 1) + column + 1, NOWHERE)
     pitch = _pitch(places, rows * (columns + 1))
     if pitch is None:
@@ -183,5 +183,5 @@ def read_in_place(site: Site) -> str | None:
 
 
 def recognise_shifts(graph: Graph) -> Graph:
-    """Read int8 rows at another pitch where they lie."""
+    """Read int8 rows at another pitch in place."""
     return rewrite(graph, read_in_place)

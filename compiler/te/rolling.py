@@ -255,7 +255,7 @@ def ring_of(
 
 
 def _is_aligned(part: Interval, extent: int) -> bool:
-    """Whether an interval moves through an extent by multiples of its own."""
+    """Whether an interval moves in steps that are multiples of its own extent."""
     moves = [extent, part.low.constant, *(factor for _, factor in part.low.terms)]
     return len(moves) > 2 and part.extent < extent and not any(one % part.extent for one in moves)
 

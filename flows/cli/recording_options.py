@@ -7,7 +7,7 @@ from ...atomic_write import check_output
 from ...errors import UsageError
 
 WAVEFORM_SUFFIXES = (".fst",)
-"""The viewers know the format by the name."""
+"""Suffix by which viewers recognise the format."""
 
 
 def add_recordings(parser: argparse.ArgumentParser, run: str) -> None:

@@ -79,7 +79,7 @@ class BulkStores:
         return batch.bulk_stores
 
     def wait(self, lanes: np.ndarray, newest: int, read: bool) -> None:
-        """Complete the copies of `lanes`, or their reads, but for the `newest` groups of each."""
+        """Complete copies of `lanes`, or their reads, except for the `newest` groups of each."""
         batch, readers = self.batch, self.batch.shared_shadow.readers
         waiting = set(lanes.tolist())
         kept = []

@@ -47,7 +47,7 @@ class AsyncCopies:
         self.words = np.concatenate((self.words, words.ravel()))
 
     def deliver(self, batch: BlockBatch, lanes: np.ndarray, newest: int | None) -> None:
-        """Complete the copies of `lanes`, except for those of the `newest` groups of each."""
+        """Complete the copies of `lanes`, except for each lane's `newest` groups."""
         waiting = np.zeros(batch.count, bool)
         waiting[lanes] = True
         done = waiting[self.lanes]

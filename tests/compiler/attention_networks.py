@@ -8,7 +8,7 @@ import onnx
 
 from tilewright.compiler.exporters import export_onnx
 from tilewright.compiler.frontend.recipe import import_model
-from tilewright.compiler.graph import Graph
+from tilewright.compiler.graph import Graph, evaluate
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.module import Module
 from tilewright.compiler.pipeline import compile_module
@@ -16,6 +16,8 @@ from tilewright.compiler.quantiser import quantise
 from tilewright.compiler.quantiser.batches import make_batches
 from tilewright.compiler.quantiser.options import QuantiserOptions
 from tilewright.isa.configuration import Configuration
+from tilewright.runtime.devices import open_device
+from tilewright.runtime.session import Session
 
 from .onnx_models import model, node, value
 
@@ -274,3 +276,16 @@ def quantised(graph: Graph, stacked: dict[str, np.ndarray], configuration: Confi
     result = quantise(graph, make_batches(graph, stacked), QuantiserOptions(effort="quick"))
     integer = import_model(export_onnx(result.graph).SerializeToString())
     return compile_module(integer, configuration)
+
+
+def assert_one_program(
+    module: Module, given: dict[str, np.ndarray], in_float: np.ndarray, sqnr_db: float = 24
+) -> None:
+    """`sim` runs a network as one program, equals the reference, and is near the float result."""
+    assert len(module.segments) == 1, [one.op for one in module.graph.nodes]
+    (expected,) = evaluate(module.graph, given).values()
+    with open_device("sim", module.configuration) as device:
+        (found,) = Session(module, device).run(given).outputs.values()
+    assert np.array_equal(found, expected)
+    noise = np.square(found - in_float).mean()
+    assert 10 * np.log10(np.square(in_float).mean() / noise) > sqnr_db

@@ -12,9 +12,8 @@ from tilewright.compiler.quantiser import quantise
 from tilewright.compiler.quantiser.batches import make_batches
 from tilewright.compiler.quantiser.options import QuantiserOptions
 from tilewright.isa.configuration import PRESETS
-from tilewright.runtime.devices import open_device
-from tilewright.runtime.session import Session
 
+from .attention_networks import assert_one_program
 from .onnx_models import run_onnxruntime
 from .relative_forms import RELATIVE
 from .transformer_forms import FORMS as USUAL
@@ -40,10 +39,4 @@ def test_a_form_is_one_program(name: str) -> None:
     (in_float,) = evaluate(graph, given).values()
     (reference,) = run_onnxruntime(proto, given).values()
     np.testing.assert_allclose(in_float, reference, rtol=2e-4, atol=2e-5)
-    module = compile_module(quantised(graph, block), MACHINE)
-    assert len(module.segments) == 1, [one.op for one in module.graph.nodes]
-    (expected,) = evaluate(module.graph, given).values()
-    (found,) = Session(module, open_device("sim", MACHINE)).run(given).outputs.values()
-    assert np.array_equal(found, expected)
-    noise = np.square(found - in_float).mean()
-    assert 10 * np.log10(np.square(in_float).mean() / noise) > 24
+    assert_one_program(compile_module(quantised(graph, block), MACHINE), given, in_float)
