@@ -145,8 +145,8 @@ def test_a_window_without_lines_has_no_weights_for_earlier_ones():
     }  # fmt: skip
     nodes = [
         node("QLinearConv", ["x", "xs", "z", "dense", "ws", "z", "xs", "z"], ["y"]),
-        node("QLinearConv", ["y", "xs", "z", "apart", "ws", "z", "xs", "z"], ["out"], group=16,
-             **PADDED),
+        node("QLinearConv", ["y", "xs", "z", "apart", "ws", "z", "xs", "z"], ["out"],
+             group=16, pads=[1, 1, 1, 1]),
     ]  # fmt: skip
     shape = [1, 16, 12, 12]
     network = model(nodes, [value("x", np.int8, shape)], ["out"], held)
